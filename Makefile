@@ -1,0 +1,54 @@
+# Every target sets up .venv itself; all it needs is make and Python 3.11 or later.
+
+PYTHON ?= python3
+WORKERS ?= 2
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow bench lint format clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.demo ## inspect a robot that ships with the package and compare the speed of the regressor on it
+	$(BIN)/thetahat inspect arm7
+	$(BIN)/python -m benchmarks.demo
+
+test: $(VENV)/.dev ## run the tests (ARGS="-k name" passes options to pytest)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow" $(ARGS)
+
+test-slow: $(VENV)/.dev ## run the long versions of the checks
+	$(BIN)/python -m pytest -m slow $(ARGS)
+
+bench: $(VENV)/.dev ## measure speed side by side with Pinocchio
+	$(BIN)/python -m benchmarks $(ARGS)
+
+lint: $(VENV)/.dev ## check style and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(VENV)/.dev ## format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## remove .venv, caches and build products
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A stamp says what was installed; it is stale when pyproject.toml changes. No stamp, no half-made environment.
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or later is needed; try: make PYTHON=python3.12" >&2; exit 1; }
+	@echo "setting up $(VENV) (a few minutes the first time)"
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "the venv module is missing; on Debian: apt-get install python3-venv" >&2; exit 1; }
+
+$(VENV)/.demo: pyproject.toml | $(BIN)/python
+	$(PIP) --editable '.[mujoco]' 'pin>=3'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	$(PIP) --editable '.[dev]'
+	@touch $@ $(VENV)/.demo

@@ -1,0 +1,5 @@
+"""`python -m thetahat.cli` is `thetahat`."""
+
+from thetahat.cli import main
+
+main()

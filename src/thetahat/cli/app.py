@@ -1,0 +1,33 @@
+"""The `thetahat` program: its verbs and the options all of them share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from thetahat import __version__
+from thetahat.cli.inspect import inspect
+
+app = typer.Typer(
+    help="Θ̂: identify what a robot is made of while it moves, and control it with what it learned.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,  # thetahat.cli.errors says what went wrong
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"thetahat {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")] = False,
+) -> None:
+    pass
+
+
+app.command()(inspect)

@@ -1,0 +1,126 @@
+"""`thetahat inspect ROBOT`: what is in a robot file, and whether a machine like that can exist."""
+
+from __future__ import annotations
+
+import json as json_format
+import math
+from typing import TYPE_CHECKING, Any
+
+from thetahat.cli import arguments
+from thetahat.cli.errors import emit, heard
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from thetahat.model.robot import Robot
+    from thetahat.model.tree import Node
+
+SCHEMA = "thetahat/inspect/1"
+
+
+def inspect(
+    robot: arguments.Robot,
+    *,
+    json: arguments.Json = False,
+    quiet: arguments.Quiet = False,
+    floating_base: arguments.FloatingBase = False,
+    gravity: arguments.Gravity = None,
+) -> None:
+    """Show a robot: tree, degrees of freedom, masses, drive terms, and whether each link is physical."""
+    file, vector = arguments.robot_file(robot), arguments.gravity(gravity)
+    from thetahat.model.load import load
+
+    with heard(quiet=quiet) as warnings:
+        loaded = load(file, floating_base=floating_base, gravity=vector)
+    found = describe(loaded, warnings)
+    if json:
+        emit(json_format.dumps(found, indent=2, allow_nan=False) + "\n")
+    else:
+        from thetahat.cli.inspect_view import draw
+
+        draw(found)
+
+
+def describe(robot: Robot, warnings: Iterable[str] = ()) -> dict[str, Any]:
+    """Everything `inspect` shows, as plain data: the JSON answer, schema thetahat/inspect/1."""
+    bodies = _bodies(robot)
+    return {
+        "schema": SCHEMA,
+        "name": robot.name,
+        "source": None if robot.source is None else str(robot.source),
+        "nq": robot.nq,
+        "nv": robot.nv,
+        "gravity": _numbers(robot.gravity),
+        "mass": _number(robot.mass),
+        "consistent": all(body["consistent"] and not body["unphysical_links"] for body in bodies),
+        "fixed_links": [link.name for link in robot.links if link.body < 0],
+        "joints": [_joint(robot, node) for node in robot.tree.nodes],
+        "bodies": bodies,
+        "notes": list(robot.notes),
+        "warnings": list(warnings),
+    }
+
+
+def _joint(robot: Robot, node: Node) -> dict[str, Any]:
+    nodes = robot.tree.nodes
+    parent = node.parent
+    while parent >= 0 and nodes[parent].body is None:  # a placeholder between two joints of one body
+        parent = nodes[parent].parent
+    return {
+        "name": node.name,
+        "kind": node.kind.name.lower(),
+        "parent": nodes[parent].body if parent >= 0 else None,  # a body; null is the world
+        "parent_joint": nodes[node.parent].name if node.parent >= 0 else None,
+        "body": node.body,
+        "axis": _numbers(node.axis) if node.kind.name in ("REVOLUTE", "PRISMATIC", "PLANAR") else None,
+        "lower": _number(node.limits.lower),
+        "upper": _number(node.limits.upper),
+        "velocity": _number(node.limits.velocity),
+        "effort": _number(node.limits.effort),
+        "mimic": None
+        if node.mimic is None
+        else {"joint": node.mimic.joint, "multiplier": _number(node.mimic.multiplier), "offset": _number(node.mimic.offset)},
+        "damping": _number(node.damping),
+        "friction": _number(node.friction),
+        "armature": _number(node.armature),
+    }
+
+
+def _bodies(robot: Robot) -> list[dict[str, Any]]:
+    import numpy as np
+
+    from thetahat.model import parameters
+
+    members: list[list[Any]] = [[] for _ in robot.body_names]
+    for link in robot.links:
+        if link.body >= 0:
+            members[link.body].append(link)
+    out = []
+    for name, links, theta, verdict in zip(robot.body_names, members, robot.theta.reshape(-1, 10), robot.consistency, strict=True):
+        mass, com, inertia = parameters.to_mass_com_inertia(theta)
+        out.append(
+            {
+                "name": name,
+                "links": [link.name for link in links],
+                "mass": _number(mass),
+                "com": _numbers(com),
+                "inertia_com": _numbers(inertia[np.triu_indices(3)]),
+                "principal_moments": _numbers(np.linalg.eigvalsh(inertia)) if np.all(np.isfinite(inertia)) else [None] * 3,
+                "theta": _numbers(theta),
+                "consistent": bool(verdict),
+                "condition": verdict.condition or None,
+                "unphysical_links": [
+                    {"name": link.name, "condition": failed.condition} for link in links if not (failed := parameters.check(link.theta))
+                ],
+            }
+        )
+    return out
+
+
+def _number(value: float) -> float | None:
+    value = float(value)
+    return value if math.isfinite(value) else None
+
+
+def _numbers(values: Iterable[float]) -> list[float | None]:
+    return [_number(value) for value in values]

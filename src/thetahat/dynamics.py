@@ -1,0 +1,330 @@
+"""The equation of motion, D(q)q̈ + C(q, q̇)q̇ + G(q) = U (paper, eq. eom): the checked public face of the kernels.
+
+Every function takes one sample ``(n,)`` or many ``(samples, n)`` and returns arrays with the same leading axis. `out`
+fills an array you hand in; `threads` bounds the cores used (default: all of them, once there are enough samples).
+Friction, offset and rotor inertia of the robot's drive are included unless ``rigid=True``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from thetahat import batch
+from thetahat.errors import UnphysicalRobot, UsageError
+from thetahat.model import parameters
+from thetahat.model.robot import Robot
+
+_NO_WRENCHES = np.zeros((1, 0))
+
+
+def _theta(robot: Robot, theta: np.ndarray | None) -> np.ndarray:
+    if theta is None:
+        return robot.theta
+    theta = np.ascontiguousarray(theta, dtype=float)
+    if theta.shape != robot.theta.shape or not np.all(np.isfinite(theta)):
+        raise UsageError(f"theta has shape {theta.shape}; expected {robot.theta.shape}, finite, ten numbers per body of {robot.name!r}")
+    return theta
+
+
+def _wrenches(robot: Robot, wrenches: np.ndarray | None, lead: tuple[int, ...]) -> np.ndarray:
+    """External wrenches as (samples, 6·bodies)."""
+    if wrenches is None:
+        return _NO_WRENCHES
+    wrenches = np.ascontiguousarray(wrenches, dtype=float)
+    shape = (*lead, len(robot.tree.bodies), 6)
+    if wrenches.shape != shape or not np.all(np.isfinite(wrenches)):
+        raise UsageError(f"wrenches have shape {wrenches.shape}; expected {shape}, finite: per body, couple then force, in body axes at its origin")
+    return wrenches.reshape(-1, shape[-2] * 6)
+
+
+def _part(wrenches: np.ndarray, part: slice) -> np.ndarray:
+    return wrenches if wrenches.shape[1] == 0 else wrenches[part]
+
+
+# -- inverse and forward dynamics -------------------------------------------------------------------------------------
+
+
+def inverse_dynamics(
+    robot: Robot,
+    q: np.ndarray,
+    dq: np.ndarray,
+    ddq: np.ndarray,
+    *,
+    rigid: bool = False,
+    wrenches: np.ndarray | None = None,
+    theta: np.ndarray | None = None,
+    out: np.ndarray | None = None,
+    threads: int | None = None,
+) -> np.ndarray:
+    """U = D q̈ + C q̇ + G + friction + rotor inertia − Jᵀ·wrenches, by recursive Newton–Euler [Featherstone2008].
+
+    wrenches: (…, bodies, 6), external couple and force on every body, in its axes at its origin.
+    theta: other parameters than the robot's own.
+    """
+    q, dq, ddq = batch.check_state(robot, q=q, dq=dq, ddq=ddq)
+    out = batch.result(out, dq.shape)
+    parameters_, tree, kernel = _theta(robot, theta), robot.tree, batch.kernels().rnea.inverse_dynamics
+    external = _wrenches(robot, wrenches, q.shape[:-1])
+    q2, dq2, ddq2, out2 = (batch.rows(a) for a in (q, dq, ddq, out))
+
+    def call(w: batch.Workspace, part: slice) -> None:
+        kernel(
+            *tree.arrays[:4], robot.gravity, parameters_, q2[part], dq2[part], ddq2[part], _part(external, part),
+            w.nodes, w.directions, w.forces, w.torques, out2[part],
+        )  # fmt: skip
+
+    batch.run(tree, len(q2), threads, call)
+    if not rigid and not robot.drive.is_zero:
+        out += robot.drive.torque(dq, ddq)
+    return out
+
+
+def forward_dynamics(
+    robot: Robot,
+    q: np.ndarray,
+    dq: np.ndarray,
+    tau: np.ndarray,
+    *,
+    rigid: bool = False,
+    wrenches: np.ndarray | None = None,
+    out: np.ndarray | None = None,
+    threads: int | None = None,
+) -> np.ndarray:
+    """q̈ from the torque: the inverse of `inverse_dynamics` in its last argument.
+
+    Articulated bodies [Featherstone2008]; with mimic joints a Cholesky factor of GᵀDG. A robot whose mass matrix is
+    singular raises `UnphysicalRobot`, naming the link.
+    """
+    q, dq, tau = batch.check_state(robot, q=q, dq=dq, tau=tau)
+    out = batch.result(out, dq.shape)
+    if not rigid and not robot.drive.is_zero:
+        tau = tau - robot.drive.friction(dq)
+    external = _wrenches(robot, wrenches, q.shape[:-1])
+    if robot.tree.has_mimic:
+        out[...] = _forward_by_mass_matrix(robot, q, dq, tau, rigid=rigid, wrenches=wrenches, threads=threads)
+        return out
+    armature = np.zeros(robot.nv) if rigid else robot.drive.armature
+    tree, kernel = robot.tree, batch.kernels().aba.forward_dynamics
+    q2, dq2, tau2, out2 = (batch.rows(a) for a in (q, dq, tau, out))
+
+    def call(w: batch.Workspace, part: slice) -> None:
+        kernel(
+            *tree.arrays[:4], robot.gravity, robot.theta, armature, q2[part], dq2[part], tau2[part], _part(external, part),
+            w.nodes, w.directions, w.table, w.articulated, w.elimination, out2[part],
+        )  # fmt: skip
+
+    batch.run(tree, len(q2), threads, call)
+    if not np.all(np.isfinite(out)):
+        raise _singular(robot)
+    return out
+
+
+def _forward_by_mass_matrix(robot: Robot, q, dq, tau, *, rigid: bool, wrenches, threads) -> np.ndarray:
+    """q̈ = (GᵀDG)⁻¹(τ − bias), for trees in which one coordinate drives several joints."""
+    D = mass_matrix(robot, q, rigid=rigid, threads=threads)
+    bias = inverse_dynamics(robot, q, dq, np.zeros_like(dq), rigid=True, wrenches=wrenches, threads=threads)
+    try:
+        factor = np.linalg.cholesky(D)
+    except np.linalg.LinAlgError:
+        raise _singular(robot) from None
+    half = np.linalg.solve(factor, (tau - bias)[..., None])
+    return np.linalg.solve(np.swapaxes(factor, -1, -2), half)[..., 0]
+
+
+def _singular(robot: Robot) -> UnphysicalRobot:
+    """Name the body whose motion meets no inertia."""
+    robot.require_physical("forward dynamics")
+    D = mass_matrix(robot, robot.neutral)
+    at = int(np.argmin(np.diag(D)))
+    for node in robot.tree.nodes:
+        first = robot.tree.v_index[node.name]
+        if first <= at < first + node.kind.nv:
+            link = node.body or node.name
+            return UnphysicalRobot(
+                f"the mass matrix of {robot.name!r} is singular: nothing moved by joint {node.name!r} (link {link!r}) has inertia about it; "
+                "give the link mass and inertia, or the joint an armature"
+            )
+    return UnphysicalRobot(f"the mass matrix of {robot.name!r} is singular; give its links mass and inertia")
+
+
+# -- the three terms --------------------------------------------------------------------------------------------------
+
+
+def mass_matrix(robot: Robot, q: np.ndarray, *, rigid: bool = False, out: np.ndarray | None = None, threads: int | None = None) -> np.ndarray:
+    """D(q), (…, nv, nv), by composite bodies; with the rotors' inertia on its diagonal unless `rigid`."""
+    (q,) = batch.check_state(robot, q=q)
+    n, tree, k = robot.nv, robot.tree, batch.kernels()
+    out = batch.result(out, (*q.shape[:-1], n, n))
+    q2, out2 = batch.rows(q), out.reshape(-1, n * n)
+
+    def call(w: batch.Workspace, part: slice) -> None:
+        k.crba.mass_matrix(*tree.arrays[:4], robot.theta, n, q2[part], w.nodes, w.directions, w.composite, w.table, w.matrix, out2[part])
+
+    batch.run(tree, len(q2), threads, call)
+    if not rigid and np.any(robot.drive.armature):
+        out[..., np.arange(n), np.arange(n)] += robot.drive.armature
+    return out
+
+
+def mass_matrix_by_bodies(robot: Robot, q: np.ndarray) -> np.ndarray:
+    """D(q) = Σ_i J_iᵀ I_{O_i} J_i, the readable form (paper, eq. totalkineticenergy)."""
+    (q,) = batch.check_state(robot, q=q)
+    tensors = parameters.to_spatial_inertia(robot.theta.reshape(-1, 10))
+    D = np.zeros((*q.shape[:-1], robot.nv, robot.nv))
+    for body, I_O in zip(robot.body_names, tensors, strict=True):
+        J = body_jacobian(robot, q, body)
+        D += np.swapaxes(J, -1, -2) @ I_O @ J
+    return D
+
+
+def coriolis_matrix(robot: Robot, q: np.ndarray, dq: np.ndarray, *, out: np.ndarray | None = None, threads: int | None = None) -> np.ndarray:
+    """C(q, q̇), (…, nv, nv), with C q̇ exact and Ḋ − 2C skew [Echeandia2021].
+
+    For one-DOF joints these are the Christoffel symbols' C_ij = Σ_k Γ_ijk q̇_k (paper, eq. coriolisdetails).
+    """
+    q, dq = batch.check_state(robot, q=q, dq=dq)
+    n, tree, k = robot.nv, robot.tree, batch.kernels()
+    out = batch.result(out, (*q.shape[:-1], n, n))
+    q2, dq2, out2 = batch.rows(q), batch.rows(dq), out.reshape(-1, n * n)
+
+    def call(w: batch.Workspace, part: slice) -> None:
+        k.crba.coriolis_matrix(
+            *tree.arrays[:4], robot.theta, n, q2[part], dq2[part], w.nodes, w.directions, w.composite, w.table, w.matrix, robot.gravity, out2[part]
+        )
+
+    batch.run(tree, len(q2), threads, call)
+    return out
+
+
+def gravity(robot: Robot, q: np.ndarray, *, out: np.ndarray | None = None, threads: int | None = None) -> np.ndarray:
+    """G(q) = ∂V/∂q, (…, nv): the torque that holds the robot still."""
+    (q,) = batch.check_state(robot, q=q)
+    still = np.zeros((*q.shape[:-1], robot.nv))
+    return inverse_dynamics(robot, q, still, still, rigid=True, out=out, threads=threads)
+
+
+# -- energy -----------------------------------------------------------------------------------------------------------
+
+
+def kinetic_energy_regressor(robot: Robot, q: np.ndarray, dq: np.ndarray, *, threads: int | None = None) -> np.ndarray:
+    """Y_T, (…, 10·bodies), with T = Y_T·θ."""
+    q, dq = batch.check_state(robot, q=q, dq=dq)
+    tree, k = robot.tree, batch.kernels()
+    out = np.zeros((*q.shape[:-1], len(robot.theta)))
+    q2, dq2, out2 = batch.rows(q), batch.rows(dq), batch.rows(out)
+
+    def call(w: batch.Workspace, part: slice) -> None:
+        k.energy.kinetic_regressor(*tree.arrays[:4], robot.gravity, q2[part], dq2[part], w.nodes, w.directions, out2[part])
+
+    batch.run(tree, len(q2), threads, call)
+    return out
+
+
+def potential_energy_regressor(robot: Robot, q: np.ndarray, *, threads: int | None = None) -> np.ndarray:
+    """Y_V, (…, 10·bodies), with V = Y_V·θ; V is zero with all mass at the world's origin."""
+    (q,) = batch.check_state(robot, q=q)
+    tree, k = robot.tree, batch.kernels()
+    out = np.zeros((*q.shape[:-1], len(robot.theta)))
+    q2, out2 = batch.rows(q), batch.rows(out)
+
+    def call(w: batch.Workspace, part: slice) -> None:
+        k.energy.potential_regressor(*tree.arrays[:4], robot.gravity, q2[part], w.nodes, w.directions, out2[part])
+
+    batch.run(tree, len(q2), threads, call)
+    return out
+
+
+def kinetic_energy(robot: Robot, q: np.ndarray, dq: np.ndarray, *, rigid: bool = False) -> np.ndarray:
+    """T = ½ q̇ᵀ D q̇ [J], rotors included unless `rigid`; a number per sample."""
+    energy = kinetic_energy_regressor(robot, q, dq) @ robot.theta
+    if not rigid and np.any(robot.drive.armature):
+        energy = energy + 0.5 * np.asarray(dq, dtype=float) ** 2 @ robot.drive.armature
+    return energy
+
+
+def potential_energy(robot: Robot, q: np.ndarray) -> np.ndarray:
+    """V(q) = −Σ m_i g·p_i [J] (paper, eq. potentialenergy); a number per sample."""
+    return potential_energy_regressor(robot, q) @ robot.theta
+
+
+# -- the regressor, twice ---------------------------------------------------------------------------------------------
+
+
+def regressor(
+    robot: Robot,
+    q: np.ndarray,
+    dq: np.ndarray,
+    ddq: np.ndarray,
+    *,
+    out: np.ndarray | None = None,
+    threads: int | None = None,
+) -> np.ndarray:
+    """Y, (…, nv, 10·bodies), with Y(q, q̇, q̈)·θ = D q̈ + C q̇ + G (paper, eq. separatedeom); O(bodies × depth)."""
+    q, dq, ddq = batch.check_state(robot, q=q, dq=dq, ddq=ddq)
+    tree, kernel = robot.tree, batch.kernels().regressor.regressor
+    width = robot.nv * len(robot.theta)
+    out = batch.result(out, (*q.shape[:-1], robot.nv, len(robot.theta)))
+    if not out.size:
+        return out
+    q2, dq2, ddq2, flat = batch.rows(q), batch.rows(dq), batch.rows(ddq), out.reshape(-1)
+
+    def call(w: batch.Workspace, part: slice) -> None:
+        kernel(
+            *tree.arrays, robot.gravity, q2[part], dq2[part], ddq2[part],
+            w.nodes, w.directions, w.rows, flat[part.start * width : part.stop * width],
+        )  # fmt: skip
+
+    batch.run(tree, len(q2), threads, call)
+    return out
+
+
+def regressor_by_unit_parameters(robot: Robot, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray) -> np.ndarray:
+    """Y by the paper's Algorithm 1, literally: one parameter at a time set to one, the equation of motion evaluated. O(n²)."""
+    q, dq, ddq = batch.check_state(robot, q=q, dq=dq, ddq=ddq)
+    theta = np.zeros(len(robot.theta))
+    Y = np.empty((*q.shape[:-1], robot.nv, len(theta)))
+    for i in range(len(robot.tree.bodies)):
+        for j in range(10):
+            theta[10 * i + j] = 1.0
+            Y[..., 10 * i + j] = inverse_dynamics(robot, q, dq, ddq, rigid=True, theta=theta)  # D q̈ + C q̇ + G
+            theta[10 * i + j] = 0.0
+    return Y
+
+
+def static_regressor(robot: Robot, q: np.ndarray, *, out: np.ndarray | None = None, threads: int | None = None) -> np.ndarray:
+    """Y at rest, with Y·θ = G(q)."""
+    (q,) = batch.check_state(robot, q=q)
+    still = np.zeros((*q.shape[:-1], robot.nv))
+    return regressor(robot, q, still, still, out=out, threads=threads)
+
+
+# -- kinematics -------------------------------------------------------------------------------------------------------
+
+
+def body_jacobian(robot: Robot, q: np.ndarray, body: str) -> np.ndarray:
+    """J_i(q), (…, 6, nv): v_{O_i} = J_i q̇, the body's twist at its origin, in its axes, angular first (paper, eq. bodyvelocity)."""
+    (q,) = batch.check_state(robot, q=q)
+    node, tree, k = robot.tree.bodies[robot.body_index(body)], robot.tree, batch.kernels()
+    out = np.empty((*q.shape[:-1], 6, robot.nv))
+    q2, out2 = batch.rows(q), out.reshape(-1, 6 * robot.nv)
+
+    def call(w: batch.Workspace, part: slice) -> None:
+        k.energy.body_jacobian(*tree.arrays[:4], node, robot.nv, q2[part], w.nodes, w.directions, w.matrix, out2[part])
+
+    batch.run(tree, len(q2), None, call)
+    return out
+
+
+def body_frames(robot: Robot, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rotation (…, bodies, 3, 3) and position (…, bodies, 3) [m] of every body's frame in the world."""
+    (q,) = batch.check_state(robot, q=q)
+    tree, k = robot.tree, batch.kernels()
+    out = np.empty((*q.shape[:-1], len(tree.nodes), 12))
+    q2, out2 = batch.rows(q), out.reshape(-1, 12 * len(tree.nodes))
+
+    def call(w: batch.Workspace, part: slice) -> None:
+        k.energy.frames(*tree.arrays[:4], q2[part], w.nodes, w.directions, out2[part])
+
+    batch.run(tree, len(q2), None, call)
+    out = out[..., list(tree.bodies), :]
+    return out[..., :9].reshape(*out.shape[:-1], 3, 3), out[..., 9:]

@@ -1,0 +1,69 @@
+"""What can go wrong, said in one sentence: the thing, its value, and the fix.
+
+Each class carries the exit code that the command line returns for it (interface: 2 usage, 3 malformed input,
+4 unphysical robot, 5 not identifiable, 6 storage, 7 refused for safety).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class ThetahatError(Exception):
+    """Base of every error this package raises on purpose."""
+
+    exit_code = 1
+
+
+class UsageError(ThetahatError, ValueError):
+    """A call or an option that cannot be carried out as given (wrong shape, NaN, unknown name)."""
+
+    exit_code = 2
+
+
+class MalformedInput(ThetahatError, ValueError):
+    """A file whose content is not what its format asks for."""
+
+    exit_code = 3
+
+
+class UnphysicalRobot(ThetahatError, ValueError):
+    """A robot whose inertia no rigid body can have, where a physical one is needed."""
+
+    exit_code = 4
+
+
+class NotIdentifiable(ThetahatError):
+    """The data do not determine what was asked for."""
+
+    exit_code = 5
+
+
+class StorageError(ThetahatError, OSError):
+    """A file that cannot be read or written."""
+
+    exit_code = 6
+
+
+class RefusedForSafety(ThetahatError):
+    """Input that would exhaust the machine or leave its folder."""
+
+    exit_code = 7
+
+
+class MissingExtra(ThetahatError, ImportError):
+    """An optional dependency that is not installed."""
+
+    exit_code = 2
+
+
+class RobotWarning(UserWarning):
+    """A robot that loads, with something its owner should know."""
+
+
+def known(names: Iterable[str], limit: int = 12) -> str:
+    """List the alternatives for an error message: ``a, b, c, … (58 in all)``."""
+    names = list(names)
+    if len(names) <= limit:
+        return ", ".join(names) or "none"
+    return ", ".join(names[:limit]) + f", … ({len(names)} in all)"

@@ -1,0 +1,190 @@
+"""From the links and joints of a file, of whatever format, to a `Robot`: order, weld, place.
+
+Readers (`urdf.py`, `mjcf.py`) check what their format asks for and hand over a list of links and joints; everything
+that is the same for both happens here: depth-first order, fixed joints merged into their parents, anchors off the
+link's origin, a floating base, drive terms.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from thetahat.errors import RobotWarning
+from thetahat.model import parameters
+from thetahat.model.drive import Drive
+from thetahat.model.robot import STANDARD_GRAVITY, Link, Robot
+from thetahat.model.tree import JointKind, Limits, Mimic, Node, Tree
+
+FLOATING_BASE = "root_joint"
+
+
+@dataclass(frozen=True, eq=False)
+class LinkSpec:
+    """A link as its file states it."""
+
+    name: str
+    theta: np.ndarray = field(default_factory=lambda: np.zeros(10))  # in the link's frame
+    has_inertia: bool = True
+    placeholder: bool = False  # stands between two joints of one body, carries no parameters
+
+
+@dataclass(frozen=True, eq=False)
+class JointSpec:
+    """A joint as its file states it; kind None is a fixed joint."""
+
+    name: str
+    kind: JointKind | None
+    parent: str
+    child: str
+    rotation: np.ndarray  # (3, 3) of the child link's frame in the parent link's frame at q = 0
+    translation: np.ndarray  # (3,) [m]
+    axis: np.ndarray = field(default_factory=lambda: np.array([1.0, 0.0, 0.0]))  # child link's axes, unit
+    anchor: np.ndarray = field(default_factory=lambda: np.zeros(3))  # a point on the joint axis, child link's frame [m]
+    limits: Limits = field(default_factory=Limits)
+    mimic: Mimic | None = None
+    offset: float = 0.0
+    damping: float = 0.0
+    friction: float = 0.0
+    armature: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class _Frame:
+    """Where a link's frame stands: in node `node` (−1 the world) at (rotation, translation)."""
+
+    node: int
+    rotation: np.ndarray
+    translation: np.ndarray
+
+
+def assemble(
+    name: str,
+    links: list[LinkSpec],
+    joints: list[JointSpec],
+    *,
+    root: str,
+    floating_base: bool = False,
+    gravity: np.ndarray | tuple[float, ...] = STANDARD_GRAVITY,
+    source: Path | None = None,
+    notes: tuple[str, ...] = (),
+) -> Robot:
+    """Build the robot. The readers guarantee one tree under `root`: unique names, no loops, every link reached once."""
+    by_name = {link.name: link for link in links}
+    children: dict[str, list[JointSpec]] = {}
+    for joint in joints:
+        children.setdefault(joint.parent, []).append(joint)
+
+    nodes: list[Node] = []
+    frames: dict[str, _Frame] = {}
+    if floating_base:
+        taken = {joint.name for joint in joints}
+        base = FLOATING_BASE if FLOATING_BASE not in taken else f"{root}.{FLOATING_BASE}"
+        nodes.append(Node(base, JointKind.FREE, -1, np.eye(3), np.zeros(3), np.array([0.0, 0.0, 1.0]), root))
+        frames[root] = _Frame(0, np.eye(3), np.zeros(3))
+    else:
+        frames[root] = _Frame(-1, np.eye(3), np.zeros(3))
+
+    stack = list(reversed(children.get(root, [])))
+    while stack:  # depth first, children in file order
+        joint = stack.pop()
+        parent = frames[joint.parent]
+        rotation = parent.rotation @ joint.rotation
+        translation = parent.translation + parent.rotation @ joint.translation
+        if joint.kind is None:
+            frames[joint.child] = _Frame(parent.node, rotation, translation)
+        else:
+            frames[joint.child] = _Frame(len(nodes), np.eye(3), -joint.anchor)
+            nodes.append(
+                Node(
+                    name=joint.name,
+                    kind=joint.kind,
+                    parent=parent.node,
+                    rotation=rotation,
+                    translation=translation + rotation @ joint.anchor,
+                    axis=joint.axis,
+                    body=None if by_name[joint.child].placeholder else joint.child,
+                    limits=joint.limits,
+                    mimic=joint.mimic,
+                    offset=joint.offset,
+                    damping=joint.damping,
+                    friction=joint.friction,
+                    armature=joint.armature,
+                )
+            )
+        stack.extend(reversed(children.get(joint.child, [])))
+
+    tree = Tree(tuple(nodes))
+    robot = Robot(
+        name=name,
+        tree=tree,
+        theta=_body_parameters(tree, links, frames),
+        drive=_drive(tree),
+        gravity=np.asarray(gravity, dtype=float),
+        links=_links(tree, links, frames),
+        source=source,
+        notes=notes,
+    )
+    warn_if_unphysical(robot)
+    return robot
+
+
+def _body_parameters(tree: Tree, links: list[LinkSpec], frames: dict[str, _Frame]) -> np.ndarray:
+    """θ of every body: the sum of its links, each moved into the body's frame."""
+    theta = np.zeros((len(tree.nodes), 10))
+    for link in links:
+        frame = frames[link.name]
+        if frame.node >= 0 and np.any(link.theta):
+            theta[frame.node] += parameters.transform(link.theta, frame.rotation, frame.translation)
+    return theta[list(tree.bodies)].ravel()
+
+
+def _links(tree: Tree, links: list[LinkSpec], frames: dict[str, _Frame]) -> tuple[Link, ...]:
+    body_of_node = {node: body for body, node in enumerate(tree.bodies)}
+    return tuple(
+        Link(
+            name=link.name,
+            body=body_of_node.get(frames[link.name].node, -1),
+            rotation=frames[link.name].rotation,
+            translation=frames[link.name].translation,
+            theta=link.theta,
+            has_inertia=link.has_inertia,
+        )
+        for link in links
+        if not link.placeholder
+    )
+
+
+def _drive(tree: Tree) -> Drive:
+    """Drive terms the file states, per coordinate. A mimic joint's reach its reference by virtual work.
+
+    With q̇_m = k q̇: viscous and armature by k², Coulomb by |k|.
+    """
+    viscous, coulomb, armature = np.zeros(tree.nv), np.zeros(tree.nv), np.zeros(tree.nv)
+    for node in tree.nodes:
+        ratio = node.mimic.multiplier if node.mimic else 1.0
+        at = slice(tree.v_index[node.name], tree.v_index[node.name] + node.kind.nv)
+        viscous[at] += ratio**2 * node.damping
+        coulomb[at] += abs(ratio) * node.friction
+        armature[at] += ratio**2 * node.armature
+    return Drive(viscous, coulomb, np.zeros(tree.nv), armature)
+
+
+def warn_if_unphysical(robot: Robot) -> None:
+    """Warn, naming link and condition, about inertia no rigid body can have: such files load, as priors."""
+    where = f"{robot.source.name}: " if robot.source else ""
+    for link in robot.links:
+        if link.body < 0:
+            continue
+        verdict = parameters.check(link.theta)
+        if not verdict:
+            warnings.warn(f"{where}link {link.name!r} is not physical: {verdict.condition}", RobotWarning, stacklevel=3)
+    theta = robot.theta.reshape(-1, 10)
+    leaves = set(range(len(robot.tree.nodes))) - {node.parent for node in robot.tree.nodes}
+    for body, node in enumerate(robot.tree.bodies):
+        if node in leaves and theta[body, parameters.M] == 0.0:
+            text = f"link {robot.body_names[body]!r} moves, carries nothing and has no mass, so the mass matrix is singular"
+            warnings.warn(f"{where}{text}", RobotWarning, stacklevel=3)
