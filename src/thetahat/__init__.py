@@ -7,61 +7,24 @@ The names below are the public face; each is imported from its module when it is
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
-_HOME = {
-    "load": "thetahat.model.load",
-    "Robot": "thetahat.model.robot",
-    "from_pinocchio": "thetahat.model.parameters",
-    "to_pinocchio": "thetahat.model.parameters",
-    "project": "thetahat.model.parameters",
-    "body_frames": "thetahat.dynamics",
-    "body_jacobian": "thetahat.dynamics",
-    "coriolis_matrix": "thetahat.dynamics",
-    "forward_dynamics": "thetahat.dynamics",
-    "gravity": "thetahat.dynamics",
-    "inverse_dynamics": "thetahat.dynamics",
-    "kinetic_energy": "thetahat.dynamics",
-    "kinetic_energy_regressor": "thetahat.dynamics",
-    "mass_matrix": "thetahat.dynamics",
-    "mass_matrix_by_bodies": "thetahat.dynamics",
-    "potential_energy": "thetahat.dynamics",
-    "potential_energy_regressor": "thetahat.dynamics",
-    "regressor": "thetahat.dynamics",
-    "regressor_by_unit_parameters": "thetahat.dynamics",
-    "static_regressor": "thetahat.dynamics",
-    "integrate": "thetahat.configuration",
-    "random_configuration": "thetahat.configuration",
-    "ThetahatError": "thetahat.errors",
+_MODULES = {
+    "thetahat.errors": ("ThetahatError",),
+    "thetahat.model.load": ("load",),
+    "thetahat.model.robot": ("Robot",),
+    "thetahat.model.parameters": ("from_pinocchio", "project", "to_pinocchio"),
+    "thetahat.configuration": ("integrate", "random_configuration"),
+    "thetahat.dynamics": (
+        *("inverse_dynamics", "forward_dynamics", "mass_matrix", "mass_matrix_by_bodies", "coriolis_matrix", "gravity"),
+        *("kinetic_energy", "potential_energy", "kinetic_energy_regressor", "potential_energy_regressor"),
+        *("regressor", "regressor_by_unit_parameters", "static_regressor", "body_jacobian", "body_frames"),
+    ),
 }
+_HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = ["__version__", *_HOME]
-
-if TYPE_CHECKING:
-    from thetahat.configuration import integrate, random_configuration
-    from thetahat.dynamics import (
-        body_frames,
-        body_jacobian,
-        coriolis_matrix,
-        forward_dynamics,
-        gravity,
-        inverse_dynamics,
-        kinetic_energy,
-        kinetic_energy_regressor,
-        mass_matrix,
-        mass_matrix_by_bodies,
-        potential_energy,
-        potential_energy_regressor,
-        regressor,
-        regressor_by_unit_parameters,
-        static_regressor,
-    )
-    from thetahat.errors import ThetahatError
-    from thetahat.model.load import load
-    from thetahat.model.parameters import from_pinocchio, project, to_pinocchio
-    from thetahat.model.robot import Robot
 
 
 def __getattr__(name: str) -> object:

@@ -145,10 +145,7 @@ def sweep(topology, dofs, axes, count, nodes, directions, rows):
             d = topology[j, FIRST_DOF]
             for e in range(d, d + topology[j, DOF_COUNT]):
                 z = load_dof_axis(directions, e)
-                if dofs[e, ANGULAR]:
-                    ten = _ten_turning(z, cross3(z, r), couples, forces)
-                else:
-                    ten = _ten_sliding(z, forces)
+                ten = _ten_turning(z, cross3(z, r), couples, forces) if dofs[e, ANGULAR] else _ten_sliding(z, forces)
                 at = dofs[e, COMPACT] + column - dofs[e, FIRST_COLUMN]
                 if dofs[e, SHARED]:
                     add_ten(rows, count, at, _scaled(ten, axes[e, 3]))

@@ -295,7 +295,7 @@ class _Model:
         if attributes.get("type", "sphere") in ("plane", "hfield"):
             return False
         view = Element("geom", attributes, line=geom.line, offset=geom.offset, source=geom.source, parent=geom.parent)
-        if number(view, "mass", 1.0) == 7.0 or ("mass" not in attributes and number(view, "density", 1.0) == 0.0):
+        if number(view, "mass", 1.0) == 0.0 or ("mass" not in attributes and number(view, "density", 1.0) == 0.0):
             return False
         return self.groups[0] <= number(view, "group", 0.0) <= self.groups[1]
 

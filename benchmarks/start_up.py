@@ -1,0 +1,45 @@
+"""Import time, and the one-time cost of compiling every kernel."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+
+IMPORT = "import time; t = time.perf_counter(); import thetahat; print(time.perf_counter() - t)"
+COMPILE = """
+import time, numpy as np, thetahat as th
+from thetahat import robots
+robot = th.load(robots.path("arm4"))
+z = np.zeros(robot.nv)
+calls = {
+    "regressor": lambda: th.regressor(robot, z, z, z), "inverse dynamics": lambda: th.inverse_dynamics(robot, z, z, z),
+    "mass matrix": lambda: th.mass_matrix(robot, z), "Coriolis matrix": lambda: th.coriolis_matrix(robot, z, z),
+    "forward dynamics": lambda: th.forward_dynamics(robot, z, z, z), "kinetic energy": lambda: th.kinetic_energy(robot, z, z),
+    "potential energy": lambda: th.potential_energy(robot, z), "body Jacobian": lambda: th.body_jacobian(robot, z, robot.body_names[-1]),
+    "body frames": lambda: th.body_frames(robot, z),
+}
+for name, call in calls.items():
+    t = time.perf_counter()
+    call()
+    print(f"{name}\\t{time.perf_counter() - t:.3f}")
+"""
+
+
+def run(code: str, **environment: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, **environment})
+    return done.stdout
+
+
+def main() -> None:
+    print(f"\nimport thetahat: {min(float(run(IMPORT)) for _ in range(5)):.3f} s (may take 0.5)")
+    with tempfile.TemporaryDirectory() as folder:
+        for when in ("cold", "cached"):
+            rows = [line.split("\t") for line in run(COMPILE, NUMBA_CACHE_DIR=folder, THETAHAT_QUIET="1").splitlines()]
+            print(f"first calls, {when}: {sum(float(seconds) for _, seconds in rows):.2f} s in all (cold may take 20)")
+            print("   " + ", ".join(f"{name} {float(seconds):.2f}" for name, seconds in rows))
+
+
+if __name__ == "__main__":
+    main()
