@@ -54,7 +54,12 @@ def single_calls(p: Pair) -> list[tuple[str, float, float]]:
     robot, model, data = p.robot, p.model, p.data
     q, dq, ddq = (s[0] for s in p.states)
     pq, pdq, pddq = (s[0] for s in p.peer_states)
-    Y, peer_Y, tau, D = np.empty((robot.nv, len(robot.theta))), np.empty((robot.nv, len(robot.theta))), np.empty(robot.nv), np.empty((robot.nv, robot.nv))
+    Y, peer_Y, tau, D = (
+        np.empty((robot.nv, len(robot.theta))),
+        np.empty((robot.nv, len(robot.theta))),
+        np.empty(robot.nv),
+        np.empty((robot.nv, robot.nv)),
+    )
 
     def copy_regressor() -> None:
         peer_Y[...] = pin.computeJointTorqueRegressor(model, data, pq, pdq, pddq)

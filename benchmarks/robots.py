@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import tempfile
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,12 +49,15 @@ def pair(name: str, path: Path, samples: int) -> Pair:
     """Load a robot twice and draw states."""
     import pinocchio
 
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
         warnings.simplefilter("ignore")
-        robot = th.load(path)
-    model = pinocchio.buildModelFromUrdf(str(path))
+        # Pinocchio reads mimic joints as free ones, so both get the file without them: the same work for both.
+        free = Path(folder) / path.name
+        free.write_text(re.sub(r"<mimic[^>]*/>", "", path.read_text(encoding="utf-8")), encoding="utf-8")
+        robot = th.load(free)
+        model = pinocchio.buildModelFromUrdf(str(free))
     if model.nq != model.nv or model.nv != robot.nv:
-        raise SystemExit(f"{name}: continuous or mimic joints make Pinocchio's q differ; choose another robot for the benchmark")
+        raise SystemExit(f"{name}: continuous joints make Pinocchio's q differ; choose another robot for the benchmark")
     rng = np.random.default_rng(0)
     states = tuple(rng.normal(size=(samples, robot.nv)) for _ in range(3))
     order = [robot.joint_names.index(joint) for joint in list(model.names)[1:]]

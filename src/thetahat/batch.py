@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from types import SimpleNamespace
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -20,7 +19,9 @@ from thetahat.model.robot import Robot
 from thetahat.model.tree import Tree
 
 WIDTH = 8  # samples in a tile
-SAMPLES_PER_THREAD = 64  # fewer are not worth waking another thread
+CORES = os.cpu_count() or 1  # asked once: the answer takes 10 µs
+WORK_PER_THREAD = 100.0  # [µs]; less is not worth waking another thread for
+_DOUBLE = np.dtype(np.float64)
 QUATERNION_TOLERANCE = 1e-3  # of its length; kernels turn by the direction of the quaternion, whatever its length
 
 
@@ -35,27 +36,58 @@ def kernels() -> SimpleNamespace:
 # -- arguments --------------------------------------------------------------------------------------------------------
 
 
+def _usable(value: np.ndarray, width: int) -> np.ndarray | None:
+    """`value` as doubles of shape (width,) or (samples, width), or None where it is not that or not finite.
+
+    Contiguous, aligned and writeable, copied if need be: Numba would compile a kernel anew for any other kind of array.
+    """
+    if type(value) is not np.ndarray or value.dtype is not _DOUBLE or not value.flags.carray:
+        value = np.array(value, dtype=np.float64, order="C")
+    if value.ndim == 1:
+        if value.shape[0] == width and math.isfinite(sum(value.tolist())):  # the quickest test there is of a few numbers
+            return value
+    elif value.ndim == 2 and value.shape[1] == width and np.isfinite(value).all():
+        # Not by a dot product: on many numbers it wakes BLAS's threads, which then spin on the cores the kernels want.
+        return value
+    return None
+
+
 def check_array(name: str, value: np.ndarray, width: int, what: str) -> np.ndarray:
     """`value` as contiguous doubles of shape (width,) or (samples, width), all finite."""
-    array = np.ascontiguousarray(value, dtype=np.float64)
-    if array.ndim not in (1, 2) or array.shape[-1] != width:
+    try:
+        array = _usable(value, width)
+    except (TypeError, ValueError):
+        raise UsageError(f"{name} is not an array of numbers; expected ({width},) or (samples, {width}), {what}") from None
+    if array is not None:
+        return array
+    array = np.array(value, dtype=np.float64, order="C")
+    if np.ndim(value) not in (1, 2) or array.shape[-1] != width:
         raise UsageError(f"{name} has shape {np.shape(value)}; expected ({width},) or (samples, {width}), {what}")
-    flat = array.reshape(-1)
-    if not math.isfinite(flat.dot(flat)) and not np.all(np.isfinite(flat)):
-        where = np.argwhere(~np.isfinite(array))[0]
-        raise UsageError(f"{name}[{', '.join(map(str, where))}] is {array[tuple(where)]}; every entry must be a finite number")
-    return array
+    bad = np.argwhere(~np.isfinite(array))
+    if len(bad):
+        raise UsageError(f"{name}[{', '.join(map(str, bad[0]))}] is {array[tuple(bad[0])]}; every entry must be a finite number")
+    return array  # finite, though its sum is not
 
 
-def check_state(robot: Robot, *, q: np.ndarray, **rates: np.ndarray) -> list[np.ndarray]:
-    """q and any of dq, ddq, tau, as contiguous arrays of one common shape (samples, ·) or (·,)."""
+_RATES = ("dq", "ddq")
+
+
+def check_state(robot: Robot, q: np.ndarray, *rates: np.ndarray, names: tuple[str, ...] = _RATES) -> list[np.ndarray]:
+    """q and any of dq, ddq, tau (`names` says which), as contiguous arrays of one common shape (samples, ·) or (·,)."""
     tree = robot.tree
-    arrays = [check_array("q", q, tree.nq, f"one number per coordinate of {robot.name!r}")]
-    arrays += [check_array(name, value, tree.nv, f"one number per degree of freedom of {robot.name!r}") for name, value in rates.items()]
-    shape = arrays[0].shape[:-1]
-    for name, array in zip(rates, arrays[1:], strict=True):
-        if array.shape[:-1] != shape:
-            raise UsageError(f"q has shape {arrays[0].shape} but {name} has {array.shape}; give the same number of samples")
+    try:
+        arrays = [_usable(q, tree.nq), *[_usable(rate, tree.nv) for rate in rates]]
+        lead = arrays[0].shape[:-1]
+        for array in arrays:
+            if array.shape[:-1] != lead:
+                raise ValueError
+    except (TypeError, ValueError, AttributeError):  # something is wrong: say what
+        arrays = [check_array("q", q, tree.nq, f"one number per coordinate of {robot.name!r}")]
+        for name, rate in zip(names, rates, strict=False):
+            array = check_array(name, rate, tree.nv, f"one number per degree of freedom of {robot.name!r}")
+            if array.shape[:-1] != arrays[0].shape[:-1]:
+                raise UsageError(f"q has shape {arrays[0].shape} but {name} has {array.shape}; give the same number of samples") from None
+            arrays.append(array)
     if tree.quaternions:
         _check_quaternions(tree, arrays[0])
     return arrays
@@ -77,17 +109,17 @@ def result(out: np.ndarray | None, shape: tuple[int, ...]) -> np.ndarray:
     """The array to fill: `out`, checked, or a new one."""
     if out is None:
         return np.empty(shape)
-    if not isinstance(out, np.ndarray) or out.dtype != np.float64 or out.shape != shape:
+    if not isinstance(out, np.ndarray) or out.dtype is not _DOUBLE or out.shape != shape:
         found = f"{out.dtype} of shape {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
         raise UsageError(f"out is {found}; expected float64 of shape {shape}")
-    if not (out.flags.c_contiguous and out.flags.writeable):
-        raise UsageError("out must be a writeable, C-contiguous array, as np.empty makes it")
+    if not out.flags.carray:
+        raise UsageError("out must be a writeable, aligned, C-contiguous array, as np.empty makes it")
     return out
 
 
 def rows(array: np.ndarray) -> np.ndarray:
     """(n,) → (1, n); (samples, n) as it is."""
-    return array if array.ndim == 2 else array.reshape(1, -1)
+    return array if array.ndim == 2 else array[None]
 
 
 # -- scratch ----------------------------------------------------------------------------------------------------------
@@ -130,48 +162,46 @@ class Workspace:
         return array
 
 
-_spare: WeakKeyDictionary[Tree, list[Workspace]] = WeakKeyDictionary()
-
-
 # -- threads ----------------------------------------------------------------------------------------------------------
 
 
 @cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(max_workers=os.cpu_count() or 1, thread_name_prefix="thetahat")
+    return ThreadPoolExecutor(max_workers=CORES, thread_name_prefix="thetahat")
 
 
-def thread_count(threads: int | None, samples: int) -> int:
-    """How many threads to use: at most `threads`, at most the cores there are, none without enough samples."""
-    if threads is not None and (not isinstance(threads, int | np.integer) or threads < 1):
+def thread_count(threads: int | None, work: float) -> int:
+    """How many threads to use for so much work [µs]: at most `threads`, at most the cores there are, one for little work."""
+    if threads is None:
+        threads = CORES
+    elif not isinstance(threads, int | np.integer) or threads < 1:
         raise UsageError(f"threads is {threads!r}; give a whole number from 1, or None for all cores")
-    cores = (os.cpu_count() or 1) if threads is None else threads
-    return max(1, min(cores, samples // SAMPLES_PER_THREAD))
+    return max(1, min(int(threads), int(work / WORK_PER_THREAD)))
 
 
-def run(tree: Tree, samples: int, threads: int | None, call: Callable[[Workspace, slice], None]) -> None:
-    """Call `call(workspace, slice of samples)` for parts that together make all samples, on so many threads."""
-    count = 1 if samples < 2 * SAMPLES_PER_THREAD else thread_count(threads, samples)
+def run(robot: Robot, threads: int | None, cost: float, call: Callable[..., None], *arrays: np.ndarray) -> None:
+    """Call `call(workspace, *arrays)`, on so many threads, each with its part of the arrays' rows.
+
+    cost: rough time of one row [µs], which decides whether another thread is worth waking.
+    """
+    samples = len(arrays[0])
+    count = 1 if threads is None and samples * cost < 2.0 * WORK_PER_THREAD else thread_count(threads, samples * cost)
     if count == 1:
-        if threads is not None:
-            thread_count(threads, samples)
-        _one(tree, call, slice(0, samples))
+        if samples:
+            _one(robot.tree.spare_workspaces, robot.tree, call, arrays)
         return
     step = -(-samples // (count * WIDTH)) * WIDTH
-    parts = [slice(start, min(start + step, samples)) for start in range(0, samples, step)]
-    futures = [_pool().submit(_one, tree, call, part) for part in parts[1:]]
-    _one(tree, call, parts[0])
+    parts = [[array[start : start + step] for array in arrays] for start in range(0, samples, step)]
+    futures = [_pool().submit(_one, robot.tree.spare_workspaces, robot.tree, call, part) for part in parts[1:]]
+    _one(robot.tree.spare_workspaces, robot.tree, call, parts[0])
     for future in futures:
         future.result()
 
 
-def _one(tree: Tree, call: Callable[[Workspace, slice], None], part: slice) -> None:
-    spare = _spare.get(tree)
-    if spare is None:
-        spare = _spare.setdefault(tree, [])
+def _one(spare: list[Workspace], tree: Tree, call: Callable[..., None], arrays: Sequence[np.ndarray]) -> None:
     try:
         workspace = spare.pop()
-    except IndexError:
+    except IndexError:  # the first call, or more threads than before
         workspace = Workspace(tree)
-    call(workspace, part)
+    call(workspace, *arrays)
     spare.append(workspace)

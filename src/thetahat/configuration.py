@@ -34,7 +34,7 @@ def random_configuration(robot: Robot, rng: np.random.Generator, samples: int | 
 
 def integrate(robot: Robot, q: np.ndarray, dq: np.ndarray) -> np.ndarray:
     """q moved for one second by the constant velocity dq (body twists for planar, ball and free joints)."""
-    q, dq = batch.check_state(robot, q=q, dq=dq)
+    q, dq = batch.check_state(robot, q, dq)
     out = q.copy()
     for node in robot.tree.independent:
         at, v = robot.tree.q_index[node.name], robot.tree.v_index[node.name]

@@ -14,31 +14,33 @@ from thetahat.errors import UnphysicalRobot, UsageError
 from thetahat.model import parameters
 from thetahat.model.robot import Robot
 
-_NO_WRENCHES = np.zeros((1, 0))
+# Rough cost [µs] per sample of a recursion per node, of pairs of joints per joint, of a regressor per byte: for the choice of threads.
+_RECURSION, _PAIRS, _BYTES = 0.02, 0.05, 1e-4
 
 
 def _theta(robot: Robot, theta: np.ndarray | None) -> np.ndarray:
     if theta is None:
-        return robot.theta
-    theta = np.ascontiguousarray(theta, dtype=float)
+        return robot.kernel_values[0]
+    theta = np.array(theta, dtype=float)
     if theta.shape != robot.theta.shape or not np.all(np.isfinite(theta)):
         raise UsageError(f"theta has shape {theta.shape}; expected {robot.theta.shape}, finite, ten numbers per body of {robot.name!r}")
     return theta
 
 
 def _wrenches(robot: Robot, wrenches: np.ndarray | None, lead: tuple[int, ...]) -> np.ndarray:
-    """External wrenches as (samples, 6·bodies)."""
+    """External wrenches as (samples, 6·bodies), without columns where there are none."""
     if wrenches is None:
-        return _NO_WRENCHES
-    wrenches = np.ascontiguousarray(wrenches, dtype=float)
+        return np.empty((lead[0] if lead else 1, 0))
+    wrenches = np.array(wrenches, dtype=float, order="C")
     shape = (*lead, len(robot.tree.bodies), 6)
     if wrenches.shape != shape or not np.all(np.isfinite(wrenches)):
         raise UsageError(f"wrenches have shape {wrenches.shape}; expected {shape}, finite: per body, couple then force, in body axes at its origin")
     return wrenches.reshape(-1, shape[-2] * 6)
 
 
-def _part(wrenches: np.ndarray, part: slice) -> np.ndarray:
-    return wrenches if wrenches.shape[1] == 0 else wrenches[part]
+def _count(q: np.ndarray) -> int:
+    """Samples in a checked q."""
+    return q.shape[0] if q.ndim == 2 else 1
 
 
 # -- inverse and forward dynamics -------------------------------------------------------------------------------------
@@ -61,19 +63,16 @@ def inverse_dynamics(
     wrenches: (…, bodies, 6), external couple and force on every body, in its axes at its origin.
     theta: other parameters than the robot's own.
     """
-    q, dq, ddq = batch.check_state(robot, q=q, dq=dq, ddq=ddq)
+    q, dq, ddq = batch.check_state(robot, q, dq, ddq)
     out = batch.result(out, dq.shape)
-    parameters_, tree, kernel = _theta(robot, theta), robot.tree, batch.kernels().rnea.inverse_dynamics
+    values, tree, kernel = _theta(robot, theta), robot.tree, batch.kernels().rnea.inverse_dynamics
+    g = robot.kernel_values[1]
     external = _wrenches(robot, wrenches, q.shape[:-1])
-    q2, dq2, ddq2, out2 = (batch.rows(a) for a in (q, dq, ddq, out))
 
-    def call(w: batch.Workspace, part: slice) -> None:
-        kernel(
-            *tree.arrays[:4], robot.gravity, parameters_, q2[part], dq2[part], ddq2[part], _part(external, part),
-            w.nodes, w.directions, w.forces, w.torques, out2[part],
-        )  # fmt: skip
+    def call(w: batch.Workspace, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, external: np.ndarray, out: np.ndarray) -> None:
+        kernel(*tree.rigid_arrays, g, values, q, dq, ddq, external, w.nodes, w.directions, w.forces, w.torques, out)
 
-    batch.run(tree, len(q2), threads, call)
+    batch.run(robot, threads, _RECURSION * len(tree.nodes), call, batch.rows(q), batch.rows(dq), batch.rows(ddq), external, batch.rows(out))
     if not rigid and not robot.drive.is_zero:
         out += robot.drive.torque(dq, ddq)
     return out
@@ -95,7 +94,7 @@ def forward_dynamics(
     Articulated bodies [Featherstone2008]; with mimic joints a Cholesky factor of GᵀDG. A robot whose mass matrix is
     singular raises `UnphysicalRobot`, naming the link.
     """
-    q, dq, tau = batch.check_state(robot, q=q, dq=dq, tau=tau)
+    q, dq, tau = batch.check_state(robot, q, dq, tau, names=("dq", "tau"))
     out = batch.result(out, dq.shape)
     if not rigid and not robot.drive.is_zero:
         tau = tau - robot.drive.friction(dq)
@@ -103,17 +102,18 @@ def forward_dynamics(
     if robot.tree.has_mimic:
         out[...] = _forward_by_mass_matrix(robot, q, dq, tau, rigid=rigid, wrenches=wrenches, threads=threads)
         return out
-    armature = np.zeros(robot.nv) if rigid else robot.drive.armature
+    theta, g, armature = robot.kernel_values
+    if rigid:
+        armature = robot.tree.zero_rates
     tree, kernel = robot.tree, batch.kernels().aba.forward_dynamics
-    q2, dq2, tau2, out2 = (batch.rows(a) for a in (q, dq, tau, out))
 
-    def call(w: batch.Workspace, part: slice) -> None:
+    def call(w: batch.Workspace, q: np.ndarray, dq: np.ndarray, tau: np.ndarray, external: np.ndarray, out: np.ndarray) -> None:
         kernel(
-            *tree.arrays[:4], robot.gravity, robot.theta, armature, q2[part], dq2[part], tau2[part], _part(external, part),
-            w.nodes, w.directions, w.table, w.articulated, w.elimination, out2[part],
+            *tree.rigid_arrays, g, theta, armature, q, dq, tau, external,
+            w.nodes, w.directions, w.table, w.articulated, w.elimination, out,
         )  # fmt: skip
 
-    batch.run(tree, len(q2), threads, call)
+    batch.run(robot, threads, 3 * _RECURSION * len(tree.nodes), call, *(batch.rows(a) for a in (q, dq, tau)), external, batch.rows(out))
     if not np.all(np.isfinite(out)):
         raise _singular(robot)
     return out
@@ -152,15 +152,14 @@ def _singular(robot: Robot) -> UnphysicalRobot:
 
 def mass_matrix(robot: Robot, q: np.ndarray, *, rigid: bool = False, out: np.ndarray | None = None, threads: int | None = None) -> np.ndarray:
     """D(q), (…, nv, nv), by composite bodies; with the rotors' inertia on its diagonal unless `rigid`."""
-    (q,) = batch.check_state(robot, q=q)
+    (q,) = batch.check_state(robot, q)
     n, tree, k = robot.nv, robot.tree, batch.kernels()
     out = batch.result(out, (*q.shape[:-1], n, n))
-    q2, out2 = batch.rows(q), out.reshape(-1, n * n)
 
-    def call(w: batch.Workspace, part: slice) -> None:
-        k.crba.mass_matrix(*tree.arrays[:4], robot.theta, n, q2[part], w.nodes, w.directions, w.composite, w.table, w.matrix, out2[part])
+    def call(w: batch.Workspace, q: np.ndarray, out: np.ndarray) -> None:
+        k.crba.mass_matrix(*tree.rigid_arrays, robot.kernel_values[0], n, q, w.nodes, w.directions, w.composite, w.table, w.matrix, out)
 
-    batch.run(tree, len(q2), threads, call)
+    batch.run(robot, threads, _PAIRS * n, call, batch.rows(q), out.reshape(_count(q), n * n))
     if not rigid and np.any(robot.drive.armature):
         out[..., np.arange(n), np.arange(n)] += robot.drive.armature
     return out
@@ -168,7 +167,7 @@ def mass_matrix(robot: Robot, q: np.ndarray, *, rigid: bool = False, out: np.nda
 
 def mass_matrix_by_bodies(robot: Robot, q: np.ndarray) -> np.ndarray:
     """D(q) = Σ_i J_iᵀ I_{O_i} J_i, the readable form (paper, eq. totalkineticenergy)."""
-    (q,) = batch.check_state(robot, q=q)
+    (q,) = batch.check_state(robot, q)
     tensors = parameters.to_spatial_inertia(robot.theta.reshape(-1, 10))
     D = np.zeros((*q.shape[:-1], robot.nv, robot.nv))
     for body, I_O in zip(robot.body_names, tensors, strict=True):
@@ -182,23 +181,22 @@ def coriolis_matrix(robot: Robot, q: np.ndarray, dq: np.ndarray, *, out: np.ndar
 
     For one-DOF joints these are the Christoffel symbols' C_ij = Σ_k Γ_ijk q̇_k (paper, eq. coriolisdetails).
     """
-    q, dq = batch.check_state(robot, q=q, dq=dq)
+    q, dq = batch.check_state(robot, q, dq)
     n, tree, k = robot.nv, robot.tree, batch.kernels()
     out = batch.result(out, (*q.shape[:-1], n, n))
-    q2, dq2, out2 = batch.rows(q), batch.rows(dq), out.reshape(-1, n * n)
 
-    def call(w: batch.Workspace, part: slice) -> None:
+    def call(w: batch.Workspace, q: np.ndarray, dq: np.ndarray, out: np.ndarray) -> None:
         k.crba.coriolis_matrix(
-            *tree.arrays[:4], robot.theta, n, q2[part], dq2[part], w.nodes, w.directions, w.composite, w.table, w.matrix, robot.gravity, out2[part]
+            *tree.rigid_arrays, robot.kernel_values[0], n, q, dq, w.nodes, w.directions, w.composite, w.table, w.matrix, robot.kernel_values[1], out
         )
 
-    batch.run(tree, len(q2), threads, call)
+    batch.run(robot, threads, 2 * _PAIRS * n, call, batch.rows(q), batch.rows(dq), out.reshape(_count(q), n * n))
     return out
 
 
 def gravity(robot: Robot, q: np.ndarray, *, out: np.ndarray | None = None, threads: int | None = None) -> np.ndarray:
     """G(q) = ∂V/∂q, (…, nv): the torque that holds the robot still."""
-    (q,) = batch.check_state(robot, q=q)
+    (q,) = batch.check_state(robot, q)
     still = np.zeros((*q.shape[:-1], robot.nv))
     return inverse_dynamics(robot, q, still, still, rigid=True, out=out, threads=threads)
 
@@ -208,29 +206,27 @@ def gravity(robot: Robot, q: np.ndarray, *, out: np.ndarray | None = None, threa
 
 def kinetic_energy_regressor(robot: Robot, q: np.ndarray, dq: np.ndarray, *, threads: int | None = None) -> np.ndarray:
     """Y_T, (…, 10·bodies), with T = Y_T·θ."""
-    q, dq = batch.check_state(robot, q=q, dq=dq)
+    q, dq = batch.check_state(robot, q, dq)
     tree, k = robot.tree, batch.kernels()
     out = np.zeros((*q.shape[:-1], len(robot.theta)))
-    q2, dq2, out2 = batch.rows(q), batch.rows(dq), batch.rows(out)
 
-    def call(w: batch.Workspace, part: slice) -> None:
-        k.energy.kinetic_regressor(*tree.arrays[:4], robot.gravity, q2[part], dq2[part], w.nodes, w.directions, out2[part])
+    def call(w: batch.Workspace, q: np.ndarray, dq: np.ndarray, out: np.ndarray) -> None:
+        k.energy.kinetic_regressor(*tree.rigid_arrays, robot.kernel_values[1], q, dq, w.nodes, w.directions, out)
 
-    batch.run(tree, len(q2), threads, call)
+    batch.run(robot, threads, _RECURSION * len(tree.nodes), call, batch.rows(q), batch.rows(dq), batch.rows(out))
     return out
 
 
 def potential_energy_regressor(robot: Robot, q: np.ndarray, *, threads: int | None = None) -> np.ndarray:
     """Y_V, (…, 10·bodies), with V = Y_V·θ; V is zero with all mass at the world's origin."""
-    (q,) = batch.check_state(robot, q=q)
+    (q,) = batch.check_state(robot, q)
     tree, k = robot.tree, batch.kernels()
     out = np.zeros((*q.shape[:-1], len(robot.theta)))
-    q2, out2 = batch.rows(q), batch.rows(out)
 
-    def call(w: batch.Workspace, part: slice) -> None:
-        k.energy.potential_regressor(*tree.arrays[:4], robot.gravity, q2[part], w.nodes, w.directions, out2[part])
+    def call(w: batch.Workspace, q: np.ndarray, out: np.ndarray) -> None:
+        k.energy.potential_regressor(*tree.rigid_arrays, robot.kernel_values[1], q, w.nodes, w.directions, out)
 
-    batch.run(tree, len(q2), threads, call)
+    batch.run(robot, threads, _RECURSION * len(tree.nodes), call, batch.rows(q), batch.rows(out))
     return out
 
 
@@ -260,27 +256,24 @@ def regressor(
     threads: int | None = None,
 ) -> np.ndarray:
     """Y, (…, nv, 10·bodies), with Y(q, q̇, q̈)·θ = D q̈ + C q̇ + G (paper, eq. separatedeom); O(bodies × depth)."""
-    q, dq, ddq = batch.check_state(robot, q=q, dq=dq, ddq=ddq)
+    q, dq, ddq = batch.check_state(robot, q, dq, ddq)
     tree, kernel = robot.tree, batch.kernels().regressor.regressor
-    width = robot.nv * len(robot.theta)
-    out = batch.result(out, (*q.shape[:-1], robot.nv, len(robot.theta)))
+    rows, columns, g = tree.nv, 10 * len(tree.bodies), robot.kernel_values[1]
+    out = batch.result(out, (*q.shape[:-1], rows, columns))
     if not out.size:
         return out
-    q2, dq2, ddq2, flat = batch.rows(q), batch.rows(dq), batch.rows(ddq), out.reshape(-1)
 
-    def call(w: batch.Workspace, part: slice) -> None:
-        kernel(
-            *tree.arrays, robot.gravity, q2[part], dq2[part], ddq2[part],
-            w.nodes, w.directions, w.rows, flat[part.start * width : part.stop * width],
-        )  # fmt: skip
+    def call(w: batch.Workspace, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, out: np.ndarray) -> None:
+        kernel(*tree.arrays, g, q, dq, ddq, w.nodes, w.directions, w.rows, out.reshape(-1))
 
-    batch.run(tree, len(q2), threads, call)
+    image = out[None] if q.ndim == 1 else out
+    batch.run(robot, threads, _BYTES * 8 * rows * columns, call, batch.rows(q), batch.rows(dq), batch.rows(ddq), image)
     return out
 
 
 def regressor_by_unit_parameters(robot: Robot, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray) -> np.ndarray:
     """Y by the paper's Algorithm 1, literally: one parameter at a time set to one, the equation of motion evaluated. O(n²)."""
-    q, dq, ddq = batch.check_state(robot, q=q, dq=dq, ddq=ddq)
+    q, dq, ddq = batch.check_state(robot, q, dq, ddq)
     theta = np.zeros(len(robot.theta))
     Y = np.empty((*q.shape[:-1], robot.nv, len(theta)))
     for i in range(len(robot.tree.bodies)):
@@ -293,7 +286,7 @@ def regressor_by_unit_parameters(robot: Robot, q: np.ndarray, dq: np.ndarray, dd
 
 def static_regressor(robot: Robot, q: np.ndarray, *, out: np.ndarray | None = None, threads: int | None = None) -> np.ndarray:
     """Y at rest, with Y·θ = G(q)."""
-    (q,) = batch.check_state(robot, q=q)
+    (q,) = batch.check_state(robot, q)
     still = np.zeros((*q.shape[:-1], robot.nv))
     return regressor(robot, q, still, still, out=out, threads=threads)
 
@@ -303,28 +296,26 @@ def static_regressor(robot: Robot, q: np.ndarray, *, out: np.ndarray | None = No
 
 def body_jacobian(robot: Robot, q: np.ndarray, body: str) -> np.ndarray:
     """J_i(q), (…, 6, nv): v_{O_i} = J_i q̇, the body's twist at its origin, in its axes, angular first (paper, eq. bodyvelocity)."""
-    (q,) = batch.check_state(robot, q=q)
+    (q,) = batch.check_state(robot, q)
     node, tree, k = robot.tree.bodies[robot.body_index(body)], robot.tree, batch.kernels()
     out = np.empty((*q.shape[:-1], 6, robot.nv))
-    q2, out2 = batch.rows(q), out.reshape(-1, 6 * robot.nv)
 
-    def call(w: batch.Workspace, part: slice) -> None:
-        k.energy.body_jacobian(*tree.arrays[:4], node, robot.nv, q2[part], w.nodes, w.directions, w.matrix, out2[part])
+    def call(w: batch.Workspace, q: np.ndarray, out: np.ndarray) -> None:
+        k.energy.body_jacobian(*tree.rigid_arrays, node, robot.nv, q, w.nodes, w.directions, w.matrix, out)
 
-    batch.run(tree, len(q2), None, call)
+    batch.run(robot, None, _RECURSION * len(tree.nodes), call, batch.rows(q), out.reshape(_count(q), 6 * robot.nv))
     return out
 
 
 def body_frames(robot: Robot, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Rotation (…, bodies, 3, 3) and position (…, bodies, 3) [m] of every body's frame in the world."""
-    (q,) = batch.check_state(robot, q=q)
+    (q,) = batch.check_state(robot, q)
     tree, k = robot.tree, batch.kernels()
     out = np.empty((*q.shape[:-1], len(tree.nodes), 12))
-    q2, out2 = batch.rows(q), out.reshape(-1, 12 * len(tree.nodes))
 
-    def call(w: batch.Workspace, part: slice) -> None:
-        k.energy.frames(*tree.arrays[:4], q2[part], w.nodes, w.directions, out2[part])
+    def call(w: batch.Workspace, q: np.ndarray, out: np.ndarray) -> None:
+        k.energy.frames(*tree.rigid_arrays, q, w.nodes, w.directions, out)
 
-    batch.run(tree, len(q2), None, call)
+    batch.run(robot, None, _RECURSION * len(tree.nodes), call, batch.rows(q), out.reshape(_count(q), 12 * len(tree.nodes)))
     out = out[..., list(tree.bodies), :]
     return out[..., :9].reshape(*out.shape[:-1], 3, 3), out[..., 9:]

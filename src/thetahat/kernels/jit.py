@@ -70,7 +70,7 @@ class _Announcer(event.Listener):
         self.depth, self.said, self.started, self.seconds = 0, False, 0.0, 0.0
 
     def _ours(self, ev: event.Event) -> bool:
-        return getattr(ev.data["dispatcher"].py_func, "__module__", "").startswith(__package__)
+        return (getattr(ev.data["dispatcher"].py_func, "__module__", None) or "").startswith(__package__)
 
     def on_start(self, ev: event.Event) -> None:
         if self._ours(ev):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from thetahat.errors import UnphysicalRobot, UsageError, known
 from thetahat.model import parameters
-from thetahat.model.drive import Drive
+from thetahat.model.drive import TERMS, Actuation, Drive
 from thetahat.model.tree import JointKind, Tree
 
 STANDARD_GRAVITY = (0.0, 0.0, -9.81)  # [m/s²], the value URDF tools assume
@@ -53,6 +56,11 @@ class Robot:
         for name, value in (("theta", theta), ("gravity", gravity)):
             value.setflags(write=False)
             object.__setattr__(self, name, value)
+
+    @cached_property
+    def kernel_values(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(θ, gravity, armature) for the kernels: copies not marked read-only, over which Numba takes longer at every call."""
+        return self.theta.copy(), self.gravity.copy(), self.drive.armature.copy()
 
     # -- names and sizes ----------------------------------------------------------------------------------------------
 
@@ -103,21 +111,103 @@ class Robot:
 
     # -- variants -----------------------------------------------------------------------------------------------------
 
-    def with_parameters(self, theta: np.ndarray) -> Robot:
-        """The same robot with other inertial parameters."""
-        return replace(self, theta=np.asarray(theta, dtype=float))
+    def with_parameters(self, parameters: np.ndarray) -> Robot:
+        """The same robot with other parameters: θ (10·bodies,), or x = [θ; identified drive terms], or what has either as `.x` or `.theta`."""
+        values = np.asarray(getattr(parameters, "x", getattr(parameters, "theta", parameters)), dtype=float)
+        split, motors = len(self.theta), list(self.drive.column_motors)
+        if not self.drive.column_count or values.shape != (split + self.drive.column_count,):
+            return replace(self, theta=values)
+        drive = {}
+        for term, part in zip(self.drive.identified, values[split:].reshape(-1, len(motors)), strict=True):
+            drive[term] = self.drive.value(term).copy()
+            drive[term][motors] = part
+        return replace(self, theta=values[:split], drive=self.drive.with_values(**drive))
 
     def with_gravity(self, gravity: np.ndarray) -> Robot:
         """The same robot mounted otherwise: gravity as a vector in its world frame [m/s²]."""
         return replace(self, gravity=np.asarray(gravity, dtype=float))
 
     def with_drive(self, **terms: bool) -> Robot:
-        """The same robot with these drive terms (viscous, coulomb, offset, armature) to be identified or not."""
-        return replace(self, drive=self.drive.with_terms(**terms))
+        """The same robot with these drive terms (viscous, coulomb, offset, armature) to be identified or not.
+
+        One column per term and motor. Without an actuation map every degree of freedom is a motor but those of a free joint: nothing drives a base.
+        """
+        drive = self.drive.with_terms(**terms)
+        if drive.actuation is None and any(node.kind is JointKind.FREE for node in self.tree.independent):
+            drive = replace(drive, motors=tuple(k for k, node in enumerate(self._node_of_dof) if node.kind is not JointKind.FREE))
+        return replace(self, drive=drive)
+
+    def with_actuation(
+        self,
+        B: np.ndarray | Callable[[np.ndarray], np.ndarray],
+        *,
+        names: Iterable[str] | None = None,
+        gains: Iterable[float | None] | None = None,
+    ) -> Robot:
+        """The same robot driven through u_joint = B·u_motor: friction, offset and rotors then belong to the motors.
+
+        B: (nv, motors), or a function of q, (…, nq) → (…, nv, motors). names: of the motors; a function needs them to tell their number.
+        gains: [N·m/A] of the motors, None where unknown. Drive values stay with their joint where a motor drives that joint alone.
+        """
+        if not callable(B):
+            B = np.atleast_2d(np.asarray(B, dtype=float))
+            names = self._motor_names(B) if names is None else names
+        elif names is None:
+            names = self.velocity_names
+        one_dof = [node for node in self.tree.independent if node.kind.nq == 1]
+        positions = tuple(np.array([index[node.name] for node in one_dof], dtype=int) for index in (self.tree.q_index, self.tree.v_index))
+        actuation = Actuation(B, self.nv, tuple(names), gains=None if gains is None else tuple(gains), one_dof=positions)
+        return replace(self, drive=self._moved_to_motors(actuation))
+
+    def _motor_names(self, B: np.ndarray) -> tuple[str, ...]:
+        """The degrees of freedom's names where there are as many motors, else a joint's for the motor that drives it alone, or motor1, motor2, …"""
+        if B.shape == (self.nv, self.nv):
+            return self.velocity_names
+        names: list[str] = []
+        for k, column in enumerate(B.T):
+            joints = np.flatnonzero(column)
+            name = self.velocity_names[joints[0]] if len(joints) == 1 and joints[0] < self.nv else ""
+            names.append(name if name and name not in names else f"motor{k + 1}")
+        return tuple(names)
+
+    def _moved_to_motors(self, actuation: Actuation) -> Drive:
+        """The drive with its joint-side values seen from motors that drive one joint alone: viscous and armature by 1/N², the others by 1/N."""
+        values = {term: np.zeros(actuation.motors) for term in TERMS}
+        stated = self.drive
+        if stated.actuation is not None:
+            if not stated.is_zero:
+                raise UsageError(
+                    f"robot {self.name!r} has motors with friction already; use robot.without_drive().with_actuation(...) to replace them"
+                )
+            stated = Drive.none(self.nv)
+        for joint in np.flatnonzero(np.any([stated.value(term) for term in TERMS], axis=0)):
+            alone = [] if not actuation.constant else [k for k, b in enumerate(actuation.B.T) if np.array_equal(np.flatnonzero(b), [joint])]
+            if not alone:
+                raise UsageError(
+                    f"joint {self.velocity_names[joint]!r} states friction or armature, but no motor drives it alone, so the values have no place; "
+                    "use robot.without_drive().with_actuation(...)"
+                )
+            ratio = actuation.B[joint, alone[0]]
+            for term, power in (("viscous", ratio**2), ("coulomb", abs(ratio)), ("offset", ratio), ("armature", ratio**2)):
+                values[term][alone[0]] = stated.value(term)[joint] / power
+        extra = tuple((shape, np.zeros(actuation.motors)) for shape, _ in self.drive.extra)
+        return Drive(**values, identified=self.drive.identified, actuation=actuation, extra=extra)
+
+    @cached_property
+    def _node_of_dof(self) -> tuple[Any, ...]:
+        return tuple(node for node in self.tree.independent for _ in range(node.kind.nv))
 
     def without_drive(self) -> Robot:
         """The rigid bodies alone: no friction, no rotor inertia."""
         return replace(self, drive=Drive.none(self.nv))
+
+    # -- what can be identified ---------------------------------------------------------------------------------------
+
+    @cached_property
+    def base_parameters(self) -> Any:  # a thetahat.identify.identifiability.BaseParameters
+        """What this robot's motion can tell about its parameters (and its drive terms to be identified): names and the map from x."""
+        # By name, when first asked for: identification is a later stage, which the model must not import.
+        return importlib.import_module("thetahat.identify.identifiability").base_parameters(self)
 
     # -- physics ------------------------------------------------------------------------------------------------------
 

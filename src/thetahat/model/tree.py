@@ -214,8 +214,23 @@ class Tree:
         return int(self.arrays.segments[-1, 1] + self.arrays.segments[-1, 2] + 2 * PADDING)
 
     @cached_property
+    def zero_rates(self) -> np.ndarray:
+        """Zeros of shape (nv,), for kernels that read them."""
+        return np.zeros(self.nv)
+
+    @cached_property
+    def spare_workspaces(self) -> list:
+        """Scratch memory that lives as long as the tree: each running computation takes one and puts it back."""
+        return []
+
+    @cached_property
+    def rigid_arrays(self) -> tuple[np.ndarray, ...]:
+        """The arrays every kernel but the regressor's takes: all but the stretches."""
+        return tuple(self.arrays[:4])
+
+    @cached_property
     def arrays(self) -> KernelArrays:
-        """The flat form for the kernels, read-only."""
+        """The flat form for the kernels. Not marked read-only: Numba takes longer over such arrays at every call."""
         count = len(self.nodes)
         topology = np.zeros((count, 7), dtype=np.int64)
         geometry = np.zeros((count, 32))
@@ -241,10 +256,7 @@ class Tree:
             if parent >= 0:
                 topology[parent, LAST_DESCENDANT] = max(topology[parent, LAST_DESCENDANT], topology[i, LAST_DESCENDANT])
         table = _dof_table(topology, dofs, column)
-        arrays = KernelArrays(topology, geometry, table, np.array(axes, dtype=float).reshape(-1, 4), _stretches(table, column))
-        for array in arrays:
-            array.setflags(write=False)
-        return arrays
+        return KernelArrays(topology, geometry, table, np.array(axes, dtype=float).reshape(-1, 4), _stretches(table, column))
 
 
 def _dof_table(topology: np.ndarray, dofs: list[tuple[int, int, int, int]], width: int) -> np.ndarray:

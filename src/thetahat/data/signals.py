@@ -1,0 +1,410 @@
+"""Filters and derivatives of sampled signals: zero-phase and causal, each a finite kernel.
+
+A *method* (`Butterworth`, `SavitzkyGolay`, `ExponentialAverage`) is a frozen object that turns a sampling period into
+kernels for the signal itself, its first and its second derivative:
+
+    y_k = Σ_i w_i x_{k−i},   i = −future … past
+
+All three kernels of a method share one low-pass, so position, velocity, acceleration and torque filtered with them still
+obey any linear relation they obeyed before. Kernels are finite: an output depends on nothing outside its reach, which
+makes halos, guards and gaps exact instead of approximate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol
+
+import numpy as np
+
+from thetahat.errors import UsageError
+
+TAIL = 1e-10  # an impulse response is cut where what remains of it is this part of the whole
+SETTLED = 1e-3  # rows are trusted where less than this part of the kernel hangs over the end of a run
+HALF_PERIODS = 0.95  # a cut-off may be this part of half the sampling rate
+STENCIL = np.array([-1 / 280, 4 / 105, -1 / 5, 4 / 5, 0.0, -4 / 5, 1 / 5, -4 / 105, 1 / 280])  # of x_{k+4} … x_{k−4}: x' with error (ωh)⁸/630
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """Weights of y_k = Σ w_i x_{k−i}, stored for i = −future … past."""
+
+    weights: np.ndarray
+    future: int  # samples it looks ahead
+    past: int  # samples it looks back
+
+    def padded(self, future: int, past: int) -> np.ndarray:
+        """The weights between zeros, as wide as asked."""
+        return np.pad(self.weights, (future - self.future, past - self.past))
+
+    def settled(self, part: float = SETTLED) -> tuple[int, int]:
+        """(future, past) reach outside which less than `part` of the absolute weight lies."""
+        size = np.abs(self.weights)
+        total = size.sum()
+        behind = np.cumsum(size[::-1])[::-1] - size  # weight further in the past than each tap
+        ahead = np.cumsum(size) - size
+        past = int(np.argmax(behind < part * total)) - self.future
+        future = self.future - (len(size) - 1 - int(np.argmax(ahead[::-1] < part * total)))
+        return max(future, 0), max(past, 0)
+
+
+class Method(Protocol):
+    """What turns a period into kernels."""
+
+    cutoff: float  # [Hz]
+
+    def kernel(self, period: float, derivative: int = 0) -> Kernel:
+        """The kernel of the filtered signal or of its first or second derivative."""
+        ...
+
+
+def _check_cutoff(cutoff: float, period: float) -> float:
+    """cutoff·period, in cycles per sample; an error where it is not below half the sampling rate."""
+    if not (math.isfinite(period) and period > 0.0):
+        raise UsageError(f"the sampling period is {period!r} s; it must be a positive number")
+    if not (math.isfinite(cutoff) and cutoff > 0.0):
+        raise UsageError(f"cutoff is {cutoff!r}; give a positive frequency in Hz, or None to have it chosen")
+    highest = HALF_PERIODS * 0.5 / period
+    if cutoff > highest:
+        raise UsageError(
+            f"cutoff is {cutoff:g} Hz, but a log sampled at {1.0 / period:.6g} Hz can be filtered at no more than {highest:.4g} Hz; lower it"
+        )
+    return cutoff * period
+
+
+def _check_derivative(derivative: int) -> None:
+    if derivative not in (0, 1, 2):
+        raise UsageError(f"derivative is {derivative!r}; it must be 0, 1 or 2")
+
+
+# -- methods ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Butterworth:
+    """Zero-phase Butterworth low-pass (forward and backward), derivatives by nine-point central differences.
+
+    |G(f)| = 1 / (1 + (tan πfh / tan πf_c h)^{2·order}), half the amplitude at the cut-off: what `filtfilt` does, sampled from its closed form.
+    """
+
+    cutoff: float  # [Hz]
+    order: int = 4
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.order, int | np.integer) and 1 <= self.order <= 12):
+            raise UsageError(f"order is {self.order!r}; a Butterworth filter takes a whole number from 1 to 12")
+
+    def kernel(self, period: float, derivative: int = 0) -> Kernel:
+        """The filter, followed by `derivative` central differences."""
+        _check_derivative(derivative)
+        weights = _butterworth_weights(_check_cutoff(self.cutoff, period), int(self.order))
+        for _ in range(derivative):
+            weights = np.convolve(weights, STENCIL) / period
+        reach = len(weights) // 2
+        return Kernel(weights, reach, reach)
+
+
+@lru_cache(maxsize=64)
+def _butterworth_weights(frequency: float, order: int) -> np.ndarray:
+    """Impulse response of |H|², symmetric, cut at `TAIL`, of unit sum; `frequency` in cycles per sample.
+
+    The spectrum is known in closed form, so the response is its inverse transform, on a circle so long that what the
+    slowest pole leaves to wrap around is below rounding.
+    """
+    ratio = math.tan(math.pi * frequency)
+    poles = ratio * np.exp(0.5j * np.pi * (1.0 + (2.0 * np.arange(order) + 1.0) / order))
+    slowest = -np.log(np.max(np.abs((1.0 + poles) / (1.0 - poles))))  # nepers per sample
+    size = 1 << max(8, math.ceil(math.log2(100.0 / slowest)))
+    if size > 1 << 24:
+        raise UsageError(
+            f"cutoff is {frequency:.3g} of the sampling rate, too low to be filtered in one step; raise the cutoff, or thin out the log first"
+        )
+    angle = np.pi * np.arange(size // 2 + 1) / size
+    with np.errstate(over="ignore"):
+        spectrum = 1.0 / (1.0 + (np.tan(angle) / ratio) ** (2 * order))
+    spectrum[-1] = 0.0  # tan(π/2): the bilinear transform's zero at half the sampling rate
+    half = np.fft.irfft(spectrum, size)[: size // 2]
+    tail = np.cumsum(np.abs(half[::-1]))[::-1] * 2.0
+    reach = int(np.argmax(tail < TAIL * tail[0])) if np.any(tail < TAIL * tail[0]) else len(half)
+    weights = np.concatenate([half[reach - 1 : 0 : -1], half[:reach]])
+    weights /= weights.sum()
+    weights.setflags(write=False)
+    return weights
+
+
+@dataclass(frozen=True)
+class SavitzkyGolay:
+    """Local least-squares polynomial over a symmetric window, as wide as makes half the amplitude pass at the cut-off."""
+
+    cutoff: float  # [Hz]
+    degree: int = 4
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.degree, int | np.integer) and 2 <= self.degree <= 10):
+            raise UsageError(f"degree is {self.degree!r}; a Savitzky–Golay filter takes a whole number from 2 to 10 here, enough for an acceleration")
+
+    def half_window(self, period: float) -> int:
+        """Samples on each side of the middle."""
+        return _savitzky_golay_half(_check_cutoff(self.cutoff, period), int(self.degree))
+
+    def kernel(self, period: float, derivative: int = 0) -> Kernel:
+        """The polynomial's value or derivative at the middle of the window."""
+        _check_derivative(derivative)
+        half = self.half_window(period)
+        return Kernel(_savitzky_golay_weights(half, int(self.degree), derivative) / period**derivative, half, half)
+
+
+@lru_cache(maxsize=256)
+def _savitzky_golay_weights(half: int, degree: int, derivative: int) -> np.ndarray:
+    """Row `derivative` of the pseudo-inverse of the window's Legendre-scaled polynomials, times its factorial, for x_{k+half} … x_{k−half}."""
+    place = np.arange(half, -half - 1, -1) / half  # in units of the half window, so that powers stay near one
+    basis, triangle = np.linalg.qr(np.vander(place, degree + 1, increasing=True))
+    unit = np.zeros(degree + 1)
+    unit[derivative] = math.factorial(derivative) / half**derivative
+    weights = basis @ np.linalg.solve(triangle.T, unit)
+    weights.setflags(write=False)
+    return weights
+
+
+@lru_cache(maxsize=64)
+def _savitzky_golay_half(frequency: float, degree: int) -> int:
+    """The widest half window whose response at `frequency` (cycles per sample) is at least one half, found by bisection."""
+
+    def response(half: int) -> float:
+        weights = _savitzky_golay_weights(half, degree, 0)
+        return float(weights @ np.cos(2.0 * np.pi * frequency * np.arange(half, -half - 1, -1)))
+
+    least = degree // 2 + 1
+    low, high = least, max(least + 1, math.ceil((degree + 2) / (2.0 * frequency)))  # the main lobe ends before
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if response(middle) >= 0.5 else (low, middle)
+    return low
+
+
+@dataclass(frozen=True)
+class ExponentialAverage:
+    """The paper's causal filter (§VI): y_k = y_{k−1} + a (x_k − y_{k−1}), a = 1 − exp(−2π f_c h); derivatives by backward differences."""
+
+    cutoff: float  # [Hz]
+
+    def kernel(self, period: float, derivative: int = 0) -> Kernel:
+        """w_i = a (1 − a)^i into the past, differenced."""
+        _check_derivative(derivative)
+        keep = math.exp(-2.0 * math.pi * _check_cutoff(self.cutoff, period))
+        count = max(1, math.ceil(math.log(TAIL) / math.log(keep)))
+        weights = (1.0 - keep) * keep ** np.arange(count)
+        weights /= weights.sum()
+        for _ in range(derivative):
+            weights = np.convolve(weights, [1.0, -1.0]) / period
+        return Kernel(weights, 0, len(weights) - 1)
+
+
+def method_of(name: str, cutoff: float, order: int = 4) -> Method:
+    """The method of a name: butterworth, savgol or ema."""
+    match name:
+        case "butterworth":
+            return Butterworth(cutoff, order)
+        case "savgol":
+            return SavitzkyGolay(cutoff, order)
+        case "ema":
+            return ExponentialAverage(cutoff)
+    raise UsageError(f"derivative is {name!r}; methods: butterworth, savgol, ema")
+
+
+# -- applying kernels -------------------------------------------------------------------------------------------------
+
+
+def extend(x: np.ndarray, left: int, right: int) -> np.ndarray:
+    """x (channels, n) continued beyond both ends by point reflection, 2x_0 − x_k, and held where the reflection runs out."""
+    n = x.shape[-1]
+    take_left, take_right = min(left, n - 1), min(right, n - 1)
+    before = 2.0 * x[:, :1] - x[:, take_left:0:-1]
+    after = 2.0 * x[:, -1:] - x[:, -2 : -2 - take_right : -1] if take_right else x[:, :0]
+    parts = [before, x, after]
+    if left > take_left:
+        parts.insert(0, np.repeat(parts[0][:, :1] if take_left else x[:, :1], left - take_left, axis=1))
+    if right > take_right:
+        parts.append(np.repeat(parts[-1][:, -1:] if take_right else x[:, -1:], right - take_right, axis=1))
+    return np.concatenate(parts, axis=1)
+
+
+def convolve(x: np.ndarray, kernels: Sequence[Kernel]) -> list[np.ndarray]:
+    """Each kernel's output on x (channels, past + n + future), x already continued by the kernels' largest reach; each is (channels, n).
+
+    Overlap–save with one transform of the input for all kernels. A constant per channel is taken out first, since it
+    costs digits: every kernel turns a constant into its sum times the constant.
+    """
+    from scipy import fft
+
+    future, past = max(k.future for k in kernels), max(k.past for k in kernels)
+    taps = future + past + 1
+    channels, length = x.shape
+    n = length - taps + 1
+    size = min(fft.next_fast_len(max(4 * taps, 1 << 14), real=True), fft.next_fast_len(length, real=True))
+    hop = size - taps + 1
+    level = x[:, :1]
+    spectra = [fft.rfft(k.padded(future, past), size) for k in kernels]
+    sums = [float(k.weights.sum()) for k in kernels]
+    outputs = [np.empty((channels, n)) for _ in kernels]
+    for first in range(0, n, hop):
+        block = x[:, first : first + size] - level
+        count = min(hop, n - first)
+        transform = fft.rfft(block, size, axis=1)
+        for spectrum, total, out in zip(spectra, sums, outputs, strict=True):
+            piece = fft.irfft(transform * spectrum, size, axis=1)
+            np.add(piece[:, taps - 1 : taps - 1 + count], total * level, out=out[:, first : first + count])
+    return outputs
+
+
+def smooth(x: np.ndarray, period: float, method: Method, derivative: int = 0) -> np.ndarray:
+    """A uniformly sampled run x (n,) or (n, channels), filtered, or its first or second derivative, same shape.
+
+    Near the ends the kernel hangs over: rows closer than `settled(...)` to an end are not to be trusted.
+    """
+    array = np.asarray(x, dtype=float)
+    columns = np.ascontiguousarray(array.reshape(len(array), -1).T)
+    if not array.size or not np.all(np.isfinite(columns)):
+        raise UsageError("a signal to be filtered must have at least one sample and only finite numbers; remove the rows that have none")
+    kernel = method.kernel(period, derivative)
+    (out,) = convolve(extend(columns, kernel.past, kernel.future), [kernel])
+    return np.ascontiguousarray(out.T).reshape(array.shape)
+
+
+def settled(method: Method, period: float) -> tuple[int, int]:
+    """(rows at the start, rows at the end) of a run where the filter or a derivative hangs over by more than `SETTLED`."""
+    reaches = [method.kernel(period, derivative).settled() for derivative in (0, 1, 2)]
+    return max(past for _, past in reaches), max(future for future, _ in reaches)
+
+
+def reach(method: Method, period: float) -> tuple[int, int]:
+    """(past, future) samples on which an output depends at all."""
+    kernel = method.kernel(period, 2)
+    return kernel.past, kernel.future
+
+
+def central_difference(x: np.ndarray, period: float) -> np.ndarray:
+    """dx/dt of a uniformly sampled run (n,) or (n, channels) by nine points, exact for polynomials of degree 8; reflected at the ends."""
+    array = np.asarray(x, dtype=float)
+    half = len(STENCIL) // 2
+    padded = extend(array.reshape(len(array), -1).T, half, half)
+    out = sum(w * padded[:, i : i + len(array)] for i, w in enumerate(STENCIL[::-1]) if w)
+    return np.ascontiguousarray(out.T / period).reshape(array.shape)
+
+
+def thinning(cutoff: float, period: float) -> int:
+    """Keep every k-th filtered row: five rows per cycle of the cut-off, where a fourth-order filter has left 7e-4 to fold back."""
+    return max(1, math.floor(1.0 / (5.0 * cutoff * period) + 1e-9))
+
+
+# -- causal, one sample at a time -------------------------------------------------------------------------------------
+
+
+def ema(x: np.ndarray, period: float, cutoff: float) -> np.ndarray:
+    """The exponential moving average of a run (n,) or (n, channels), started at its first sample."""
+    from scipy.signal import lfilter
+
+    keep = math.exp(-2.0 * math.pi * _check_cutoff(cutoff, period))
+    array = np.asarray(x, dtype=float)
+    return lfilter([1.0 - keep], [1.0, -keep], array, axis=0, zi=keep * array[:1])[0]
+
+
+def ema_derivative(x: np.ndarray, period: float, cutoff: float) -> np.ndarray:
+    """The exponential moving average of backward differences of a run: zero at its first sample."""
+    array = np.asarray(x, dtype=float)
+    rate = np.diff(array, axis=0, prepend=array[:1]) / period
+    from scipy.signal import lfilter
+
+    keep = math.exp(-2.0 * math.pi * _check_cutoff(cutoff, period))
+    return lfilter([1.0 - keep], [1.0, -keep], rate, axis=0)
+
+
+class RunningAverage:
+    """`ema` for samples as they come, at whatever times they come: O(1) per sample, no history."""
+
+    def __init__(self, cutoff: float) -> None:
+        if not (math.isfinite(cutoff) and cutoff > 0.0):
+            raise UsageError(f"cutoff is {cutoff!r}; give a positive frequency in Hz")
+        self.cutoff = cutoff
+        self._time: float | None = None
+        self.value: np.ndarray | None = None
+
+    def push(self, t: float, x: np.ndarray) -> np.ndarray:
+        """Take the sample x at time t [s] and return the average."""
+        x = np.asarray(x, dtype=float)
+        if not (math.isfinite(t) and np.all(np.isfinite(x))):
+            raise UsageError(f"the sample at t = {t} is not finite; drop it before it enters the average")
+        if self._time is None:
+            self.value = x.copy()
+        else:
+            step = t - self._time
+            if step <= 0.0:
+                raise UsageError(f"the sample at t = {t:.9g} s is not later than the one before it at {self._time:.9g} s; drop it")
+            self.value = self.value - math.expm1(-2.0 * math.pi * self.cutoff * step) * (x - self.value)
+        self._time = t
+        return self.value
+
+    def reset(self) -> None:
+        """Forget everything: the next sample starts anew (after a gap)."""
+        self._time, self.value = None, None
+
+
+class RunningDerivative:
+    """`ema_derivative` for samples as they come: the average of (x_k − x_{k−1})/(t_k − t_{k−1}), zero at the first."""
+
+    def __init__(self, cutoff: float) -> None:
+        self._average = RunningAverage(cutoff)
+        self._last: tuple[float, np.ndarray] | None = None
+
+    @property
+    def value(self) -> np.ndarray | None:
+        """The derivative after the last sample."""
+        return self._average.value
+
+    def push(self, t: float, x: np.ndarray) -> np.ndarray:
+        """Take the sample x at time t [s] and return the derivative."""
+        x = np.array(x, dtype=float)
+        if self._last is None:
+            rate = np.zeros_like(x)
+        else:
+            step = t - self._last[0]
+            if not step > 0.0:
+                raise UsageError(f"the sample at t = {t:.9g} s is not later than the one before it at {self._last[0]:.9g} s; drop it")
+            rate = (x - self._last[1]) / step
+        value = self._average.push(t, rate)
+        self._last = (t, x)
+        return value
+
+    def reset(self) -> None:
+        """Forget everything: the next sample starts anew (after a gap)."""
+        self._average.reset()
+        self._last = None
+
+
+# -- uneven stamps ----------------------------------------------------------------------------------------------------
+
+KNOTS = 64  # a cubic spline forgets a knot by at least one half per knot in between, so 64 away it is below rounding
+
+
+def resample(t: np.ndarray, x: np.ndarray, grid: np.ndarray, *, kind: str = "cubic") -> np.ndarray:
+    """x (n, channels) measured at rising times t, at the times of `grid` inside them: cubic spline, or straight lines.
+
+    For sin ωt the spline errs by (ωh)⁴/384 of the amplitude over a step h, straight lines by (ωh)²/8.
+    """
+    if kind == "linear" or len(t) < 4:
+        return np.column_stack([np.interp(grid, t, column) for column in x.T]) if x.shape[1] else np.empty((len(grid), 0))
+    if kind != "cubic":
+        raise UsageError(f"kind is {kind!r}; kinds: cubic, linear")
+    from scipy.interpolate import CubicSpline
+
+    out = np.empty((len(grid), x.shape[1]))
+    for first in range(0, len(grid), 8192):  # piece by piece: stays in cache, and memory is bounded
+        times = grid[first : first + 8192]
+        low = max(0, int(np.searchsorted(t, times[0])) - KNOTS)
+        high = min(len(t), int(np.searchsorted(t, times[-1])) + KNOTS)
+        low = min(low, max(0, high - 4))
+        out[first : first + 8192] = CubicSpline(t[low:high] - times[0], x[low:high])(times - times[0])
+    return out

@@ -1,0 +1,325 @@
+"""What a robot's motion can tell about its parameters at all: base parameters, their names, and the map to them.
+
+The columns of the regressor depend on each other in every state alike, so only x_base = M·x shows in the torque:
+
+    Y·x = Y[:, independent]·(M·x)
+
+M comes from a column-scaled, rank-revealing QR of the regressor at random states, in double precision; what it calls zero,
+and what it calls weak, is then checked at other states in extended precision, by other code (`extended_regressor`).
+`nullspace.py` finds the same by a way that needs no states. Robot files are rounded (1.5708 for π/2), which makes tiny
+pivots where an exact file had none: below WEAK a direction is named weak, and kept in the map.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from scipy.linalg import lapack, solve_triangular
+from threadpoolctl import threadpool_limits
+
+from thetahat import dynamics
+from thetahat.errors import NotIdentifiable, UsageError, known
+from thetahat.identify.columns import Columns
+from thetahat.identify.extended import extended_regressor
+from thetahat.identify.naming import column_labels, combination
+from thetahat.model import parameters
+from thetahat.model.robot import Robot
+from thetahat.model.tree import Tree
+
+ZERO = 1e-12  # relative pivot: rounding of the arithmetic and of cos(π/2) stays three digits below
+WEAK = 1e-6  # relative pivot: a file that writes 1.5708 for π/2 is off by 3.7e-6, and most of what that causes is smaller
+EXCHANGE = 0.05  # a column may stand for another only if its share in it is at least this, so that the map keeps its precision
+CLEAN = 1e-11  # scaled coefficients below are rounding
+SHOWN = 1e-7  # scaled coefficients below are not worth writing in a name
+ATTEMPTS = 4
+FRESH = 4  # states in extended precision, for the check
+
+ALONE, GROUP, NEVER = "alone", "group", "never"
+
+# The parameter that names a group is the first of it in this order: bodies from the base up, and in a body
+_ORDER = (parameters.IZZ, parameters.IXX, parameters.IYY, parameters.IXY, parameters.IXZ, parameters.IYZ)
+_ORDER += (parameters.MCX, parameters.MCY, parameters.MCZ, parameters.M)
+
+
+@dataclass(frozen=True, eq=False)
+class BaseParameters:
+    """The identifiable combinations of a robot's parameters: x_base = map · x, and Y·x = Y[:, independent]·x_base."""
+
+    columns: int  # standard parameters, the length of x
+    column_names: tuple[str, ...]  # of x, short
+    independent: np.ndarray  # (p,) positions in x, ascending: the regressor's columns to keep
+    map: np.ndarray  # (p, columns)
+    weak: np.ndarray  # (p,) bool: seen only through what rounding left in the robot file
+    strength: np.ndarray  # (columns,) relative pivot by which a column was told from the ones before, 0 where it depends on them
+    scale: np.ndarray  # (columns,) norm of each column at typical states, for rank decisions
+    kinds: tuple[str, ...]  # of every standard parameter: alone, group or never
+
+    def __post_init__(self) -> None:
+        for name in ("independent", "map", "weak", "strength", "scale"):
+            getattr(self, name).setflags(write=False)
+
+    def __len__(self) -> int:
+        return len(self.independent)
+
+    @property
+    def count(self) -> int:
+        """p, how many there are, weak ones included."""
+        return len(self.independent)
+
+    @property
+    def strong_count(self) -> int:
+        """How many there are that do not hang on the rounding of the robot file."""
+        return int(np.sum(~self.weak))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Each base parameter as a sum: Izz_1 + Iyy_2 + 0.0519·m_3."""
+        ratio = self.scale[self.independent][:, None] * np.abs(self.map)
+        shown = ratio > SHOWN * np.where(self.scale > 0.0, self.scale, np.inf)
+        return tuple(combination(row, self.column_names, lead=k, visible=s) for row, k, s in zip(self.map, self.independent, shown, strict=True))
+
+    @property
+    def weak_names(self) -> tuple[str, ...]:
+        """The base parameters that hang on the rounding of the robot file."""
+        return tuple(name for name, weak in zip(self.names, self.weak, strict=True) if weak)
+
+    @cached_property
+    def nullspace(self) -> np.ndarray:
+        """Changes of x that no motion shows, (columns, columns − p), with map · nullspace = 0."""
+        dependent = np.setdiff1d(np.arange(self.columns), self.independent)
+        out = np.zeros((self.columns, len(dependent)))
+        out[dependent, np.arange(len(dependent))] = 1.0
+        out[self.independent] = -self.map[:, dependent]
+        return out
+
+    def of(self, x: np.ndarray) -> np.ndarray:
+        """x_base = map · x."""
+        x = np.asarray(x, dtype=float)
+        if x.shape[-1:] != (self.columns,):
+            raise UsageError(f"x has shape {x.shape}; its last axis must be {self.columns}, one number per column")
+        return x @ self.map.T
+
+    def __str__(self) -> str:
+        weak = f", {int(np.sum(self.weak))} of them weak" if np.any(self.weak) else ""
+        lines = [f"{self.count} base parameters of {self.columns}{weak}"]
+        lines += [f"  {name}{'  (weak)' if weak else ''}" for name, weak in zip(self.names, self.weak, strict=True)]
+        return "\n".join(lines)
+
+
+_found: WeakKeyDictionary[Tree, dict[tuple, BaseParameters]] = WeakKeyDictionary()
+
+
+def base_parameters(robot: Robot, *, drive: bool = True) -> BaseParameters:
+    """The base parameters of a robot, with the drive terms to be identified unless `drive` is false.
+
+    They depend on geometry, gravity and drive columns, not on the parameters' values, and are found once for all robots that share these.
+    """
+    if not drive:
+        robot = robot.without_drive()
+    terms = robot.drive
+    shapes = tuple(terms.shape(term) for term in terms.identified)
+    key = (tuple(robot.gravity), shapes, terms.actuation if shapes else None, terms.motors)
+    found = _found.setdefault(robot.tree, {})
+    if key not in found:
+        with threadpool_limits(limits=1):  # small matrices: waking more threads costs more than it gains
+            found[key] = _find(robot)
+    return found[key]
+
+
+# -- the numerical way ------------------------------------------------------------------------------------------------
+
+
+def random_states(robot: Robot, rng: np.random.Generator, samples: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """q anywhere (limits do not matter to structure), q̇ from creeping to racing so that every term leads somewhere, q̈ to match."""
+    q = rng.uniform(-np.pi, np.pi, (samples, robot.nq))
+    for _, at in robot.tree.quaternions:
+        turn = rng.normal(size=(samples, 4))
+        q[:, at : at + 4] = turn / np.linalg.norm(turn, axis=1, keepdims=True)
+    speed = np.exp(rng.uniform(np.log(0.1), np.log(30.0), (samples, 1)))
+    return q, speed * rng.normal(size=(samples, robot.nv)), (1.0 + speed**2) * rng.normal(size=(samples, robot.nv))
+
+
+def _find(robot: Robot) -> BaseParameters:
+    columns = Columns(robot)
+    rng = np.random.default_rng(20240229)
+    samples = max(16 + 2 * len(robot.drive.identified), -(-2 * columns.count // max(robot.nv, 1)))
+    for _ in range(ATTEMPTS):
+        result = _attempt(columns, rng, samples)
+        if result is not None:
+            return result
+        samples *= 2
+    raise NotIdentifiable(
+        f"the base parameters of {robot.name!r} could not be settled: extended precision disagrees with double at {samples // 2} states; "
+        "look for lengths or ratios of very different size in the robot file"
+    )
+
+
+def _attempt(columns: Columns, rng: np.random.Generator, samples: int) -> BaseParameters | None:
+    """Base parameters from one draw of states, or None where the check at other states does not confirm them."""
+    robot, n = columns.robot, columns.count
+    q, dq, ddq = random_states(robot, rng, samples)
+    load = _load(robot, rng, samples)
+    Y = np.concatenate([dynamics.regressor(robot, q, dq, ddq), robot.drive.columns(dq, ddq, q=q, load=load)], axis=-1)
+    Y = _balanced(Y.reshape(-1, n)) if n else np.zeros((1, 0))
+    scale, seen = _scales(columns, Y)
+    independent, weak, strength = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool), np.zeros(n)
+    K = np.zeros((n, n))  # scaled: column j is Σ_i K_ij × column i
+    rows = np.tile(columns.touches, (samples, 1))
+    for block in _blocks(columns.touches, seen):
+        part = _reduce(Y[np.any(rows[:, block], axis=1)][:, block] / scale[block], _preference(columns)[block])
+        independent[block], weak[block], strength[block], K[np.ix_(block, block)] = part
+    fresh = random_states(robot, rng, FRESH)
+    if not _confirmed(columns, fresh, _load(robot, rng, FRESH), scale, independent, weak, K):
+        return None
+    return _result(columns, scale, seen, independent, weak, strength, K)
+
+
+def _load(robot: Robot, rng: np.random.Generator, samples: int) -> np.ndarray | None:
+    """Any load, where a drive term depends on it."""
+    needs = any(robot.drive.shape(term).needs_load for term in robot.drive.identified)
+    return rng.normal(size=(samples, robot.nv)) if needs else None
+
+
+def _balanced(Y: np.ndarray) -> np.ndarray:
+    """Rows to the same length: fast states would drown the slow ones, in which friction and gravity show."""
+    length = np.linalg.norm(Y.astype(float), axis=1)
+    return Y / np.where(length > 0.0, length, 1.0)[:, None]
+
+
+def _scales(columns: Columns, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(scale, whether it is seen at all) per column: its norm, or, where that is next to nothing, the norm others of its kind have.
+
+    Scaling what is 1e-9 of its kind to one would turn rounding into a direction.
+    """
+    norm = np.linalg.norm(Y, axis=0)
+    kind = np.array([0 if name.startswith("I") else 2 if name == "m" else 1 for name in parameters.NAMES] * (columns.inertial // 10), dtype=int)
+    kind = np.concatenate([kind, np.full(columns.count - columns.inertial, 3)])
+    usual = np.full(4, 1e-3 * np.max(norm, initial=0.0))
+    np.maximum.at(usual, kind, norm)
+    seen = norm > ZERO * usual[kind]
+    return np.where(norm >= WEAK * usual[kind], norm, usual[kind]), seen
+
+
+def _blocks(touches: np.ndarray, seen: np.ndarray) -> list[np.ndarray]:
+    """Columns that share no row with any other block's: branches that part at the base do not see each other."""
+    left, blocks = set(np.flatnonzero(seen)), []
+    while left:
+        block = np.zeros(touches.shape[1], dtype=bool)
+        block[min(left)] = True
+        while True:
+            grown = np.any(touches[np.any(touches[:, block], axis=1)], axis=0) & seen
+            if np.array_equal(grown | block, block):
+                break
+            block |= grown
+        blocks.append(np.flatnonzero(block))
+        left -= set(blocks[-1])
+    return blocks
+
+
+def _preference(columns: Columns) -> np.ndarray:
+    """Rank of every column among those that may name a group, best 0."""
+    bodies = columns.inertial // 10
+    place = np.empty(10, dtype=int)
+    place[list(_ORDER)] = np.arange(10)
+    inertial = (10 * np.arange(bodies)[:, None] + place).ravel()
+    return np.concatenate([inertial, np.arange(columns.inertial, columns.count)])
+
+
+def _reduce(A: np.ndarray, preference: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """(independent, weak, strength, K) of a scaled block: A[:, j] = Σ_i A[:, i] K_ij over the independent i."""
+    n = A.shape[1]
+    qr, order, *_ = lapack.dgeqp3(np.asfortranarray(A))
+    order = order - 1
+    pivots = np.zeros(n)
+    pivots[: min(A.shape)] = np.abs(np.diag(qr))
+    total, strong = int(np.sum(pivots > ZERO)), int(np.sum(pivots > WEAK))
+    R = np.empty((total, n))
+    R[:, order] = np.triu(qr[:total])
+    chosen = _exchange(R[:strong], order[:strong], preference)
+    upper, tail, weakly = _weak_columns(R, chosen, strong)
+    independent, weak, strength, K = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool), np.zeros(n), np.zeros((n, n))
+    independent[chosen], independent[weakly], weak[weakly] = True, True, True
+    strength[order] = pivots
+    strength = np.where(independent, np.where(weak, np.minimum(strength, WEAK), np.maximum(strength, WEAK)), 0.0)
+    strength[weakly] = np.linalg.norm(tail[:, weakly], axis=0)
+    dependent = np.flatnonzero(~independent)
+    if weakly.size:
+        tail = np.where(np.abs(tail) > ZERO, tail, 0.0)
+        K[np.ix_(weakly, dependent)] = np.linalg.lstsq(tail[:, weakly], tail[:, dependent], rcond=None)[0]
+    rest = upper[:, dependent] - upper[:, weakly] @ K[np.ix_(weakly, dependent)]
+    K[np.ix_(chosen, dependent)] = rest
+    K[np.abs(K) < CLEAN] = 0.0
+    return independent, weak, strength, K
+
+
+def _exchange(R: np.ndarray, chosen: np.ndarray, preference: np.ndarray) -> np.ndarray:
+    """Trade pivoted columns for ones that name better, as long as each has a fair share in what it replaces (a Gauss–Jordan step each)."""
+    n, chosen = R.shape[1], chosen.copy()
+    if not len(chosen):
+        return chosen
+    K = np.linalg.solve(R[:, chosen], R)  # every column by the chosen ones
+    while True:
+        traded = False
+        free = np.setdiff1d(np.arange(n), chosen)
+        for j in free[np.argsort(preference[free])]:
+            able = np.flatnonzero((np.abs(K[:, j]) > EXCHANGE) & (preference[chosen] > preference[j]))
+            if not able.size:
+                continue
+            i = able[np.argmax(preference[chosen[able]])]
+            row = K[i] / K[i, j]
+            K -= np.outer(K[:, j], row)
+            K[i] = row
+            chosen[i], traded = j, True
+        if not traded:
+            return chosen
+
+
+def _weak_columns(R: np.ndarray, chosen: np.ndarray, strong: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(all columns by the chosen ones, what that leaves of them, the columns that stand for the weak directions)."""
+    total, n = R.shape
+    Q, T = np.linalg.qr(R[:, chosen], mode="complete") if total else (np.zeros((0, 0)), np.zeros((0, 0)))
+    turned = Q.T @ R
+    upper = solve_triangular(T[:strong], turned[:strong]) if strong else np.zeros((0, n))
+    tail = turned[strong:].copy()
+    tail[:, chosen] = 0.0
+    if total == strong:
+        return upper, tail, np.zeros(0, dtype=int)
+    _, order, *_ = lapack.dgeqp3(np.asfortranarray(tail))
+    return upper, tail, np.sort(order[: total - strong] - 1)
+
+
+def _confirmed(columns, states, load, scale, independent, weak, K) -> bool:
+    """Whether dependent columns depend, and weak ones do not quite, at fresh states in extended precision."""
+    q, dq, ddq = states
+    robot = columns.robot
+    drive = robot.drive.columns(dq, ddq, q=q, load=load)
+    Y = np.concatenate([extended_regressor(robot, q, dq, ddq), drive], axis=-1).reshape(-1, columns.count)
+    Y = _balanced(Y) / np.where(scale > 0.0, scale, 1.0)
+    for j in np.flatnonzero(~independent):
+        used = np.flatnonzero(K[:, j])
+        left = Y[:, j] - Y[:, used] @ K[used, j].astype(Y.dtype)
+        if np.linalg.norm(left.astype(float)) > 10.0 * ZERO * (1.0 + np.linalg.norm(K[used, j])):
+            return False
+    return True
+
+
+def _result(columns: Columns, scale, seen, independent, weak, strength, K) -> BaseParameters:
+    keep = np.flatnonzero(independent)
+    safe = np.where(scale > 0.0, scale, 1.0)
+    M = K[keep] * (safe / safe[keep][:, None])
+    M[np.arange(len(keep)), keep] = 1.0
+    grouped = np.any(K[:, ~independent], axis=1)
+    kinds = np.where(independent, np.where(grouped, GROUP, ALONE), np.where(seen & np.any(K, axis=0), GROUP, NEVER))
+    return BaseParameters(
+        columns=columns.count,
+        column_names=column_labels(columns.pairs, columns.inertial),
+        independent=keep,
+        map=M,
+        weak=weak[keep],
+        strength=strength,
+        scale=scale,
+        kinds=tuple(str(kind) for kind in kinds),
+    )

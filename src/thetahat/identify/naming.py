@@ -1,0 +1,54 @@
+"""Readable names: which words stand for a body or a motor, and how a sum of parameters is written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+_SEPARATORS = re.compile(r"(?<=[_./: -])")
+
+
+def short_labels(names: Sequence[str]) -> tuple[str, ...]:
+    """The names without the words they all begin with: panda_link1, panda_link2 → link1, link2."""
+    if len(names) < 2:
+        return tuple(names)
+    parts = [_SEPARATORS.split(name) for name in names]
+    shared = 0
+    while all(len(words) > shared + 1 for words in parts) and len({words[shared] for words in parts}) == 1:
+        shared += 1
+    labels = tuple("".join(words[shared:]) for words in parts)
+    return labels if len(set(labels)) == len(set(names)) else tuple(names)
+
+
+def column_labels(pairs: Iterable[tuple[str, str]], inertial: int) -> tuple[str, ...]:
+    """Ixx_link1, …, viscous_joint1, … with the words that all bodies, or all motors, share left out."""
+    pairs = list(pairs)
+    out: list[str] = []
+    for part in (pairs[:inertial], pairs[inertial:]):
+        owners = list(dict.fromkeys(owner for _, owner in part))
+        label = dict(zip(owners, short_labels(owners), strict=True))
+        out += [f"{name}_{label[owner]}" for name, owner in part]
+    return tuple(out)
+
+
+def coefficient(value: float) -> str:
+    """A number in front of a name: nothing for one, four significant digits otherwise (0.0519·)."""
+    if abs(value - 1.0) < 5e-5:
+        return ""
+    text = f"{value:.4g}"
+    return f"{text}·"
+
+
+def combination(row: np.ndarray, labels: Sequence[str], *, lead: int, visible: np.ndarray) -> str:
+    """A row of the base map as a sum, its own parameter first: Izz_1 + Iyy_2 + 0.0519·m_3.
+
+    visible: which entries are worth writing (what is left of rounding is not).
+    """
+    others = [k for k in np.flatnonzero(visible) if k != lead]
+    text = coefficient(row[lead]) + labels[lead]
+    for k in others:
+        sign = " − " if row[k] < 0.0 else " + "
+        text += f"{sign}{coefficient(abs(row[k]))}{labels[k]}"
+    return text
