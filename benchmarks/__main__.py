@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from benchmarks import dynamics, growth, start_up
+from benchmarks import dynamics, growth, identification, start_up
 
 
 def main() -> None:
-    for part in (start_up, dynamics, growth):
+    for part in (start_up, dynamics, growth, identification):
         part.main()
 
 

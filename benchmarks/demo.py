@@ -15,9 +15,8 @@ def main() -> None:
     Y, tau = th.regressor(p.robot, *p.states), th.inverse_dynamics(p.robot, *p.states, rigid=True)
     print(f"\narm7, {SAMPLES} random states: largest |Y·θ − inverse dynamics| = {np.abs(Y @ p.robot.theta - tau).max():.1e} N·m\n")
     for what, peer, (one, two) in batches(p):
-        print(
-            f"{what:17} {one:6.3f} µs per sample on one thread, {two:6.3f} on two; Pinocchio from Python {peer:5.2f} ({peer / one:.1f}× and {peer / two:.1f}×)"
-        )
+        print(f"{what:17} {one:6.3f} µs per sample on one thread, {two:6.3f} on two")
+        print(f"{'':17} {peer:6.2f} by Pinocchio called from Python: {peer / one:.1f}× and {peer / two:.1f}×")
 
 
 if __name__ == "__main__":

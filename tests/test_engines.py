@@ -16,20 +16,16 @@ import pytest
 
 import thetahat as th
 from data_paths import EXAMPLE_ROBOTS, example_robot, shared_file
+from oracles import mujoco_bridge, pinocchio_bridge
 from thetahat.errors import RobotWarning
 from thetahat.model import parameters
 from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind
 
-pytest.importorskip("pinocchio", reason="Pinocchio is the oracle (pip install pin)")
-pytest.importorskip("mujoco", reason="MuJoCo is the oracle (pip install mujoco)")
-
-from oracles import mujoco_bridge, pinocchio_bridge
-
 STATES = 1_000
 TOLERANCE = 1e-12  # of Σ_k |Y_jk θ_k|, as asked for; what is seen is below 7e-13, and 1e-14 on most robots
 MASS_ERROR = 1e-9  # relative, on the heaviest body: must be seen
-FELT = 0.05  # a body is felt where its mass makes this share of a joint's Σ_k |Y_jk θ_k|, fifty million times the tolerance's
+FELT = 0.05  # a body is felt where its mass makes this share of a joint's Σ_k |Y_jk θ_k|: one part in 1e9 of it is 50 × the tolerance
 SKIPPED = 6  # at most so many heavier ones are not felt: bases of fingers, shoulders of two arms
 CHUNK = 100  # states per regressor comparison: 64 × 580 numbers each
 
@@ -87,8 +83,8 @@ def heavier(robot: Robot, Y: np.ndarray) -> Robot:
     theta = robot.theta.reshape(-1, 10)
     mass, com, _ = parameters.to_mass_com_inertia(theta)
     change = parameters.from_mass_com_inertia(mass, com, np.zeros((len(mass), 3, 3)))  # of θ when the mass doubles
-    share = np.abs(np.einsum("sjbk,bk->sjb", Y.reshape(*Y.shape[:2], -1, 10), change)) / np.sum(np.abs(Y * robot.theta), axis=-1, keepdims=True)
-    felt = np.max(share, axis=(0, 1), where=np.isfinite(share), initial=0.0) > FELT
+    made = np.abs(np.einsum("sjbk,bk->sjb", Y.reshape(*Y.shape[:2], -1, 10), change))
+    felt = np.any(made > FELT * np.sum(np.abs(Y * robot.theta), axis=-1, keepdims=True), axis=(0, 1))
     heaviest = int(np.argmax(np.where(felt, mass, 0.0)))
     assert np.sum(mass > mass[heaviest]) <= SKIPPED, "most of the heavy bodies must be felt"
     changed = theta.copy()

@@ -28,9 +28,9 @@ QUATERNION_TOLERANCE = 1e-3  # of its length; kernels turn by the direction of t
 @cache
 def kernels() -> SimpleNamespace:
     """The compiled kernels; Numba is imported at the first call, not with the package."""
-    from thetahat.kernels import aba, crba, energy, kinematics, regressor, rnea
+    from thetahat.kernels import aba, crba, energy, fold, kinematics, regressor, rnea
 
-    return SimpleNamespace(aba=aba, crba=crba, energy=energy, kinematics=kinematics, regressor=regressor, rnea=rnea)
+    return SimpleNamespace(aba=aba, crba=crba, energy=energy, fold=fold, kinematics=kinematics, regressor=regressor, rnea=rnea)
 
 
 # -- arguments --------------------------------------------------------------------------------------------------------
@@ -42,6 +42,8 @@ def _usable(value: np.ndarray, width: int) -> np.ndarray | None:
     Contiguous, aligned and writeable, copied if need be: Numba would compile a kernel anew for any other kind of array.
     """
     if type(value) is not np.ndarray or value.dtype is not _DOUBLE or not value.flags.carray:
+        if np.iscomplexobj(value):
+            raise TypeError
         value = np.array(value, dtype=np.float64, order="C")
     if value.ndim == 1:
         if value.shape[0] == width and math.isfinite(sum(value.tolist())):  # the quickest test there is of a few numbers
@@ -57,7 +59,7 @@ def check_array(name: str, value: np.ndarray, width: int, what: str) -> np.ndarr
     try:
         array = _usable(value, width)
     except (TypeError, ValueError):
-        raise UsageError(f"{name} is not an array of numbers; expected ({width},) or (samples, {width}), {what}") from None
+        raise UsageError(f"{name} is not an array of real numbers; expected ({width},) or (samples, {width}), {what}") from None
     if array is not None:
         return array
     array = np.array(value, dtype=np.float64, order="C")
@@ -109,11 +111,11 @@ def result(out: np.ndarray | None, shape: tuple[int, ...]) -> np.ndarray:
     """The array to fill: `out`, checked, or a new one."""
     if out is None:
         return np.empty(shape)
-    if not isinstance(out, np.ndarray) or out.dtype is not _DOUBLE or out.shape != shape:
+    if not isinstance(out, np.ndarray) or out.dtype != _DOUBLE or out.shape != shape:  # not `is`: a dtype that was pickled is another object
         found = f"{out.dtype} of shape {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
         raise UsageError(f"out is {found}; expected float64 of shape {shape}")
     if not out.flags.carray:
-        raise UsageError("out must be a writeable, aligned, C-contiguous array, as np.empty makes it")
+        raise UsageError("out is not a writeable, aligned, C-contiguous array; hand one in as np.empty makes it")
     return out
 
 
@@ -150,7 +152,7 @@ class Workspace:
             "forces": (self._nodes + 1, k.rnea.WRENCH_SIZE, WIDTH),
             "torques": (self._nv, 1, WIDTH),
             "composite": (self._nodes + 1, k.crba.COMPOSITE_SIZE, WIDTH),
-            "table": (max(self._dofs, 1), k.crba.SCREW_SIZE, WIDTH),
+            "table": (max(self._dofs, 1), k.aba.SCREW_SIZE, WIDTH),
             "matrix": (self._nv * max(self._nv, 6), 1, WIDTH),
             "articulated": (self._nodes + 1, k.aba.ARTICULATED_SIZE, WIDTH),
             "elimination": (max(self._dofs, 1), k.aba.ELIMINATION_SIZE, WIDTH),

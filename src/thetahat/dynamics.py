@@ -16,26 +16,38 @@ from thetahat.model.robot import Robot
 
 # Rough cost [µs] per sample of a recursion per node, of pairs of joints per joint, of a regressor per byte: for the choice of threads.
 _RECURSION, _PAIRS, _BYTES = 0.02, 0.05, 1e-4
+# A pivot of the mass matrix below this fraction of the terms it is the difference of is nothing but their rounding.
+_SINGULAR = 1e-13
+_TOO_LARGE = 1e75  # squares and products of larger numbers overflow
+
+
+def _finite(name: str, value: np.ndarray, shape: tuple[int, ...], what: str) -> np.ndarray:
+    """A copy of `value` as contiguous doubles of this shape, all finite."""
+    try:
+        array = np.array(value, dtype=float, order="C")
+    except (TypeError, ValueError):
+        raise UsageError(f"{name} is not an array of real numbers; expected shape {shape}, {what}") from None
+    if array.shape != shape:
+        raise UsageError(f"{name} has shape {array.shape}; expected {shape}, {what}")
+    if not np.all(np.isfinite(array)):
+        bad = np.argwhere(~np.isfinite(array))[0]
+        raise UsageError(f"{name}[{', '.join(map(str, bad))}] is {array[tuple(bad)]}; every entry must be a finite number")
+    return array
 
 
 def _theta(robot: Robot, theta: np.ndarray | None) -> np.ndarray:
     if theta is None:
         return robot.kernel_values[0]
-    theta = np.array(theta, dtype=float)
-    if theta.shape != robot.theta.shape or not np.all(np.isfinite(theta)):
-        raise UsageError(f"theta has shape {theta.shape}; expected {robot.theta.shape}, finite, ten numbers per body of {robot.name!r}")
-    return theta
+    return _finite("theta", theta, robot.theta.shape, f"ten numbers per body of {robot.name!r}")
 
 
 def _wrenches(robot: Robot, wrenches: np.ndarray | None, lead: tuple[int, ...]) -> np.ndarray:
     """External wrenches as (samples, 6·bodies), without columns where there are none."""
     if wrenches is None:
         return np.empty((lead[0] if lead else 1, 0))
-    wrenches = np.array(wrenches, dtype=float, order="C")
     shape = (*lead, len(robot.tree.bodies), 6)
-    if wrenches.shape != shape or not np.all(np.isfinite(wrenches)):
-        raise UsageError(f"wrenches have shape {wrenches.shape}; expected {shape}, finite: per body, couple then force, in body axes at its origin")
-    return wrenches.reshape(-1, shape[-2] * 6)
+    wrenches = _finite("wrenches", wrenches, shape, "per body a couple, then a force, in body axes at its origin")
+    return wrenches.reshape(lead[0] if lead else 1, shape[-2] * 6)
 
 
 def _count(q: np.ndarray) -> int:
@@ -64,6 +76,9 @@ def inverse_dynamics(
     theta: other parameters than the robot's own.
     """
     q, dq, ddq = batch.check_state(robot, q, dq, ddq)
+    driven = not rigid and not robot.drive.is_zero
+    if driven and out is not None:  # the drive is added last: `out` may be one of the inputs, which it needs then
+        q, dq, ddq = (a.copy() if np.may_share_memory(a, out) else a for a in (q, dq, ddq))
     out = batch.result(out, dq.shape)
     values, tree, kernel = _theta(robot, theta), robot.tree, batch.kernels().rnea.inverse_dynamics
     g = robot.kernel_values[1]
@@ -73,8 +88,8 @@ def inverse_dynamics(
         kernel(*tree.rigid_arrays, g, values, q, dq, ddq, external, w.nodes, w.directions, w.forces, w.torques, out)
 
     batch.run(robot, threads, _RECURSION * len(tree.nodes), call, batch.rows(q), batch.rows(dq), batch.rows(ddq), external, batch.rows(out))
-    if not rigid and not robot.drive.is_zero:
-        out += robot.drive.torque(dq, ddq)
+    if driven:
+        out += robot.drive.torque(dq, ddq, q=q, load=out)
     return out
 
 
@@ -91,15 +106,15 @@ def forward_dynamics(
 ) -> np.ndarray:
     """q̈ from the torque: the inverse of `inverse_dynamics` in its last argument.
 
-    Articulated bodies [Featherstone2008]; with mimic joints a Cholesky factor of GᵀDG. A robot whose mass matrix is
-    singular raises `UnphysicalRobot`, naming the link.
+    Articulated bodies [Featherstone2008]; with mimic joints, or rotors that tie joints together, a Cholesky factor of GᵀDG.
+    A robot whose mass matrix is singular raises `UnphysicalRobot`, naming the link.
     """
     q, dq, tau = batch.check_state(robot, q, dq, tau, names=("dq", "tau"))
     out = batch.result(out, dq.shape)
     if not rigid and not robot.drive.is_zero:
-        tau = tau - robot.drive.friction(dq)
+        tau = tau - robot.drive.friction(dq, q=q)
     external = _wrenches(robot, wrenches, q.shape[:-1])
-    if robot.tree.has_mimic:
+    if robot.tree.has_mimic or (robot.drive.couples_joints and not rigid):
         out[...] = _forward_by_mass_matrix(robot, q, dq, tau, rigid=rigid, wrenches=wrenches, threads=threads)
         return out
     theta, g, armature = robot.kernel_values
@@ -107,44 +122,61 @@ def forward_dynamics(
         armature = robot.tree.zero_rates
     tree, kernel = robot.tree, batch.kernels().aba.forward_dynamics
 
-    def call(w: batch.Workspace, q: np.ndarray, dq: np.ndarray, tau: np.ndarray, external: np.ndarray, out: np.ndarray) -> None:
+    def call(w: batch.Workspace, q: np.ndarray, dq: np.ndarray, tau: np.ndarray, external: np.ndarray, out: np.ndarray, pivots: np.ndarray) -> None:
         kernel(
             *tree.rigid_arrays, g, theta, armature, q, dq, tau, external,
-            w.nodes, w.directions, w.table, w.articulated, w.elimination, out,
+            w.nodes, w.directions, w.table, w.articulated, w.elimination, out, pivots,
         )  # fmt: skip
 
-    batch.run(robot, threads, 3 * _RECURSION * len(tree.nodes), call, *(batch.rows(a) for a in (q, dq, tau)), external, batch.rows(out))
-    if not np.all(np.isfinite(out)):
-        raise _singular(robot)
+    pivots = np.empty((_count(q), 1))
+    batch.run(robot, threads, 3 * _RECURSION * len(tree.nodes), call, *(batch.rows(a) for a in (q, dq, tau)), external, batch.rows(out), pivots)
+    if tree.nodes and not pivots.min(initial=1.0) >= _SINGULAR:  # it may be NaN
+        largest = max(np.max(np.abs(a), initial=0.0) for a in (q, dq, tau, external))
+        if largest > _TOO_LARGE:
+            raise UsageError(
+                f"q, dq, tau or wrenches hold a number of size {largest:.3g}, of which no acceleration can be computed; check their units"
+            )
+        raise _singular(robot, mass_matrix(robot, batch.rows(q)[~(pivots[:, 0] >= _SINGULAR)], rigid=rigid))
     return out
 
 
 def _forward_by_mass_matrix(robot: Robot, q, dq, tau, *, rigid: bool, wrenches, threads) -> np.ndarray:
-    """q̈ = (GᵀDG)⁻¹(τ − bias), for trees in which one coordinate drives several joints."""
+    """q̈ = (GᵀDG)⁻¹(τ − bias), where one coordinate drives several joints or a rotor ties several."""
     D = mass_matrix(robot, q, rigid=rigid, threads=threads)
     bias = inverse_dynamics(robot, q, dq, np.zeros_like(dq), rigid=True, wrenches=wrenches, threads=threads)
     try:
         factor = np.linalg.cholesky(D)
     except np.linalg.LinAlgError:
-        raise _singular(robot) from None
+        raise _singular(robot, D) from None
+    if np.any(np.einsum("...ii->...i", factor) ** 2 < _SINGULAR * np.einsum("...ii->...i", D)):
+        raise _singular(robot, D)
     half = np.linalg.solve(factor, (tau - bias)[..., None])
     return np.linalg.solve(np.swapaxes(factor, -1, -2), half)[..., 0]
 
 
-def _singular(robot: Robot) -> UnphysicalRobot:
-    """Name the body whose motion meets no inertia."""
+def _singular(robot: Robot, D: np.ndarray) -> UnphysicalRobot:
+    """Name what meets no inertia; D is singular, or some of (samples, nv, nv) are."""
     robot.require_physical("forward dynamics")
-    D = mass_matrix(robot, robot.neutral)
-    at = int(np.argmin(np.diag(D)))
-    for node in robot.tree.nodes:
-        first = robot.tree.v_index[node.name]
-        if first <= at < first + node.kind.nv:
-            link = node.body or node.name
-            return UnphysicalRobot(
-                f"the mass matrix of {robot.name!r} is singular: nothing moved by joint {node.name!r} (link {link!r}) has inertia about it; "
-                "give the link mass and inertia, or the joint an armature"
-            )
-    return UnphysicalRobot(f"the mass matrix of {robot.name!r} is singular; give its links mass and inertia")
+    D = D.reshape(-1, robot.nv, robot.nv)
+    D = D[int(np.argmin(np.min(np.linalg.eigvalsh(D), axis=1)))]
+    d = np.diag(D)
+    joint = np.array([k for k, node in enumerate(robot.tree.independent) for _ in range(node.kind.nv)])
+    if np.min(d) > _SINGULAR * np.max(d):
+        idle = np.abs(np.linalg.eigh(D / np.sqrt(np.outer(d, d)))[1][:, 0])  # the motion that moves nothing
+        found = dict.fromkeys(joint[idle > 0.3 * np.max(idle)])
+    else:
+        found = {joint[int(np.argmin(d))]: None}
+    nodes = [robot.tree.independent[k] for k in found]
+    named = " and ".join(f"{node.name!r} (link {node.body or node.name!r})" for node in nodes)
+    if len(nodes) > 1:
+        return UnphysicalRobot(
+            f"the mass matrix of {robot.name!r} is singular: joints {named} can move against one another without any inertia; "
+            "give the links between them mass and inertia, or the joints an armature"
+        )
+    return UnphysicalRobot(
+        f"the mass matrix of {robot.name!r} is singular: joint {named} can move without any inertia; "
+        "give the link mass and inertia, or the joint an armature"
+    )
 
 
 # -- the three terms --------------------------------------------------------------------------------------------------
@@ -157,11 +189,11 @@ def mass_matrix(robot: Robot, q: np.ndarray, *, rigid: bool = False, out: np.nda
     out = batch.result(out, (*q.shape[:-1], n, n))
 
     def call(w: batch.Workspace, q: np.ndarray, out: np.ndarray) -> None:
-        k.crba.mass_matrix(*tree.rigid_arrays, robot.kernel_values[0], n, q, w.nodes, w.directions, w.composite, w.table, w.matrix, out)
+        k.crba.mass_matrix(*tree.rigid_arrays, robot.kernel_values[0], n, q, w.nodes, w.directions, w.composite, w.matrix, out)
 
     batch.run(robot, threads, _PAIRS * n, call, batch.rows(q), out.reshape(_count(q), n * n))
     if not rigid and np.any(robot.drive.armature):
-        out[..., np.arange(n), np.arange(n)] += robot.drive.armature
+        out += robot.drive.joint_armature(q)
     return out
 
 
@@ -187,7 +219,7 @@ def coriolis_matrix(robot: Robot, q: np.ndarray, dq: np.ndarray, *, out: np.ndar
 
     def call(w: batch.Workspace, q: np.ndarray, dq: np.ndarray, out: np.ndarray) -> None:
         k.crba.coriolis_matrix(
-            *tree.rigid_arrays, robot.kernel_values[0], n, q, dq, w.nodes, w.directions, w.composite, w.table, w.matrix, robot.kernel_values[1], out
+            *tree.rigid_arrays, robot.kernel_values[0], n, q, dq, w.nodes, w.directions, w.composite, w.matrix, robot.kernel_values[1], out
         )
 
     batch.run(robot, threads, 2 * _PAIRS * n, call, batch.rows(q), batch.rows(dq), out.reshape(_count(q), n * n))
@@ -234,7 +266,8 @@ def kinetic_energy(robot: Robot, q: np.ndarray, dq: np.ndarray, *, rigid: bool =
     """T = ½ q̇ᵀ D q̇ [J], rotors included unless `rigid`; a number per sample."""
     energy = kinetic_energy_regressor(robot, q, dq) @ robot.theta
     if not rigid and np.any(robot.drive.armature):
-        energy = energy + 0.5 * np.asarray(dq, dtype=float) ** 2 @ robot.drive.armature
+        dq = np.asarray(dq, dtype=float)
+        energy = energy + 0.5 * np.einsum("...i,...ij,...j->...", dq, robot.drive.joint_armature(q), dq)
     return energy
 
 

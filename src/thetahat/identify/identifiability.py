@@ -4,16 +4,17 @@ The columns of the regressor depend on each other in every state alike, so only 
 
     Y·x = Y[:, independent]·(M·x)
 
-M comes from a column-scaled, rank-revealing QR of the regressor at random states, in double precision; what it calls zero,
-and what it calls weak, is then checked at other states in extended precision, by other code (`extended_regressor`).
+M comes from a column-scaled, rank-revealing QR of the regressor at random states, in double precision; whether what it finds
+next to zero is zero, and whether the map holds at other states, extended precision decides, by other code (`extended_regressor`).
 `nullspace.py` finds the same by a way that needs no states. Robot files are rounded (1.5708 for π/2), which makes tiny
 pivots where an exact file had none: below WEAK a direction is named weak, and kept in the map.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -21,7 +22,7 @@ from scipy.linalg import lapack, solve_triangular
 from threadpoolctl import threadpool_limits
 
 from thetahat import dynamics
-from thetahat.errors import NotIdentifiable, UsageError, known
+from thetahat.errors import NotIdentifiable, UsageError
 from thetahat.identify.columns import Columns
 from thetahat.identify.extended import extended_regressor
 from thetahat.identify.naming import column_labels, combination
@@ -33,8 +34,10 @@ ZERO = 1e-12  # relative pivot: rounding of the arithmetic and of cos(π/2) stay
 WEAK = 1e-6  # relative pivot: a file that writes 1.5708 for π/2 is off by 3.7e-6, and most of what that causes is smaller
 EXCHANGE = 0.05  # a column may stand for another only if its share in it is at least this, so that the map keeps its precision
 CLEAN = 1e-11  # scaled coefficients below are rounding
-SHOWN = 1e-7  # scaled coefficients below are not worth writing in a name
+SHOWN = 1e-6  # scaled coefficients below are not worth writing in a name
 ATTEMPTS = 4
+KEPT = 16  # results per robot
+REFINEMENTS = 3  # each gains the digits that double has over the condition number
 FRESH = 4  # states in extended precision, for the check
 
 ALONE, GROUP, NEVER = "alone", "group", "never"
@@ -53,12 +56,14 @@ class BaseParameters:
     independent: np.ndarray  # (p,) positions in x, ascending: the regressor's columns to keep
     map: np.ndarray  # (p, columns)
     weak: np.ndarray  # (p,) bool: seen only through what rounding left in the robot file
-    strength: np.ndarray  # (columns,) relative pivot by which a column was told from the ones before, 0 where it depends on them
+    strength: np.ndarray  # (p,) distance of each kept column from the span of the others, relative to its norm (a weak one: to its kind's)
     scale: np.ndarray  # (columns,) norm of each column at typical states, for rank decisions
+    order: np.ndarray  # (columns,) rank of each column among those that may name a group, and in a sum
     kinds: tuple[str, ...]  # of every standard parameter: alone, group or never
+    share: np.ndarray  # (strong, weak): what of each weak column the strong ones hold, all but a millionth of it
 
     def __post_init__(self) -> None:
-        for name in ("independent", "map", "weak", "strength", "scale"):
+        for name in ("independent", "map", "weak", "strength", "scale", "order", "share"):
             getattr(self, name).setflags(write=False)
 
     def __len__(self) -> int:
@@ -78,13 +83,37 @@ class BaseParameters:
     def names(self) -> tuple[str, ...]:
         """Each base parameter as a sum: Izz_1 + Iyy_2 + 0.0519·m_3."""
         ratio = self.scale[self.independent][:, None] * np.abs(self.map)
-        shown = ratio > SHOWN * np.where(self.scale > 0.0, self.scale, np.inf)
-        return tuple(combination(row, self.column_names, lead=k, visible=s) for row, k, s in zip(self.map, self.independent, shown, strict=True))
+        shown = ratio > SHOWN * self.scale
+        terms = [[k, *sorted(set(np.flatnonzero(s)) - {k}, key=self.order.__getitem__)] for k, s in zip(self.independent, shown, strict=True)]
+        return tuple(combination(row[ks], [self.column_names[k] for k in ks]) for row, ks in zip(self.map, terms, strict=True))
 
     @property
     def weak_names(self) -> tuple[str, ...]:
         """The base parameters that hang on the rounding of the robot file."""
         return tuple(name for name, weak in zip(self.names, self.weak, strict=True) if weak)
+
+    @cached_property
+    def strong(self) -> BaseParameters:
+        """Without the weak ones, whose columns join the strong ones: Y·x = Y[:, independent]·(map·x) but for what rounding left in the file.
+
+        This is what data can tell: beside a weak column the strong ones it leans on lose as many digits as it lacks.
+        """
+        if not np.any(self.weak):
+            return self
+        keep = ~self.weak
+        M = self.map[keep] + self.share @ self.map[self.weak]
+        alone = np.zeros(self.columns, dtype=bool)
+        alone[self.independent[keep]] = np.sum(M != 0.0, axis=1) == 1
+        kinds = tuple(NEVER if never else ALONE if one else GROUP for never, one in zip(~np.any(M, axis=0), alone, strict=True))
+        return replace(
+            self,
+            independent=self.independent[keep],
+            map=M,
+            weak=self.weak[keep],
+            strength=self.strength[keep],
+            kinds=kinds,
+            share=np.zeros((len(M), 0)),
+        )
 
     @cached_property
     def nullspace(self) -> np.ndarray:
@@ -123,10 +152,14 @@ def base_parameters(robot: Robot, *, drive: bool = True) -> BaseParameters:
     shapes = tuple(terms.shape(term) for term in terms.identified)
     key = (tuple(robot.gravity), shapes, terms.actuation if shapes else None, terms.motors)
     found = _found.setdefault(robot.tree, {})
-    if key not in found:
+    result = found.get(key)
+    if result is None:
         with threadpool_limits(limits=1):  # small matrices: waking more threads costs more than it gains
-            found[key] = _find(robot)
-    return found[key]
+            result = _find(robot)
+        if len(found) >= KEPT:  # a search over shapes of friction asks for many, each once
+            found.pop(next(iter(found)), None)
+        found[key] = result
+    return result
 
 
 # -- the numerical way ------------------------------------------------------------------------------------------------
@@ -160,33 +193,40 @@ def _find(robot: Robot) -> BaseParameters:
 def _attempt(columns: Columns, rng: np.random.Generator, samples: int) -> BaseParameters | None:
     """Base parameters from one draw of states, or None where the check at other states does not confirm them."""
     robot, n = columns.robot, columns.count
-    q, dq, ddq = random_states(robot, rng, samples)
-    load = _load(robot, rng, samples)
-    Y = np.concatenate([dynamics.regressor(robot, q, dq, ddq), robot.drive.columns(dq, ddq, q=q, load=load)], axis=-1)
-    Y = _balanced(Y.reshape(-1, n)) if n else np.zeros((1, 0))
+    states, load = random_states(robot, rng, samples), _load(robot, rng, samples)
+    Y = _rows(columns, dynamics.regressor(robot, *states), states, load)
     scale, seen = _scales(columns, Y)
+    rows = np.tile(columns.touches, (samples, 1))
     independent, weak, strength = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool), np.zeros(n)
     K = np.zeros((n, n))  # scaled: column j is Σ_i K_ij × column i
-    rows = np.tile(columns.touches, (samples, 1))
+    extended: list[np.ndarray] = []  # the same rows once more, should a block have weak directions
+
+    def precise(mine: np.ndarray, block: np.ndarray) -> np.ndarray:
+        if not extended:
+            extended.append(_rows(columns, extended_regressor(robot, *states), states, load))
+        return extended[0][mine][:, block] / scale[block]
+
     for block in _blocks(columns.touches, seen):
-        part = _reduce(Y[np.any(rows[:, block], axis=1)][:, block] / scale[block], _preference(columns)[block])
+        mine = np.any(rows[:, block], axis=1)
+        part = _reduce(Y[mine][:, block] / scale[block], partial(precise, mine, block), _preference(columns)[block])
         independent[block], weak[block], strength[block], K[np.ix_(block, block)] = part
-    fresh = random_states(robot, rng, FRESH)
-    if not _confirmed(columns, fresh, _load(robot, rng, FRESH), scale, independent, weak, K):
+    if not _confirmed(columns, rng, scale, independent, K):
         return None
-    return _result(columns, scale, seen, independent, weak, strength, K)
+    return _result(columns, scale, independent, weak, strength, K)
+
+
+def _rows(columns: Columns, Y: np.ndarray, states: tuple, load: np.ndarray | None) -> np.ndarray:
+    """All rows of [Y | Y_drive], each of length one: fast states would drown the slow ones, in which friction and gravity show."""
+    q, dq, ddq = states
+    Y = np.concatenate([Y, columns.drive.columns(dq, ddq, q=q, load=load)], axis=-1).reshape(-1 if columns.count else 0, columns.count)
+    length = np.linalg.norm(Y.astype(float), axis=1)
+    return Y / np.where(length > 0.0, length, 1.0)[:, None]
 
 
 def _load(robot: Robot, rng: np.random.Generator, samples: int) -> np.ndarray | None:
     """Any load, where a drive term depends on it."""
     needs = any(robot.drive.shape(term).needs_load for term in robot.drive.identified)
     return rng.normal(size=(samples, robot.nv)) if needs else None
-
-
-def _balanced(Y: np.ndarray) -> np.ndarray:
-    """Rows to the same length: fast states would drown the slow ones, in which friction and gravity show."""
-    length = np.linalg.norm(Y.astype(float), axis=1)
-    return Y / np.where(length > 0.0, length, 1.0)[:, None]
 
 
 def _scales(columns: Columns, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -200,7 +240,8 @@ def _scales(columns: Columns, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     usual = np.full(4, 1e-3 * np.max(norm, initial=0.0))
     np.maximum.at(usual, kind, norm)
     seen = norm > ZERO * usual[kind]
-    return np.where(norm >= WEAK * usual[kind], norm, usual[kind]), seen
+    scale = np.where(norm >= WEAK * usual[kind], norm, usual[kind])
+    return np.where(scale > 0.0, scale, 1.0), seen
 
 
 def _blocks(touches: np.ndarray, seen: np.ndarray) -> list[np.ndarray]:
@@ -228,31 +269,58 @@ def _preference(columns: Columns) -> np.ndarray:
     return np.concatenate([inertial, np.arange(columns.inertial, columns.count)])
 
 
-def _reduce(A: np.ndarray, preference: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(independent, weak, strength, K) of a scaled block: A[:, j] = Σ_i A[:, i] K_ij over the independent i."""
+def _reduce(A: np.ndarray, precise: Callable[[], np.ndarray], preference: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """(independent, weak, strength, K) of a scaled block: A[:, j] = Σ_i A[:, i] K_ij over the independent i. precise: A in extended precision."""
     n = A.shape[1]
     qr, order, *_ = lapack.dgeqp3(np.asfortranarray(A))
-    order = order - 1
-    pivots = np.zeros(n)
-    pivots[: min(A.shape)] = np.abs(np.diag(qr))
-    total, strong = int(np.sum(pivots > ZERO)), int(np.sum(pivots > WEAK))
-    R = np.empty((total, n))
-    R[:, order] = np.triu(qr[:total])
-    chosen = _exchange(R[:strong], order[:strong], preference)
-    upper, tail, weakly = _weak_columns(R, chosen, strong)
+    order, pivots = order - 1, np.abs(np.diag(qr))
+    doubtful, strong = int(np.sum(pivots > ZERO)), int(np.sum(pivots > WEAK))
+    R = np.empty((strong, n))
+    R[:, order] = np.triu(qr[:strong])
+    chosen = _exchange(R, order[:strong], preference)
+    upper = np.linalg.solve(R[:, chosen], R)  # every column by the chosen ones
     independent, weak, strength, K = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool), np.zeros(n), np.zeros((n, n))
-    independent[chosen], independent[weakly], weak[weakly] = True, True, True
-    strength[order] = pivots
-    strength = np.where(independent, np.where(weak, np.minimum(strength, WEAK), np.maximum(strength, WEAK)), 0.0)
-    strength[weakly] = np.linalg.norm(tail[:, weakly], axis=0)
-    dependent = np.flatnonzero(~independent)
-    if weakly.size:
-        tail = np.where(np.abs(tail) > ZERO, tail, 0.0)
-        K[np.ix_(weakly, dependent)] = np.linalg.lstsq(tail[:, weakly], tail[:, dependent], rcond=None)[0]
-    rest = upper[:, dependent] - upper[:, weakly] @ K[np.ix_(weakly, dependent)]
-    K[np.ix_(chosen, dependent)] = rest
+    independent[chosen], strength[chosen] = True, _distances(R[:, chosen])
+    weakly = np.zeros(0, dtype=int)
+    if doubtful > strong:
+        left = _remainder(precise(), A, chosen, upper)
+        tail, order, *_ = lapack.dgeqp3(np.asfortranarray(left))
+        count = int(np.sum(np.abs(np.diag(tail)) > ZERO))
+        T = np.zeros((count, n))
+        T[:, order - 1] = np.triu(tail[:count])
+        weakly = _exchange(T, order[:count] - 1, preference)
+        independent[weakly], weak[weakly], strength[weakly] = True, True, _distances(T[:, weakly])
+        free = np.flatnonzero(~independent)
+        K[np.ix_(weakly, free)] = np.linalg.solve(T[:, weakly], T[:, free])
+    free = np.flatnonzero(~independent)
+    K[np.ix_(chosen, free)] = upper[:, free] - upper[:, weakly] @ K[np.ix_(weakly, free)]
+    K[np.ix_(chosen, weakly)] = upper[:, weakly]  # beside what the weak columns add of their own
     K[np.abs(K) < CLEAN] = 0.0
     return independent, weak, strength, K
+
+
+def _remainder(precise: np.ndarray, A: np.ndarray, chosen: np.ndarray, upper: np.ndarray) -> np.ndarray:
+    """What the chosen columns leave of the others, by iterative refinement: residuals in extended precision, corrections in double.
+
+    In double a column that is 1e-6 of its kind carries rounding of 1e-10 of itself, which would pass for a direction. `upper` is refined in place.
+    """
+    left = np.zeros(A.shape)
+    Q, R = np.linalg.qr(A[:, chosen])
+    rough = A - A[:, chosen] @ upper
+    rough[:, chosen] = 0.0
+    others = np.flatnonzero(np.linalg.norm(rough, axis=0) > ZERO)
+    share = upper[:, others].astype(precise.dtype)
+    for _ in range(REFINEMENTS):
+        residual = precise[:, others] - precise[:, chosen] @ share
+        share = share + solve_triangular(R, Q.T @ residual.astype(float))
+    left[:, others] = (precise[:, others] - precise[:, chosen] @ share).astype(float)
+    upper[:, others] = share.astype(float)
+    return left
+
+
+def _distances(square: np.ndarray) -> np.ndarray:
+    """Distance of every column from the span of the others: one over the norm of its row in the inverse."""
+    return 1.0 / np.linalg.norm(np.linalg.inv(square), axis=1)
 
 
 def _exchange(R: np.ndarray, chosen: np.ndarray, preference: np.ndarray) -> np.ndarray:
@@ -277,27 +345,10 @@ def _exchange(R: np.ndarray, chosen: np.ndarray, preference: np.ndarray) -> np.n
             return chosen
 
 
-def _weak_columns(R: np.ndarray, chosen: np.ndarray, strong: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(all columns by the chosen ones, what that leaves of them, the columns that stand for the weak directions)."""
-    total, n = R.shape
-    Q, T = np.linalg.qr(R[:, chosen], mode="complete") if total else (np.zeros((0, 0)), np.zeros((0, 0)))
-    turned = Q.T @ R
-    upper = solve_triangular(T[:strong], turned[:strong]) if strong else np.zeros((0, n))
-    tail = turned[strong:].copy()
-    tail[:, chosen] = 0.0
-    if total == strong:
-        return upper, tail, np.zeros(0, dtype=int)
-    _, order, *_ = lapack.dgeqp3(np.asfortranarray(tail))
-    return upper, tail, np.sort(order[: total - strong] - 1)
-
-
-def _confirmed(columns, states, load, scale, independent, weak, K) -> bool:
-    """Whether dependent columns depend, and weak ones do not quite, at fresh states in extended precision."""
-    q, dq, ddq = states
-    robot = columns.robot
-    drive = robot.drive.columns(dq, ddq, q=q, load=load)
-    Y = np.concatenate([extended_regressor(robot, q, dq, ddq), drive], axis=-1).reshape(-1, columns.count)
-    Y = _balanced(Y) / np.where(scale > 0.0, scale, 1.0)
+def _confirmed(columns: Columns, rng: np.random.Generator, scale: np.ndarray, independent: np.ndarray, K: np.ndarray) -> bool:
+    """Whether the dependent columns depend at fresh states too, in extended precision: no unlucky draw, no rounding."""
+    states, load = random_states(columns.robot, rng, FRESH), _load(columns.robot, rng, FRESH)
+    Y = _rows(columns, extended_regressor(columns.robot, *states), states, load) / scale
     for j in np.flatnonzero(~independent):
         used = np.flatnonzero(K[:, j])
         left = Y[:, j] - Y[:, used] @ K[used, j].astype(Y.dtype)
@@ -306,20 +357,24 @@ def _confirmed(columns, states, load, scale, independent, weak, K) -> bool:
     return True
 
 
-def _result(columns: Columns, scale, seen, independent, weak, strength, K) -> BaseParameters:
+def _result(columns: Columns, scale: np.ndarray, independent: np.ndarray, weak: np.ndarray, strength: np.ndarray, K: np.ndarray) -> BaseParameters:
     keep = np.flatnonzero(independent)
-    safe = np.where(scale > 0.0, scale, 1.0)
-    M = K[keep] * (safe / safe[keep][:, None])
-    M[np.arange(len(keep)), keep] = 1.0
-    grouped = np.any(K[:, ~independent], axis=1)
-    kinds = np.where(independent, np.where(grouped, GROUP, ALONE), np.where(seen & np.any(K, axis=0), GROUP, NEVER))
+    M = K[keep] * (scale / scale[keep][:, None])
+    share = M[~weak[keep]][:, weak].copy()
+    M[:, keep] = np.eye(len(keep))
+    held = K[:, ~independent]
+    kinds = np.full(columns.count, NEVER, dtype=object)
+    kinds[independent] = np.where(np.any(held[keep], axis=1), GROUP, ALONE)
+    kinds[~independent] = np.where(np.any(held, axis=0), GROUP, NEVER)
     return BaseParameters(
         columns=columns.count,
         column_names=column_labels(columns.pairs, columns.inertial),
         independent=keep,
         map=M,
         weak=weak[keep],
-        strength=strength,
+        strength=strength[keep],
         scale=scale,
-        kinds=tuple(str(kind) for kind in kinds),
+        order=_preference(columns),
+        kinds=tuple(kinds),
+        share=share,
     )

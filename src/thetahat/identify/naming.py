@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-import numpy as np
-
 _SEPARATORS = re.compile(r"(?<=[_./: -])")
 
 
@@ -34,21 +32,15 @@ def column_labels(pairs: Iterable[tuple[str, str]], inertial: int) -> tuple[str,
 
 
 def coefficient(value: float) -> str:
-    """A number in front of a name: nothing for one, four significant digits otherwise (0.0519·)."""
-    if abs(value - 1.0) < 5e-5:
-        return ""
-    text = f"{value:.4g}"
-    return f"{text}·"
+    """A number in front of a name: nothing for one, three significant digits otherwise (0.0519·)."""
+    text = f"{float(f'{value:.8g}'):.3g}"  # twice, so that equal numbers stay equal where rounding leaves them on both sides of a tie
+    return "" if text == "1" else f"{text}·"
 
 
-def combination(row: np.ndarray, labels: Sequence[str], *, lead: int, visible: np.ndarray) -> str:
-    """A row of the base map as a sum, its own parameter first: Izz_1 + Iyy_2 + 0.0519·m_3.
-
-    visible: which entries are worth writing (what is left of rounding is not).
-    """
-    others = [k for k in np.flatnonzero(visible) if k != lead]
-    text = coefficient(row[lead]) + labels[lead]
-    for k in others:
-        sign = " − " if row[k] < 0.0 else " + "
-        text += f"{sign}{coefficient(abs(row[k]))}{labels[k]}"
+def combination(coefficients: Sequence[float], labels: Sequence[str]) -> str:
+    """A sum of parameters: Izz_1 + Iyy_2 − 0.0519·m_3."""
+    text = ""
+    for value, label in zip(coefficients, labels, strict=True):
+        sign = ("−" if value < 0.0 else "") if not text else (" − " if value < 0.0 else " + ")
+        text += f"{sign}{coefficient(abs(value))}{label}"
     return text

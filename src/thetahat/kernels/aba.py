@@ -6,32 +6,81 @@ between, which needs no matrix inverse [Featherstone2008, §7.3]:
     U = I_A S,   δ = Sᵀ U + armature,   μ = τ − Sᵀ p_A
     I_A ← I_A − U Uᵀ/δ,   p_A ← p_A + U μ/δ,   then for the whole joint   p_A ← p_A + I_A c,   c = Ṡ q̇
     back down:  a = a_p + c,   q̈ = (μ − Uᵀ a)/δ,   a ← a + S q̈
+
+A δ that is nothing but rounding belongs to a singular mass matrix. Its size is judged against that of the terms it is the
+difference of, (tr Ī) |S_ω|² + (tr m) |S_v|² + armature of the joint's body before anything of this joint was eliminated.
 """
 
 from __future__ import annotations
 
-from thetahat.kernels.crba import (
-    S_ANGULAR,
-    S_LINEAR,
-    from_reference,
-    inertia_about_reference,
-    linear_about_reference,
-    screws,
-    symmetric_times,
-)
+from thetahat.kernels.crba import shifted_inertia, symmetric_times, turned_inertia
 from thetahat.kernels.jit import inline, jit
-from thetahat.kernels.kinematics import COLUMN, DOF_COUNT, FIRST_DOF, OMEGA, PARENT, ROTATION, V_INDEX, load9, move, place
-from thetahat.kernels.lanes import WIDTH, gather, load, scatter, splat, store
-from thetahat.kernels.rnea import MASS, applied
+from thetahat.kernels.kinematics import (
+    ANGULAR,
+    COLUMN,
+    DOF_COUNT,
+    FIRST_DOF,
+    OMEGA,
+    PARENT,
+    POSITION,
+    ROTATION,
+    V_INDEX,
+    VELOCITY,
+    load9,
+    load_dof_axis,
+    move,
+    place,
+)
+from thetahat.kernels.lanes import WIDTH, gather, load, scatter, smaller, splat, store
+from thetahat.kernels.rnea import MASS, applied, first_moment
 from thetahat.kernels.vectors import add3, cross3, dot3, load3, scale3, store3, sub3, zero3
 
 # Columns of the articulated scratch (nodes + 1, ARTICULATED_SIZE, 8): the 6×6 matrix row by row in 36 (both triangles: one
 # code for every entry), then p_A, then c, then the spatial acceleration.
 A_MATRIX, A_BIAS, A_RATE, A_ACCELERATION = 0, 36, 42, 48
 ARTICULATED_SIZE = 54
+PIVOT = 0  # in row 0, the world's: the smallest δ so far, as a fraction of its terms
+# Columns of the screw scratch (dofs, SCREW_SIZE, 8): S about O.
+S_ANGULAR, S_LINEAR = 0, 3
+SCREW_SIZE = 6
 # Columns of the elimination scratch (dofs, ELIMINATION_SIZE, 8): U, 1/δ, μ.
 E_U, E_INVERSE, E_MU = 0, 6, 7
 ELIMINATION_SIZE = 8
+
+
+@inline
+def from_reference(nodes, i):
+    """Position of node i from O, the first node's origin."""
+    return sub3(load3(nodes, i + 1, POSITION), load3(nodes, 1, POSITION))
+
+
+@inline
+def linear_about_reference(nodes, i):
+    """Velocity of node i's body at the point that passes O."""
+    return sub3(load3(nodes, i + 1, VELOCITY), cross3(load3(nodes, i + 1, OMEGA), from_reference(nodes, i)))
+
+
+@inline
+def inertia_about_reference(theta, column, nodes, i):
+    """(h, Ī) of body i about O in world axes."""
+    R, p, m = load9(nodes, i + 1, ROTATION), from_reference(nodes, i), splat(theta[column + MASS])
+    h = first_moment(theta, column, R)
+    return add3(h, scale3(p, m)), shifted_inertia(turned_inertia(theta, column, R), h, m, p)
+
+
+@inline
+def screws(topology, dofs, nodes, directions, table):
+    """Fill S about O of every degree of freedom."""
+    for i in range(topology.shape[0]):
+        p = from_reference(nodes, i)
+        d = topology[i, FIRST_DOF]
+        for e in range(d, d + topology[i, DOF_COUNT]):
+            z = load_dof_axis(directions, e)
+            angular, linear = zero3(), z
+            if dofs[e, ANGULAR]:
+                angular, linear = z, cross3(p, z)
+            store3(table, e, S_ANGULAR, angular)
+            store3(table, e, S_LINEAR, linear)
 
 
 @inline
@@ -100,11 +149,22 @@ def _prepare(topology, dofs, axes, theta, dq, wrenches, first, last, nodes, tabl
 
 
 @inline
-def _eliminate(e, i, mu, armature, table, articulated, elimination):
+def _traces(articulated, i):
+    """Traces of the angular and of the linear block of I_A."""
+    m, row = A_MATRIX, i + 1
+    angular = load(articulated, row, m) + load(articulated, row, m + 7) + load(articulated, row, m + 14)
+    return angular, load(articulated, row, m + 21) + load(articulated, row, m + 28) + load(articulated, row, m + 35)
+
+
+@inline
+def _eliminate(e, i, mu, armature, size, table, articulated, elimination):
     """Take direction e out of node i's articulated body."""
     s_a, s_l = load3(table, e, S_ANGULAR), load3(table, e, S_LINEAR)
     u_n, u_f = _matrix_times(articulated, i, s_a, s_l)
-    inverse = 1.0 / (dot3(s_a, u_n) + dot3(s_l, u_f) + armature)
+    delta = dot3(s_a, u_n) + dot3(s_l, u_f) + armature
+    terms = size[0] * dot3(s_a, s_a) + size[1] * dot3(s_l, s_l) + armature
+    store(articulated, 0, PIVOT, smaller(delta / -smaller(terms, -terms), load(articulated, 0, PIVOT)))  # δ over |terms|
+    inverse = 1.0 / delta
     store3(elimination, e, E_U, u_n)
     store3(elimination, e, E_U + 3, u_f)
     store(elimination, e, E_INVERSE, inverse)
@@ -121,22 +181,24 @@ def _eliminate(e, i, mu, armature, table, articulated, elimination):
 
 @jit
 def forward_dynamics(
-    topology, geometry, dofs, axes, gravity, theta, armature, q, dq, tau, wrenches, nodes, directions, table, articulated, elimination, out
+    topology, geometry, dofs, axes, gravity, theta, armature, q, dq, tau, wrenches, nodes, directions, table, articulated, elimination, out, pivots
 ):
-    """Fill out (samples, nv) with q̈. For trees without mimic joints."""
+    """Fill out (samples, nv) with q̈ and pivots (samples, 1) with the smallest relative δ, or NaN. For trees without mimic joints."""
     samples = q.shape[0]
     last = samples - 1
     for first in range(0, samples, WIDTH):
         count = min(WIDTH, samples - first)
         place(topology, geometry, dofs, axes, q, first, last, nodes, directions)
         move(topology, dofs, axes, gravity, dq, dq, first, last, nodes, directions)
-        screws(topology, dofs, False, nodes, directions, table)
+        screws(topology, dofs, nodes, directions, table)
         _prepare(topology, dofs, axes, theta, dq, wrenches, first, last, nodes, table, articulated)
+        store(articulated, 0, PIVOT, splat(1.0))
         for i in range(topology.shape[0] - 1, -1, -1):
             d, up = topology[i, FIRST_DOF], topology[i, PARENT] + 1
+            size = _traces(articulated, i)
             for e in range(d, d + topology[i, DOF_COUNT]):
                 mu = gather(tau, first, last, dofs[e, V_INDEX])
-                _eliminate(e, i, mu, armature[dofs[e, V_INDEX]], table, articulated, elimination)
+                _eliminate(e, i, mu, armature[dofs[e, V_INDEX]], size, table, articulated, elimination)
             if up > 0:
                 c_a, c_l = load3(articulated, i + 1, A_RATE), load3(articulated, i + 1, A_RATE + 3)
                 for r in range(6):
@@ -156,5 +218,7 @@ def forward_dynamics(
                 a = add3(a, scale3(load3(table, e, S_ANGULAR), ddq))
                 b = add3(b, scale3(load3(table, e, S_LINEAR), ddq))
                 scatter(out, first, count, dofs[e, V_INDEX], ddq)
+                store(articulated, 0, PIVOT, load(articulated, 0, PIVOT) + 0.0 * ddq)
             store3(articulated, i + 1, A_ACCELERATION, a)
             store3(articulated, i + 1, A_ACCELERATION + 3, b)
+        scatter(pivots, first, count, 0, load(articulated, 0, PIVOT))

@@ -1,16 +1,18 @@
-"""Mass matrix D and Coriolis matrix C from composite bodies, in world axes about one point O: O(n × depth).
+"""Mass matrix D and Coriolis matrix C from composite bodies, in world axes: O(n × depth).
 
-With S_j the screw of degree of freedom j about O, Ṡ_j its rate, and sums over the bodies below the deeper of j and k:
+Node i's composite is its body and all below it, about node i's own origin; sums shift as they pass from child to parent.
+(About one common point, the inertia of a finger would drown in its mass times the square of its distance: 1e-12 on Valkyrie.)
+With S_j the screw of degree of freedom j, Ṡ_j its rate, and sums over the bodies below the deeper of j and k:
 
     D_jk = S_jᵀ (Σ I) S_k                      [Featherstone2008, composite rigid bodies]
     C_jk = S_jᵀ ((Σ I) Ṡ_k + (Σ B) S_k)        [Echeandia2021]
 
 B = ½[(v×*)I + (Iv)×̄* − I(v×)] has C v exact and Ḋ − 2C skew; for one-DOF joints the entries of C are those of the
-Christoffel symbols (paper, eq. coriolisdetails). Written in blocks, with I = [Ī, h×; −h×, m] about O, momentum
-n = Īω + h × v and f = m v + ω × h, it is sparse:
+Christoffel symbols (paper, eq. coriolisdetails). Written in blocks, with I = [Ī, h×; −h×, m], momentum n = Īω + h × v and
+f = m v + ω × h, it is sparse, and about a point r further up it is as sparse:
 
-    B = [ ½(ω×Ī − Īω× − v×h× − h×v× − n×)   0 ]
-        [             −f×                    0 ]
+    B = [ K    0 ]    K = ½(ω×Ī − Īω× − v×h× − h×v× − n×)         B_up = [ K − r×f×   0 ]
+        [ −f×  0 ]                                                       [   −f×      0 ]
 """
 
 from __future__ import annotations
@@ -39,9 +41,6 @@ from thetahat.kernels.vectors import add3, cross3, dot3, load3, scale3, store3, 
 # Columns of the composite scratch (nodes + 1, COMPOSITE_SIZE, 8): mass, h, Ī (xx xy xz yy yz zz), B's couple block, f.
 C_MASS, C_MOMENT, C_INERTIA, C_BLOCK, C_FORCE = 0, 1, 4, 10, 19
 COMPOSITE_SIZE = 22
-# Columns of the screw scratch (dofs, SCREW_SIZE, 8): S about O, and Ṡ.
-S_ANGULAR, S_LINEAR, RATE_ANGULAR, RATE_LINEAR = 0, 3, 6, 9
-SCREW_SIZE = 12
 
 
 @inline
@@ -62,35 +61,27 @@ def load6(array, row, column):
 
 
 @inline
-def from_reference(nodes, i):
-    """Position of node i from O, the first node's origin."""
-    return sub3(load3(nodes, i + 1, POSITION), load3(nodes, 1, POSITION))
+def turned_inertia(theta, column, R):
+    """R Ī Rᵀ as (xx xy xz yy yz zz)."""
+    r0 = _row_times_inertia(theta, column, R[0])
+    r1 = _row_times_inertia(theta, column, R[1])
+    r2 = _row_times_inertia(theta, column, R[2])
+    return (dot3(r0, R[0]), dot3(r0, R[1]), dot3(r0, R[2]), dot3(r1, R[1]), dot3(r1, R[2]), dot3(r2, R[2]))
 
 
 @inline
-def inertia_about_reference(theta, column, nodes, i):
-    """(h, Ī) of body i about O in world axes: Ī_O = R Ī Rᵀ + 2(p·h)1 − p hᵀ − h pᵀ + m(p·p 1 − p pᵀ), h about its own origin."""
-    R = load9(nodes, i + 1, ROTATION)
-    m = splat(theta[column + MASS])
-    h = first_moment(theta, column, R)
-    p = from_reference(nodes, i)
-    # Rows of R Ī.
-    t = theta
-    k = column
-    r0 = _row_times_inertia(t, k, R[0])
-    r1 = _row_times_inertia(t, k, R[1])
-    r2 = _row_times_inertia(t, k, R[2])
-    mp = scale3(p, m)
-    trace = 2.0 * dot3(p, h) + dot3(p, mp)
-    inertia = (
-        dot3(r0, R[0]) + trace - 2.0 * p[0] * h[0] - p[0] * mp[0],
-        dot3(r0, R[1]) - p[0] * h[1] - h[0] * p[1] - p[0] * mp[1],
-        dot3(r0, R[2]) - p[0] * h[2] - h[0] * p[2] - p[0] * mp[2],
-        dot3(r1, R[1]) + trace - 2.0 * p[1] * h[1] - p[1] * mp[1],
-        dot3(r1, R[2]) - p[1] * h[2] - h[1] * p[2] - p[1] * mp[2],
-        dot3(r2, R[2]) + trace - 2.0 * p[2] * h[2] - p[2] * mp[2],
+def shifted_inertia(inertia, h, m, r):
+    """Ī about a point from which the old one is at r: Ī + 2(r·h)1 − r hᵀ − h rᵀ + m(r·r 1 − r rᵀ), h about the old one."""
+    mr = scale3(r, m)
+    trace = 2.0 * dot3(r, h) + dot3(r, mr)
+    return (
+        inertia[0] + trace - 2.0 * r[0] * h[0] - r[0] * mr[0],
+        inertia[1] - r[0] * h[1] - h[0] * r[1] - r[0] * mr[1],
+        inertia[2] - r[0] * h[2] - h[0] * r[2] - r[0] * mr[2],
+        inertia[3] + trace - 2.0 * r[1] * h[1] - r[1] * mr[1],
+        inertia[4] - r[1] * h[2] - h[1] * r[2] - r[1] * mr[2],
+        inertia[5] + trace - 2.0 * r[2] * h[2] - r[2] * mr[2],
     )
-    return add3(h, mp), inertia
 
 
 @inline
@@ -134,57 +125,69 @@ def _couple_block(m, h, inertia, w, v):
 
 
 @inline
-def linear_about_reference(nodes, i):
-    """Velocity of node i's body at the point that passes O."""
-    return sub3(load3(nodes, i + 1, VELOCITY), cross3(load3(nodes, i + 1, OMEGA), from_reference(nodes, i)))
+def _store_inertia(composite, i, m, h, inertia):
+    store(composite, i + 1, C_MASS, m)
+    store3(composite, i + 1, C_MOMENT, h)
+    store3(composite, i + 1, C_INERTIA, (inertia[0], inertia[1], inertia[2]))
+    store3(composite, i + 1, C_INERTIA + 3, (inertia[3], inertia[4], inertia[5]))
+
+
+@inline
+def _store_block(composite, i, block, f):
+    store3(composite, i + 1, C_BLOCK, block[0])
+    store3(composite, i + 1, C_BLOCK + 3, block[1])
+    store3(composite, i + 1, C_BLOCK + 6, block[2])
+    store3(composite, i + 1, C_FORCE, f)
+
+
+@inline
+def up_to_parent(topology, nodes, i):
+    """Position of node i from its parent's origin."""
+    return sub3(load3(nodes, i + 1, POSITION), load3(nodes, topology[i, PARENT] + 1, POSITION))
+
+
+@inline
+def _add_inertia(composite, i, up, r):
+    """Node up's composite += node i's, seen from up."""
+    m, h, inertia = load(composite, i + 1, C_MASS), load3(composite, i + 1, C_MOMENT), load6(composite, i + 1, C_INERTIA)
+    moved, there = shifted_inertia(inertia, h, m, r), load6(composite, up + 1, C_INERTIA)
+    total = (there[0] + moved[0], there[1] + moved[1], there[2] + moved[2], there[3] + moved[3], there[4] + moved[4], there[5] + moved[5])
+    h_up = add3(load3(composite, up + 1, C_MOMENT), add3(h, scale3(r, m)))
+    _store_inertia(composite, up, load(composite, up + 1, C_MASS) + m, h_up, total)
+
+
+@inline
+def _add_block(composite, i, up, r):
+    """K_up += K − r×f×, f_up += f."""
+    f = load3(composite, i + 1, C_FORCE)
+    rf = _outer_cross(r, f)
+    r0 = add3(load3(composite, up + 1, C_BLOCK), sub3(load3(composite, i + 1, C_BLOCK), rf[0]))
+    r1 = add3(load3(composite, up + 1, C_BLOCK + 3), sub3(load3(composite, i + 1, C_BLOCK + 3), rf[1]))
+    r2 = add3(load3(composite, up + 1, C_BLOCK + 6), sub3(load3(composite, i + 1, C_BLOCK + 6), rf[2]))
+    _store_block(composite, up, (r0, r1, r2), add3(load3(composite, up + 1, C_FORCE), f))
 
 
 @jit
 def composites(topology, theta, moving, nodes, composite):
-    """Sum each node's body and all below it: mass, h, Ī, and if `moving` the blocks of B."""
-    size = COMPOSITE_SIZE if moving else C_BLOCK
+    """Sum each node's body and all below it about the node's origin: mass, h, Ī, and if `moving` the blocks of B."""
     for i in range(topology.shape[0]):
         column = topology[i, COLUMN]
-        for c in range(size):
+        for c in range(COMPOSITE_SIZE if moving else C_BLOCK):
             store(composite, i + 1, c, splat(0.0))
-        if column < 0:
-            continue
-        h, inertia = inertia_about_reference(theta, column, nodes, i)
-        m = splat(theta[column + MASS])
-        store(composite, i + 1, C_MASS, m)
-        store3(composite, i + 1, C_MOMENT, h)
-        store3(composite, i + 1, C_INERTIA, (inertia[0], inertia[1], inertia[2]))
-        store3(composite, i + 1, C_INERTIA + 3, (inertia[3], inertia[4], inertia[5]))
-        if moving:
-            block, f = _couple_block(m, h, inertia, load3(nodes, i + 1, OMEGA), linear_about_reference(nodes, i))
-            store3(composite, i + 1, C_BLOCK, block[0])
-            store3(composite, i + 1, C_BLOCK + 3, block[1])
-            store3(composite, i + 1, C_BLOCK + 6, block[2])
-            store3(composite, i + 1, C_FORCE, f)
-    for i in range(topology.shape[0] - 1, -1, -1):
-        up = topology[i, PARENT] + 1
-        if up > 0:
-            for c in range(size):
-                store(composite, up, c, load(composite, up, c) + load(composite, i + 1, c))
-
-
-@jit
-def screws(topology, dofs, moving, nodes, directions, table):
-    """Fill S about O of every degree of freedom, and Ṡ = v × S if `moving`."""
-    for i in range(topology.shape[0]):
-        p = from_reference(nodes, i)
-        d = topology[i, FIRST_DOF]
-        for e in range(d, d + topology[i, DOF_COUNT]):
-            z = load_dof_axis(directions, e)
-            angular, linear = zero3(), z
-            if dofs[e, ANGULAR]:
-                angular, linear = z, cross3(p, z)
-            store3(table, e, S_ANGULAR, angular)
-            store3(table, e, S_LINEAR, linear)
+        if column >= 0:
+            R = load9(nodes, i + 1, ROTATION)
+            m, h, inertia = splat(theta[column + MASS]), first_moment(theta, column, R), turned_inertia(theta, column, R)
+            _store_inertia(composite, i, m, h, inertia)
             if moving:
-                w = load3(nodes, i + 1, OMEGA)
-                store3(table, e, RATE_ANGULAR, cross3(w, angular))
-                store3(table, e, RATE_LINEAR, add3(cross3(w, linear), cross3(linear_about_reference(nodes, i), angular)))
+                block, f = _couple_block(m, h, inertia, load3(nodes, i + 1, OMEGA), load3(nodes, i + 1, VELOCITY))
+                _store_block(composite, i, block, f)
+    for i in range(topology.shape[0] - 1, -1, -1):
+        up = topology[i, PARENT]
+        if up >= 0:
+            r = up_to_parent(topology, nodes, i)
+            _add_inertia(composite, i, up, r)
+            if moving:
+                _add_block(composite, i, up, r)
 
 
 @inline
@@ -196,15 +199,34 @@ def _composite_times(composite, i, angular, linear):
 
 @inline
 def _block_times(composite, i, angular):
-    """(Σ B) applied to a screw: couple by the block, force a × f."""
+    """(Σ B) applied to a screw: couple K a, force a × f."""
     r0, r1, r2 = load3(composite, i + 1, C_BLOCK), load3(composite, i + 1, C_BLOCK + 3), load3(composite, i + 1, C_BLOCK + 6)
     return (dot3(r0, angular), dot3(r1, angular), dot3(r2, angular)), cross3(angular, load3(composite, i + 1, C_FORCE))
 
 
 @inline
-def _against(table, e, couple, force):
-    """S_eᵀ [couple; force]."""
-    return dot3(load3(table, e, S_ANGULAR), couple) + dot3(load3(table, e, S_LINEAR), force)
+def _block_transposed_times(composite, i, angular, linear):
+    """(Σ B)ᵀ applied to a screw: couple Kᵀ a + f × l, no force."""
+    r0, r1, r2 = load3(composite, i + 1, C_BLOCK), load3(composite, i + 1, C_BLOCK + 3), load3(composite, i + 1, C_BLOCK + 6)
+    turned = add3(scale3(r0, angular[0]), add3(scale3(r1, angular[1]), scale3(r2, angular[2])))
+    return add3(turned, cross3(load3(composite, i + 1, C_FORCE), linear))
+
+
+@inline
+def _screw(dofs, directions, e):
+    """S_e about its node's origin."""
+    z, o = load_dof_axis(directions, e), zero3()
+    angular, linear = o, z
+    if dofs[e, ANGULAR]:
+        angular, linear = z, o
+    return angular, linear
+
+
+@inline
+def _screw_rate(nodes, i, angular, linear):
+    """Ṡ = v × S, v the twist of node i about its origin."""
+    w = load3(nodes, i + 1, OMEGA)
+    return cross3(w, angular), add3(cross3(w, linear), cross3(load3(nodes, i + 1, VELOCITY), angular))
 
 
 @inline
@@ -225,58 +247,66 @@ def _reset(matrix, size):
 
 
 @jit
-def mass_matrix(topology, geometry, dofs, axes, theta, nv, q, nodes, directions, composite, table, matrix, out):
+def mass_matrix(topology, geometry, dofs, axes, theta, nv, q, nodes, directions, composite, matrix, out):
     """Fill out (samples, nv·nv) with D."""
     samples = q.shape[0]
     for first in range(0, samples, WIDTH):
         place(topology, geometry, dofs, axes, q, first, samples - 1, nodes, directions)
         composites(topology, theta, False, nodes, composite)
-        screws(topology, dofs, False, nodes, directions, table)
         _reset(matrix, nv * nv)
         for i in range(topology.shape[0]):
             d = topology[i, FIRST_DOF]
             for e in range(d, d + topology[i, DOF_COUNT]):
-                couple, force = _composite_times(composite, i, load3(table, e, S_ANGULAR), load3(table, e, S_LINEAR))
+                angular, linear = _screw(dofs, directions, e)
+                couple, force = _composite_times(composite, i, angular, linear)
                 j, end = i, e + 1  # every pair once: the joint's own directions up to e, then its ancestors'
                 while j >= 0:
                     for k in range(topology[j, FIRST_DOF], end):
-                        entry = _against(table, k, couple, force) * (axes[e, 3] * axes[k, 3])
+                        z = load_dof_axis(directions, k)
+                        entry = (dot3(z, couple) if dofs[k, ANGULAR] else dot3(z, force)) * (axes[e, 3] * axes[k, 3])
                         _accumulate(matrix, dofs[k, V_INDEX] * nv + dofs[e, V_INDEX], entry)
                         if k != e:
                             _accumulate(matrix, dofs[e, V_INDEX] * nv + dofs[k, V_INDEX], entry)
+                    couple = add3(couple, cross3(up_to_parent(topology, nodes, j), force))
                     j = topology[j, PARENT]
                     end = topology[j, FIRST_DOF] + topology[j, DOF_COUNT]
         _finish(matrix, first, min(WIDTH, samples - first), out)
 
 
 @jit
-def coriolis_matrix(topology, geometry, dofs, axes, theta, nv, q, dq, nodes, directions, composite, table, matrix, gravity, out):
-    """Fill out (samples, nv·nv) with C."""
+def coriolis_matrix(topology, geometry, dofs, axes, theta, nv, q, dq, nodes, directions, composite, matrix, gravity, out):
+    """Fill out (samples, nv·nv) with C.
+
+    Column e of the rows above it is S_kᵀ f, f = (Σ I) Ṡ_e + (Σ B) S_e; row e of the columns above it is Ṡ_kᵀ g + S_kᵀ b,
+    g = (Σ I) S_e, b = (Σ B)ᵀ S_e, a couple. Wrenches move up the tree, screws stay at their own origins.
+    """
     samples = q.shape[0]
     for first in range(0, samples, WIDTH):
         place(topology, geometry, dofs, axes, q, first, samples - 1, nodes, directions)
         move(topology, dofs, axes, gravity, dq, dq, first, samples - 1, nodes, directions)
         composites(topology, theta, True, nodes, composite)
-        screws(topology, dofs, True, nodes, directions, table)
         _reset(matrix, nv * nv)
         for i in range(topology.shape[0]):
             d = topology[i, FIRST_DOF]
             for e in range(d, d + topology[i, DOF_COUNT]):
+                angular, linear = _screw(dofs, directions, e)
+                rate_a, rate_l = _screw_rate(nodes, i, angular, linear)
+                f_couple, f_force = _composite_times(composite, i, rate_a, rate_l)
+                more_couple, more_force = _block_times(composite, i, angular)
+                f_couple, f_force = add3(f_couple, more_couple), add3(f_force, more_force)
+                g_couple, g_force = _composite_times(composite, i, angular, linear)
+                b_couple = _block_transposed_times(composite, i, angular, linear)
                 j = i
                 while j >= 0:
                     for k in range(topology[j, FIRST_DOF], topology[j, FIRST_DOF] + topology[j, DOF_COUNT]):
+                        s_a, s_l = _screw(dofs, directions, k)
                         ratio = axes[e, 3] * axes[k, 3]
                         row_k, row_e = dofs[k, V_INDEX], dofs[e, V_INDEX]
-                        _accumulate(matrix, row_k * nv + row_e, _coriolis_entry(composite, table, i, k, e) * ratio)
+                        _accumulate(matrix, row_k * nv + row_e, (dot3(s_a, f_couple) + dot3(s_l, f_force)) * ratio)
                         if j != i:
-                            _accumulate(matrix, row_e * nv + row_k, _coriolis_entry(composite, table, i, e, k) * ratio)
+                            d_a, d_l = _screw_rate(nodes, j, s_a, s_l)
+                            _accumulate(matrix, row_e * nv + row_k, (dot3(d_a, g_couple) + dot3(d_l, g_force) + dot3(s_a, b_couple)) * ratio)
+                    r = up_to_parent(topology, nodes, j)
+                    f_couple, g_couple = add3(f_couple, cross3(r, f_force)), add3(g_couple, cross3(r, g_force))
                     j = topology[j, PARENT]
         _finish(matrix, first, min(WIDTH, samples - first), out)
-
-
-@inline
-def _coriolis_entry(composite, table, i, row, column):
-    """S_rowᵀ ((Σ I) Ṡ_column + (Σ B) S_column), sums over node i and below."""
-    couple, force = _composite_times(composite, i, load3(table, column, RATE_ANGULAR), load3(table, column, RATE_LINEAR))
-    couple_b, force_b = _block_times(composite, i, load3(table, column, S_ANGULAR))
-    return _against(table, row, add3(couple, couple_b), add3(force, force_b))

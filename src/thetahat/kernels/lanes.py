@@ -84,6 +84,16 @@ def splat(typingctx, scalar):
     return lanes(types.float64), codegen
 
 
+@intrinsic
+def smaller(typingctx, a, b):
+    """The smaller of two numbers, lane by lane; the second where either is NaN."""
+
+    def codegen(context, builder, sig, args):
+        return builder.select(builder.fcmp_ordered("<", args[0], args[1]), args[0], args[1])
+
+    return lanes(lanes, lanes), codegen
+
+
 def _item_pointer(context, builder, array_type, array, indices):
     view = context.make_array(array_type)(context, builder, array)
     return cgutils.get_item_pointer(context, builder, array_type, view, indices, wraparound=False)
@@ -275,3 +285,26 @@ def fence(typingctx):
         return context.get_dummy_value()
 
     return types.void(), codegen
+
+
+@intrinsic
+def put(typingctx, array, row, column, value):
+    """array[row, column : column + 8] = the eight lanes."""
+
+    def codegen(context, builder, sig, args):
+        pointer = _item_pointer(context, builder, sig.args[0], args[0], [args[1], args[2]])
+        builder.store(args[3], _vector_pointer(builder, pointer), align=8)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, types.intp, lanes), codegen
+
+
+@intrinsic
+def take(typingctx, array, row, column):
+    """The eight lanes array[row, column : column + 8]."""
+
+    def codegen(context, builder, sig, args):
+        pointer = _item_pointer(context, builder, sig.args[0], args[0], [args[1], args[2]])
+        return builder.load(_vector_pointer(builder, pointer), align=8)
+
+    return lanes(array, types.intp, types.intp), codegen

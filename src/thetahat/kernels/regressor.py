@@ -81,7 +81,7 @@ def body_wrenches(nodes, i):
 
 
 @inline
-def _ten_turning(z, arm, n, f):
+def ten_turning(z, arm, n, f):
     """z·n + (z × r)·f for the ten parameters, in the paper's order."""
     return (
         dot3(z, n[0]),
@@ -98,7 +98,7 @@ def _ten_turning(z, arm, n, f):
 
 
 @inline
-def _ten_sliding(z, f):
+def ten_sliding(z, f):
     """z·f for the ten parameters: inertia has no force."""
     o = splat(0.0)
     return (o, o, o, dot3(z, f[2]), dot3(z, f[1]), o, o, dot3(z, f[0]), o, dot3(z, f[3]))
@@ -145,7 +145,7 @@ def sweep(topology, dofs, axes, count, nodes, directions, rows):
             d = topology[j, FIRST_DOF]
             for e in range(d, d + topology[j, DOF_COUNT]):
                 z = load_dof_axis(directions, e)
-                ten = _ten_turning(z, cross3(z, r), couples, forces) if dofs[e, ANGULAR] else _ten_sliding(z, forces)
+                ten = ten_turning(z, cross3(z, r), couples, forces) if dofs[e, ANGULAR] else ten_sliding(z, forces)
                 at = dofs[e, COMPACT] + column - dofs[e, FIRST_COLUMN]
                 if dofs[e, SHARED]:
                     add_ten(rows, count, at, _scaled(ten, axes[e, 3]))

@@ -93,7 +93,7 @@ def _by_library(builder, x, name):
 
 @intrinsic
 def sincos(typingctx, angle):
-    """(sin, cos): subtract the nearest multiple k of π/2, Taylor series, put the quadrant back; to one unit in the last place."""
+    """(sin, cos): subtract the nearest multiple k of π/2, Taylor series, put the quadrant back; to two units in the last place."""
     pair = types.UniTuple(lanes, 2)
 
     def codegen(context, builder, sig, args):

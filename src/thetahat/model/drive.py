@@ -260,10 +260,12 @@ class Drive:
         """B·diag(armature)·Bᵀ, (nv, nv), or (…, nv, nv) where B depends on q: what the rotors add to the mass matrix."""
         if self.actuation is None:
             return np.diag(self.armature)
+        if not np.any(self.armature):
+            return np.zeros((self.actuation.nv, self.actuation.nv))
         B = self.actuation.matrix_at(q)
         return (B * self.armature) @ np.swapaxes(B, -1, -2)
 
-    @property
+    @cached_property
     def couples_joints(self) -> bool:
         """Whether rotors tie joints together, so that what they add to the mass matrix is not a constant diagonal."""
         if self.actuation is None or not np.any(self.armature):
@@ -282,14 +284,20 @@ class Drive:
 
     def columns(self, dq: np.ndarray, ddq: np.ndarray, *, q: np.ndarray | None = None, load: np.ndarray | None = None) -> np.ndarray:
         """The identified terms' regressor columns, (…, nv, terms × motors), grouped by term in the order of `terms`."""
-        B, dq_m, ddq_m, load_m = self._motor_side(dq, ddq, q=q, load=load)
+        B, at_motors = self.motor_columns(dq, ddq, q=q, load=load)
         motors = list(self.column_motors)
         B = np.eye(dq.shape[-1])[:, motors] if B is None else B[..., motors]
         out = np.empty((*dq.shape, self.column_count))
-        for k, term in enumerate(self.identified):
-            column = self._column(term, dq_m, ddq_m, load_m)[..., None, motors]
-            out[..., k * len(motors) : (k + 1) * len(motors)] = B * column
+        for k, column in enumerate(at_motors):
+            out[..., k * len(motors) : (k + 1) * len(motors)] = B * column[..., None, motors]
         return out
+
+    def motor_columns(
+        self, dq: np.ndarray, ddq: np.ndarray, *, q: np.ndarray | None = None, load: np.ndarray | None = None
+    ) -> tuple[np.ndarray | None, list[np.ndarray]]:
+        """B (None: the identity) and each identified term's column before B spreads it over the joints, (…, motors)."""
+        B, dq_m, ddq_m, load_m = self._motor_side(dq, ddq, q=q, load=load)
+        return B, [self._column(term, dq_m, ddq_m, load_m) for term in self.identified]
 
     def _column(self, term: str, dq_m: np.ndarray, ddq_m: np.ndarray, load_m: np.ndarray | None) -> np.ndarray:
         shape = self.shape(term)
@@ -324,8 +332,8 @@ class Drive:
         if shape.term in SHAPES:
             raise UsageError(f"drive term {shape.term!r} is built in; give the new shape another name than {known(TERMS)}")
         value = np.broadcast_to(np.asarray(value, dtype=float), self.viscous.shape)
-        extra = (*(pair for pair in self.extra if pair[0].term != shape.term), (shape, value))
-        return replace(self, extra=extra, identified=(*(t for t in self.identified if t != shape.term), shape.term))
+        extra = {s.term: (s, v) for s, v in self.extra} | {shape.term: (shape, value)}  # in its old place, where it has one
+        return replace(self, extra=tuple(extra.values()), identified=(*self.identified, shape.term))
 
 
 def _values(term: str, value: np.ndarray, count: int) -> np.ndarray:

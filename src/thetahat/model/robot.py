@@ -59,8 +59,12 @@ class Robot:
 
     @cached_property
     def kernel_values(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(θ, gravity, armature) for the kernels: copies not marked read-only, over which Numba takes longer at every call."""
-        return self.theta.copy(), self.gravity.copy(), self.drive.armature.copy()
+        """(θ, gravity, armature per degree of freedom) for the kernels: copies not marked read-only, over which Numba takes longer.
+
+        Rotors that tie joints together have no such diagonal, and forward dynamics takes another way.
+        """
+        armature = np.zeros(self.nv) if self.drive.couples_joints else np.diag(self.drive.joint_armature()).copy()
+        return self.theta.copy(), self.gravity.copy(), armature
 
     # -- names and sizes ----------------------------------------------------------------------------------------------
 
