@@ -23,7 +23,7 @@ from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind
 
 STATES = 1_000
-TOLERANCE = 1e-12  # of Σ_k |Y_jk θ_k|, as asked for; what is seen is below 7e-13, and 1e-14 on most robots
+TOLERANCE = 1e-12  # of Σ_k |Y_jk θ_k|, as asked for; what is seen is below 7e-13, and below 1e-13 on most robots
 MASS_ERROR = 1e-9  # relative, on the heaviest body: must be seen
 FELT = 0.05  # a body is felt where its mass makes this share of a joint's Σ_k |Y_jk θ_k|: one part in 1e9 of it is 50 × the tolerance
 SKIPPED = 6  # at most so many heavier ones are not felt: bases of fingers, shoulders of two arms

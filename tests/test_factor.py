@@ -6,8 +6,8 @@ import json
 
 import numpy as np
 import pytest
-from data_paths import SHARED, needs_shared
 
+from data_paths import SHARED, needs_shared
 from thetahat.identify import factor
 
 SETS = ("Norris", "Pontius", "NoInt1", "NoInt2", "Filip", "Longley", "Wampler1", "Wampler2", "Wampler3", "Wampler4", "Wampler5")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from data_paths import example_robot, shared_file
 
 import thetahat as th
+from data_paths import example_robot, shared_file
 from thetahat import robots
 from thetahat.data.samples import Samples
 from thetahat.errors import MalformedInput, NotIdentifiable, StorageError, UsageError

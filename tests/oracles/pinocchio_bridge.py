@@ -51,6 +51,11 @@ class Oracle:
         for name, value in (("data", self.model.createData()), ("velocity", self.to_moving[order]), ("columns", columns)):
             object.__setattr__(self, name, value)
 
+    def _project(self, rows: np.ndarray) -> np.ndarray:
+        """velocityᵀ · rows, (samples, model.nv, n) → (samples, nv, n); where velocities are only reordered, without a product."""
+        reordered = np.array_equal(self.velocity @ self.velocity.T, np.eye(self.model.nv))
+        return rows[:, np.argmax(self.velocity, axis=0)] if reordered else self.velocity.T @ rows
+
     def _joint(self, node: Node) -> Any:
         return self.model.joints[self.model.getJointId(node.name)]
 
@@ -86,7 +91,7 @@ class Oracle:
         """Y, (samples, nv, 10·bodies), by `pinocchio.computeJointTorqueRegressor`."""
         states = zip(self.configuration(q), dq @ self.velocity.T, ddq @ self.velocity.T, strict=True)
         Y = np.array([pin.computeJointTorqueRegressor(self.model, self.data, *state) for state in states])
-        Y = np.take(self.velocity.T @ Y.reshape(len(q), self.model.nv, -1), self.columns, axis=2)  # eigenpy drops the axis of a single row
+        Y = self._project(np.take(Y.reshape(len(q), self.model.nv, -1), self.columns, axis=2))  # eigenpy drops the axis of a single row
         for body, T in self.turned.items():
             Y[..., 10 * body : 10 * body + 10] = Y[..., 10 * body : 10 * body + 10] @ T
         return Y

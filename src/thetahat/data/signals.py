@@ -218,10 +218,10 @@ def method_of(name: str, cutoff: float, order: int = 4) -> Method:
 # -- applying kernels -------------------------------------------------------------------------------------------------
 
 
-def extend(x: np.ndarray, left: int, right: int) -> np.ndarray:
-    """x (channels, n) continued beyond both ends by point reflection, 2x_0 − x_k, and held where the reflection runs out."""
+def extend(x: np.ndarray, left: int, right: int, *, mirror: bool = True) -> np.ndarray:
+    """x (channels, n) continued beyond both ends by point reflection, 2x_0 − x_k, and held where the reflection runs out (or always)."""
     n = x.shape[-1]
-    take_left, take_right = min(left, n - 1), min(right, n - 1)
+    take_left, take_right = (min(left, n - 1), min(right, n - 1)) if mirror else (0, 0)
     before = 2.0 * x[:, :1] - x[:, take_left:0:-1]
     after = 2.0 * x[:, -1:] - x[:, -2 : -2 - take_right : -1] if take_right else x[:, :0]
     parts = [before, x, after]
@@ -232,15 +232,14 @@ def extend(x: np.ndarray, left: int, right: int) -> np.ndarray:
     return np.concatenate(parts, axis=1)
 
 
-def convolve(x: np.ndarray, kernels: Sequence[Kernel]) -> list[np.ndarray]:
-    """Each kernel's output on x (channels, past + n + future), x already continued by the kernels' largest reach; each is (channels, n).
+def convolve(x: np.ndarray, kernels: Sequence[Kernel], *, past: int, future: int) -> list[np.ndarray]:
+    """Each kernel's output on x (channels, past + n + future), x continued by at least the kernels' reach; each is (channels, n).
 
     Overlap–save with one transform of the input for all kernels. A constant per channel is taken out first, since it
     costs digits: every kernel turns a constant into its sum times the constant.
     """
     from scipy import fft
 
-    future, past = max(k.future for k in kernels), max(k.past for k in kernels)
     taps = future + past + 1
     channels, length = x.shape
     n = length - taps + 1
@@ -266,11 +265,12 @@ def smooth(x: np.ndarray, period: float, method: Method, derivative: int = 0) ->
     Near the ends the kernel hangs over: rows closer than `settled(...)` to an end are not to be trusted.
     """
     array = np.asarray(x, dtype=float)
-    columns = np.ascontiguousarray(array.reshape(len(array), -1).T)
-    if not array.size or not np.all(np.isfinite(columns)):
+    if not array.size or not np.all(np.isfinite(array)):
         raise UsageError("a signal to be filtered must have at least one sample and only finite numbers; remove the rows that have none")
+    columns = np.ascontiguousarray(array.reshape(len(array), -1).T)
     kernel = method.kernel(period, derivative)
-    (out,) = convolve(extend(columns, kernel.past, kernel.future), [kernel])
+    continued = extend(columns, kernel.past, kernel.future, mirror=kernel.future > 0)
+    (out,) = convolve(continued, [kernel], past=kernel.past, future=kernel.future)
     return np.ascontiguousarray(out.T).reshape(array.shape)
 
 
@@ -278,12 +278,6 @@ def settled(method: Method, period: float) -> tuple[int, int]:
     """(rows at the start, rows at the end) of a run where the filter or a derivative hangs over by more than `SETTLED`."""
     reaches = [method.kernel(period, derivative).settled() for derivative in (0, 1, 2)]
     return max(past for _, past in reaches), max(future for future, _ in reaches)
-
-
-def reach(method: Method, period: float) -> tuple[int, int]:
-    """(past, future) samples on which an output depends at all."""
-    kernel = method.kernel(period, 2)
-    return kernel.past, kernel.future
 
 
 def central_difference(x: np.ndarray, period: float) -> np.ndarray:
@@ -386,25 +380,44 @@ class RunningDerivative:
 
 # -- uneven stamps ----------------------------------------------------------------------------------------------------
 
-KNOTS = 64  # a cubic spline forgets a knot by at least one half per knot in between, so 64 away it is below rounding
+KNOTS = 4  # measurements on each side of a time that its interpolated value can depend on
+UNEVEN = 2.0  # six knots are used where no step among them is this many times the mean one, else the four nearest
 
 
-def resample(t: np.ndarray, x: np.ndarray, grid: np.ndarray, *, kind: str = "cubic") -> np.ndarray:
-    """x (n, channels) measured at rising times t, at the times of `grid` inside them: cubic spline, or straight lines.
+def resample(t: np.ndarray, x: np.ndarray, grid: np.ndarray, *, degree: int = 5, period: float | None = None) -> np.ndarray:
+    """x (n, channels) measured at rising times t, at the times of `grid` inside them: the polynomial through the nearest measurements.
 
-    For sin ωt the spline errs by (ωh)⁴/384 of the amplitude over a step h, straight lines by (ωh)²/8.
+    For sin ωt measured every h it errs by at most 0.0049 (ωh)⁶ of the amplitude (degree 5), 0.024 (ωh)⁴ (3) or (ωh)²/8 (1).
+    Across a hole of five periods six knots make noise 2.8 times larger, four 1.6 times, so there degree 5 steps down to 3.
     """
-    if kind == "linear" or len(t) < 4:
-        return np.column_stack([np.interp(grid, t, column) for column in x.T]) if x.shape[1] else np.empty((len(grid), 0))
-    if kind != "cubic":
-        raise UsageError(f"kind is {kind!r}; kinds: cubic, linear")
-    from scipy.interpolate import CubicSpline
-
+    if degree not in (1, 3, 5):
+        raise UsageError(f"degree is {degree!r}; it must be 1, 3 or 5")
+    if len(t) < 2:
+        return np.repeat(x[:1], len(grid), axis=0)
+    degree = min(degree, len(t) - 1 if len(t) % 2 == 0 else len(t) - 2) if len(t) < degree + 1 else degree
+    mean = (t[-1] - t[0]) / (len(t) - 1) if period is None else period
     out = np.empty((len(grid), x.shape[1]))
-    for first in range(0, len(grid), 8192):  # piece by piece: stays in cache, and memory is bounded
-        times = grid[first : first + 8192]
-        low = max(0, int(np.searchsorted(t, times[0])) - KNOTS)
-        high = min(len(t), int(np.searchsorted(t, times[-1])) + KNOTS)
-        low = min(low, max(0, high - 4))
-        out[first : first + 8192] = CubicSpline(t[low:high] - times[0], x[low:high])(times - times[0])
+    for first in range(0, len(grid), 4096):  # piece by piece, so that it stays in cache
+        times = grid[first : first + 4096]
+        right = np.searchsorted(t, times)
+        piece = _polynomial(t, x, times, right, degree)
+        if degree == 5:
+            start = np.clip(right - 3, 0, len(t) - 6)
+            steps = np.diff(t[start[:, None] + np.arange(6)], axis=1).max(axis=1)
+            uneven = np.flatnonzero(steps > UNEVEN * mean)
+            if len(uneven):
+                piece[uneven] = _polynomial(t, x, times[uneven], right[uneven], 3)
+        out[first : first + 4096] = piece
+    return out
+
+
+def _polynomial(t: np.ndarray, x: np.ndarray, times: np.ndarray, right: np.ndarray, degree: int) -> np.ndarray:
+    """Lagrange's polynomial through degree + 1 knots around each time; `right` is the knot at or after it."""
+    start = np.clip(right - (degree + 1) // 2, 0, len(t) - degree - 1)
+    knots = [t[start + i] for i in range(degree + 1)]
+    out = np.zeros((len(times), x.shape[1]))
+    for i, own in enumerate(knots):
+        others = [other for k, other in enumerate(knots) if k != i]
+        weight = math.prod(times - other for other in others) / math.prod(own - other for other in others)
+        out += weight[:, None] * x[start + i]
     return out
