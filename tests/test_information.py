@@ -100,9 +100,11 @@ def test_a_stream_of_batches_is_one_pass() -> None:
     np.testing.assert_allclose(a / size, b / size, rtol=0, atol=MERGE)
 
 
-def test_threads_agree() -> None:
+def test_threads_agree_and_repeat_to_the_bit() -> None:
     robot = arm("arm7")
     samples = simulated(robot, 5000, noise=0.1)
+    first, *others = (identify(information(robot, samples, threads=2)).x for _ in range(6))
+    assert all(np.array_equal(first, other) for other in others)
     one, two = (identify(information(robot, samples, threads=threads)).x_base for threads in (1, 2))
     np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-11)
 

@@ -7,6 +7,8 @@ The names below are the public face; each is imported from its module when it is
 from __future__ import annotations
 
 import importlib
+import sys
+from types import ModuleType
 
 __version__ = "0.1.0"
 
@@ -21,17 +23,47 @@ _MODULES = {
         *("kinetic_energy", "potential_energy", "kinetic_energy_regressor", "potential_energy_regressor"),
         *("regressor", "regressor_by_unit_parameters", "static_regressor", "body_jacobian", "body_frames"),
     ),
+    "thetahat.data.log": ("read_log",),
+    "thetahat.data.prepare": ("prepare",),
+    "thetahat.data.samples": ("Samples",),
+    "thetahat.identify.identifiability": ("base_parameters",),
+    "thetahat.identify.information": ("Information", "information"),
+    "thetahat.identify.select": ("informative",),
+    "thetahat.identify.estimate": ("Estimate",),
+    "thetahat.identify.least_squares": ("LeastSquares", "identify"),
+    "thetahat.validate": ("validate",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = ["__version__", *_HOME]
 
 
+class _Stage(ModuleType):
+    """A stage whose name is also that of its function: `thetahat.identify` holds modules, and `thetahat.identify(info)` calls."""
+
+    def __call__(self, *arguments: object, **options: object) -> object:
+        name = self.__name__.rpartition(".")[2]
+        return getattr(importlib.import_module(_HOME[name]), name)(*arguments, **options)
+
+
+class _Package(ModuleType):
+    """Makes a stage callable as Python binds it here, whichever way it is imported first."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in _HOME and isinstance(value, ModuleType):
+            value.__class__ = _Stage
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+
 def __getattr__(name: str) -> object:
     if name in _HOME:
-        value = getattr(importlib.import_module(_HOME[name]), name)
-        globals()[name] = value
-        return value
+        module = importlib.import_module(_HOME[name])
+        if name not in globals():  # else it is a stage, bound by its import
+            globals()[name] = getattr(module, name)
+        return globals()[name]
     raise AttributeError(f"module 'thetahat' has no attribute {name!r}; it has: {', '.join(_HOME)}")
 
 

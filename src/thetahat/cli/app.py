@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from thetahat import __version__
+from thetahat.cli.identify import identify
 from thetahat.cli.inspect import inspect
 
 app = typer.Typer(
@@ -31,3 +32,4 @@ def _options(
 
 
 app.command()(inspect)
+app.command()(identify)

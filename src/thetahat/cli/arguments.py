@@ -30,7 +30,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No warnings or progr
 FloatingBase = Annotated[bool, typer.Option("--floating-base", help="Free the root link: six more degrees of freedom.")]
 Gravity = Annotated[
     str | None,
-    typer.Option(metavar="X,Y,Z", help="Gravity in the robot's world frame [m/s²]; default: the file's, or 0,0,-9.81.", show_default=False),
+    typer.Option(metavar="X,Y,Z", help="Gravity in the robot's world frame, in m/s²; default: the file's, or 0,0,-9.81.", show_default=False),
 ]
 
 

@@ -297,17 +297,17 @@ def _fold(plan: _Plan, samples: Samples, weights: np.ndarray | None, threads: in
     q, dq, ddq = batch.check_state(plan.robot, samples.q, samples.dq, samples.ddq)
     tau = np.ascontiguousarray(samples.tau, dtype=float)
     used = np.full(plan.robot.nv, len(q)) if weights is None else np.count_nonzero(weights, axis=0)
-    parts: list[list[np.ndarray]] = []
+    parts: dict[int, list[np.ndarray]] = {}  # by where the part begins: threads end in any order, the result is to be one
 
     def call(workspace: batch.Workspace, q, dq, ddq, tau, weights) -> None:
-        parts.append(_fold_part(plan, workspace, q, dq, ddq, tau, weights))
+        parts[q.ctypes.data] = _fold_part(plan, workspace, q, dq, ddq, tau, weights)
 
     with f.blas_threads().limit(limits=1, user_api="blas"):
         no_weights = np.empty((len(q), 0))
         batch.run(plan.robot, threads, 1.0, call, q, dq, ddq, tau, no_weights if weights is None else weights)
         if not parts:
             return [np.zeros((len(p) + 1, len(p) + 1)) for p in plan.positions], used
-        return [f.merged(*same) for same in zip(*parts, strict=True)], used
+        return [f.merged(*same) for same in zip(*(parts[start] for start in sorted(parts)), strict=True)], used
 
 
 def _fold_part(plan: _Plan, workspace: batch.Workspace, q, dq, ddq, tau, weights) -> list[np.ndarray]:

@@ -26,6 +26,7 @@ MAX_LINE = 2**20  # bytes; 4,096 columns of 24 characters are a tenth of it
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 _BOM = b"\xef\xbb\xbf"
+NEWLINE = b"\n"
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 
 
@@ -73,22 +74,18 @@ class CsvTable(Table):
         try:
             text = line.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise MalformedInput(
-                f"{path}, line 1: byte {error.start + 1} ({line[error.start : error.start + 1]!r}) is not UTF-8, perhaps Latin-1; save the file as UTF-8"
-            ) from None
+            byte = line[error.start : error.start + 1]
+            raise MalformedInput(f"{path}, line 1: byte {error.start + 1} ({byte!r}) is not UTF-8, perhaps Latin-1; save the file as UTF-8") from None
         if "\0" in text:
             raise MalformedInput(f"{path}, line 1 holds a NUL byte; it is not a text file or was damaged, so export it again as CSV")
         if "\r" in text:
             raise MalformedInput(f"{path}, line 1: lines end with a carriage return alone; convert the line ends to \\n")
-        if text.count(",") > 50 * MAX_LINE // 1024:
-            raise RefusedForSafety(f"{path} has {text.count(',') + 1} columns; keep those of the robot's joints")
-        names = tuple(name.strip() for name in next(csv.reader([text]), []))
+        names = tuple(name.strip() for name in _fields(text))
         if len(names) < 2:
             for mark, word in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars"), (" ", "spaces")):
                 if mark in text.strip():
-                    raise MalformedInput(
-                        f"{path}, line 1: columns are separated by {word} ({shown(text)}); separate them by commas, and write numbers with decimal points"
-                    )
+                    fix = "separate them by commas, and write numbers with decimal points"
+                    raise MalformedInput(f"{path}, line 1: columns are separated by {word} ({shown(text)}); {fix}")
             raise MalformedInput(f"{path}, line 1 names one column ({shown(text)}); a log needs at least t and the position of a joint")
         if all(_NUMBER.fullmatch(name) for name in names):
             raise MalformedInput(f"{path}, line 1 holds numbers ({shown(text)}) where the columns' names belong; add a header such as t,q1,tau1")
@@ -101,49 +98,72 @@ class CsvTable(Table):
         digest = Digest() if first else None
         parser = _Parser(self, columns, run_column)
         waiting: deque = deque()
-        with ThreadPoolExecutor(UNDER_WAY - 1, "thetahat-csv") as pool:
-            with opened(self.path) as file:
-                for data, line in self._pieces(file, digest):
-                    waiting.append(pool.submit(parser.parse, data, line))
+        try:
+            with ThreadPoolExecutor(UNDER_WAY - 1, "thetahat-csv") as pool, opened(self.path) as file:
+                for data, start in self._pieces(file, digest):
+                    waiting.append(pool.submit(parser.parse, data, start))
                     if len(waiting) == UNDER_WAY:
                         yield waiting.popleft().result()
                 while waiting:
                     yield waiting.popleft().result()
-        if digest is not None:
-            self.sha256 = (digest.hexdigest(),)
+            if digest is not None:
+                self.sha256 = (digest.hexdigest(),)
+        finally:
+            if digest is not None:
+                digest.close()
 
     def _pieces(self, file: BinaryIO, digest: Digest | None) -> Iterator[tuple[bytes, int]]:
-        """(whole lines, number of the first of them); blank lines at the end of the file are none."""
+        """(whole lines, where in the file they begin); blank lines at the end of the file are none."""
         head = file.read(self._start)
         if digest is not None:
             digest.update(head)
-        line, rest = 2, b""
+        start, rest = len(head), b""
         while fresh := file.read(BLOCK_BYTES):
             if digest is not None:
                 digest.update(fresh)
-            data = rest + fresh
-            end = data.rfind(b"\n") + 1
-            while end and data[:end].endswith((b"\n\n", b"\n\r\n")):  # blank lines wait: more rows may follow
-                end -= 2 if data[:end].endswith(b"\r\n") else 1
-            piece, rest = data[:end], data[end:]
-            if len(rest) > MAX_LINE:
-                raise RefusedForSafety(f"{label(self.path)}, line {line + piece.count(b'\n')} is longer than {MAX_LINE} bytes; it is no row of numbers")
+            if not rest.strip(b"\r\n") or NEWLINE in fresh:
+                end = fresh.rfind(NEWLINE) + 1
+                while end and fresh.endswith((b"\n\n", b"\n\r\n"), 0, end):  # blank lines wait: more rows may follow
+                    end -= 2 if fresh.endswith(b"\r\n", 0, end) else 1
+                piece, rest = (b"".join((rest, memoryview(fresh)[:end])), fresh[end:]) if end else (b"", rest + fresh)
+            else:
+                piece, rest = b"", rest + fresh
+            if len(rest) > MAX_LINE + BLOCK_BYTES:
+                raise RefusedForSafety(
+                    f"{label(self.path)}, line {self.line_at(start + len(piece))} is longer than {MAX_LINE} bytes; it is no row of numbers"
+                )
             if piece:
-                yield piece, line
-                line += piece.count(b"\n")
+                yield piece, start
+                start += len(piece)
         if rest.strip(b"\r\n"):
-            self._cut_row(rest, line)
+            self._cut_row(rest, start)
 
-    def _cut_row(self, rest: bytes, line: int) -> None:
+    def line_at(self, offset: int) -> int:
+        """The number of the line at a place in the file; only errors ask, so it is counted then."""
+        line, left = 1, offset
+        with opened(self.path) as file:
+            while left and (data := file.read(min(left, BLOCK_BYTES))):
+                line, left = line + data.count(NEWLINE), left - len(data)
+        return line
+
+    def _cut_row(self, rest: bytes, start: int) -> None:
         """The last line has no end: even with all its fields, its last number may be cut."""
-        *lost, text = rest.split(b"\n")
-        line += len(lost)
+        line, text = self.line_at(start + len(rest)), rest.rpartition(NEWLINE)[2]
         if not self._salvage:
+            end = shown(text.decode("utf-8", "replace")[-40:])
             raise MalformedInput(
-                f"{label(self.path)}, line {line}: the last row has no line end ({shown(text.decode('utf-8', 'replace')[-40:])}), so it may be cut off; "
+                f"{label(self.path)}, line {line}: the last row has no line end ({end}), so it may be cut off; "
                 "end it with a newline if it is complete, or remove it (salvage leaves it out)"
             )
         self.notes = (("salvaged", f"line {line}, the last, has no line end and was left out"),)
+
+
+def _fields(text: str) -> list[str]:
+    """The cells of a line."""
+    try:
+        return next(csv.reader([text]), [])
+    except csv.Error:  # a cell of more than 128 kB
+        return [text]
 
 
 class _Parser:
@@ -157,29 +177,27 @@ class _Parser:
         self._positions = [table.names.index(name) for name in columns]
         self._run = None if run_column is None else table.names.index(run_column)
         numbers = set(self._positions)
-        self._schema = {f"c{i}": polars.Float64 if i in numbers else polars.String for i in range(self._width)}
-        self._wanted = [f"c{i}" for i in sorted(numbers | ({self._run} if self._run is not None else set()))]
+        self._schema = {f"column_{i + 1}": polars.Float64 if i in numbers else polars.String for i in range(self._width)}
+        self._wanted = [f"column_{i + 1}" for i in sorted(numbers | ({self._run} if self._run is not None else set()))]
 
-    def parse(self, data: bytes, line: int) -> Block:
-        """A block from whole lines; `line` is the number of the first."""
+    def parse(self, data: bytes, start: int) -> Block:
+        """A block from whole lines that begin at this place in the file."""
         if b"\0" in data:
-            at = data.index(b"\0")
-            raise MalformedInput(
-                f"{label(self._table.path)}, line {line + data.count(b'\n', 0, at)} holds a NUL byte; the file was damaged, so copy or export it again"
-            )
+            line = self._table.line_at(start + data.index(b"\0"))
+            raise MalformedInput(f"{label(self._table.path)}, line {line} holds a NUL byte; the file was damaged, so copy or export it again")
         if not self._counted(data):
-            return self._slowly(data, line)
+            return self._slowly(data, start)
         try:
             frame = self._polars.read_csv(data, has_header=False, schema=self._schema, columns=self._wanted)
         except self._polars.exceptions.PolarsError:
-            return self._slowly(data, line)
-        values = frame.select([f"c{i}" for i in self._positions]).to_numpy()
+            return self._slowly(data, start)
+        values = frame.select([f"column_{i + 1}" for i in self._positions]).to_numpy()
         with np.errstate(over="ignore", invalid="ignore"):
             if not np.isfinite(values.sum()) and not np.isfinite(values).all():
-                return self._slowly(data, line)
+                return self._slowly(data, start)
         labels: tuple[tuple[int, str], ...] = ()
         if self._run is not None:
-            names = frame[f"c{self._run}"]
+            names = frame[f"column_{self._run + 1}"]
             starts = np.flatnonzero(np.diff(names.rle_id().to_numpy(), prepend=-1))
             labels = tuple((int(row), str(names[int(row)] or "")) for row in starts)
         return Block(values, labels)
@@ -187,26 +205,31 @@ class _Parser:
     def _counted(self, data: bytes) -> bool:
         """Whether every line has as many fields as the header."""
         text = np.frombuffer(data, dtype=np.uint8)
-        lines, commas = np.flatnonzero(text == 10), text == 44
+        places = np.flatnonzero(text < 45)  # commas (44), line ends (10) and little else: digits, signs and points come after
+        marks = text[places]
         if b'"' in data:
-            inside = np.bitwise_and(np.cumsum(text == 34, dtype=np.int32), 1).astype(bool)
-            if inside[lines].any():
+            quotes = marks == 34
+            outside = np.bitwise_and(np.cumsum(quotes), 1) == 0
+            if not outside[marks == 10].all():
                 return False
-            commas &= ~inside
-        found = np.searchsorted(np.flatnonzero(commas), lines)
-        return bool((np.diff(found, prepend=0) == self._width - 1).all())
+            marks = marks[outside & ~quotes]
+        marks = marks[(marks == 44) | (marks == 10)]
+        if len(marks) % self._width:
+            return False
+        ends = marks.reshape(-1, self._width) == 10
+        return bool(ends[:, -1].all()) and int(np.count_nonzero(ends)) == len(ends)
 
     # -- the slow way: where and why ----------------------------------------------------------------------------------
 
-    def _slowly(self, data: bytes, line: int) -> Block:
+    def _slowly(self, data: bytes, start: int) -> Block:
         """Parse line by line, and name the first thing that is wrong."""
-        rows, names = [], []
+        rows, names, line = [], [], self._table.line_at(start)
         for number, raw in enumerate(data.split(b"\n")[:-1], start=line):
             try:
                 text = raw.decode("utf-8").rstrip("\r")
             except UnicodeDecodeError as error:
                 raise self._error(number, f"byte {error.start + 1} is not UTF-8; save the file as UTF-8") from None
-            fields = next(csv.reader([text]), [])
+            fields = _fields(text)
             if len(fields) != self._width:
                 raise self._error(number, self._count_problem(text, fields))
             if raw.rstrip(b"\r") == self._table._header:

@@ -17,7 +17,7 @@ from typing import BinaryIO
 import numpy as np
 
 from thetahat.data.formats.table import MAX_COLUMNS, Block, Table, check_names, label, labels_of, opened, shown
-from thetahat.errors import MalformedInput, RefusedForSafety
+from thetahat.errors import MalformedInput, RefusedForSafety, ThetahatError
 
 SLICE_ROWS = 65_536
 MAX_RATIO = 200  # unpacked over packed; measured logs stay under 10
@@ -55,7 +55,7 @@ class NpzTable(Table):
             head = file.read(8)
         if not head:
             raise MalformedInput(f"{label(path)} is empty; give a log with rows of numbers")
-        if head[:1] == b"\x80" or head.startswith((b"(", b"c", b"]")):
+        if head.startswith((b"\x80", b"(dp", b"(lp", b"cnumpy", b"ccopy_re")):
             raise RefusedForSafety(f"{label(path)} is refused: {_PICKLE}")
         if not head.startswith(b"PK"):
             raise MalformedInput(f"{label(path)} is not an NPZ file (it begins with {head!r}); save it with np.savez")
@@ -80,10 +80,12 @@ class NpzTable(Table):
                     raise RefusedForSafety(f"{path} holds {len(entries)} arrays; at most {MAX_COLUMNS} are read")
                 size, packed = sum(entry.file_size for entry in entries), max(self.states[0].size, 1)
                 if size > FREE_BYTES and size > MAX_RATIO * packed:
-                    raise RefusedForSafety(f"{path} has {packed} bytes but unpacks to {size}; no log of a moving robot does, so save it with np.savez")
+                    raise RefusedForSafety(
+                        f"{path} has {packed} bytes but unpacks to {size}; no log of a moving robot does, so save it with np.savez"
+                    )
                 return [member for entry in entries if (member := self._member(archive, entry))]
         except _BROKEN as error:
-            if isinstance(error, MalformedInput):
+            if isinstance(error, ThetahatError):
                 raise
             raise self._damaged(error) from None
 
@@ -153,7 +155,7 @@ class NpzTable(Table):
                 for source in sources.values():
                     source.finish()  # the zip file's CRC is checked at a member's end
         except _BROKEN as error:
-            if isinstance(error, MalformedInput):
+            if isinstance(error, ThetahatError):
                 raise
             raise self._damaged(error) from None
 

@@ -34,10 +34,10 @@ class ParquetTable(Table):
         if tail != b"PAR1":
             raise MalformedInput(f"{label(path)} has no Parquet footer at its end; it was cut off, so copy or export it again")
         try:
-            self._frame = polars.scan_parquet(path, glob=False, rechunk=False)
+            self._frame = polars.scan_parquet(path, glob=False)
             self._schema = dict(self._frame.collect_schema())
             self.rows = int(self._frame.select(polars.len()).collect().item())
-        except (polars.exceptions.PolarsError, OSError) as error:
+        except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError, ValueError) as error:
             raise self._damaged(error) from None
         self.names = tuple(self._schema)
         check_names(path, self.names)
@@ -62,7 +62,7 @@ class ParquetTable(Table):
         for start in range(0, self.rows, step):
             try:
                 frame = self._frame.slice(start, step).select(wanted).collect()
-            except (polars.exceptions.PolarsError, OSError) as error:
+            except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError, ValueError) as error:
                 raise self._damaged(error) from None
             if len(frame) != min(step, self.rows - start):
                 raise MalformedInput(f"{label(self.path)} holds fewer rows than its footer says ({self.rows}); it was damaged, so export it again")
@@ -90,4 +90,5 @@ class ParquetTable(Table):
                 raise MalformedInput(f"{label(self.path)}: column {shown(name)} is of type {kind}, not a number; {hint}")
 
     def _damaged(self, error: Exception) -> MalformedInput:
-        return MalformedInput(f"{label(self.path)} cannot be read as Parquet ({shown(str(error).splitlines()[0], 90)}); copy or export it again")
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        return MalformedInput(f"{label(self.path)} cannot be read as Parquet ({shown(reason, 90)}); copy or export it again")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import stat
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -11,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 from typing import BinaryIO
 
 import numpy as np
@@ -86,8 +86,8 @@ class Digest:
     """SHA-256 of bytes that pass by, computed by a thread of its own, in order."""
 
     def __init__(self) -> None:
-        self._hash, self._pool, self._last = hashlib.sha256(), ThreadPoolExecutor(1, "thetahat-hash"), None
-        self._last: Future | None
+        self._hash, self._pool = hashlib.sha256(), ThreadPoolExecutor(1, "thetahat-hash")
+        self._last: Future | None = None
 
     def update(self, data: bytes) -> None:
         """Add bytes; at most two pieces wait, so that memory stays bounded."""
@@ -99,15 +99,18 @@ class Digest:
         """The digest of all bytes added."""
         if self._last is not None:
             self._last.result()
-        self._pool.shutdown()
         return self._hash.hexdigest()
 
+    def close(self) -> None:
+        """Let the thread go."""
+        self._pool.shutdown()
 
-def file_digest(path: Path) -> str:
-    """SHA-256 of a file."""
+
+def file_digest(path: Path, stop: Event) -> str:
+    """SHA-256 of a file, unless told to stop."""
     digest = hashlib.sha256()
     with opened(path) as file:
-        while data := file.read(HASH_BLOCK):
+        while not stop.is_set() and (data := file.read(HASH_BLOCK)):
             digest.update(data)
     return digest.hexdigest()
 
@@ -138,16 +141,19 @@ class Table(ABC):
         """The blocks of these columns, from a file that is and stays the one that was opened."""
         self._require_unchanged("between two readings")
         first = self.sha256 is None
+        stop = Event()
         with ThreadPoolExecutor(1, "thetahat-hash") as pool:
-            hashes = [pool.submit(file_digest, file) for file in self.files] if first and not self.hashes_itself else []
+            hashes = [pool.submit(file_digest, file, stop) for file in self.files] if first and not self.hashes_itself else []
             try:
                 yield from self.read(columns, run_column, first=first)
+                self._require_unchanged("while it was read")
+                if hashes:
+                    self.sha256 = tuple(future.result() for future in hashes)
             except (MalformedInput, StorageError):
                 self._require_unchanged("while it was read")  # a growing file looks cut: say the cause, not the symptom
                 raise
-            self._require_unchanged("while it was read")
-            if hashes:
-                self.sha256 = tuple(future.result() for future in hashes)
+            finally:
+                stop.set()
 
     hashes_itself = False
 
@@ -198,8 +204,3 @@ def labels_of(names: Sequence[object]) -> tuple[tuple[int, str], ...]:
         if not found or found[-1][1] != name:
             found.append((row, str(name)))
     return tuple(found)
-
-
-def is_regular(path: Path) -> bool:
-    """Whether the path is a file that can be read to its end."""
-    return path.exists() and stat.S_ISREG(os.stat(path).st_mode)  # noqa: PTH116

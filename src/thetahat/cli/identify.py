@@ -1,0 +1,265 @@
+"""`thetahat identify ROBOT LOG... --out DIR`: the robot's parameters from a log of its motion."""
+
+from __future__ import annotations
+
+import json as json_format
+import math
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from thetahat import __version__
+from thetahat.cli import arguments
+from thetahat.cli.errors import emit, heard, say
+from thetahat.cli.progress import Progress
+from thetahat.errors import StorageError, UsageError
+
+if TYPE_CHECKING:
+    from thetahat.cli.identify_run import Options, Outcome
+    from thetahat.model.robot import Robot
+
+METHODS = ("least-squares",)
+FRICTION = ("viscous", "coulomb", "offset")
+WEIGHTS = ("joint", "none")
+ANSWER = "estimate.json"
+GRAVE = ("gravity-direction", "sign", "dead-torque", "saturated", "stuck")  # findings that change the answer: said beside JSON too
+
+
+def _option(text: str, *names: str, **more: Any) -> Any:
+    return typer.Option(*names, help=text, show_default=more.pop("show_default", False), **more)
+
+
+def identify(
+    robot: arguments.Robot,
+    logs: Annotated[list[str], typer.Argument(metavar="LOG", help="Logs of its motion: CSV, Parquet, NPZ, ROS bags, MCAP.", show_default=False)],
+    *,
+    out: Annotated[str, _option("Folder for estimate.json; made if absent.", "--out", "-o", metavar="DIR")],
+    json: arguments.Json = False,
+    quiet: arguments.Quiet = False,
+    method: Annotated[str, _option(f"How to solve: {', '.join(METHODS)}.", metavar="NAME", show_default=True)] = METHODS[0],
+    weights: Annotated[
+        str, _option("joint: weigh each joint by its residual; none: all torques alike.", metavar="joint|none", show_default=True)
+    ] = "joint",
+    friction: Annotated[str, _option("Friction to fit: some of the three, or none.", metavar="TERMS", show_default=True)] = ",".join(FRICTION),
+    armature: Annotated[bool | None, _option("Fit rotor inertia; default: only if the log shows it.", "--armature/--no-armature")] = None,
+    cutoff: Annotated[float | None, _option("Low-pass of motion and torque; default: chosen from the rows to fit.", metavar="HZ")] = None,
+    score_cutoff: Annotated[float | None, _option("Low-pass of the torque that is scored; default: the fit's.", metavar="HZ")] = None,
+    gravity: arguments.Gravity = None,
+    test: Annotated[list[str] | None, _option("A log to score on instead of a held-out part; may be repeated.", metavar="LOG")] = None,
+    holdout: Annotated[float | None, _option("The last part of the log is scored, not fitted; default 0.3, 0: none.", metavar="FRACTION")] = None,
+    min_speed: Annotated[
+        float | None, _option("Joints slower than this, in rad/s or m/s, stand still and leave the fit; default: chosen.", metavar="SPEED")
+    ] = None,
+    columns: Annotated[str | None, _option('Names of columns, such as "q={joint}_pos,tau={joint}_eff".', metavar="PATTERNS")] = None,
+    joints: Annotated[str | None, _option("Only these joints' torques are fitted and scored.", metavar="A,B,C")] = None,
+    actuation: Annotated[str | None, _option("CSV of the map from motors to joints: a row per joint, a column per motor.", metavar="FILE")] = None,
+    topic: Annotated[str | None, _option("Topic of a bag to read, where several hold joint states.", metavar="NAME")] = None,
+    salvage: Annotated[bool, _option("Read what is left of a file that was cut off.", "--salvage")] = False,
+) -> None:
+    """Identify a robot from logs of its motion: parameters, how well each is known, and scores on held-out data."""
+    began = time.monotonic()
+    file, vector = arguments.robot_file(robot), arguments.gravity(gravity)
+    if method not in METHODS:
+        raise UsageError(f"--method is {method!r}; methods: {', '.join(METHODS)}")
+    if weights not in WEIGHTS:
+        raise UsageError(f"--weights is {weights!r}; give one of {', '.join(WEIGHTS)}")
+    if test and holdout is not None:
+        raise UsageError("--test and --holdout are both given; score on other logs or on a part of this one")
+    settings: dict[str, Any] = {
+        "logs": tuple(logs),
+        "tests": tuple(test or ()),
+        "holdout": _fraction(0.3 if holdout is None else holdout),
+        "friction": _terms(friction),
+        "armature": armature,
+        "weights": None if weights == "none" else weights,
+        "cutoff": _positive("--cutoff", cutoff, "Hz"),
+        "score_cutoff": _positive("--score-cutoff", score_cutoff, "Hz"),
+        "min_speed": 0.0 if min_speed == 0.0 else _positive("--min-speed", min_speed, "rad/s or m/s"),
+        "joints": _names(joints),
+        "actuation": None if actuation is None else _input(actuation, "--actuation"),
+        "columns": columns,
+        "topic": topic,
+        "salvage": salvage,
+    }
+    target = _target(out, [file, *logs, *(test or ()), *([actuation] if actuation else [])])
+    found = _run(file, vector, settings, quiet=quiet)
+    text = json_format.dumps(found, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    write_atomically(target, text)
+    if json:
+        emit(text)
+        if not quiet:
+            for finding in found["findings"]:
+                if finding["kind"] in GRAVE:
+                    say(finding["message"], "warning")
+    else:
+        from thetahat.cli.identify_view import draw
+
+        draw(found, files=[target], seconds=time.monotonic() - began)
+
+
+def _run(file: Path, gravity: tuple[float, float, float] | None, settings: dict[str, Any], *, quiet: bool) -> dict[str, Any]:
+    from thetahat.cli.identify_run import Options, run
+    from thetahat.model.load import load
+
+    options = Options(**settings)
+    with heard(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
+        progress.stage("loading the robot")
+        loaded = load(file, gravity=gravity)
+        outcome = run(loaded, options, progress)
+    return describe(loaded, outcome, options, warnings=warnings, digest=_sha256(file))
+
+
+def describe(robot: Robot, outcome: Outcome, options: Options, *, warnings: list[str], digest: str | None) -> dict[str, Any]:
+    """The answer as plain data, schema thetahat/estimate/1."""
+    from thetahat.identify.result import as_data
+
+    settings = outcome.settings
+    logs = outcome.log.sources
+    provenance = {
+        "robot": robot.name,
+        "robot_file": None if robot.source is None else str(robot.source),
+        "robot_sha256": digest,
+        "logs": [{"path": source.path, "sha256": source.sha256} for source in logs],
+        "test_logs": [] if outcome.test_log is None else [{"path": source.path, "sha256": source.sha256} for source in outcome.test_log.sources],
+        "version": __version__,
+        "settings": {
+            "cutoff": settings.cutoff,
+            "cutoff_reason": settings.reasoning,
+            "min_speed": list(settings.min_speed),
+            "friction": list(options.friction),
+            "armature": outcome.armature,
+            "weights": options.weights,
+            "joints": list(options.joints) or None,
+            "actuation": None if options.actuation is None else str(options.actuation),
+            "columns": options.columns,
+            "topic": options.topic,
+            "salvage": options.salvage,
+            "gravity": [float(value) for value in robot.gravity],
+            "rows_fitted": list(outcome.spans[0]),
+            "rows_held_out": None if outcome.spans[1] is None else list(outcome.spans[1]),
+        },
+    }
+    found = as_data(outcome.estimate, rows=outcome.information.rows, test=outcome.test, raw=outcome.raw, provenance=provenance)
+    found["locked"] = list(outcome.log.locked)
+    found["dropped"] = outcome.dropped
+    parts = [(outcome.log, "fit"), *([(outcome.test_log, "test")] if outcome.test_log is not None else [])]
+    found["findings"] = [
+        {"log": name, "kind": f.kind, "joint": f.joint, "rows": None if f.rows is None else [int(row) for row in f.rows], "message": f.message}
+        for log, name in parts
+        for f in log.findings
+    ]
+    found["warnings"] = list(warnings)
+    return found
+
+
+# -- options ----------------------------------------------------------------------------------------------------------
+
+
+def _positive(name: str, value: float | None, unit: str) -> float | None:
+    if value is not None and not (math.isfinite(value) and value > 0.0):
+        raise UsageError(f"{name} is {value}; give a positive number [{unit}]")
+    return value
+
+
+def _fraction(value: float) -> float:
+    if not (math.isfinite(value) and 0.0 <= value < 1.0):
+        raise UsageError(f"--holdout is {value}; give the part of the log to hold out, from 0 to less than 1")
+    return value
+
+
+def _terms(text: str) -> tuple[str, ...]:
+    names = [part.strip() for part in text.split(",") if part.strip()]
+    if names == ["none"]:
+        return ()
+    for name in names:
+        if name not in FRICTION:
+            raise UsageError(f"--friction names {name!r}; terms: {', '.join(FRICTION)}, or none")
+    if not names:
+        raise UsageError(f"--friction is empty; give some of {','.join(FRICTION)}, or none")
+    return tuple(term for term in FRICTION if term in names)
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    if text is None:
+        return ()
+    names = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not names:
+        raise UsageError("--joints is empty; give names of joints with commas")
+    return names
+
+
+def _input(text: str, option: str) -> Path:
+    path = Path(text)
+    if not path.is_file():
+        raise StorageError(f"{option} {text!r} is not a file; check the path")
+    return path
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+def _target(out: str, inputs: list[str | Path]) -> Path:
+    """Where the answer goes, checked before the work begins; an input of ours is never written over."""
+    folder = Path(out)
+    target = folder / ANSWER
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise StorageError(f"--out {out!r} is a file; give a folder")
+        if target.is_dir():
+            raise StorageError(f"{target} is a folder, and the answer is a file of that name; give another --out")
+        for name in inputs:
+            if target.exists() and Path(name).exists() and target.samefile(name):
+                raise UsageError(f"--out {out!r} would write over the input {name}; give another folder")
+        above = next((parent for parent in (folder, *folder.absolute().parents) if parent.exists()), Path())
+    except ValueError as error:  # a NUL byte
+        raise UsageError(f"--out {out!r} cannot be a path: {error}") from None
+    if not above.is_dir():
+        raise StorageError(f"--out {out!r} cannot be made: {above} is a file; give another folder")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise StorageError(f"--out {out!r} cannot be written: no permission in {above}; give another folder")
+    return target
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file so that a kill, a full disk or a read-only folder leaves the old one or the new, never half of it."""
+    import tempfile
+
+    temporary: str | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8", newline="\n") as file:
+            temporary = file.name
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(0o666 & ~_umask())  # a temporary file is private; the answer need not be
+        Path(temporary).replace(path)
+    except OSError as error:
+        if temporary is not None:
+            with suppress(OSError):
+                Path(temporary).unlink()
+        raise StorageError(
+            f"{path} could not be written: {error.strerror or error}; check the folder, its permissions and the room on its disk"
+        ) from None
+    except BaseException:
+        if temporary is not None:
+            with suppress(OSError):
+                Path(temporary).unlink()
+        raise
+
+
+def _umask() -> int:
+    value = os.umask(0o022)
+    os.umask(value)
+    return value
+
+
+def _sha256(path: Path) -> str:
+    import hashlib
+
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

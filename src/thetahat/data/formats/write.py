@@ -1,0 +1,52 @@
+"""Write columns of numbers to CSV, Parquet or NPZ, so that what is read back equals what was written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from thetahat.data.formats.table import label
+from thetahat.errors import StorageError, UsageError
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would run a cell that begins so
+
+
+def escaped(text: str) -> str:
+    """A text cell that no spreadsheet takes for a formula."""
+    return "'" + text if text.startswith(_FORMULA) else text
+
+
+def write_table(path: str | os.PathLike[str], names: Sequence[str], columns: Sequence[np.ndarray | Sequence[str]]) -> Path:
+    """Write columns (numbers, or texts such as run names) under their names; the ending of `path` chooses the format.
+
+    The file appears complete or not at all: it is written beside its place and moved there.
+    """
+    import polars
+
+    path = Path(path)
+    if len(names) != len(columns) or len(set(names)) != len(names):
+        raise UsageError(f"{len(names)} names for {len(columns)} columns; give one name, each once, per column")
+    arrays = {name: np.asarray(column) for name, column in zip(names, columns, strict=True)}
+    if len({len(array) for array in arrays.values()}) > 1:
+        raise UsageError(f"columns have {sorted({len(array) for array in arrays.values()})} rows; give columns of one length")
+    scratch = path.with_name(f".{path.name}.part{path.suffix}")
+    try:
+        match path.suffix.lower():
+            case ".csv":
+                cells = {escaped(name): [escaped(str(x)) for x in a] if a.dtype.kind in "UO" else a for name, a in arrays.items()}
+                polars.DataFrame(cells).write_csv(scratch)
+            case ".parquet":
+                polars.DataFrame(arrays).write_parquet(scratch)
+            case ".npz":
+                np.savez(scratch, **arrays)
+            case suffix:
+                raise UsageError(f"{label(path)} has the unknown ending {suffix!r}; write .csv, .parquet or .npz")
+        scratch.replace(path)
+    except OSError as error:
+        raise StorageError(f"{label(path)} cannot be written ({error.strerror or error}); check its folder and the room on its disk") from None
+    finally:
+        scratch.unlink(missing_ok=True)
+    return path

@@ -1,0 +1,176 @@
+"""A log: measured motion and torque of a robot, by name, in runs, streamed from its files in pieces of bounded size.
+
+`read_log` reads every file once from front to back: it checks each number, computes the hashes, finds the runs and audits
+what it sees. `Log.chunks` reads the files again, as often as wanted, and yields arrays in the robot's order.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from glob import has_magic
+from pathlib import Path
+
+import numpy as np
+
+from thetahat.data.batches import BATCH_ROWS, Batch, batches
+from thetahat.data.columns import ColumnMap, Resolver, parse_patterns
+from thetahat.data.formats import SUFFIXES, Table, is_bag_folder, open_table
+from thetahat.data.formats.table import label
+from thetahat.data.records import Chunk, Finding, Mask, Run, Source
+from thetahat.data.stamps import unwrap
+from thetahat.data.survey import Survey
+from thetahat.errors import MalformedInput, StorageError, UsageError, known
+from thetahat.model.robot import Robot
+
+__all__ = ["BATCH_ROWS", "Chunk", "Finding", "Log", "Mask", "Run", "Source", "read_log"]
+
+
+@dataclass(frozen=True, eq=False)
+class Log:
+    """What `read_log` returns. Nothing but what the findings need is kept in memory."""
+
+    sources: tuple[Source, ...]
+    joint_names: tuple[str, ...]
+    rows: int
+    runs: tuple[Run, ...]
+    findings: tuple[Finding, ...]
+    masks: tuple[Mask, ...]
+    has_dq: bool
+    has_ddq: bool
+    has_tau: bool
+    locked: tuple[str, ...]  # joints without a column, held at zero
+    _robot: Robot = field(repr=False)
+    _tables: tuple[tuple[Table, ColumnMap], ...] = field(repr=False)
+    _wraps: dict[int, tuple[np.ndarray, np.ndarray]] = field(repr=False)
+
+    def __str__(self) -> str:
+        seconds = sum(run.stop - run.start for run in self.runs)
+        lines = [f"log of {len(self.joint_names)} joints: {self.rows} rows in {len(self.runs)} runs, {seconds:.4g} s"]
+        return "\n".join(lines + [f"  {finding.kind}: {finding.message}" for finding in self.findings])
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def chunks(self, rows: int = BATCH_ROWS) -> Iterator[Chunk]:
+        """The log from front to back in pieces of at most `rows` rows, each inside one run; encoder wraps are undone."""
+        if not isinstance(rows, int | np.integer) or rows < 1:
+            raise UsageError(f"rows is {rows!r}; give a whole number from 1")
+        current = 0
+        for batch in batches(self._tables, rows):
+            while current < len(self.runs):
+                run = self.runs[current]
+                begin, end = max(run.first_row, batch.row), min(run.stop_row, batch.row + len(batch.values))
+                if begin < end:
+                    yield self._chunk(batch, begin, end, current)
+                if run.stop_row > batch.row + len(batch.values):
+                    break
+                current += 1
+
+    def read(self) -> list[Chunk]:
+        """Every run as one chunk, all in memory."""
+        parts: dict[int, list[Chunk]] = {}
+        for chunk in self.chunks():
+            parts.setdefault(chunk.run, []).append(chunk)
+        return [_joined(parts[run]) for run in sorted(parts)]
+
+    def _chunk(self, batch: Batch, begin: int, end: int, run: int) -> Chunk:
+        part = batch.values[begin - batch.row : end - batch.row]
+        arrays = batch.columns.split(part, self._robot)
+        q = arrays["q"]
+        assert q is not None
+        if self._wraps:
+            unwrap(q, self._wraps, row=begin, run=self.runs[run])
+        return Chunk(arrays["t"], q, arrays["dq"], arrays["ddq"], arrays["tau"], run, begin)  # type: ignore[arg-type]
+
+
+def _joined(chunks: list[Chunk]) -> Chunk:
+    if len(chunks) == 1:
+        return chunks[0]
+    parts = {
+        name: None if getattr(chunks[0], name) is None else np.concatenate([getattr(chunk, name) for chunk in chunks])
+        for name in ("t", "q", "dq", "ddq", "tau")
+    }
+    return Chunk(**parts, run=chunks[0].run, row=chunks[0].row)  # type: ignore[arg-type]
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def read_log(
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    robot: Robot,
+    *,
+    columns: str | Mapping[str, str] | None = None,
+    topic: str | None = None,
+    salvage: bool = False,
+) -> Log:
+    """Read and audit a log of the robot's motion: CSV, Parquet, NPZ, ROS bags, MCAP.
+
+    Args:
+        paths: a file, a folder of files, a pattern such as ``runs/*.csv``, or several of these; each file is a run or more.
+        robot: whose joints the columns are of.
+        columns: names that differ from the rules, as ``"q={joint}_pos,tau={joint}_eff"``.
+        topic: which topic of a bag to read, where several hold joint states.
+        salvage: read what is left of a file that was cut off, instead of refusing it.
+
+    """
+    if not isinstance(robot, Robot):
+        raise UsageError(f"robot is {type(robot).__name__}; give a Robot, as thetahat.load returns it")
+    patterns = parse_patterns(columns)
+    tables: list[tuple[Table, ColumnMap]] = []
+    for path in _files(paths):
+        table = open_table(path, joints=robot.joint_names, topic=topic, salvage=salvage)
+        tables.append((table, Resolver(robot, table.names, widths=table.widths, patterns=patterns, file=label(path)).resolve()))
+        _require_same(tables[0], tables[-1])
+    found = Survey(robot, tables).run()
+    columns_ = tables[0][1]
+    return Log(
+        sources=found.sources,
+        joint_names=robot.joint_names,
+        rows=found.rows,
+        runs=found.runs,
+        findings=found.findings,
+        masks=found.masks,
+        has_dq=columns_.has("dq"),
+        has_ddq=columns_.has("ddq"),
+        has_tau=columns_.has("tau"),
+        locked=columns_.locked,
+        _robot=robot,
+        _tables=tuple(tables),
+        _wraps=found.wraps,
+    )
+
+
+def _files(paths: object) -> list[Path]:
+    """Every file named by paths, folders and patterns, in order, each once."""
+    items = [paths] if isinstance(paths, str | os.PathLike) else list(paths) if isinstance(paths, Sequence) else None
+    if not items or not all(isinstance(item, str | os.PathLike) for item in items):
+        raise UsageError(f"paths is {paths!r}; give a log file, a folder, a pattern or a list of these")
+    found: dict[Path, None] = {}
+    for item in items:
+        path = Path(item)
+        if has_magic(str(path)) and not path.exists():
+            parts = sorted(Path(path.anchor or ".").glob(str(path.relative_to(path.anchor) if path.anchor else path)))
+            if not parts:
+                raise StorageError(f"no file fits the pattern {label(path)}; check the path")
+        elif path.is_dir() and not is_bag_folder(path):
+            parts = sorted(part for part in path.iterdir() if part.suffix.lower() in SUFFIXES or is_bag_folder(part))
+            if not parts:
+                raise StorageError(f"{label(path)} is a folder without logs; logs end in {', '.join(SUFFIXES)}")
+        else:
+            parts = [path]
+        found.update(dict.fromkeys(parts))
+    return list(found)
+
+
+def _require_same(first: tuple[Table, ColumnMap], other: tuple[Table, ColumnMap]) -> None:
+    """Files of one log bring the same quantities of the same joints."""
+    mine, theirs = ({(kind, at): column for kind, at, column in columns.place} for _, columns in (first, other))
+    if mine.keys() != theirs.keys():
+        only = [mine.get(key) or theirs[key] for key in mine.keys() ^ theirs.keys()]
+        raise MalformedInput(
+            f"{label(other[0].path)} and {label(first[0].path)} bring different columns ({known(sorted(only))} in one alone); "
+            "give files with the same columns, or read them one by one"
+        )

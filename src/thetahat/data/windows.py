@@ -1,0 +1,123 @@
+"""Short windows spread over a log, each reduced to one smooth sample: what the model-based part of the audit looks at.
+
+Over a window, q(t) ≈ c₀ + c₁s + c₂s² by least squares gives position, velocity and acceleration at its middle without a
+filter, whatever the rate and jitter; torques are averaged. Of a log of any length, some thousand windows are kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from thetahat.data.columns import ColumnMap
+from thetahat.model.robot import Robot
+
+WINDOW = 0.04  # [s]: longer than noise, shorter than the motion of an arm
+LEAST, MOST = 5, 400  # rows of a window
+PER_BATCH = 512
+KEPT = 2_048
+
+
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """Smooth samples, (k, ·) each."""
+
+    q: np.ndarray
+    dq: np.ndarray  # as measured where it is, else the slope of q
+    ddq: np.ndarray
+    tau: np.ndarray | None
+    slope: np.ndarray | None  # (k, nv) slope of q, where every joint has one degree of freedom
+    row: np.ndarray  # (k,) first row of each window
+    usable: np.ndarray  # (k, nv) whether the torque is fit for use
+    period: float
+
+    @property
+    def finite(self) -> bool:
+        """Whether their numbers are small enough to compute with."""
+        arrays = (self.q, self.dq, self.ddq, *(() if self.tau is None else (self.tau,)))
+        return all(float(np.abs(array).max(initial=0.0)) < 1e100 for array in arrays)
+
+    def __len__(self) -> int:
+        return len(self.q)
+
+
+class WindowCollector:
+    """Picks windows while the log streams by; every other one is dropped whenever there are too many."""
+
+    def __init__(self, robot: Robot, columns: ColumnMap) -> None:
+        self._simple = robot.nq == robot.nv and not robot.tree.quaternions
+        self._angles = [robot.tree.q_index[node.name] for node in robot.tree.independent if node.kind.nq == 1]
+        self._robot, self._quota = robot, PER_BATCH
+        self._possible = self._simple or columns.has("dq")
+        self._parts: list[dict[str, np.ndarray]] = []
+        self._count, self._period = 0, 0.0
+
+    def feed(self, arrays: dict[str, np.ndarray | None], starts: np.ndarray, *, row: int, period: float) -> None:
+        """Take a batch of consecutive rows."""
+        t = arrays["t"]
+        assert t is not None
+        if not self._possible or not period:
+            return
+        self._period = period
+        width = int(np.clip(round(WINDOW / period), LEAST, MOST))
+        count = min(len(t) // width, self._quota)
+        if not count:
+            return
+        first = np.unique(np.linspace(0, len(t) - width, count).astype(np.int64))
+        breaks = np.zeros(len(t) + 1, dtype=np.int64)
+        breaks[starts + 1] = 1
+        breaks = np.cumsum(breaks)
+        first = first[breaks[first + width] == breaks[first + 1]]  # no run begins inside
+        if len(first):
+            with np.errstate(over="ignore", invalid="ignore"):
+                self._reduce(arrays, first, width, row)
+
+    def _reduce(self, arrays: dict[str, np.ndarray | None], first: np.ndarray, width: int, row: int) -> None:
+        index = first[:, None] + np.arange(width)
+        t, q = arrays["t"][index], arrays["q"][index]  # type: ignore[index]
+        if self._angles:
+            smooth = np.abs(np.diff(q[:, :, self._angles], axis=1)).max(axis=(1, 2)) < np.pi  # an encoder that wraps tells no speed
+            index, t, q, first = index[smooth], t[smooth], q[smooth], first[smooth]
+        if not len(first):
+            return
+        s = t - 0.5 * (t[:, :1] + t[:, -1:])
+        half = 0.5 * (t[:, -1] - t[:, 0])
+        powers = (s / half[:, None])[:, :, None] ** np.arange(3)
+        inverse = np.linalg.solve(powers.transpose(0, 2, 1) @ powers, powers.transpose(0, 2, 1))  # (k, 3, width)
+        scale = half[:, None]
+        part = {"row": first + row}
+        fit = inverse @ q
+        part["q"], slope, curve = fit[:, 0], fit[:, 1] / scale, 2.0 * fit[:, 2] / scale**2
+        if self._simple:
+            part["slope"], part["dq"], part["ddq"] = slope, slope, curve
+        for name, at in self._robot.tree.quaternions:
+            del name
+            part["q"][:, at : at + 4] /= np.linalg.norm(part["q"][:, at : at + 4], axis=1, keepdims=True)
+        if arrays["dq"] is not None:
+            fit = inverse @ arrays["dq"][index]
+            part["dq"], part["ddq"] = fit[:, 0], fit[:, 1] / scale
+        if arrays["tau"] is not None:
+            part["tau"] = arrays["tau"][index].mean(axis=1)
+        self._keep(part)
+
+    def _keep(self, part: dict[str, np.ndarray]) -> None:
+        self._parts.append(part)
+        self._count += len(part["row"])
+        while self._count > KEPT:
+            self._parts = [{name: array[::2] for name, array in self._joined().items()}]
+            self._count, self._quota = len(self._parts[0]["row"]), max(self._quota // 2, 1)
+
+    def _joined(self) -> dict[str, np.ndarray]:
+        return {name: np.concatenate([part[name] for part in self._parts]) for name in self._parts[0]}
+
+    def windows(self, unusable: dict[int, list[tuple[int, int]]]) -> Windows | None:
+        """The windows, with the torques of `unusable` rows (by degree of freedom) marked; None of a log too short for one."""
+        if not self._parts:
+            return None
+        all_ = self._joined()
+        usable = np.ones((len(all_["row"]), self._robot.nv), dtype=bool)
+        for v, intervals in unusable.items():
+            for first, stop in intervals:
+                usable[(all_["row"] < stop) & (all_["row"] >= first - MOST), v] = False
+        return Windows(all_["q"], all_["dq"], all_["ddq"], all_.get("tau"), all_.get("slope"), all_["row"], usable, self._period)

@@ -1,0 +1,170 @@
+"""An estimate as plain data: `estimate.json`, schema thetahat/estimate/1. Unknown or not estimated is None, never NaN."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from thetahat.identify.columns import Columns
+from thetahat.identify.estimate import Estimate
+from thetahat.identify.identifiability import ALONE, NEVER
+from thetahat.model import parameters
+from thetahat.model.drive import TERMS
+
+SCHEMA = "thetahat/estimate/1"
+
+
+class Scores(Protocol):
+    """What is used of a validation (thetahat.validate.Validation, a later stage)."""
+
+    rows: np.ndarray
+    r2: np.ma.MaskedArray
+    r2_moving: np.ma.MaskedArray
+    rms: np.ma.MaskedArray
+    r2_total: float | None
+    cutoff: float | None
+    nominal: Any
+
+
+def as_data(
+    estimate: Estimate,
+    *,
+    rows: Iterable[int],
+    test: Scores | None = None,
+    raw: Scores | None = None,
+    provenance: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Everything an estimate says, and its scores on held-out samples, ready for JSON.
+
+    rows: torques that were fitted, per degree of freedom. raw: scores on the same held-out rows with their torques unfiltered.
+    """
+    nominal = None if test is None else test.nominal
+    return {
+        "schema": SCHEMA,
+        "method": estimate.method,
+        "samples": int(estimate.samples),
+        "rank": int(estimate.rank),
+        "structural_rank": len(estimate.base),
+        "columns": int(estimate.base.columns),
+        "condition": number(estimate.condition),
+        "r2": {
+            "train": number(estimate.r2),
+            "test": None if test is None else number(test.r2_total),
+            "test_raw": None if raw is None else number(raw.r2_total),
+            "nominal": None if nominal is None else number(nominal.r2_total),
+        },
+        "score_cutoff": None if test is None else number(test.cutoff),
+        "consistent": bool(estimate.consistent),
+        "status": estimate.status,
+        "joints": _joints(estimate, list(rows), test, raw),
+        "motors": _motors(estimate),
+        "links": _links(estimate),
+        "base_parameters": [
+            {"name": name, "value": number(value), "std": number(std)}
+            for name, value, std in zip(estimate.base.names, estimate.x_base, estimate.base_std, strict=True)
+        ],
+        "advice": list(estimate.advice),
+        "parity": None,  # no robot file is written yet
+        "provenance": dict(provenance or {}),
+    }
+
+
+def number(value: Any) -> float | None:
+    """A finite float, or None."""
+    if value is None or value is np.ma.masked:
+        return None
+    value = float(value)
+    return value if math.isfinite(value) else None
+
+
+def numbers(values: Iterable[Any]) -> list[float | None]:
+    """Each a finite float, or None."""
+    return [number(value) for value in values]
+
+
+# -- parts ------------------------------------------------------------------------------------------------------------
+
+
+def _joints(estimate: Estimate, rows: list[int], test: Scores | None, raw: Scores | None) -> list[dict[str, Any]]:
+    """Scores and drive terms of every degree of freedom."""
+
+    def at(scores: Any, name: str, j: int) -> float | None:
+        return None if scores is None else number(getattr(scores, name)[j])
+
+    drive = {motor["name"]: motor for motor in _drive(estimate)}
+    nominal = None if test is None else test.nominal
+    out = []
+    for j, name in enumerate(estimate.robot.velocity_names):
+        known = drive.get(name, {})
+        out.append(
+            {
+                "name": name,
+                "rows_train": int(rows[j]),
+                "rows_test": None if test is None else int(test.rows[j]),
+                "r2_train": number(estimate.r2_per_joint[j]) if rows[j] else None,
+                "r2_test": at(test, "r2", j),
+                "r2_test_moving": at(test, "r2_moving", j),
+                "r2_test_raw": at(raw, "r2", j),
+                "r2_nominal": at(nominal, "r2", j),
+                "rms_train": number(estimate.residual_norms[j] / math.sqrt(rows[j])) if rows[j] else None,
+                "rms_test": at(test, "rms", j),
+                "rms_nominal": at(nominal, "rms", j),
+                **{term: known.get(term) for term in TERMS},
+                "std": {term: known.get("std", {}).get(term) for term in TERMS},
+            }
+        )
+    return out
+
+
+def _drive(estimate: Estimate) -> list[dict[str, Any]]:
+    """Identified drive terms, and their standard deviations, of every motor that has columns."""
+    columns = Columns(estimate.robot)
+    terms = columns.drive.identified
+    std = estimate.full_std[columns.inertial :].reshape(len(terms), -1)
+    never = np.array([kind == NEVER for kind in estimate.base.kinds[columns.inertial :]], dtype=bool).reshape(len(terms), -1)
+    out = []
+    for m, name in enumerate(columns.motor_names):
+        values = {term: None if never[t, m] else number(estimate.drive[term][m]) for t, term in enumerate(terms)}
+        out.append({"name": name, **values, "std": {term: number(std[t, m]) for t, term in enumerate(terms)}})
+    return out
+
+
+def _motors(estimate: Estimate) -> list[dict[str, Any]] | None:
+    """Drive terms by motor, where motors are not the joints themselves."""
+    return None if estimate.robot.drive.actuation is None else _drive(estimate)
+
+
+def _links(estimate: Estimate) -> list[dict[str, Any]]:
+    """Every body: its ten numbers, how well each is known, and which of them the data tell apart from all others."""
+    robot, out = estimate.robot, []
+    std = estimate.std.reshape(-1, 10)
+    kinds = np.array(estimate.base.kinds, dtype=object)[: len(robot.theta)].reshape(-1, 10)
+    for b, (name, theta) in enumerate(zip(robot.body_names, estimate.theta.reshape(-1, 10), strict=True)):
+        mass, com, inertia = _mass_com_inertia(theta)
+        alone = [n for n, kind, spread in zip(parameters.NAMES, kinds[b], std[b], strict=True) if kind == ALONE and spread is not np.ma.masked]
+        out.append(
+            {
+                "name": name,
+                "links": [link.name for link in robot.links if link.body == b],
+                "mass": number(mass),
+                "com": numbers(com),
+                "inertia_com": numbers(inertia),
+                "theta": numbers(theta),
+                "std": numbers(std[b]),
+                "identifiable": alone,
+                "consistent": bool(estimate.consistency[b]),
+                "condition": estimate.consistency[b].condition or None,
+            }
+        )
+    return out
+
+
+def _mass_com_inertia(theta: np.ndarray) -> tuple[float, Iterable, Iterable]:
+    """Mass, centre of mass and inertia about it (xx, xy, xz, yy, yz, zz); a body without mass has no centre."""
+    if abs(theta[parameters.M]) <= 1e-9 * np.max(np.abs(theta)):
+        return theta[parameters.M], [None] * 3, [None] * 6
+    mass, com, inertia = parameters.to_mass_com_inertia(theta)
+    return mass, com, inertia[np.triu_indices(3)]
