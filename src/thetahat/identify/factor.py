@@ -14,6 +14,7 @@ import numpy as np
 from scipy.linalg import lapack, solve_triangular
 from threadpoolctl import ThreadpoolController
 
+from thetahat import batch
 from thetahat.errors import UsageError
 
 RANK = 1e-12  # singular values of the column-scaled factor below RANK × the largest count as zero: rounding of many rows
@@ -35,9 +36,7 @@ def triangle(rows: np.ndarray) -> np.ndarray:
     qr, _, _, info = lapack.dgeqrf(rows, lwork=64 * max(columns, 1), overwrite_a=1)
     if info:
         raise UsageError(f"LAPACK's dgeqrf refused argument {-info}; this is a bug of thetahat")
-    R = np.triu(qr[:columns])
-    R *= np.where(np.diag(R) < 0.0, -1.0, 1.0)[:, None]
-    return R
+    return upright(np.triu(qr[:columns]))
 
 
 def merged(*factors: np.ndarray) -> np.ndarray:
@@ -47,16 +46,25 @@ def merged(*factors: np.ndarray) -> np.ndarray:
     return triangle(np.asfortranarray(np.vstack(factors)))
 
 
-def fold(A: np.ndarray, b: np.ndarray, *, tile: int = 4096) -> np.ndarray:
-    """The factor of [A | b], tile by tile: (rows, columns), (rows,) → (columns + 1, columns + 1)."""
+def upright(factor: np.ndarray) -> np.ndarray:
+    """The same factor with a diagonal ≥ 0, which makes it unique."""
+    return factor * np.where(np.diag(factor) < 0.0, -1.0, 1.0)[:, None]
+
+
+def fold(A: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The factor of [A | b], chunk by chunk: (rows, columns), (rows,) → (columns + 1, columns + 1).
+
+    Rows go in largest first: where their sizes differ by many orders, Householder QR then keeps the small ones' digits [Cox1998].
+    """
     A, b = np.asarray(A, dtype=float), np.asarray(b, dtype=float)
-    if A.ndim != 2 or b.shape != A.shape[:1]:
-        raise UsageError(f"A has shape {A.shape} and b {b.shape}; expected (rows, columns) and (rows,)")
-    factor = np.zeros((A.shape[1] + 1, A.shape[1] + 1))
-    for start in range(0, len(b), tile):
-        part = slice(start, start + tile)
-        factor = merged(factor, np.column_stack([A[part], b[part]]))
-    return factor
+    if A.ndim != 2 or b.shape != A.shape[:1] or not (np.all(np.isfinite(A)) and np.all(np.isfinite(b))):
+        raise UsageError(f"A has shape {A.shape} and b {b.shape}; expected (rows, columns) and (rows,), finite")
+    kernel = batch.kernels().fold
+    columns = A.shape[1] + 1
+    factor = np.zeros(columns * columns)
+    order = np.argsort(-np.max(np.abs(A), axis=1, initial=0.0), kind="stable")
+    kernel.fold_rows(np.ascontiguousarray(np.column_stack([A, b])[order].T), columns, np.zeros((columns, kernel.CHUNK)), factor)
+    return upright(factor.reshape(columns, columns))
 
 
 @dataclass(frozen=True, eq=False)

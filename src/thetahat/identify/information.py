@@ -27,7 +27,7 @@ from thetahat.model.robot import Robot
 from thetahat.model.tree import V_INDEX
 
 SCHEMA = "thetahat/information/1"
-TILE = 1024  # samples folded at once: a joint's matrix then stays in a core's cache
+TILE = 4096  # samples whose drive columns are computed at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,7 +205,7 @@ def _sentence(information: Information, direction: np.ndarray) -> str:
 
 @dataclass(frozen=True, eq=False)
 class _Plan:
-    """Where every kept column goes: joint v's matrix is rows starts[v] : starts[v + 1] of the buffer, torque last."""
+    """Where every kept column goes: joint v's matrix is rows starts[v] : starts[v + 1] of a chunk, torque last."""
 
     robot: Robot
     columns: Columns
@@ -213,12 +213,7 @@ class _Plan:
     positions: tuple[np.ndarray, ...]
     starts: np.ndarray  # (nv + 1,)
     places: np.ndarray  # (dofs, 10·bodies) int64, −1 where not kept
-    drive: tuple[tuple[int, int, int, int], ...]  # (degree of freedom, term, motor, row of the buffer) of every drive column kept
-
-    @cached_property
-    def head(self) -> int:
-        """Rows in front of a tile's samples that hold the running factors."""
-        return int(-(-np.max(np.diff(self.starts)) // batch.WIDTH) * batch.WIDTH)
+    drive: tuple[tuple[int, int, int, int], ...]  # (degree of freedom, term, motor, row of the chunk) of every drive column kept
 
 
 def _plan(robot: Robot) -> _Plan:
@@ -311,48 +306,33 @@ def _fold(plan: _Plan, samples: Samples, weights: np.ndarray | None, threads: in
 
 
 def _fold_part(plan: _Plan, workspace: batch.Workspace, q, dq, ddq, tau, weights) -> list[np.ndarray]:
-    """Fold samples tile after tile: each joint's running factor stands on top of its tile, and a QR makes one of both."""
-    kernel, robot = batch.kernels().fold.base_columns, plan.robot
+    """Fold samples into a factor per joint."""
+    kernel, robot = batch.kernels().fold, plan.robot
     _, gravity, _ = robot.kernel_values
-    factors: list[np.ndarray] = []
-    memory = np.empty(plan.starts[-1] * (plan.head + TILE))
+    sizes = np.diff(plan.starts)
+    offsets = np.concatenate([[0], np.cumsum(sizes**2)])
+    starts = np.stack([plan.starts, offsets], axis=1)
+    factors, matrices = np.zeros(offsets[-1]), np.zeros((plan.starts[-1], kernel.CHUNK))
+    extra_rows = np.array([*(row for *_, row in plan.drive), *(plan.starts[1:] - 1)], dtype=np.int64)
     for first in range(0, len(q), TILE):
-        part = slice(first, min(first + TILE, len(q)))
-        count = part.stop - first
-        rows = plan.head + -(-count // batch.WIDTH) * batch.WIDTH
-        matrices = memory[: plan.starts[-1] * rows].reshape(-1, rows)
-        matrices[:, : plan.head] = 0.0
-        if robot.tree.has_mimic:
-            matrices[:, plan.head :] = 0.0
-        for start, factor in zip(plan.starts, factors, strict=False):
-            matrices[start : start + len(factor), : len(factor)] = factor.T
+        part = slice(first, first + TILE)
         w = weights[part] if weights.shape[1] else np.empty((0, 0))
-        kernel(
-            *robot.tree.rigid_arrays,
-            gravity,
-            q[part],
-            dq[part],
-            ddq[part],
-            w,
-            plan.places,
-            workspace.nodes,
-            workspace.directions,
-            matrices,
-            plan.head,
-        )
-        _drive_and_torque(plan, matrices, part, q, dq, ddq, tau, w, count)
-        matrices[:, plan.head + count :] = 0.0  # lanes past the end repeat the last sample
-        factors = [f.triangle(matrices[a:b].T) for a, b in zip(plan.starts[:-1], plan.starts[1:], strict=True)]
-    return factors
+        extras = _drive_and_torque(plan, q[part], dq[part], ddq[part], tau[part], w)
+        kernel.fold_samples(
+            *robot.tree.rigid_arrays, gravity, q[part], dq[part], ddq[part], w, plan.places, extras, extra_rows, starts,
+            workspace.nodes, workspace.directions, matrices, factors,
+        )  # fmt: skip
+    return [f.upright(factors[at : at + n * n].reshape(n, n)) for at, n in zip(offsets[:-1], sizes, strict=True)]
 
 
-def _drive_and_torque(plan: _Plan, matrices, part: slice, q, dq, ddq, tau, w, count: int) -> None:
-    at = slice(plan.head, plan.head + count)
+def _drive_and_torque(plan: _Plan, q, dq, ddq, tau, w) -> np.ndarray:
+    """Drive columns and torques of every joint, (columns, samples), as `extra_rows` orders them."""
+    out = np.empty((len(plan.drive) + plan.robot.nv, len(q)))
     if plan.drive:
-        B, columns = plan.robot.drive.motor_columns(dq[part], ddq[part], q=q[part])
-        for v, term, motor, row in plan.drive:
-            matrices[row, at] = columns[term][:, motor] if B is None else columns[term][:, motor] * B[..., v, motor]
-            if len(w):
-                matrices[row, at] *= w[:, v]
-    for v, end in enumerate(plan.starts[1:]):
-        matrices[end - 1, at] = tau[part, v] if not len(w) else tau[part, v] * w[:, v]
+        B, columns = plan.robot.drive.motor_columns(dq, ddq, q=q)
+        for row, (v, term, motor, _) in zip(out, plan.drive, strict=False):
+            row[:] = columns[term][:, motor] if B is None else columns[term][:, motor] * B[..., v, motor]
+    out[len(plan.drive) :] = tau.T
+    if len(w):
+        out *= w[:, [*(v for v, *_ in plan.drive), *range(plan.robot.nv)]].T
+    return out

@@ -308,3 +308,16 @@ def take(typingctx, array, row, column):
         return builder.load(_vector_pointer(builder, pointer), align=8)
 
     return lanes(array, types.intp, types.intp), codegen
+
+
+@intrinsic
+def total(typingctx, value):
+    """The sum of the eight lanes, by halves."""
+
+    def codegen(context, builder, sig, args):
+        value = args[0]
+        for step in (4, 2, 1):
+            value = builder.fadd(value, _shuffle(builder, value, value, [(k + step) % WIDTH for k in range(WIDTH)]))
+        return builder.extract_element(value, _INT(0))
+
+    return types.float64(lanes), codegen
