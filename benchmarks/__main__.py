@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from benchmarks import dynamics, growth, identification, start_up
+from benchmarks import dynamics, growth, identification, reading, start_up
 
 
 def main() -> None:
-    for part in (start_up, dynamics, growth, identification):
+    for part in (start_up, dynamics, growth, identification, reading):
         part.main()
 
 

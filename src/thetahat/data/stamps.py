@@ -60,7 +60,8 @@ class _Open:
         if len(dt):
             self.shift = self.shift or float(dt[0])
             off = dt - self.shift
-            self.total, self.squares = self.total + float(off.sum()), self.squares + float(off @ off)
+            # not off @ off: BLAS would wake its threads for it
+            self.total, self.squares = self.total + float(off.sum()), self.squares + float(np.square(off).sum())
             self.steps.add(dt)
         self.rows, self.stop = self.rows + len(t), float(t[-1])
 

@@ -20,7 +20,7 @@ from thetahat.data.formats.table import Block, Digest, Table, check_names, label
 from thetahat.errors import MalformedInput, RefusedForSafety
 
 BLOCK_BYTES = 4 * 2**20
-UNDER_WAY = 3  # blocks being parsed at a time
+UNDER_WAY = 4  # blocks being parsed at a time
 MAX_LINE = 2**20  # bytes; 4,096 columns of 24 characters are a tenth of it
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")

@@ -10,7 +10,7 @@ import numpy as np
 from thetahat.data.formats.table import Block, Table, check_names, label, opened, shown
 from thetahat.errors import MalformedInput, RefusedForSafety
 
-SLICE_CELLS = 4_000_000  # numbers in a slice: 32 MB
+SLICE_CELLS = 1_000_000  # numbers in a slice: 8 MB; larger ones take more memory and no less time
 MAX_RATIO = 500  # numbers unpack to at most so many times the file's size; a constant column alone may do more
 FREE_BYTES = 64 * 2**20  # below this nobody minds the ratio
 
