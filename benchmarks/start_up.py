@@ -13,12 +13,13 @@ import time, numpy as np, thetahat as th
 from thetahat import robots
 robot = th.load(robots.path("arm4"))
 z = np.zeros(robot.nv)
+samples = th.Samples(**{name: np.zeros((8, robot.nv)) for name in ("q", "dq", "ddq", "tau")})
 calls = {
     "regressor": lambda: th.regressor(robot, z, z, z), "inverse dynamics": lambda: th.inverse_dynamics(robot, z, z, z),
     "mass matrix": lambda: th.mass_matrix(robot, z), "Coriolis matrix": lambda: th.coriolis_matrix(robot, z, z),
     "forward dynamics": lambda: th.forward_dynamics(robot, z, z, z), "kinetic energy": lambda: th.kinetic_energy(robot, z, z),
     "potential energy": lambda: th.potential_energy(robot, z), "body Jacobian": lambda: th.body_jacobian(robot, z, robot.body_names[-1]),
-    "body frames": lambda: th.body_frames(robot, z),
+    "body frames": lambda: th.body_frames(robot, z), "information": lambda: th.information(robot, samples),
 }
 for name, call in calls.items():
     t = time.perf_counter()

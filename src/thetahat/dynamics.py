@@ -13,6 +13,7 @@ from thetahat import batch
 from thetahat.errors import UnphysicalRobot, UsageError
 from thetahat.model import parameters
 from thetahat.model.robot import Robot
+from thetahat.model.tree import ANGULAR, DOF_COUNT, FIRST_DOF, PARENT, V_INDEX
 
 # Rough cost [µs] per sample of a recursion per node, of pairs of joints per joint, of a regressor per byte: for the choice of threads.
 _RECURSION, _PAIRS, _BYTES = 0.02, 0.05, 1e-4
@@ -251,15 +252,11 @@ def kinetic_energy_regressor(robot: Robot, q: np.ndarray, dq: np.ndarray, *, thr
 
 def potential_energy_regressor(robot: Robot, q: np.ndarray, *, threads: int | None = None) -> np.ndarray:
     """Y_V, (…, 10·bodies), with V = Y_V·θ; V is zero with all mass at the world's origin."""
-    (q,) = batch.check_state(robot, q)
-    tree, k = robot.tree, batch.kernels()
-    out = np.zeros((*q.shape[:-1], len(robot.theta)))
-
-    def call(w: batch.Workspace, q: np.ndarray, out: np.ndarray) -> None:
-        k.energy.potential_regressor(*tree.rigid_arrays, robot.kernel_values[1], q, w.nodes, w.directions, out)
-
-    batch.run(robot, threads, _RECURSION * len(tree.nodes), call, batch.rows(q), batch.rows(out))
-    return out
+    R, p = body_frames(robot, q, threads=threads)
+    Y = np.zeros((*p.shape[:-1], 10))
+    Y[..., list(parameters.FIRST_MOMENT)] = -robot.gravity @ R  # V = −g·(m p + R m·c) (paper, eq. potentialmod)
+    Y[..., parameters.M] = -p @ robot.gravity
+    return Y.reshape(*p.shape[:-2], -1)
 
 
 def kinetic_energy(robot: Robot, q: np.ndarray, dq: np.ndarray, *, rigid: bool = False) -> np.ndarray:
@@ -330,18 +327,32 @@ def static_regressor(robot: Robot, q: np.ndarray, *, out: np.ndarray | None = No
 def body_jacobian(robot: Robot, q: np.ndarray, body: str) -> np.ndarray:
     """J_i(q), (…, 6, nv): v_{O_i} = J_i q̇, the body's twist at its origin, in its axes, angular first (paper, eq. bodyvelocity)."""
     (q,) = batch.check_state(robot, q)
-    node, tree, k = robot.tree.bodies[robot.body_index(body)], robot.tree, batch.kernels()
-    out = np.empty((*q.shape[:-1], 6, robot.nv))
+    node, arrays = robot.tree.bodies[robot.body_index(body)], robot.tree.arrays
+    R, p = _node_frames(robot, q)
+    to_body = np.swapaxes(R[..., node, :, :], -1, -2)
+    J = np.zeros((*q.shape[:-1], 6, robot.nv))
+    j = node
+    while j >= 0:
+        for e in range(arrays.topology[j, FIRST_DOF], arrays.topology[j, FIRST_DOF] + arrays.topology[j, DOF_COUNT]):
+            v, (*axis, ratio) = arrays.dofs[e, V_INDEX], arrays.axes[e]
+            z = R[..., j, :, :] @ np.array(axis)
+            linear = np.cross(z, p[..., node, :] - p[..., j, :]) if arrays.dofs[e, ANGULAR] else z
+            J[..., 3:, v] += ratio * (to_body @ linear[..., None])[..., 0]
+            if arrays.dofs[e, ANGULAR]:
+                J[..., :3, v] += ratio * (to_body @ z[..., None])[..., 0]
+        j = arrays.topology[j, PARENT]
+    return J
 
-    def call(w: batch.Workspace, q: np.ndarray, out: np.ndarray) -> None:
-        k.energy.body_jacobian(*tree.rigid_arrays, node, robot.nv, q, w.nodes, w.directions, w.matrix, out)
 
-    batch.run(robot, None, _RECURSION * len(tree.nodes), call, batch.rows(q), out.reshape(_count(q), 6 * robot.nv))
-    return out
-
-
-def body_frames(robot: Robot, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def body_frames(robot: Robot, q: np.ndarray, *, threads: int | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Rotation (…, bodies, 3, 3) and position (…, bodies, 3) [m] of every body's frame in the world."""
+    R, p = _node_frames(robot, q, threads=threads)
+    bodies = list(robot.tree.bodies)
+    return R[..., bodies, :, :], p[..., bodies, :]
+
+
+def _node_frames(robot: Robot, q: np.ndarray, *, threads: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Rotation and position of every node."""
     (q,) = batch.check_state(robot, q)
     tree, k = robot.tree, batch.kernels()
     out = np.empty((*q.shape[:-1], len(tree.nodes), 12))
@@ -349,6 +360,5 @@ def body_frames(robot: Robot, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     def call(w: batch.Workspace, q: np.ndarray, out: np.ndarray) -> None:
         k.energy.frames(*tree.rigid_arrays, q, w.nodes, w.directions, out)
 
-    batch.run(robot, None, _RECURSION * len(tree.nodes), call, batch.rows(q), out.reshape(_count(q), 12 * len(tree.nodes)))
-    out = out[..., list(tree.bodies), :]
+    batch.run(robot, threads, _RECURSION * len(tree.nodes), call, batch.rows(q), out.reshape(_count(q), 12 * len(tree.nodes)))
     return out[..., :9].reshape(*out.shape[:-1], 3, 3), out[..., 9:]
