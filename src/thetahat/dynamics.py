@@ -256,7 +256,7 @@ def potential_energy_regressor(robot: Robot, q: np.ndarray, *, threads: int | No
     Y = np.zeros((*p.shape[:-1], 10))
     Y[..., list(parameters.FIRST_MOMENT)] = -robot.gravity @ R  # V = −g·(m p + R m·c) (paper, eq. potentialmod)
     Y[..., parameters.M] = -p @ robot.gravity
-    return Y.reshape(*p.shape[:-2], -1)
+    return Y.reshape(*p.shape[:-2], len(robot.theta))
 
 
 def kinetic_energy(robot: Robot, q: np.ndarray, dq: np.ndarray, *, rigid: bool = False) -> np.ndarray:
