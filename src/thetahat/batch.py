@@ -95,6 +95,24 @@ def check_state(robot: Robot, q: np.ndarray, *rates: np.ndarray, names: tuple[st
     return arrays
 
 
+def one_sample(tree: Tree, q: np.ndarray, *rates: np.ndarray) -> list[np.ndarray] | None:
+    """One sample's arrays as rows, (1, n) each, if they can go to a kernel as they are; None where `check_state` has to look closer.
+
+    What a control loop hands in a thousand times a second should not wait for checks that batches can afford.
+    """
+    if tree.quaternions:
+        return None
+    out, width = [], tree.nq
+    for value in (q, *rates):
+        if type(value) is not np.ndarray or value.dtype is not _DOUBLE or value.ndim != 1 or len(value) != width:
+            return None
+        if not value.flags.carray or not math.isfinite(sum(value.tolist())):
+            return None
+        out.append(value[None])
+        width = tree.nv
+    return out
+
+
 def _check_quaternions(tree: Tree, q: np.ndarray) -> None:
     for name, at in tree.quaternions:
         length = np.atleast_1d(np.linalg.norm(q[..., at : at + 4], axis=-1))
@@ -111,7 +129,8 @@ def result(out: np.ndarray | None, shape: tuple[int, ...]) -> np.ndarray:
     """The array to fill: `out`, checked, or a new one."""
     if out is None:
         return np.empty(shape)
-    if not isinstance(out, np.ndarray) or out.dtype != _DOUBLE or out.shape != shape:  # not `is`: a dtype that was pickled is another object
+    # `==` too: a dtype that was pickled is another object
+    if not isinstance(out, np.ndarray) or not (out.dtype is _DOUBLE or out.dtype == _DOUBLE) or out.shape != shape:
         found = f"{out.dtype} of shape {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
         raise UsageError(f"out is {found}; expected float64 of shape {shape}")
     if not out.flags.carray:

@@ -286,18 +286,20 @@ def regressor(
     threads: int | None = None,
 ) -> np.ndarray:
     """Y, (…, nv, 10·bodies), with Y(q, q̇, q̈)·θ = D q̈ + C q̇ + G (paper, eq. separatedeom); O(bodies × depth)."""
-    q, dq, ddq = batch.check_state(robot, q, dq, ddq)
-    tree, kernel = robot.tree, batch.kernels().regressor.regressor
-    rows, columns, g = tree.nv, 10 * len(tree.bodies), robot.kernel_values[1]
+    tree, kernel, g = robot.tree, batch.kernels().regressor.regressor, robot.kernel_values[1]
+    rows, columns = tree.nv, 10 * len(tree.bodies)
+    state = batch.one_sample(tree, q, dq, ddq)
+    if state is None:
+        q, dq, ddq = batch.check_state(robot, q, dq, ddq)
+        state = (batch.rows(q), batch.rows(dq), batch.rows(ddq))
     out = batch.result(out, (*q.shape[:-1], rows, columns))
     if not out.size:
         return out
 
     def call(w: batch.Workspace, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, out: np.ndarray) -> None:
-        kernel(*tree.arrays, g, q, dq, ddq, w.nodes, w.directions, w.rows, out.reshape(-1))
+        kernel(*tree.arrays, g, q, dq, ddq, w.nodes, w.directions, w.rows, out)
 
-    image = out[None] if q.ndim == 1 else out
-    batch.run(robot, threads, _BYTES * 8 * rows * columns, call, batch.rows(q), batch.rows(dq), batch.rows(ddq), image)
+    batch.run(robot, threads, _BYTES * 8 * rows * columns, call, *state, out[None] if q.ndim == 1 else out)
     return out
 
 

@@ -112,9 +112,9 @@ def _scaled(ten, s):
 
 @jit
 def regressor(topology, geometry, dofs, axes, segments, gravity, q, dq, ddq, nodes, directions, rows, out):
-    """Fill out, flat: samples × nv × 10·bodies; rows (8, scratch) is zeroed scratch for what is not zero by structure."""
+    """Fill out (samples, nv, 10·bodies); rows (8, scratch) is zeroed scratch for what is not zero by structure."""
     samples = q.shape[0]
-    size = out.shape[0] // samples
+    size, flat = out.shape[1] * out.shape[2], out.reshape(-1)
     streamed = out.size * 8 > STREAM_ABOVE
     for first in range(0, samples, WIDTH):
         count = min(WIDTH, samples - first)
@@ -122,7 +122,7 @@ def regressor(topology, geometry, dofs, axes, segments, gravity, q, dq, ddq, nod
         place(topology, geometry, dofs, axes, q, first, last, nodes, directions)
         move(topology, dofs, axes, gravity, dq, ddq, first, last, nodes, directions)
         sweep(topology, dofs, axes, count, nodes, directions, rows)
-        _write(segments, count, size, rows, out[first * size :], streamed)
+        _write(segments, count, size, rows, flat[first * size :], streamed)
     if streamed:
         fence()
 
