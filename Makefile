@@ -14,8 +14,10 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.demo ## inspect a robot that ships with the package and compare the speed of the regressor on it
-	$(BIN)/thetahat inspect arm7
+demo: $(VENV)/.demo ## inspect a robot that ships with the package, identify it from a log, and compare the regressor's speed with Pinocchio's
+	$(BIN)/thetahat inspect arm4
+	$(BIN)/python examples/make_log.py build/demo/arm4.csv
+	$(BIN)/thetahat identify arm4 build/demo/arm4.csv --out build/demo/result
 	$(BIN)/python -m benchmarks.demo
 
 test: $(VENV)/.dev ## run the tests (ARGS="-k name" passes options to pytest)
