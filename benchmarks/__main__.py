@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from benchmarks import dynamics, growth, identification, reading, start_up
+from benchmarks import dynamics, growth, identification, reading, selection, start_up
 
 
 def main() -> None:
-    for part in (start_up, dynamics, growth, identification, reading):
+    for part in (start_up, dynamics, growth, identification, reading, selection):
         part.main()
 
 

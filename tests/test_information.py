@@ -198,15 +198,38 @@ def test_standstill_is_rank_short_and_says_which_joint_to_move() -> None:
         identify(info, LeastSquares(strict=True))
 
 
-def test_a_still_joint_is_named() -> None:
-    robot = arm()
+def still_elbow(robot: th.Robot, *, noise: float) -> Samples:
+    """A log in which the last joint never moves."""
     samples = simulated(robot, 800)
     q, dq, ddq = samples.q.copy(), samples.dq.copy(), samples.ddq.copy()
     q[:, 3], dq[:, 3], ddq[:, 3] = 0.3, 0.0, 0.0
-    tau = th.inverse_dynamics(robot, q, dq, ddq)
-    info = information(robot, Samples(q=q, dq=dq, ddq=ddq, tau=tau))
+    tau = th.inverse_dynamics(robot, q, dq, ddq) + noise * np.random.default_rng(5).normal(size=dq.shape)
+    return Samples(q=q, dq=dq, ddq=ddq, tau=tau)
+
+
+def test_a_still_joint_is_named() -> None:
+    info = information(arm(), still_elbow(arm(), noise=0.0))
     assert info.rank < len(info.base)
     assert any("elbow" in sentence for sentence in info.missing())
+
+
+@pytest.mark.parametrize("weights", [None, "joint"])
+def test_rank_short_is_the_pseudo_inverse_too(weights: str | None) -> None:
+    """What the data do not see must not spoil what they do: of all best fits the one of least norm."""
+    robot = arm()
+    samples = still_elbow(robot, noise=0.1)
+    info = information(robot, samples)
+    estimate = identify(info, LeastSquares(weights=weights))
+    Y, u = stacked(robot, samples)
+    if weights == "joint":
+        plain = np.linalg.pinv(Y, rcond=1e-10) @ u
+        variance = np.sum((u - Y @ plain).reshape(-1, robot.nv) ** 2, axis=0) / (len(samples.q) - np.array([len(p) for p in info.positions]))
+        weight = np.tile(1.0 / np.sqrt(variance), len(samples.q))
+        Y, u = Y * weight[:, None], u * weight
+    x = np.linalg.pinv(Y, rcond=1e-10) @ u
+    assert estimate.status == "rank_short"
+    np.testing.assert_allclose(Y @ estimate.x, Y @ x, rtol=0, atol=1e-7 * np.abs(u).max())
+    np.testing.assert_allclose(estimate.x, x, atol=1e-7 * np.abs(x).max())
 
 
 def test_informations_of_different_robots_do_not_merge() -> None:

@@ -5,8 +5,10 @@ log-determinant of the information, and taking sample i out again costs −log d
 the one that costs least, if that costs less. P and every A_i P A_iᵀ follow by rank-nv updates and are made anew now and then.
 
 D-optimality alone collects outliers. So a sample that the buffer's own fit cannot explain is turned away, and one that got in early is
-the first to go once the others know better. If too many are turned away it is the robot that has changed: then all that is held is old, and
-goes first.
+the first to go once the others know better. If too many are turned away, either one fit explains them and what is held: then it was new
+ground, and the guard opens for a while; or none does: then the robot has changed, and all that is held is old and goes first.
+
+Push samples that differ, a few per period of the low-pass that made them: neighbours at 1 kHz repeat each other's errors.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from scipy.linalg import lapack
 
 from thetahat import batch, dynamics
 from thetahat.data.samples import MASKED, USABLE, Samples
-from thetahat.errors import UsageError
+from thetahat.errors import NotIdentifiable, UsageError
+from thetahat.identify import factor as f
 from thetahat.identify.columns import Columns
 from thetahat.identify.identifiability import base_parameters
 from thetahat.identify.information import Information, information
@@ -28,11 +31,15 @@ RIDGE = 1e-7  # of the mean information per column: keeps P finite while directi
 REFRESH = 64  # replacements between two times that P is made anew: rounding grows by less than 1e-9 meanwhile
 MARGIN = 1e-3  # a new sample must add this much more than is lost (log-determinant), or equals would chase each other
 OUTLIER = 6.0  # robust standard deviations, of residual and fit together
-PATIENCE = 25  # samples turned away beyond TOLERATED before the robot counts as changed
+PATIENCE = 25  # samples turned away beyond TOLERATED before the guard asks whether it is the robot that has changed
 TOLERATED = 0.2  # share of samples turned away that is a matter of course: friction at reversal, contacts
 SUSPECTS = 0.1  # share of the buffer that may be marked old at once for not fitting the rest
 NORMAL = 1.4826  # standard deviation of a normal variable over its median absolute value
-NOISE = 1e-3  # of a joint's torque: no residual below is an outlier, no torque sensor resolves it
+NOISE = 1e-2  # of a joint's RMS torque: models of real robots err by this much everywhere, so it makes no outlier
+ADAPT = 0.05  # how much the guard's idea of a usual prediction error may grow or shrink with one sample
+ALONE = 1e-6  # what others hold of a direction, below which taking a sample out by an update would lose too many digits
+PRICELESS = 1e9  # log-determinant that a sample costs which alone shows a direction
+TINY = 1e-150
 SPARE = 2.0  # rows per base parameter from which the buffer's own fit may judge others
 
 
@@ -55,13 +62,15 @@ class InformativeBuffer:
         robot: with the drive terms to identify.
         size: samples held, from (base parameters / degrees of freedom); the guard against outliers needs twice that.
         outlier: residuals, in robust standard deviations, from which a sample is turned away; infinite for no guard.
-        patience: how many samples may be turned away in a row before the robot counts as changed (a payload taken up).
+        patience: how many samples may be turned away in a row before the guard opens, or the robot counts as changed (a payload taken up).
 
     """
 
     def __init__(self, robot: Robot, size: int, *, outlier: float = OUTLIER, patience: int = PATIENCE) -> None:
         self.robot, self._base, self._columns = robot, base_parameters(robot).strong, Columns(robot)
         nv, p = robot.nv, len(self._base)
+        if not p:
+            raise NotIdentifiable(f"no motion shows any parameter of robot {robot.name!r}, so no sample is informative")
         least = max(-(-p // max(nv, 1)), 1)
         if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < least:
             raise UsageError(f"size is {size!r}; give at least {least} samples: {p} base parameters over {nv} degrees of freedom")
@@ -81,6 +90,9 @@ class InformativeBuffer:
         self._H = np.zeros((size, nv, nv))  # A_i P A_iᵀ
         self._P, self._Ab, self._ridge = np.zeros((p, p)), np.zeros(p), 0.0
         self._weights = np.ones(nv)  # 1/σ_j of the buffer's fit
+        self._strange_A, self._strange_b = np.zeros((self.patience, nv, p)), np.zeros((self.patience, nv))  # turned away last
+        self._open = 0  # samples for which the guard stands open
+        self._usual = np.ones(nv)  # running median of prediction errors over σ_j, at least 1
 
     def __len__(self) -> int:
         return self._n
@@ -118,6 +130,11 @@ class InformativeBuffer:
         """Log-determinant of the information held, rows over their noise and columns scaled; −∞ when empty."""
         return -float(np.linalg.slogdet(self._P)[1]) if self._n else -np.inf
 
+    def forget(self) -> None:
+        """Say that the robot has changed (a payload taken up): what is held goes first, one for every new sample, so that rank is kept meanwhile."""
+        self.counts.changes += 1
+        self._old[: self._n] = True
+
     # -- pushing ------------------------------------------------------------------------------------------------------
 
     def push(self, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, tau: np.ndarray, *, valid: np.ndarray | None = None) -> bool:
@@ -136,25 +153,44 @@ class InformativeBuffer:
         if not np.any(usable):
             self.counts.redundant += 1
             return False
+        with f.blas_threads().limit(limits=1, user_api="blas"):  # small matrices: BLAS's threads cost more than they gain
+            return self._offer(state, usable)
+
+    def _offer(self, state: list[np.ndarray], usable: np.ndarray) -> bool:
+        """Keep the sample or not."""
         weights = self._weights * usable
-        A, b = weights[:, None] * self._rows(*state[:3]), weights * state[3]
-        if not self._n:
-            self._start(A)
-        T = A @ self._P
-        if self.guarded and self._is_outlier(T, A, b):
+        with np.errstate(over="ignore", invalid="ignore"):
+            A, b = weights[:, None] * self._rows(*state[:3]), weights * state[3]
+            if not self._n:
+                self._start(A)
+            T = A @ self._P
+            S = np.eye(len(A)) + T @ A.T
+        if not (np.isfinite(S).all() and np.isfinite(b).all()):  # finite numbers, but far too large
+            self.counts.refused += 1
             return False
-        S = np.eye(len(A)) + T @ A.T
-        slot = self._n
-        if self.full:
-            slot = self._least(T, S)
+        if self._open:
+            self._open -= 1
+        elif self.guarded and self._is_outlier(T, A, b):
+            return False
+        L = np.linalg.cholesky(S)
+        half, after = self._across(T, L)
+        after = self._H - after
+        slot, replaces = self._n, self.full
+        if replaces:
+            slot = self._least(after, gain=2.0 * float(np.sum(np.log(np.diag(L)))))
             if slot < 0:
                 self.counts.redundant += 1
                 return False
-            self._remove(slot)
-            T = A @ self._P
-            S = np.eye(len(A)) + T @ A.T
-        self._put(slot, state, usable, A, b, T, S)
-        if self._since >= REFRESH or self._n == self._since == self.size:
+        self._P -= half.T @ half
+        self._H = after
+        safe = self._remove(slot) if replaces else True
+        self._put(slot, state, usable, A, b)
+        if not safe:
+            self._factor()
+        if self.full and not replaces:
+            self._refresh()  # weights come from a fit and a fit from weights: once more, and it may judge others
+            self._refresh()
+        elif self._since >= REFRESH:
             self._refresh()
         return True
 
@@ -181,30 +217,48 @@ class InformativeBuffer:
 
     def _start(self, A: np.ndarray) -> None:
         """The first sample says how large rows are."""
-        self._ridge = RIDGE * max(float(np.sum(A * A)) / len(self._P), np.finfo(float).tiny ** 0.5)
+        self._ridge = RIDGE * max(float(np.sum(A * A)) / len(self._P), TINY)
         self._P = np.eye(len(self._P)) / self._ridge
 
     def _is_outlier(self, T: np.ndarray, A: np.ndarray, b: np.ndarray) -> bool:
         """Whether the buffer's fit cannot explain the sample; keeps record of it."""
-        deviation = np.abs(b - T @ self._Ab) / np.sqrt(1.0 + np.sum(T * A, axis=1))  # of noise and of the fit's uncertainty there
-        if np.max(deviation) <= self.outlier:
+        error = np.abs(b - T @ self._Ab) / np.sqrt(1.0 + np.sum(T * A, axis=1))  # over noise and the fit's own uncertainty there
+        strange = bool(np.any(error > self.outlier * self._usual))
+        # A median moves by steps, however far off one error is; errors that last move it as far as they need, so nothing is locked out for ever.
+        self._usual = np.maximum(self._usual * np.exp(ADAPT * np.sign(NORMAL * error - self._usual)), 1.0)
+        if not strange:
             self._unrest = max(self._unrest - TOLERATED / (1.0 - TOLERATED), 0.0)
             return False
+        at = self.counts.outliers % self.patience
+        self._strange_A[at], self._strange_b[at] = A, b
         self._unrest += 1.0
         self.counts.outliers += 1
         if self._unrest >= self.patience:
-            self.counts.changes += 1
-            self._unrest = 0.0
-            self._old[:] = True
+            self._unrest, self._open = 0.0, self.patience
+            if self._changed():
+                self.forget()
         return True
 
-    def _least(self, T: np.ndarray, S: np.ndarray) -> int:
+    def _changed(self) -> bool:
+        """Whether no one fit explains both what is held and what was turned away last; otherwise that was merely new ground."""
+        A, b = self._strange_A.reshape(-1, len(self._P)), self._strange_b.ravel()
+        S = np.eye(len(b)) + A @ self._P @ A.T
+        # Residuals of the common fit over what they have by chance: r = S⁻¹(b − A x), of covariance S⁻¹.
+        inverse = np.linalg.inv(S)
+        residual = np.abs(inverse @ (b - A @ (self._P @ self._Ab))) / np.sqrt(np.diag(inverse))
+        worst = np.max(residual.reshape(self._strange_b.shape) / self._usual, axis=1)
+        return bool(np.median(worst) > self.outlier)
+
+    def _across(self, T: np.ndarray, L: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(L⁻¹T, A_i Tᵀ(L Lᵀ)⁻¹T A_iᵀ of every sample held): what a sample put in or taken out does to P and H."""
+        half = np.linalg.solve(L, T)
+        W = (self._A.reshape(-1, T.shape[1]) @ half.T).reshape(self._H.shape)
+        return half, W @ W.transpose(0, 2, 1)
+
+    def _least(self, after: np.ndarray, *, gain: float) -> int:
         """The sample whose place the new one takes; −1 where the new one says less than any."""
-        gain = float(np.linalg.slogdet(S)[1])
-        cross = (self._A.reshape(-1, T.shape[1]) @ T.T).reshape(self._H.shape)
-        after = self._H - cross @ np.linalg.solve(S, cross.transpose(0, 2, 1))  # A_i P⁺ A_iᵀ with the new sample in
-        losses = -np.linalg.slogdet(np.eye(len(S)) - after)[1]
-        losses = np.where(np.isfinite(losses), losses, np.inf)
+        losses = -np.linalg.slogdet(np.eye(after.shape[1]) - after)[1]
+        losses = np.where(np.isfinite(losses), losses, PRICELESS)
         if np.any(self._old):
             return int(np.argmin(np.where(self._old, losses, np.inf)))
         slot = int(np.argmin(losses))
@@ -212,56 +266,57 @@ class InformativeBuffer:
 
     # -- updates ------------------------------------------------------------------------------------------------------
 
-    def _remove(self, slot: int) -> None:
-        """P and H without this sample."""
-        A = self._A[slot].copy()
+    def _remove(self, slot: int) -> bool:
+        """P and H without this sample; False where it alone showed a direction, so that they must be made anew."""
+        A = self._A[slot]
         T = A @ self._P
-        self._A[slot] = 0.0
+        S = np.eye(len(A)) - T @ A.T
         self._Ab -= A.T @ self._b[slot]
-        self._follow(T, T @ A.T - np.eye(len(A)))
+        if np.linalg.eigvalsh(S)[0] < ALONE:
+            return False
+        half, back = self._across(T, np.linalg.cholesky(S))
+        self._P += half.T @ half
+        self._H += back
+        return True
 
-    def _put(self, slot: int, state: list[np.ndarray], usable: np.ndarray, A: np.ndarray, b: np.ndarray, T: np.ndarray, S: np.ndarray) -> None:
-        """P and H with this sample in its slot."""
-        self._follow(T, S)
+    def _put(self, slot: int, state: list[np.ndarray], usable: np.ndarray, A: np.ndarray, b: np.ndarray) -> None:
+        """The sample in its slot; P has it already."""
         for held, value in zip(self._state, state, strict=True):
             held[slot] = value
         self._A[slot], self._b[slot], self._valid[slot], self._old[slot] = A, b, usable, False
         self._Ab += A.T @ b
+        self._P = 0.5 * (self._P + self._P.T)
         self._H[slot] = A @ self._P @ A.T
         self._arrival[slot] = self.counts.pushed
         self._n = max(self._n, slot + 1)
         self._since += 1
         self.counts.kept += 1
 
-    def _follow(self, T: np.ndarray, S: np.ndarray) -> None:
-        """P ← P − Tᵀ S⁻¹ T, and H alike."""
-        cross = (self._A.reshape(-1, T.shape[1]) @ T.T).reshape(self._H.shape)
-        self._H -= cross @ np.linalg.solve(S, cross.transpose(0, 2, 1))
-        self._P -= T.T @ np.linalg.solve(S, T)
-        self._P = 0.5 * (self._P + self._P.T)
-
     def _refresh(self) -> None:
         """Noise of every joint, samples that do not fit the others, and P made anew from what is held."""
         if self.full:
             self._weigh()
+        self._ridge = RIDGE * max(float(np.sum(self._A**2)) / len(self._P), TINY)
         self._factor()
         self._since = 0
 
     def _weigh(self) -> None:
         """σ_j from the median residual, and which samples to let go of."""
         left = np.sqrt(np.maximum(1.0 - np.einsum("njj->nj", self._H), 1e-6))  # what of a residual the sample did not fit away itself
-        residual = np.where(self._valid, np.abs(self._b - self._A @ (self._P @ self._Ab)) / left, np.nan)
-        seen = np.any(self._valid, axis=0)
-        sigma, torque = np.ones(len(seen)), np.ones(len(seen))
-        sigma[seen] = NORMAL * np.nanmedian(residual[:, seen], axis=0)
-        torque[seen] = np.sqrt(np.nanmean(np.where(self._valid, self._b**2, np.nan)[:, seen], axis=0))
-        sigma = np.maximum(sigma, NOISE * torque)
+        residual = np.where(self._valid, np.abs(self._b - self._A @ (self._P @ self._Ab)) / left, np.inf)
+        rows = np.sum(self._valid, axis=0)
+        median = np.take_along_axis(np.sort(residual, axis=0), (np.maximum(rows, 1)[None] - 1) // 2, axis=0)[0]
+        torque = np.sqrt(np.sum(np.where(self._valid, self._b, 0.0) ** 2, axis=0) / np.maximum(rows, 1))
+        sigma = np.maximum(NORMAL * np.where(rows > 0, median, 1.0), NOISE * torque)
         sigma[sigma <= 0.0] = 1.0
         self._weights /= sigma
+        self._strange_A /= sigma[:, None]
+        self._strange_b /= sigma
+        self._usual = np.maximum(self._usual / sigma, 1.0)
         self._A /= sigma[:, None]
         self._b /= sigma
-        if np.isfinite(self.outlier) and not np.any(self._old):
-            worst = np.nanmax(residual / sigma, axis=1)
+        if np.isfinite(self.outlier) and not np.any(self._old) and np.sum(rows) >= SPARE * len(self._P):
+            worst = np.max(np.where(self._valid, residual / sigma, 0.0), axis=1)
             suspects = np.argsort(-worst)[: int(SUSPECTS * self.size)]
             self._old[suspects] = worst[suspects] > self.outlier
 
@@ -269,7 +324,6 @@ class InformativeBuffer:
         """P = (AᵀA + ridge)⁻¹ and H from the samples held."""
         rows = self._A.reshape(-1, len(self._P))
         gram = rows.T @ rows
-        self._ridge = RIDGE * max(float(np.trace(gram)) / len(gram), np.finfo(float).tiny ** 0.5)
         gram[np.diag_indices_from(gram)] += self._ridge
         inverse, _ = lapack.dpotri(lapack.dpotrf(gram)[0])
         self._P = np.triu(inverse) + np.triu(inverse, 1).T

@@ -78,6 +78,7 @@ class Solution:
     directions: np.ndarray  # (columns, columns − rank): changes of x the rows do not see, scaled back
     residual: float  # ‖A x − b‖
     inverse: np.ndarray  # (columns, rank): x's covariance is σ²·inverse·inverseᵀ, in the directions seen
+    seen: np.ndarray  # (rank, columns): what the rows determine of x, seen · x; ‖A dx‖ = ‖seen · dx‖
 
 
 def solve(factor: np.ndarray, *, tolerance: float = RANK) -> Solution:
@@ -91,9 +92,11 @@ def solve(factor: np.ndarray, *, tolerance: float = RANK) -> Solution:
     if rank == n:
         x = solve_triangular(R, z) if n else np.zeros(0)
         inverse = solve_triangular(R, np.eye(n)) if n else np.zeros((0, 0))
+        seen = R
     else:
         inverse = (Vt[:rank].T / s[:rank]) / scale[:, None]
         x = inverse @ (U.T[:rank] @ z)
+        seen = s[:rank, None] * Vt[:rank] * scale
     condition = float(s[0] / s[rank - 1]) if rank else float("inf")
     residual = float(np.hypot(np.linalg.norm(R @ x - z), rho))
-    return Solution(x, rank, condition, s, Vt[rank:].T / scale[:, None], residual, inverse)
+    return Solution(x, rank, condition, s, Vt[rank:].T / scale[:, None], residual, inverse, seen)

@@ -65,16 +65,13 @@ class LeastSquares:
 def minimum_norm(information: Information, solution: f.Solution) -> np.ndarray:
     """Of all x that fit as well as x_base, the one of least norm.
 
-    With everything seen: M x = x_base. Otherwise only the directions seen are asked for: A·M x = A x_base, with A the
-    rows that the data determine.
+    With everything seen: M x = x_base. Otherwise only what the data determine is asked for: S·M x = S x_base.
     """
     M = information.base.map
     if solution.rank == len(information.base):
-        A, b = M, solution.x
-    else:
-        seen = np.linalg.pinv(solution.inverse)  # (rank, p): coordinates of x_base the data determine
-        A, b = seen @ M, seen @ solution.x
-    return np.linalg.lstsq(A, b, rcond=None)[0]
+        return np.linalg.lstsq(M, solution.x, rcond=None)[0]
+    scale = np.linalg.norm(solution.seen, axis=1, keepdims=True)  # rows of one size, so that none is taken for rounding
+    return np.linalg.lstsq(solution.seen / scale @ M, solution.seen / scale @ solution.x, rcond=None)[0]
 
 
 def _variances(information: Information, x_base: np.ndarray) -> np.ndarray:
