@@ -28,9 +28,9 @@ QUATERNION_TOLERANCE = 1e-3  # of its length; kernels turn by the direction of t
 @cache
 def kernels() -> SimpleNamespace:
     """The compiled kernels; Numba is imported at the first call, not with the package."""
-    from thetahat.kernels import aba, crba, energy, fold, kinematics, regressor, rnea
+    from thetahat.kernels import aba, crba, fold, frames, kinematics, regressor, rnea
 
-    return SimpleNamespace(aba=aba, crba=crba, energy=energy, fold=fold, kinematics=kinematics, regressor=regressor, rnea=rnea)
+    return SimpleNamespace(aba=aba, crba=crba, fold=fold, frames=frames, kinematics=kinematics, regressor=regressor, rnea=rnea)
 
 
 # -- arguments --------------------------------------------------------------------------------------------------------

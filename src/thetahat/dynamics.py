@@ -238,16 +238,34 @@ def gravity(robot: Robot, q: np.ndarray, *, out: np.ndarray | None = None, threa
 
 
 def kinetic_energy_regressor(robot: Robot, q: np.ndarray, dq: np.ndarray, *, threads: int | None = None) -> np.ndarray:
-    """Y_T, (…, 10·bodies), with T = Y_T·θ."""
+    """Y_T, (…, 10·bodies), with T = Y_T·θ: ½ ωᵀĪω + (m·c)·(v × ω) + ½ m v·v, ω and v in body axes (paper, eq. energysubs)."""
     q, dq = batch.check_state(robot, q, dq)
-    tree, k = robot.tree, batch.kernels()
-    out = np.zeros((*q.shape[:-1], len(robot.theta)))
+    R, p = _node_frames(robot, q, threads=threads)
+    w, v = _node_velocities(robot, R, p, dq)
+    bodies = list(robot.tree.bodies)
+    to_body = np.swapaxes(R[..., bodies, :, :], -1, -2)
+    w, v = ((to_body @ a[..., bodies, :, None])[..., 0] for a in (w, v))
+    Y = np.empty((*w.shape[:-1], 10))
+    for name, i, j in (("IXX", 0, 0), ("IXY", 0, 1), ("IXZ", 0, 2), ("IYY", 1, 1), ("IYZ", 1, 2), ("IZZ", 2, 2)):
+        Y[..., getattr(parameters, name)] = (0.5 if i == j else 1.0) * w[..., i] * w[..., j]
+    Y[..., list(parameters.FIRST_MOMENT)] = np.cross(v, w)
+    Y[..., parameters.M] = 0.5 * np.sum(v * v, axis=-1)
+    return Y.reshape(*q.shape[:-1], len(robot.theta))
 
-    def call(w: batch.Workspace, q: np.ndarray, dq: np.ndarray, out: np.ndarray) -> None:
-        k.energy.kinetic_regressor(*tree.rigid_arrays, robot.kernel_values[1], q, dq, w.nodes, w.directions, out)
 
-    batch.run(robot, threads, _RECURSION * len(tree.nodes), call, batch.rows(q), batch.rows(dq), batch.rows(out))
-    return out
+def _node_velocities(robot: Robot, R: np.ndarray, p: np.ndarray, dq: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """ω and v of every node's origin in world axes, (…, nodes, 3): ω_i = ω_p + Σ z q̇, v_i = v_p + ω_p × r + Σ z q̇."""
+    arrays = robot.tree.arrays
+    w, v = np.zeros_like(p), np.zeros_like(p)
+    for i, (parent, first, count) in enumerate(arrays.topology[:, [PARENT, FIRST_DOF, DOF_COUNT]]):
+        if parent >= 0:
+            w[..., i, :] = w[..., parent, :]
+            v[..., i, :] = v[..., parent, :] + np.cross(w[..., parent, :], p[..., i, :] - p[..., parent, :])
+        for e in range(first, first + count):
+            rate = arrays.axes[e, 3] * dq[..., arrays.dofs[e, V_INDEX], None] * (R[..., i, :, :] @ arrays.axes[e, :3])
+            moved = w if arrays.dofs[e, ANGULAR] else v
+            moved[..., i, :] += rate
+    return w, v
 
 
 def potential_energy_regressor(robot: Robot, q: np.ndarray, *, threads: int | None = None) -> np.ndarray:
@@ -360,7 +378,7 @@ def _node_frames(robot: Robot, q: np.ndarray, *, threads: int | None = None) -> 
     out = np.empty((*q.shape[:-1], len(tree.nodes), 12))
 
     def call(w: batch.Workspace, q: np.ndarray, out: np.ndarray) -> None:
-        k.energy.frames(*tree.rigid_arrays, q, w.nodes, w.directions, out)
+        k.frames.frames(*tree.rigid_arrays, q, w.nodes, w.directions, out)
 
     batch.run(robot, threads, _RECURSION * len(tree.nodes), call, batch.rows(q), out.reshape(_count(q), 12 * len(tree.nodes)))
     return out[..., :9].reshape(*out.shape[:-1], 3, 3), out[..., 9:]

@@ -95,4 +95,5 @@ def identify(information: Information, estimator: LeastSquares | None = None) ->
     """The robot's parameters from the information of a log, by an estimator (default: the pseudo-inverse)."""
     if not isinstance(information, Information):
         raise UsageError(f"identify takes an Information, not {type(information).__name__}; make one with th.information(robot, samples)")
-    return (LeastSquares() if estimator is None else estimator).estimate(information)
+    with f.blas_threads().limit(limits=1, user_api="blas"):  # small matrices; threads woken for them would spin beside the next fold
+        return (LeastSquares() if estimator is None else estimator).estimate(information)
