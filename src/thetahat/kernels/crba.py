@@ -35,7 +35,7 @@ from thetahat.kernels.kinematics import (
     place,
 )
 from thetahat.kernels.lanes import WIDTH, load, scatter, splat, store
-from thetahat.kernels.rnea import IXX, IXY, IXZ, IYY, IYZ, IZZ, MASS, first_moment
+from thetahat.kernels.rnea import MASS, first_moment, inertia_times
 from thetahat.kernels.vectors import add3, cross3, dot3, load3, scale3, store3, sub3, zero3
 
 # Columns of the composite scratch (nodes + 1, COMPOSITE_SIZE, 8): mass, h, Ī (xx xy xz yy yz zz), B's couple block, f.
@@ -62,10 +62,10 @@ def load6(array, row, column):
 
 @inline
 def turned_inertia(theta, column, R):
-    """R Ī Rᵀ as (xx xy xz yy yz zz)."""
-    r0 = _row_times_inertia(theta, column, R[0])
-    r1 = _row_times_inertia(theta, column, R[1])
-    r2 = _row_times_inertia(theta, column, R[2])
+    """R Ī Rᵀ as (xx xy xz yy yz zz); Ī is symmetric, so a row of R Ī is Ī times that row of R."""
+    r0 = inertia_times(theta, column, R[0])
+    r1 = inertia_times(theta, column, R[1])
+    r2 = inertia_times(theta, column, R[2])
     return (dot3(r0, R[0]), dot3(r0, R[1]), dot3(r0, R[2]), dot3(r1, R[1]), dot3(r1, R[2]), dot3(r2, R[2]))
 
 
@@ -81,16 +81,6 @@ def shifted_inertia(inertia, h, m, r):
         inertia[3] + trace - 2.0 * r[1] * h[1] - r[1] * mr[1],
         inertia[4] - r[1] * h[2] - h[1] * r[2] - r[1] * mr[2],
         inertia[5] + trace - 2.0 * r[2] * h[2] - r[2] * mr[2],
-    )
-
-
-@inline
-def _row_times_inertia(theta, k, row):
-    """row·Ī, Ī symmetric."""
-    return (
-        row[0] * theta[k + IXX] + row[1] * theta[k + IXY] + row[2] * theta[k + IXZ],
-        row[0] * theta[k + IXY] + row[1] * theta[k + IYY] + row[2] * theta[k + IYZ],
-        row[0] * theta[k + IXZ] + row[1] * theta[k + IYZ] + row[2] * theta[k + IZZ],
     )
 
 
