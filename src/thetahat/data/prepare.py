@@ -127,18 +127,8 @@ def prepare(
 
     """
     chunks = log.read()
-    if settings is None:
-        choices = {
-            "cutoff": cutoff,
-            "order": order,
-            "derivative": derivative,
-            "torque_cutoff": torque_cutoff,
-            "min_speed": min_speed,
-            "decimate": decimate,
-        }
-        settings = choose(log, robot, **choices, span=span, chunks=chunks)
-    else:
-        _refuse_both(cutoff, torque_cutoff, min_speed, decimate)
+    choices = {"cutoff": cutoff, "torque_cutoff": torque_cutoff, "min_speed": min_speed, "decimate": decimate}
+    settings = _given_or_chosen(log, robot, settings, choices, order=order, derivative=derivative, span=span, chunks=chunks)
     batches = list(_batches(log, robot, settings, rows=BATCH, span=span, chunks=chunks))
     return concatenate(batches, same_log=True)
 
@@ -160,27 +150,21 @@ def prepare_batches(
     """The samples of `prepare` in batches of at most `rows` log rows, each inside one run, read from disk in bounded memory."""
     if not (isinstance(rows, int | np.integer) and rows >= 1):
         raise UsageError(f"rows is {rows!r}; give the number of rows in a batch, from 1")
-    if settings is None:
-        choices = {
-            "cutoff": cutoff,
-            "order": order,
-            "derivative": derivative,
-            "torque_cutoff": torque_cutoff,
-            "min_speed": min_speed,
-            "decimate": decimate,
-        }
-        settings = choose(log, robot, **choices, span=span)
-    else:
-        _refuse_both(cutoff, torque_cutoff, min_speed, decimate)
+    choices = {"cutoff": cutoff, "torque_cutoff": torque_cutoff, "min_speed": min_speed, "decimate": decimate}
+    settings = _given_or_chosen(log, robot, settings, choices, order=order, derivative=derivative, span=span)
     return _batches(log, robot, settings, rows=int(rows), span=span, chunks=None)
 
 
 # -- arguments --------------------------------------------------------------------------------------------------------
 
 
-def _refuse_both(*given: object) -> None:
-    if any(value is not None for value in given):
+def _given_or_chosen(log: LogLike, robot: Robot, settings: Settings | None, choices: dict, **more) -> Settings:
+    """The settings handed in, or those chosen from the log; both at once would contradict each other."""
+    if settings is None:
+        return choose(log, robot, **choices, **more)
+    if any(value is not None for value in choices.values()):
         raise UsageError("settings are given, and with them the cutoff, the least speed and the decimation; change them there (dataclasses.replace)")
+    return settings
 
 
 def _check_names(log: LogLike, robot: Robot) -> None:

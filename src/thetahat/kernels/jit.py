@@ -48,7 +48,7 @@ _CACHE_FOLDER = _cache_folder()
 
 def jit(function):
     """Compile a kernel: raw arrays in and out, no interpreter lock, cached on disk."""
-    kernel = numba.njit(**_FLAGS)(function)
+    kernel = numba.njit(no_cfunc_wrapper=True, **_FLAGS)(function)
     if _CACHE_FOLDER:
         kept, config.CACHE_DIR = config.CACHE_DIR, _CACHE_FOLDER
         try:
@@ -60,7 +60,8 @@ def jit(function):
 
 def inline(function):
     """Compile a small function into whatever kernel calls it."""
-    return numba.njit(forceinline=True, **_FLAGS)(function)
+    # Never called from Python or C, so it needs neither's wrapper; with them all kernels took 19 s to compile, without them 14.
+    return numba.njit(forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, **_FLAGS)(function)
 
 
 class _Announcer(event.Listener):
