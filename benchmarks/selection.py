@@ -81,7 +81,8 @@ def offline() -> None:
     print(f"{'log':24}{'n':>7}{'k':>6}  {'every 20th: mean, worst of 10':>30}{'greedy D':>11}{'informative':>13}{'ms':>6}   without a count")
     for case in CASES:
         robot, train, test = load(*case)
-        # The settings of `informative` were chosen with the first line of each log in view; the second, parts swapped, is blind.
+        # The settings of `informative` were chosen with the first line of each log in view. The second, parts swapped, was not
+        # looked at for that; but it is the same logs, so it is no independent test.
         for name, fitted, scored in ((Path(case[1]).stem, train, test), ("  parts swapped", test, train)):
             held_out, info, count = information(robot, scored), information(robot, fitted), len(range(0, len(fitted), 20))
             full = scores(info, held_out)
