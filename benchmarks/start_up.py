@@ -41,9 +41,8 @@ def main() -> None:
         for when in ("cold", "cached"):
             rows = [line.split("\t") for line in run(COMPILE, NUMBA_CACHE_DIR=folder, THETAHAT_QUIET="1").splitlines()]
             *rows, (_, compiling) = rows
-            print(
-                f"first calls, {when}: {sum(float(seconds) for _, seconds in rows):.2f} s in all, of it compiling {float(compiling):.2f} (may take 20)"
-            )
+            total = sum(float(seconds) for _, seconds in rows)
+            print(f"first calls, {when}: {total:.2f} s in all, of it compiling {float(compiling):.2f} (may take 20)")
             print("   " + ", ".join(f"{name} {float(seconds):.2f}" for name, seconds in rows))
 
 
