@@ -13,7 +13,7 @@ import thetahat as th
 from benchmarks.robots import EXAMPLES, Pair, example_folder, pair
 from thetahat.data.samples import Samples
 from thetahat.identify.information import information
-from thetahat.identify.least_squares import identify
+from thetahat.identify.run import identify
 
 SAMPLES = 50_000
 REPEATS = 3

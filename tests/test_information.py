@@ -12,7 +12,8 @@ from thetahat.data.samples import Samples
 from thetahat.errors import MalformedInput, NotIdentifiable, StorageError, UsageError
 from thetahat.identify.columns import full_regressor
 from thetahat.identify.information import Information, information
-from thetahat.identify.least_squares import LeastSquares, identify
+from thetahat.identify.least_squares import LeastSquares
+from thetahat.identify.run import identify
 
 MERGE = 1e-12  # relative to the size of a column: rounding of a QR of a few thousand rows stays below
 
@@ -222,8 +223,9 @@ def test_rank_short_is_the_pseudo_inverse_too(weights: str | None) -> None:
     estimate = identify(info, LeastSquares(weights=weights))
     Y, u = stacked(robot, samples)
     if weights == "joint":
-        plain = np.linalg.pinv(Y, rcond=1e-10) @ u
-        variance = np.sum((u - Y @ plain).reshape(-1, robot.nv) ** 2, axis=0) / (len(samples.q) - np.array([len(p) for p in info.positions]))
+        inverse = np.linalg.pinv(Y, rcond=1e-10)
+        taken = np.einsum("rc,cr->r", Y, inverse).reshape(-1, robot.nv).sum(axis=0)  # of each joint's noise, by the fit
+        variance = np.sum((u - Y @ (inverse @ u)).reshape(-1, robot.nv) ** 2, axis=0) / (len(samples.q) - taken)
         weight = np.tile(1.0 / np.sqrt(variance), len(samples.q))
         Y, u = Y * weight[:, None], u * weight
     x = np.linalg.pinv(Y, rcond=1e-10) @ u

@@ -10,7 +10,8 @@ from test_information import arm, simulated, stacked, still_elbow
 from thetahat.errors import UsageError
 from thetahat.identify.columns import Columns
 from thetahat.identify.information import information
-from thetahat.identify.least_squares import LeastSquares, Prior, identify
+from thetahat.identify.least_squares import LeastSquares, Prior
+from thetahat.identify.run import identify
 
 
 def guess(robot: th.Robot) -> np.ndarray:

@@ -30,7 +30,8 @@ _MODULES = {
     "thetahat.identify.information": ("Information", "information"),
     "thetahat.identify.select": ("informative",),
     "thetahat.identify.estimate": ("Estimate",),
-    "thetahat.identify.least_squares": ("LeastSquares", "Prior", "identify"),
+    "thetahat.identify.run": ("identify",),
+    "thetahat.identify.least_squares": ("LeastSquares", "Prior"),
     "thetahat.validate": ("validate",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}

@@ -16,6 +16,18 @@ STATUSES = ("solved", "almost_solved", "infeasible", "rank_short")
 
 
 @dataclass(frozen=True, eq=False)
+class Certificate:
+    """What shows that a constrained fit is the best there is: any reader can check these numbers."""
+
+    objective: float  # of the problem solved, in units of the noise variance
+    gap: float  # between it and a lower bound that the dual proves, same unit
+    infeasibility: float  # largest violation of a constraint, relative
+    eigenvalue: float  # smallest eigenvalue of a body's pseudo-inertia, relative to its trace; the worst body's
+    iterations: int
+    solver: str  # the solver's own word
+
+
+@dataclass(frozen=True, eq=False)
 class Estimate:
     """What an estimator returns. Robots take it: `robot.with_parameters(estimate)`."""
 
@@ -33,6 +45,7 @@ class Estimate:
     residual_norms: np.ndarray  # (nv,) [N·m or N]
     status: str
     advice: tuple[str, ...] = ()  # a sentence per direction the data do not see
+    certificate: Certificate | None = None  # of fits that a solver found
 
     @property
     def theta(self) -> np.ndarray:

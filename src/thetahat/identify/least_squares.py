@@ -1,4 +1,4 @@
-"""The paper's two estimators: the pseudo-inverse, and the blend with an initial guess; and `identify`, which runs one."""
+"""The paper's two estimators: the pseudo-inverse, and the blend with an initial guess."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from scipy.linalg import solve_triangular
 
 from thetahat.errors import NotIdentifiable, UsageError
 from thetahat.identify import factor as f
-from thetahat.identify.columns import Columns
 from thetahat.identify.estimate import Estimate
+from thetahat.identify.estimator import covariance_of_data, estimated, guess
 from thetahat.identify.information import Information
+from thetahat.identify.weights import weigh
 from thetahat.model.robot import Robot
 
 
@@ -19,7 +20,7 @@ from thetahat.model.robot import Robot
 class LeastSquares:
     """Θ̂ = pinv(Y)·U (paper, eq. theta_hat): least squares, and of all solutions the one of least norm, in the paper's unscaled units.
 
-    weights: None, or "joint" to weight every joint by its residual in a first fit.
+    weights: None, "joint" to weight every joint by its residual in a first fit, or "iterated" until the weights settle.
     strict: raise `NotIdentifiable` where the data see fewer directions than the robot has.
     """
 
@@ -30,15 +31,14 @@ class LeastSquares:
 
     def estimate(self, information: Information) -> Estimate:
         """The estimate, with standard deviations from the residual."""
-        weights, variance = _weights(information, self.weights)
-        solution = f.solve(information.stacked(weights))
+        weights = weigh(information, self.weights)
+        solution = f.solve(information.stacked(weights.joints))
         if self.strict and solution.rank < len(information.base):
             raise NotIdentifiable(f"rank {solution.rank} of {len(information.base)}: {information.missing()[0]}")
         x = minimum_norm(information, solution)
         short = solution.rank < len(information.base)
-        return _estimate(
-            information, solution, method=self.name, x=x, covariance=_covariance(solution, variance), status="rank_short" if short else "solved"
-        )
+        covariance = covariance_of_data(solution, weights.variance)
+        return estimated(information, solution, method=self.name, x=x, covariance=covariance, status="rank_short" if short else "solved")
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,64 +60,15 @@ class Prior:
         """The estimate, from the factor R of the base columns: Y = Q R M, so the rows are [αR·M; (1−α)1]."""
         if not 0.0 < self.alpha < 1.0:
             raise UsageError(f"alpha is {self.alpha!r}; give a number between 0 (the guess alone) and 1 (the data alone), both excluded")
-        x0, M = self._guess(information), information.base.map
-        weights, variance = _weights(information, self.weights)
-        factor = information.stacked(weights)
+        x0, M = guess(information, self.theta0, "theta0"), information.base.map
+        weights = weigh(information, self.weights)
+        factor = information.stacked(weights.joints)
         R, z = factor[:-1, :-1], factor[:-1, -1]
         rows = np.vstack([self.alpha * R @ M, (1.0 - self.alpha) * np.eye(M.shape[1])])
         Q, T = np.linalg.qr(rows)
         x = solve_triangular(T, Q.T @ np.concatenate([self.alpha * z, (1.0 - self.alpha) * x0]))
         gain = M @ solve_triangular(T, self.alpha * Q[: len(R)].T)  # x_base = gain·z + what the guess adds
-        return _estimate(information, f.solve(factor), method=self.name, x=x, covariance=variance * gain @ gain.T, status="solved")
-
-    def _guess(self, information: Information) -> np.ndarray:
-        """x₀, one number per column."""
-        columns = Columns(information.robot)
-        if self.theta0 is None:
-            return columns.x0
-        if isinstance(self.theta0, Robot):
-            if len(self.theta0.theta) != columns.inertial or self.theta0.joint_names != information.robot.joint_names:
-                raise UsageError(f"theta0 is robot {self.theta0.name!r}, whose joints or bodies are not those of {information.robot.name!r}")
-            return np.concatenate([self.theta0.theta, columns.x0[columns.inertial :]])
-        x0 = np.array(self.theta0, dtype=float)
-        if x0.shape == (columns.inertial,):
-            x0 = np.concatenate([x0, columns.x0[columns.inertial :]])
-        if x0.shape != (columns.count,) or not np.all(np.isfinite(x0)):
-            raise UsageError(f"theta0 has shape {x0.shape}; give ({columns.inertial},) for the bodies or ({columns.count},) with drive terms, finite")
-        return x0
-
-
-def _weights(information: Information, kind: str | None) -> tuple[np.ndarray | None, float]:
-    """(weight per joint, variance of a weighted row): none and the residual's, or by joint and one."""
-    if kind not in (None, "joint"):
-        raise UsageError(f"weights is {kind!r}; give None or 'joint'")
-    solution = information.solution
-    if kind == "joint":
-        variances = _variances(information, solution.x)
-        return 1.0 / np.sqrt(np.where(variances > 0.0, variances, 1.0)), 1.0
-    # One variance for all rows, as the equation weighs them.
-    return None, solution.residual**2 / max(int(np.sum(information.rows)) - solution.rank, 1)
-
-
-def _estimate(information: Information, solution: f.Solution, *, method: str, x: np.ndarray, covariance: np.ndarray, status: str) -> Estimate:
-    """The estimate at x, with what the information says of it."""
-    x_base = information.base.map @ x
-    return Estimate(
-        robot=information.robot,
-        base=information.base,
-        method=method,
-        x=x,
-        x_base=x_base,
-        covariance=covariance,
-        rank=solution.rank,
-        condition=solution.condition,
-        samples=information.samples,
-        r2=information.r2(x_base),
-        r2_per_joint=information.r2_per_joint(x_base),
-        residual_norms=information.residual_norms(x_base),
-        status=status,
-        advice=information.missing() if solution.rank < len(information.base) else (),
-    )
+        return estimated(information, f.solve(factor), method=self.name, x=x, covariance=weights.variance * gain @ gain.T, status="solved")
 
 
 def minimum_norm(information: Information, solution: f.Solution) -> np.ndarray:
@@ -130,28 +81,3 @@ def minimum_norm(information: Information, solution: f.Solution) -> np.ndarray:
         return np.linalg.lstsq(M, solution.x, rcond=None)[0]
     scale = np.linalg.norm(solution.seen, axis=1, keepdims=True)  # rows of one size, so that none is taken for rounding
     return np.linalg.lstsq(solution.seen / scale @ M, solution.seen / scale @ solution.x, rcond=None)[0]
-
-
-def _variances(information: Information, x_base: np.ndarray) -> np.ndarray:
-    """Residual variance per joint."""
-    rows = np.maximum(information.rows - [len(p) for p in information.positions], 1)
-    return information.residual_norms(x_base) ** 2 / rows
-
-
-def _covariance(solution: f.Solution, variance: float) -> np.ndarray:
-    """σ²(RᵀR)⁻¹ in the directions seen; infinite where a parameter takes part in one that is not."""
-    covariance = variance * solution.inverse @ solution.inverse.T
-    if solution.directions.size:
-        share = np.linalg.norm(solution.directions, axis=1)
-        unseen = share > 1e-9 * max(float(np.max(share)), np.finfo(float).tiny)
-        covariance[unseen, :] = np.inf
-        covariance[:, unseen] = np.inf
-    return covariance
-
-
-def identify(information: Information, estimator: LeastSquares | Prior | None = None) -> Estimate:
-    """The robot's parameters from the information of a log, by an estimator (default: the pseudo-inverse)."""
-    if not isinstance(information, Information):
-        raise UsageError(f"identify takes an Information, not {type(information).__name__}; make one with th.information(robot, samples)")
-    with f.blas_threads().limit(limits=1, user_api="blas"):  # small matrices; threads woken for them would spin beside the next fold
-        return (LeastSquares() if estimator is None else estimator).estimate(information)

@@ -1,0 +1,39 @@
+"""`identify`: runs an estimator on the information of a log, and lets nothing leave it that is not finite."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from thetahat.errors import NotIdentifiable, UsageError
+from thetahat.identify import factor as f
+from thetahat.identify.estimate import Estimate
+from thetahat.identify.estimator import Estimator, SampleEstimator, Source
+from thetahat.identify.information import Information
+from thetahat.identify.least_squares import LeastSquares
+
+
+def identify(information: Information, estimator: Estimator | SampleEstimator | None = None, *, samples: Source | None = None) -> Estimate:
+    """The robot's parameters from the information of a log, by an estimator (default: the pseudo-inverse).
+
+    samples: what the information was folded from. With them the standard deviations take into account that
+    neighbouring samples are not independent; without, rows count as independent. Robust estimators need them.
+    """
+    if not isinstance(information, Information):
+        raise UsageError(f"identify takes an Information, not {type(information).__name__}; make one with th.information(robot, samples)")
+    if estimator is None:
+        estimator = LeastSquares()
+    with f.blas_threads().limit(limits=1, user_api="blas"):  # small matrices; threads woken for them would spin beside the next fold
+        if hasattr(estimator, "estimate_from_samples"):
+            if samples is None:
+                raise UsageError(f"{type(estimator).__name__} weighs single samples; pass them: identify(information, estimator, samples=samples)")
+            return _finite(estimator.estimate_from_samples(information, samples), estimator)
+        return _finite(estimator.estimate(information), estimator)
+
+
+def _finite(estimate: Estimate, estimator: object) -> Estimate:
+    """The estimate, or an error where a number in it is not finite: nothing else may leave an estimator."""
+    bad = np.flatnonzero(~np.isfinite(estimate.x))
+    if len(bad):
+        name = estimate.base.column_names[bad[0]]
+        raise NotIdentifiable(f"{type(estimator).__name__} found no finite {name}; the log's numbers are too large or too small, check their units")
+    return estimate
