@@ -32,6 +32,9 @@ _MODULES = {
     "thetahat.identify.estimate": ("Estimate",),
     "thetahat.identify.run": ("identify",),
     "thetahat.identify.least_squares": ("LeastSquares", "Prior"),
+    "thetahat.identify.positive": ("Positive",),
+    "thetahat.identify.consistent": ("Consistent",),
+    "thetahat.identify.constraints": ("Bounds", "Tie"),
     "thetahat.validate": ("validate",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
