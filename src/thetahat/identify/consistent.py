@@ -113,11 +113,9 @@ class _Program:
             B = (sparse.diags(1.0 / f.scale[mine]) @ self.E[mine]).toarray()
             return np.sqrt(f.weight) * _joined(B, offset[mine])
         A = f.R @ (self.E.T @ f.information.base.map.T).T
-        norms = np.linalg.norm(A, axis=0)
-        norms = np.where(norms > 0.0, norms, 1.0)
-        _, s, Vt = np.linalg.svd(A / norms)
-        rank = int(np.sum(s > UNSEEN * s[0])) if len(s) and s[0] > 0.0 else 0
-        hidden = np.linalg.qr(Vt[rank:].T / norms[:, None])[0].T  # orthonormal: changes of v that the data do not see
+        _, s, Vt = np.linalg.svd(A)
+        rank = int(np.sum(s > max(np.sqrt(FAINT), UNSEEN * s[0]))) if len(s) else 0
+        hidden = Vt[rank:]  # orthonormal: changes of v that the data do not see, or know a hundred times worse than their size
         return np.sqrt(FAINT) * _joined(hidden, hidden @ (f.x0 / f.scale)[self.allowed.free])
 
     def _inequalities(self) -> tuple[np.ndarray, np.ndarray, list[str]]:

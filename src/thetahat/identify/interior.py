@@ -24,6 +24,8 @@ ENOUGH = 1e-9  # of 1 + f: a gap at which to stop
 ITERATIONS = 80
 SHORTEST = 1e-9  # a step below this goes nowhere
 TO_BOUNDARY = 0.98
+CRAMPED, CENTRING = 0.3, 0.5  # a step shorter than this is tried again without second order, with this share of μ
+REFINEMENTS = 2  # of every direction, so that the gradient of the Lagrangian ends where it should even where Z is large
 BLOCK = 16  # columns at a time in the QR: fastest of 8 … 64 at 50 to 600 columns
 PLACES = 10  # numbers of a body
 
@@ -191,6 +193,10 @@ def _step(problem: Problem, point: Point) -> Point | None:
     sigma = min(ahead / mu, 1.0) ** 3 if mu > 0.0 else 0.0
     direction = frame.direction(sigma * mu, affine)
     length = min(1.0, TO_BOUNDARY * frame.length(direction, limit=1.0 / TO_BOUNDARY))
+    if length < CRAMPED:  # the second order points out of the cone: back to its middle first
+        central = frame.direction(max(sigma, CENTRING) * mu, None)
+        other = min(1.0, TO_BOUNDARY * frame.length(central, limit=1.0 / TO_BOUNDARY))
+        direction, length = (central, other) if other > length else (direction, length)
     while length > SHORTEST:
         new = _moved(point, direction, length)
         if np.all(np.isfinite(new.v)) and _inside(problem, new):
@@ -268,6 +274,7 @@ class _Frame:
         rows = np.swapaxes(K, 1, 2)[:, None] @ problem.shapes @ np.swapaxes(self.L_inverse, 1, 2)[:, None]  # Kᵀ dX L⁻ᵀ
         self.factor = _Factor(problem, _as_rows(rows), self.root)
         self.top = problem.t - problem.T @ point.v
+        self.attraction = problem.gamma[:, None, None] * np.eye(4)  # gradient of γ tr X
 
     def direction(self, mu: float, before: _Direction | None) -> _Direction:
         """Newton's direction towards X Z = max(μ, γ)·1 and s·y = μ, second order in `before`."""
@@ -277,11 +284,16 @@ class _Frame:
         if before is not None:
             wanted = wanted - _symmetric(self.X_inverse @ before.dX @ before.dZ)
             wanted_y = wanted_y - before.ds * before.dy / self.s
-        bodies = self.K_inverse @ (wanted - problem.gamma[:, None, None] * np.eye(4)) @ self.L
+        bodies = self.K_inverse @ (wanted - self.attraction) @ self.L
         dv = self.factor.solve(self.top, bodies.reshape(-1, 16), wanted_y / self.root)
-        dX, ds = problem.X(dv), problem.G @ dv
-        dZ = wanted - point.Z - _symmetric(self.X_inverse @ dX @ point.Z)
-        return _Direction(dv, dX, _symmetric(dZ), ds, wanted_y - point.y - point.y / self.s * ds)
+        for refinement in range(REFINEMENTS + 1):
+            dX, ds = problem.X(dv), problem.G @ dv
+            dZ = _symmetric(wanted - point.Z - self.X_inverse @ dX @ point.Z)
+            dy = wanted_y - point.y - point.y / self.s * ds
+            if refinement < REFINEMENTS:
+                left = problem.T.T @ (self.top - problem.T @ dv) + problem.adjoint(point.Z + dZ - self.attraction, point.y + dy)
+                dv = dv + _solve(self.factor.R, _solve(self.factor.R, left, transposed=True))
+        return _Direction(dv, dX, dZ, ds, dy)
 
     def length(self, d: _Direction, limit: float = 1.0) -> float:
         """How far this direction stays inside, at most `limit`."""
