@@ -1,13 +1,21 @@
-"""All benchmarks, one after the other."""
+"""All benchmarks, one after the other, or those named: `python -m benchmarks identification sysid`."""
 
 from __future__ import annotations
 
-from benchmarks import dynamics, growth, identification, reading, selection, start_up
+import sys
+
+from benchmarks import dynamics, growth, identification, reading, selection, start_up, sysid
+
+PARTS = {part.__name__.rpartition(".")[2]: part for part in (start_up, dynamics, growth, identification, reading, selection, sysid)}
 
 
 def main() -> None:
-    for part in (start_up, dynamics, growth, identification, reading, selection):
-        part.main()
+    names = sys.argv[1:] or list(PARTS)
+    for name in names:
+        if name not in PARTS:
+            raise SystemExit(f"benchmark {name!r} is unknown; benchmarks: {', '.join(PARTS)}")
+    for name in names:
+        PARTS[name].main()
 
 
 if __name__ == "__main__":

@@ -72,24 +72,28 @@ def random_case(seed: int, names: tuple[str, ...] = SMALL + LARGE) -> Case:
     rng = np.random.default_rng(seed)
     name = str(rng.choice(names))
     arm = robot(name)
+    kind, bodies = rng.integers(6), arm.body_names
+    tied = (Tie(bodies[0], bodies[1]),) if kind == 3 else ()
+    if tied:  # two bodies that are alike
+        theta = arm.theta.copy()
+        theta[10:20] = theta[:10]
+        arm = arm.with_parameters(theta)
     count = int(10 ** rng.uniform(0.7, 2.5))
     info, _ = folded(arm, rng, count=count, noise=10 ** rng.uniform(-5.0, 0.3), still=float(rng.choice([0.0, 0.0, 0.3, 0.8])))
     metric = str(rng.choice(["euclidean", "entropic"]))
     weight = float(10 ** rng.uniform(-4.0, 4.0)) if metric == "entropic" or rng.random() < 0.8 else 0.0
-    bounds, total, frozen, tied = {}, None, (), ()
-    kind = rng.integers(6)
-    bodies = arm.body_names
+    bounds, total, frozen = {}, None, ()
     if kind == 0:
         mass = arm.theta.reshape(-1, 10)[:, 9]
-        bounds = {bodies[b]: Bounds(mass=tuple(np.sort(rng.uniform(0.3, 3.0, 2)) * max(mass[b], 0.1))) for b in rng.choice(len(bodies), 2, replace=False)}
+        bounds = {
+            bodies[b]: Bounds(mass=tuple(np.sort(rng.uniform(0.3, 3.0, 2)) * max(mass[b], 0.1))) for b in rng.choice(len(bodies), 2, replace=False)
+        }
         total = tuple(np.sort(rng.uniform(0.2, 3.0, 2)) * mass.sum())
     elif kind == 1:
         bounds = {bodies[-1]: Bounds(com_ellipsoid=(rng.normal(size=3) * 0.1, rng.uniform(0.01, 0.3, 3)))}
     elif kind == 2:
         frozen = (bodies[0],)
         total = float(arm.theta.reshape(-1, 10)[:, 9].sum() * rng.uniform(0.8, 1.2))
-    elif kind == 3:
-        tied = (Tie(bodies[0], bodies[1], str(rng.choice(["x", "y", "z"]))),)
     prior = _prior(arm, rng, physical=metric == "entropic" or bool(frozen))
     estimator = th.Consistent(prior=prior, weight=weight, metric=metric, bounds=bounds, total_mass=total, frozen=frozen, tied=tied)
     return Case(name, info, estimator, kind < 3)

@@ -35,6 +35,8 @@ _MODULES = {
     "thetahat.identify.positive": ("Positive",),
     "thetahat.identify.consistent": ("Consistent",),
     "thetahat.identify.constraints": ("Bounds", "Tie"),
+    "thetahat.identify.robust": ("Robust",),
+    "thetahat.identify.ridge": ("Ridge", "ridge_path"),
     "thetahat.validate": ("validate",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}

@@ -14,7 +14,7 @@ from scipy import sparse
 from thetahat.identify import factor, interior
 from thetahat.identify.constraints import Bounds, Feasible, Tie, feasible
 from thetahat.identify.estimate import Certificate, Estimate
-from thetahat.identify.estimator import covariance_of_data, estimated
+from thetahat.identify.estimator import covariance_of_data, estimated, untouched
 from thetahat.identify.information import Information
 from thetahat.identify.inside import Inside, find_inside
 from thetahat.identify.objective import Objective, objective, solution_of
@@ -58,8 +58,8 @@ class Consistent:
         """The estimate, with a certificate. A conflict of bounds is a status with advice, and leaves the prior's values."""
         f = objective(information, prior=self.prior, weight=self.weight, metric=self.metric, weights=self.weights)
         allowed = feasible(f.columns, f.x0, bounds=self.bounds, total_mass=self.total_mass, frozen=self.frozen, tied=self.tied)
-        x, certificate, status, advice = _Program(f, allowed).solved()
         solution = solution_of(f)
+        x, certificate, status, advice = _Program(f, allowed, unseen=untouched(information, solution)).solved()
         covariance = covariance_of_data(solution, f.weights.variance)
         return estimated(information, solution, method=self.name, x=x, covariance=covariance, status=status, certificate=certificate, advice=advice)
 
@@ -67,9 +67,12 @@ class Consistent:
 class _Program:
     """The objective over the feasible set in the free variables v, x = c + E·v, and the way back."""
 
-    def __init__(self, f: Objective, allowed: Feasible, *, thick: bool = False) -> None:
-        """thick: ask for MARGIN beside the entropic prior too, which alone keeps bodies from being flat, but not by how much."""
-        self.f, self.allowed, self.thick = f, allowed, thick
+    def __init__(self, f: Objective, allowed: Feasible, *, unseen: np.ndarray, thick: bool = False) -> None:
+        """unseen: columns of x that the data do not touch. thick: ask for MARGIN beside the entropic prior, too.
+
+        That prior alone keeps bodies from being flat, but not by how much.
+        """
+        self.f, self.allowed, self.unseen, self.thick = f, allowed, unseen, thick
         self.E = allowed.expansion(f.scale)
         self.entropic = f.metric == "entropic" and f.weight > 0.0
         self.broken = False  # whether what is frozen breaks a bound
@@ -188,7 +191,7 @@ class _Program:
         found = interior.minimise(self.problem, inside.v)
         x = self._snapped(self.x(found.v))
         if self.entropic and not self.thick and smallest_eigenvalue(x[: self.f.columns.inertial]) < MARGIN:
-            return _Program(self.f, self.allowed, thick=True).solved()
+            return _Program(self.f, self.allowed, unseen=self.unseen, thick=True).solved()
         certificate = self._certificate(x, found.value, found.gap, float(np.max(np.abs(self._missed(found.v)), initial=0.0)), found.iterations)
         if found.gap <= CERTAIN * (1.0 + found.value):
             return x, certificate, "solved", ()
@@ -212,10 +215,11 @@ class _Program:
     def _snapped(self, x: np.ndarray) -> np.ndarray:
         """x with what the data do not see exactly at the nominal robot, wherever the body stays as physical as it was."""
         f = self.f
-        unseen = ~np.any(f.information.base.map, axis=0) & (self.allowed.expand >= 0)
+        unseen = self.unseen & (self.allowed.expand >= 0)
+        unseen[f.nonnegative] &= f.x0[f.nonnegative] >= 0.0
         trial = np.where(unseen, f.x0, x)
         inertial = f.columns.inertial
-        out = x.copy()
+        out = np.where(f.columns.is_inertial, x, trial)
         thin = _eigenvalues(trial[:inertial]) < MARGIN
         for b in np.flatnonzero(np.any(unseen[:inertial].reshape(-1, SIZE), axis=1) & ~thin):
             out[SIZE * b : SIZE * b + SIZE] = trial[SIZE * b : SIZE * b + SIZE]

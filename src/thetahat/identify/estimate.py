@@ -28,6 +28,19 @@ class Certificate:
 
 
 @dataclass(frozen=True, eq=False)
+class Reweighting:
+    """What the samples' weights came to."""
+
+    threshold: float  # k
+    scale: np.ndarray  # (nv,) σ_j [N·m or N]
+    reduced: np.ndarray  # (nv,) share of the joint's rows with a weight below one (Gaussian noise: 18 % at k = 1.345)
+    outliers: np.ndarray  # (nv,) share of its rows with a weight below a third
+    rounds: int
+    change: float  # of the parameters in the last round, in standard deviations
+    settled: bool
+
+
+@dataclass(frozen=True, eq=False)
 class Estimate:
     """What an estimator returns. Robots take it: `robot.with_parameters(estimate)`."""
 
@@ -46,6 +59,8 @@ class Estimate:
     status: str
     advice: tuple[str, ...] = ()  # a sentence per direction the data do not see
     certificate: Certificate | None = None  # of fits that a solver found
+    reweighting: Reweighting | None = None  # of robust fits
+    unseen: tuple[str, ...] = ()  # parameters that nothing in the data touches; with a prior they keep its values
 
     @property
     def theta(self) -> np.ndarray:

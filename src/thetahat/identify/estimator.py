@@ -83,7 +83,16 @@ def estimated(
         status=status,
         advice=(*advice, *(information.missing() if solution.rank < len(information.base) else ())),
         certificate=certificate,
+        unseen=tuple(name for name, hidden in zip(information.base.column_names, untouched(information, solution), strict=True) if hidden),
     )
+
+
+def untouched(information: Information, solution: f.Solution) -> np.ndarray:
+    """Which columns of x no row of the data touches, (columns,) bool."""
+    M = information.base.map
+    touched = solution.seen @ M if solution.rank < len(information.base) else M
+    reach = float(np.max(np.linalg.norm(solution.seen, axis=1), initial=0.0)) if solution.rank < len(information.base) else 1.0
+    return np.linalg.norm(touched, axis=0) <= 1e-9 * reach * np.linalg.norm(M, axis=0)
 
 
 def covariance_of_data(solution: f.Solution, variance: float) -> np.ndarray:

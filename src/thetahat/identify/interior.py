@@ -137,7 +137,8 @@ def minimise(problem: Problem, start: np.ndarray) -> Found:
         point, iterations = step, iterations + 1
     if not np.isfinite(least):
         best, least = point, _gap(problem, point)
-    return Found(best.v, problem.value(best.v), least, iterations)
+    value = float(problem.value(best.v))
+    return Found(best.v, value, min(float(least), value), iterations)  # no part of the objective is below zero
 
 
 def _begin(problem: Problem, start: np.ndarray) -> Point:
@@ -158,8 +159,8 @@ def _mean(problem: Problem, point: Point) -> float:
 def _gap(problem: Problem, point: Point) -> float:
     """f(v) less a lower bound of what is possible, from the Lagrangian φ = f − tr(Z X) − y·s, which is below f wherever v is feasible.
 
-    Without entropic blocks φ is quadratic, and its least value is ½‖T⁻ᵀ∇φ‖² below φ(v). With them φ/γ is self-concordant, and its
-    Newton decrement λ < 1 bounds it: γ(−λ − log(1 − λ)) [Nesterov1994]. Blocks of the entropic prior need no multiplier.
+    Without entropic blocks φ is quadratic, and its least value is ½‖T⁻ᵀ∇φ‖² below φ(v). Those, over γ, are self-concordant [Nesterov1994]:
+    with ∇φ = Tᵀρ + Hᵀc, H the rows of their curvature, the least value is at most ½‖ρ‖² + γ(−λ − log(1 − λ)) below, λ = ‖c‖/√γ < 1.
     """
     entropic = problem.entropic[:, None, None]
     Z = np.where(entropic, 0.0, point.Z)
@@ -172,11 +173,11 @@ def _gap(problem: Problem, point: Point) -> float:
     inverse = np.swapaxes(L_inverse, 1, 2) @ L_inverse
     gamma = problem.gamma[:, None, None]
     curved = np.sqrt(gamma)[:, None] * (L_inverse[:, None] @ problem.shapes @ np.swapaxes(L_inverse, 1, 2)[:, None])
-    R = _Factor(problem, _as_rows(curved), np.zeros(len(point.y))).R
     gradient = problem.T.T @ residual + problem.adjoint(np.where(entropic, gamma * (np.eye(4) - inverse), -Z), -point.y)
+    quadratic, rest = _Factor(problem, _as_rows(curved), np.zeros(len(point.y))).split(gradient)
     least = float(np.min(problem.gamma[problem.entropic]))
-    decrement = float(np.linalg.norm(_solve(R, gradient, transposed=True))) / np.sqrt(least)
-    return complementary + least * (-decrement - np.log1p(-decrement)) if decrement < 1.0 else float("inf")
+    decrement = rest / np.sqrt(least)
+    return complementary + 0.5 * quadratic**2 + least * (-decrement - np.log1p(-decrement)) if decrement < 1.0 else float("inf")
 
 
 # -- one step ---------------------------------------------------------------------------------------------------------
@@ -259,6 +260,13 @@ class _Factor:
         right[self._top + self._ten, 0] = (np.swapaxes(self._Q, 1, 2) @ stacked.reshape(len(starts), 16 * depth, 1))[..., 0]
         turned, *_ = lapack.dtpmqrt(k, self._V, self._block, np.asfortranarray(top[:, None]), right, trans="T", overwrite_b=1)
         return _solve(self.R, turned[:, 0])
+
+    def split(self, gradient: np.ndarray) -> tuple[float, float]:
+        """(‖ρ‖, ‖c‖) of the shortest way to write a gradient as Tᵀρ + Hᵀc, H the rows below T."""
+        k = len(gradient)
+        top = np.asfortranarray(_solve(self.R, gradient, transposed=True)[:, None])
+        rho, c, _ = lapack.dtpmqrt(k, self._V, self._block, top, np.zeros((self._top + k, 1), order="F"), trans="N")
+        return float(np.linalg.norm(rho)), float(np.linalg.norm(c))
 
 
 class _Frame:

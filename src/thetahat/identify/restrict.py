@@ -25,11 +25,11 @@ def view(information: Information, *, without: Iterable[str] = (), dofs: Iterabl
     robot = information.robot.with_drive(**dict.fromkeys(without, False))
     base = _tidied(base_parameters(robot).strong)
     if dofs is None:
-        return _seen_through(information, robot, base)
+        return seen_through(information, robot, base)
     dofs = sorted(set(dofs))
     if not dofs or not 0 <= dofs[0] <= dofs[-1] < robot.nv:
         raise UsageError(f"degrees of freedom are {dofs}; give some of 0 … {robot.nv - 1}")
-    seen = _seen_through(information, robot, shown_by(robot, base, dofs))
+    seen = seen_through(information, robot, shown_by(robot, base, dofs))
     mine = np.isin(np.arange(robot.nv), dofs)
     factors = tuple(R if own else np.zeros_like(R) for own, R in zip(mine, seen.factors, strict=True))
     return replace(seen, factors=factors, rows=np.where(mine, information.rows, 0))
@@ -76,7 +76,7 @@ def _tidied(base: BaseParameters) -> BaseParameters:
     return replace(base, map=M, kinds=kinds)
 
 
-def _seen_through(information: Information, robot: Robot, base: BaseParameters) -> Information:
+def seen_through(information: Information, robot: Robot, base: BaseParameters) -> Information:
     """Every joint's factor in the base columns of `robot`, whose columns are among those of the information's."""
     old, new = Columns(information.robot), Columns(robot)
     place = {pair: k for k, pair in enumerate(old.pairs)}
