@@ -13,6 +13,7 @@ import thetahat as th
 from benchmarks.robots import EXAMPLES, Pair, example_folder, pair
 from thetahat.data.samples import Samples
 from thetahat.identify.information import information
+from thetahat.identify.least_squares import LeastSquares
 from thetahat.identify.run import identify
 
 SAMPLES = 50_000
@@ -42,7 +43,7 @@ def ours(p: Pair, tau: np.ndarray, threads: int) -> np.ndarray:
     """The same through `information`."""
     robot = p.robot.with_drive(viscous=True, coulomb=True, offset=True)
     q, dq, ddq = p.states
-    return np.asarray(identify(information(robot, Samples(q=q, dq=dq, ddq=ddq, tau=tau), threads=threads)).r2_per_joint)
+    return np.asarray(identify(information(robot, Samples(q=q, dq=dq, ddq=ddq, tau=tau), threads=threads), LeastSquares()).r2_per_joint)
 
 
 def _measured(path: Path, which: str, threads: int) -> tuple[float, float, np.ndarray]:

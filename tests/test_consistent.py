@@ -286,6 +286,6 @@ def test_the_entropic_prior_needs_a_physical_robot(panda) -> None:
     arm, info = panda
     theta = arm.theta.copy()
     theta[9] = -1.0
-    with pytest.raises(UnphysicalRobot, match="panda_link1.*euclidean"):
+    with pytest.raises(UnphysicalRobot, match=r"panda_link1.*euclidean"):
         identify(info, th.Consistent(prior=theta, metric="entropic"))
     assert identify(info, th.Consistent(prior=theta)).consistent

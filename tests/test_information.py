@@ -13,9 +13,14 @@ from thetahat.errors import MalformedInput, NotIdentifiable, StorageError, Usage
 from thetahat.identify.columns import full_regressor
 from thetahat.identify.information import Information, information
 from thetahat.identify.least_squares import LeastSquares
-from thetahat.identify.run import identify
+from thetahat.identify.run import identify as run
 
 MERGE = 1e-12  # relative to the size of a column: rounding of a QR of a few thousand rows stays below
+
+
+def identify(info: Information, estimator: object = None):
+    """The pseudo-inverse, unless told otherwise."""
+    return run(info, LeastSquares() if estimator is None else estimator)
 
 
 def with_friction(robot: th.Robot) -> th.Robot:

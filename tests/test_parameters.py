@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pinocchio as pin
 import pytest
+import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
@@ -334,3 +335,25 @@ def test_projection_is_the_nearest(rng):
         step = nearest + 1e-3 * rng.normal(size=10)
         if np.linalg.eigvalsh(par.to_pseudo_inertia(step))[0] >= 0:
             assert distance(theta, nearest) <= distance(theta, step) + 1e-12
+
+
+# -- derivatives ------------------------------------------------------------------------------------------------------
+
+
+def test_log_cholesky_jacobian_is_sympys() -> None:
+    """∂θ/∂η, each of the hundred entries, from the definition J = U Uᵀ written out in symbols."""
+    eta = sympy.symbols("a d1 d2 d3 s12 s23 s13 t1 t2 t3", real=True)
+    a, d1, d2, d3, s12, s23, s13, t1, t2, t3 = eta
+    U = sympy.exp(a) * sympy.Matrix([[sympy.exp(d1), s12, s13, t1], [0, sympy.exp(d2), s23, t2], [0, 0, sympy.exp(d3), t3], [0, 0, 0, 1]])
+    J = U * U.T
+    S = J[:3, :3]
+    inertia = S.trace() * sympy.eye(3) - S
+    theta = sympy.Matrix(
+        [inertia[0, 0], inertia[0, 1], inertia[0, 2], J[2, 3], J[1, 3], inertia[1, 1], inertia[1, 2], J[0, 3], inertia[2, 2], J[3, 3]]
+    )
+    exact = sympy.lambdify(eta, theta.jacobian(eta), "numpy")
+    values = np.random.default_rng(4).normal(size=(3, 2, 10))
+    expected = np.array([exact(*each) for each in values.reshape(-1, 10)]).reshape(3, 2, 10, 10)
+    np.testing.assert_allclose(par.log_cholesky_jacobian(values), expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max())
+    with pytest.raises(UsageError, match="eta has shape"):
+        par.log_cholesky_jacobian(np.zeros(9))

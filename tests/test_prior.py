@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 import thetahat as th
-from test_information import arm, simulated, stacked, still_elbow
+from test_information import arm, identify, simulated, stacked, still_elbow
 from thetahat.errors import UsageError
 from thetahat.identify.columns import Columns
 from thetahat.identify.information import information
 from thetahat.identify.least_squares import LeastSquares, Prior
-from thetahat.identify.run import identify
 
 
 def guess(robot: th.Robot) -> np.ndarray:

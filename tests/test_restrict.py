@@ -81,7 +81,7 @@ def test_weak_directions_do_not_take_part() -> None:
     tau = th.inverse_dynamics(robot, q, dq, ddq)
     tau += 0.01 * np.abs(tau).max() * rng.normal(size=tau.shape)
     seen = view(th.information(robot, th.Samples(q=q, dq=dq, ddq=ddq, tau=tau)))
-    estimate = th.identify(seen)
+    estimate = th.identify(seen, th.LeastSquares())
     assert estimate.rank == robot.base_parameters.strong_count
     assert np.abs(estimate.x).max() < 1e5
     assert [kind for kind, name in zip(seen.base.kinds, seen.base.column_names, strict=True) if name.startswith(("viscous", "coulomb"))] == [

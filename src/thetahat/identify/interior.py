@@ -20,7 +20,7 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import lapack
 
-ENOUGH = 1e-9  # of 1 + f: a gap at which to stop
+ENOUGH = 1e-8  # of 1 + f: a gap at which to stop
 ITERATIONS = 80
 SHORTEST = 1e-9  # a step below this goes nowhere
 TO_BOUNDARY = 0.98
@@ -42,6 +42,11 @@ class Problem:
     gamma: np.ndarray  # (blocks,) weight of −log det; 0: a constraint
     G: np.ndarray  # (rows, k)
     low: np.ndarray  # (rows,)
+
+    @cached_property
+    def flat(self) -> np.ndarray:
+        """The shapes as rows, (blocks, 10, 16)."""
+        return np.ascontiguousarray(self.shapes.reshape(-1, PLACES, 16))
 
     @cached_property
     def entropic(self) -> np.ndarray:
@@ -79,12 +84,16 @@ class Problem:
 
     def X(self, v: np.ndarray) -> np.ndarray:
         """The blocks, (blocks, 4, 4); of a change of v, their change."""
-        return np.einsum("bj,bjrc->brc", v[self.places], self.shapes)
+        return (v[self.places][:, None, :] @ self.flat).reshape(-1, 4, 4)
 
     def adjoint(self, Z: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Gradient of Σ tr(Z_b X_b) + y·G v."""
         out = self.G.T @ y
-        np.add.at(out, self.places, np.einsum("bjrc,brc->bj", self.shapes, Z))
+        slopes = (self.flat @ Z.reshape(-1, 16, 1))[..., 0]
+        if self.stacking[2] == 1:  # one block per body: no entry of v is met twice
+            out[self.places] += slopes
+        else:
+            np.add.at(out, self.places, slopes)
         return out
 
     def value(self, v: np.ndarray) -> float:
@@ -195,7 +204,7 @@ def _step(problem: Problem, point: Point) -> Point | None:
     direction = frame.direction(sigma * mu, affine)
     length = min(1.0, TO_BOUNDARY * frame.length(direction, limit=1.0 / TO_BOUNDARY))
     if length < CRAMPED:  # the second order points out of the cone: back to its middle first
-        central = frame.direction(max(sigma, CENTRING) * mu, None)
+        central = frame.direction(max(sigma, CENTRING) * mu, affine, curved=False)
         other = min(1.0, TO_BOUNDARY * frame.length(central, limit=1.0 / TO_BOUNDARY))
         direction, length = (central, other) if other > length else (direction, length)
     while length > SHORTEST:
@@ -276,7 +285,8 @@ class _Frame:
         self.problem, self.point = problem, point
         self.s = problem.G @ point.v - problem.low
         self.L, K = np.linalg.cholesky(problem.X(point.v)), np.linalg.cholesky(point.Z)
-        self.L_inverse, self.K_inverse = np.linalg.inv(self.L), np.linalg.inv(K)
+        self.inverses = np.linalg.inv(np.concatenate([self.L, K]))
+        self.L_inverse, self.K_inverse = np.split(self.inverses, 2)
         self.X_inverse = np.swapaxes(self.L_inverse, 1, 2) @ self.L_inverse
         self.root = np.sqrt(point.y / self.s)
         rows = np.swapaxes(K, 1, 2)[:, None] @ problem.shapes @ np.swapaxes(self.L_inverse, 1, 2)[:, None]  # Kᵀ dX L⁻ᵀ
@@ -284,35 +294,32 @@ class _Frame:
         self.top = problem.t - problem.T @ point.v
         self.attraction = problem.gamma[:, None, None] * np.eye(4)  # gradient of γ tr X
 
-    def direction(self, mu: float, before: _Direction | None) -> _Direction:
-        """Newton's direction towards X Z = max(μ, γ)·1 and s·y = μ, second order in `before`."""
+    def direction(self, mu: float, before: _Direction | None, *, curved: bool = True) -> _Direction:
+        """Newton's direction towards X Z = max(μ, γ)·1 and s·y = μ, second order in `before`; without that, a first guess, not refined."""
         problem, point = self.problem, self.point
         wanted = np.maximum(mu, problem.gamma)[:, None, None] * self.X_inverse  # Z + dZ + sym(X⁻¹ dX Z)
         wanted_y = mu / self.s
-        if before is not None:
+        if before is not None and curved:
             wanted = wanted - _symmetric(self.X_inverse @ before.dX @ before.dZ)
             wanted_y = wanted_y - before.ds * before.dy / self.s
         bodies = self.K_inverse @ (wanted - self.attraction) @ self.L
         dv = self.factor.solve(self.top, bodies.reshape(-1, 16), wanted_y / self.root)
-        for refinement in range(REFINEMENTS + 1):
+        refinements = 0 if before is None else REFINEMENTS
+        for refinement in range(refinements + 1):
             dX, ds = problem.X(dv), problem.G @ dv
             dZ = _symmetric(wanted - point.Z - self.X_inverse @ dX @ point.Z)
             dy = wanted_y - point.y - point.y / self.s * ds
-            if refinement < REFINEMENTS:
+            if refinement < refinements:
                 left = problem.T.T @ (self.top - problem.T @ dv) + problem.adjoint(point.Z + dZ - self.attraction, point.y + dy)
                 dv = dv + _solve(self.factor.R, _solve(self.factor.R, left, transposed=True))
         return _Direction(dv, dX, dZ, ds, dy)
 
     def length(self, d: _Direction, limit: float = 1.0) -> float:
         """How far this direction stays inside, at most `limit`."""
-        out = limit
-        for inverse, change in ((self.L_inverse, d.dX), (self.K_inverse, d.dZ)):
-            lowest = np.min(np.linalg.eigvalsh(inverse @ change @ np.swapaxes(inverse, 1, 2)), initial=0.0)
-            out = min(out, -1.0 / lowest) if lowest < 0.0 else out
-        for value, change in ((self.s, d.ds), (self.point.y, d.dy)):
-            falls = change < 0.0
-            out = min(out, float(np.min(-value[falls] / change[falls], initial=np.inf)))
-        return out
+        change = np.concatenate([d.dX, d.dZ])
+        steepest = np.min(np.linalg.eigvalsh(self.inverses @ change @ np.swapaxes(self.inverses, 1, 2)), initial=0.0)
+        steepest = min(steepest, np.min(np.concatenate([d.ds / self.s, d.dy / self.point.y]), initial=0.0))
+        return min(limit, -1.0 / float(steepest)) if steepest < 0.0 else limit
 
 
 def _as_rows(matrices: np.ndarray) -> np.ndarray:

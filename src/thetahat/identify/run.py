@@ -6,14 +6,14 @@ import numpy as np
 
 from thetahat.errors import NotIdentifiable, UsageError
 from thetahat.identify import factor as f
+from thetahat.identify.consistent import Consistent
 from thetahat.identify.estimate import Estimate
 from thetahat.identify.estimator import Estimator, SampleEstimator, Source
 from thetahat.identify.information import Information
-from thetahat.identify.least_squares import LeastSquares
 
 
 def identify(information: Information, estimator: Estimator | SampleEstimator | None = None, *, samples: Source | None = None) -> Estimate:
-    """The robot's parameters from the information of a log, by an estimator (default: the pseudo-inverse).
+    """The robot's parameters from the information of a log, by an estimator (default: `Consistent`, physically consistent parameters).
 
     samples: what the information was folded from. With them the standard deviations take into account that
     neighbouring samples are not independent; without, rows count as independent. Robust estimators need them.
@@ -21,7 +21,7 @@ def identify(information: Information, estimator: Estimator | SampleEstimator | 
     if not isinstance(information, Information):
         raise UsageError(f"identify takes an Information, not {type(information).__name__}; make one with th.information(robot, samples)")
     if estimator is None:
-        estimator = LeastSquares()
+        estimator = Consistent()
     with f.blas_threads().limit(limits=1, user_api="blas"):  # small matrices; threads woken for them would spin beside the next fold
         if hasattr(estimator, "estimate_from_samples"):
             if samples is None:
