@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from thetahat.errors import UsageError
 from thetahat.model.robot import Robot
 
 PIECE = 65_536  # samples predicted at once
+_OWN, _NOMINAL = "the robot", "the nominal robot"
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,49 +34,49 @@ class Validation:
     r2_total: float | None  # of all joints together (paper's R²)
     cutoff: float | None = None  # [Hz] of the low-pass on the torques that are scored
     nominal: Validation | None = None  # the same rows predicted by the nominal robot
+    beside: Mapping[str, Validation] = field(default_factory=dict)  # and by others, by name
 
     def __str__(self) -> str:
         width = max(map(len, ("joint", *self.names)))
-        head = ["joint".ljust(width), "     R²", "moving", "    RMS", "  rows"] + (["nominal R²", "nominal RMS"] if self.nominal else [])
+        others = {**({"nominal": self.nominal} if self.nominal else {}), **self.beside}
+        head = ["joint".ljust(width), "     R²", "moving", "    RMS", "  rows"]
+        head += [f"{name} {what}" for name in others for what in ("R²", "RMS")]
         lines = ["  ".join(head)]
         for j, name in enumerate(self.names):
-            cells = [
-                name.ljust(width),
-                _cell(self.r2[j], 7, ".4f"),
-                _cell(self.r2_moving[j], 6, ".4f"),
-                _cell(self.rms[j], 7, ".3g"),
-                f"{self.rows[j]:6d}",
-            ]
-            if self.nominal:
-                cells += [_cell(self.nominal.r2[j], 10, ".4f"), _cell(self.nominal.rms[j], 11, ".3g")]
+            cells = [name.ljust(width), _cell(self.r2[j], 7, ".4f"), _cell(self.r2_moving[j], 6, ".4f"), _cell(self.rms[j], 7, ".3g")]
+            cells.append(f"{self.rows[j]:6d}")
+            for title, other in others.items():
+                cells += [_cell(other.r2[j], len(title) + 3, ".4f"), _cell(other.rms[j], len(title) + 4, ".3g")]
             lines.append("  ".join(cells))
         total = "undefined" if self.r2_total is None else f"{self.r2_total:.6f}"
-        beside = "" if self.nominal is None or self.nominal.r2_total is None else f" (nominal {self.nominal.r2_total:.6f})"
+        scored = ", ".join(f"{name} {other.r2_total:.6f}" for name, other in others.items() if other.r2_total is not None)
         low_pass = "torques as given" if self.cutoff is None else f"torques below {self.cutoff:.4g} Hz"
-        return "\n".join([f"R² {total}{beside} over {self.samples} samples, {low_pass}", *lines])
+        return "\n".join([f"R² {total}{f' ({scored})' if scored else ''} over {self.samples} samples, {low_pass}", *lines])
 
 
 def _cell(value: float, width: int, form: str) -> str:
     return f"{'–' if value is np.ma.masked else format(float(value), form):>{width}}"
 
 
-def validate(robot: Robot, samples: Samples | Iterable[Samples], nominal: Robot | None = None) -> Validation:
-    """Score a robot, and the nominal one beside it, on samples or a stream of them; rows that samples mark unusable do not count."""
-    robots = [robot] if nominal is None else [robot, nominal]
-    for other in robots[1:]:
+def validate(
+    robot: Robot, samples: Samples | Iterable[Samples], nominal: Robot | None = None, *, beside: Mapping[str, Robot] | None = None
+) -> Validation:
+    """Score a robot, and the nominal one and others beside it, on samples or a stream of them; rows marked unusable do not count."""
+    others = {**({} if nominal is None else {_NOMINAL: nominal}), **(beside or {})}
+    for name, other in others.items():
         if other.nv != robot.nv or other.nq != robot.nq:
-            raise UsageError(f"the nominal robot has {other.nv} degrees of freedom and the other {robot.nv}; give two variants of one robot")
-    sums = [_Sums(robot.nv) for _ in robots]
+            raise UsageError(f"{name} has {other.nv} degrees of freedom and the other {robot.nv}; give variants of one robot")
+    sums = {name: (each, _Sums(robot.nv)) for name, each in {_OWN: robot, **others}.items()}
     cutoffs, count = set(), 0
     for part in _pieces(samples):
         _check(robot, part)
         cutoffs.add(part.provenance.get("settings", {}).get("torque_cutoff") or part.cutoff)
         count += len(part)
-        for each, into in zip(robots, sums, strict=True):
+        for each, into in sums.values():
             into.add(part, dynamics.inverse_dynamics(each, part.q, part.dq, part.ddq))
     cutoff = cutoffs.pop() if len(cutoffs) == 1 else None
-    beside = sums[1].result(robot.velocity_names, count, cutoff) if nominal is not None else None
-    return sums[0].result(robot.velocity_names, count, cutoff, nominal=beside)
+    found = {name: into.result(robot.velocity_names, count, cutoff) for name, (_, into) in sums.items()}
+    return replace(found.pop(_OWN), nominal=found.pop(_NOMINAL, None), beside=found)
 
 
 class _Sums:
@@ -96,7 +97,7 @@ class _Sums:
         self.left_moving += np.sum(e2, axis=0, where=moving)
         self.torque_moving += np.sum(u2, axis=0, where=moving)
 
-    def result(self, names: tuple[str, ...], samples: int, cutoff: float | None, nominal: Validation | None = None) -> Validation:
+    def result(self, names: tuple[str, ...], samples: int, cutoff: float | None) -> Validation:
         total = float(self.torque.sum())
         return Validation(
             names=names,
@@ -109,7 +110,6 @@ class _Sums:
             rms_moving=_root_mean(self.left_moving, self.moving),
             r2_total=1.0 - float(self.left.sum()) / total if total > 0.0 else None,
             cutoff=cutoff,
-            nominal=nominal,
         )
 
 

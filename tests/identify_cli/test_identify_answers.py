@@ -35,7 +35,7 @@ def test_finds_what_pinocchio_was_given(thetahat: Callable[..., Done], tmp_path:
     np.testing.assert_allclose(values, base.map @ x, rtol=1e-4, atol=1e-4)  # a 40 Hz low-pass on motion below 1.1 Hz
     assert np.all(stds > 0.0)
     assert found["rank"] == found["structural_rank"] == len(base)
-    assert (found["columns"], found["status"], found["method"]) == (48, "solved", "least-squares")
+    assert (found["columns"], found["status"], found["method"]) == (48, "solved", "consistent")
     for k, joint in enumerate(found["joints"]):
         assert joint["r2_test"] > 1.0 - 1e-7
         assert joint["viscous"] == pytest.approx(0.7 * (k + 1), abs=1e-3)
@@ -202,7 +202,7 @@ def test_panda_friction_is_the_published_one(thetahat: Callable[..., Done], tmp_
     """Gaz et al. 2019, Table III, from the same trajectory by plain least squares on all of its rows, with their own filter."""
     folder = shared_file("logs", "panda")
     robot, path = folder / "panda_nomesh_from_example_robot_data.urdf", folder / "panda_exciting_traj1.csv"
-    options = ["--cutoff", 10, "--holdout", 0, "--weights", "none", "--min-speed", 0, "--no-armature"]
+    options = ["--method", "least-squares", "--cutoff", 10, "--holdout", 0, "--weights", "none", "--min-speed", 0, "--no-armature"]
     found = thetahat("identify", robot, path, "--out", tmp_path, "--json", *options).data
     published = np.genfromtxt(folder / "published_friction_piCLS.csv", delimiter=",", skip_header=1, usecols=1)[7:14]
     np.testing.assert_allclose([joint["coulomb"] for joint in found["joints"]], published, rtol=0, atol=0.06)
@@ -286,10 +286,64 @@ def test_a_sideways_robot_is_found_and_the_option_works(thetahat: Callable[..., 
 
 
 @pytest.mark.parametrize(
+    "options",
+    [
+        ["--method", "least-squares"],
+        ["--method", "prior", "--alpha", "0.9"],
+        ["--method", "prior", "--alpha", "0.9", "--prior", "arm4"],
+        ["--method", "positive"],
+        ["--method", "consistent", "--metric", "entropic", "--prior-weight", "0.5"],
+        ["--method", "consistent", "--weights", "iterated", "--robust"],
+        ["--method", "smooth"],
+    ],
+    ids=lambda options: " ".join(options),
+)
+def test_every_method_answers(thetahat: Callable[..., Done], log: Path, tmp_path: Path, options: list[str]) -> None:
+    found = thetahat("identify", "arm4", log, "--out", tmp_path, "--json", *options).data
+    assert found["method"].endswith(options[1])
+    assert found["status"] == "solved"
+    assert found["r2"]["test"] > 0.99
+    assert abs(found["r2"]["pseudo_inverse"] - found["r2"]["test"]) < 0.01
+    assert all(joint["rms_pseudo_inverse"] > 0.0 for joint in found["joints"])
+    physical = options[1] in ("consistent", "smooth")
+    assert found["consistent"] or not physical
+    if physical:
+        assert found["certificate"]["gap"] <= 1e-6 * (1.0 + found["certificate"]["objective"])
+        assert found["certificate"]["eigenvalue"] >= 1e-9
+    assert {b["name"] for b in found["base_parameters"] if b["relative_std"] is None} == set()
+
+
+def test_the_prior_is_another_robot_file(thetahat: Callable[..., Done], log: Path, tmp_path: Path) -> None:
+    """What no motion shows keeps the values of --prior; an unphysical one is projected, with a warning."""
+    text = robots.path("arm4").read_text(encoding="utf-8")
+    heavy = tmp_path / "heavy.urdf"
+    heavy.write_text(re.sub(r'mass value="([\d.]+)"', lambda m: f'mass value="{2 * float(m[1])}"', text), encoding="utf-8")
+    found = thetahat("identify", "arm4", log, "--out", tmp_path, "--json", "--prior", heavy).data
+    nominal, prior = th.load(robots.path("arm4")), th.load(heavy)
+    assert "m_shoulder" in found["unseen"]
+    assert found["links"][0]["mass"] == pytest.approx(prior.theta[9])
+    assert found["links"][0]["nominal"]["mass"] == pytest.approx(nominal.theta[9])
+    light = tmp_path / "light.urdf"
+    light.write_text(re.sub(r'mass value="([\d.]+)"', 'mass value="-1"', text, count=2), encoding="utf-8")
+    done = thetahat("identify", "arm4", log, "--out", tmp_path, "--json", "--prior", light)
+    assert done.code == 0
+    assert any("cannot be rigid bodies" in warning for warning in done.data["warnings"])
+    assert done.data["consistent"]
+
+
+@pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--method", "consistent"], "methods: least-squares"),
-        (["--weights", "sample"], "joint, none"),
+        (["--method", "magic"], "methods: consistent, least-squares, prior, positive, smooth"),
+        (["--method", "least-squares", "--alpha", "0.5"], "belongs to prior"),
+        (["--method", "positive", "--prior", "arm4"], "belongs to consistent and prior and smooth"),
+        (["--method", "prior", "--alpha", "1"], "between 0"),
+        (["--method", "prior", "--alpha", "nan"], "between 0"),
+        (["--prior-weight", "-1"], "at least 0"),
+        (["--prior-weight", "nan"], "at least 0"),
+        (["--metric", "manhattan"], "euclidean, entropic"),
+        (["--prior", "arm7"], "another robot"),
+        (["--weights", "sample"], "joint, iterated, none"),
         (["--friction", "stribeck"], "viscous, coulomb, offset"),
         (["--friction", ","], "--friction is empty"),
         (["--cutoff", "-1"], "positive"),

@@ -176,9 +176,17 @@ def test_a_log_that_does_not_show_everything_names_what_is_missing(thetahat: Cal
     q, dq, ddq = (np.column_stack([np.full((len(t), 3), still), a[:, 3]]) for a, still in ((q, 0.5), (dq, 0.0), (ddq, 0.0)))
     tau = simulated_log.torque(robots.path("arm4"), q, dq, ddq) + simulated_log.drive(dq, ddq)
     path = simulated_log.write_csv(tmp_path / "elbow.csv", *simulated_log.table(t, q, tau, dq))
-    done = thetahat("identify", "arm4", path, "--out", tmp_path, "--min-speed", 0)
-    assert done.code == 5
+    for method in ("least-squares", "positive"):
+        done = thetahat("identify", "arm4", path, "--out", tmp_path, "--min-speed", 0, "--method", method)
+        assert done.code == 5
     assert re.search(r"rank \d+ of 36: .*excite joints? .*(shoulder|arm_yaw)", done.err)
     assert not (tmp_path / "estimate.json").exists()
     done = thetahat("identify", "arm4", path, "--out", tmp_path)
     assert (done.code, "--joints elbow" in done.err) == (5, True)
+    # with a prior, what the log does not show keeps the robot's own values, and is named
+    found = thetahat("identify", "arm4", path, "--out", tmp_path, "--min-speed", 0, "--json").data
+    assert found["rank"] < found["structural_rank"]
+    assert {"viscous_shoulder_pitch", "coulomb_arm_yaw"} <= set(found["unseen"])
+    assert any("excite" in sentence for sentence in found["advice"])
+    assert found["joints"][0]["viscous"] == th.load(robots.path("arm4")).drive.viscous[0]
+    assert found["consistent"]

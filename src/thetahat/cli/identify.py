@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from thetahat.cli.identify_run import Options, Outcome
     from thetahat.model.robot import Robot
 
-METHODS = ("least-squares",)
+METHODS = ("consistent", "least-squares", "prior", "positive", "smooth")
+WITH_PRIOR = ("consistent", "prior", "smooth")
+METRICS = ("euclidean", "entropic")
 FRICTION = ("viscous", "coulomb", "offset")
-WEIGHTS = ("joint", "none")
+WEIGHTS = ("joint", "iterated", "none")
 ANSWER = "estimate.json"
 GRAVE = ("gravity-direction", "sign", "dead-torque", "saturated", "stuck")  # findings that change the answer: said beside JSON too
 
@@ -41,8 +43,13 @@ def identify(
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
     method: Annotated[str, _option(f"How to solve: {', '.join(METHODS)}.", metavar="NAME", show_default=True)] = METHODS[0],
+    prior: Annotated[str | None, _option("Robot file whose values what the log does not show keeps; default: ROBOT.", metavar="ROBOT")] = None,
+    prior_weight: Annotated[float | None, _option("Of the prior; its spread is each parameter's size / √W. Default 0.01.", metavar="W")] = None,
+    metric: Annotated[str | None, _option(f"Distance from the prior: {', '.join(METRICS)}; default euclidean.", metavar="NAME")] = None,
+    alpha: Annotated[float | None, _option("Of --method prior: near 1 the data count, near 0 the guess. Default 0.5.", metavar="A")] = None,
+    robust: Annotated[bool, _option("Hold back single torques that do not fit the others.", "--robust")] = False,
     weights: Annotated[
-        str, _option("joint: weigh each joint by its residual; none: all torques alike.", metavar="joint|none", show_default=True)
+        str, _option("joint: weigh each joint by its residual; iterated: until that settles; none: all alike.", metavar="NAME", show_default=True)
     ] = "joint",
     friction: Annotated[str, _option("Friction to fit: some of the three, or none.", metavar="TERMS", show_default=True)] = ",".join(FRICTION),
     armature: Annotated[bool | None, _option("Fit rotor inertia; default: only if the log shows it.", "--armature/--no-armature")] = None,
@@ -67,6 +74,7 @@ def identify(
         raise UsageError(f"--method is {method!r}; methods: {', '.join(METHODS)}")
     if weights not in WEIGHTS:
         raise UsageError(f"--weights is {weights!r}; give one of {', '.join(WEIGHTS)}")
+    _require_method(method, prior=prior, prior_weight=prior_weight, metric=metric, alpha=alpha)
     if test and holdout is not None:
         raise UsageError("--test and --holdout are both given; score on other logs or on a part of this one")
     settings: dict[str, Any] = {
@@ -76,6 +84,12 @@ def identify(
         "friction": _terms(friction),
         "armature": armature,
         "weights": None if weights == "none" else weights,
+        "method": method,
+        "prior": None if prior is None else arguments.robot_file(prior),
+        "prior_weight": 1e-2 if prior_weight is None else prior_weight,
+        "metric": metric or METRICS[0],
+        "alpha": 0.5 if alpha is None else alpha,
+        "robust": robust,
         "cutoff": _positive("--cutoff", cutoff, "Hz"),
         "score_cutoff": _positive("--score-cutoff", score_cutoff, "Hz"),
         "min_speed": 0.0 if min_speed == 0.0 else _positive("--min-speed", min_speed, "rad/s or m/s"),
@@ -85,7 +99,7 @@ def identify(
         "topic": topic,
         "salvage": salvage,
     }
-    target = _target(out, [file, *logs, *(test or ()), *([actuation] if actuation else [])])
+    target = _target(out, [file, *logs, *(test or ()), *([actuation] if actuation else []), *([settings["prior"]] if prior else [])])
     found = _run(file, vector, settings, quiet=quiet)
     text = json_format.dumps(found, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
     write_atomically(target, text)
@@ -133,6 +147,11 @@ def describe(robot: Robot, outcome: Outcome, options: Options, *, warnings: list
             "friction": list(options.friction),
             "armature": outcome.armature,
             "weights": options.weights,
+            "prior": None if options.prior is None else str(options.prior),
+            "prior_weight": options.prior_weight if options.method in ("consistent", "smooth") else None,
+            "metric": options.metric if options.method in ("consistent", "smooth") else None,
+            "alpha": options.alpha if options.method == "prior" else None,
+            "robust": options.robust,
             "joints": list(options.joints) or None,
             "actuation": None if options.actuation is None else str(options.actuation),
             "columns": options.columns,
@@ -163,6 +182,24 @@ def _positive(name: str, value: float | None, unit: str) -> float | None:
     if value is not None and not (math.isfinite(value) and value > 0.0):
         raise UsageError(f"{name} is {value}; give a positive number [{unit}]")
     return value
+
+
+def _require_method(method: str, *, prior: str | None, prior_weight: float | None, metric: str | None, alpha: float | None) -> None:
+    """Raise where an option is out of range, or says nothing to the method chosen."""
+    for name, value, methods in (
+        ("--prior", prior, WITH_PRIOR),
+        ("--prior-weight", prior_weight, ("consistent", "smooth")),
+        ("--metric", metric, ("consistent", "smooth")),
+        ("--alpha", alpha, ("prior",)),
+    ):
+        if value is not None and method not in methods:
+            raise UsageError(f"{name} is of no use to --method {method}; it belongs to {' and '.join(methods)}")
+    if metric is not None and metric not in METRICS:
+        raise UsageError(f"--metric is {metric!r}; give one of {', '.join(METRICS)}")
+    if prior_weight is not None and not (math.isfinite(prior_weight) and prior_weight >= 0.0):
+        raise UsageError(f"--prior-weight is {prior_weight}; give a number of at least 0 (0: no prior)")
+    if alpha is not None and not 0.0 < alpha < 1.0:
+        raise UsageError(f"--alpha is {alpha}; give a number between 0 (the guess alone) and 1 (the data alone), both excluded")
 
 
 def _fraction(value: float) -> float:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,20 @@ from thetahat.data.log import Log, read_log
 from thetahat.data.prepare import Settings, choose, prepare_batches
 from thetahat.data.samples import MASKED, REASONS, Samples
 from thetahat.data.stream import mean_period
-from thetahat.errors import MalformedInput, NotIdentifiable, UsageError, known
+from thetahat.errors import MalformedInput, NotIdentifiable, RobotWarning, UsageError, known
+from thetahat.identify.columns import Columns
+from thetahat.identify.consistent import Consistent
 from thetahat.identify.estimate import Estimate
+from thetahat.identify.estimator import Estimator, SampleEstimator
 from thetahat.identify.information import Information, information
-from thetahat.identify.least_squares import LeastSquares
+from thetahat.identify.least_squares import LeastSquares, Prior
+from thetahat.identify.positive import Positive
 from thetahat.identify.restrict import view
+from thetahat.identify.result import PLAIN
+from thetahat.identify.robust import Robust
+from thetahat.identify.run import identify
+from thetahat.identify.smooth import Smooth
+from thetahat.model.load import load
 from thetahat.model.lock import kept_positions, lock
 from thetahat.model.robot import Robot
 from thetahat.validate import Validation, validate
@@ -38,6 +48,12 @@ class Options:
     friction: tuple[str, ...] = ("viscous", "coulomb", "offset")
     armature: bool | None = None  # None: only if the log shows it
     weights: str | None = "joint"
+    method: str = "consistent"
+    prior: Path | None = None  # None: the robot itself
+    prior_weight: float = 1e-2
+    metric: str = "euclidean"
+    alpha: float = 0.5
+    robust: bool = False
     cutoff: float | None = None
     score_cutoff: float | None = None
     min_speed: float | None = None
@@ -79,13 +95,25 @@ def run(robot: Robot, options: Options, progress: Progress) -> Outcome:
     stream.require_rows(nominal)
     progress.stage("solving")
     seen, armature = _decided(whole, stream.dofs, settings, stream.period, options)
-    estimate = _estimated(seen, options)
+    prior = _prior(nominal, log, seen, options)
+
+    def again() -> Iterator[Samples]:
+        return stream(progress.count(prepare_batches(log, robot, settings=settings, span=spans[0]), "reading again", spans[0][1]))
+
+    estimate = _estimated(seen, _estimator(options, prior), again)
+    plain = LeastSquares(weights=options.weights).estimate(seen)
     test = raw = None
     if test_log is not None or spans[1] is not None:
         source, span = (log, spans[1]) if test_log is None else (test_log, None)
-        found = fitted.with_drive(armature="armature" in seen.robot.drive.identified).with_parameters(estimate)
+        model = fitted.with_drive(armature="armature" in seen.robot.drive.identified)
+        found, beside = model.with_parameters(estimate), {PLAIN: model.with_parameters(plain)}
         test, raw = (
-            validate(found, stream(progress.count(prepare_batches(source, robot, settings=s, span=span), "scoring", source.rows)), nominal=nominal)
+            validate(
+                found,
+                stream(progress.count(prepare_batches(source, robot, settings=s, span=span), "scoring", source.rows)),
+                nominal=nominal,
+                beside=beside,
+            )
             for s in (replace(settings, torque_cutoff=options.score_cutoff), replace(settings, torque_cutoff=_highest(source)))
         )
     return Outcome(estimate, seen, settings, test, raw, log, test_log, spans, stream.dropped_in_training, armature)
@@ -281,9 +309,43 @@ def _decided(whole: Information, dofs: tuple[int, ...] | None, settings: Setting
     return rich, f"in the model: {said}"
 
 
-def _estimated(seen: Information, options: Options) -> Estimate:
-    """Least squares; the error where the log does not determine what it should."""
+def _estimator(options: Options, prior: np.ndarray) -> Estimator | SampleEstimator:
+    """What the command line asks for, as an object."""
+    weights = options.weights
+    inner: dict[str, Callable[[], Estimator]] = {
+        "least-squares": lambda: LeastSquares(weights=weights, strict=True),
+        "prior": lambda: Prior(prior, options.alpha, weights=weights),
+        "positive": lambda: Positive(weights=weights),
+        "consistent": lambda: Consistent(prior=prior, weight=options.prior_weight, metric=options.metric, weights=weights),
+        "smooth": lambda: Smooth(prior=prior, weight=options.prior_weight, metric=options.metric, weights=weights),
+    }
+    chosen = inner[options.method]()
+    return Robust(chosen) if options.robust else chosen
+
+
+def _prior(nominal: Robot, log: Log, seen: Information, options: Options) -> np.ndarray:
+    """x₀: what a robot file says of every column, of the joints that the log measures; made physical where a method needs it."""
+    robot = nominal
+    if options.prior is not None:
+        robot = lock(load(options.prior), log.locked)
+        if robot.joint_names != nominal.joint_names or robot.body_names != nominal.body_names:
+            ours, theirs = set(nominal.joint_names + nominal.body_names), set(robot.joint_names + robot.body_names)
+            differ = known(sorted(ours ^ theirs)) if ours != theirs else "their order"
+            raise UsageError(f"--prior {options.prior.name} is another robot: joints or bodies differ ({differ}); give a variant of the same robot")
+    wrong = [name for name, verdict in zip(robot.body_names, robot.consistency, strict=True) if not verdict]
+    if wrong and options.method in ("consistent", "smooth"):
+        warnings.warn(f"the prior's {known(wrong)} cannot be rigid bodies; the nearest physical ones take their place", RobotWarning, stacklevel=2)
+        robot = robot.projected()
+    columns = Columns(seen.robot)
+    if columns.drive.actuation is not None:  # files state friction of joints, not of motors that drive several
+        return np.concatenate([robot.theta, np.zeros(columns.count - columns.inertial)])
+    motors = list(columns.drive.column_motors)
+    return np.concatenate([robot.theta, *(np.maximum(robot.drive.value(term), 0.0)[motors] for term in columns.drive.identified)])
+
+
+def _estimated(seen: Information, estimator: Estimator | SampleEstimator, source: Callable[[], Iterator[Samples]]) -> Estimate:
+    """The estimate; an error where there are fewer samples than parameters, however they are solved."""
     usable = int(seen.rows.max())
     if usable < len(seen.base):
         raise NotIdentifiable(f"the log has {usable} usable samples to fit {len(seen.base)} parameters; record longer, or hold out less")
-    return LeastSquares(weights=options.weights, strict=True).estimate(seen)
+    return identify(seen, estimator, samples=source)

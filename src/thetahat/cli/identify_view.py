@@ -30,7 +30,7 @@ def draw(found: dict[str, Any], *, files: list[Path], seconds: float) -> None:
     console = Console(
         file=io.StringIO(), force_terminal=terminal and not os.environ.get("NO_COLOR"), width=width, highlight=False, markup=False, emoji=False
     )
-    for part in (verdict(found), scores(found), drive(found), parameters(found), audit(found), written(files, seconds)):
+    for part in (verdict(found), scores(found), drive(found), bodies(found), parameters(found), audit(found), written(files, seconds)):
         if part is not None:
             console.print(part, "", sep="\n")
     emit("\n".join(line.rstrip() for line in console.file.getvalue().rstrip().splitlines()) + "\n")
@@ -65,7 +65,8 @@ def _with_grave(text: Text, found: dict[str, Any]) -> Text:
 
 def scores(found: dict[str, Any]) -> Group:
     """R² and RMS per joint: fitted, held out, nominal."""
-    table = _table("joint", "R² fit", "held out", "moving", "raw", "RMS", "nominal", "rows fit")
+    plain_beside = found["method"] != "least-squares"
+    table = _table("joint", "R² fit", "held out", "moving", "raw", "RMS", *(["pinv"] if plain_beside else []), "nominal", "rows fit")
     for joint in _asked(found):
         table.add_row(
             plain(joint["name"]),
@@ -74,13 +75,15 @@ def scores(found: dict[str, Any]) -> Group:
             _r2(joint["r2_test_moving"]),
             _r2(joint["r2_test_raw"]),
             _short(joint["rms_test"]),
+            *([_short(joint["rms_pseudo_inverse"])] if plain_beside else []),
             _short(joint["rms_nominal"]),
             f"{joint['rows_train']:,}",
         )
     cutoff = found["provenance"]["settings"]["cutoff"]
     score = found["score_cutoff"]
     scored = "" if score is None else f"; scored torques {score:.4g} Hz, raw ones as logged"
-    note = f"R² = 1 − e'e/u'u. Low-pass of the fit {cutoff:.4g} Hz{scored}. RMS of what is left, held out, and of the file's values [N·m or N]."
+    note = f"R² = 1 − e'e/u'u. Low-pass of the fit {cutoff:.4g} Hz{scored}. RMS of what is left, held out"
+    note += f"{', of the pseudo-inverse' if plain_beside else ''} and of the file's values [N·m or N]."
     return Group(table, Text(note, style="dim"))
 
 
@@ -99,6 +102,19 @@ def drive(found: dict[str, Any]) -> Group | None:
     return Group(table, Text(" ".join(notes), style="dim"))
 
 
+def bodies(found: dict[str, Any]) -> Group | None:
+    """Mass and centre of mass of every body beside the file's, and what the log tells of it."""
+    if not found["consistent"]:
+        return None  # numbers of a body that cannot exist mislead
+    table = _table("body", "mass [kg]", "file", "centre of mass [m]", "file ", "the log alone tells")
+    for link in found["links"]:
+        told = ", ".join(link["identifiable"]) or "–"
+        nominal = link["nominal"]
+        table.add_row(plain(link["name"]), _short(link["mass"]), _short(nominal["mass"]), _vector(link["com"]), _vector(nominal["com"]), told)
+    note = "The log tells sums of these (base_parameters in estimate.json); of all bodies with those sums, these are nearest to the prior."
+    return Group(table, Text(note, style="dim"))
+
+
 def parameters(found: dict[str, Any]) -> Text:
     """Rank, condition, and whether the ten numbers behind the base parameters are physical."""
     text = Text(
@@ -106,14 +122,21 @@ def parameters(found: dict[str, Any]) -> Text:
         f"{found['method']}: {found['status']}."
     )
     wrong = [link["name"] for link in found["links"] if not link["consistent"]]
-    if wrong:
+    if wrong and found["method"].endswith(("prior", "positive")):
+        text.append(f"\nNot physical: {known(map(plain, wrong), 4)}; --method consistent finds parameters that are.", style="yellow")
+    elif wrong:
         text.append(
             f"\nBase parameters are what the log determines; the θ of least norm behind them is not physical for {known(map(plain, wrong), 4)}, "
             "so it is for prediction, not for a simulator.",
             style="yellow",
         )
     else:
-        text.append("\nPhysically consistent: yes.", style="green")
+        proof = found["certificate"]
+        proved = "" if proof is None or proof["gap"] is None else f" Proved to be within {proof['gap']:.1g} noise variances of the best such fit."
+        text.append("\nPhysically consistent: yes.", style="green").append(proved)
+    if found["rank"] < found["structural_rank"]:
+        kept = "keep the prior's values" if found["method"].endswith(("consistent", "smooth", "prior")) else "are not determined"
+        text.append(f"\nThe log shows {found['rank']} of {found['structural_rank']} base parameters; the others {kept}.", style="yellow")
     if found["locked"]:
         text.append(f"\nHeld still, and counted to what carries them: {known(map(plain, found['locked']))}.", style="dim")
     for sentence in found["advice"]:
@@ -168,6 +191,10 @@ def _r2(value: float | None) -> str:
 def _judged(value: float | None) -> Text:
     style = "" if value is None or FAIR <= value < GOOD else "green" if value >= GOOD else "red"
     return Text(_r2(value), style=style)
+
+
+def _vector(values: list[float | None]) -> str:
+    return "–" if values[0] is None else " ".join(f"{value + 0.0:7.4f}" for value in values)
 
 
 def _with_spread(value: float | None, spread: float | None) -> str:

@@ -28,6 +28,7 @@ KNOWN = 1e6  # times the data's largest row: weight of what is known exactly
 UNSEEN = 1e-10  # relative singular value below which the data do not see a direction
 FAINT = 1e-4  # weight of the prior in directions that nothing else decides, where no prior was asked for
 CERTAIN = 1e-6  # of 1 + f, in noise variances: within it parameters are as near to the best as a thousandth of their standard deviation
+CONTRADICTED = 100.0  # noise variances per row that constraints may cost before they count as noise themselves
 SOLVER = "interior point"
 PHYSICAL = "physical bodies"
 
@@ -59,7 +60,14 @@ class Consistent:
         f = objective(information, prior=self.prior, weight=self.weight, metric=self.metric, weights=self.weights)
         allowed = feasible(f.columns, f.x0, bounds=self.bounds, total_mass=self.total_mass, frozen=self.frozen, tied=self.tied)
         solution = solution_of(f)
-        x, certificate, status, advice = _Program(f, allowed, unseen=untouched(information, solution)).solved()
+        unseen = untouched(information, solution)
+        x, certificate, status, advice = _Program(f, allowed, unseen=unseen).solved()
+        misfit = f.misfit(x)
+        if misfit > CONTRADICTED and status != "infeasible":
+            f = f.tempered(misfit)
+            x, certificate, status, more = _Program(f, allowed, unseen=unseen).solved()
+            left = f"what is demanded of the bodies contradicts the log: the fit leaves {np.sqrt(misfit):.2g} times the noise"
+            advice = (f"{left}, which counts as noise now; check bounds, frozen and tied links, and the robot's geometry", *more)
         covariance = covariance_of_data(solution, f.weights.variance)
         return estimated(information, solution, method=self.name, x=x, covariance=covariance, status=status, certificate=certificate, advice=advice)
 

@@ -79,6 +79,11 @@ class Estimate:
         seen = np.isfinite(variance)
         return np.ma.masked_array(np.sqrt(np.where(seen, variance, 0.0)), mask=~seen)
 
+    @property
+    def base_relative_std(self) -> np.ma.MaskedArray:
+        """Standard deviation of every base parameter in percent of its value, (p,)."""
+        return _relative(self.base_std, self.x_base)
+
     @cached_property
     def full_std(self) -> np.ma.MaskedArray:
         """Standard deviation of every column of x, masked where it is not identifiable alone."""
@@ -99,6 +104,11 @@ class Estimate:
     def std(self) -> np.ma.MaskedArray:
         """Standard deviation of θ, (10·bodies,), masked where nothing identifies a parameter by itself."""
         return self.full_std[: Columns(self.robot).inertial]
+
+    @property
+    def relative_std(self) -> np.ma.MaskedArray:
+        """Standard deviation of θ in percent of its value, (10·bodies,)."""
+        return _relative(self.std, self.theta)
 
     @cached_property
     def consistency(self) -> tuple[parameters.Consistency, ...]:
@@ -123,3 +133,9 @@ class Estimate:
             shown = name if len(name) <= width else name[: width - 1] + "…"
             lines.append(f"  {shown:{width}} {value:13.6g} {spread}")
         return "\n".join([*lines, *(f"  {sentence}" for sentence in self.advice)])
+
+
+def _relative(std: np.ma.MaskedArray, value: np.ndarray) -> np.ma.MaskedArray:
+    """100·std/|value|, masked where the value is zero."""
+    size = np.abs(value)
+    return np.ma.masked_array(100.0 * std.filled(0.0) / np.where(size > 0.0, size, 1.0), mask=np.ma.getmaskarray(std) | (size == 0.0))

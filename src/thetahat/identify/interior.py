@@ -153,7 +153,7 @@ def minimise(problem: Problem, start: np.ndarray) -> Found:
 def _begin(problem: Problem, start: np.ndarray) -> Point:
     """Multipliers to start with: about as large as what is to be gained."""
     count = 4 * len(problem.first) + len(problem.low)
-    mu = max(0.5 * float(np.sum((problem.T @ start - problem.t) ** 2)) / max(count, 1), 1e-3)
+    mu = max((problem.value(start) - problem.constant) / max(count, 1), 1e-3)
     Z = np.maximum(mu, problem.gamma)[:, None, None] * np.linalg.inv(problem.X(start))
     return Point(start, _symmetric(Z), mu / (problem.G @ start - problem.low))
 

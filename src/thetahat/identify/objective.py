@@ -12,7 +12,7 @@ and, for drive terms, the euclidean one in both. Near x₀ the two agree where t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -114,6 +114,16 @@ class Objective:
         if np.any(sign <= 0.0):
             return float("inf")
         return float(np.sum(np.trace(ratio, axis1=1, axis2=2) - logarithm - 4.0)) + 0.5 * float(np.sum(square[n:]))
+
+    def misfit(self, x: np.ndarray) -> float:
+        """‖R·M·x − z‖² per row of the log: what x leaves beyond the best fit without constraints, in noise variances."""
+        return 2.0 * self.data(x) / max(int(np.sum(self.information.rows)), 1)
+
+    def tempered(self, misfit: float) -> Objective:
+        """The same objective with a noise variance `misfit` times as large: what a model cannot explain is noise to its parameters."""
+        root = np.sqrt(misfit)
+        weights = replace(self.weights, variance=self.weights.variance * misfit, noise=self.weights.noise * root)
+        return replace(self, R=self.R / root, z=self.z / root, weights=weights)
 
     def value(self, x: np.ndarray) -> float:
         """f(x)."""

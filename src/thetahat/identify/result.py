@@ -15,6 +15,7 @@ from thetahat.model import parameters
 from thetahat.model.drive import TERMS
 
 SCHEMA = "thetahat/estimate/1"
+PLAIN = "pseudo-inverse"  # name of its scores beside those of the estimate
 
 
 class Scores(Protocol):
@@ -27,6 +28,7 @@ class Scores(Protocol):
     r2_total: float | None
     cutoff: float | None
     nominal: Any
+    beside: Mapping[str, Any]
 
 
 def as_data(
@@ -42,6 +44,7 @@ def as_data(
     rows: torques that were fitted, per degree of freedom. raw: scores on the same held-out rows with their torques unfiltered.
     """
     nominal = None if test is None else test.nominal
+    plain = None if test is None else test.beside.get(PLAIN)
     return {
         "schema": SCHEMA,
         "method": estimate.method,
@@ -55,17 +58,20 @@ def as_data(
             "test": None if test is None else number(test.r2_total),
             "test_raw": None if raw is None else number(raw.r2_total),
             "nominal": None if nominal is None else number(nominal.r2_total),
+            "pseudo_inverse": None if plain is None else number(plain.r2_total),
         },
         "score_cutoff": None if test is None else number(test.cutoff),
         "consistent": bool(estimate.consistent),
         "status": estimate.status,
+        "certificate": _certificate(estimate),
         "joints": _joints(estimate, list(rows), test, raw),
         "motors": _motors(estimate),
         "links": _links(estimate),
         "base_parameters": [
-            {"name": name, "value": number(value), "std": number(std)}
-            for name, value, std in zip(estimate.base.names, estimate.x_base, estimate.base_std, strict=True)
+            {"name": name, "value": number(value), "std": number(std), "relative_std": number(relative)}
+            for name, value, std, relative in zip(estimate.base.names, estimate.x_base, estimate.base_std, estimate.base_relative_std, strict=True)
         ],
+        "unseen": list(estimate.unseen),
         "advice": list(estimate.advice),
         "parity": None,  # no robot file is written yet
         "provenance": dict(provenance or {}),
@@ -96,6 +102,7 @@ def _joints(estimate: Estimate, rows: list[int], test: Scores | None, raw: Score
 
     drive = {motor["name"]: motor for motor in _drive(estimate)}
     nominal = None if test is None else test.nominal
+    plain = None if test is None else test.beside.get(PLAIN)
     out = []
     for j, name in enumerate(estimate.robot.velocity_names):
         known = drive.get(name, {})
@@ -109,9 +116,11 @@ def _joints(estimate: Estimate, rows: list[int], test: Scores | None, raw: Score
                 "r2_test_moving": at(test, "r2_moving", j),
                 "r2_test_raw": at(raw, "r2", j),
                 "r2_nominal": at(nominal, "r2", j),
+                "r2_pseudo_inverse": at(plain, "r2", j),
                 "rms_train": number(estimate.residual_norms[j] / math.sqrt(rows[j])) if rows[j] else None,
                 "rms_test": at(test, "rms", j),
                 "rms_nominal": at(nominal, "rms", j),
+                "rms_pseudo_inverse": at(plain, "rms", j),
                 **{term: known.get(term) for term in TERMS},
                 "std": {term: known.get("std", {}).get(term) for term in TERMS},
             }
@@ -157,9 +166,25 @@ def _links(estimate: Estimate) -> list[dict[str, Any]]:
                 "identifiable": alone,
                 "consistent": bool(estimate.consistency[b]),
                 "condition": estimate.consistency[b].condition or None,
+                "nominal": _nominal(robot.theta.reshape(-1, 10)[b]),
             }
         )
     return out
+
+
+def _nominal(theta: np.ndarray) -> dict[str, Any]:
+    """What the robot's file says of a body."""
+    mass, com, inertia = _mass_com_inertia(theta)
+    return {"mass": number(mass), "com": numbers(com), "inertia_com": numbers(inertia)}
+
+
+def _certificate(estimate: Estimate) -> dict[str, Any] | None:
+    """What proves a constrained fit to be the best one."""
+    found = estimate.certificate
+    if found is None:
+        return None
+    numbers_ = {name: number(getattr(found, name)) for name in ("objective", "gap", "infeasibility", "eigenvalue")}
+    return {**numbers_, "iterations": int(found.iterations), "solver": found.solver}
 
 
 def _mass_com_inertia(theta: np.ndarray) -> tuple[float, Iterable, Iterable]:

@@ -177,6 +177,27 @@ def to_log_cholesky(theta: np.ndarray) -> np.ndarray:
 
 def from_log_cholesky(eta: np.ndarray) -> np.ndarray:
     """θ from the ten free numbers of `to_log_cholesky`; every η gives a strictly physical body."""
+    upper = _log_cholesky_factor(eta)
+    return from_pseudo_inertia(upper @ np.swapaxes(upper, -1, -2))
+
+
+def log_cholesky_jacobian(eta: np.ndarray) -> np.ndarray:
+    """∂θ/∂η of `from_log_cholesky`, (..., 10, 10): θ is linear in J, and dJ = dU Uᵀ + U dUᵀ [Rucker2022]."""
+    upper = _log_cholesky_factor(eta)
+    scale = upper[..., 3, 3]
+    change = np.zeros((*upper.shape[:-2], SIZE, 4, 4))  # ∂U/∂η_a
+    change[..., 0, :, :] = upper
+    for k in range(3):
+        change[..., 1 + k, k, k] = upper[..., k, k]
+        change[..., 7 + k, k, 3] = scale
+    for a, (r, c) in zip((4, 5, 6), ((0, 1), (1, 2), (0, 2)), strict=True):
+        change[..., a, r, c] = scale
+    half = change @ np.swapaxes(upper, -1, -2)[..., None, :, :]
+    return np.swapaxes(from_pseudo_inertia(half + np.swapaxes(half, -1, -2)), -1, -2)
+
+
+def _log_cholesky_factor(eta: np.ndarray) -> np.ndarray:
+    """U, (..., 4, 4)."""
     eta = np.asarray(eta, dtype=float)
     if eta.shape[-1:] != (SIZE,):
         raise UsageError(f"eta has shape {eta.shape}; expected (..., {SIZE})")
@@ -186,8 +207,7 @@ def from_log_cholesky(eta: np.ndarray) -> np.ndarray:
         upper[..., k, 3] = eta[..., 7 + k]
     upper[..., 0, 1], upper[..., 1, 2], upper[..., 0, 2] = eta[..., 4], eta[..., 5], eta[..., 6]
     upper[..., 3, 3] = 1.0
-    upper *= np.exp(eta[..., 0])[..., None, None]
-    return from_pseudo_inertia(upper @ np.swapaxes(upper, -1, -2))
+    return upper * np.exp(eta[..., 0])[..., None, None]
 
 
 # -- other tools' orders ----------------------------------------------------------------------------------------------
