@@ -35,6 +35,7 @@ _MODULES = {
     "thetahat.identify.positive": ("Positive",),
     "thetahat.identify.consistent": ("Consistent",),
     "thetahat.identify.constraints": ("Bounds", "Tie"),
+    "thetahat.identify.smooth": ("Smooth",),
     "thetahat.identify.robust": ("Robust",),
     "thetahat.identify.ridge": ("Ridge", "ridge_path"),
     "thetahat.validate": ("validate",),

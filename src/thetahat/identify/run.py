@@ -20,6 +20,9 @@ def identify(information: Information, estimator: Estimator | SampleEstimator | 
     """
     if not isinstance(information, Information):
         raise UsageError(f"identify takes an Information, not {type(information).__name__}; make one with th.information(robot, samples)")
+    for name, R in zip(information.robot.velocity_names, information.factors, strict=True):
+        if not np.all(np.isfinite(R)):
+            raise UsageError(f"the information of joint {name!r} holds a number that is not finite; fold the log again, or check its units")
     if estimator is None:
         estimator = Consistent()
     with f.blas_threads().limit(limits=1, user_api="blas"):  # small matrices; threads woken for them would spin beside the next fold
