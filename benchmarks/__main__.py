@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import dynamics, growth, identification, reading, selection, start_up, sysid
+from benchmarks import dynamics, estimators, growth, identification, reading, selection, start_up, sysid
 
-PARTS = {part.__name__.rpartition(".")[2]: part for part in (start_up, dynamics, growth, identification, reading, selection, sysid)}
+PARTS = {part.__name__.rpartition(".")[2]: part for part in (start_up, dynamics, growth, identification, estimators, reading, selection, sysid)}
 
 
 def main() -> None:
