@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
-RUN_HERE = {"make_log.py"}
+RUN_HERE = {"make_log.py", "payload.py"}
 
 
 def test_every_example_is_run() -> None:
@@ -33,3 +33,10 @@ def test_make_log_is_identified(tmp_path: Path) -> None:
     nominal = th.load(robots.path("arm4")).theta[-10:]
     for name, index in (("mcx", 7), ("mcy", 4)):
         assert forearm["theta"][index] == pytest.approx(1.2 * nominal[index], rel=0.05), name
+
+
+def test_payload_is_found() -> None:
+    said = subprocess.run([sys.executable, EXAMPLES / "payload.py"], check=True, capture_output=True, text=True).stdout
+    mass = next(line.split() for line in said.splitlines() if line.split()[0] == "mass")
+    assert float(mass[1]) == pytest.approx(0.75, rel=0.01)
+    assert "a physical body" in said
