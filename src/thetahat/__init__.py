@@ -37,6 +37,8 @@ _MODULES = {
     "thetahat.identify.constraints": ("Bounds", "Tie"),
     "thetahat.identify.smooth": ("Smooth",),
     "thetahat.identify.robust": ("Robust",),
+    "thetahat.identify.bands": ("torque_band",),
+    "thetahat.identify.essential": ("essential",),
     "thetahat.identify.payload": ("Payload", "payload_from_difference", "payload_on_link"),
     "thetahat.identify.ridge": ("Ridge", "ridge_path"),
     "thetahat.validate": ("validate",),

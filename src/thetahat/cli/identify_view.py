@@ -96,21 +96,30 @@ def drive(found: dict[str, Any]) -> Group | None:
     table = _table("joint" if found["motors"] is None else "motor", *terms.values())
     for row in rows:
         table.add_row(plain(row["name"]), *(_with_spread(row.get(term), row["std"].get(term)) for term in terms))
-    notes = [f"± one standard deviation, rows taken as independent. Rotor inertia: {plain(found['provenance']['settings']['armature'])}."]
+    notes = [f"± one standard deviation, {_counted(found)}. Rotor inertia: {plain(found['provenance']['settings']['armature'])}."]
     if any(row.get(term) is not None and row["std"].get(term) is None for row in rows for term in terms):
         notes.append("“with others”: only its sum with other parameters is known.")
     return Group(table, Text(" ".join(notes), style="dim"))
 
 
+def _counted(found: dict[str, Any]) -> str:
+    """How rows were counted: a filtered log has fewer independent ones than rows."""
+    noise = [joint["noise"] for joint in _asked(found)]
+    if any(each is None or each["inflation"] is None for each in noise):
+        return "rows taken as independent"
+    least, most = (reduce(each["inflation"] for each in noise) for reduce in (min, max))
+    far = "" if all(each["resolved"] for each in noise) else ", and at least, since the log is too short to tell"
+    return f"{least:.1f} to {most:.1f} times that of independent rows, as the noise of neighbouring ones is alike{far}"
+
+
 def bodies(found: dict[str, Any]) -> Group | None:
-    """Mass and centre of mass of every body beside the file's, and what the log tells of it."""
+    """Mass, beside the file's, and centre of mass of every body, and what the log tells of it."""
     if not found["consistent"]:
         return None  # numbers of a body that cannot exist mislead
-    table = _table("body", "mass [kg]", "file", "centre of mass [m]", "file ", "the log alone tells")
+    table = _table("body", "mass [kg]", "file", "centre of mass [m]", "the log alone tells")
     for link in found["links"]:
         told = ", ".join(link["identifiable"]) or "–"
-        nominal = link["nominal"]
-        table.add_row(plain(link["name"]), _short(link["mass"]), _short(nominal["mass"]), _vector(link["com"]), _vector(nominal["com"]), told)
+        table.add_row(plain(link["name"]), _short(link["mass"]), _short(link["nominal"]["mass"]), _vector(link["com"]), told)
     note = "The log tells sums of these (base_parameters in estimate.json); of all bodies with those sums, these are nearest to the prior."
     return Group(table, Text(note, style="dim"))
 

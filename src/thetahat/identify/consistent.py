@@ -61,18 +61,18 @@ class Consistent:
         allowed = feasible(f.columns, f.x0, bounds=self.bounds, total_mass=self.total_mass, frozen=self.frozen, tied=self.tied)
         solution = solution_of(f)
         unseen = untouched(information, solution)
-        x, certificate, status, advice = _Program(f, allowed, unseen=unseen).solved()
+        x, certificate, status, advice = Program(f, allowed, unseen=unseen).solved()
         misfit = f.misfit(x)
         if misfit > CONTRADICTED and status != "infeasible":
             f = f.tempered(misfit)
-            x, certificate, status, more = _Program(f, allowed, unseen=unseen).solved()
+            x, certificate, status, more = Program(f, allowed, unseen=unseen).solved()
             left = f"what is demanded of the bodies contradicts the log: the fit leaves {np.sqrt(misfit):.2g} times the noise"
             advice = (f"{left}, which counts as noise now; check bounds, frozen and tied links, and the robot's geometry", *more)
         covariance = covariance_of_data(solution, f.weights.variance)
         return estimated(information, solution, method=self.name, x=x, covariance=covariance, status=status, certificate=certificate, advice=advice)
 
 
-class _Program:
+class Program:
     """The objective over the feasible set in the free variables v, x = c + E·v, and the way back."""
 
     def __init__(self, f: Objective, allowed: Feasible, *, unseen: np.ndarray, thick: bool = False) -> None:
@@ -193,13 +193,13 @@ class _Program:
 
     def solved(self) -> tuple[np.ndarray, Certificate, str, tuple[str, ...]]:
         """(x, certificate, status, advice)."""
-        inside = None if self.broken else find_inside(self.problem, self._start(), known=self.known)
+        inside = None if self.broken else find_inside(self.problem, self.start(), known=self.known)
         if inside is None or inside.depth <= 0.0:
             return self._infeasible(inside)
         found = interior.minimise(self.problem, inside.v)
-        x = self._snapped(self.x(found.v))
+        x = self.snapped(self.x(found.v))
         if self.entropic and not self.thick and smallest_eigenvalue(x[: self.f.columns.inertial]) < MARGIN:
-            return _Program(self.f, self.allowed, unseen=self.unseen, thick=True).solved()
+            return Program(self.f, self.allowed, unseen=self.unseen, thick=True).solved()
         certificate = self._certificate(x, found.value, found.gap, float(np.max(np.abs(self._missed(found.v)), initial=0.0)), found.iterations)
         if found.gap <= CERTAIN * (1.0 + found.value):
             return x, certificate, "solved", ()
@@ -213,14 +213,14 @@ class _Program:
         """How far what is known exactly is from being met, rows of size one."""
         return self.known[:, :-1] @ v - self.known[:, -1]
 
-    def _start(self) -> np.ndarray:
+    def start(self) -> np.ndarray:
         """The prior's bodies, fleshed out where they are thin, and some friction."""
         f = self.f
         own = f.x0 / f.scale
         bodies = parameters.project(own[: f.columns.inertial].reshape(-1, SIZE), START).ravel()
         return np.concatenate([bodies, np.maximum(own[f.columns.inertial :], 0.0) + 0.1])[self.allowed.free]
 
-    def _snapped(self, x: np.ndarray) -> np.ndarray:
+    def snapped(self, x: np.ndarray) -> np.ndarray:
         """x with what the data do not see exactly at the nominal robot, wherever the body stays as physical as it was."""
         f = self.f
         unseen = self.unseen & (self.allowed.expand >= 0)

@@ -9,6 +9,7 @@ import numpy as np
 
 from thetahat.identify.columns import Columns
 from thetahat.identify.identifiability import ALONE, BaseParameters
+from thetahat.identify.noise import NoiseModel
 from thetahat.model import parameters
 from thetahat.model.robot import Robot
 
@@ -60,6 +61,7 @@ class Estimate:
     advice: tuple[str, ...] = ()  # a sentence per direction the data do not see
     certificate: Certificate | None = None  # of fits that a solver found
     reweighting: Reweighting | None = None  # of robust fits
+    noise: NoiseModel | None = None  # where the samples were seen: correlation of the torque noise, which the covariance knows of
     unseen: tuple[str, ...] = ()  # parameters that nothing in the data touches; with a prior they keep its values
 
     @property

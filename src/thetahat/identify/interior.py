@@ -135,17 +135,17 @@ def minimise(problem: Problem, start: np.ndarray) -> Found:
     while iterations < ITERATIONS:
         value = problem.value(point.v)
         if not np.any(problem.entropic) or _mean(problem, point) <= ENOUGH * (1.0 + value):  # its bound costs a factorisation
-            gap = _gap(problem, point)
-            if gap < least:
-                best, least = point, gap
-            if gap <= ENOUGH * (1.0 + value) or gap > 1e6 * least:
+            bound = gap(problem, point)
+            if bound < least:
+                best, least = point, bound
+            if bound <= ENOUGH * (1.0 + value) or bound > 1e6 * least:
                 break
         step = _step(problem, point)
         if step is None:
             break
         point, iterations = step, iterations + 1
     if not np.isfinite(least):
-        best, least = point, _gap(problem, point)
+        best, least = point, gap(problem, point)
     value = float(problem.value(best.v))
     return Found(best.v, value, min(float(least), value), iterations)  # no part of the objective is below zero
 
@@ -165,7 +165,7 @@ def _mean(problem: Problem, point: Point) -> float:
     return total / max(4 * len(away) + len(point.y), 1)
 
 
-def _gap(problem: Problem, point: Point) -> float:
+def gap(problem: Problem, point: Point) -> float:
     """f(v) less a lower bound of what is possible, from the Lagrangian φ = f − tr(Z X) − y·s, which is below f wherever v is feasible.
 
     Without entropic blocks φ is quadratic, and its least value is ½‖T⁻ᵀ∇φ‖² below φ(v). Those, over γ, are self-concordant [Nesterov1994]:

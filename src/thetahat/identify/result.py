@@ -121,11 +121,26 @@ def _joints(estimate: Estimate, rows: list[int], test: Scores | None, raw: Score
                 "rms_test": at(test, "rms", j),
                 "rms_nominal": at(nominal, "rms", j),
                 "rms_pseudo_inverse": at(plain, "rms", j),
+                "noise": _noise(estimate, j),
                 **{term: known.get(term) for term in TERMS},
                 "std": {term: known.get("std", {}).get(term) for term in TERMS},
             }
         )
     return out
+
+
+def _noise(estimate: Estimate, j: int) -> dict[str, Any] | None:
+    """What the residuals say of a joint's torque noise, where the samples were seen."""
+    model = estimate.noise
+    if model is None or number(model.std[j]) is None:
+        return None
+    return {
+        "std": number(model.std[j]),
+        "correlation_time": number(model.correlation_time[j]),
+        "effective_rows": number(model.effective[j]),
+        "inflation": number(model.inflation[j]),
+        "resolved": bool(model.resolved[j]),
+    }
 
 
 def _drive(estimate: Estimate) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ import numpy as np
 
 from thetahat.errors import NotIdentifiable, UsageError
 from thetahat.identify import factor as f
+from thetahat.identify.autocorrelation import corrected
 from thetahat.identify.consistent import Consistent
 from thetahat.identify.estimate import Estimate
 from thetahat.identify.estimator import Estimator, SampleEstimator, Source
@@ -16,7 +17,8 @@ def identify(information: Information, estimator: Estimator | SampleEstimator | 
     """The robot's parameters from the information of a log, by an estimator (default: `Consistent`, physically consistent parameters).
 
     samples: what the information was folded from. With them the standard deviations take into account that
-    neighbouring samples are not independent; without, rows count as independent. Robust estimators need them.
+    neighbouring samples are not independent (`estimate.noise`); without, rows count as independent. Robust estimators need them to weigh
+    single samples, and count rows as independent.
     """
     if not isinstance(information, Information):
         raise UsageError(f"identify takes an Information, not {type(information).__name__}; make one with th.information(robot, samples)")
@@ -30,7 +32,10 @@ def identify(information: Information, estimator: Estimator | SampleEstimator | 
             if samples is None:
                 raise UsageError(f"{type(estimator).__name__} weighs single samples; pass them: identify(information, estimator, samples=samples)")
             return _finite(estimator.estimate_from_samples(information, samples), estimator)
-        return _finite(estimator.estimate(information), estimator)
+        found = _finite(estimator.estimate(information), estimator)
+    if samples is None or found.status == "infeasible":
+        return found
+    return corrected(found, information, samples, weights=getattr(estimator, "weights", None))
 
 
 def _finite(estimate: Estimate, estimator: object) -> Estimate:

@@ -1,0 +1,273 @@
+"""The autocovariance of a joint's torque noise, from what a fit left of it.
+
+    r(k) = Σ_t e_t·e_{t+k},   n(k) pairs,   a(k) = Σ_t z_tᵀz_{t+k}     (z: the joint's rows in whitened columns, Σ zᵀz = its share of the fit)
+    E r(k) ≈ n(k)·c(k) − (c ⋆ a)(k)
+
+The last term is what the fit took: e = (1 − P)·noise, whose power is missing where the regressor has its own, at low frequency
+mostly. (Exact for white noise; else as if P·T·Pᵀ were the symmetric part of P·T, which holds where the spectrum is level over a
+column's band.) Given a model c the missing part is put back, and the model fitted again, as the EM algorithm does.
+
+Two models compete, by their likelihood over the frequencies [Whittle1953] and BIC [Schwarz1978]. One is autoregressive, by Levinson's
+recursion [Brockwell1991]; a spectrum that is empty above some frequency (low-passed samples) is modelled at a lower rate, every d-th lag,
+and taken back to all lags by a raised cosine. The other is white noise beside slow ones, c(k) = Σ_i b_i exp(−k/T_i) with b ≥ 0 and T
+from one row up in octaves: a wander below a sensor's white noise, which a short recursion misses. Then octave by octave the residual's
+power is compared with what the model leaves there, by χ²; where they differ by more than chance the spectrum follows the residual.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from scipy import fft, special
+
+LAGS = 8192  # rows: the longest correlation looked for (8 s at 1 kHz)
+POWER = 0.99  # of the noise lies below the frequency up to which it is modelled
+ROLL = 0.15  # half width of the raised cosine, relative to the frequency it is centred on
+ORDER = 48  # of the recursion, at most
+PAIRS = 0.05  # of the rows must have a partner at a lag for the recursion to use it
+REFLECTION = 0.99999  # largest reflection coefficient: beyond it the recursion would not be stable
+ROUNDS, SETTLED = 20, 1e-3  # of putting back what the fit took; relative change of c(0) and of the level at low frequency at which it ends
+CHANCE = 0.02  # probability that the spectrum of a right model is changed anywhere
+FREEDOM = 4.0  # degrees of freedom in a band, at least
+WIDTH = 2.0 ** (1 / 3)  # from one band's edge to the next
+STEPS = 300  # of the fit of relaxations
+SMALL = 1e-3  # of the power at zero frequency: a relaxation that adds less is left out
+SLOW = 0.05  # of the longest stretch: what stays alike for longer is known by too few repetitions
+TAIL = 1e-3  # of Σ|c|: the autocovariance is cut where less is left
+
+
+@dataclass(frozen=True, eq=False)
+class LagSums:
+    """Sums over pairs of one joint's rows, each (LAGS,), lag 0 first, and the length of its longest stretch."""
+
+    residual: np.ndarray  # r
+    pairs: np.ndarray  # n
+    leverage: np.ndarray  # a
+    longest: int  # rows
+
+
+@dataclass(frozen=True, eq=False)
+class Autocovariance:
+    """c(k), k = 0 … of one joint's noise, as far as it matters, and what is known of its slow part."""
+
+    c: np.ndarray  # (lags,) [(N·m)² or N²]
+    level: float  # S(0)/c(0) = 1 + 2 Σ_k c(k)/c(0): rows that make one independent one, for what varies slowly
+    order: int  # of the recursion
+    thinned: int  # d: modelled at every d-th lag
+    resolved: bool  # whether the log is much longer than the correlation
+
+    @property
+    def white(self) -> bool:
+        """Whether neighbouring rows are independent."""
+        return len(self.c) == 1
+
+
+@dataclass(frozen=True, eq=False)
+class NoiseModel:
+    """What the residuals say of every joint's torque noise. Joints without rows are masked."""
+
+    std: np.ma.MaskedArray  # (nv,) [N·m or N]
+    correlation_rows: np.ma.MaskedArray  # (nv,) Σ_{k>0} c(k)/c(0): 0 for independent rows, T/period for exp(−t/T)
+    effective: np.ma.MaskedArray  # (nv,) rows that would say as much about a slow signal, were they independent
+    inflation: np.ma.MaskedArray  # (nv,) of standard deviations by the correlation, over this joint's part in the fit
+    resolved: np.ndarray  # (nv,) bool: the log is long enough to know the correlation
+    rows: np.ndarray  # (nv,)
+    period: float | None  # [s] between rows
+    joints: tuple[str, ...]
+    autocovariances: tuple[Autocovariance | None, ...]  # per joint
+
+    @property
+    def correlation_time(self) -> np.ma.MaskedArray:
+        """[s] per joint; masked where the samples have no time."""
+        return self.correlation_rows * self.period if self.period else np.ma.masked_all(len(self.rows))
+
+    @property
+    def advice(self) -> tuple[str, ...]:
+        """A sentence per joint whose noise varies too slowly for this log."""
+        out = []
+        for v in np.flatnonzero(~self.resolved):
+            time = f"{self.correlation_time[v]:.2g} s" if self.period else f"{self.correlation_rows[v]:.0f} rows"
+            out.append(
+                f"the torque noise of {self.joints[v]} stays alike for about {time} or longer, too long for this log's stretches: its standard "
+                "deviations are a lower bound; record a longer run, or model what is left (friction, temperature)"
+            )
+        return tuple(out)
+
+    def __str__(self) -> str:
+        width = max(len("joint"), *(len(name) for name in self.joints))
+        lines = [f"{'joint':{width}}  noise std  correlation  effective rows  inflation"]
+        for v, name in enumerate(self.joints):
+            if self.std[v] is np.ma.masked:
+                lines.append(f"{name:{width}}  no usable rows")
+                continue
+            time = f"{1e3 * self.correlation_time[v]:.3g} ms" if self.period else f"{self.correlation_rows[v]:.3g} rows"
+            lines.append(f"{name:{width}}  {self.std[v]:9.3g}  {time:>11}  {self.effective[v]:14.0f}  {self.inflation[v]:9.3g}")
+        return "\n".join([*lines, *self.advice])
+
+
+def fit(sums: LagSums, floor: float) -> Autocovariance:
+    """The autocovariance behind the sums of one joint. floor: variance below which a residual is rounding."""
+    rows, a = sums.pairs[0], sums.leverage
+    variance = sums.residual[0] / max(rows - a[0], 1.0)
+    if not variance > floor:
+        return Autocovariance(np.array([max(floor, np.finfo(float).tiny)]), 1.0, 0, 1, True)
+    reach = int(np.argmax(sums.pairs < PAIRS * rows)) or LAGS  # lags that enough pairs of rows have
+    reach = max(min(reach, sums.longest, LAGS), 1)
+    d = _thinning(sums, reach)
+    taken = _spectrum(a)
+    S, order = _recursive(sums, taken, reach, d)
+    bands = _Bands(sums, taken, LAGS + 1 if d == 1 else int((1.0 - ROLL) * LAGS / d))
+    if d == 1:
+        slow, parts = _relaxations(sums, bands)
+        if bands.deviance(slow) + parts * np.log(rows) < bands.deviance(S) + (order + 1) * np.log(rows):
+            S, order = slow, 0
+    S = S * _departures(S, bands)
+    c = fft.irfft(S, 2 * LAGS)[:LAGS]
+    level = S[0] / c[0]
+    resolved = bool(_memory(c) <= min(SLOW * sums.longest, LAGS / 8))
+    return Autocovariance(_cut(c) if np.ptp(S) else c[:1], float(level), order, d, resolved)
+
+
+def _spectrum(c: np.ndarray) -> np.ndarray:
+    """Σ_k c(|k|) cos(ωk) on the grid of LAGS + 1 frequencies from zero to half the rate."""
+    return fft.rfft(np.concatenate([c, [0.0], c[:0:-1]])).real
+
+
+def _thinning(sums: LagSums, reach: int) -> int:
+    """d: every d-th lag holds all but a hundredth of the noise's power."""
+    window = np.clip(1.0 - np.arange(LAGS) / reach, 0.0, None)
+    power = np.cumsum(np.maximum(_spectrum(window * sums.residual / np.maximum(sums.pairs, 1.0)), 0.0))
+    edge = max(int(np.argmax(power >= POWER * power[-1])), 1) * (1.0 + ROLL)
+    return int(np.clip(LAGS / edge, 1, max(reach // 16, 1)))
+
+
+def _recursive(sums: LagSums, taken: np.ndarray, reach: int, d: int) -> tuple[np.ndarray, int]:
+    """(spectrum, order) of the recursion whose autocovariance, less what the fit takes of it, is the residual's."""
+    rows, before, S = sums.pairs[0], None, None
+    variance = sums.residual[0] / max(rows - sums.leverage[0], 1.0)
+    for _ in range(ROUNDS):
+        lost = variance * sums.leverage if S is None else fft.irfft(S * taken, 2 * LAGS)[:LAGS]
+        c = ((sums.residual + lost)[:reach:d] / np.maximum(sums.pairs[:reach:d], 1.0))[: ORDER + 1]
+        phi, innovation = _recursion(c, rows / d)
+        S = _all_lags(phi, innovation, d)
+        now = np.array([c[0], S[0]])
+        if before is not None and np.all(np.abs(now - before) <= SETTLED * before):
+            break
+        before = now
+    return S, len(phi)
+
+
+def _recursion(c: np.ndarray, rows: float) -> tuple[np.ndarray, float]:
+    """(φ, innovation variance) of x_t = Σ φ_i x_{t−i} + innovation with autocovariance c, by Levinson's recursion, order by BIC."""
+    phi, innovation = np.zeros(0), c[0]
+    best, least = (phi, innovation), rows * np.log(innovation)
+    for m in range(1, min(len(c), max(int(rows / 10.0), 1))):
+        k = (c[m] - phi @ c[m - 1 : 0 : -1]) / innovation
+        if not abs(k) < 1.0:  # no stationary process has these: pairs differ from lag to lag
+            k = np.sign(k) * REFLECTION
+        phi = np.concatenate([phi - k * phi[::-1], [k]])
+        innovation *= 1.0 - k * k
+        criterion = rows * np.log(innovation) + m * np.log(rows)
+        if criterion < least:
+            best, least = (phi, innovation), criterion
+        if abs(k) >= REFLECTION:
+            break
+    return best
+
+
+def _all_lags(phi: np.ndarray, innovation: float, d: int) -> np.ndarray:
+    """The spectrum of the recursion at every d-th lag, on the full grid, empty above its own half rate but for a raised cosine's flank."""
+    if not len(phi) and d == 1:
+        return np.full(LAGS + 1, innovation)
+    frequency = np.arange(LAGS + 1) / LAGS  # of half the rate
+    angle = np.pi * d * frequency
+    response = 1.0 - np.exp(-1j * angle[:, None] * np.arange(1, len(phi) + 1)) @ phi
+    S = innovation / np.abs(response) ** 2
+    if d == 1:
+        return S
+    across = np.clip((frequency * d - (1.0 - ROLL)) / (2.0 * ROLL), 0.0, 1.0)
+    return d * S * 0.5 * (1.0 + np.cos(np.pi * across))
+
+
+class _Bands:
+    """Residual power band by band, beside what a model leaves there once the fit took its part.
+
+    Bands of a third of an octave or wider, with enough degrees of freedom each. A model's spectrum S becomes that of
+    n(k)·c(k) − (c ⋆ a)(k) under the window the residual's has, so gaps, short runs and leakage are in both alike.
+    """
+
+    def __init__(self, sums: LagSums, taken: np.ndarray, top: int) -> None:
+        self._sums, self._taken = sums, taken
+        self._window = np.clip(1.0 - np.arange(LAGS) / min(LAGS, sums.longest), 0.0, None)
+        per_bin = sums.pairs[0] / LAGS  # degrees of freedom of a frequency
+        edges = [max(top, 1)]
+        while True:
+            lower = int(edges[-1] / WIDTH)
+            if lower < 1 or (edges[-1] - lower) * per_bin < FREEDOM or lower * per_bin < FREEDOM:
+                break
+            edges.append(lower)
+        self.edges = np.array([0, *edges[::-1]])  # ascending
+        self.found = self._sum(_spectrum(self._window * sums.residual))
+        bins = np.diff(self.edges)  # white noise has n(0) in each, before the fit takes its part
+        self.freedom = bins * per_bin * np.clip(self.left(np.ones(LAGS + 1)) / (bins * sums.pairs[0]), 1e-3, 1.0)
+
+    def _sum(self, spectrum: np.ndarray) -> np.ndarray:
+        return np.add.reduceat(spectrum[: self.edges[-1]], self.edges[:-1])
+
+    def left(self, S: np.ndarray) -> np.ndarray:
+        """What a model leaves in every band."""
+        c, lost = (fft.irfft(part, 2 * LAGS)[:LAGS] for part in (S, S * self._taken))
+        return np.maximum(self._sum(_spectrum(self._window * (self._sums.pairs * c - lost))), np.finfo(float).tiny)
+
+    def deviance(self, S: np.ndarray) -> float:
+        """−2 log-likelihood of the residual's power, but for a constant."""
+        left = self.left(S)
+        return float(self.freedom @ (np.log(left) + self.found / left))
+
+
+@cache
+def _shapes(octaves: int) -> np.ndarray:
+    """Spectra of white noise and of exp(−k/T), T = 1, 2, 4, … rows, (octaves + 2, LAGS + 1)."""
+    lags = np.arange(LAGS)
+    return np.array([np.ones(LAGS + 1), *(_spectrum(np.exp(-lags / 2.0**k)) for k in range(octaves + 1))])
+
+
+def _relaxations(sums: LagSums, bands: _Bands) -> tuple[np.ndarray, int]:
+    """(spectrum, terms) of white noise beside Σ_i b_i exp(−k/T_i), b ≥ 0 by the multiplicative steps that raise the likelihood [Fevotte2011]."""
+    shapes = _shapes(int(np.log2(max(min(sums.longest, LAGS) / 8, 1.0))))
+    left = np.array([bands.left(S) for S in shapes])
+    b = np.full(len(shapes), np.sum(bands.found) / np.sum(left))
+    for _ in range(STEPS):
+        model = b @ left
+        b *= np.sqrt((left @ (bands.freedom * bands.found / model**2)) / (left @ (bands.freedom / model)))
+    power = b * shapes[:, 0]  # at zero frequency, where slow noise matters
+    b[power < SMALL * np.sum(power)] = 0.0
+    return b @ shapes, int(np.count_nonzero(b))
+
+
+def _departures(S: np.ndarray, bands: _Bands) -> np.ndarray:
+    """Residual power over the model's, octave by octave, where they differ by more than chance; one elsewhere, (LAGS + 1,)."""
+    out, left = np.ones(LAGS + 1), bands.left(S)
+    groups = [slice(max(stop - 3, 0), stop) for stop in range(len(left), 0, -3)]  # three thirds of an octave
+    for group in groups:
+        freedom = np.sum(bands.freedom[group])
+        ratio = np.sum(bands.found[group]) / np.sum(left[group])
+        chance = 2.0 * min(special.chdtr(freedom, ratio * freedom), special.chdtrc(freedom, ratio * freedom))
+        if chance < CHANCE / len(groups):
+            out[bands.edges[group.start] : bands.edges[group.stop]] = ratio
+    return out
+
+
+def _memory(c: np.ndarray) -> float:
+    """Rows over which the noise stays alike: the mean lag of c up to its first zero, without lag 0, where white noise hides how slow the rest is."""
+    end = int(np.argmax(c <= 0.0)) or len(c)
+    part = c[1:end]
+    return float(np.arange(1, end) @ part / np.sum(part)) if len(part) else 0.0
+
+
+def _cut(c: np.ndarray) -> np.ndarray:
+    """c as far as it matters."""
+    left = np.cumsum(np.abs(c[::-1]))[::-1]
+    return c[: max(int(np.argmax(left < TAIL * left[0])) if left[-1] < TAIL * left[0] else len(c), 1)].copy()
