@@ -15,7 +15,7 @@ from test_information import arm, simulated, with_friction
 from thetahat.data.samples import Samples
 from thetahat.errors import UnphysicalRobot, UsageError
 from thetahat.identify.columns import full_regressor
-from thetahat.identify.consistent import Consistent, _Program
+from thetahat.identify.consistent import Consistent, Program
 from thetahat.identify.constraints import feasible
 from thetahat.identify.information import Information, information
 from thetahat.identify.interior import Point, Problem
@@ -108,8 +108,8 @@ def test_newtons_matrix_is_the_hessian_in_log_cholesky_numbers(metric: str) -> N
     """RᵀR in η and φ is the second derivative of ½‖T v − t‖² + γ·tr X − ℓᵀv, by differences, for any multipliers Z ≻ 0 and y > 0."""
     robot, rng = arm("double_pendulum"), np.random.default_rng(3)
     f = fit_objective(information(robot, simulated(robot, 40, noise=1.0)), Smooth(prior=wrong(robot), metric=metric, weight=0.3))
-    program = _Program(f, feasible(f.columns, f.x0, bounds={}, total_mass=None, frozen=(), tied=()), unseen=np.zeros(f.columns.count, dtype=bool))
-    problem, v = program.problem, program._start()
+    program = Program(f, feasible(f.columns, f.x0, bounds={}, total_mass=None, frozen=(), tied=()), unseen=np.zeros(f.columns.count, dtype=bool))
+    problem, v = program.problem, program.start()
     half = rng.normal(size=(len(problem.first), 4, 4))
     frame = _Frame(problem, Point(v, half @ np.swapaxes(half, 1, 2) + 0.1 * np.eye(4), rng.uniform(0.1, 2.0, len(problem.low))))
     frame._factorise()
