@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import dynamics, estimators, growth, identification, reading, selection, start_up, sysid
+from benchmarks import design, dynamics, estimators, growth, identification, reading, selection, start_up, sysid
 
-PARTS = {part.__name__.rpartition(".")[2]: part for part in (start_up, dynamics, growth, identification, estimators, reading, selection, sysid)}
+PARTS = {
+    part.__name__.rpartition(".")[2]: part for part in (start_up, dynamics, growth, identification, estimators, reading, selection, design, sysid)
+}
 
 
 def main() -> None:

@@ -24,7 +24,6 @@ from thetahat import robots
 from thetahat.data.samples import EDGE, Samples
 from thetahat.data.signals import method_of, settled, smooth
 from thetahat.identify.estimate import Estimate
-from thetahat.identify.least_squares import LeastSquares
 from thetahat.identify.naming import combination
 
 DURATION, PERIOD = 5.0, 1e-3  # [s]
@@ -78,7 +77,7 @@ def record(spec) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.nda
 
 
 def ours(robot: th.Robot, sensors: np.ndarray) -> Estimate:
-    """Arrays → low-passed samples → information → estimate with standard deviations."""
+    """Arrays → low-passed samples → information → physically consistent estimate with standard deviations."""
     q, dq, tau = sensors[:, :4], sensors[:, 4:8], sensors[:, 8:]
     method = method_of("butterworth", CUTOFF)
     future, past = settled(method, PERIOD)
@@ -87,7 +86,7 @@ def ours(robot: th.Robot, sensors: np.ndarray) -> Estimate:
     filtered = partial(smooth, period=PERIOD, method=method)
     arrays = {"q": filtered(q), "dq": filtered(dq), "ddq": filtered(dq, derivative=1), "tau": filtered(tau)}
     samples = Samples(**arrays, reason=reason, period=PERIOD, cutoff=CUTOFF)
-    return th.identify(th.information(robot, samples), LeastSquares(weights="joint"), samples=samples)
+    return th.identify(th.information(robot, samples), samples=samples)
 
 
 def theirs(spec, initial, t, wanted, times, sensors) -> tuple[float, np.ndarray, np.ndarray]:

@@ -182,9 +182,10 @@ def _all_lags(phi: np.ndarray, innovation: float, d: int) -> np.ndarray:
     if not len(phi) and d == 1:
         return np.full(LAGS + 1, innovation)
     frequency = np.arange(LAGS + 1) / LAGS  # of half the rate
-    angle = np.pi * d * frequency
-    response = 1.0 - np.exp(-1j * angle[:, None] * np.arange(1, len(phi) + 1)) @ phi
-    S = innovation / np.abs(response) ** 2
+    impulse = np.zeros(2 * LAGS)  # 1 − Σ φ_m z^{md}, whose transform is the response at every frequency of the grid
+    impulse[0] = 1.0
+    np.subtract.at(impulse, d * np.arange(1, len(phi) + 1) % (2 * LAGS), phi)
+    S = innovation / np.abs(fft.rfft(impulse)) ** 2
     if d == 1:
         return S
     across = np.clip((frequency * d - (1.0 - ROLL)) / (2.0 * ROLL), 0.0, 1.0)
