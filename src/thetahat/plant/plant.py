@@ -1,0 +1,199 @@
+"""One robot, simulated: state, step, measure. Two engines behind it, the project's own forward dynamics and MuJoCo's.
+
+Both are driven by the same time stepping, friction, actuators and sensors (stepper.py, friction.py, sensors.py), which act on joint
+torques and on states, so that plants differ in nothing but where q̈ comes from. MuJoCo's own friction loss is a soft constraint that creeps
+and its dampers act on its own integrators, so neither is used.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from thetahat import batch
+from thetahat.errors import UsageError
+from thetahat.model.robot import Robot
+from thetahat.plant.engine import Engine, OwnEngine
+from thetahat.plant.friction import Friction
+from thetahat.plant.mujoco_engine import MujocoEngine
+from thetahat.plant.realism import Realism, require_body, spread
+from thetahat.plant.sensors import Sensors, streams
+from thetahat.plant.stepper import Stepper
+
+RUNAWAY = 1e4  # [rad/s or m/s]: no joint turns so fast; a simulation that gets there has lost its way
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Where the robot truly is."""
+
+    t: float  # [s]
+    q: np.ndarray  # (nq,)
+    dq: np.ndarray  # (nv,)
+
+
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    """What its sensors say."""
+
+    t: float  # [s]
+    q: np.ndarray  # (nq,)
+    dq: np.ndarray  # (nv,)
+    tau: np.ndarray  # (nv,) [N·m or N]
+
+
+class Plant(ABC):
+    """A simulated robot. `robot` is the one that is simulated, friction of `realism` and all, without the payload still to come."""
+
+    name: str
+
+    def __init__(self, robot: Robot, *, realism: Realism | None = None, seed: int = 0) -> None:
+        if not isinstance(robot, Robot):
+            raise UsageError(f"robot is {type(robot).__name__}; give a Robot, as thetahat.load returns it")
+        if not robot.nv:
+            raise UsageError(f"robot {robot.name!r} has no movable joint, so there is nothing to simulate")
+        self.nominal, self.realism, self.seed = robot, realism or Realism(), seed
+        require_body(self.realism, robot)
+        self.robot = self.realism.applied(robot)
+        stribeck = None if self.realism.stribeck is None else self.robot.drive.value("stribeck")
+        speed = spread("stribeck_speed", self.realism.stribeck_speed, len(self.robot.drive.viscous), "motor")
+        self._friction = Friction(self.robot, stribeck=stribeck, speed=speed)
+        self._limits = self.realism.limits(robot)
+        payload = self.realism.payload
+        self._engine = self._make(self.robot)
+        self._loaded = None if payload is None else self._make(payload.on(self.robot))
+        self.reset()
+
+    @abstractmethod
+    def _make(self, robot: Robot) -> Engine:
+        """The engine of a robot."""
+
+    def with_realism(self, realism: Realism, *, seed: int | None = None) -> Plant:
+        """A plant of the same robot and engine with other options."""
+        return type(self)(self.nominal, realism=realism, seed=self.seed if seed is None else seed)
+
+    # -- state --------------------------------------------------------------------------------------------------------
+
+    def reset(self, q: np.ndarray | None = None, dq: np.ndarray | None = None, *, seed: int | None = None) -> None:
+        """Put the robot somewhere (default: its neutral configuration, at rest) at t = 0, without torque, sensors and chance anew."""
+        q = self.nominal.neutral if q is None else q
+        dq = np.zeros(self.nominal.nv) if dq is None else dq
+        q, dq = batch.check_state(self.nominal, q, dq)
+        if q.ndim != 1:
+            raise UsageError(f"q has shape {q.shape}; a plant is in one configuration, ({self.nominal.nq},)")
+        self.seed = self.seed if seed is None else seed
+        self.streams = streams(self.seed)
+        self.t = 0.0
+        self._sensors = Sensors(self.robot, self.realism, self.streams)
+        self._pending: deque[tuple[float, np.ndarray]] = deque()
+        self._tau = np.zeros(self.nominal.nv)
+        payload = self.realism.payload
+        now = payload is not None and payload.time <= 0.0
+        self._switch = payload.time if payload is not None and not now else np.inf
+        self._stepper = Stepper(self._loaded if now else self._engine, self._friction, q, dq)
+
+    @property
+    def state(self) -> State:
+        """The true state now."""
+        return State(self.t, self._stepper.q.copy(), self._stepper.dq.copy())
+
+    @property
+    def torque(self) -> np.ndarray:
+        """The torque that the actuators truly exert on the joints from now on, (nv,)."""
+        return self._tau.copy()
+
+    @property
+    def acceleration(self) -> np.ndarray:
+        """q̈ from now on, (nv,)."""
+        return self._stepper.acceleration(self._tau).copy()
+
+    @property
+    def friction(self) -> np.ndarray:
+        """The joint torque that friction takes now, (nv,)."""
+        return self._stepper.friction_torque(self._tau)
+
+    # -- step and measure ---------------------------------------------------------------------------------------------
+
+    def step(self, u: np.ndarray, dt: float) -> None:
+        """Command joint torques u (nv,) and let dt seconds pass."""
+        (u,) = batch.check_state(self.nominal, self.nominal.neutral, u, names=("u",))[1:]
+        if not (np.isfinite(dt) and dt > 0.0):
+            raise UsageError(f"dt is {dt!r}; give the seconds to pass, a finite number above zero")
+        self.command(u)
+        self.advance(dt)
+
+    def command(self, u: np.ndarray) -> None:
+        """Ask for joint torques; they come after the delay of commands, held within the actuators' limits. Unchecked."""
+        tau = np.array(u) if self._limits is None else np.clip(u, -self._limits, self._limits)
+        if self.realism.command_delay > 0.0:
+            self._pending.append((self.t + self.realism.command_delay, tau))
+        else:
+            self._tau = tau
+
+    def advance(self, dt: float) -> None:
+        """Let dt seconds pass. Unchecked but for its result."""
+        end = self.t + dt
+        while self._pending and self._pending[0][0] < end - 1e-12:
+            at, tau = self._pending.popleft()
+            self._pass(at)
+            self._tau = tau
+        self._pass(end)
+        while self._pending and self._pending[0][0] <= end + 1e-12:
+            self._tau = self._pending.popleft()[1]
+
+    def _pass(self, end: float) -> None:
+        """Move on to `end` under the torque that acts."""
+        if self._switch < end:
+            self._move(self._switch)
+        if self._switch <= self.t + 1e-12:
+            self._switch = np.inf
+            loaded = self._loaded
+            self._stepper.replace_engine(loaded)
+        self._move(end)
+
+    def _move(self, end: float) -> None:
+        if end - self.t > 1e-12:
+            self._stepper.advance(self._tau, end - self.t)
+        dq = self._stepper.dq
+        self.t = end
+        speed = float(dq @ dq)  # NaN and inf show here too
+        if not speed < RUNAWAY**2:
+            bad = ~np.isfinite(dq)
+            k = int(np.argmax(bad)) if bad.any() else int(np.argmax(np.abs(dq)))
+            raise UsageError(
+                f"the simulation of {self.nominal.name!r} diverged at t = {end:.6g} s: joint {self.nominal.velocity_names[k]!r} "
+                f"moves at {dq[k]:.3g}; use lower gains, a higher rate or a slower motion"
+            )
+
+    def measure(self) -> Measurement:
+        """Time and what the sensors say now; each call is a reading of its own."""
+        return Measurement(self.t, *self.sense_motion(), self.sense_torque())
+
+    def sense_motion(self) -> tuple[np.ndarray, np.ndarray]:
+        """Measured (q, dq)."""
+        return self._sensors.motion(self.t, self._stepper.q, self._stepper.dq)
+
+    def sense_torque(self) -> np.ndarray:
+        """Measured torque, (nv,): what acts from now on."""
+        return self._sensors.torque(self.t, self._tau)
+
+
+class OwnPlant(Plant):
+    """Simulated by the project's own forward dynamics."""
+
+    name = "own"
+
+    def _make(self, robot: Robot) -> Engine:
+        return OwnEngine(robot)
+
+
+class MujocoPlant(Plant):
+    """Simulated by MuJoCo's forward dynamics, on a model built in memory from the same robot (extra `mujoco`)."""
+
+    name = "mujoco"
+
+    def _make(self, robot: Robot) -> Engine:
+        return MujocoEngine(robot)
