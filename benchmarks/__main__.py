@@ -6,9 +6,8 @@ import sys
 
 from benchmarks import design, dynamics, estimators, growth, identification, reading, selection, start_up, sysid
 
-PARTS = {
-    part.__name__.rpartition(".")[2]: part for part in (start_up, dynamics, growth, identification, estimators, reading, selection, design, sysid)
-}
+MODULES = (start_up, dynamics, growth, identification, estimators, reading, selection, design, sysid)
+PARTS = {part.__name__.rpartition(".")[2]: part for part in MODULES}
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Random problems for physically consistent fits: robots of 2 to 44 joints, noise, motion that shows little, priors that contradict the data, bounds."""
+"""Random problems for consistent fits: robots of 2 to 44 joints, noise, motion that shows little, priors that contradict the data, bounds."""
 
 from __future__ import annotations
 

@@ -11,7 +11,20 @@ import pytest
 
 KEYS = {"schema", "method", "samples", "rank", "columns", "condition", "r2", "consistent", "status", "joints", "links", "base_parameters", "parity"}
 KEYS |= {"score_cutoff", "provenance", "findings", "locked", "dropped", "advice", "motors", "structural_rank", "warnings", "certificate", "unseen"}
-JOINT_KEYS = {"name", "r2_test", "r2_test_moving", "rms_test", "r2_train", "rms_nominal", "viscous", "coulomb", "offset", "armature", "r2_test_raw", "noise"}
+JOINT_KEYS = {
+    "name",
+    "r2_test",
+    "r2_test_moving",
+    "rms_test",
+    "r2_train",
+    "rms_nominal",
+    "viscous",
+    "coulomb",
+    "offset",
+    "armature",
+    "r2_test_raw",
+    "noise",
+}
 LINK_KEYS = {"name", "mass", "com", "inertia_com", "theta", "std", "identifiable", "consistent"}
 SLACK = 0.02  # of R² against baselines measured by another program with another filter
 

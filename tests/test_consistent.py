@@ -70,7 +70,7 @@ def test_same_optimum_as_cvxpy(name: str, noise: float, metric: str) -> None:
     estimator = th.Consistent(prior=prior, metric=metric, weight=0.5)
     estimate = identify(info, estimator)
     value, x = oracle(estimator, info, samples)
-    f = objective(info, prior=prior, weight=0.5, metric=metric, weights="joint")
+    f = objective(info, prior=prior, weight=0.5, metric=metric, weights="iterated")
     left = value - f.value(x)  # what no x explains, which the factor leaves out
     assert f.value(estimate.x) + left == pytest.approx(value, rel=SAME)
     np.testing.assert_allclose(estimate.x_base, info.base.map @ x, atol=SAME * np.abs(estimate.x_base).max())
@@ -132,7 +132,7 @@ def test_what_no_motion_shows_stays_at_the_nominal_robot(name: str) -> None:
     np.testing.assert_array_equal(estimate.x[never], x0[never])
     # beyond single parameters: no combination that the data leave open has moved, where no constraint holds it
     held = identify(info, th.Consistent(prior=prior.ravel(), weight=1.0))
-    f = objective(info, prior=prior.ravel(), weight=1.0, metric="euclidean", weights="joint")
+    f = objective(info, prior=prior.ravel(), weight=1.0, metric="euclidean", weights="iterated")
     pull = info.base.nullspace.T @ ((held.x - x0) / f.scale**2)
     free = identify(info, th.Consistent(prior=prior.ravel(), weight=1e6))
     assert np.linalg.norm((free.x - x0) / f.scale) < np.linalg.norm((held.x - x0) / f.scale)
@@ -173,7 +173,7 @@ def test_the_entropic_prior_is_the_same_in_every_frame() -> None:
     """Turning and shifting every body's frame changes θ, and nothing else: the divergence of the same two bodies is one number."""
     arm = robot("arm4")
     info, _ = folded(arm, np.random.default_rng(6), count=50, noise=0.1)
-    f = objective(info, prior=None, weight=1.0, metric="entropic", weights="joint")
+    f = objective(info, prior=None, weight=1.0, metric="entropic", weights="iterated")
     rng = np.random.default_rng(8)
     theta0, theta = f.x0[: f.columns.inertial].reshape(-1, 10), 1.3 * f.x0[: f.columns.inertial].reshape(-1, 10)
     turned = [np.linalg.qr(rng.normal(size=(3, 3)))[0] for _ in theta]
@@ -184,7 +184,7 @@ def test_the_entropic_prior_is_the_same_in_every_frame() -> None:
         return np.concatenate([parameters.transform(row, R, p) for row, R, p in zip(rows, turned, shift, strict=True)])
 
     rest = f.x0[f.columns.inertial :]
-    g = objective(info, prior=np.concatenate([moved(theta0), rest]), weight=1.0, metric="entropic", weights="joint")
+    g = objective(info, prior=np.concatenate([moved(theta0), rest]), weight=1.0, metric="entropic", weights="iterated")
     assert g.distance(np.concatenate([moved(theta), rest])) == pytest.approx(f.distance(np.concatenate([theta.ravel(), rest])), rel=1e-9)
 
 

@@ -64,8 +64,14 @@ def test_console_shows_what_the_command_prints(command: str, shown: str, folder:
 
 
 @pytest.mark.parametrize("line", [line.split("#")[0].strip() for text in blocks("sh") for line in text.splitlines() if line.strip()])
-def test_make_targets_and_extras_exist(line: str) -> None:
+def test_shell_lines_work(line: str, folder: Path) -> None:
+    """Commands run, one after the other, a design with less time; make's and pip's lines name what exists."""
     match shlex.split(line):
+        case ["thetahat", verb, *arguments]:
+            hurry = ["--seconds", "3"] if verb == "excite" else []
+            run = [sys.executable, "-m", "thetahat.cli", verb, *arguments, *hurry]
+            done = subprocess.run(run, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=300)
+            assert done.returncode == 0, done.stderr
         case ["make", target]:
             if shutil.which("make") is None:
                 pytest.skip("make is not installed")

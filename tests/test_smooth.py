@@ -46,8 +46,8 @@ def by_cvxpy(robot: th.Robot, samples: Samples, prior: np.ndarray, *, metric: st
     """x of the same problem, from the stacked regressor: nothing of `Objective` but the sizes of the parameters."""
     cp = pytest.importorskip("cvxpy")
     info = information(robot, samples)
-    sizes = objective(info, prior=prior, weight=weight, metric=metric, weights="joint").scale
-    noise = np.tile(weigh(info, "joint").noise, len(samples.q))
+    sizes = objective(info, prior=prior, weight=weight, metric=metric, weights="iterated").scale
+    noise = np.tile(weigh(info, "iterated").noise, len(samples.q))
     Y = full_regressor(robot, samples.q, samples.dq, samples.ddq).reshape(len(noise), -1) * sizes / noise[:, None]
     R = np.linalg.qr(np.column_stack([Y, samples.tau.ravel() / noise]), mode="r")
     rows = len(robot.theta)
@@ -335,7 +335,7 @@ def test_an_unphysical_prior_will_do_in_the_euclidean_metric() -> None:
 def test_its_covariance_is_that_of_the_data() -> None:
     robot = arm()
     info = information(robot, simulated(robot, 300, noise=0.2))
-    np.testing.assert_allclose(identify(info, Smooth()).covariance, identify(info, LeastSquares(weights="joint")).covariance, rtol=1e-12)
+    np.testing.assert_allclose(identify(info, Smooth()).covariance, identify(info, LeastSquares(weights="iterated")).covariance, rtol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,12 @@ _MODULES = {
     "thetahat.identify.payload": ("Payload", "payload_from_difference", "payload_on_link"),
     "thetahat.identify.ridge": ("Ridge", "ridge_path"),
     "thetahat.validate": ("validate",),
+    "thetahat.excite.trajectory": ("Motion",),
+    "thetahat.excite.limits": ("Box", "motion_limits"),
+    "thetahat.excite.design": ("design",),
+    "thetahat.plant.realism": ("Realism",),
+    "thetahat.plant.plant": ("MujocoPlant", "OwnPlant"),
+    "thetahat.plant.simulate": ("simulate",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -87,14 +87,14 @@ def _matrix(six: list[float]) -> np.ndarray:
 def test_prints_the_numbers_of_the_python_path(thetahat: Callable[..., Done], log: Path, tmp_path: Path) -> None:
     from thetahat.data.prepare import choose
 
-    found = thetahat("identify", "arm4", log, "--out", tmp_path, "--json", "--no-armature").data
+    found = thetahat("identify", "arm4", log, "--out", tmp_path, "--json", "--no-armature", "--method", "least-squares").data
     robot = th.load(robots.path("arm4"))
     read = th.read_log(log, robot)
     cut = round(0.7 * read.rows)
     settings = choose(read, robot, span=(0, cut))
     train, test = (th.prepare(read, robot, settings=settings, span=span) for span in ((0, cut), (cut, read.rows)))
     fitted = robot.without_drive().with_drive(viscous=True, coulomb=True, offset=True)
-    estimate = th.identify(th.information(fitted, train), th.LeastSquares(weights="joint"))
+    estimate = th.identify(th.information(fitted, train), th.LeastSquares(weights="iterated"))
     scores = th.validate(fitted.with_parameters(estimate), test, nominal=robot)
     np.testing.assert_allclose([b["value"] for b in found["base_parameters"]], estimate.x_base, rtol=1e-7, atol=1e-9)
     np.testing.assert_allclose([joint["r2_test"] for joint in found["joints"]], scores.r2, rtol=1e-9)
@@ -343,7 +343,7 @@ def test_the_prior_is_another_robot_file(thetahat: Callable[..., Done], log: Pat
         (["--prior-weight", "nan"], "at least 0"),
         (["--metric", "manhattan"], "euclidean, entropic"),
         (["--prior", "arm7"], "another robot"),
-        (["--weights", "sample"], "joint, iterated, none"),
+        (["--weights", "sample"], "iterated, joint, none"),
         (["--friction", "stribeck"], "viscous, coulomb, offset"),
         (["--friction", ","], "--friction is empty"),
         (["--cutoff", "-1"], "positive"),

@@ -7,8 +7,10 @@ from typing import Annotated
 import typer
 
 from thetahat import __version__
+from thetahat.cli.excite import excite
 from thetahat.cli.identify import identify
 from thetahat.cli.inspect import inspect
+from thetahat.cli.simulate import simulate
 
 app = typer.Typer(
     help="Θ̂: identify what a robot is made of while it moves, and control it with what it learned.",
@@ -33,3 +35,5 @@ def _options(
 
 app.command()(inspect)
 app.command()(identify)
+app.command()(excite)
+app.command()(simulate)

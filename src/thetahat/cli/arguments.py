@@ -9,7 +9,9 @@ from typing import Annotated
 import typer
 
 from thetahat import robots
-from thetahat.errors import StorageError, UsageError
+from thetahat.errors import StorageError, UsageError, known
+
+TABLES = (".csv", ".parquet", ".npz")
 
 
 def _complete_robot(incomplete: str) -> list[str]:
@@ -58,3 +60,61 @@ def gravity(text: str | None) -> tuple[float, float, float] | None:
     if len(values) != 3 or not all(map(math.isfinite, values)):
         raise UsageError(f"--gravity is {text!r}; give three numbers [m/s²] with commas, for example --gravity 0,0,-9.81")
     return values
+
+
+def numbers(text: str, option: str, count: int) -> tuple[float, ...]:
+    """So many finite numbers with commas between them."""
+    try:
+        values = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        values = ()
+    if len(values) != count or not all(map(math.isfinite, values)):
+        raise UsageError(f"{option} is {text!r}; give {count} finite number{'s' if count > 1 else ''} with commas")
+    return values
+
+
+def names(text: str, option: str, among: tuple[str, ...]) -> tuple[str, ...]:
+    """Names with commas between them, each one of `among`."""
+    found = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not found:
+        raise UsageError(f"{option} is empty; give names with commas")
+    for name in found:
+        if name not in among:
+            raise UsageError(f"{option} names {name!r}, which the robot does not have; it has: {known(among)}")
+    return found
+
+
+def friction_terms(text: str, all_terms: tuple[str, ...]) -> tuple[str, ...]:
+    """Some of the friction terms, in their order; "none" is none."""
+    wanted = [part.strip() for part in text.split(",") if part.strip()]
+    if wanted == ["none"]:
+        return ()
+    for name in wanted:
+        if name not in all_terms:
+            raise UsageError(f"--friction names {name!r}; terms: {', '.join(all_terms)}, or none")
+    if not wanted:
+        raise UsageError(f"--friction is empty; give some of {','.join(all_terms)}, or none")
+    return tuple(term for term in all_terms if term in wanted)
+
+
+def input_file(text: str, option: str) -> Path:
+    """A file that is there."""
+    path = Path(text)
+    if not path.is_file():
+        raise StorageError(f"{option} {text!r} is not a file; check the path")
+    return path
+
+
+def table_file(text: str, option: str, *, keep: list[Path]) -> Path:
+    """A file to write a table to: of a known kind, in a folder that exists, and none of those to keep."""
+    path = Path(text)
+    if path.suffix not in TABLES:
+        raise UsageError(f"{option} is {text!r}; give a file that ends in {', '.join(TABLES)}")
+    if path.is_dir() or not path.parent.is_dir():
+        raise StorageError(
+            f"{option} {text!r} cannot be written: {'it is a folder' if path.is_dir() else 'its folder does not exist'}; check the path"
+        )
+    for other in keep:
+        if path.exists() and path.samefile(other):
+            raise UsageError(f"{option} {text!r} is also read; originals are never modified, so give another file")
+    return path

@@ -26,7 +26,7 @@ METHODS = ("consistent", "least-squares", "prior", "positive", "smooth")
 WITH_PRIOR = ("consistent", "prior", "smooth")
 METRICS = ("euclidean", "entropic")
 FRICTION = ("viscous", "coulomb", "offset")
-WEIGHTS = ("joint", "iterated", "none")
+WEIGHTS = ("iterated", "joint", "none")
 ANSWER = "estimate.json"
 GRAVE = ("gravity-direction", "sign", "dead-torque", "saturated", "stuck")  # findings that change the answer: said beside JSON too
 
@@ -50,7 +50,7 @@ def identify(
     robust: Annotated[bool, _option("Hold back single torques that do not fit the others.", "--robust")] = False,
     weights: Annotated[
         str, _option("joint: weigh each joint by its residual; iterated: until that settles; none: all alike.", metavar="NAME", show_default=True)
-    ] = "joint",
+    ] = "iterated",
     friction: Annotated[str, _option("Friction to fit: some of the three, or none.", metavar="TERMS", show_default=True)] = ",".join(FRICTION),
     armature: Annotated[bool | None, _option("Fit rotor inertia; default: only if the log shows it.", "--armature/--no-armature")] = None,
     cutoff: Annotated[float | None, _option("Low-pass of motion and torque; default: chosen from the rows to fit.", metavar="HZ")] = None,
@@ -81,7 +81,7 @@ def identify(
         "logs": tuple(logs),
         "tests": tuple(test or ()),
         "holdout": _fraction(0.3 if holdout is None else holdout),
-        "friction": _terms(friction),
+        "friction": arguments.friction_terms(friction, FRICTION),
         "armature": armature,
         "weights": None if weights == "none" else weights,
         "method": method,
@@ -94,7 +94,7 @@ def identify(
         "score_cutoff": _positive("--score-cutoff", score_cutoff, "Hz"),
         "min_speed": 0.0 if min_speed == 0.0 else _positive("--min-speed", min_speed, "rad/s or m/s"),
         "joints": _names(joints),
-        "actuation": None if actuation is None else _input(actuation, "--actuation"),
+        "actuation": None if actuation is None else arguments.input_file(actuation, "--actuation"),
         "columns": columns,
         "topic": topic,
         "salvage": salvage,
@@ -208,18 +208,6 @@ def _fraction(value: float) -> float:
     return value
 
 
-def _terms(text: str) -> tuple[str, ...]:
-    names = [part.strip() for part in text.split(",") if part.strip()]
-    if names == ["none"]:
-        return ()
-    for name in names:
-        if name not in FRICTION:
-            raise UsageError(f"--friction names {name!r}; terms: {', '.join(FRICTION)}, or none")
-    if not names:
-        raise UsageError(f"--friction is empty; give some of {','.join(FRICTION)}, or none")
-    return tuple(term for term in FRICTION if term in names)
-
-
 def _names(text: str | None) -> tuple[str, ...]:
     if text is None:
         return ()
@@ -227,13 +215,6 @@ def _names(text: str | None) -> tuple[str, ...]:
     if not names:
         raise UsageError("--joints is empty; give names of joints with commas")
     return names
-
-
-def _input(text: str, option: str) -> Path:
-    path = Path(text)
-    if not path.is_file():
-        raise StorageError(f"{option} {text!r} is not a file; check the path")
-    return path
 
 
 # -- files ------------------------------------------------------------------------------------------------------------

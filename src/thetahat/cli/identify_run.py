@@ -47,7 +47,7 @@ class Options:
     holdout: float = 0.3
     friction: tuple[str, ...] = ("viscous", "coulomb", "offset")
     armature: bool | None = None  # None: only if the log shows it
-    weights: str | None = "joint"
+    weights: str | None = "iterated"
     method: str = "consistent"
     prior: Path | None = None  # None: the robot itself
     prior_weight: float = 1e-2

@@ -18,6 +18,7 @@ from thetahat.errors import known
 
 WIDE = 200  # columns where nobody looks at a terminal: a pipe or a file gets unbroken rows
 SHOWN_FINDINGS = 12
+WORSE = 1.05  # RMS held out, of the file's own: less is chance
 GOOD, FAIR = 0.95, 0.8  # R² of a joint: green, plain, red below
 GRAVE = ("gravity-direction", "sign", "dead-torque", "saturated", "stuck")  # findings that change the answer
 DRIVE = {"viscous": "viscous", "coulomb": "Coulomb", "offset": "offset", "armature": "rotor"}
@@ -46,7 +47,7 @@ def verdict(found: dict[str, Any]) -> Text:
     worst = min(scored, key=lambda joint: joint["r2_test"])
     nominal = "" if r2["nominal"] is None else f" (the robot as its file states it: {_r2(r2['nominal'])})"
     text.append(f"; R² {_r2(r2['test'])} on held-out data{nominal}, least on {plain(worst['name'])}: {_r2(worst['r2_test'])}.", style="not bold")
-    behind = [joint["name"] for joint in scored if joint["rms_nominal"] is not None and joint["rms_test"] > joint["rms_nominal"]]
+    behind = [joint["name"] for joint in scored if joint["rms_nominal"] is not None and joint["rms_test"] > WORSE * joint["rms_nominal"]]
     if behind and not any(item["kind"] in GRAVE for item in found["findings"]):
         text.append(
             f"\nThe file's own values predict {known(map(plain, behind))} better: look at the log, --cutoff and, for coupled joints, --actuation.",

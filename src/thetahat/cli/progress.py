@@ -5,12 +5,20 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
 from types import TracebackType
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 PATIENCE = 1.0  # [s]
 T = TypeVar("T", bound=Sized)
+
+
+class Share(Protocol):
+    """How far a search is."""
+
+    criterion: float
+    left: float  # [s]
+    done: float  # 0 to 1
 
 
 class Progress:
@@ -57,3 +65,24 @@ class Progress:
             yield part
             if self._shown:
                 self._bar.advance(self._task, len(part))
+
+    def rows(self, text: str) -> Callable[[int, int], None]:
+        """A function to be told of rows done and rows in all."""
+        self.stage(text)
+
+        def tell(done: int, total: int) -> None:
+            if self._shown:
+                self._bar.update(self._task, completed=done, total=total)
+
+        return tell
+
+    def share(self, text: str) -> Callable[[Share], None]:
+        """A function to be told which part of a search is done, and how good its best is."""
+        self.stage(text, 1000)
+
+        def tell(so_far: Share) -> None:
+            if self._shown:
+                said = f"{text}: {so_far.criterion:.4g}, {max(so_far.left, 0.0):.0f} s left"
+                self._bar.update(self._task, completed=round(1000 * so_far.done), description=said)
+
+        return tell

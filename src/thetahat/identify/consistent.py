@@ -39,7 +39,7 @@ class Consistent:
 
     prior: a robot, θ, or x = [θ; drive terms]; None: the information's own robot. weight: of the prior, whose standard deviation is
     1/√weight times the size of each parameter (0: no prior, but for directions that nothing else decides). metric: "euclidean", or "entropic",
-    the same in every frame. weights: "joint" weighs each joint by its residual, "iterated" until that settles, None all torques alike.
+    the same in every frame. weights: "iterated" weighs each joint by its residual until that settles, "joint" once, None all torques alike.
     bounds: limits per body. total_mass: of all moving bodies, one number or (least, most) [kg]. frozen: bodies that keep the prior's
     values. tied: pairs of bodies that are alike.
     """
@@ -47,7 +47,7 @@ class Consistent:
     prior: np.ndarray | Robot | None = None
     weight: float = 1e-2
     metric: str = "euclidean"
-    weights: str | None = "joint"
+    weights: str | None = "iterated"
     bounds: Mapping[str, Bounds] = field(default_factory=dict)
     total_mass: float | tuple[float, float] | None = None
     frozen: tuple[str, ...] = ()

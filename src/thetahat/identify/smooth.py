@@ -63,7 +63,7 @@ class Smooth:
     prior: np.ndarray | Robot | None = None
     weight: float = 1e-2
     metric: str = "euclidean"
-    weights: str | None = "joint"
+    weights: str | None = "iterated"
     start: Estimate | np.ndarray | Robot | None = None
     iterations: int = 100
     tolerance: float = 1e-9

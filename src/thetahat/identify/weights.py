@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from thetahat.errors import UsageError
 from thetahat.identify import factor as f
@@ -12,7 +13,7 @@ from thetahat.identify.information import Information
 
 KINDS = (None, "joint", "iterated")
 EXACT = 1e-10  # of a joint's RMS torque: noise below it is rounding, and weights of its inverse would be chance
-ROUNDS, SETTLED = 50, 1e-6  # of re-weighting; relative change of the noise at which it ends
+ROUNDS, SETTLED = 30, 1e-3  # of re-weighting; relative change of the noise at which it ends: weights need no more digits
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,27 +40,39 @@ def weigh(information: Information, kind: str | None) -> Weights:
         raise UsageError(f"weights is {kind!r}; give None, 'joint' or 'iterated'")
     solution = information.solution
     freedom = max(int(np.sum(information.rows)) - solution.rank, 1)
-    noise = noise_per_joint(information, solution)
+    noise = noise_per_joint(information, solution.x, solution.inverse)
     if kind is None:
         floor = EXACT * np.linalg.norm(information.torque_norms()) / np.sqrt(max(int(np.sum(information.rows)), 1))
         return Weights(None, max(solution.residual**2 / freedom, floor**2) or 1.0, noise)
     for _ in range(ROUNDS if kind == "iterated" else 0):
-        before, noise = noise, noise_per_joint(information, f.solve(information.stacked(1.0 / noise)), 1.0 / noise)
+        fit = _fit(information.stacked(1.0 / noise), full=solution.rank == len(information.base))
+        before, noise = noise, noise_per_joint(information, *fit, 1.0 / noise)
         if np.all(np.abs(noise - before) <= SETTLED * before):
             break
     return Weights(1.0 / noise, 1.0, noise)
 
 
-def noise_per_joint(information: Information, solution: f.Solution, weights: np.ndarray | None = None) -> np.ndarray:
+def _fit(factor: np.ndarray, *, full: bool) -> tuple[np.ndarray, np.ndarray]:
+    """(x, its inverse factor) of least squares. Weights do not change the rank, so no singular values are asked for where it is full."""
+    if not full:
+        solution = f.solve(factor)
+        return solution.x, solution.inverse
+    R, z = factor[:-1, :-1], factor[:-1, -1]
+    inverse = solve_triangular(R, np.eye(len(R)), check_finite=False)
+    return solve_triangular(R, z, check_finite=False), inverse
+
+
+def noise_per_joint(information: Information, x: np.ndarray, inverse: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
     """σ_j of every joint: ‖u_j − Y_j x‖² over its rows less its share of the parameters fitted; one where a joint has no rows.
 
-    The share is the trace of the joint's block of the hat matrix, Σ_j trace = rank: what the fit takes of its noise.
+    The share is the trace of the joint's block of the hat matrix, Σ_j trace = rank: what the fit takes of its noise. inverse: Cov x =
+    inverse·inverseᵀ in units of the weighted noise.
     """
-    left, rows = information.residual_norms(solution.x) ** 2, information.rows.astype(float)
+    left, rows = information.residual_norms(x) ** 2, information.rows.astype(float)
     share = np.zeros(len(rows))
     for v, (positions, R) in enumerate(zip(information.positions, information.factors, strict=True)):
         weight = 1.0 if weights is None else weights[v]
-        share[v] = np.sum((weight * R[:, :-1] @ solution.inverse[positions]) ** 2)
+        share[v] = np.sum((weight * R[:, :-1] @ inverse[positions]) ** 2)
     floor = EXACT * information.torque_norms() / np.sqrt(np.maximum(rows, 1.0))
     noise = np.maximum(np.sqrt(left / np.maximum(rows - share, 1.0)), floor)
     return np.where(noise > 0.0, noise, 1.0)

@@ -1,0 +1,108 @@
+"""`thetahat excite` and `thetahat simulate`: from a robot file to a log that identifies it, and what each bad argument gets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import thetahat as th
+from identify_cases import Done
+from thetahat import robots
+from thetahat.cli.app import app
+from thetahat.excite.trajectory import Motion
+
+QUICK = ("--duration", "6", "--harmonics", "3", "--seconds", "3", "--rate", "200")
+
+
+@pytest.fixture(scope="module")
+def motion(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("motion") / "arm4.csv"
+    result = CliRunner().invoke(app, ["excite", "arm4", "--out", str(path), "--quiet", *QUICK])
+    assert result.exit_code == 0, result.output
+    return path
+
+
+def test_a_motion_keeps_the_limits_of_the_file_and_rests_at_its_ends(motion: Path) -> None:
+    robot = th.load(robots.path("arm4"))
+    played = Motion.load(motion, robot)
+    assert len(played) == 1201
+    limits = [node.limits for node in robot.tree.independent]
+    assert np.all(played.q >= [limit.lower for limit in limits])
+    assert np.all(played.q <= [limit.upper for limit in limits])
+    assert np.all(np.abs(played.dq) <= [limit.velocity for limit in limits])
+    tau = th.inverse_dynamics(robot, played.q, played.dq, played.ddq)
+    assert np.all(np.abs(tau) <= [limit.effort for limit in limits])
+    np.testing.assert_allclose(played.dq[[0, -1]], 0.0, atol=1e-9)
+    np.testing.assert_allclose(np.gradient(played.q, played.t, axis=0)[1:-1], played.dq[1:-1], atol=0.02)
+
+
+@pytest.mark.parametrize("plant", ["own", "mujoco"])
+def test_simulated_logs_identify_the_robot(thetahat: Callable[..., Done], motion: Path, tmp_path: Path, plant: str) -> None:
+    if plant == "mujoco":
+        pytest.importorskip("mujoco")
+    log = tmp_path / "log.csv"
+    done = thetahat("simulate", "arm4", motion, "--out", log, "--plant", plant, "--rate", 500, "--json", "--quiet")
+    assert (done.code, done.err) == (0, "")
+    assert done.data["plant"] == plant
+    found = thetahat("identify", "arm4", log, "--out", tmp_path, "--json", "--quiet").data
+    assert found["consistent"]
+    assert found["rank"] == found["structural_rank"]
+    assert all(joint["r2_test"] > 0.99 for joint in found["joints"])
+    again = tmp_path / "again.csv"
+    thetahat("simulate", "arm4", motion, "--out", again, "--plant", plant, "--rate", 500, "--quiet")
+    assert again.read_bytes() == log.read_bytes(), "the same seed writes the same log"
+
+
+def test_a_heavier_truth_and_a_payload_show_in_the_torque(thetahat: Callable[..., Done], motion: Path, tmp_path: Path) -> None:
+    logs = {}
+    for name, options in {"plain": (), "payload": ("--payload", "hand:2,0,0.1,0"), "later": ("--payload", "hand:2,0,0.1,0@3")}.items():
+        logs[name] = tmp_path / f"{name}.npz"
+        assert thetahat("simulate", "arm4", motion, "--out", logs[name], "--plant", "own", "--rate", 200, "--ideal", *options).code == 0
+    tau = {name: np.load(path)["tau.elbow"] for name, path in logs.items()}
+    difference, later = np.abs(tau["payload"] - tau["plain"]), np.abs(tau["later"] - tau["plain"])
+    assert np.max(difference) > 1.0
+    assert np.max(later[:590]) < 1e-6 < 1.0 < np.max(later[620:])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["excite", "arm4", "--out", "m.txt"], 2, ".csv"),
+        (["excite", "arm4", "--out", "missing/m.csv"], 6, "folder"),
+        (["excite", "arm4", "--out", "m.csv", "--duration", "0"], 2, "duration"),
+        (["excite", "arm4", "--out", "m.csv", "--duration", "nan"], 2, "duration"),
+        (["excite", "arm4", "--out", "m.csv", "--seconds", "-1"], 2, "seconds"),
+        (["excite", "arm4", "--out", "m.csv", "--criterion", "trace"], 2, "log-det, condition"),
+        (["excite", "arm4", "--out", "m.csv", "--start", "0,0"], 2, "4 finite numbers"),
+        (["excite", "arm4", "--out", "m.csv", "--start", "9,0,0,0", "--seconds", "2"], 2, "shoulder_pitch"),
+        (["excite", "arm4", "--out", "m.csv", "--torque", "0.01", "--seconds", "2"], None, "torque"),
+        (["excite", "arm4", "--out", "m.csv", "--joints", "elbw"], 2, "elbow"),
+        (["excite", "arm4", "--out", "m.csv", "--inside", "hand"], 2, "LINK:xmin"),
+        (["excite", "arm4", "--out", "m.csv", "--inside", "nail:0,1,0,1,0,1"], 2, "nail"),
+        (["simulate", "arm4", "nothing.csv", "--out", "log.csv"], 6, "nothing.csv"),
+        (["simulate", "arm4", "MOTION", "--out", "log.csv", "--plant", "gazebo"], 2, "mujoco, own"),
+        (["simulate", "arm4", "MOTION", "--out", "MOTION"], 2, "never modified"),
+        (["simulate", "arm4", "MOTION", "--out", "log.csv", "--rate", "0"], 2, "rate"),
+        (["simulate", "arm4", "MOTION", "--out", "log.csv", "--torque-noise", "-1"], 2, "torque_noise"),
+        (["simulate", "arm4", "MOTION", "--out", "log.csv", "--payload", "hand:1"], 2, "4 finite numbers"),
+        (["simulate", "arm4", "MOTION", "--out", "log.csv", "--payload", "nail:1,0,0,0"], 2, "nail"),
+        (["simulate", "arm7", "MOTION", "--out", "log.csv"], 3, "joint"),
+    ],
+)
+def test_bad_arguments_are_one_sentence(
+    thetahat: Callable[..., Done], motion: Path, tmp_path: Path, monkeypatch, arguments: list[str], code: int | None, words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = [str(motion) if argument == "MOTION" else argument for argument in arguments]
+    before = motion.read_bytes()
+    done = thetahat(*arguments, "--quiet")
+    assert (done.code in (2, 5)) if code is None else done.code == code, done.err
+    assert words in done.err
+    assert done.out == ""
+    assert len(done.err.strip().splitlines()) == 1, done.err
+    assert motion.read_bytes() == before
+    assert not list(tmp_path.glob("*.csv"))
