@@ -37,7 +37,7 @@ def peer(info: Information, metric: str) -> tuple[float, float] | None:
     """(seconds, objective) of CVXPY with Clarabel, from the same factor; formulating it is not counted, solving twice is, once."""
     import cvxpy as cp
 
-    f = objective(info, prior=None, weight=WEIGHT, metric=metric, weights="joint")
+    f = objective(info, prior=None, weight=WEIGHT, metric=metric, weights="iterated")
     x, n = cp.Variable(f.columns.count), f.columns.inertial
     misfit = 0.5 * cp.sum_squares((f.R @ (info.base.map * f.scale)) @ x - f.z)
     far = x - f.x0 / f.scale

@@ -165,13 +165,16 @@ def _described(
 class _Pairs:
     """Σ_t x_t·x_{t+k} over all pairs of rows of a stretch, for lags below a block's length, summed over several series."""
 
-    def __init__(self) -> None:
-        self.power, self.cross = np.zeros(LAGS + 1), np.zeros(LAGS + 1, dtype=complex)
+    def __init__(self, rows: int) -> None:
+        """rows: of the log. One that is shorter than a block has no block that continues another, and needs no full circle."""
+        self._length = 2 * LAGS if rows >= LAGS else fft.next_fast_len(2 * max(rows, 1), real=True)
+        bins = self._length // 2 + 1
+        self.power, self.cross = np.zeros(bins), np.zeros(bins, dtype=complex)
         self._before: np.ndarray | None = None
 
     def add(self, series: np.ndarray, *, first: bool) -> None:
         """(series, rows) of the next block."""
-        now = fft.rfft(series, 2 * LAGS)
+        now = fft.rfft(series, self._length)
         self.power += np.einsum("sf,sf->f", now.real, now.real) + np.einsum("sf,sf->f", now.imag, now.imag)
         if not first and self._before is not None:
             self.cross += np.einsum("sf,sf->f", self._before.conj(), now)
@@ -179,14 +182,17 @@ class _Pairs:
 
     def sums(self) -> np.ndarray:
         """(LAGS,). A partner at lag k is in the same block, or in the next, which begins LAGS rows later."""
-        return fft.irfft(self.power, 2 * LAGS)[:LAGS] + fft.irfft(self.cross, 2 * LAGS)[LAGS:]
+        same = fft.irfft(self.power, self._length)[: self._length // 2]
+        if len(same) == LAGS:
+            return same + fft.irfft(self.cross, self._length)[LAGS:]
+        return np.concatenate([same, np.zeros(LAGS - len(same))])
 
 
 def _lag_sums(
     information: Information, x_base: np.ndarray, samples: Source, parts: list[_Part], pool: ThreadPoolExecutor
 ) -> tuple[list[LagSums], float | None]:
     """Lag sums of every joint that has rows, and the period."""
-    plan, held = row_plan(information), [[_Pairs() for _ in range(3)] for _ in parts]
+    plan, held = row_plan(information), [[_Pairs(information.samples) for _ in range(3)] for _ in parts]
     longest = length = count = 0
     period, used = None, np.zeros(len(information.rows), dtype=np.int64)
     for number, block in enumerate(blocks(samples, LAGS, reach=LAGS)):
@@ -245,19 +251,27 @@ class _Product:
 
     def __init__(self, part: _Part, c: np.ndarray, size: int) -> None:
         self.part, self.size, self.reach = part, size, len(c)
-        circle = np.zeros(2 * size)
-        circle[: len(c)] = c
-        circle[-1 : -len(c) : -1] = c[1:]
-        self._response = fft.rfft(circle).real
+        self._c, self._responses = c, {}
         self._before = np.zeros((len(part.sizes), 0))
         self.total = np.zeros((len(part.sizes), len(part.sizes)))
+
+    def _response(self, length: int) -> np.ndarray:
+        """The transform of c on a circle of this length."""
+        if length not in self._responses:
+            circle = np.zeros(length)
+            circle[: self.reach] = self._c
+            circle[length - self.reach + 1 :] = self._c[:0:-1]
+            self._responses[length] = fft.rfft(circle).real
+        return self._responses[length]
 
     def add(self, rows: np.ndarray, block: Block) -> None:
         """The next block's rows of this joint, (its base columns, samples)."""
         z = self.part.columns.T @ rows
-        smooth = fft.irfft(fft.rfft(z, 2 * self.size) * self._response, 2 * self.size, overwrite_x=True)
+        held = 0 if block.first else self._before.shape[1]
+        length = min(2 * self.size, fft.next_fast_len(z.shape[1] + self.reach + held, real=True))  # a short log needs no full circle
+        smooth = fft.irfft(fft.rfft(z, length) * self._response(length), length, overwrite_x=True)
         self.total += z @ smooth[:, : z.shape[1]].T
         if not block.first:
-            across = self._before @ smooth[:, 2 * self.size - self._before.shape[1] :].T
+            across = self._before @ smooth[:, length - held :].T
             self.total += across + across.T
         self._before = z[:, -self.reach :].copy()

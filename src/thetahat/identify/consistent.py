@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy import sparse
 
 from thetahat.identify import factor, interior
 from thetahat.identify.constraints import Bounds, Feasible, Tie, feasible
@@ -81,7 +80,6 @@ class Program:
         That prior alone keeps bodies from being flat, but not by how much.
         """
         self.f, self.allowed, self.unseen, self.thick = f, allowed, unseen, thick
-        self.E = allowed.expansion(f.scale)
         self.entropic = f.metric == "entropic" and f.weight > 0.0
         self.broken = False  # whether what is frozen breaks a bound
         G, low, rows = self._inequalities()
@@ -93,14 +91,14 @@ class Program:
 
     def x(self, v: np.ndarray) -> np.ndarray:
         """x = c + E·v."""
-        return self.allowed.fixed + self.E @ v
+        return self.allowed.x(v, self.f.scale)
 
     # -- the problem --------------------------------------------------------------------------------------------------
 
     def _rows(self) -> np.ndarray:
         """[A | b] of all that is quadratic: what is known exactly, the data, the prior. Largest rows first, as [Cox1998] asks."""
         f, M = self.f, self.f.information.base.map
-        data = _joined(f.R @ (self.E.T @ M.T).T, f.z - f.R @ (M @ self.allowed.fixed))
+        data = _joined(f.R @ self.allowed.through(M, f.scale), f.z - f.R @ (M @ self.allowed.fixed))
         heavy = KNOWN * max(float(np.max(np.abs(data[:, :-1]), initial=0.0)), 1.0)
         return np.vstack([heavy * self.known, data, self._prior()])
 
@@ -108,7 +106,7 @@ class Program:
         """[F | e] of what is known exactly, F·v = e, rows of size one."""
         equal = self.allowed.low == self.allowed.high
         rows = self.allowed.rows[equal]
-        F = np.asarray((self.E.T @ rows.T).T)
+        F = self.allowed.through(rows, self.f.scale)
         size = np.linalg.norm(F, axis=1)
         e = self.allowed.low[equal] - rows @ self.allowed.fixed
         self.broken |= bool(np.any(np.abs(e[size == 0.0]) > 1e-9 * np.abs(self.allowed.low[equal][size == 0.0])))
@@ -121,9 +119,9 @@ class Program:
         if f.weight:
             mine = np.arange(f.columns.inertial if self.entropic else 0, f.columns.count)
             mine = mine[self.allowed.expand[mine] >= 0]
-            B = (sparse.diags(1.0 / f.scale[mine]) @ self.E[mine]).toarray()
+            B = self.allowed.through(np.eye(f.columns.count)[mine] / f.scale[mine, None], f.scale)
             return np.sqrt(f.weight) * _joined(B, offset[mine])
-        A = f.R @ (self.E.T @ f.information.base.map.T).T
+        A = f.R @ self.allowed.through(f.information.base.map, f.scale)
         _, s, Vt = np.linalg.svd(A)
         rank = int(np.sum(s > max(np.sqrt(FAINT), UNSEEN * s[0]))) if len(s) else 0
         hidden = Vt[rank:]  # orthonormal: changes of v that the data do not see, or know a hundred times worse than their size
@@ -138,7 +136,7 @@ class Program:
         G = np.vstack([np.eye(f.columns.count)[f.nonnegative], allowed.rows[lower], -allowed.rows[upper]])
         low = np.concatenate([np.zeros(len(f.nonnegative)), allowed.low[lower], -allowed.high[upper]]) - G @ allowed.fixed
         names = [*(f"{f.columns.names[k]} ≥ 0" for k in f.nonnegative), *linear[lower], *linear[upper]]
-        rows = np.asarray((self.E.T @ G.T).T)
+        rows = self.allowed.through(G, f.scale)
         size = np.linalg.norm(rows, axis=1)
         moved = size > 0.0  # a row that no free variable moves is met, or it is not: the solver has no say
         self.broken |= bool(np.any(low[~moved] > 1e-9))

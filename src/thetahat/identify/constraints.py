@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy import sparse
 
 from thetahat.errors import UsageError, known
 from thetahat.identify.columns import Columns
@@ -56,11 +55,20 @@ class Feasible:
     cones: tuple[np.ndarray, ...] = ()  # each (4, columns): first row ≥ norm of the others
     names: tuple[str, ...] = field(default=())  # of the linear rows, then of the cones: what to say where they conflict
 
-    def expansion(self, scale: np.ndarray) -> sparse.csr_matrix:
-        """E, (columns, k), with the free variables in units of `scale`."""
+    def through(self, rows: np.ndarray, scale: np.ndarray) -> np.ndarray:
+        """rows·E, (…, k), for rows with a number per column of x; the free variables are in units of `scale`."""
         used = np.flatnonzero(self.expand >= 0)
-        values = self.sign[used] * scale[self.free[self.expand[used]]]
-        return sparse.csr_matrix((values, (used, self.expand[used])), shape=(len(self.expand), len(self.free)))
+        values = rows[..., used] * (self.sign[used] * scale[self.free[self.expand[used]]])
+        if len(used) == len(self.free):  # no ties: every free variable is one column
+            return values[..., np.argsort(self.expand[used])]
+        out = np.zeros((*rows.shape[:-1], len(self.free)))
+        np.add.at(out, (..., self.expand[used]), values)
+        return out
+
+    def x(self, v: np.ndarray, scale: np.ndarray) -> np.ndarray:
+        """x = c + E·v."""
+        free = np.where(self.expand >= 0, self.sign * (scale[self.free] * v)[np.maximum(self.expand, 0)], 0.0) if len(self.free) else 0.0
+        return self.fixed + free
 
 
 def feasible(
