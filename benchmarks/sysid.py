@@ -170,11 +170,8 @@ def main() -> None:
     estimate = ours(robot, log[-1])
     seconds, plain = (best(lambda correlated=correlated: ours(robot, log[-1], correlated=correlated)) for correlated in (True, False))
     finite = int(np.sum(np.isfinite(np.diag(estimate.covariance))))
-    print(
     print(f"{'thetahat':13} {1e3 * seconds:10.1f} ms (may take 50; {1e3 * plain:.1f} with rows taken as independent), ", end="")
     print(f"{finite} of {seen} intervals finite, ", end="")
-        end="",
-    )
     print(f"torques at other states wrong by {100.0 * torque_error(robot, estimate.theta):.2f} %")
     reason = missing()
     if reason:
