@@ -14,13 +14,14 @@ left gaps of several noise variances there (Clarabel on a Panda at 1 % noise, me
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from scipy.linalg import lapack
 
 ENOUGH = 1e-7  # of 1 + f: a gap at which to stop
+NEAR = 1e-6  # of 1 + f, per constraint: where it is worth while to ask for the gap
 ITERATIONS = 80
 SHORTEST = 1e-9  # a step below this goes nowhere
 TO_BOUNDARY = 0.98
@@ -117,6 +118,7 @@ class Point:
     v: np.ndarray
     Z: np.ndarray  # (blocks, 4, 4) ≻ 0
     y: np.ndarray  # (rows,) > 0
+    roots: tuple[np.ndarray, np.ndarray] | None = None  # Cholesky factors of X and Z, where they are known already
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +140,8 @@ def minimise(problem: Problem, start: np.ndarray) -> Found:
     best, least, iterations = point, np.inf, 0
     while iterations < ITERATIONS:
         value = problem.value(point.v)
-        if not np.any(problem.entropic) or _mean(problem, point) <= ENOUGH * (1.0 + value):  # its bound costs a factorisation
+        near = ENOUGH if np.any(problem.entropic) else NEAR  # the bound costs a factorisation with entropic blocks, and some time without
+        if _mean(problem, point) <= near * (1.0 + value):
             bound = gap(problem, point)
             if bound < least:
                 best, least = point, bound
@@ -219,8 +222,9 @@ def _step(problem: Problem, point: Point) -> Point | None:
         direction, length = (central, other) if other > length else (direction, length)
     while length > SHORTEST:
         new = _moved(point, direction, length)
-        if np.all(np.isfinite(new.v)) and _inside(problem, new):
-            return new
+        roots = _roots(problem, new)
+        if roots is not None:
+            return replace(new, roots=roots)
         length *= 0.5
     return None
 
@@ -238,13 +242,14 @@ def _moved(point: Point, d: _Direction, length: float) -> Point:
     return Point(point.v + length * d.dv, point.Z + length * d.dZ, point.y + length * d.dy)
 
 
-def _inside(problem: Problem, point: Point) -> bool:
+def _roots(problem: Problem, point: Point) -> tuple[np.ndarray, np.ndarray] | None:
+    """Cholesky factors of X and Z; None outside of the cones."""
+    if not (np.all(np.isfinite(point.v)) and np.all(problem.G @ point.v > problem.low) and np.all(point.y > 0.0)):
+        return None
     try:
-        np.linalg.cholesky(problem.X(point.v))
-        np.linalg.cholesky(point.Z)
+        return np.linalg.cholesky(problem.X(point.v)), np.linalg.cholesky(point.Z)
     except np.linalg.LinAlgError:
-        return False
-    return bool(np.all(problem.G @ point.v > problem.low) and np.all(point.y > 0.0))
+        return None
 
 
 class _Factor:
@@ -294,7 +299,7 @@ class _Frame:
     def __init__(self, problem: Problem, point: Point) -> None:
         self.problem, self.point = problem, point
         self.s = problem.G @ point.v - problem.low
-        self.L, K = np.linalg.cholesky(problem.X(point.v)), np.linalg.cholesky(point.Z)
+        self.L, K = point.roots or (np.linalg.cholesky(problem.X(point.v)), np.linalg.cholesky(point.Z))
         self.inverses = np.linalg.inv(np.concatenate([self.L, K]))
         self.L_inverse, self.K_inverse = np.split(self.inverses, 2)
         self.X_inverse = np.swapaxes(self.L_inverse, 1, 2) @ self.L_inverse
