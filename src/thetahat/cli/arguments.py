@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,6 +12,11 @@ from thetahat import robots
 from thetahat.errors import StorageError, UsageError, known
 
 TABLES = (".csv", ".parquet", ".npz")
+
+
+def option(text: str, *names: str, **more: Any) -> Any:
+    """An option whose default is not worth showing, unless told so."""
+    return typer.Option(*names, help=text, show_default=more.pop("show_default", False), **more)
 
 
 def _complete_robot(incomplete: str) -> list[str]:

@@ -8,9 +8,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from thetahat.cli import arguments
+from thetahat.cli.arguments import option
 from thetahat.cli.errors import emit, heard
 from thetahat.cli.identify import FRICTION
 from thetahat.cli.progress import Progress
@@ -26,34 +25,30 @@ SCHEMA = "thetahat/excite/1"
 CRITERIA = ("log-det", "condition")
 
 
-def _option(text: str, *names: str, **more: Any) -> Any:
-    return typer.Option(*names, help=text, show_default=more.pop("show_default", False), **more)
-
-
 def excite(
     robot: arguments.Robot,
     *,
-    out: Annotated[str, _option("File for the motion: .csv, .parquet or .npz with t, q., dq., ddq. columns.", "--out", "-o", metavar="TRAJECTORY")],
+    out: Annotated[str, option("File for the motion: .csv, .parquet or .npz with t, q., dq., ddq. columns.", "--out", "-o", metavar="TRAJECTORY")],
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
-    duration: Annotated[float, _option("Of the motion.", metavar="S", show_default=True)] = 10.0,
-    harmonics: Annotated[int, _option("Of the Fourier series of every joint.", metavar="N", show_default=True)] = 5,
-    points: Annotated[int | None, _option("A spline through so many points instead.", metavar="N")] = None,
-    criterion: Annotated[str, _option("What to make best: log-det of the information, or its condition number.", show_default=True)] = CRITERIA[0],
-    rate: Annotated[float, _option("Samples per second of the file.", metavar="HZ", show_default=True)] = 1000.0,
-    seconds: Annotated[float, _option("Time limit of the design.", metavar="S", show_default=True)] = 45.0,
-    seed: Annotated[int, _option("Of the random motions it starts from.", metavar="N", show_default=True)] = 0,
-    start: Annotated[str | None, _option("Pose to start and end in, one number per joint; default: wherever it is best.", metavar="Q1,Q2,…")] = None,
-    joints: Annotated[str | None, _option("Move these joints only; the others stand at zero.", metavar="A,B,C")] = None,
-    margin: Annotated[float, _option("Part of the file's limits to use.", metavar="PART", show_default=True)] = 0.95,
-    velocity: Annotated[float | None, _option("Limit of all joints' speed, in place of the file's.", metavar="RAD/S")] = None,
-    acceleration: Annotated[float | None, _option("Limit of all joints' acceleration.", metavar="RAD/S²")] = None,
-    torque: Annotated[float | None, _option("Limit of all joints' torque, in place of the file's.", metavar="N·M")] = None,
-    inside: Annotated[list[str] | None, _option("Keep a link's origin in a box; may be repeated.", metavar="LINK:X,X,Y,Y,Z,Z")] = None,
-    outside: Annotated[list[str] | None, _option("Keep a link's origin out of a box; may be repeated.", metavar="LINK:X,X,Y,Y,Z,Z")] = None,
-    friction: Annotated[str, _option("Friction that the log is to show: some of the three, or none.", show_default=True)] = ",".join(FRICTION),
-    armature: Annotated[bool, _option("Rotor inertia, too.", "--armature")] = False,
-    after: Annotated[list[str] | None, _option("A log that exists already: design what adds most to it.", metavar="LOG")] = None,
+    duration: Annotated[float, option("Of the motion.", metavar="S", show_default=True)] = 10.0,
+    harmonics: Annotated[int, option("Of the Fourier series of every joint.", metavar="N", show_default=True)] = 5,
+    points: Annotated[int | None, option("A spline through so many points instead.", metavar="N")] = None,
+    criterion: Annotated[str, option("What to make best: log-det of the information, or its condition number.", show_default=True)] = CRITERIA[0],
+    rate: Annotated[float, option("Samples per second of the file.", metavar="HZ", show_default=True)] = 1000.0,
+    seconds: Annotated[float, option("Time limit of the design.", metavar="S", show_default=True)] = 45.0,
+    seed: Annotated[int, option("Of the random motions it starts from.", metavar="N", show_default=True)] = 0,
+    start: Annotated[str | None, option("Pose to start and end in, one number per joint; default: wherever it is best.", metavar="Q1,Q2,…")] = None,
+    joints: Annotated[str | None, option("Move these joints only; the others stand at zero.", metavar="A,B,C")] = None,
+    margin: Annotated[float, option("Part of the file's limits to use.", metavar="PART", show_default=True)] = 0.95,
+    velocity: Annotated[float | None, option("Limit of all joints' speed, in place of the file's.", metavar="RAD/S")] = None,
+    acceleration: Annotated[float | None, option("Limit of all joints' acceleration.", metavar="RAD/S²")] = None,
+    torque: Annotated[float | None, option("Limit of all joints' torque, in place of the file's.", metavar="N·M")] = None,
+    inside: Annotated[list[str] | None, option("Keep a link's origin in a box; may be repeated.", metavar="LINK:X,X,Y,Y,Z,Z")] = None,
+    outside: Annotated[list[str] | None, option("Keep a link's origin out of a box; may be repeated.", metavar="LINK:X,X,Y,Y,Z,Z")] = None,
+    friction: Annotated[str, option("Friction that the log is to show: some of the three, or none.", show_default=True)] = ",".join(FRICTION),
+    armature: Annotated[bool, option("Rotor inertia, too.", "--armature")] = False,
+    after: Annotated[list[str] | None, option("A log that exists already: design what adds most to it.", metavar="LOG")] = None,
     gravity: arguments.Gravity = None,
 ) -> None:
     """Design a motion from which the robot can be identified."""

@@ -14,6 +14,7 @@ import typer
 
 from thetahat import __version__
 from thetahat.cli import arguments
+from thetahat.cli.arguments import option
 from thetahat.cli.errors import emit, heard, say
 from thetahat.cli.progress import Progress
 from thetahat.errors import StorageError, UsageError
@@ -31,41 +32,37 @@ ANSWER = "estimate.json"
 GRAVE = ("gravity-direction", "sign", "dead-torque", "saturated", "stuck")  # findings that change the answer: said beside JSON too
 
 
-def _option(text: str, *names: str, **more: Any) -> Any:
-    return typer.Option(*names, help=text, show_default=more.pop("show_default", False), **more)
-
-
 def identify(
     robot: arguments.Robot,
     logs: Annotated[list[str], typer.Argument(metavar="LOG", help="Logs of its motion: CSV, Parquet, NPZ, ROS bags, MCAP.", show_default=False)],
     *,
-    out: Annotated[str, _option("Folder for estimate.json; made if absent.", "--out", "-o", metavar="DIR")],
+    out: Annotated[str, option("Folder for estimate.json; made if absent.", "--out", "-o", metavar="DIR")],
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
-    method: Annotated[str, _option(f"How to solve: {', '.join(METHODS)}.", metavar="NAME", show_default=True)] = METHODS[0],
-    prior: Annotated[str | None, _option("Robot file whose values what the log does not show keeps; default: ROBOT.", metavar="ROBOT")] = None,
-    prior_weight: Annotated[float | None, _option("Of the prior; its spread is each parameter's size / √W. Default 0.01.", metavar="W")] = None,
-    metric: Annotated[str | None, _option(f"Distance from the prior: {', '.join(METRICS)}; default euclidean.", metavar="NAME")] = None,
-    alpha: Annotated[float | None, _option("Of --method prior: near 1 the data count, near 0 the guess. Default 0.5.", metavar="A")] = None,
-    robust: Annotated[bool, _option("Hold back single torques that do not fit the others.", "--robust")] = False,
+    method: Annotated[str, option(f"How to solve: {', '.join(METHODS)}.", metavar="NAME", show_default=True)] = METHODS[0],
+    prior: Annotated[str | None, option("Robot file whose values what the log does not show keeps; default: ROBOT.", metavar="ROBOT")] = None,
+    prior_weight: Annotated[float | None, option("Of the prior; its spread is each parameter's size / √W. Default 0.01.", metavar="W")] = None,
+    metric: Annotated[str | None, option(f"Distance from the prior: {', '.join(METRICS)}; default euclidean.", metavar="NAME")] = None,
+    alpha: Annotated[float | None, option("Of --method prior: near 1 the data count, near 0 the guess. Default 0.5.", metavar="A")] = None,
+    robust: Annotated[bool, option("Hold back single torques that do not fit the others.", "--robust")] = False,
     weights: Annotated[
-        str, _option("joint: weigh each joint by its residual; iterated: until that settles; none: all alike.", metavar="NAME", show_default=True)
+        str, option("joint: weigh each joint by its residual; iterated: until that settles; none: all alike.", metavar="NAME", show_default=True)
     ] = "iterated",
-    friction: Annotated[str, _option("Friction to fit: some of the three, or none.", metavar="TERMS", show_default=True)] = ",".join(FRICTION),
-    armature: Annotated[bool | None, _option("Fit rotor inertia; default: only if the log shows it.", "--armature/--no-armature")] = None,
-    cutoff: Annotated[float | None, _option("Low-pass of motion and torque; default: chosen from the rows to fit.", metavar="HZ")] = None,
-    score_cutoff: Annotated[float | None, _option("Low-pass of the torque that is scored; default: the fit's.", metavar="HZ")] = None,
+    friction: Annotated[str, option("Friction to fit: some of the three, or none.", metavar="TERMS", show_default=True)] = ",".join(FRICTION),
+    armature: Annotated[bool | None, option("Fit rotor inertia; default: only if the log shows it.", "--armature/--no-armature")] = None,
+    cutoff: Annotated[float | None, option("Low-pass of motion and torque; default: chosen from the rows to fit.", metavar="HZ")] = None,
+    score_cutoff: Annotated[float | None, option("Low-pass of the torque that is scored; default: the fit's.", metavar="HZ")] = None,
     gravity: arguments.Gravity = None,
-    test: Annotated[list[str] | None, _option("A log to score on instead of a held-out part; may be repeated.", metavar="LOG")] = None,
-    holdout: Annotated[float | None, _option("The last part of the log is scored, not fitted; default 0.3, 0: none.", metavar="FRACTION")] = None,
+    test: Annotated[list[str] | None, option("A log to score on instead of a held-out part; may be repeated.", metavar="LOG")] = None,
+    holdout: Annotated[float | None, option("The last part of the log is scored, not fitted; default 0.3, 0: none.", metavar="FRACTION")] = None,
     min_speed: Annotated[
-        float | None, _option("Joints slower than this, in rad/s or m/s, stand still and leave the fit; default: chosen.", metavar="SPEED")
+        float | None, option("Joints slower than this, in rad/s or m/s, stand still and leave the fit; default: chosen.", metavar="SPEED")
     ] = None,
-    columns: Annotated[str | None, _option('Names of columns, such as "q={joint}_pos,tau={joint}_eff".', metavar="PATTERNS")] = None,
-    joints: Annotated[str | None, _option("Only these joints' torques are fitted and scored.", metavar="A,B,C")] = None,
-    actuation: Annotated[str | None, _option("CSV of the map from motors to joints: a row per joint, a column per motor.", metavar="FILE")] = None,
-    topic: Annotated[str | None, _option("Topic of a bag to read, where several hold joint states.", metavar="NAME")] = None,
-    salvage: Annotated[bool, _option("Read what is left of a file that was cut off.", "--salvage")] = False,
+    columns: Annotated[str | None, option('Names of columns, such as "q={joint}_pos,tau={joint}_eff".', metavar="PATTERNS")] = None,
+    joints: Annotated[str | None, option("Only these joints' torques are fitted and scored.", metavar="A,B,C")] = None,
+    actuation: Annotated[str | None, option("CSV of the map from motors to joints: a row per joint, a column per motor.", metavar="FILE")] = None,
+    topic: Annotated[str | None, option("Topic of a bag to read, where several hold joint states.", metavar="NAME")] = None,
+    salvage: Annotated[bool, option("Read what is left of a file that was cut off.", "--salvage")] = False,
 ) -> None:
     """Identify a robot from logs of its motion: parameters, how well each is known, and scores on held-out data."""
     began = time.monotonic()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from thetahat.cli import arguments
+from thetahat.cli.arguments import option
 from thetahat.cli.errors import emit, heard
 from thetahat.cli.progress import Progress
 from thetahat.errors import UsageError
@@ -26,35 +27,31 @@ TORQUE_NOISE, LEAST_NOISE = 0.003, 0.05  # of a joint's effort limit; [N·m or N
 DELAY = 1e-3  # [s] of a command
 
 
-def _option(text: str, *names: str, **more: Any) -> Any:
-    return typer.Option(*names, help=text, show_default=more.pop("show_default", False), **more)
-
-
 def simulate(
     robot: arguments.Robot,
     trajectory: Annotated[str, typer.Argument(metavar="TRAJECTORY", help="A motion as `thetahat excite` writes it.", show_default=False)],
     *,
-    out: Annotated[str, _option("File for the log: .csv, .parquet or .npz.", "--out", "-o", metavar="LOG")],
+    out: Annotated[str, option("File for the log: .csv, .parquet or .npz.", "--out", "-o", metavar="LOG")],
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
-    plant: Annotated[str | None, _option("Engine: mujoco or own; default: mujoco where it is installed.", metavar="NAME")] = None,
-    truth: Annotated[str | None, _option("Robot file of the simulated robot, where its controller believes another.", metavar="ROBOT")] = None,
-    rate: Annotated[float, _option("Of controller and log.", metavar="HZ", show_default=True)] = 1000.0,
-    seed: Annotated[int, _option("Of everything left to chance.", metavar="N", show_default=True)] = 0,
-    ideal: Annotated[bool, _option("No noise, quantisation or delay unless asked for; friction stays.", "--ideal")] = False,
-    viscous: Annotated[float | None, _option("Of all joints, in place of the file's.", metavar="N·M·S/RAD")] = None,
-    coulomb: Annotated[float | None, _option("Of all joints, in place of the file's.", metavar="N·M")] = None,
-    stribeck: Annotated[float | None, _option("What breakaway needs beside Coulomb friction.", metavar="N·M")] = None,
-    armature: Annotated[float | None, _option("Rotor inertia of all joints, in place of the file's.", metavar="KG·M²")] = None,
-    encoder: Annotated[float | None, _option("Resolution of the encoders; default 2π/2¹⁹.", metavar="RAD")] = None,
-    encoder_noise: Annotated[float, _option("Of positions.", metavar="RAD")] = 0.0,
-    torque_noise: Annotated[float | None, _option("Of torques; default 0.3 % of the effort limit.", metavar="N·M")] = None,
-    torque_bias: Annotated[float, _option("Of torques.", metavar="N·M")] = 0.0,
-    delay: Annotated[float | None, _option("From a command to its torque; default 1 ms.", metavar="S")] = None,
-    sensor_delay: Annotated[float, _option("Of measured torques.", metavar="S")] = 0.0,
-    jitter: Annotated[float, _option("Of the control period.", metavar="S")] = 0.0,
-    saturation: Annotated[bool, _option("Cut torques at the file's effort limits.", "--saturation")] = False,
-    payload: Annotated[str | None, _option("A point mass on a link, from a time on.", metavar="LINK:KG,X,Y,Z[@S]")] = None,
+    plant: Annotated[str | None, option("Engine: mujoco or own; default: mujoco where it is installed.", metavar="NAME")] = None,
+    truth: Annotated[str | None, option("Robot file of the simulated robot, where its controller believes another.", metavar="ROBOT")] = None,
+    rate: Annotated[float, option("Of controller and log.", metavar="HZ", show_default=True)] = 1000.0,
+    seed: Annotated[int, option("Of everything left to chance.", metavar="N", show_default=True)] = 0,
+    ideal: Annotated[bool, option("No noise, quantisation or delay unless asked for; friction stays.", "--ideal")] = False,
+    viscous: Annotated[float | None, option("Of all joints, in place of the file's.", metavar="N·M·S/RAD")] = None,
+    coulomb: Annotated[float | None, option("Of all joints, in place of the file's.", metavar="N·M")] = None,
+    stribeck: Annotated[float | None, option("What breakaway needs beside Coulomb friction.", metavar="N·M")] = None,
+    armature: Annotated[float | None, option("Rotor inertia of all joints, in place of the file's.", metavar="KG·M²")] = None,
+    encoder: Annotated[float | None, option("Resolution of the encoders; default 2π/2¹⁹.", metavar="RAD")] = None,
+    encoder_noise: Annotated[float, option("Of positions.", metavar="RAD")] = 0.0,
+    torque_noise: Annotated[float | None, option("Of torques; default 0.3 % of the effort limit.", metavar="N·M")] = None,
+    torque_bias: Annotated[float, option("Of torques.", metavar="N·M")] = 0.0,
+    delay: Annotated[float | None, option("From a command to its torque; default 1 ms.", metavar="S")] = None,
+    sensor_delay: Annotated[float, option("Of measured torques.", metavar="S")] = 0.0,
+    jitter: Annotated[float, option("Of the control period.", metavar="S")] = 0.0,
+    saturation: Annotated[bool, option("Cut torques at the file's effort limits.", "--saturation")] = False,
+    payload: Annotated[str | None, option("A point mass on a link, from a time on.", metavar="LINK:KG,X,Y,Z[@S]")] = None,
     gravity: arguments.Gravity = None,
 ) -> None:
     """Simulate a robot that plays a motion, and write its log."""

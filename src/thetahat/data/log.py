@@ -124,6 +124,11 @@ def read_log(
         table = open_table(path, joints=robot.joint_names, topic=topic, salvage=salvage)
         tables.append((table, Resolver(robot, table.names, widths=table.widths, patterns=patterns, file=label(path)).resolve()))
         _require_same(tables[0], tables[-1])
+    return surveyed(robot, tables)
+
+
+def surveyed(robot: Robot, tables: list[tuple[Table, ColumnMap]]) -> Log:
+    """The log of tables with the same columns, looked through once: runs, findings, masks."""
     found = Survey(robot, tables).run()
     columns_ = tables[0][1]
     return Log(

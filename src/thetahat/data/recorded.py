@@ -11,8 +11,7 @@ import numpy as np
 from thetahat.data.columns import Resolver
 from thetahat.data.formats import Block, Table
 from thetahat.data.formats.table import State, check_names
-from thetahat.data.log import Log
-from thetahat.data.survey import Survey
+from thetahat.data.log import Log, surveyed
 from thetahat.errors import UsageError
 from thetahat.model.robot import Robot
 
@@ -73,19 +72,4 @@ def record(
             raise UsageError(f"{kind} has shape {array.shape}; expected {shape}, one row per time stamp")
     table = ArrayTable(name, column_names(robot, list(arrays)), np.column_stack([t, *arrays.values()]))
     columns = Resolver(robot, table.names, widths={}, patterns={}, file=name).resolve()
-    found = Survey(robot, [(table, columns)]).run()
-    return Log(
-        sources=found.sources,
-        joint_names=robot.joint_names,
-        rows=found.rows,
-        runs=found.runs,
-        findings=found.findings,
-        masks=found.masks,
-        has_dq="dq" in arrays,
-        has_ddq="ddq" in arrays,
-        has_tau="tau" in arrays,
-        locked=(),
-        _robot=robot,
-        _tables=((table, columns),),
-        _wraps=found.wraps,
-    )
+    return surveyed(robot, [(table, columns)])
