@@ -14,8 +14,7 @@ import pytest
 import thetahat as th
 from data_paths import ROOT
 from identify_cases import Done
-from thetahat import robots
-from thetahat.cli import identify as verb
+from thetahat import files, robots
 from thetahat.cli import progress as bars
 
 # -- files ------------------------------------------------------------------------------------------------------------
@@ -49,7 +48,7 @@ def test_a_full_disk_leaves_the_old_file(thetahat: Callable[..., Done], log: Pat
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(verb.os, "fsync", full)
+    monkeypatch.setattr(files.os, "fsync", full)
     done = thetahat("identify", "arm4", log, "--out", tmp_path)
     assert done.code == 6
     assert "No space left" in done.err
@@ -63,9 +62,9 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path, monkeypatch: p
     def interrupt(_: int) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(verb.os, "fsync", interrupt)
+    monkeypatch.setattr(files.os, "fsync", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        verb.write_atomically(tmp_path / "estimate.json", "new")
+        files.write_atomically(tmp_path / "estimate.json", "new")
     assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
 
 

@@ -6,7 +6,6 @@ import json as json_format
 import math
 import os
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +17,7 @@ from thetahat.cli.arguments import option
 from thetahat.cli.errors import emit, heard, say
 from thetahat.cli.progress import Progress
 from thetahat.errors import StorageError, UsageError
+from thetahat.files import write_atomically
 
 if TYPE_CHECKING:
     from thetahat.cli.identify_run import Options, Outcome
@@ -99,7 +99,7 @@ def identify(
     target = _target(out, [file, *logs, *(test or ()), *([actuation] if actuation else []), *([settings["prior"]] if prior else [])])
     found = _run(file, vector, settings, quiet=quiet)
     text = json_format.dumps(found, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-    write_atomically(target, text)
+    write_atomically(target, text, folders=True)
     if json:
         emit(text)
         if not quiet:
@@ -237,40 +237,6 @@ def _target(out: str, inputs: list[str | Path]) -> Path:
     if not os.access(above, os.W_OK | os.X_OK):
         raise StorageError(f"--out {out!r} cannot be written: no permission in {above}; give another folder")
     return target
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file so that a kill, a full disk or a read-only folder leaves the old one or the new, never half of it."""
-    import tempfile
-
-    temporary: str | None = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8", newline="\n") as file:
-            temporary = file.name
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(0o666 & ~_umask())  # a temporary file is private; the answer need not be
-        Path(temporary).replace(path)
-    except OSError as error:
-        if temporary is not None:
-            with suppress(OSError):
-                Path(temporary).unlink()
-        raise StorageError(
-            f"{path} could not be written: {error.strerror or error}; check the folder, its permissions and the room on its disk"
-        ) from None
-    except BaseException:
-        if temporary is not None:
-            with suppress(OSError):
-                Path(temporary).unlink()
-        raise
-
-
-def _umask() -> int:
-    value = os.umask(0o022)
-    os.umask(value)
-    return value
 
 
 def _sha256(path: Path) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,6 +19,7 @@ import numpy as np
 from thetahat import batch
 from thetahat.data.samples import Samples
 from thetahat.errors import MalformedInput, NotIdentifiable, StorageError, UsageError
+from thetahat.files import replacing
 from thetahat.identify import factor as f
 from thetahat.identify.columns import Columns
 from thetahat.identify.identifiability import BaseParameters, base_parameters
@@ -121,17 +121,10 @@ class Information:
 
     def save(self, path: str | Path) -> None:
         """Write to an .npz file, whole or not at all; `Information.load` reads it."""
-        path = Path(path)
         arrays = {f"factor{v}": R for v, R in enumerate(self.factors)}
         header = json.dumps({"schema": SCHEMA, "key": self.key, "samples": self.samples, "provenance": list(self.provenance)})
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            with temporary.open("wb") as file:
-                np.savez(file, header=np.array(header), rows=self.rows, **arrays)
-            temporary.replace(path)
-        except OSError as error:
-            temporary.unlink(missing_ok=True)
-            raise StorageError(f"{path} cannot be written: {error.strerror}") from None
+        with replacing(path) as scratch, scratch.open("wb") as file:
+            np.savez(file, header=np.array(header), rows=self.rows, **arrays)
 
     @staticmethod
     def load(path: str | Path, robot: Robot) -> Information:

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from thetahat.data.formats.table import label
-from thetahat.errors import StorageError, UsageError
+from thetahat.errors import UsageError
+from thetahat.files import replacing
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would run a cell that begins so
 
@@ -32,21 +33,15 @@ def write_table(path: str | os.PathLike[str], names: Sequence[str], columns: Seq
     arrays = {name: np.asarray(column) for name, column in zip(names, columns, strict=True)}
     if len({len(array) for array in arrays.values()}) > 1:
         raise UsageError(f"columns have {sorted({len(array) for array in arrays.values()})} rows; give columns of one length")
-    scratch = path.with_name(f".{path.name}.part{path.suffix}")
-    try:
-        match path.suffix.lower():
-            case ".csv":
-                cells = {escaped(name): [escaped(str(x)) for x in a] if a.dtype.kind in "UO" else a for name, a in arrays.items()}
-                polars.DataFrame(cells).write_csv(scratch)
-            case ".parquet":
-                polars.DataFrame(arrays).write_parquet(scratch)
-            case ".npz":
-                np.savez(scratch, **arrays)
-            case suffix:
-                raise UsageError(f"{label(path)} has the unknown ending {suffix!r}; write .csv, .parquet or .npz")
-        scratch.replace(path)
-    except OSError as error:
-        raise StorageError(f"{label(path)} cannot be written ({error.strerror or error}); check its folder and the room on its disk") from None
-    finally:
-        scratch.unlink(missing_ok=True)
+    kind = path.suffix.lower()
+    if kind not in (".csv", ".parquet", ".npz"):
+        raise UsageError(f"{label(path)} has the unknown ending {kind!r}; write .csv, .parquet or .npz")
+    with replacing(path) as scratch:
+        if kind == ".csv":
+            cells = {escaped(name): [escaped(str(x)) for x in a] if a.dtype.kind in "UO" else a for name, a in arrays.items()}
+            polars.DataFrame(cells).write_csv(scratch)
+        elif kind == ".parquet":
+            polars.DataFrame(arrays).write_parquet(scratch)
+        else:
+            np.savez(scratch, **arrays)
     return path
