@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from thetahat.cli.actuation import with_map
+from thetahat.cli.measured import Stream, degrees, highest_cutoff, require_torque
 from thetahat.cli.progress import Progress
 from thetahat.data.log import Log, read_log
 from thetahat.data.prepare import Settings, choose, prepare_batches
-from thetahat.data.samples import MASKED, REASONS, Samples
-from thetahat.data.stream import mean_period
+from thetahat.data.samples import Samples
 from thetahat.errors import MalformedInput, NotIdentifiable, RobotWarning, UsageError, known
 from thetahat.identify.columns import Columns
 from thetahat.identify.consistent import Consistent
@@ -29,13 +30,11 @@ from thetahat.identify.robust import Robust
 from thetahat.identify.run import identify
 from thetahat.identify.smooth import Smooth
 from thetahat.model.load import load
-from thetahat.model.lock import kept_positions, lock
+from thetahat.model.lock import lock
 from thetahat.model.robot import Robot
 from thetahat.validate import Validation, validate
 
 EVIDENCE = 10.0  # difference of the Bayesian information criteria that counts as very strong
-RAW = 0.9  # of half the sampling rate: a low-pass there is as good as none
-LARGEST_MAP = 1_000_000  # bytes of an actuation map
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ def run(robot: Robot, options: Options, progress: Progress) -> Outcome:
     progress.stage("choosing the low-pass")
     settings = choose(log, robot, cutoff=options.cutoff, min_speed=options.min_speed, span=spans[0])
     nominal = lock(robot, log.locked)
-    stream = _Stream(robot, log.locked, _degrees(nominal, options.joints))
+    stream = Stream(robot, log.locked, degrees(nominal, options.joints))
     fitted = _with_columns(nominal, robot, log, options)
     batches = prepare_batches(log, robot, settings=settings, span=spans[0])
     whole = information(fitted, stream(progress.count(batches, "folding", spans[0][1])))
@@ -114,7 +113,7 @@ def run(robot: Robot, options: Options, progress: Progress) -> Outcome:
                 nominal=nominal,
                 beside=beside,
             )
-            for s in (replace(settings, torque_cutoff=options.score_cutoff), replace(settings, torque_cutoff=_highest(source)))
+            for s in (replace(settings, torque_cutoff=options.score_cutoff), replace(settings, torque_cutoff=highest_cutoff(source)))
         )
     return Outcome(estimate, seen, settings, test, raw, log, test_log, spans, stream.dropped_in_training, armature)
 
@@ -124,12 +123,7 @@ def run(robot: Robot, options: Options, progress: Progress) -> Outcome:
 
 def _read(robot: Robot, options: Options) -> tuple[Log, Log | None]:
     choices: dict[str, Any] = {"columns": options.columns, "topic": options.topic, "salvage": options.salvage}
-    log = read_log(list(options.logs), robot, **choices)
-    if not log.has_tau:
-        raise MalformedInput(
-            f"{Path(log.sources[0].path).name} has no torque columns, so there is nothing to identify from; name them tau.<joint>, "
-            'or map yours with --columns "tau=…"'
-        )
+    log = require_torque(read_log(list(options.logs), robot, **choices), "identify from")
     if not options.tests:
         return log, None
     test = read_log(list(options.tests), robot, **choices)
@@ -142,9 +136,7 @@ def _read(robot: Robot, options: Options) -> tuple[Log, Log | None]:
         raise MalformedInput(
             f"the test log and the fitted one do not measure the same joints ({known(only)} in one alone); give logs with the same columns"
         )
-    if not test.has_tau:
-        raise MalformedInput(f"{Path(test.sources[0].path).name} has no torque columns, so nothing can be scored on it; give another --test log")
-    return log, test
+    return log, require_torque(test, "score on")
 
 
 def _spans(log: Log, options: Options, *, own_test: bool) -> tuple[tuple[int, int], tuple[int, int] | None]:
@@ -157,125 +149,16 @@ def _spans(log: Log, options: Options, *, own_test: bool) -> tuple[tuple[int, in
     return (0, cut), (cut, log.rows)
 
 
-def _highest(log: Log) -> float:
-    """The highest cut-off that the slowest run allows: torques as good as unfiltered [Hz]."""
-    return RAW * 0.5 / max(mean_period(run) for run in log.runs)
-
-
 # -- robot ------------------------------------------------------------------------------------------------------------
-
-
-def _degrees(robot: Robot, joints: tuple[str, ...]) -> tuple[int, ...] | None:
-    """Degrees of freedom whose torques count; None: all."""
-    if not joints:
-        return None
-    out: list[int] = []
-    for name in joints:
-        mine = [v for v, dof in enumerate(robot.velocity_names) if name in (dof, dof.rsplit(".", 1)[0])]
-        if not mine:
-            raise UsageError(f"--joints names {name!r}, which is not a joint that the log measures; joints: {known(robot.joint_names)}")
-        out += mine
-    return tuple(sorted(set(out)))
 
 
 def _with_columns(nominal: Robot, robot: Robot, log: Log, options: Options) -> Robot:
     """The robot whose columns are fitted. Terms that are not fitted are none of the model, so the file's values do not count either."""
     fitted = nominal.without_drive()
     if options.actuation is not None:
-        B, names = actuation_map(options.actuation)
-        if len(B) == robot.nv != nominal.nv:
-            B = B[kept_positions(robot, log.locked)[1]]
-            driven = np.any(B, axis=0)
-            B, names = B[:, driven], None if names is None else tuple(np.array(names)[driven])
-        if len(B) != nominal.nv:
-            raise UsageError(
-                f"--actuation {options.actuation.name} has {len(B)} rows; give {nominal.nv}, one for each degree of freedom that the log measures "
-                f"({known(nominal.velocity_names)})"
-            )
-        fitted = fitted.with_actuation(B, names=names)
+        fitted = with_map(fitted, options.actuation, whole=robot, locked=log.locked)
     terms = {term: term in options.friction for term in ("viscous", "coulomb", "offset")}
     return fitted.with_drive(**terms, armature=options.armature is not False)
-
-
-def actuation_map(path: Path) -> tuple[np.ndarray, tuple[str, ...] | None]:
-    """B, (rows, motors), and the motors' names where the file's first line holds them."""
-    if path.stat().st_size > LARGEST_MAP:
-        raise MalformedInput(f"--actuation {path.name} has {path.stat().st_size} bytes; an actuation map is a small table of numbers")
-    try:
-        lines = [line for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
-    except UnicodeDecodeError:
-        raise MalformedInput(f"--actuation {path.name} is not text in UTF-8; write a row of numbers per joint, a column per motor") from None
-    rows = [[cell.strip() for cell in line.split(",")] for line in lines]
-    names = None
-    if rows and not all(map(_is_number, rows[0])):
-        names = tuple(rows.pop(0))
-    width = len(names) if names is not None else len(rows[0]) if rows else 0
-    for at, row in enumerate(rows, start=1 + (names is not None)):
-        if len(row) != width or not all(map(_is_number, row)):
-            raise MalformedInput(f"--actuation {path.name}, line {at}: {','.join(row)!r} is not {width} finite numbers; write a row per joint")
-    if not rows:
-        raise MalformedInput(f"--actuation {path.name} holds no numbers; write a row per joint, a column per motor")
-    return np.array(rows, dtype=float), names
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return bool(np.isfinite(float(text)))
-    except ValueError:
-        return False
-
-
-# -- samples ----------------------------------------------------------------------------------------------------------
-
-
-class _Stream:
-    """Samples of the joints that the log measures, torques of joints not asked for masked; counts what is left out of the fit."""
-
-    def __init__(self, robot: Robot, locked: tuple[str, ...], dofs: tuple[int, ...] | None) -> None:
-        self._q, self._v = kept_positions(robot, locked)
-        self._all = not locked
-        self.dofs = dofs
-        self._counts: np.ndarray | None = np.zeros((len(self._v), len(REASONS)), dtype=np.int64)
-        self._training: np.ndarray | None = None
-        self.period = 0.0  # [s] of the slowest run that was fitted
-
-    def __call__(self, batches: Iterator[Samples]) -> Iterator[Samples]:
-        for samples in batches:
-            reason = np.zeros(samples.tau.shape, dtype=np.uint8) if samples.reason is None else samples.reason
-            reason = reason[:, self._v]
-            if self.dofs is not None:
-                reason = reason.copy()
-                reason[:, np.setdiff1d(np.arange(len(self._v)), self.dofs)] = MASKED
-            if self._training is None:
-                for v, codes in enumerate(reason.T):
-                    self._counts[v] += np.bincount(codes, minlength=len(REASONS))
-                self.period = max(self.period, samples.period or 0.0)
-            if self._all:
-                yield replace(samples, reason=reason)
-            else:
-                arrays = {name: getattr(samples, name)[:, self._v] for name in ("dq", "ddq", "tau")}
-                yield replace(samples, q=samples.q[:, self._q], **arrays, reason=reason)
-
-    def require_rows(self, robot: Robot) -> None:
-        """Raise where a joint that should be fitted has no usable torque; what streams by from now on is not training."""
-        self._training = self._counts
-        wanted = range(robot.nv) if self.dofs is None else self.dofs
-        empty = [v for v in wanted if self._training[v, 0] == 0]
-        if not empty:
-            return
-        names, v = robot.velocity_names, empty[0]
-        why = ", ".join(f"{count} {REASONS[code]}" for code, count in enumerate(self._training[v]) if count)
-        left = [names[k] for k in wanted if k not in empty]
-        others = f" ({', '.join(names[k] for k in empty)} have none)" if len(empty) > 1 else ""
-        fix = f"; leave it out with --joints {','.join(left)}" if left else "; record the robot while it moves"
-        raise NotIdentifiable(f"joint {names[v]!r} has no usable torque in the rows to fit: {why}{others}{fix}, or correct the log")
-
-    @property
-    def dropped_in_training(self) -> dict[str, int]:
-        """Torques left out of the fit, by reason; those of joints not asked for are not counted."""
-        wanted = slice(None) if self.dofs is None else list(self.dofs)
-        totals = self._training[wanted].sum(axis=0)
-        return {REASONS[code]: int(totals[code]) for code in range(1, len(REASONS)) if totals[code]}
 
 
 # -- fitting ----------------------------------------------------------------------------------------------------------

@@ -2,51 +2,37 @@
 
 from __future__ import annotations
 
-import io
-import os
-import sys
 from pathlib import Path
 from typing import Any
 
-from rich import box
-from rich.console import Console, Group
-from rich.table import Table
+from rich.console import Group
 from rich.text import Text
 
-from thetahat.cli.errors import emit, plain
+from thetahat.cli.errors import plain
+from thetahat.cli.terminal import judged, r2, short, show, table, vector, with_spread, written
 from thetahat.errors import known
 
-WIDE = 200  # columns where nobody looks at a terminal: a pipe or a file gets unbroken rows
 SHOWN_FINDINGS = 12
 WORSE = 1.05  # RMS held out, of the file's own: less is chance
-GOOD, FAIR = 0.95, 0.8  # R² of a joint: green, plain, red below
 GRAVE = ("gravity-direction", "sign", "dead-torque", "saturated", "stuck")  # findings that change the answer
 DRIVE = {"viscous": "viscous", "coulomb": "Coulomb", "offset": "offset", "armature": "rotor"}
 
 
 def draw(found: dict[str, Any], *, files: list[Path], seconds: float) -> None:
     """Print the report to stdout, in colour where stdout is a terminal that wants it."""
-    terminal = sys.stdout.isatty()
-    width = None if terminal or os.environ.get("COLUMNS") else WIDE
-    console = Console(
-        file=io.StringIO(), force_terminal=terminal and not os.environ.get("NO_COLOR"), width=width, highlight=False, markup=False, emoji=False
-    )
-    for part in (verdict(found), scores(found), drive(found), bodies(found), parameters(found), audit(found), written(files, seconds)):
-        if part is not None:
-            console.print(part, "", sep="\n")
-    emit("\n".join(line.rstrip() for line in console.file.getvalue().rstrip().splitlines()) + "\n")
+    show([verdict(found), scores(found), drive(found), bodies(found), parameters(found), audit(found), written(files, seconds)])
 
 
 def verdict(found: dict[str, Any]) -> Text:
     """One sentence: what was identified, and how well it predicts what it has not seen."""
-    r2, scored = found["r2"], [joint for joint in found["joints"] if joint["r2_test"] is not None]
+    total, scored = found["r2"], [joint for joint in found["joints"] if joint["r2_test"] is not None]
     text = Text(f"{plain(found['provenance']['robot'])}: {found['rank']} parameters from {found['samples']:,} samples", style="bold")
-    if r2["test"] is None or not scored:
+    if total["test"] is None or not scored:
         text.append("; nothing usable was held out, so how well they predict is not known.", style="not bold")
         return _with_grave(text, found)
     worst = min(scored, key=lambda joint: joint["r2_test"])
-    nominal = "" if r2["nominal"] is None else f" (the robot as its file states it: {_r2(r2['nominal'])})"
-    text.append(f"; R² {_r2(r2['test'])} on held-out data{nominal}, least on {plain(worst['name'])}: {_r2(worst['r2_test'])}.", style="not bold")
+    nominal = "" if total["nominal"] is None else f" (the robot as its file states it: {r2(total['nominal'])})"
+    text.append(f"; R² {r2(total['test'])} on held-out data{nominal}, least on {plain(worst['name'])}: {r2(worst['r2_test'])}.", style="not bold")
     behind = [joint["name"] for joint in scored if joint["rms_nominal"] is not None and joint["rms_test"] > WORSE * joint["rms_nominal"]]
     if behind and not any(item["kind"] in GRAVE for item in found["findings"]):
         text.append(
@@ -67,17 +53,17 @@ def _with_grave(text: Text, found: dict[str, Any]) -> Text:
 def scores(found: dict[str, Any]) -> Group:
     """R² and RMS per joint: fitted, held out, nominal."""
     plain_beside = found["method"] != "least-squares"
-    table = _table("joint", "R² fit", "held out", "moving", "raw", "RMS", *(["pinv"] if plain_beside else []), "nominal", "rows fit")
+    out = table("joint", "R² fit", "held out", "moving", "raw", "RMS", *(["pinv"] if plain_beside else []), "nominal", "rows fit")
     for joint in _asked(found):
-        table.add_row(
+        out.add_row(
             plain(joint["name"]),
-            _r2(joint["r2_train"]),
-            _judged(joint["r2_test"]),
-            _r2(joint["r2_test_moving"]),
-            _r2(joint["r2_test_raw"]),
-            _short(joint["rms_test"]),
-            *([_short(joint["rms_pseudo_inverse"])] if plain_beside else []),
-            _short(joint["rms_nominal"]),
+            r2(joint["r2_train"]),
+            judged(joint["r2_test"]),
+            r2(joint["r2_test_moving"]),
+            r2(joint["r2_test_raw"]),
+            short(joint["rms_test"]),
+            *([short(joint["rms_pseudo_inverse"])] if plain_beside else []),
+            short(joint["rms_nominal"]),
             f"{joint['rows_train']:,}",
         )
     cutoff = found["provenance"]["settings"]["cutoff"]
@@ -85,7 +71,7 @@ def scores(found: dict[str, Any]) -> Group:
     scored = "" if score is None else f"; scored torques {score:.4g} Hz, raw ones as logged"
     note = f"R² = 1 − e'e/u'u. Low-pass of the fit {cutoff:.4g} Hz{scored}. RMS of what is left, held out"
     note += f"{', of the pseudo-inverse' if plain_beside else ''} and of the file's values [N·m or N]."
-    return Group(table, Text(note, style="dim"))
+    return Group(out, Text(note, style="dim"))
 
 
 def drive(found: dict[str, Any]) -> Group | None:
@@ -94,13 +80,13 @@ def drive(found: dict[str, Any]) -> Group | None:
     terms = {term: title for term, title in DRIVE.items() if any(row.get(term) is not None for row in rows)}
     if not terms:
         return None
-    table = _table("joint" if found["motors"] is None else "motor", *terms.values())
+    out = table("joint" if found["motors"] is None else "motor", *terms.values())
     for row in rows:
-        table.add_row(plain(row["name"]), *(_with_spread(row.get(term), row["std"].get(term)) for term in terms))
+        out.add_row(plain(row["name"]), *(with_spread(row.get(term), row["std"].get(term)) for term in terms))
     notes = [f"± one standard deviation, {_counted(found)}. Rotor inertia: {plain(found['provenance']['settings']['armature'])}."]
     if any(row.get(term) is not None and row["std"].get(term) is None for row in rows for term in terms):
         notes.append("“with others”: only its sum with other parameters is known.")
-    return Group(table, Text(" ".join(notes), style="dim"))
+    return Group(out, Text(" ".join(notes), style="dim"))
 
 
 def _counted(found: dict[str, Any]) -> str:
@@ -117,18 +103,18 @@ def bodies(found: dict[str, Any]) -> Group | None:
     """Mass, beside the file's, and centre of mass of every body, and what the log tells of it."""
     if not found["consistent"]:
         return None  # numbers of a body that cannot exist mislead
-    table = _table("body", "mass [kg]", "file", "centre of mass [m]", "the log alone tells")
+    out = table("body", "mass [kg]", "file", "centre of mass [m]", "the log alone tells")
     for link in found["links"]:
         told = ", ".join(link["identifiable"]) or "–"
-        table.add_row(plain(link["name"]), _short(link["mass"]), _short(link["nominal"]["mass"]), _vector(link["com"]), told)
+        out.add_row(plain(link["name"]), short(link["mass"]), short(link["nominal"]["mass"]), vector(link["com"]), told)
     note = "The log tells sums of these (base_parameters in estimate.json); of all bodies with those sums, these are nearest to the prior."
-    return Group(table, Text(note, style="dim"))
+    return Group(out, Text(note, style="dim"))
 
 
 def parameters(found: dict[str, Any]) -> Text:
     """Rank, condition, and whether the ten numbers behind the base parameters are physical."""
     text = Text(
-        f"{found['columns']} columns, {found['structural_rank']} base parameters, rank {found['rank']}, condition {_short(found['condition'])}; "
+        f"{found['columns']} columns, {found['structural_rank']} base parameters, rank {found['rank']}, condition {short(found['condition'])}; "
         f"{found['method']}: {found['status']}."
     )
     wrong = [link["name"] for link in found["links"] if not link["consistent"]]
@@ -167,51 +153,9 @@ def audit(found: dict[str, Any]) -> Text | None:
     return Text("\n".join(lines), style="dim")
 
 
-def written(files: list[Path], seconds: float) -> Text:
-    """The files, their sizes, and how long it took."""
-    names = ", ".join(f"{plain(file)} ({_size(file.stat().st_size)})" for file in files)
-    return Text(f"Wrote {names} in {seconds:.1f} s.")
-
-
 # -- pieces -----------------------------------------------------------------------------------------------------------
-
-
-def _table(*titles: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    for k, title in enumerate(titles):
-        table.add_column(Text(title, no_wrap=True), no_wrap=True, justify="left" if k == 0 else "right", overflow="ellipsis")
-    return table
-
-
-def _short(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.0f}" if 1e3 <= abs(value) < 1e6 else f"{value + 0.0:.3g}"
 
 
 def _asked(found: dict[str, Any]) -> list[dict[str, Any]]:
     """The joints whose torques were fitted."""
     return [joint for joint in found["joints"] if joint["rows_train"]]
-
-
-def _r2(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4f}" if value > -10.0 else f"{value:.3g}"
-
-
-def _judged(value: float | None) -> Text:
-    style = "" if value is None or FAIR <= value < GOOD else "green" if value >= GOOD else "red"
-    return Text(_r2(value), style=style)
-
-
-def _vector(values: list[float | None]) -> str:
-    return "–" if values[0] is None else " ".join(f"{value + 0.0:7.4f}" for value in values)
-
-
-def _with_spread(value: float | None, spread: float | None) -> str:
-    if value is None:
-        return "–"
-    return f"{_short(value)} (with others)" if spread is None else f"{_short(value)} ± {float(f'{spread:.1g}'):g}"
-
-
-def _size(count: int) -> str:
-    return f"{count} B" if count < 1000 else f"{count / 1000:.0f} kB" if count < 1_000_000 else f"{count / 1e6:.1f} MB"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from thetahat.cli import arguments
 from thetahat.cli.errors import emit, heard
+from thetahat.cli.progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from thetahat.model.tree import Node
 
 SCHEMA = "thetahat/inspect/1"
+LARGEST = 300  # degrees of freedom whose base parameters are looked for: beyond it minutes pass
+KINDS = {"alone": "alone", "group": "in_sums", "never": "never"}  # of parameters, and their names in the answer
 
 
 def inspect(
@@ -30,9 +33,12 @@ def inspect(
     file, vector = arguments.robot_file(robot), arguments.gravity(gravity)
     from thetahat.model.load import load
 
-    with heard(quiet=quiet) as warnings:
+    with heard(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
+        progress.stage("loading the robot")
         loaded = load(file, floating_base=floating_base, gravity=vector)
-    found = describe(loaded, warnings)
+        progress.stage("finding what can be identified")
+        found = describe(loaded)
+    found["warnings"] = list(warnings)
     if json:
         emit(json_format.dumps(found, indent=2, allow_nan=False) + "\n")
     else:
@@ -41,9 +47,10 @@ def inspect(
         draw(found)
 
 
-def describe(robot: Robot, warnings: Iterable[str] = ()) -> dict[str, Any]:
+def describe(robot: Robot) -> dict[str, Any]:
     """Everything `inspect` shows, as plain data: the JSON answer, schema thetahat/inspect/1."""
     bodies = _bodies(robot)
+    base = _base(robot, bodies)
     return {
         "schema": SCHEMA,
         "name": robot.name,
@@ -56,9 +63,24 @@ def describe(robot: Robot, warnings: Iterable[str] = ()) -> dict[str, Any]:
         "fixed_links": [link.name for link in robot.links if link.body < 0],
         "joints": [_joint(robot, node) for node in robot.tree.nodes],
         "bodies": bodies,
+        "base_parameters": base,
         "notes": list(robot.notes),
-        "warnings": list(warnings),
+        "warnings": [],
     }
+
+
+def _base(robot: Robot, bodies: list[dict[str, Any]]) -> list[str] | None:
+    """The base parameters of the rigid bodies by name; each body is told which of its ten numbers show alone, in sums, or never."""
+    if robot.nv > LARGEST:
+        return None
+    from thetahat.identify.identifiability import base_parameters
+    from thetahat.model.parameters import NAMES
+
+    found = base_parameters(robot, drive=False)
+    for b, body in enumerate(bodies):
+        for kind, title in KINDS.items():
+            body[title] = [name for name, k in zip(NAMES, found.kinds[10 * b : 10 * b + 10], strict=True) if k == kind]
+    return list(found.names)
 
 
 def _joint(robot: Robot, node: Node) -> dict[str, Any]:
@@ -109,6 +131,7 @@ def _bodies(robot: Robot) -> list[dict[str, Any]]:
                 "theta": _numbers(theta),
                 "consistent": bool(verdict),
                 "condition": verdict.condition or None,
+                **dict.fromkeys(KINDS.values()),
                 "unphysical_links": [
                     {"name": link.name, "condition": failed.condition} for link in links if not (failed := parameters.check(link.theta))
                 ],

@@ -2,40 +2,29 @@
 
 from __future__ import annotations
 
-import io
-import os
-import sys
+import re
 from pathlib import Path
 from typing import Any
 
-from rich import box
-from rich.console import Console, Group
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from thetahat import robots
-from thetahat.cli.errors import emit, plain
+from thetahat.cli.errors import plain
+from thetahat.cli.terminal import show, table
 from thetahat.errors import known
 
-WIDE = 200  # columns where nobody looks at a terminal: a pipe or a file gets unbroken rows
 DEEPEST = 24  # branches drawn with guides; deeper ones are only counted
-SHOWN_LINKS, SHOWN_NOTES = 3, 8
+SHOWN_LINKS, SHOWN_NOTES, SHOWN_BASE, SHOWN_TERMS = 3, 8, 40, 4
 _DRIVE_TERMS = {"viscous friction": "damping", "Coulomb friction": "friction", "rotor inertia": "armature"}
 _UNIT = {"revolute": "rad", "prismatic": "m"}
 
 
 def draw(found: dict[str, Any]) -> None:
     """Print the report to stdout, in colour where stdout is a terminal that wants it."""
-    coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else WIDE
-    console = Console(file=io.StringIO(), force_terminal=coloured, width=width, highlight=False, markup=False, emoji=False, soft_wrap=False)
-    parts = [heading(found), tree(found), joints(found), bodies(found), verdict(found), notes(found)]
-    for part in parts:
-        if part is not None:
-            # The terminal breaks a sentence that is too long, not us: a broken one cannot be searched for.
-            sentence = isinstance(part, Text)
-            console.print(part, "", sep="\n", crop=not sentence, no_wrap=sentence or None, overflow="ignore" if sentence else None)
-    emit("\n".join(line.rstrip() for line in console.file.getvalue().rstrip().splitlines()) + "\n")
+    # The terminal breaks a sentence that is too long, not us: a broken one cannot be searched for.
+    show([heading(found), tree(found), joints(found), bodies(found), base(found), verdict(found), notes(found)], unbroken=True)
 
 
 def heading(found: dict[str, Any]) -> Text:
@@ -55,15 +44,15 @@ def heading(found: dict[str, Any]) -> Text:
 
 def tree(found: dict[str, Any]) -> Table:
     """The joints in depth-first order; a joint stands under the one it hangs in, and is indented where that one branches."""
-    table = _table("tree", "kind", "axis", "moves", "mass [kg]", "links welded to it")
-    table.columns[4].justify = "right"
-    table.columns[3].no_wrap = table.columns[5].no_wrap = False  # the columns that give way where the terminal is narrow
+    out = table("tree", "kind", "axis", "moves", "mass [kg]", "links welded to it", numbers=False)
+    out.columns[4].justify = "right"
+    out.columns[3].no_wrap = out.columns[5].no_wrap = False  # the columns that give way where the terminal is narrow
     if any(joint["parent_joint"] is None for joint in found["joints"]):
-        table.add_row(Text("world", style="dim"), "", "", "", "", _listed([name for name in found["fixed_links"] if name != "world"]))
+        out.add_row(Text("world", style="dim"), "", "", "", "", _listed([name for name in found["fixed_links"] if name != "world"]))
     body_named = {body["name"]: body for body in found["bodies"]}
     for guide, joint in _guided(found["joints"]):
         body = body_named.get(joint["body"])
-        table.add_row(
+        out.add_row(
             Text.assemble((guide, "dim"), plain(joint["name"])),
             joint["kind"],
             _axis(joint["axis"]),
@@ -71,7 +60,7 @@ def tree(found: dict[str, Any]) -> Table:
             _short(body["mass"]) if body else "",
             _listed([name for name in body["links"] if name != body["name"]] if body else []),
         )
-    return table
+    return out
 
 
 def _guided(joints: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
@@ -105,34 +94,57 @@ def joints(found: dict[str, Any]) -> Group | Text:
     stated = {title: key for title, key in columns.items() if any(joint[key] for joint in found["joints"])}
     if not stated and all(_range(joint) in ("", "unlimited") for joint in found["joints"]):
         return Text("The file states no limits and no drive terms.")
-    table = _table("joint", "range", *stated)
-    for column in table.columns[2:]:
+    out = table("joint", "range", *stated, numbers=False)
+    for column in out.columns[2:]:
         column.justify = "right"
     for joint in found["joints"]:
         blank = (None, 0.0) if joint["mimic"] or joint["kind"] not in _UNIT else (None,)
         cells = ["" if joint[key] in blank else _short(joint[key]) for key in stated.values()]
-        table.add_row(plain(joint["name"]), _range(joint), *cells)
+        out.add_row(plain(joint["name"]), _range(joint), *cells)
     missing = [term for term, key in _DRIVE_TERMS.items() if key not in stated.values()]
-    return Group(table, Text(f"SI units. The file states no {', no '.join(missing)}." if missing else "SI units.", style="dim"))
+    return Group(out, Text(f"SI units. The file states no {', no '.join(missing)}." if missing else "SI units.", style="dim"))
 
 
 def bodies(found: dict[str, Any]) -> Table | None:
     """Mass, centre of mass and principal moments of every body, in its own frame."""
     if not found["bodies"]:
         return None
-    table = _table("body", "mass [kg]", "centre of mass [m]", "principal moments [kg·m²]", "ok")
-    for column in table.columns[1:4]:
+    out = table("body", "mass [kg]", "centre of mass [m]", "principal moments [kg·m²]", "ok", numbers=False)
+    for column in out.columns[1:4]:
         column.justify, column.no_wrap = "right", False  # numbers may move to the next line, never be cut
     for body in found["bodies"]:
         good = body["consistent"] and not body["unphysical_links"]
-        table.add_row(
+        out.add_row(
             plain(body["name"]),
             _short(body["mass"]),
             " ".join("?" if value is None else f"{round(value, 4) + 0.0:7.4f}" for value in body["com"]),
             " ".join("?" if value is None else f"{value:8.3g}" for value in body["principal_moments"]),
             Text("yes", style="green") if good else Text("NO", style="bold red"),
         )
-    return table
+    return out
+
+
+def base(found: dict[str, Any]) -> Group | Text | None:
+    """What the torques of a motion can tell of every body, and the base parameters by name."""
+    if not found["bodies"]:
+        return None
+    named = found["base_parameters"]
+    if named is None:
+        return Text("Base parameters are not looked for in a robot of this size.")
+    out = table("body", "shows alone", "in sums with others", "never shows", numbers=False)
+    for body in found["bodies"]:
+        out.add_row(plain(body["name"]), *(" ".join(body[kind]) or "–" for kind in ("alone", "in_sums", "never")))
+    lines = [f"Base parameters, what torques can tell: {len(named)} of {10 * len(found['bodies'])} inertial ones."]
+    lines += [f"  {_cut(plain(name))}" for name in named[:SHOWN_BASE]]
+    if len(named) > SHOWN_BASE:
+        lines.append(f"  and {len(named) - SHOWN_BASE} more (--json lists all)")
+    return Group(out, Text("\n" + "\n".join(lines), no_wrap=True, overflow="ignore"))
+
+
+def _cut(sum_: str) -> str:
+    """A sum with its first terms and how many follow."""
+    terms = re.split(r"(?= [+−] )", sum_)
+    return sum_ if len(terms) <= SHOWN_TERMS + 1 else f"{''.join(terms[:SHOWN_TERMS])} + {len(terms) - SHOWN_TERMS} more"
 
 
 def verdict(found: dict[str, Any]) -> Text:
@@ -162,13 +174,6 @@ def notes(found: dict[str, Any]) -> Text | None:
 
 
 # -- pieces -----------------------------------------------------------------------------------------------------------
-
-
-def _table(*titles: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    for title in titles:
-        table.add_column(Text(title, no_wrap=True, overflow="ellipsis"), no_wrap=True)
-    return table
 
 
 def _listed(links: list[str]) -> Text:

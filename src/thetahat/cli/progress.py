@@ -34,7 +34,8 @@ class Progress:
             from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
             from rich.progress import Progress as Bar
 
-            self._bar = Bar(TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=Console(stderr=True), transient=True)
+            console = Console(stderr=True, color_system=None if os.environ.get("NO_COLOR") else "auto")
+            self._bar = Bar(TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=console, transient=True)
             self._task = self._bar.add_task("starting", total=None)
             self._timer = threading.Timer(PATIENCE, self._start)
             self._timer.daemon = True
