@@ -11,6 +11,7 @@ from thetahat.cli.excite import excite
 from thetahat.cli.identify import identify
 from thetahat.cli.inspect import inspect
 from thetahat.cli.simulate import simulate
+from thetahat.cli.validate import validate
 
 app = typer.Typer(
     help="Θ̂: identify what a robot is made of while it moves, and control it with what it learned.",
@@ -35,5 +36,6 @@ def _options(
 
 app.command()(inspect)
 app.command()(identify)
+app.command()(validate)
 app.command()(excite)
 app.command()(simulate)

@@ -39,6 +39,10 @@ Gravity = Annotated[
     str | None,
     typer.Option(metavar="X,Y,Z", help="Gravity in the robot's world frame, in m/s²; default: the file's, or 0,0,-9.81.", show_default=False),
 ]
+Logs = Annotated[list[str], typer.Argument(metavar="LOG", help="Logs of its motion: CSV, Parquet, NPZ, ROS bags, MCAP.", show_default=False)]
+Columns = Annotated[str | None, option('Names of columns, such as "q={joint}_pos,tau={joint}_eff".', metavar="PATTERNS")]
+Topic = Annotated[str | None, option("Topic of a bag to read, where several hold joint states.", metavar="NAME")]
+Salvage = Annotated[bool, option("Read what is left of a file that was cut off.", "--salvage")]
 
 
 def robot_file(text: str) -> Path:
@@ -80,13 +84,31 @@ def numbers(text: str, option: str, count: int) -> tuple[float, ...]:
 
 def names(text: str, option: str, among: tuple[str, ...]) -> tuple[str, ...]:
     """Names with commas between them, each one of `among`."""
-    found = tuple(part.strip() for part in text.split(",") if part.strip())
-    if not found:
-        raise UsageError(f"{option} is empty; give names with commas")
+    found = listed(text, option)
     for name in found:
         if name not in among:
             raise UsageError(f"{option} names {name!r}, which the robot does not have; it has: {known(among)}")
     return found
+
+
+def listed(text: str | None, option: str) -> tuple[str, ...]:
+    """Names with commas between them; none where the option was not given."""
+    found = tuple(part.strip() for part in (text or "").split(",") if part.strip())
+    if text is not None and not found:
+        raise UsageError(f"{option} is empty; give names with commas")
+    return found
+
+
+def positive(option: str, value: float | None, unit: str) -> float | None:
+    """A finite number above zero; None where the option was not given."""
+    if value is not None and not (math.isfinite(value) and value > 0.0):
+        raise UsageError(f"{option} is {value}; give a positive number [{unit}]")
+    return value
+
+
+def min_speed(value: float | None) -> float | None:
+    """The speed below which a joint stands still; zero is allowed: none does."""
+    return 0.0 if value == 0.0 else positive("--min-speed", value, "rad/s or m/s")
 
 
 def friction_terms(text: str, all_terms: tuple[str, ...]) -> tuple[str, ...]:

@@ -52,6 +52,8 @@ def emit(text: str) -> None:
 def heard(*, quiet: bool = False) -> Iterator[list[str]]:
     """Collect the warnings raised inside as sentences, and say them on stderr afterwards unless `quiet`."""
     sentences: list[str] = []
+    if quiet:
+        os.environ["THETAHAT_QUIET"] = "1"  # the kernels' compiler says that it is at work
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.showwarning = lambda message, *_, **__: sentences.append(plain(message))

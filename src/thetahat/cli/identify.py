@@ -9,8 +9,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from thetahat import __version__
 from thetahat.cli import arguments
 from thetahat.cli.arguments import option
@@ -34,7 +32,7 @@ GRAVE = ("gravity-direction", "sign", "dead-torque", "saturated", "stuck")  # fi
 
 def identify(
     robot: arguments.Robot,
-    logs: Annotated[list[str], typer.Argument(metavar="LOG", help="Logs of its motion: CSV, Parquet, NPZ, ROS bags, MCAP.", show_default=False)],
+    logs: arguments.Logs,
     *,
     out: Annotated[str, option("Folder for estimate.json; made if absent.", "--out", "-o", metavar="DIR")],
     json: arguments.Json = False,
@@ -58,11 +56,11 @@ def identify(
     min_speed: Annotated[
         float | None, option("Joints slower than this, in rad/s or m/s, stand still and leave the fit; default: chosen.", metavar="SPEED")
     ] = None,
-    columns: Annotated[str | None, option('Names of columns, such as "q={joint}_pos,tau={joint}_eff".', metavar="PATTERNS")] = None,
+    columns: arguments.Columns = None,
     joints: Annotated[str | None, option("Only these joints' torques are fitted and scored.", metavar="A,B,C")] = None,
     actuation: Annotated[str | None, option("CSV of the map from motors to joints: a row per joint, a column per motor.", metavar="FILE")] = None,
-    topic: Annotated[str | None, option("Topic of a bag to read, where several hold joint states.", metavar="NAME")] = None,
-    salvage: Annotated[bool, option("Read what is left of a file that was cut off.", "--salvage")] = False,
+    topic: arguments.Topic = None,
+    salvage: arguments.Salvage = False,
 ) -> None:
     """Identify a robot from logs of its motion: parameters, how well each is known, and scores on held-out data."""
     began = time.monotonic()
@@ -87,10 +85,10 @@ def identify(
         "metric": metric or METRICS[0],
         "alpha": 0.5 if alpha is None else alpha,
         "robust": robust,
-        "cutoff": _positive("--cutoff", cutoff, "Hz"),
-        "score_cutoff": _positive("--score-cutoff", score_cutoff, "Hz"),
-        "min_speed": 0.0 if min_speed == 0.0 else _positive("--min-speed", min_speed, "rad/s or m/s"),
-        "joints": _names(joints),
+        "cutoff": arguments.positive("--cutoff", cutoff, "Hz"),
+        "score_cutoff": arguments.positive("--score-cutoff", score_cutoff, "Hz"),
+        "min_speed": arguments.min_speed(min_speed),
+        "joints": arguments.listed(joints, "--joints"),
         "actuation": None if actuation is None else arguments.input_file(actuation, "--actuation"),
         "columns": columns,
         "topic": topic,
@@ -126,7 +124,7 @@ def _run(file: Path, gravity: tuple[float, float, float] | None, settings: dict[
 
 def describe(robot: Robot, outcome: Outcome, options: Options, *, warnings: list[str], digest: str | None) -> dict[str, Any]:
     """The answer as plain data, schema thetahat/estimate/1."""
-    from thetahat.identify.result import as_data
+    from thetahat.identify.result import as_data, findings
 
     settings = outcome.settings
     logs = outcome.log.sources
@@ -162,23 +160,12 @@ def describe(robot: Robot, outcome: Outcome, options: Options, *, warnings: list
     found = as_data(outcome.estimate, rows=outcome.information.rows, test=outcome.test, raw=outcome.raw, provenance=provenance)
     found["locked"] = list(outcome.log.locked)
     found["dropped"] = outcome.dropped
-    parts = [(outcome.log, "fit"), *([(outcome.test_log, "test")] if outcome.test_log is not None else [])]
-    found["findings"] = [
-        {"log": name, "kind": f.kind, "joint": f.joint, "rows": None if f.rows is None else [int(row) for row in f.rows], "message": f.message}
-        for log, name in parts
-        for f in log.findings
-    ]
+    found["findings"] = findings(outcome.log, "fit") + ([] if outcome.test_log is None else findings(outcome.test_log, "test"))
     found["warnings"] = list(warnings)
     return found
 
 
 # -- options ----------------------------------------------------------------------------------------------------------
-
-
-def _positive(name: str, value: float | None, unit: str) -> float | None:
-    if value is not None and not (math.isfinite(value) and value > 0.0):
-        raise UsageError(f"{name} is {value}; give a positive number [{unit}]")
-    return value
 
 
 def _require_method(method: str, *, prior: str | None, prior_weight: float | None, metric: str | None, alpha: float | None) -> None:
@@ -203,15 +190,6 @@ def _fraction(value: float) -> float:
     if not (math.isfinite(value) and 0.0 <= value < 1.0):
         raise UsageError(f"--holdout is {value}; give the part of the log to hold out, from 0 to less than 1")
     return value
-
-
-def _names(text: str | None) -> tuple[str, ...]:
-    if text is None:
-        return ()
-    names = tuple(part.strip() for part in text.split(",") if part.strip())
-    if not names:
-        raise UsageError("--joints is empty; give names of joints with commas")
-    return names
 
 
 # -- files ------------------------------------------------------------------------------------------------------------

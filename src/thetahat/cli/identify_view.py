@@ -9,10 +9,9 @@ from rich.console import Group
 from rich.text import Text
 
 from thetahat.cli.errors import plain
-from thetahat.cli.terminal import judged, r2, short, show, table, vector, with_spread, written
+from thetahat.cli.terminal import findings, judged, low_pass, r2, short, show, table, vector, with_spread, written
 from thetahat.errors import known
 
-SHOWN_FINDINGS = 12
 WORSE = 1.05  # RMS held out, of the file's own: less is chance
 GRAVE = ("gravity-direction", "sign", "dead-torque", "saturated", "stuck")  # findings that change the answer
 DRIVE = {"viscous": "viscous", "coulomb": "Coulomb", "offset": "offset", "armature": "rotor"}
@@ -142,14 +141,10 @@ def parameters(found: dict[str, Any]) -> Text:
 
 def audit(found: dict[str, Any]) -> Text | None:
     """What the audit saw in the log, and what was left out of the fit."""
-    settings = found["provenance"]["settings"]
-    minor = [f"log: {plain(item['message'])}" for item in found["findings"] if item["kind"] not in (*GRAVE, "locked-joints")]
-    lines = minor[:SHOWN_FINDINGS]
-    if len(minor) > SHOWN_FINDINGS:
-        lines.append(f"log: {len(minor) - SHOWN_FINDINGS} more findings (estimate.json lists all)")
+    lines = findings(found["findings"], skip=(*GRAVE, "locked-joints"))
     if found["dropped"]:
         lines.append("left out of the fit: " + ", ".join(f"{count:,} {plain(reason)}" for reason, count in found["dropped"].items()) + " (torques)")
-    lines.append(f"low-pass: {plain(settings['cutoff_reason'])}" if settings["cutoff_reason"] != "given" else "low-pass: as given")
+    lines.append(low_pass(found["provenance"]["settings"]["cutoff_reason"]))
     return Text("\n".join(lines), style="dim")
 
 

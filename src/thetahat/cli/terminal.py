@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from rich import box
 from rich.console import Console, RenderableType
@@ -18,6 +19,7 @@ from thetahat.cli.errors import emit, plain
 WIDE = 200  # columns where nobody looks at a terminal: a pipe or a file gets unbroken rows
 GOOD, FAIR = 0.95, 0.8  # R² of a joint: green, plain, red below
 UNKNOWN = "–"
+SHOWN_FINDINGS = 12
 
 
 def show(parts: Iterable[RenderableType | None], *, unbroken: bool = False) -> None:
@@ -73,6 +75,18 @@ def with_spread(value: float | None, spread: float | None) -> str:
     if value is None:
         return UNKNOWN
     return f"{short(value)} (with others)" if spread is None else f"{short(value)} ± {float(f'{spread:.1g}'):g}"
+
+
+def findings(items: list[dict[str, Any]], *, skip: Iterable[str] = ()) -> list[str]:
+    """What the audit saw in the log, a line each; not those kinds that are said elsewhere."""
+    lines = [f"log: {plain(item['message'])}" for item in items if item["kind"] not in skip]
+    more = len(lines) - SHOWN_FINDINGS
+    return [*lines[:SHOWN_FINDINGS], *([f"log: {more} more findings (--json lists all)"] if more > 0 else [])]
+
+
+def low_pass(reason: str) -> str:
+    """How the cut-off was chosen."""
+    return "low-pass: as given" if reason == "given" else f"low-pass: {plain(reason)}"
 
 
 def written(files: Iterable[Path], seconds: float) -> Text:

@@ -66,6 +66,7 @@ def as_data(
         "certificate": _certificate(estimate),
         "joints": _joints(estimate, list(rows), test, raw),
         "motors": _motors(estimate),
+        "actuation": _actuation(estimate),
         "links": _links(estimate),
         "base_parameters": [
             {"name": name, "value": number(value), "std": number(std), "relative_std": number(relative)}
@@ -76,6 +77,14 @@ def as_data(
         "parity": None,  # no robot file is written yet
         "provenance": dict(provenance or {}),
     }
+
+
+def findings(log: Any, name: str) -> list[dict[str, Any]]:
+    """What the audit of a log saw; name: what the log was used for."""
+    return [
+        {"log": name, "kind": f.kind, "joint": f.joint, "rows": None if f.rows is None else [int(row) for row in f.rows], "message": f.message}
+        for f in log.findings
+    ]
 
 
 def number(value: Any) -> float | None:
@@ -159,6 +168,14 @@ def _drive(estimate: Estimate) -> list[dict[str, Any]]:
 def _motors(estimate: Estimate) -> list[dict[str, Any]] | None:
     """Drive terms by motor, where motors are not the joints themselves."""
     return None if estimate.robot.drive.actuation is None else _drive(estimate)
+
+
+def _actuation(estimate: Estimate) -> dict[str, Any] | None:
+    """The map from motors to joints, a row per degree of freedom; no map where it depends on q."""
+    actuation = estimate.robot.drive.actuation
+    if actuation is None:
+        return None
+    return {"motors": list(actuation.names), "map": [numbers(row) for row in actuation.B] if actuation.constant else None}
 
 
 def _links(estimate: Estimate) -> list[dict[str, Any]]:
