@@ -67,15 +67,26 @@ def test_pinocchio_reads_the_same_robot_and_it_holds_itself_up(name: str) -> Non
     pinocchio = pytest.importorskip("pinocchio", reason="Pinocchio is the oracle (pip install pin)")
     model = pinocchio.buildModelFromUrdf(str(robots.path(name)))
     robot, data = load(robots.path(name)), model.createData()
-    assert list(robot.joint_names) == list(model.names)[1:]
-    theirs = np.concatenate([inertia.toDynamicParameters() for inertia in model.inertias.tolist()[1:]])
+    assert set(robot.joint_names) == set(model.names) - {"universe"}
+    order = [model.getJointId(name) for name in robot.joint_names]  # theirs is alphabetical where a tree branches
+    theirs = np.concatenate([model.inertias[k].toDynamicParameters() for k in order])
     np.testing.assert_allclose(robot.theta, parameters.from_pinocchio(theirs), rtol=0, atol=ROUNDING * np.abs(theirs).max())
     worst = np.zeros(model.nv)
     pinocchio.seed(0)
     for _ in range(500):
         q = pinocchio.randomConfiguration(model)
         worst = np.maximum(worst, np.abs(pinocchio.computeGeneralizedGravity(model, data, q)))
-    assert np.all(HEADROOM * worst < [node.limits.effort for node in robot.tree.nodes])
+    assert np.all(HEADROOM * worst[[model.joints[k].idx_v for k in order]] < [node.limits.effort for node in robot.tree.nodes])
+
+
+@pytest.mark.parametrize(
+    ("name", "joints", "mass", "base"), [("valkyrie", 44, 126.20, 290), ("valkyrie_leg", 4, 24.86, 22), ("valkyrie_arm", 4, 15.04, 24)]
+)
+def test_valkyries_are_as_published(name: str, joints: int, mass: float, base: int) -> None:
+    """Degrees of freedom, moving mass and identifiable parameters of NASA's own model."""
+    robot = load(robots.path(name))
+    assert (robot.nv, len(robot.without_drive().base_parameters)) == (joints, base)
+    assert robot.mass == pytest.approx(mass, abs=0.02)
 
 
 @pytest.mark.parametrize("name", robots.names())
