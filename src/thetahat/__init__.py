@@ -16,6 +16,7 @@ _MODULES = {
     "thetahat.errors": ("ThetahatError",),
     "thetahat.model.load": ("load",),
     "thetahat.model.robot": ("Robot",),
+    "thetahat.model.save": ("Saved", "save", "with_drive_file"),
     "thetahat.model.parameters": ("from_pinocchio", "project", "to_pinocchio"),
     "thetahat.configuration": ("integrate", "random_configuration"),
     "thetahat.dynamics": (

@@ -11,6 +11,9 @@ checked and stripped, so it opens no file. Here the compiled bodies and joints b
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -19,11 +22,11 @@ import numpy as np
 from thetahat.errors import MalformedInput, MissingExtra, UsageError, known
 from thetahat.model import parameters
 from thetahat.model.assemble import JointSpec, LinkSpec, assemble
-from thetahat.model.mjcf_source import Source, prepare
+from thetahat.model.mjcf_source import BodySource, Source, prepare
 from thetahat.model.plausible import warn_if_implausible
 from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind, Limits
-from thetahat.model.xml import Document, label, shown
+from thetahat.model.xml import Document, Element, label, shown
 
 KINDS = (JointKind.FREE, JointKind.BALL, JointKind.PRISMATIC, JointKind.REVOLUTE)  # in the order of MuJoCo's mjtJoint
 
@@ -40,20 +43,38 @@ _FIXES = (  # part of MuJoCo's reason → what to do about it
 )
 
 
-def read_mjcf(document: Document, *, floating_base: bool = False, gravity: Any = None) -> Robot:
+@dataclass(frozen=True, eq=False)
+class Compiled:
+    """What MuJoCo made of a document, and the way back to the document's elements."""
+
+    mujoco: ModuleType
+    model: Any
+    source: Source
+    names: _Names
+    said: list[str]  # MuJoCo's warnings
+
+
+def compile_mjcf(document: Document, unsaved: Mapping[Path, bytes] | None = None) -> Compiled:
+    """Compile a document; `unsaved` are files it may include as if they were in its folder, by their resolved paths."""
+    source = prepare(document, unsaved)
+    mujoco = _mujoco(document)
+    model, said = _compile(mujoco, source, document)
+    if model.nbody < 2:
+        raise MalformedInput(f"{label(document.path)}: there is no <body> in <worldbody>, so there is no robot; load the file that includes this one")
+    return Compiled(mujoco, model, source, _names(model), said)
+
+
+def read_mjcf(document: Document, *, floating_base: bool = False, gravity: Any = None, unsaved: Mapping[Path, bytes] | None = None) -> Robot:
     """The robot of an MJCF document.
 
     Args:
         document: what `read_xml` returned for the file.
         floating_base: free the one body that hangs in the world without a joint.
         gravity: three numbers [m/s²] in place of the file's.
+        unsaved: as for `compile_mjcf`.
     """
-    source = prepare(document)
-    mujoco = _mujoco(document)
-    model, said = _compile(mujoco, source, document)
-    if model.nbody < 2:
-        raise MalformedInput(f"{label(document.path)}: there is no <body> in <worldbody>, so there is no robot; load the file that includes this one")
-    names = _names(model)
+    compiled = compile_mjcf(document, unsaved)
+    mujoco, model, source, names, said = compiled.mujoco, compiled.model, compiled.source, compiled.names, compiled.said
     links, joints = _links(model, source, names), _joints(model, source, names)
     root = names.bodies[0]
     if floating_base:
@@ -144,7 +165,7 @@ def _unused(name: str, taken: set[str]) -> str:
 # -- bodies and joints ------------------------------------------------------------------------------------------------
 
 
-def _rotation(quaternion: np.ndarray) -> np.ndarray:
+def rotation_of(quaternion: np.ndarray) -> np.ndarray:
     """The matrix of a unit quaternion (w, x, y, z)."""
     w, x, y, z = quaternion / np.linalg.norm(quaternion)
     return np.array(
@@ -156,13 +177,32 @@ def _rotation(quaternion: np.ndarray) -> np.ndarray:
     )
 
 
+def body_of(model: Any, source: Source, i: int) -> BodySource | None:
+    """Where a compiled body stands in the file; None for the world, and for what MuJoCo made up."""
+    return source.bodies[int(model.body_user[i, 0])] if model.nuser_body else None
+
+
+def joint_of(model: Any, source: Source, j: int) -> Element | None:
+    """The element of a compiled joint; None for a `<freejoint>`."""
+    return source.joints[int(model.jnt_user[j, 0])] if model.nuser_jnt else None
+
+
+def body_parameters(model: Any, source: Source) -> tuple[np.ndarray, float]:
+    """θ of every compiled body in its own frame, (bodies, 10), and the factor by which `settotalmass` has scaled what the file states."""
+    mass, inertia = _inertias(model, source)
+    scale = source.total_mass / np.sum(mass[1:]) if source.total_mass and np.sum(mass[1:]) > 0.0 else 1.0
+    theta = parameters.from_mass_com_inertia(mass * scale, model.body_ipos, inertia * scale)
+    theta[0] = 0.0
+    return theta, float(scale)
+
+
 def _inertias(model: Any, source: Source) -> tuple[np.ndarray, np.ndarray]:
-    """Mass (bodies,) and inertia about the centre of mass in body axes (bodies, 3, 3); the centre itself is `body_ipos`."""
+    """Mass (bodies,) and inertia about the centre of mass in body axes (bodies, 3, 3), unscaled; the centre itself is `body_ipos`."""
     mass = model.body_mass.copy()
     inertia = np.empty((model.nbody, 3, 3))
     for i in range(model.nbody):
-        turn, diagonal = _rotation(model.body_iquat[i]), model.body_inertia[i]
-        body = source.bodies[int(model.body_user[i, 0])] if model.nuser_body else None
+        turn, diagonal = rotation_of(model.body_iquat[i]), model.body_inertia[i]
+        body = body_of(model, source, i)
         if body and body.substitute:
             mass[i], diagonal = body.substitute.mass, np.array(body.substitute.diagonal)
             if body.substitute.full is not None:
@@ -170,20 +210,15 @@ def _inertias(model: Any, source: Source) -> tuple[np.ndarray, np.ndarray]:
                 inertia[i] = [[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]
                 continue
         inertia[i] = turn @ np.diag(diagonal) @ turn.T
-    if source.total_mass and np.sum(mass[1:]) > 0.0:
-        scale = source.total_mass / np.sum(mass[1:])
-        mass, inertia = mass * scale, inertia * scale
     return mass, inertia
 
 
 def _links(model: Any, source: Source, names: _Names) -> list[LinkSpec]:
-    mass, inertia = _inertias(model, source)
-    theta = parameters.from_mass_com_inertia(mass, model.body_ipos, inertia)
-    theta[0] = 0.0
+    theta, _ = body_parameters(model, source)
     links = []
     for i, name in enumerate(names.bodies):
-        body = source.bodies[int(model.body_user[i, 0])] if model.nuser_body else None
-        links.append(LinkSpec(name, theta[i], has_inertia=bool(mass[i]) or bool(body and body.has_inertial)))
+        body = body_of(model, source, i)
+        links.append(LinkSpec(name, theta[i], has_inertia=bool(theta[i, parameters.M]) or bool(body and body.has_inertial)))
         links.extend(LinkSpec(between, has_inertia=False, placeholder=True) for between in _between(model, names, i))
     return links
 
@@ -197,7 +232,7 @@ def _between(model: Any, names: _Names, body: int) -> list[str]:
 def _joints(model: Any, source: Source, names: _Names) -> list[JointSpec]:
     joints = []
     for i in range(1, model.nbody):
-        parent, rotation, translation = names.bodies[model.body_parentid[i]], _rotation(model.body_quat[i]), model.body_pos[i].copy()
+        parent, rotation, translation = names.bodies[model.body_parentid[i]], rotation_of(model.body_quat[i]), model.body_pos[i].copy()
         first, count = model.body_jntadr[i], model.body_jntnum[i]
         if count == 0:
             joints.append(JointSpec(f"{names.bodies[i]}_weld", None, parent, names.bodies[i], rotation, translation))
@@ -232,7 +267,7 @@ def _joint(model: Any, source: Source, j: int, *, name: str, parent: str, child:
 def _limits(model: Any, source: Source, j: int, name: str) -> Limits:
     lower, upper = (float(x) for x in model.jnt_range[j])
     if lower > upper:  # MuJoCo takes such a range for none
-        element = source.joints[int(model.jnt_user[j, 0])] if model.nuser_jnt else None
+        element = joint_of(model, source, j)
         where = element.place if element else f"{label(source.folder.main)}, joint {name!r}"
         raise MalformedInput(f"{where}: range has its lower limit {lower:g} above its upper {upper:g}; swap them")
     if not model.jnt_limited[j]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from thetahat.errors import MalformedInput, RefusedForSafety
-from thetahat.model.xml import MAX_ELEMENTS, Document, Element, label, read_xml, required, shown
+from thetahat.model.xml import MAX_ELEMENTS, Document, Element, label, parse, read_xml, required, shown
 
 MAX_NESTING = 490  # MuJoCo's XML reader stops at 500
 MAX_FILES = 500
@@ -23,12 +24,15 @@ class Folder:
 
     main: Path  # as the user gave it, for errors
     path: Path  # resolved
-    files: set[Path] = field(default_factory=set)  # read so far
+    files: dict[Path, Path] = field(default_factory=dict)  # read so far: resolved → as errors and elements name it
+    meshes: set[Path] = field(default_factory=set)  # read so far
+    named: list[tuple[Path, int, Path]] = field(default_factory=list)  # source and offset of each <include> or <model>, and the file it led to
+    unsaved: Mapping[Path, bytes] = field(default_factory=dict)  # files that count as if they were in the folder, by their resolved paths
 
     @staticmethod
-    def of(document: Document) -> Folder:
-        """The folder of a document."""
-        return Folder(document.path, resolved(document.path.parent, document.root))
+    def of(document: Document, unsaved: Mapping[Path, bytes] | None = None) -> Folder:
+        """The folder of a document; `unsaved` are files to be read as if they were in it."""
+        return Folder(document.path, resolved(document.path.parent, document.root), unsaved=unsaved or {})
 
     @property
     def start(self) -> Chain:
@@ -42,7 +46,7 @@ class Folder:
             path = resolved(base / name, element)
             if not path.is_relative_to(self.path):
                 raise RefusedForSafety(f"{element.place}: {what} {shown(name)} leaves the folder of {label(self.main)}; copy it into that folder")
-            if path.is_file():
+            if path in self.unsaved or path.is_file():
                 return path
         return None
 
@@ -54,10 +58,12 @@ class Folder:
             raise MalformedInput(f"{element.place}: file {name} is not there; put it beside the main file or correct its name")
         if path in chain:
             raise RefusedForSafety(f"{element.place}: {name} includes itself; break the cycle")
-        self.files.add(path)
+        place = self.files.setdefault(path, self.main.parent / path.relative_to(self.path))
+        self.named.append((element.source, element.offset, path))
         if len(self.files) > MAX_FILES or len(chain) > MAX_CHAIN:
             raise RefusedForSafety(f"{element.place}: more than {MAX_FILES} files, or {MAX_CHAIN} in a row, include one another; merge them")
-        return read_xml(self.main.parent / path.relative_to(self.path)), (*chain, path)
+        text = self.unsaved.get(path)
+        return read_xml(place) if text is None else Document(place, text, parse(text, place)), (*chain, path)
 
     def mesh(self, element: Element, directory: Path) -> tuple[bytes, str] | None:
         """Content and suffix of the mesh file that an element names; None where there is none."""
@@ -68,6 +74,7 @@ class Folder:
             if path.stat().st_size > MAX_MESH:
                 name, limit = shown(element.attrib["file"]), MAX_MESH // 2**20
                 raise RefusedForSafety(f"{element.place}: mesh {name} is larger than {limit} MiB; simplify it or give its body an <inertial>")
+            self.meshes.add(path)
             return path.read_bytes(), path.suffix.lower()
         except OSError as error:
             raise MalformedInput(f"{element.place}: mesh {shown(element.attrib['file'])} cannot be read ({error.strerror}); check it") from None

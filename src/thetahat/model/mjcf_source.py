@@ -10,9 +10,9 @@ through `<replicate>` and `<attach>` too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 
@@ -66,8 +66,14 @@ class BodySource:
     """Where a body stands in the file, and what the file says of its inertia."""
 
     element: Element
-    has_inertial: bool
+    inertial: Element | None  # with the attributes that MuJoCo is given, which are not the file's where there is a substitute
     substitute: Inertial | None = None  # in place of what MuJoCo compiled
+    overridden: bool = False  # whether geoms count in place of its <inertial>
+
+    @property
+    def has_inertial(self) -> bool:
+        """Whether the file has an `<inertial>` for it."""
+        return self.inertial is not None
 
 
 @dataclass(eq=False)
@@ -82,6 +88,7 @@ class Source:
     files: dict[str, str] = field(default_factory=dict)  # that name → the user's
     bodies: list[BodySource | None] = field(default_factory=lambda: [None])  # by user data; 0: made up by MuJoCo
     joints: list[Element | None] = field(default_factory=lambda: [None])
+    compilers: list[list[Element]] = field(default_factory=list)  # the <compiler> elements of each model, the main one first
     total_mass: float = 0.0  # `settotalmass`, 0 where the file does not ask
     left_out: dict[str, list[str]] = field(default_factory=dict)  # what is not modelled: kind → names
     attached: bool = False  # whether other models are in it, which makes MuJoCo's line numbers ambiguous
@@ -96,9 +103,12 @@ class Source:
             self.left_out.setdefault(kind, []).extend(names)
 
 
-def prepare(document: Document) -> Source:
-    """Check an MJCF document and everything it includes, and write what MuJoCo may see of it."""
-    source = Source(Folder.of(document))
+def prepare(document: Document, unsaved: Mapping[Path, bytes] | None = None) -> Source:
+    """Check an MJCF document and everything it includes, and write what MuJoCo may see of it.
+
+    unsaved: files that it may include as if they were in its folder, by their resolved paths.
+    """
+    source = Source(Folder.of(document, unsaved))
     main = _Model(source, document, source.folder.start)
     source.text, source.lines = serialise(main.root)
     source.name = main.root.attrib.get("model", "").strip() or document.path.stem
@@ -141,6 +151,7 @@ class _Model:
             _check_numbers(element)
             merged.update(element.attrib)
             view = element
+        self.source.compilers.append(self.root.findall("compiler"))
         self.compiler = merged
         settings = Element("compiler", merged, line=view.line, offset=view.offset, source=view.source, parent=self.root)
         self.total_mass = max(0.0, number(settings, "settotalmass", 0.0))
@@ -319,7 +330,7 @@ class _Model:
                 Element("inertial", {"pos": "0 0 0"} | stand_in, line=body.line, offset=body.offset, source=body.source, parent=body)
             )
         body.attrib["user"] = str(len(self.source.bodies))
-        self.source.bodies.append(BodySource(body, inertial is not None, substitute))
+        self.source.bodies.append(BodySource(body, inertial, substitute, overridden=inertial is not None and has_geoms))
 
 
 # -- pieces -----------------------------------------------------------------------------------------------------------

@@ -74,7 +74,7 @@ def _link(element: Element) -> LinkSpec:
     inertial = _only(element, "inertial")
     if inertial is None:
         return LinkSpec(name, has_inertia=False)
-    rotation, com = _origin(inertial)
+    rotation, com = placement(inertial)
     mass = number(_child(inertial, "mass"), "value", largest=_LARGEST)
     tensor = _child(inertial, "inertia")
     xx, xy, xz, yy, yz, zz = (number(tensor, key, largest=_LARGEST) for key in ("ixx", "ixy", "ixz", "iyy", "iyz", "izz"))
@@ -82,7 +82,7 @@ def _link(element: Element) -> LinkSpec:
     return LinkSpec(name, parameters.from_mass_com_inertia(mass, com, inertia))
 
 
-def _origin(element: Element) -> tuple[np.ndarray, np.ndarray]:
+def placement(element: Element) -> tuple[np.ndarray, np.ndarray]:
     """R = Rz(yaw) Ry(pitch) Rx(roll) and t of the element's <origin>; identity where it has none."""
     origin = _only(element, "origin")
     if origin is None:
@@ -109,7 +109,7 @@ def _joint(element: Element) -> JointSpec:
     if kind_name not in KINDS:
         raise MalformedInput(f"{element.place}: type={shown(kind_name)} is unknown; types: {', '.join(KINDS)}")
     kind = KINDS[kind_name]
-    rotation, translation = _origin(element)
+    rotation, translation = placement(element)
     parent, child = (required(_child(element, end), "link") for end in ("parent", "child"))
     if parent == child:
         raise MalformedInput(f"{element.place}: link {shown(parent)} is its own parent; name two different links")

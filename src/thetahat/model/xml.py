@@ -35,7 +35,7 @@ _ENCODING = {expat.errors.codes[text] for text in (expat.errors.XML_ERROR_UNKNOW
 class Element:
     """One XML element: tag, attributes, child elements, and where it stands in its file."""
 
-    __slots__ = ("attrib", "children", "line", "offset", "parent", "source", "tag")
+    __slots__ = ("attrib", "children", "end", "line", "offset", "parent", "source", "tag")
 
     def __init__(self, tag: str, attrib: dict[str, str], *, line: int, offset: int, source: Path, parent: Element | None) -> None:
         self.tag = tag
@@ -43,6 +43,7 @@ class Element:
         self.children: list[Element] = []
         self.line = line  # of the start tag, from 1
         self.offset = offset  # of the start tag in the file's bytes
+        self.end = -1  # of the closing tag, or behind the start tag where that closes itself; −1 for an element no file has
         self.source = source
         self.parent = parent
 
@@ -194,7 +195,7 @@ class _Builder:
         self.open.append(element)
 
     def end(self, _tag: str) -> None:
-        self.open.pop()
+        self.open.pop().end = self.parser.CurrentByteIndex + self.offset
 
     def doctype(self, _name: str, system: str | None, public: str | None, internal: bool) -> None:
         # A bare <!DOCTYPE robot> does no harm; definitions and other files can blow up or leak, and no robot needs them.
