@@ -9,16 +9,13 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow bench lint format clean
+.PHONY: help demo test test-slow bench docs lint format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.demo ## inspect a robot that ships with the package, identify it from a log, and compare the regressor's speed with Pinocchio's
-	$(BIN)/thetahat inspect arm4
-	$(BIN)/python examples/make_log.py build/demo/arm4.csv
-	$(BIN)/thetahat identify arm4 build/demo/arm4.csv --out build/demo/result
-	$(BIN)/python -m benchmarks.demo
+demo: $(VENV)/.demo ## the whole path on a robot that ships with the package: move it, identify it, and name the report
+	$(BIN)/thetahat demo --out build/demo
 
 test: $(VENV)/.dev ## run the tests (ARGS="-k name" passes options to pytest)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow" $(ARGS)
@@ -28,6 +25,9 @@ test-slow: $(VENV)/.dev ## run the long versions of the checks
 
 bench: $(VENV)/.dev ## measure speed side by side with Pinocchio
 	$(BIN)/python -m benchmarks $(ARGS)
+
+docs: $(VENV)/.dev ## build the documentation into build/docs
+	$(BIN)/mkdocs build --strict --site-dir build/docs
 
 lint: $(VENV)/.dev ## check style and formatting
 	$(BIN)/ruff check .
@@ -48,7 +48,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "the venv module is missing; on Debian: apt-get install python3-venv" >&2; exit 1; }
 
 $(VENV)/.demo: pyproject.toml | $(BIN)/python
-	$(PIP) --editable '.[mujoco]' 'pin>=3'
+	$(PIP) --editable '.[mujoco]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python

@@ -52,7 +52,8 @@ def test_answer_has_the_schema_and_is_the_file(thetahat: Callable[..., Done], lo
     assert done.err == ""
     target = tmp_path / "new" / "folder" / "estimate.json"
     assert target.read_text(encoding="utf-8") == done.out
-    assert list(target.parent.iterdir()) == [target], "no temporary file is left"
+    left = sorted(path.name for path in target.parent.iterdir())
+    assert left == ["arm4_identified.urdf", "drive.json", "estimate.json", "report.html"], "and no temporary file"
     assert digest(log, robots.path("arm4")) == before
     found = done.data
     assert set(found) >= KEYS
@@ -133,7 +134,7 @@ def test_the_report_fits_a_terminal(thetahat: Callable[..., Done], log: Path, tm
         assert re.match(r"arm4: 36 parameters from 2,240 samples; R² 0\.\d{4} on held-out data \(the robot as its file states it: 0\.\d{4}\)", words)
         assert "rank 36, condition" in words
         # The path may be broken anywhere: it is as long as the folder's name.
-        assert re.search(r"Wrote.*estimate\.json\(\d+kB\)in\d+\.\ds\.", re.sub(r"\s+", "", done.out))
+        assert re.search(r"Wrote.*estimate\.json\(\d+kB\).*report\.html\(5\.\dMB\)in\d+\.\ds\.", re.sub(r"\s+", "", done.out))
         assert "nan" not in words.lower().split()
 
 

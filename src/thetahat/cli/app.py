@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from thetahat import __version__
+from thetahat.cli.demo import demo
 from thetahat.cli.excite import excite
 from thetahat.cli.identify import identify
 from thetahat.cli.inspect import inspect
@@ -34,6 +35,7 @@ def _options(
     pass
 
 
+app.command()(demo)
 app.command()(inspect)
 app.command()(identify)
 app.command()(validate)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +13,7 @@ from thetahat import robots
 from thetahat.errors import StorageError, UsageError, known
 
 TABLES = (".csv", ".parquet", ".npz")
+PLANTS = ("mujoco", "own")
 
 
 def option(text: str, *names: str, **more: Any) -> Any:
@@ -43,6 +45,7 @@ Logs = Annotated[list[str], typer.Argument(metavar="LOG", help="Logs of its moti
 Columns = Annotated[str | None, option('Names of columns, such as "q={joint}_pos,tau={joint}_eff".', metavar="PATTERNS")]
 Topic = Annotated[str | None, option("Topic of a bag to read, where several hold joint states.", metavar="NAME")]
 Salvage = Annotated[bool, option("Read what is left of a file that was cut off.", "--salvage")]
+Plant = Annotated[str | None, option("Engine: mujoco or own; default: mujoco where it is installed.", metavar="NAME")]
 
 
 def robot_file(text: str) -> Path:
@@ -56,6 +59,15 @@ def robot_file(text: str) -> Path:
     if shipped:
         return robots.path(text)
     raise StorageError(f"ROBOT {text!r} is neither a file nor a robot that ships with thetahat ({', '.join(robots.names())}); check the path")
+
+
+def plant(name: str | None) -> str:
+    """The engine to simulate with: MuJoCo where it is installed, else the project's own."""
+    if name is None:
+        return "mujoco" if find_spec("mujoco") else "own"
+    if name not in PLANTS:
+        raise UsageError(f"--plant is {name!r}; plants: {', '.join(PLANTS)}")
+    return name
 
 
 def gravity(text: str | None) -> tuple[float, float, float] | None:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json as json_format
 import math
-import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from thetahat import __version__
-from thetahat.cli import arguments
+from thetahat.cli import answers, arguments
 from thetahat.cli.arguments import option
 from thetahat.cli.errors import emit, heard, say
 from thetahat.cli.progress import Progress
-from thetahat.errors import StorageError, UsageError
-from thetahat.files import write_atomically
+from thetahat.errors import UsageError
 
 if TYPE_CHECKING:
     from thetahat.cli.identify_run import Options, Outcome
@@ -26,7 +23,6 @@ WITH_PRIOR = ("consistent", "prior", "smooth")
 METRICS = ("euclidean", "entropic")
 FRICTION = ("viscous", "coulomb", "offset")
 WEIGHTS = ("iterated", "joint", "none")
-ANSWER = "estimate.json"
 GRAVE = ("gravity-direction", "sign", "dead-torque", "saturated", "stuck")  # findings that change the answer: said beside JSON too
 
 
@@ -34,7 +30,7 @@ def identify(
     robot: arguments.Robot,
     logs: arguments.Logs,
     *,
-    out: Annotated[str, option("Folder for estimate.json; made if absent.", "--out", "-o", metavar="DIR")],
+    out: Annotated[str, option("Folder for estimate.json, report.html and the robot's file; made if absent.", "--out", "-o", metavar="DIR")],
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
     method: Annotated[str, option(f"How to solve: {', '.join(METHODS)}.", metavar="NAME", show_default=True)] = METHODS[0],
@@ -61,6 +57,7 @@ def identify(
     actuation: Annotated[str | None, option("CSV of the map from motors to joints: a row per joint, a column per motor.", metavar="FILE")] = None,
     topic: arguments.Topic = None,
     salvage: arguments.Salvage = False,
+    report: Annotated[bool, option("Write report.html; default: yes.", "--report/--no-report")] = True,
 ) -> None:
     """Identify a robot from logs of its motion: parameters, how well each is known, and scores on held-out data."""
     began = time.monotonic()
@@ -93,13 +90,14 @@ def identify(
         "columns": columns,
         "topic": topic,
         "salvage": salvage,
+        "report": report,
     }
-    target = _target(out, [file, *logs, *(test or ()), *([actuation] if actuation else []), *([settings["prior"]] if prior else [])])
-    found = _run(file, vector, settings, quiet=quiet)
-    text = json_format.dumps(found, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-    write_atomically(target, text, folders=True)
+    inputs = [file, *logs, *(test or ()), *([actuation] if actuation else []), *([settings["prior"]] if prior else [])]
+    targets = answers.Targets.beneath(out, file, report=report)
+    targets.check(inputs)
+    found, files = _run(file, vector, settings, targets, quiet=quiet)
     if json:
-        emit(text)
+        emit(answers.as_text(found))
         if not quiet:
             for finding in found["findings"]:
                 if finding["kind"] in GRAVE:
@@ -107,10 +105,13 @@ def identify(
     else:
         from thetahat.cli.identify_view import draw
 
-        draw(found, files=[target], seconds=time.monotonic() - began)
+        draw(found, files=files, seconds=time.monotonic() - began)
 
 
-def _run(file: Path, gravity: tuple[float, float, float] | None, settings: dict[str, Any], *, quiet: bool) -> dict[str, Any]:
+def _run(
+    file: Path, gravity: tuple[float, float, float] | None, settings: dict[str, Any], targets: answers.Targets, *, quiet: bool
+) -> tuple[dict[str, Any], list[Path]]:
+    """The answer, and the files it was written to."""
     from thetahat.cli.identify_run import Options, run
     from thetahat.model.load import load
 
@@ -119,11 +120,13 @@ def _run(file: Path, gravity: tuple[float, float, float] | None, settings: dict[
         progress.stage("loading the robot")
         loaded = load(file, gravity=gravity)
         outcome = run(loaded, options, progress)
-    return describe(loaded, outcome, options, warnings=warnings, digest=_sha256(file))
+        progress.stage("writing")
+        found = described(loaded, outcome, options)
+        return found, answers.write(targets, found, outcome, warnings)
 
 
-def describe(robot: Robot, outcome: Outcome, options: Options, *, warnings: list[str], digest: str | None) -> dict[str, Any]:
-    """The answer as plain data, schema thetahat/estimate/1."""
+def described(robot: Robot, outcome: Outcome, options: Options) -> dict[str, Any]:
+    """The answer as plain data, schema thetahat/estimate/1; the robot file's parity and warnings come when it is written."""
     from thetahat.identify.result import as_data, findings
 
     settings = outcome.settings
@@ -131,7 +134,7 @@ def describe(robot: Robot, outcome: Outcome, options: Options, *, warnings: list
     provenance = {
         "robot": robot.name,
         "robot_file": None if robot.source is None else str(robot.source),
-        "robot_sha256": digest,
+        "robot_sha256": None if robot.source is None else _sha256(robot.source),
         "logs": [{"path": source.path, "sha256": source.sha256} for source in logs],
         "test_logs": [] if outcome.test_log is None else [{"path": source.path, "sha256": source.sha256} for source in outcome.test_log.sources],
         "version": __version__,
@@ -157,11 +160,11 @@ def describe(robot: Robot, outcome: Outcome, options: Options, *, warnings: list
             "rows_held_out": None if outcome.spans[1] is None else list(outcome.spans[1]),
         },
     }
-    found = as_data(outcome.estimate, rows=outcome.information.rows, test=outcome.test, raw=outcome.raw, provenance=provenance)
+    found = as_data(outcome.estimate, rows=outcome.information.rows, robot=outcome.nominal, test=outcome.test, raw=outcome.raw, provenance=provenance)
     found["locked"] = list(outcome.log.locked)
     found["dropped"] = outcome.dropped
     found["findings"] = findings(outcome.log, "fit") + ([] if outcome.test_log is None else findings(outcome.test_log, "test"))
-    found["warnings"] = list(warnings)
+    found["warnings"] = []
     return found
 
 
@@ -190,31 +193,6 @@ def _fraction(value: float) -> float:
     if not (math.isfinite(value) and 0.0 <= value < 1.0):
         raise UsageError(f"--holdout is {value}; give the part of the log to hold out, from 0 to less than 1")
     return value
-
-
-# -- files ------------------------------------------------------------------------------------------------------------
-
-
-def _target(out: str, inputs: list[str | Path]) -> Path:
-    """Where the answer goes, checked before the work begins; an input of ours is never written over."""
-    folder = Path(out)
-    target = folder / ANSWER
-    try:
-        if folder.exists() and not folder.is_dir():
-            raise StorageError(f"--out {out!r} is a file; give a folder")
-        if target.is_dir():
-            raise StorageError(f"{target} is a folder, and the answer is a file of that name; give another --out")
-        for name in inputs:
-            if target.exists() and Path(name).exists() and target.samefile(name):
-                raise UsageError(f"--out {out!r} would write over the input {name}; give another folder")
-        above = next((parent for parent in (folder, *folder.absolute().parents) if parent.exists()), Path())
-    except ValueError as error:  # a NUL byte
-        raise UsageError(f"--out {out!r} cannot be a path: {error}") from None
-    if not above.is_dir():
-        raise StorageError(f"--out {out!r} cannot be made: {above} is a file; give another folder")
-    if not os.access(above, os.W_OK | os.X_OK):
-        raise StorageError(f"--out {out!r} cannot be written: no permission in {above}; give another folder")
-    return target
 
 
 def _sha256(path: Path) -> str:

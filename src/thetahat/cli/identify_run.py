@@ -32,6 +32,8 @@ from thetahat.identify.smooth import Smooth
 from thetahat.model.load import load
 from thetahat.model.lock import lock
 from thetahat.model.robot import Robot
+from thetahat.report.collect import Collector
+from thetahat.report.traces import Traces
 from thetahat.validate import Validation, validate
 
 EVIDENCE = 10.0  # difference of the Bayesian information criteria that counts as very strong
@@ -61,6 +63,7 @@ class Options:
     columns: str | None = None
     topic: str | None = None
     salvage: bool = False
+    report: bool = True  # collect what a report draws: one more pass over the rows that were fitted
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +71,8 @@ class Outcome:
     """What came out."""
 
     estimate: Estimate
+    nominal: Robot  # as its file states it, joints that the log does not measure locked
+    identified: Robot  # the same with what was found
     information: Information
     settings: Settings
     test: Validation | None
@@ -77,6 +82,7 @@ class Outcome:
     spans: tuple[tuple[int, int], tuple[int, int] | None]
     dropped: dict[str, int]  # torques of the training rows left out, by reason
     armature: str  # how it was decided
+    traces: Traces | None  # for the report
 
 
 def run(robot: Robot, options: Options, progress: Progress) -> Outcome:
@@ -101,21 +107,33 @@ def run(robot: Robot, options: Options, progress: Progress) -> Outcome:
 
     estimate = _estimated(seen, _estimator(options, prior), again)
     plain = LeastSquares(weights=options.weights).estimate(seen)
+    model = fitted.with_drive(armature="armature" in seen.robot.drive.identified)
+    identified, beside = model.with_parameters(estimate), {PLAIN: model.with_parameters(plain)}
+    collector = Collector(identified, nominal) if options.report else None
+    if collector is not None:
+        for samples in again():
+            collector.add(samples, "train")
     test = raw = None
     if test_log is not None or spans[1] is not None:
         source, span = (log, spans[1]) if test_log is None else (test_log, None)
-        model = fitted.with_drive(armature="armature" in seen.robot.drive.identified)
-        found, beside = model.with_parameters(estimate), {PLAIN: model.with_parameters(plain)}
-        test, raw = (
-            validate(
-                found,
-                stream(progress.count(prepare_batches(source, robot, settings=s, span=span), "scoring", source.rows)),
-                nominal=nominal,
-                beside=beside,
-            )
-            for s in (replace(settings, torque_cutoff=options.score_cutoff), replace(settings, torque_cutoff=highest_cutoff(source)))
-        )
-    return Outcome(estimate, seen, settings, test, raw, log, test_log, spans, stream.dropped_in_training, armature)
+
+        def held_out(cutoff: float | None) -> Iterator[Samples]:
+            batches = prepare_batches(source, robot, settings=replace(settings, torque_cutoff=cutoff), span=span)
+            return stream(progress.count(batches, "scoring", source.rows))
+
+        scored = held_out(options.score_cutoff)
+        test = validate(identified, scored if collector is None else _collected(scored, collector), nominal=nominal, beside=beside)
+        raw = validate(identified, held_out(highest_cutoff(source)), nominal=nominal, beside=beside)
+    traces = None if collector is None else collector.result()
+    dropped = stream.dropped_in_training
+    return Outcome(estimate, nominal, identified, seen, settings, test, raw, log, test_log, spans, dropped, armature, traces)
+
+
+def _collected(batches: Iterator[Samples], collector: Collector) -> Iterator[Samples]:
+    """The batches as they come, seen by the collector too."""
+    for samples in batches:
+        collector.add(samples, "test")
+        yield samples
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------

@@ -132,6 +132,12 @@ def parameters(found: dict[str, Any]) -> Text:
     if found["rank"] < found["structural_rank"]:
         kept = "keep the prior's values" if found["method"].endswith(("consistent", "smooth", "prior")) else "are not determined"
         text.append(f"\nThe log shows {found['rank']} of {found['structural_rank']} base parameters; the others {kept}.", style="yellow")
+    if found["parity"] is not None:
+        parity = found["parity"]
+        beside = (
+            f"; {known(parity['not_in_file'])} in {parity['drive_file']} beside it, as the file has no place for it" if parity["drive_file"] else ""
+        )
+        text.append(f"\n{plain(parity['file'])}, read again, gives the same torques to {parity['torque_error']:.0e} N·m{beside}.")
     if found["locked"]:
         text.append(f"\nHeld still, and counted to what carries them: {known(map(plain, found['locked']))}.", style="dim")
     for sentence in found["advice"]:

@@ -77,6 +77,15 @@ class Progress:
 
         return tell
 
+    def told(self) -> Callable[[str, int, int], None]:
+        """A function to be told what goes on, and how much of it is done."""
+
+        def tell(what: str, done: int, total: int) -> None:
+            if self._shown:
+                self._bar.update(self._task, completed=done, total=total, description=what)
+
+        return tell
+
     def share(self, text: str) -> Callable[[Share], None]:
         """A function to be told which part of a search is done, and how good its best is."""
         self.stage(text, 1000)

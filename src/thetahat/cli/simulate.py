@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json as json_format
 import time
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from thetahat.plant.realism import Payload, Realism
 
 SCHEMA = "thetahat/simulate/1"
-PLANTS = ("mujoco", "own")
 ENCODER = 6.283185307179586 / 2**19  # [rad] of a count, where nothing is said
 TORQUE_NOISE, LEAST_NOISE = 0.003, 0.05  # of a joint's effort limit; [N·m or N] where there is none
 DELAY = 1e-3  # [s] of a command
@@ -34,7 +32,7 @@ def simulate(
     out: Annotated[str, option("File for the log: .csv, .parquet or .npz.", "--out", "-o", metavar="LOG")],
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
-    plant: Annotated[str | None, option("Engine: mujoco or own; default: mujoco where it is installed.", metavar="NAME")] = None,
+    plant: arguments.Plant = None,
     truth: Annotated[str | None, option("Robot file of the simulated robot, where its controller believes another.", metavar="ROBOT")] = None,
     rate: Annotated[float, option("Of controller and log.", metavar="HZ", show_default=True)] = 1000.0,
     seed: Annotated[int, option("Of everything left to chance.", metavar="N", show_default=True)] = 0,
@@ -60,7 +58,7 @@ def simulate(
     true_file = None if truth is None else arguments.robot_file(truth)
     motion_file = arguments.input_file(trajectory, "TRAJECTORY")
     target = arguments.table_file(out, "--out", keep=[file, motion_file, *([true_file] if true_file else [])])
-    engine = _plant(plant)
+    engine = arguments.plant(plant)
     with heard(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
         progress.stage("loading the robot")
         from thetahat.excite.trajectory import Motion
@@ -98,14 +96,6 @@ def simulate(
         recording.save(target)
     told = describe(simulated, recording, realism, engine=engine, rate=rate, seed=seed, file=target, warnings=warnings)
     emit(json_format.dumps(told, indent=2, allow_nan=False, ensure_ascii=False) + "\n" if json else _text(told, time.monotonic() - began))
-
-
-def _plant(name: str | None) -> str:
-    if name is None:
-        return "mujoco" if find_spec("mujoco") else "own"
-    if name not in PLANTS:
-        raise UsageError(f"--plant is {name!r}; plants: {', '.join(PLANTS)}")
-    return name
 
 
 def _torque_noise(robot: Robot, given: float | None, *, ideal: bool) -> float | list[float]:

@@ -54,13 +54,14 @@ def validate(
     with heard(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
         from thetahat.identify.applied import read_estimate
         from thetahat.model.load import load
+        from thetahat.model.save import with_drive_file
 
         found = None if source is None else read_estimate(source)
         if vector is None and found is not None:
             vector = _of_fit(found, "gravity")
         progress.stage("loading the robot")
-        loaded = load(file, gravity=vector)
-        beside = loaded if found is not None and other is None else None if other is None else load(other, gravity=vector)
+        loaded = with_drive_file(load(file, gravity=vector))  # a robot that was written back has terms beside its file
+        beside = loaded if found is not None and other is None else None if other is None else with_drive_file(load(other, gravity=vector))
         scored = _scored(
             loaded, beside, found, list(logs), choices, score, wanted, progress, {"columns": columns, "topic": topic, "salvage": salvage}
         )

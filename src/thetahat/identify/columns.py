@@ -106,7 +106,7 @@ class Columns:
         x = np.asarray(x, dtype=float)
         if x.shape != (self.count,):
             raise UsageError(f"x has shape {x.shape}; robot {self.robot.name!r} has {self.count} columns, {self.inertial} of them inertial")
-        parts = x[self.inertial :].reshape(len(self.drive.identified), -1)
+        parts = x[self.inertial :].reshape(len(self.drive.identified), len(self.drive.column_motors))
         return x[: self.inertial], dict(zip(self.drive.identified, parts, strict=True))
 
     def apply(self, x: np.ndarray) -> Robot:

@@ -13,6 +13,7 @@ from thetahat.identify.estimate import Estimate
 from thetahat.identify.identifiability import ALONE, NEVER
 from thetahat.model import parameters
 from thetahat.model.drive import TERMS
+from thetahat.model.robot import Robot
 
 SCHEMA = "thetahat/estimate/1"
 PLAIN = "pseudo-inverse"  # name of its scores beside those of the estimate
@@ -35,13 +36,14 @@ def as_data(
     estimate: Estimate,
     *,
     rows: Iterable[int],
+    robot: Robot | None = None,
     test: Scores | None = None,
     raw: Scores | None = None,
     provenance: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Everything an estimate says, and its scores on held-out samples, ready for JSON.
 
-    rows: torques that were fitted, per degree of freedom. raw: scores on the same held-out rows with their torques unfiltered.
+    rows: torques that were fitted, per degree of freedom. robot: as its file states it. raw: scores on the same held-out rows, torques unfiltered.
     """
     nominal = None if test is None else test.nominal
     plain = None if test is None else test.beside.get(PLAIN)
@@ -68,13 +70,10 @@ def as_data(
         "motors": _motors(estimate),
         "actuation": _actuation(estimate),
         "links": _links(estimate),
-        "base_parameters": [
-            {"name": name, "value": number(value), "std": number(std), "relative_std": number(relative)}
-            for name, value, std, relative in zip(estimate.base.names, estimate.x_base, estimate.base_std, estimate.base_relative_std, strict=True)
-        ],
+        "base_parameters": _base(estimate, robot),
         "unseen": list(estimate.unseen),
         "advice": list(estimate.advice),
-        "parity": None,  # no robot file is written yet
+        "parity": None,  # of the robot file, when it is written
         "provenance": dict(provenance or {}),
     }
 
@@ -156,8 +155,8 @@ def _drive(estimate: Estimate) -> list[dict[str, Any]]:
     """Identified drive terms, and their standard deviations, of every motor that has columns."""
     columns = Columns(estimate.robot)
     terms = columns.drive.identified
-    std = estimate.full_std[columns.inertial :].reshape(len(terms), -1)
-    never = np.array([kind == NEVER for kind in estimate.base.kinds[columns.inertial :]], dtype=bool).reshape(len(terms), -1)
+    std = estimate.full_std[columns.inertial :].reshape(len(terms), len(columns.motor_names))
+    never = np.array([kind == NEVER for kind in estimate.base.kinds[columns.inertial :]], dtype=bool).reshape(len(terms), len(columns.motor_names))
     out = []
     for m, name in enumerate(columns.motor_names):
         values = {term: None if never[t, m] else number(estimate.drive[term][m]) for t, term in enumerate(terms)}
@@ -202,6 +201,23 @@ def _links(estimate: Estimate) -> list[dict[str, Any]]:
             }
         )
     return out
+
+
+def _base(estimate: Estimate, nominal: Robot | None) -> list[dict[str, Any]]:
+    """What the log determines, beside what the robot's file says of the same sums."""
+    columns = Columns(estimate.robot)
+    stated = [None] * len(estimate.base)
+    # Files state friction of joints, not of motors that drive several.
+    if nominal is not None and (columns.drive.actuation is None or not columns.drive.column_count):
+        motors = list(columns.drive.column_motors)
+        drive = [nominal.drive.value(term)[motors] for term in columns.drive.identified]
+        stated = estimate.base.map @ np.concatenate([nominal.theta, *drive])
+    return [
+        {"name": name, "value": number(value), "std": number(std), "relative_std": number(relative), "nominal": number(x)}
+        for name, value, std, relative, x in zip(
+            estimate.base.names, estimate.x_base, estimate.base_std, estimate.base_relative_std, stated, strict=True
+        )
+    ]
 
 
 def _nominal(theta: np.ndarray) -> dict[str, Any]:

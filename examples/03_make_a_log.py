@@ -1,6 +1,6 @@
 """A log to try `thetahat identify` on: an arm that is 20 % heavier than its file says, moved for twenty seconds.
 
-    python examples/make_log.py arm4.csv
+    python examples/03_make_a_log.py arm4.csv
     thetahat identify arm4 arm4.csv --out result
 
 Positions are sums of three sines per joint, torques are the heavier arm's with friction and sensor noise; the robot file

@@ -1,0 +1,127 @@
+"""`thetahat demo`: the whole path on a robot that ships with the package: excite, simulate, identify, validate."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from thetahat import robots
+from thetahat.cli import answers, arguments
+from thetahat.cli.arguments import option
+from thetahat.cli.errors import emit, heard
+from thetahat.cli.progress import Progress
+from thetahat.errors import UsageError
+
+if TYPE_CHECKING:
+    from thetahat.model.robot import Robot
+    from thetahat.plant.simulate import Recording
+
+SCHEMA = "thetahat/demo/1"
+FOLDER = "thetahat-demo"
+DURATION, RATE = 10.0, 1000.0  # [s, Hz] of each motion
+SEARCH = 8.0  # [s] at most for a motion
+TERMS = {"viscous": True, "coulomb": True, "offset": True}
+
+
+def demo(
+    *,
+    out: Annotated[str, option("Folder for all that is written; made if absent.", "--out", "-o", metavar="DIR", show_default=True)] = FOLDER,
+    robot: Annotated[str, option(f"One of those that ship: {', '.join(robots.names())}.", metavar="NAME", show_default=True)] = "arm4",
+    plant: arguments.Plant = None,
+    seed: Annotated[int, option("Of how the robot was built, its noise and its motions.", metavar="N", show_default=True)] = 0,
+    json: arguments.Json = False,
+    quiet: arguments.Quiet = False,
+) -> None:
+    """Show the whole path in under a minute: move a simulated robot, identify it from its log, and see that it is predicted better."""
+    began = time.monotonic()
+    if robot not in robots.names():
+        raise UsageError(f"--robot is {robot!r}; robots that ship with thetahat: {', '.join(robots.names())}")
+    if seed < 0:
+        raise UsageError(f"--seed is {seed}; give a whole number from 0")
+    file, engine = robots.path(robot), arguments.plant(plant)
+    targets = answers.Targets.beneath(out, file)
+    targets.check([])
+    with heard(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
+        found, files, truth = _walk(file, targets, engine, seed, progress, warnings)
+    told = describe(found, files, truth, engine=engine, seed=seed, warnings=warnings, seconds=time.monotonic() - began)
+    if json:
+        emit(answers.as_text(told))
+    else:
+        from thetahat.cli.demo_view import draw
+
+        draw(told)
+
+
+def _walk(
+    file: Path, targets: answers.Targets, engine: str, seed: int, progress: Progress, warnings: list[str]
+) -> tuple[dict[str, Any], dict[str, Path], Robot]:
+    """(answer of the identification, files by what they are, the robot that was simulated)."""
+    from thetahat.cli.identify import described
+    from thetahat.cli.identify_run import Options, run
+    from thetahat.model.load import load
+    from thetahat.plant.built import as_built
+
+    nominal = load(file)
+    truth = as_built(nominal, seed=seed)
+    targets.folder.mkdir(parents=True, exist_ok=True)
+    files = {name: targets.folder / f"{name}.csv" for name in ("motion", "log", "test_motion", "test_log")}
+    for k, (motion, log) in enumerate((("motion", "log"), ("test_motion", "test_log"))):
+        _moved(nominal, files[motion], "log-det" if k == 0 else "condition", seed + k, progress)
+        _recorded(nominal, truth, files[motion], engine, seed + k, progress).save(files[log])
+    options = Options(logs=(str(files["log"]),), tests=(str(files["test_log"]),))
+    outcome = run(nominal, options, progress)
+    progress.stage("writing")
+    found = described(nominal, outcome, options)
+    written = answers.write(targets, found, outcome, warnings)
+    assert targets.report is not None
+    return found, {**files, "estimate": written[0], "robot": targets.robot, "report": targets.report}, truth
+
+
+def _moved(robot: Robot, path: Path, criterion: str, seed: int, progress: Progress) -> None:
+    """Design a motion and write it."""
+    from thetahat.excite.design import design
+
+    found = design(
+        robot.with_drive(**TERMS), duration=DURATION, criterion=criterion, seconds=SEARCH, seed=seed, progress=progress.share("designing a motion")
+    )
+    found.trajectory.sampled(RATE).save(path)
+
+
+def _recorded(nominal: Robot, truth: Robot, motion: Path, engine: str, seed: int, progress: Progress) -> Recording:
+    """What the sensors of the robot that was built see while its driver, which knows the file alone, follows the motion."""
+    from thetahat.excite.trajectory import Motion
+    from thetahat.plant import plant as plants
+    from thetahat.plant.realism import Realism
+    from thetahat.plant.simulate import simulate
+    from thetahat.plant.tracking import Tracking
+
+    kind = plants.MujocoPlant if engine == "mujoco" else plants.OwnPlant
+    tell = progress.rows(f"simulating ({engine})")
+    body = kind(truth, realism=Realism.typical(truth, seed=seed))
+    return simulate(body, Motion.load(motion, nominal), rate=RATE, seed=seed, controller=Tracking(nominal), progress=tell)
+
+
+def describe(
+    found: dict[str, Any], files: dict[str, Path], truth: Robot, *, engine: str, seed: int, warnings: list[str], seconds: float
+) -> dict[str, Any]:
+    """The answer as plain data, schema thetahat/demo/1."""
+    keys = ("name", "r2_test", "rms_test", "r2_nominal", "rms_nominal")
+    masses = truth.theta.reshape(-1, 10)[:, 9]
+    return {
+        "schema": SCHEMA,
+        "robot": found["provenance"]["robot"],
+        "plant": engine,
+        "seed": seed,
+        "seconds": seconds,
+        "consistent": found["consistent"],
+        "r2": {key: found["r2"][key] for key in ("test", "nominal")},
+        "joints": [{key: joint[key] for key in keys} for joint in found["joints"]],
+        "bodies": [
+            {"name": link["name"], "mass_file": link["nominal"]["mass"], "mass_truth": float(mass), "mass": link["mass"]}
+            for link, mass in zip(found["links"], masses, strict=True)
+        ],
+        "parity": found["parity"],
+        "files": {name: str(path) for name, path in files.items()},
+        "warnings": list(warnings),
+    }

@@ -1,0 +1,116 @@
+"""What a report draws of a motion: frozen, small whatever the length of the log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+PARTS = ("train", "test")
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """A line; NaN is a gap in it."""
+
+    t: np.ndarray  # (k,) [s]
+    y: np.ndarray  # (k,)
+
+
+@dataclass(frozen=True, eq=False)
+class Stretch:
+    """Neighbouring rows at full rate."""
+
+    part: str
+    t: np.ndarray  # (k,) [s]
+    measured: np.ndarray  # (k,) NaN where masked
+    predicted: np.ndarray
+    nominal: np.ndarray | None
+    rms: float  # of measured − predicted
+
+
+@dataclass(frozen=True, eq=False)
+class Cloud:
+    """Rows drawn at random, in random order, so that the first k of them are a sample too."""
+
+    velocity: np.ndarray  # (k,) [rad/s or m/s]
+    measured: np.ndarray  # (k,) [N·m or N]
+    predicted: np.ndarray
+    nominal: np.ndarray | None
+    friction: np.ndarray  # (k,) what friction and offset of the model are in that row
+    moving: np.ndarray  # (k,) bool: not at standstill
+
+    @property
+    def residual(self) -> np.ndarray:
+        """Measured − predicted."""
+        return self.measured - self.predicted
+
+    def __len__(self) -> int:
+        return len(self.measured)
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """Amplitude spectral densities, one-sided [N·m/√Hz or N/√Hz]."""
+
+    frequency: np.ndarray  # (k,) [Hz], from 0
+    residual: np.ndarray  # (k,)
+    torque: np.ndarray  # (k,) of the measured torque
+    windows: int  # averaged
+
+
+@dataclass(frozen=True, eq=False)
+class Bins:
+    """A cloud cut into slices of equal width; slices with few points are left out."""
+
+    centre: np.ndarray  # (k,)
+    median: np.ndarray
+    low: np.ndarray  # 5 %
+    high: np.ndarray  # 95 %
+    rows: np.ndarray  # (k,) points in the slice
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What is left of a joint's torque over all rows that can be scored."""
+
+    rows: int
+    mean: float
+    rms: float
+    largest: float  # |measured − predicted|
+    at: float  # [s] when
+    r2: float | None  # 1 − e'e/u'u
+
+
+@dataclass(frozen=True, eq=False)
+class JointTraces:
+    """One degree of freedom; mappings are by part, "train" and "test", those that there are rows of."""
+
+    name: str
+    unit: str  # of its torque: N·m or N
+    rate: str  # of its velocity: rad/s or m/s
+    measured: Mapping[str, Series]
+    predicted: Mapping[str, Series]
+    nominal: Mapping[str, Series]  # empty without a nominal robot
+    residual: Mapping[str, Series]  # measured − predicted
+    still: tuple[tuple[float, float], ...]  # stretches of time at standstill [s]
+    worst: Stretch | None  # the stretch predicted worst, of the test part where there is one
+    cloud: Mapping[str, Cloud]
+    spectrum: Mapping[str, Spectrum]
+    against_velocity: Mapping[str, Bins]  # of the residual, moving rows
+    friction: Mapping[str, Bins]  # of measured torque − all of the model but friction and offset, moving rows
+    curve: Series | None  # the model's friction over velocity; None where it depends on more than this joint's velocity
+    summary: Mapping[str, Summary]
+
+
+@dataclass(frozen=True, eq=False)
+class Traces:
+    """What was collected of a log."""
+
+    joints: tuple[JointTraces, ...]
+    spans: Mapping[str, tuple[float, float]]  # first and last time of every part [s]
+    decimation: Mapping[str, int]  # rows behind one pair of points (least and largest) of a line; 1: every row is drawn
+    clock: str  # title of the time axis
+    cutoff: float | None  # [Hz] of the low-pass that made the rows
+    pose: np.ndarray  # (nq,) the mean configuration
