@@ -12,6 +12,7 @@ import pytest
 
 import thetahat as th
 from oracles.random_trees import ONE_DOF, cloud, random_robot, random_state
+from thetahat import robots
 from thetahat.errors import UnphysicalRobot, UsageError
 from thetahat.model import parameters
 from thetahat.model.drive import Drive
@@ -422,3 +423,13 @@ def test_many_threads_may_call_at_once() -> None:
     with ThreadPoolExecutor(8) as pool:
         jobs = [(name, pool.submit(calls[name], robot, *states, threads=2)) for _ in range(20) for name in calls]
         assert all(np.array_equal(job.result(), expected[name]) for name, job in jobs)
+
+
+def test_a_robot_that_was_used_can_be_pickled() -> None:
+    """Workers on other processes get robots by pickle; scratch memory stays at home."""
+    robot = th.load(robots.path("arm7"))
+    q = np.linspace(-1.0, 1.0, 3 * robot.nv).reshape(3, -1)
+    before = th.inverse_dynamics(robot, q, q, q)
+    text = pickle.dumps(robot)
+    assert len(text) < 200_000
+    np.testing.assert_array_equal(th.inverse_dynamics(pickle.loads(text), q, q, q), before)

@@ -28,9 +28,12 @@ QUATERNION_TOLERANCE = 1e-3  # of its length; kernels turn by the direction of t
 @cache
 def kernels() -> SimpleNamespace:
     """The compiled kernels; Numba is imported at the first call, not with the package."""
-    from thetahat.kernels import aba, crba, fold, frames, kinematics, regressor, rnea
+    from thetahat.kernels import aba, computed_torque, crba, fold, frames, kinematics, regressor, rnea, slotine_li
 
-    return SimpleNamespace(aba=aba, crba=crba, fold=fold, frames=frames, kinematics=kinematics, regressor=regressor, rnea=rnea)
+    return SimpleNamespace(
+        aba=aba, computed_torque=computed_torque, crba=crba, fold=fold, frames=frames,
+        kinematics=kinematics, regressor=regressor, rnea=rnea, slotine_li=slotine_li,
+    )  # fmt: skip
 
 
 # -- arguments --------------------------------------------------------------------------------------------------------
@@ -165,6 +168,8 @@ class Workspace:
         self.directions = _aligned(max(self._dofs, 1), k.kinematics.DOF_SIZE, WIDTH)
 
     def __getattr__(self, name: str) -> np.ndarray:
+        if name.startswith("_"):
+            raise AttributeError(name)
         k = kernels()
         shapes = {
             "rows": (WIDTH, self._tree.scratch_size),

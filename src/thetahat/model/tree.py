@@ -138,6 +138,10 @@ class Tree:
 
     nodes: tuple[Node, ...]
 
+    def __reduce__(self) -> tuple:
+        """What was computed of it, and the kernels' scratch memory, do not travel with a pickle."""
+        return Tree, (self.nodes,)
+
     @cached_property
     def index_of(self) -> dict[str, int]:
         """Node index by joint name."""

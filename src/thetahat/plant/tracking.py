@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from thetahat import dynamics
+from thetahat.control.computed_torque import ComputedTorque
+from thetahat.control.controller import Controller, Reference
 from thetahat.errors import UsageError, known
 from thetahat.model.robot import Robot
 
-# (t, measured q, measured dq, wanted (q, dq, ddq)) → joint torques (nv,)
-Reference = tuple[np.ndarray, np.ndarray, np.ndarray]
-Controller = Callable[[float, np.ndarray, np.ndarray, Reference], np.ndarray]
+__all__ = ["Controller", "Reference", "Tracking", "check_reference", "duration_of", "quintic", "reference"]
 
 BANDWIDTH = 50.0  # [rad/s] of the closed loop: slow against a control rate of 1 kHz, quick against motions of 1 Hz
 DAMPING = 1.0  # critical
@@ -22,37 +20,27 @@ DAMPING = 1.0  # critical
 
 @dataclass(frozen=True, eq=False)
 class Tracking:
-    """Computed torque with a nominal robot and PD gains from its mass matrix: τ = D(q)(q̈_d + ω² e + 2ζω ė) + C q̇ + G + friction(q̇_d).
+    """`ComputedTorque` by its bandwidth: τ = D(q)(q̈_d + ω² e + 2ζω ė) + C q̇ + G + friction(q̇_d).
 
-    Every joint closes its loop with the same bandwidth, however heavy it is and whatever it is coupled to. Friction is that of the wanted speed:
-    the sign of a measured one would chatter.
+    Every joint closes its loop with the same bandwidth, however heavy it is and whatever it is coupled to.
     """
 
     robot: Robot
     bandwidth: float = BANDWIDTH  # ω [rad/s]
     damping: float = DAMPING  # ζ
+    _law: ComputedTorque = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        for node in self.robot.tree.independent:
-            if node.kind.nv > 1:
-                raise UsageError(
-                    f"joint {node.name!r} of {self.robot.name!r} is {node.kind.name.lower()}, which no motor drives to a wanted motion; "
-                    "pass a controller of your own, or load the robot with its base fixed"
-                )
         for name in ("bandwidth", "damping"):
             if not (np.isfinite(getattr(self, name)) and getattr(self, name) > 0.0):
                 raise UsageError(f"{name} is {getattr(self, name)!r}; give a finite number above zero")
+        w = self.bandwidth
+        # Of the robot that is believed in, not of the one that is simulated: a wrong belief may be no physical robot.
+        object.__setattr__(self, "_law", ComputedTorque(self.robot, w * w, 2.0 * self.damping * w, physical=False))
 
     def __call__(self, t: float, q: np.ndarray, dq: np.ndarray, wanted: Reference) -> np.ndarray:
         """The joint torques, (nv,)."""
-        q_d, dq_d, ddq_d = wanted
-        w = self.bandwidth
-        a = ddq_d + w * w * (q_d - q) + (2.0 * self.damping * w) * (dq_d - dq)
-        tau = dynamics.inverse_dynamics(self.robot, q, dq, a, rigid=True)
-        drive = self.robot.drive
-        if not drive.is_zero:
-            tau += drive.torque(dq_d, a, q=q, load=tau)  # with the rotors' inertia
-        return tau
+        return self._law(t, q, dq, wanted)
 
 
 def check_reference(trajectory: Any, robot: Robot) -> None:
