@@ -71,7 +71,7 @@ def case(robot: Robot | None = None, *, held_out: bool = True, estimator: Any = 
         "version": th.__version__,
         "settings": settings,
     }
-    found = as_data(estimate, rows=info.rows, test=scores, raw=scores, provenance=provenance)
+    found = as_data(estimate, rows=info.rows, robot=robot, test=scores, raw=scores, provenance=provenance)
     found |= {"locked": [], "dropped": train.dropped, "findings": [], "warnings": []}
     return Case(found, robot, model, collector.result())
 

@@ -411,8 +411,9 @@ def test_noise_too_slow_for_the_log_is_said() -> None:
     info, samples = experiment.with_noise(first_order(np.random.default_rng(9), experiment.samples.tau.shape, time=5.0))
     _, model = noise_covariance(info, LeastSquares().estimate(info).x_base, samples)
     assert not np.all(model.resolved)
-    assert len(model.advice) == np.sum(~model.resolved)
-    assert all("record a longer run" in sentence and any(j in sentence for j in experiment.robot.joint_names) for sentence in model.advice)
+    slow = [sentence for sentence in model.advice if sentence not in model.warning]
+    assert len(slow) == np.sum(~model.resolved)
+    assert all("record a longer run" in sentence and any(j in sentence for j in experiment.robot.joint_names) for sentence in slow)
 
 
 @pytest.mark.parametrize("rows", [8, 30, 200])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,6 +24,8 @@ def replacing(path: str | os.PathLike[str], *, folders: bool = False) -> Iterato
 
     The scratch file lies beside `path` with the same ending and a name no one else has, so two writers cannot mix.
     """
+    import tempfile  # here, as it brings in more than a quick start has time for
+
     path = Path(path)
     scratch: Path | None = None
     try:

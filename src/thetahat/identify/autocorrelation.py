@@ -30,6 +30,7 @@ from thetahat.identify.weights import EXACT, Weights, weigh
 
 LEVERAGE = 16  # blocks of which the regressor's own autocorrelation is taken; in longer logs the fit takes next to nothing
 SMALLEST = 1e-7  # singular values of a joint's part in the fit below this add less than rounding to any sum
+HIDDEN = 1e-6  # of a parameter's variance: less than this is rounding in the gain of an estimate
 BLOCK = 2048  # rows whose products are formed at once, at least
 
 
@@ -42,8 +43,10 @@ def corrected(estimate: Estimate, information: Information, samples: Source, *, 
     with f.blas_threads().limit(limits=1, user_api="blas"):  # joints go side by side, and BLAS's own threads would fight with theirs
         weights = weights if isinstance(weights, Weights) else weigh(information, weights)
         solution = f.solve(information.stacked(weights.joints))
-        middle, model = _middle(information, estimate.x_base, samples, weights.joints, solution)
-        return replace(estimate, covariance=_through(estimate, solution, weights.variance, middle), noise=model)
+        middle, model = _middle(information, estimate.x_base, samples, weights.joints, solution, variance=weights.variance)
+        independent = all(each is None or each.few for each in model.autocovariances)  # then it is the covariance the estimate has
+        covariance = estimate.covariance if independent else _through(estimate, solution, weights.variance, middle)
+        return replace(estimate, covariance=covariance, noise=model, advice=(*estimate.advice, *model.warning))
 
 
 def noise_covariance(
@@ -52,7 +55,10 @@ def noise_covariance(
     """(covariance of base parameters by least squares, what the residuals at x_base say of the noise). weights: (nv,) factors on joints' rows."""
     with f.blas_threads().limit(limits=1, user_api="blas"):
         solution = f.solve(information.stacked(weights))
-        middle, model = _middle(information, np.asarray(x_base, dtype=float), samples, weights, solution)
+        freedom, rows = max(int(np.sum(information.rows)) - solution.rank, 1), max(int(np.sum(information.rows)), 1)
+        floor = EXACT * np.linalg.norm(information.torque_norms() * (1.0 if weights is None else weights))
+        variance = max(solution.residual**2 / freedom, floor**2 / rows) or 1.0
+        middle, model = _middle(information, np.asarray(x_base, dtype=float), samples, weights, solution, variance=variance)
         return covariance_of(solution, middle), model
 
 
@@ -74,16 +80,22 @@ def covariance_of(solution: f.Solution, middle: np.ndarray) -> np.ndarray:
 def _through(estimate: Estimate, solution: f.Solution, variance: float, middle: np.ndarray) -> np.ndarray:
     """The covariance of the estimate: its gain on whitened data, from the covariance it has, around the middle.
 
-    C = σ²·g·gᵀ with g = Q·seenᵀ, so seen·C·seenᵀ = σ²·(seen·g)², and seen·g is symmetric: g = C·seenᵀ·(seen·g)⁻¹/σ².
+    C = σ²·g·gᵀ with g = Q·seenᵀ, so seen·C·seenᵀ = σ²·(seen·g)², and seen·g is symmetric: g = C·seenᵀ·(seen·g)⁻¹/σ². What rounding
+    hides from g (a guess that outweighs some directions of exact data by many orders) keeps the variance it has.
     """
     C = estimate.covariance
     if not np.all(np.isfinite(C)):
         return covariance_of(solution, middle)
     values, vectors = np.linalg.eigh(solution.seen @ C @ solution.seen.T / variance)
     root = np.sqrt(np.maximum(values, 0.0))
-    inverse = np.where(root > 1e-8 * np.max(root, initial=0.0), 1.0 / np.where(root > 0.0, root, 1.0), 0.0)
+    counts = root > 1e-8 * np.max(root, initial=0.0)
+    inverse = np.where(counts, 1.0 / np.where(counts, root, 1.0), 0.0)
     gain = C @ solution.seen.T @ (vectors * inverse) @ vectors.T / variance
-    return gain @ middle @ gain.T
+    size = np.sqrt(np.diag(C))
+    size = np.where(size > 0.0, size, 1.0)
+    hidden, axes = np.linalg.eigh((C - variance * gain @ gain.T) / np.outer(size, size))
+    axes = size[:, None] * axes[:, hidden > HIDDEN]
+    return gain @ middle @ gain.T + (axes * hidden[hidden > HIDDEN]) @ axes.T
 
 
 # -- the middle -------------------------------------------------------------------------------------------------------
@@ -115,16 +127,19 @@ def _parts(information: Information, solution: f.Solution, weights: np.ndarray |
 
 
 def _middle(
-    information: Information, x_base: np.ndarray, samples: Source, weights: np.ndarray | None, solution: f.Solution
+    information: Information, x_base: np.ndarray, samples: Source, weights: np.ndarray | None, solution: f.Solution, *, variance: float
 ) -> tuple[np.ndarray, NoiseModel]:
-    """(Σ_j w_j²·Z_jᵀT_j Z_j in whitened columns, (rank, rank), with T from the residuals at x_base; the noise)."""
+    """(Σ_j w_j²·Z_jᵀT_j Z_j in whitened columns, (rank, rank), with T from the residuals at x_base; the noise).
+
+    variance: of a weighted row were all independent, for joints with too few rows to tell.
+    """
     parts = _parts(information, solution, weights)
     with ThreadPoolExecutor(batch.CORES) as pool:
         sums, period = _lag_sums(information, x_base, samples, parts, pool)
         floors = [(EXACT * information.torque_norms()[part.joint]) ** 2 / information.rows[part.joint] for part in parts]
-        found = list(pool.map(fit, sums, floors))
+        found = list(pool.map(fit, sums, floors, [variance / part.weight**2 for part in parts]))
     shares = _products(information, samples, parts, [model.c for model in found])
-    return _definite(_together(parts, shares, solution.rank)), _described(information, parts, found, shares, period)
+    return _definite(_together(parts, shares, solution.rank)), _described(information, x_base, parts, found, shares, period)
 
 
 def _together(parts: list[_Part], shares: list[np.ndarray], rank: int) -> np.ndarray:
@@ -142,9 +157,9 @@ def _definite(middle: np.ndarray) -> np.ndarray:
 
 
 def _described(
-    information: Information, parts: list[_Part], found: list[Autocovariance], shares: list[np.ndarray], period: float | None
+    information: Information, x_base: np.ndarray, parts: list[_Part], found: list[Autocovariance], shares: list[np.ndarray], period: float | None
 ) -> NoiseModel:
-    nv = len(information.rows)
+    nv, torques = len(information.rows), information.torque_norms()
     std, correlation, effective, inflation = (np.ma.masked_all(nv) for _ in range(4))
     resolved, models = np.ones(nv, dtype=bool), [None] * nv
     for part, model, share in zip(parts, found, shares, strict=True):
@@ -152,11 +167,11 @@ def _described(
         std[v], correlation[v] = np.sqrt(c0), max(0.5 * (model.level - 1.0), 0.0)
         effective[v] = information.rows[v] / max(model.level, 1.0)
         size = float(np.sum(part.sizes**2))
-        inflation[v] = np.sqrt(np.trace(share) / (c0 * size)) if size else 1.0
+        inflation[v] = 1.0 if model.white or not size else np.sqrt(max(np.trace(share) / (c0 * size), TAIL))
         resolved[v], models[v] = model.resolved, model
-    return NoiseModel(
-        std, correlation, effective, inflation, resolved, information.rows, period, tuple(information.robot.velocity_names), tuple(models)
-    )
+    left = information.residual_norms(x_base) / np.where(torques > 0.0, torques, 1.0)
+    names = tuple(information.robot.velocity_names)
+    return NoiseModel(std, correlation, effective, inflation, resolved, information.rows, period, names, tuple(models), left)
 
 
 # -- first pass: sums at every lag ------------------------------------------------------------------------------------

@@ -12,11 +12,22 @@ recursion [Brockwell1991]; a spectrum that is empty above some frequency (low-pa
 and taken back to all lags by a raised cosine. The other is white noise beside slow ones, c(k) = Σ_i b_i exp(−k/T_i) with b ≥ 0 and T
 from one row up in octaves: a wander below a sensor's white noise, which a short recursion misses. Then octave by octave the residual's
 power is compared with what the model leaves there, by χ²; where they differ by more than chance the spectrum follows the residual.
+
+What bounds it. A recursion is only fitted to numbers that some process has: r(k)/n(k) need not be such, r(k)/n(0) always is, as r is a
+sum of squares at every frequency. A line narrower than the grid is widened to it, so that c(0) is the mean of S. The noise has at most
+LARGEST times the power of white noise that leaves as much: where the fit takes all (an offset, at zero frequency) nothing is known, and
+putting back has no end. So a combination zᵀe of rows has a variance zᵀTz ≤ ‖z‖²·n·c(0), and standard deviations stay below √(LARGEST·n)
+times those of independent rows, whatever the residual is. With fewer than FEW rows more than parameters there is no telling, and rows
+count as independent.
+
+A residual may be model error and no noise: what a fit leaves is then a large part of the torque, at the frequencies of the motion. The
+intervals say how far such an error would move the parameters had it come at another time, with another phase. How far it moved
+them this time, always the same way, they cannot say; `NoiseModel.misfit` tells where.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -27,7 +38,9 @@ POWER = 0.99  # of the noise lies below the frequency up to which it is modelled
 ROLL = 0.15  # half width of the raised cosine, relative to the frequency it is centred on
 ORDER = 48  # of the recursion, at most
 PAIRS = 0.05  # of the rows must have a partner at a lag for the recursion to use it
-REFLECTION = 0.99999  # largest reflection coefficient: beyond it the recursion would not be stable
+REFLECTION = 0.99999  # reflection coefficient at which the recursion ends: what it leaves is rounding
+EXHAUSTED = 1e-12  # of the variance: so does it where the innovation is this small
+GRID = 0.02  # by which c(0) and the mean of S may differ before lines count as narrower than the grid
 ROUNDS, SETTLED = 20, 1e-3  # of putting back what the fit took; relative change of c(0) and of the level at low frequency at which it ends
 CHANCE = 0.02  # probability that the spectrum of a right model is changed anywhere
 FREEDOM = 4.0  # degrees of freedom in a band, at least
@@ -36,6 +49,13 @@ STEPS = 300  # of the fit of relaxations
 SMALL = 1e-3  # of the power at zero frequency: a relaxation that adds less is left out
 SLOW = 0.05  # of the longest stretch: what stays alike for longer is known by too few repetitions
 TAIL = 1e-3  # of Σ|c|: the autocovariance is cut where less is left
+LASTING = 0.02  # of c(0): more at the last lags, and cutting there would show
+TAKEN = 1e-3  # of a band's power is left there by any fit, at least: beyond that E r ≈ n·c − c ⋆ a does not hold
+FEW = 20.0  # rows more than the parameters they determine: with fewer, correlation cannot be told from chance
+LARGEST = 4.0  # c(0) over the variance that white noise with such a residual would have, at most
+MOTION = 0.9  # of the regressor's power lies below the frequency up to which the motion reaches
+SLOWLY = 0.5  # of the residual's power below that frequency, and
+MISFIT = 0.2  # of the RMS torque is left: model error rather than noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +76,9 @@ class Autocovariance:
     level: float  # S(0)/c(0) = 1 + 2 Σ_k c(k)/c(0): rows that make one independent one, for what varies slowly
     order: int  # of the recursion
     thinned: int  # d: modelled at every d-th lag
-    resolved: bool  # whether the log is much longer than the correlation
+    resolved: bool  # whether the log is much longer than the correlation, and has rows enough to tell
+    few: bool = False  # too few rows: c(0) is what independent rows have
+    slow: float = 0.0  # share of the residual's power at the frequencies of the motion
 
     @property
     def white(self) -> bool:
@@ -77,6 +99,24 @@ class NoiseModel:
     period: float | None  # [s] between rows
     joints: tuple[str, ...]
     autocovariances: tuple[Autocovariance | None, ...]  # per joint
+    left: np.ndarray  # (nv,) RMS of the residual over that of the torque
+
+    @property
+    def misfit(self) -> np.ndarray:
+        """(nv,) bool: what is left is a large part of the torque and as slow as the motion, so model error (or a wander) rather than sensor noise."""
+        slow = [model is not None and model.slow > SLOWLY for model in self.autocovariances]
+        return np.array(slow, dtype=bool) & (self.left > MISFIT)
+
+    @property
+    def warning(self) -> tuple[str, ...]:
+        """What standard deviations mean where the model does not fit: one sentence, or none."""
+        joints = [f"{self.joints[v]} ({100.0 * self.left[v]:.0f} % of its torque)" for v in np.flatnonzero(self.misfit)]
+        if not joints:
+            return ()
+        return (
+            f"what the fit leaves of {', '.join(joints)} is as slow as the motion: model error rather than sensor noise; standard deviations say "
+            "how far such an error scatters the parameters, not how far it has moved them; check the log's joints and torques, or model what is left",
+        )
 
     @property
     def correlation_time(self) -> np.ma.MaskedArray:
@@ -85,15 +125,21 @@ class NoiseModel:
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """A sentence per joint whose noise varies too slowly for this log."""
+        """A sentence per joint whose noise varies too slowly for this log, or which has too few rows; then what a misfit means."""
         out = []
         for v in np.flatnonzero(~self.resolved):
+            if self.autocovariances[v].few:
+                out.append(
+                    f"{self.joints[v]} has {self.rows[v]} rows, too few beside its parameters to tell whether neighbouring ones are alike: its "
+                    "standard deviations take them as independent, and are a lower bound; record a longer run"
+                )
+                continue
             time = f"{self.correlation_time[v]:.2g} s" if self.period else f"{self.correlation_rows[v]:.0f} rows"
             out.append(
                 f"the torque noise of {self.joints[v]} stays alike for about {time} or longer, too long for this log's stretches: its standard "
                 "deviations are a lower bound; record a longer run, or model what is left (friction, temperature)"
             )
-        return tuple(out)
+        return (*out, *self.warning)
 
     def __str__(self) -> str:
         width = max(len("joint"), *(len(name) for name in self.joints))
@@ -107,12 +153,15 @@ class NoiseModel:
         return "\n".join([*lines, *self.advice])
 
 
-def fit(sums: LagSums, floor: float) -> Autocovariance:
-    """The autocovariance behind the sums of one joint. floor: variance below which a residual is rounding."""
+def fit(sums: LagSums, floor: float, alone: float) -> Autocovariance:
+    """The autocovariance behind the sums of one joint. floor: variance below which a residual is rounding; alone: that of independent rows."""
     rows, a = sums.pairs[0], sums.leverage
     variance = sums.residual[0] / max(rows - a[0], 1.0)
+    if rows - a[0] < FEW:
+        return Autocovariance(np.array([alone]), 1.0, 0, 1, resolved=False, few=True)
     if not variance > floor:
-        return Autocovariance(np.array([max(floor, np.finfo(float).tiny)]), 1.0, 0, 1, True)
+        return Autocovariance(np.array([floor or alone]), 1.0, 0, 1, resolved=True)
+    sums = replace(sums, residual=sums.residual / variance)  # from here on in units of the variance white noise would have
     reach = int(np.argmax(sums.pairs < PAIRS * rows)) or LAGS  # lags that enough pairs of rows have
     reach = max(min(reach, sums.longest, LAGS), 1)
     d = _thinning(sums, reach)
@@ -124,10 +173,24 @@ def fit(sums: LagSums, floor: float) -> Autocovariance:
         if bands.deviance(slow) + parts * np.log(rows) < bands.deviance(S) + (order + 1) * np.log(rows):
             S, order = slow, 0
     S = S * _departures(S, bands)
+    bounded = _mean(S) > LARGEST
+    S = S * (LARGEST / _mean(S)) if bounded else S
     c = fft.irfft(S, 2 * LAGS)[:LAGS]
-    level = S[0] / c[0]
-    resolved = bool(_memory(c) <= min(SLOW * sums.longest, LAGS / 8))
-    return Autocovariance(_cut(c) if np.ptp(S) else c[:1], float(level), order, d, resolved)
+    resolved = bool(_memory(c) <= min(SLOW * sums.longest, LAGS / 8)) and not bounded
+    kept = _cut(c, sums.longest) if np.ptp(S) else c[:1]
+    return Autocovariance(variance * kept, float(S[0] / c[0]), order, d, resolved, slow=_slow(sums))
+
+
+def _mean(S: np.ndarray) -> float:
+    """c(0) of a spectrum on the grid."""
+    return float((S[0] + 2.0 * np.sum(S[1:-1]) + S[-1]) / (2 * LAGS))
+
+
+def _slow(sums: LagSums) -> float:
+    """The share of the residual's power at the frequencies of the motion: those below which nine tenths of the regressor's power lie."""
+    window = 1.0 - np.arange(LAGS) / LAGS  # longer logs end behind the last lag, which would leak
+    found, moving = (np.cumsum(np.maximum(_spectrum(window * part), 0.0)) for part in (sums.residual, sums.leverage))
+    return float(found[int(np.argmax(moving >= MOTION * moving[-1]))] / found[-1])
 
 
 def _spectrum(c: np.ndarray) -> np.ndarray:
@@ -146,35 +209,40 @@ def _thinning(sums: LagSums, reach: int) -> int:
 def _recursive(sums: LagSums, taken: np.ndarray, reach: int, d: int) -> tuple[np.ndarray, int]:
     """(spectrum, order) of the recursion whose autocovariance, less what the fit takes of it, is the residual's."""
     rows, before, S = sums.pairs[0], None, None
-    variance = sums.residual[0] / max(rows - sums.leverage[0], 1.0)
     for _ in range(ROUNDS):
-        lost = variance * sums.leverage if S is None else fft.irfft(S * taken, 2 * LAGS)[:LAGS]
-        c = ((sums.residual + lost)[:reach:d] / np.maximum(sums.pairs[:reach:d], 1.0))[: ORDER + 1]
-        phi, innovation = _recursion(c, rows / d)
+        lost = sums.leverage if S is None else fft.irfft(S * taken, 2 * LAGS)[:LAGS]
+        power, pairs = ((x[:reach:d])[: ORDER + 1] for x in (sums.residual + lost, np.maximum(sums.pairs, 1.0)))
+        phi, innovation, exists = _recursion(power / pairs, rows / d)
+        if not exists:
+            phi, innovation, _ = _recursion(power / rows, rows / d)
+        c0 = power[0] / rows
         S = _all_lags(phi, innovation, d)
-        now = np.array([c[0], S[0]])
-        if before is not None and np.all(np.abs(now - before) <= SETTLED * before):
+        if abs(_mean(S) - c0) > GRID * c0:
+            S = _all_lags(phi * np.exp(-2.0 * d / LAGS * np.arange(1, len(phi) + 1)), innovation, d)
+            S *= c0 / _mean(S)
+        now = np.array([c0, S[0]])
+        if c0 > LARGEST or (before is not None and np.all(np.abs(now - before) <= SETTLED * before)):
             break
         before = now
     return S, len(phi)
 
 
-def _recursion(c: np.ndarray, rows: float) -> tuple[np.ndarray, float]:
-    """(φ, innovation variance) of x_t = Σ φ_i x_{t−i} + innovation with autocovariance c, by Levinson's recursion, order by BIC."""
+def _recursion(c: np.ndarray, rows: float) -> tuple[np.ndarray, float, bool]:
+    """(φ, innovation variance, whether some process has these c) of x_t = Σ φ_i x_{t−i} + innovation, by Levinson's recursion, order by BIC."""
     phi, innovation = np.zeros(0), c[0]
     best, least = (phi, innovation), rows * np.log(innovation)
     for m in range(1, min(len(c), max(int(rows / 10.0), 1))):
         k = (c[m] - phi @ c[m - 1 : 0 : -1]) / innovation
         if not abs(k) < 1.0:  # no stationary process has these: pairs differ from lag to lag
-            k = np.sign(k) * REFLECTION
+            return *best, False
         phi = np.concatenate([phi - k * phi[::-1], [k]])
         innovation *= 1.0 - k * k
         criterion = rows * np.log(innovation) + m * np.log(rows)
         if criterion < least:
             best, least = (phi, innovation), criterion
-        if abs(k) >= REFLECTION:
+        if abs(k) >= REFLECTION or innovation <= EXHAUSTED * c[0]:
             break
-    return best
+    return *best, True
 
 
 def _all_lags(phi: np.ndarray, innovation: float, d: int) -> np.ndarray:
@@ -212,7 +280,7 @@ class _Bands:
         self.edges = np.array([0, *edges[::-1]])  # ascending
         self.found = self._sum(_spectrum(self._window * sums.residual))
         bins = np.diff(self.edges)  # white noise has n(0) in each, before the fit takes its part
-        self.freedom = bins * per_bin * np.clip(self.left(np.ones(LAGS + 1)) / (bins * sums.pairs[0]), 1e-3, 1.0)
+        self.freedom = bins * per_bin * np.clip(self.left(np.ones(LAGS + 1)) / (bins * sums.pairs[0]), TAKEN, 1.0)
 
     def _sum(self, spectrum: np.ndarray) -> np.ndarray:
         return np.add.reduceat(spectrum[: self.edges[-1]], self.edges[:-1])
@@ -220,7 +288,8 @@ class _Bands:
     def left(self, S: np.ndarray) -> np.ndarray:
         """What a model leaves in every band."""
         c, lost = (fft.irfft(part, 2 * LAGS)[:LAGS] for part in (S, S * self._taken))
-        return np.maximum(self._sum(_spectrum(self._window * (self._sums.pairs * c - lost))), np.finfo(float).tiny)
+        before, gone = (self._sum(_spectrum(self._window * part)) for part in (self._sums.pairs * c, lost))
+        return np.maximum(before - gone, TAKEN * np.maximum(before, np.finfo(float).eps * np.sum(np.abs(before))))
 
     def deviance(self, S: np.ndarray) -> float:
         """−2 log-likelihood of the residual's power, but for a constant."""
@@ -268,7 +337,9 @@ def _memory(c: np.ndarray) -> float:
     return float(np.arange(1, end) @ part / np.sum(part)) if len(part) else 0.0
 
 
-def _cut(c: np.ndarray) -> np.ndarray:
-    """c as far as it matters."""
+def _cut(c: np.ndarray, longest: int) -> np.ndarray:
+    """c as far as it matters; where it lasts longer than LAGS and the rows do, it is let down to zero there."""
+    if longest > LAGS and np.max(np.abs(c[-LAGS // 16 :])) > LASTING * c[0]:  # cut as it is it would be no autocovariance: powers below zero
+        c = c * (1.0 - np.arange(LAGS) / LAGS)
     left = np.cumsum(np.abs(c[::-1]))[::-1]
     return c[: max(int(np.argmax(left < TAIL * left[0])) if left[-1] < TAIL * left[0] else len(c), 1)].copy()

@@ -44,7 +44,7 @@ def sections(found: dict[str, Any], *, robot: Robot, identified: Robot, traces: 
         fit.torque(found, traces),
         fit.scatter(found, traces),
         fit.residuals(found, traces),
-        model.parameters(found, robot, identified),
+        model.parameters(found),
         model.consistency(found, robot, identified, traces.pose),
         model.unseen(found),
         audit(found),

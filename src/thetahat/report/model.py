@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from thetahat.errors import known
-from thetahat.identify.columns import Columns
 from thetahat.identify.naming import short_labels
 from thetahat.model import parameters as ten
 from thetahat.model.drive import TERMS
@@ -35,9 +34,9 @@ NAMED = 12  # of them, above which the list is folded
 _LEADING = re.compile(r"^−?(?:[\d.e+-]+·)?(mc|m|I|viscous|coulomb|offset|armature)[a-z]*_")
 
 
-def parameters(found: dict[str, Any], robot: Robot, identified: Robot) -> Section:
+def parameters(found: dict[str, Any]) -> Section:
     """Base parameters with intervals beside nominal, friction, and the bodies."""
-    stated = _nominal_base(found, robot, identified)
+    stated = [entry["nominal"] for entry in found["base_parameters"]]
     blocks: list[Block] = [
         Text(
             "What a log determines are base parameters: fixed combinations of the ten numbers of each body, and of friction. "
@@ -69,20 +68,6 @@ def _counted(found: dict[str, Any]) -> str:
     least, most = (reduce(each["inflation"] for each in noise) for reduce in (min, max))
     at_least, far = ("", "") if all(each["resolved"] for each in noise) else ("at least ", "; the log is too short to tell how much more")
     return f"they are {at_least}{least:.1f} to {most:.1f} times as wide as if rows were independent, as the noise of neighbouring rows is alike{far}"
-
-
-def _nominal_base(found: dict[str, Any], robot: Robot, identified: Robot) -> list[float | None]:
-    """What the file says of every base parameter; None where the robot's own base parameters have none of that name."""
-    entries = found["base_parameters"]
-    if any("nominal" in entry for entry in entries):
-        return [entry.get("nominal") for entry in entries]
-    base = identified.base_parameters
-    columns = Columns(identified)
-    motors = list(columns.drive.column_motors)
-    alike = columns.drive.actuation is None and robot.drive.actuation is None  # files state friction of joints, not of motors that drive several
-    drive = [robot.drive.value(term)[motors] if alike else np.zeros(len(motors)) for term in columns.drive.identified]
-    stated = dict(zip(base.names, base.map @ np.concatenate([robot.theta, *drive]), strict=True))
-    return [None if entry["name"] not in stated else float(stated[entry["name"]]) for entry in entries]
 
 
 def _interval_panels(found: dict[str, Any], stated: list[float | None]) -> list[Panel]:
