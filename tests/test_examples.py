@@ -139,3 +139,11 @@ def test_write_back() -> None:
     assert number(r"read back differ by (\S+)", text) < 1e-9
     lines, everything = re.search(r"(\d+) of (\d+) lines differ", text).groups()
     assert 6 <= int(lines) < 0.2 * int(everything)
+
+
+def test_online_and_control() -> None:
+    text = said("12_online_and_control.py")
+    assert number(r"^(\S+) s: open", text) >= 16.0
+    offs = re.findall(r"by +(\S+) mrad before, +(\S+) after", text)
+    assert len(offs) == 4
+    assert all(float(after) < 0.2 * float(before) for before, after in offs)

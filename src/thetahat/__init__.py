@@ -46,6 +46,7 @@ _MODULES = {
     "thetahat.excite.trajectory": ("Motion",),
     "thetahat.excite.limits": ("Box", "motion_limits"),
     "thetahat.excite.design": ("design",),
+    "thetahat.online.identifier": ("OnlineIdentifier",),
     "thetahat.control.computed_torque": ("ComputedTorque", "GravityCompensation", "PD"),
     "thetahat.control.gains": ("pd_gains",),
     "thetahat.control.adaptive": ("SlotineLi",),

@@ -12,6 +12,7 @@ from thetahat.cli.excite import excite
 from thetahat.cli.identify import identify
 from thetahat.cli.inspect import inspect
 from thetahat.cli.simulate import simulate
+from thetahat.cli.study import study
 from thetahat.cli.validate import validate
 
 app = typer.Typer(
@@ -39,5 +40,6 @@ app.command()(demo)
 app.command()(inspect)
 app.command()(identify)
 app.command()(validate)
+app.command()(study)
 app.command()(excite)
 app.command()(simulate)

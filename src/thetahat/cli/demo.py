@@ -1,4 +1,4 @@
-"""`thetahat demo`: the whole path on a robot that ships with the package: excite, simulate, identify, validate."""
+"""`thetahat demo`: the whole path on a robot that ships with the package: excite, simulate, identify, validate, control."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from thetahat.cli.progress import Progress
 from thetahat.errors import UsageError
 
 if TYPE_CHECKING:
+    from thetahat.control.controller import Controller
     from thetahat.model.robot import Robot
     from thetahat.plant.simulate import Recording
 
@@ -21,6 +22,7 @@ SCHEMA = "thetahat/demo/1"
 FOLDER = "thetahat-demo"
 DURATION, RATE = 10.0, 1000.0  # [s, Hz] of each motion
 SEARCH = 8.0  # [s] at most for a motion
+KP, KD = 400.0, 40.0  # [1/s²], [1/s] of the controller
 TERMS = {"viscous": True, "coulomb": True, "offset": True}
 
 
@@ -33,7 +35,7 @@ def demo(
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
 ) -> None:
-    """Show the whole path in under a minute: move a simulated robot, identify it from its log, and see that it is predicted better."""
+    """Show the whole path in under a minute: move a simulated robot, identify it from its log, see that it is predicted and followed better."""
     began = time.monotonic()
     if robot not in robots.names():
         raise UsageError(f"--robot is {robot!r}; robots that ship with thetahat: {', '.join(robots.names())}")
@@ -43,8 +45,11 @@ def demo(
     targets = answers.Targets.beneath(out, file)
     targets.check([])
     with heard(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
-        found, files, truth = _walk(file, targets, engine, seed, progress, warnings)
-    told = describe(found, files, truth, engine=engine, seed=seed, warnings=warnings, seconds=time.monotonic() - began)
+        from thetahat.model.load import load
+
+        found, files, truth, identified = _walk(file, targets, engine, seed, progress, warnings)
+        followed = _followed(load(file), identified, truth, files["test_motion"], engine, seed, progress)
+    told = describe(found, files, truth, followed, engine=engine, seed=seed, warnings=warnings, seconds=time.monotonic() - began)
     if json:
         emit(answers.as_text(told))
     else:
@@ -55,8 +60,8 @@ def demo(
 
 def _walk(
     file: Path, targets: answers.Targets, engine: str, seed: int, progress: Progress, warnings: list[str]
-) -> tuple[dict[str, Any], dict[str, Path], Robot]:
-    """(answer of the identification, files by what they are, the robot that was simulated)."""
+) -> tuple[dict[str, Any], dict[str, Path], Robot, Robot]:
+    """(answer of the identification, files by what they are, the robot that was simulated, the robot that was identified)."""
     from thetahat.cli.identify import described
     from thetahat.cli.identify_run import Options, run
     from thetahat.model.load import load
@@ -75,7 +80,7 @@ def _walk(
     found = described(nominal, outcome, options)
     written = answers.write(targets, found, outcome, warnings)
     assert targets.report is not None
-    return found, {**files, "estimate": written[0], "robot": targets.robot, "report": targets.report}, truth
+    return found, {**files, "estimate": written[0], "robot": targets.robot, "report": targets.report}, truth, outcome.identified
 
 
 def _moved(robot: Robot, path: Path, criterion: str, seed: int, progress: Progress) -> None:
@@ -88,8 +93,10 @@ def _moved(robot: Robot, path: Path, criterion: str, seed: int, progress: Progre
     found.trajectory.sampled(RATE).save(path)
 
 
-def _recorded(nominal: Robot, truth: Robot, motion: Path, engine: str, seed: int, progress: Progress) -> Recording:
-    """What the sensors of the robot that was built see while its driver, which knows the file alone, follows the motion."""
+def _recorded(
+    nominal: Robot, truth: Robot, motion: Path, engine: str, seed: int, progress: Progress, controller: Controller | None = None
+) -> Recording:
+    """What the sensors of the robot that was built see while its driver, which by default knows the file alone, follows the motion."""
     from thetahat.excite.trajectory import Motion
     from thetahat.plant import plant as plants
     from thetahat.plant.realism import Realism
@@ -99,11 +106,33 @@ def _recorded(nominal: Robot, truth: Robot, motion: Path, engine: str, seed: int
     kind = plants.MujocoPlant if engine == "mujoco" else plants.OwnPlant
     tell = progress.rows(f"simulating ({engine})")
     body = kind(truth, realism=Realism.typical(truth, seed=seed))
-    return simulate(body, Motion.load(motion, nominal), rate=RATE, seed=seed, controller=Tracking(nominal), progress=tell)
+    return simulate(body, Motion.load(motion, nominal), rate=RATE, seed=seed, controller=controller or Tracking(nominal), progress=tell)
+
+
+def _followed(nominal: Robot, identified: Robot, truth: Robot, motion: Path, engine: str, seed: int, progress: Progress) -> dict[str, list[float]]:
+    """How far computed torque lets each joint leave its course (RMS), with the file's values and with the identified ones."""
+    import numpy as np
+
+    from thetahat.control.computed_torque import ComputedTorque
+
+    out = {}
+    for name, model in (("tracking_rms_nominal", nominal), ("tracking_rms", identified)):
+        law = ComputedTorque(model, kp=KP, kd=KD, physical=False)
+        recording = _recorded(nominal, truth, motion, engine, seed + 1, progress, law)
+        out[name] = np.sqrt(np.mean((recording.q - recording.wanted[0]) ** 2, axis=0)).tolist()
+    return out
 
 
 def describe(
-    found: dict[str, Any], files: dict[str, Path], truth: Robot, *, engine: str, seed: int, warnings: list[str], seconds: float
+    found: dict[str, Any],
+    files: dict[str, Path],
+    truth: Robot,
+    followed: dict[str, list[float]],
+    *,
+    engine: str,
+    seed: int,
+    warnings: list[str],
+    seconds: float,
 ) -> dict[str, Any]:
     """The answer as plain data, schema thetahat/demo/1."""
     keys = ("name", "r2_test", "rms_test", "r2_nominal", "rms_nominal")
@@ -116,7 +145,9 @@ def describe(
         "seconds": seconds,
         "consistent": found["consistent"],
         "r2": {key: found["r2"][key] for key in ("test", "nominal")},
-        "joints": [{key: joint[key] for key in keys} for joint in found["joints"]],
+        "joints": [
+            {**{key: joint[key] for key in keys}, **{key: values[j] for key, values in followed.items()}} for j, joint in enumerate(found["joints"])
+        ],
         "bodies": [
             {"name": link["name"], "mass_file": link["nominal"]["mass"], "mass_truth": float(mass), "mass": link["mass"]}
             for link, mass in zip(found["links"], masses, strict=True)

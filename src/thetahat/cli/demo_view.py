@@ -28,12 +28,14 @@ def story(told: dict[str, Any]) -> Text:
 
 def scores(told: dict[str, Any]) -> Group:
     """R² and RMS of torques that the fit has not seen."""
-    out = table("joint", "R² of the file", "identified", "RMS of the file", "identified")
+    out = table("joint", "R² of the file", "identified", "RMS of the file", "identified", "off course", "identified")
     for joint in told["joints"]:
         rms = (short(joint["rms_nominal"]), short(joint["rms_test"]))
-        out.add_row(plain(joint["name"]), r2(joint["r2_nominal"]), judged(joint["r2_test"]), *rms)
-    out.add_row("all", r2(told["r2"]["nominal"]), judged(told["r2"]["test"]), "", "")
-    return Group(out, Text("RMS of the torque that is not explained [N·m].", style="dim"))
+        course = (short(1e3 * joint["tracking_rms_nominal"]), short(1e3 * joint["tracking_rms"]))
+        out.add_row(plain(joint["name"]), r2(joint["r2_nominal"]), judged(joint["r2_test"]), *rms, *course)
+    out.add_row("all", r2(told["r2"]["nominal"]), judged(told["r2"]["test"]), "", "", "", "")
+    note = "RMS of the torque that is not explained [N·m], and of the way off course under computed torque [mrad]."
+    return Group(out, Text(note, style="dim"))
 
 
 def ending(told: dict[str, Any]) -> Text:

@@ -89,7 +89,8 @@ class ComputedTorque(ModelController):
 
     Args:
         robot: the model, nominal or identified: rigid bodies, rotors and friction.
-        kp, kd: [1/s²], [1/s], one number or one per joint.
+        kp: [1/s²], one number or one per joint.
+        kd: [1/s], one number or one per joint.
         pd: (kp, kd) [N·m/rad, N·m·s/rad] of a PD torque on top, which does not trust the model.
         limits: True: the effort limits of the robot's file; or numbers [N·m or N]; False: none.
         friction: of the "wanted" speed (the sign of a measured one chatters around zero), of the "measured" one, or "none".

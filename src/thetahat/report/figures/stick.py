@@ -68,9 +68,15 @@ def bones(robot: Robot, q: np.ndarray) -> list[np.ndarray]:
         carries.add(body_of.get(above, -1))
         if above >= 0 or robot.tree.nodes[node].kind.nv < 6:  # a floating base hangs on nothing
             out.append(np.stack([start, p[b]]))
+    tips = set()
     for link in robot.links:
         if link.body >= 0 and link.body not in carries and np.linalg.norm(link.translation) > NEAR:
             out.append(np.stack([p[link.body], p[link.body] + R[link.body] @ link.translation]))
+            tips.add(link.body)
+    for b in set(range(len(p))) - carries - tips:  # what carries nothing ends at twice the way to its centre of mass
+        theta = robot.theta[parameters.SIZE * b : parameters.SIZE * (b + 1)]
+        if theta[parameters.M] > 0.0:
+            out.append(np.stack([p[b], p[b] + R[b] @ (2.0 * parameters.first_moment(theta) / theta[parameters.M])]))
     return [bone for bone in out if np.linalg.norm(bone[1] - bone[0]) > NEAR]
 
 

@@ -1,0 +1,114 @@
+"""Online identification: an update of a 50-sample window, a push between updates, and what the other parts of an update cost, in thread CPU time."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+import thetahat as th
+from benchmarks.robots import EXAMPLES, example_folder
+from thetahat import robots
+from thetahat.identify import factor as f
+from thetahat.model.lock import lock
+from thetahat.online.identifier import OnlineIdentifier
+from thetahat.online.options import make_memory
+from thetahat.online.physical import Embedding
+from thetahat.online.stack import solve
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "robots" / "valkyrie" / "derived_valkyrie_A_44dof.urdf"
+FRICTION = {"viscous": True, "coulomb": True, "offset": True}
+WINDOW, RATE = 50, 1000.0
+
+
+def load() -> list[tuple[str, th.Robot]]:
+    """Arms of 4 and 7 joints, and Valkyrie's 44 where its file is beside the repository."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        panda = th.load(example_folder() / EXAMPLES["Panda"])
+        panda = lock(panda, [joint for joint in panda.joint_names if "finger" in joint])
+        found = [("arm4", th.load(robots.path("arm4"))), ("Panda", panda)]
+        return [*found, ("Valkyrie", th.load(SHARED))] if SHARED.is_file() else found
+
+
+def thread_ms(call: Callable[[], object], repeats: int = 15) -> tuple[float, float]:
+    """(best, median) milliseconds of this thread's own time."""
+    call()
+    took = []
+    for _ in range(repeats):
+        start = time.thread_time_ns()
+        call()
+        took.append(1e-6 * (time.thread_time_ns() - start))
+    return min(took), float(np.median(took))
+
+
+def motion(robot: th.Robot, seconds: float, rate: float) -> tuple[np.ndarray, ...]:
+    """t, q, dq, tau with noise."""
+    rng, t = np.random.default_rng(0), np.arange(round(seconds * rate)) / rate
+    w, phase = 2.0 * np.pi * rng.uniform(0.1, 0.8, (4, robot.nv)), rng.uniform(0.0, 6.0, (4, robot.nv))
+    x = t[:, None, None] * w + phase
+    q, dq, ddq = np.sum(0.3 * np.sin(x), axis=1), np.sum(0.3 * w * np.cos(x), axis=1), np.sum(-0.3 * w**2 * np.sin(x), axis=1)
+    tau = th.inverse_dynamics(robot, q, dq, ddq)
+    return t, q, dq, tau + 0.01 * np.sqrt(np.mean(tau**2, axis=0)) * rng.normal(size=tau.shape)
+
+
+def window(name: str, robot: th.Robot) -> None:
+    """Fold and least squares of 50 samples, beside the library's general way, and the closed-form physical model."""
+    rng = np.random.default_rng(0)
+    q, dq, ddq = rng.normal(size=(3, WINDOW, robot.nv))
+    tau = th.inverse_dynamics(robot, q, dq, ddq) + 0.1 * rng.normal(size=q.shape)
+    memory, valid = make_memory("window", robot, WINDOW, forgetting=1.0), np.ones(robot.nv, dtype=bool)
+    for k in range(WINDOW):
+        memory.add(q[k : k + 1], dq[k : k + 1], ddq[k : k + 1], tau[k : k + 1], valid)
+    embedding, sample = Embedding(memory.stack), (q[:1], dq[:1], ddq[:1], tau[:1])
+
+    def update() -> np.ndarray:
+        memory.add(*sample, valid)
+        with f.blas_threads().limit(limits=1, user_api="blas"):
+            return solve(memory.triangle()).factor
+
+    factor = update()
+    samples = memory.samples
+    quick = thread_ms(update)
+    general = thread_ms(lambda: th.identify(th.information(robot, samples, threads=1), th.LeastSquares()), 5)
+    with f.blas_threads().limit(limits=1, user_api="blas"):
+        model = thread_ms(lambda: embedding.nearest(factor[:-1, :-1], factor[:-1, -1], np.ones(robot.nv)), 7)
+    base = len(memory.stack.base)
+    print(f"{name:9}{robot.nv:3} joints {base:4} base parameters   fold + least squares {quick[0]:6.2f} ms (median {quick[1]:.2f})", end="")
+    print(f"   by Information {general[0]:7.2f} ms   physical model, closed form {model[0]:6.2f} ms", flush=True)
+
+
+def pushes(name: str, robot: th.Robot, memory: str = "window", seconds: float = 24.0) -> None:
+    """One sample at 1 kHz, with the gate open and the watch on."""
+    t, q, dq, tau = motion(robot, seconds, RATE)
+    nominal = robot.with_parameters(np.concatenate([1.1 * robot.theta, *(robot.drive.value(term) for term in robot.drive.identified)]))
+    one, took = OnlineIdentifier(nominal, memory=memory, refit=1e9, floor=1e9), np.empty(len(t))
+    for k in range(len(t)):
+        start = time.thread_time_ns()
+        one.push(t[k], q[k], dq[k], tau[k])
+        took[k] = 1e-3 * (time.thread_time_ns() - start)
+    last = took[-5000:]
+    p50, p90, p99 = np.percentile(last, [50, 90, 99])
+    print(f"{name:9}{memory:12} push p50 {p50:6.1f} µs  p90 {p90:6.1f}  p99 {p99:7.1f}", end="")
+    print(f"  largest (an update) {last.max() / 1e3:6.2f} ms   gate {'open' if one.gate.open else one.gate}", flush=True)
+    one.close()
+
+
+def main() -> None:
+    loaded = load()
+    print("window of 50 samples, one more sample: fold and least squares (asked: 7 joints ≤ 2 ms, 44 joints ≤ 30 ms)")
+    for name, robot in loaded:
+        for terms in ({}, FRICTION):
+            window(name, robot.without_drive().with_drive(**terms))
+    print("\na push at 1 kHz")
+    for name, robot in loaded:
+        pushes(name, robot.without_drive().with_drive(**FRICTION))
+    for memory in ("growing", "forgetting", "informative"):
+        pushes("Panda", loaded[1][1].without_drive().with_drive(**FRICTION), memory)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,314 @@
+"""The gate: whether a controller may use the identified model right now, and why, in words.
+
+The paper's rule (stacked R² ≥ 0.95 and a full buffer), and what makes it safe. Measured on a UR10, a stacked R² alone accepts a last link of
+negative mass (0.991), a dead torque sensor (1.000) and a standstill fit of rank 6 of 60 (1.000). So a gate opens only where all of these hold:
+
+    stream      samples come, whole and in order; no channel stands still that should not
+    full        the buffer is full (paper)
+    fit         stacked R² of the fit ≥ threshold (paper)
+    motion      every joint that is judged has moved lately: R² is defined
+    rank        the motion shows enough directions; those it does not show keep the nominal robot's values
+    physical    some physical robot has the identified base parameters; it is what the controller gets, and what is judged below
+    held out    per joint, R² ≥ threshold on samples that are in no fit; or the error is no more than the torque's own noise
+    ahead       each update's samples were predicted by the model before it, stacked R² ≥ the closing threshold
+    channels    no torque runs against the nominal robot's, or is missing where that asks for a lot
+
+An open gate closes below a lower threshold (hysteresis), and at once for anything wrong with the stream or the model; closed, it stays closed for the
+dwell time at least. "Undefined" is an answer: at standstill no gate opens, and an open one keeps its verdict for a stated time, then closes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from thetahat.errors import UsageError
+
+AGAINST = -0.5  # correlation of measured and nominal torque, below which the channel's sign is in doubt
+TOO_LITTLE = 0.1  # of the nominal torque: a channel that shows less is taken for dead
+
+
+@dataclass(frozen=True)
+class Check:
+    """One condition of the gate."""
+
+    name: str
+    passed: bool  # whether a closed gate may open
+    keeps: bool  # whether an open gate may stay open
+    sentence: str  # why not, or that it is
+
+
+@dataclass(frozen=True, eq=False)
+class GateState:
+    """What the gate says, and what it says it from. Masked or None: undefined, or not known yet."""
+
+    open: bool
+    reason: str  # one sentence
+    since: float | None = None  # [s] when it last opened or closed, on the stream's clock
+    r2: float | None = None  # stacked, of the model a controller would get, on samples held out
+    r2_per_joint: np.ma.MaskedArray | None = None  # (nv,) the same per joint
+    r2_fit: float | None = None  # stacked, of the estimate on the samples it was fitted to (the paper's R²)
+    r2_ahead: float | None = None  # stacked, of every update's samples by the model before it
+    rank: int | None = None  # directions that the data know better than to their own size
+    structural_rank: int | None = None  # directions that any motion could show
+    fill: int = 0  # samples in the buffer
+    size: int = 0
+    consistent: bool | None = None  # whether a physical robot has the identified base parameters
+    checks: tuple[Check, ...] = ()
+
+    def __bool__(self) -> bool:
+        return self.open
+
+    def __str__(self) -> str:
+        return f"{'open' if self.open else 'closed'}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Thresholds of a gate.
+
+    threshold: R² at which it opens, stacked and per joint. close: R² below which it closes. dwell: [s] it stays closed at least. hold: [s] an open
+    gate keeps its verdict at standstill. noise: torque noises that a joint's error may have instead of reaching the threshold. floor: [N·m or N]
+    errors that do not matter, per joint. rank: share of the structural rank that the motion must show.
+    """
+
+    threshold: float = 0.95
+    close: float = 0.90
+    dwell: float = 1.0
+    hold: float = 5.0
+    noise: float = 2.0
+    floor: float | Sequence[float] = 0.0
+    rank: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.close <= self.threshold <= 1.0:
+            raise UsageError(
+                f"close is {self.close!r} and threshold {self.threshold!r}; give 0 ≤ close ≤ threshold ≤ 1, so that the gate has hysteresis"
+            )
+        for name in ("dwell", "hold", "noise"):
+            if not getattr(self, name) >= 0.0:
+                raise UsageError(f"{name} is {getattr(self, name)!r}; give a number from 0")
+        if not 0.0 <= self.rank <= 1.0:
+            raise UsageError(f"rank is {self.rank!r}; give a share of the structural rank, from 0 to 1")
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What an update found out."""
+
+    fill: int
+    size: int
+    r2_fit: float | None
+    seen: float | None  # soft count of directions
+    structural_rank: int
+    physical: bool | None
+    sentence: str  # of what is not physical
+    held: Score | None
+    ahead: tuple[float, float]  # e'e, u'u
+    noise: np.ndarray  # (nv,) of the filtered torques
+    moving: np.ndarray  # (nv,) bool: moved within the horizon
+    still_for: float  # [s] since any joint moved
+    judged: np.ndarray  # (nv,) bool
+    channels: tuple[str, ...]  # sentences of channels that cannot be believed
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Score:
+    """Sums over held-out samples of moving joints, (nv,) each."""
+
+    e2: np.ndarray  # of the model's errors
+    u2: np.ndarray  # of the torques
+    rows: np.ndarray
+    nominal2: np.ndarray  # of the nominal robot's torques
+    cross: np.ndarray  # of both
+    still2: np.ndarray | float = 0.0  # of what is left of still joints' torques beyond dry friction
+    still_u2: np.ndarray | float = 0.0  # of still joints' torques
+    still_rows: np.ndarray | int = 0
+
+    @property
+    def r2_per_joint(self) -> np.ma.MaskedArray:
+        """1 − e'e/u'u, masked where undefined."""
+        defined = (self.u2 > 0.0) & (self.rows > 0)
+        return np.ma.masked_array(1.0 - self.e2 / np.where(defined, self.u2, 1.0), mask=~defined)
+
+    def reaches(self, threshold: float, judged: np.ndarray) -> bool:
+        """Whether every joint that is judged does."""
+        return self.worst(judged) >= threshold
+
+    def worst(self, judged: np.ndarray) -> float:
+        """Of the joints that are judged; −∞ where one is undefined."""
+        return float(np.min(self.r2_per_joint.filled(-np.inf)[judged], initial=np.inf))
+
+    @property
+    def r2(self) -> float | None:
+        """Of all joints."""
+        total = float(np.sum(self.u2))
+        return 1.0 - float(np.sum(self.e2)) / total if total > 0.0 else None
+
+
+@dataclass
+class Gate:
+    """The state and its rules; told of evidence, it opens and closes. Time is the stream's."""
+
+    rules: Rules
+    state: GateState = field(default_factory=lambda: GateState(False, "no sample has come yet"))
+    openings: int = 0
+    _not_before: float = -np.inf
+
+    def close(self, t: float, reason: str, *, dwell: bool = True) -> None:
+        """Close now, whatever the evidence."""
+        if self.state.open or self.state.since is None:
+            self.state = replace(self.state, open=False, reason=reason, since=t)
+        else:
+            self.state = replace(self.state, reason=reason)
+        if dwell:
+            self._not_before = t + self.rules.dwell
+
+    def reopen(self, t: float, reason: str) -> None:
+        """Open again after an interruption that said nothing about the model."""
+        if t >= self._not_before and not self.state.open:
+            self.state = replace(self.state, open=True, reason=reason, since=t)
+
+    def judge(self, t: float, evidence: Evidence) -> None:
+        """Look at what an update found, and open, close, or stay."""
+        checks = _checks(self.rules, evidence)
+        held = evidence.held
+        facts = {
+            "r2": None if held is None else held.r2,
+            "r2_per_joint": None if held is None else held.r2_per_joint,
+            "r2_fit": evidence.r2_fit,
+            "r2_ahead": 1.0 - evidence.ahead[0] / evidence.ahead[1] if evidence.ahead[1] > 0.0 else None,
+            "rank": None if evidence.seen is None else int(evidence.seen + 0.5),
+            "structural_rank": evidence.structural_rank,
+            "fill": evidence.fill,
+            "size": evidence.size,
+            "consistent": evidence.physical,
+            "checks": checks,
+        }
+        now_open = self.state.open
+        failing = [check for check in checks if not (check.keeps if now_open else check.passed)]
+        if now_open and failing:
+            self.state = replace(self.state, **facts)
+            self.close(t, failing[0].sentence)
+        elif now_open:
+            self.state = replace(self.state, **facts)
+        elif failing or t < self._not_before:
+            waiting = f"all conditions hold; closed for another {self._not_before - t:.2g} s at least since it closed last"
+            since = t if self.state.since is None else self.state.since
+            self.state = replace(self.state, **facts, since=since, reason=failing[0].sentence if failing else waiting)
+        else:
+            self.openings += 1
+            r2 = facts["r2"]
+            reason = (
+                f"R² {r2:.4f} on samples held out, {evidence.fill} samples in the buffer, a physical model"
+                if r2 is not None
+                else "all conditions hold"
+            )
+            self.state = replace(self.state, **facts, open=True, reason=reason, since=t)
+
+
+def _checks(rules: Rules, e: Evidence) -> tuple[Check, ...]:
+    out = [
+        Check("stream", not e.channels, not e.channels, e.channels[0] if e.channels else "the channels can be believed"),
+        Check("full", e.fill >= e.size, True, f"{e.fill} of {e.size} samples are in the buffer"),
+        _motion(rules, e),
+        _threshold(rules, "fit", e.r2_fit, "R² of the fit"),
+        _rank(rules, e),
+        Check("physical", e.physical is True, e.physical is not False or e.held is not None, _physical(e)),
+    ]
+    if e.held is not None:
+        out += [_held_out(rules, e, e.held), _channels(e, e.held)]
+    else:
+        out.append(Check("held out", False, True, "no model has been scored on samples held out yet"))
+    ahead = 1.0 - e.ahead[0] / e.ahead[1] if e.ahead[1] > 0.0 else None
+    passed = ahead is not None and ahead >= rules.close
+    said = "undefined" if ahead is None else f"{ahead:.4f}"
+    out.append(Check("ahead", passed, True, f"R² of samples predicted ahead is {said}, to open it must reach {rules.close:g}"))
+    return tuple(out)
+
+
+def _threshold(rules: Rules, name: str, r2: float | None, what: str) -> Check:
+    if r2 is None or not np.isfinite(r2):
+        return Check(name, False, False, f"{what} is undefined: there is no torque to explain")
+    sentence = f"{what} is {r2:.4f}, to open it must reach {rules.threshold:g}, and closes below {rules.close:g}"
+    return Check(name, r2 >= rules.threshold, r2 >= rules.close, sentence)
+
+
+def _physical(e: Evidence) -> str:
+    if e.physical:
+        return "a physical robot has the identified base parameters"
+    if e.physical is None:
+        return "no physical model has been computed yet"
+    return f"no physical robot has the identified base parameters: {e.sentence}"
+
+
+def _motion(rules: Rules, e: Evidence) -> Check:
+    still = np.flatnonzero(e.judged & ~e.moving)
+    if e.still_for > rules.hold:
+        since = f"for {e.still_for:.3g} s" if np.isfinite(e.still_for) else "yet"
+        return Check("motion", False, False, f"nothing has moved {since}: R² is undefined, so the nominal model is used")
+    if len(still):
+        name = e.names[still[0]]
+        why = f"joint {name!r} has not moved lately, so its R² is undefined; move it, or leave it out of `joints`"
+        return Check("motion", False, True, why)
+    return Check("motion", True, True, "every joint has moved")
+
+
+def _rank(rules: Rules, e: Evidence) -> Check:
+    if e.seen is None:
+        return Check("rank", False, True, "the rank of the data is not known yet")
+    needed = rules.rank * e.structural_rank
+    sentence = (
+        f"the motion shows {int(e.seen + 0.5)} of {e.structural_rank} directions, to open {int(np.ceil(needed))} are needed; excite more joints"
+    )
+    return Check("rank", int(e.seen + 0.5) >= needed, True, sentence)
+
+
+def _held_out(rules: Rules, e: Evidence, held: Score) -> Check:
+    """Per joint: R² reaches the threshold, or what is left is the torque's noise (or too small to matter): a joint that carries next to nothing."""
+    allowed_per_row = np.maximum(rules.noise * e.noise, np.asarray(rules.floor, dtype=float)) ** 2
+    allowed = allowed_per_row * held.rows
+    undefined = e.judged & ((held.rows == 0) | (held.u2 <= 0.0))
+    short = e.judged & ~undefined & (held.e2 > np.maximum((1.0 - rules.threshold) * held.u2, allowed))
+    low = e.judged & ~undefined & (held.e2 > np.maximum((1.0 - rules.close) * held.u2, 2.0 * allowed))
+    if not np.all(np.isfinite(held.e2)):
+        return Check("held out", False, False, "the model predicts torques that are not finite")
+    if np.any(low) or np.any(short):
+        v = int(np.flatnonzero(low if np.any(low) else short)[0])
+        share = held.e2[v] / held.u2[v]
+        sentence = f"R² of joint {e.names[v]!r} on samples held out is {1.0 - share:.4f}, to open it must reach {rules.threshold:g}"
+        return Check("held out", False, not np.any(low), sentence)
+    unrest = e.judged & (held.still2 > np.maximum((1.0 - rules.close) * held.still_u2, 2.0 * allowed_per_row * held.still_rows))
+    if np.any(unrest):
+        name = e.names[int(np.argmax(unrest))]
+        why = f"joint {name!r} seems to stand still, but its torque is not what carries it, nor friction; check its encoder"
+        return Check("held out", False, False, why)
+    if np.any(undefined):
+        name = e.names[int(np.flatnonzero(undefined)[0])]
+        return Check("held out", False, True, f"R² of joint {name!r} on samples held out is undefined")
+    return Check("held out", True, True, "every joint is explained on samples held out")
+
+
+def _channels(e: Evidence, held: Score) -> Check:
+    """A sign that is turned, or a channel that is dead, can be fitted perfectly; the nominal robot need not be good to tell."""
+    size = np.sqrt(held.u2 * held.nominal2)
+    correlation = held.cross / np.where(size > 0.0, size, 1.0)
+    louder = held.nominal2 > (10.0 * e.noise) ** 2 * held.rows
+    against = e.judged & louder & (correlation < AGAINST)
+    silent = e.judged & louder & (held.u2 < TOO_LITTLE**2 * held.nominal2)
+    if np.any(against):
+        v = int(np.argmax(against))
+        return Check(
+            "channels",
+            False,
+            False,
+            f"the torque of joint {e.names[v]!r} runs against the nominal robot's (correlation {correlation[v]:.2f}); check its sign",
+        )
+    if np.any(silent):
+        v = int(np.argmax(silent))
+        ratio = np.sqrt(held.u2[v] / held.nominal2[v])
+        return Check("channels", False, False, f"the torque of joint {e.names[v]!r} is {ratio:.1%} of the nominal robot's; check its sensor")
+    return Check("channels", True, True, "no torque runs against the nominal robot's")

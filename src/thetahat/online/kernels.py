@@ -1,0 +1,351 @@
+"""What online identification does a thousand times a second, or in every update: on raw arrays, without the interpreter's lock."""
+
+from __future__ import annotations
+
+import math
+
+from thetahat.kernels.fold import CHUNK, _column, _dot, base_columns
+from thetahat.kernels.jit import jit
+from thetahat.kernels.kinematics import SHARED
+from thetahat.kernels.lanes import put, splat
+from thetahat.kernels.rnea import inverse_dynamics
+
+# Where a rate comes from.
+MEASURED, DIFFERENTIATED, GIVEN = 0, 1, 2
+# Rows of the state of coordinates, (…, nq), and of degrees of freedom, (…, nv); averages follow.
+Q_LAST, Q_MIDDLE, Q_SCALE, Q_STEP, Q_NOW, Q_WRAP, Q_TURNS, Q_LEAPED, Q_AVERAGE = range(9)
+LAST_DQ, LAST_TAU, MIDDLE_DQ, MIDDLE_TAU, SCALE_DQ, SCALE_TAU, SQUARE, NOISE, TRAVEL, SPEED, STEP_TAU, LEAPED_DQ, LEAPED_TAU, AVERAGE = range(14)
+SAME_Q, SAME_TAU = 0, 1
+# What became of a sample: the code, times 10,000, plus the channel.
+STEPPED, TAKEN, NOT_FINITE, SPIKE_Q, SPIKE_DQ, SPIKE_TAU = -1, 0, 1, 2, 3, 4
+CODE = 10_000
+
+SPIKE = 20.0  # usual innovations from which a sample is a spike: far beyond noise (13σ), well below 50σ
+ADAPT = 0.05  # how much the idea of a usual innovation grows or shrinks with one sample: a running median
+LEAST_Q, LEAST_DQ, LEAST_TAU = 1e-6, 1e-4, 1e-4  # least usual innovation [rad], [rad/s]; of the RMS torque
+CREEP = 0.05  # [rad/s or m/s] beyond noise; from there no joint stops within one sample
+SLOW = 1e-3  # share of the newest sample in the running mean squares
+
+
+@jit
+def _usual(innovation, scale, least, slack):
+    return abs(innovation) <= SPIKE * slack * max(scale, least)
+
+
+@jit
+def _adapted(scale, innovation, least, young):
+    """A running median: it moves by steps, however far off one value is. It begins with the largest.
+
+    A channel that does not change at all (a still joint, an encoder between two counts) says nothing of how much it changes.
+    """
+    scale = max(scale, least)
+    if innovation == 0.0:
+        return scale
+    if young:
+        return max(scale, abs(innovation))
+    return scale * math.exp(ADAPT) if abs(innovation) > scale else max(scale * math.exp(-ADAPT), least)
+
+
+@jit
+def _unwrapped(first, q, Sq):
+    """q without the whole turns by which an encoder wrapped, in a row of the state."""
+    now = Sq[Q_NOW]
+    for i in range(q.shape[0]):
+        now[i] = q[i]
+        if Sq[Q_TURNS, i] != 0.0 and first > 0:
+            now[i] += Sq[Q_WRAP, i]
+            step = now[i] - Sq[Q_LAST, i]
+            if abs(step) > math.pi:
+                now[i] -= 2.0 * math.pi * round(step / (2.0 * math.pi))
+    return now
+
+
+@jit
+def _leap(h, slack, mode, q, dq, tau, q0, dq0, tau0, Sq, Sv, q_of):
+    """Which channel is further from a sample h seconds before than it ever goes in one step, as a code; TAKEN where none is."""
+    code = TAKEN
+    for v in range(tau.shape[0]):
+        i = q_of[v]
+        if i >= 0 and not _usual(q[i] - q0[i] - h * Sv[LAST_DQ, v], Sq[Q_SCALE, i], LEAST_Q, slack):
+            code = SPIKE_Q * CODE + v
+        if mode != DIFFERENTIATED and not _usual(dq[v] - dq0[v], Sv[SCALE_DQ, v], LEAST_DQ, slack):
+            code = SPIKE_DQ * CODE + v
+        if not _usual(tau[v] - tau0[v], Sv[SCALE_TAU, v], LEAST_TAU * math.sqrt(Sv[SQUARE, v]) + 1e-9, slack):
+            code = SPIKE_TAU * CODE + v
+    return code
+
+
+@jit
+def _learn_scales(h, mode, young, q, dq, tau, Sq, Sv, q_of):
+    """What each channel does in one step, as running medians."""
+    for v in range(tau.shape[0]):
+        i = q_of[v]
+        if i >= 0:
+            Sq[Q_SCALE, i] = _adapted(Sq[Q_SCALE, i], q[i] - Sq[Q_LAST, i] - h * Sv[LAST_DQ, v], LEAST_Q, young)
+        if mode != DIFFERENTIATED:
+            Sv[SCALE_DQ, v] = _adapted(Sv[SCALE_DQ, v], dq[v] - Sv[LAST_DQ, v], LEAST_DQ, young)
+        Sv[SCALE_TAU, v] = _adapted(Sv[SCALE_TAU, v], tau[v] - Sv[LAST_TAU, v], LEAST_TAU * math.sqrt(Sv[SQUARE, v]) + 1e-9, young)
+
+
+@jit
+def take(h, since, slack, mode, force, held, keep, first, young, q, dq, ddq, tau, Sq, Sv, C, q_of, out_q, out_dq, out_ddq, out_tau):
+    """Judge a sample h seconds after the last one and, if it is taken, average it; the code of what became of it.
+
+    A sample that leaps is turned away. If the next one is where it was, it was no spike but a step (friction that changes its sign), which is
+    taken then; `since` is the time since a sample was turned away, 0 for none. keep: exp(−h/T) of the averages. first: samples taken since the
+    start (0: this one starts anew). slack: how much longer than usual the step is, at least 1. force: take it though it leaps. young: while the
+    first samples tell what is usual. held: torque k acts from k to k + 1.
+    """
+    nq, nv, stages, code = q.shape[0], tau.shape[0], Sq.shape[0] - Q_AVERAGE, TAKEN
+    for i in range(nq):
+        if not math.isfinite(q[i]):
+            return NOT_FINITE * CODE + i
+    for v in range(nv):
+        if not (math.isfinite(tau[v]) and (mode == DIFFERENTIATED or math.isfinite(dq[v])) and (mode != GIVEN or math.isfinite(ddq[v]))):
+            return NOT_FINITE * CODE + v
+    given = q
+    q = _unwrapped(first, q, Sq)
+    if first > 2:
+        if not force and not young:
+            code = _leap(h, slack, mode, q, dq, tau, Sq[Q_LAST], Sv[LAST_DQ], Sv[LAST_TAU], Sq, Sv, q_of)
+        if code != TAKEN:
+            if since > 0.0 and _leap(since, 1.0, mode, q, dq, tau, Sq[Q_LEAPED], Sv[LEAPED_DQ], Sv[LEAPED_TAU], Sq, Sv, q_of) == TAKEN:
+                code = STEPPED
+            else:
+                Sq[Q_LEAPED, :] = q
+                Sv[LEAPED_DQ, :] = dq
+                Sv[LEAPED_TAU, :] = tau
+        _learn_scales(h, mode, young, q, dq, tau, Sq, Sv, q_of)
+        if code > TAKEN:
+            return code
+    for i in range(nq):
+        Sq[Q_WRAP, i] = Sq[Q_NOW, i] - given[i]
+    _average(h, mode, held, keep, first, q, dq, ddq, tau, Sq, Sv, C, q_of, stages)
+    last = stages - 1
+    for i in range(nq):
+        out_q[0, i] = Sq[Q_AVERAGE + last, i]
+    for v in range(nv):
+        out_dq[0, v] = Sv[AVERAGE + last, v]
+        out_ddq[0, v] = Sv[AVERAGE + stages + last, v]
+        out_tau[0, v] = Sv[AVERAGE + 2 * stages + last, v]
+    return code
+
+
+@jit
+def _put_average(S, row, stages, i, x, keep, fresh):
+    for k in range(stages):
+        S[row + k, i] = x if fresh else x + keep * (S[row + k, i] - x)
+        x = S[row + k, i]
+
+
+@jit
+def _average(h, mode, held, keep, first, q, dq, ddq, tau, Sq, Sv, C, q_of, stages):
+    """Bring all channels to one moment (the middle of the step, or, where speeds are differences, the sample before) and average them alike."""
+    nq, nv = q.shape[0], tau.shape[0]
+    C[SAME_Q, nv], C[SAME_TAU, nv] = 0, 0  # the largest of each, last
+    fresh = first <= (2 if mode == DIFFERENTIATED else 1 if mode == MEASURED else 0)
+    for v in range(nv):
+        i = q_of[v]
+        if i >= 0 and first > 0:
+            if q[i] == Sq[Q_LAST, i]:
+                C[SAME_Q, v] += 1
+                rate = Sv[SPEED, v] if mode == DIFFERENTIATED else dq[v]
+                Sv[TRAVEL, v] += h * rate if abs(rate) > CREEP else 0.0
+            else:
+                Sq[Q_STEP, i] = min(Sq[Q_STEP, i], abs(q[i] - Sq[Q_LAST, i]))
+                Sv[SPEED, v] = abs(q[i] - Sq[Q_LAST, i]) / h
+                C[SAME_Q, v], Sv[TRAVEL, v] = 0, 0.0
+        if first > 0:
+            C[SAME_TAU, v] = C[SAME_TAU, v] + 1 if tau[v] == Sv[LAST_TAU, v] else 0
+            step = tau[v] - Sv[LAST_TAU, v]
+            weight = max(SLOW, 1.0 / (first + 1.0))
+            if first > 1:
+                bend = step - Sv[STEP_TAU, v]  # of white noise: variance 6σ²
+                Sv[NOISE, v] += weight * (bend * bend / 6.0 - Sv[NOISE, v])
+            Sv[STEP_TAU, v] = step
+            Sv[SQUARE, v] += weight * (tau[v] * tau[v] - Sv[SQUARE, v])
+        else:
+            Sv[SQUARE, v] = tau[v] * tau[v]
+        C[SAME_Q, nv], C[SAME_TAU, nv] = max(C[SAME_Q, nv], C[SAME_Q, v]), max(C[SAME_TAU, nv], C[SAME_TAU, v])
+        rate = dq[v]
+        acceleration = ddq[v]
+        torque = tau[v]
+        if mode == MEASURED:
+            if first > 0:
+                rate, acceleration = 0.5 * (dq[v] + Sv[LAST_DQ, v]), (dq[v] - Sv[LAST_DQ, v]) / h
+                torque = Sv[LAST_TAU, v] if held else 0.5 * (tau[v] + Sv[LAST_TAU, v])
+            Sv[LAST_DQ, v] = dq[v]
+        elif mode == DIFFERENTIATED:
+            rate, acceleration = 0.0, 0.0
+            if first > 0:
+                speed = (q[v] - Sq[Q_LAST, v]) / h
+                middle = Sv[LAST_TAU, v] if held else 0.5 * (tau[v] + Sv[LAST_TAU, v])
+                if first > 1:
+                    rate, acceleration = 0.5 * (speed + Sv[MIDDLE_DQ, v]), (speed - Sv[MIDDLE_DQ, v]) / h
+                    torque = 0.5 * (middle + Sv[MIDDLE_TAU, v])
+                Sv[MIDDLE_DQ, v], Sv[MIDDLE_TAU, v], Sv[LAST_DQ, v] = speed, middle, speed
+        else:
+            Sv[LAST_DQ, v] = dq[v]
+        Sv[LAST_TAU, v] = tau[v]
+        _put_average(Sv, AVERAGE, stages, v, rate, keep, fresh)
+        _put_average(Sv, AVERAGE + stages, stages, v, acceleration, keep, fresh)
+        _put_average(Sv, AVERAGE + 2 * stages, stages, v, torque, keep, fresh)
+    for i in range(nq):
+        place = q[i]
+        if mode != GIVEN and first > 0:
+            middle = 0.5 * (q[i] + Sq[Q_LAST, i])
+            place = middle
+            if mode == DIFFERENTIATED:
+                place = 0.5 * (middle + Sq[Q_MIDDLE, i]) if first > 1 else middle
+            Sq[Q_MIDDLE, i] = middle
+        Sq[Q_LAST, i] = q[i]
+        _put_average(Sq, Q_AVERAGE, stages, i, place, keep, fresh)
+
+
+# -- factors ----------------------------------------------------------------------------------------------------------
+
+
+@jit
+def _absorb_into(work, columns, R):
+    """R ← the triangle of [R; chunk] where the chunk's columns are those named, in rising order: Householder, as `fold.absorb`."""
+    for k in range(columns.shape[0]):
+        x = _column(work, k)
+        square = _dot(x, x)
+        if square == 0.0:
+            continue
+        c = columns[k]
+        alpha = R[c, c]
+        beta = math.sqrt(alpha * alpha + square)
+        if alpha > 0.0:
+            beta = -beta
+        tau, scale = (beta - alpha) / beta, splat(1.0 / (alpha - beta))
+        v = (x[0] * scale, x[1] * scale, x[2] * scale, x[3] * scale, x[4] * scale, x[5] * scale, x[6] * scale, x[7] * scale)
+        R[c, c] = beta
+        for j in range(k + 1, columns.shape[0]):
+            y = _column(work, j)
+            t = tau * (R[c, columns[j]] + _dot(v, y))
+            R[c, columns[j]] -= t
+            step = splat(-t)
+            put(work, j, 0, y[0] + v[0] * step)
+            put(work, j, 8, y[1] + v[1] * step)
+            put(work, j, 16, y[2] + v[2] * step)
+            put(work, j, 24, y[3] + v[3] * step)
+            put(work, j, 32, y[4] + v[4] * step)
+            put(work, j, 40, y[5] + v[5] * step)
+            put(work, j, 48, y[6] + v[6] * step)
+            put(work, j, 56, y[7] + v[7] * step)
+
+
+@jit
+def all_rows(topology, geometry, dofs, axes, gravity, q, dq, ddq, weights, places, extras, extra_rows, nodes, directions, matrices, height):
+    """Fill every joint's rows of [Y | u], chunk after chunk: chunk k is matrices[k·height : (k + 1)·height]."""
+    samples = q.shape[0]
+    shared = False
+    for e in range(dofs.shape[0]):
+        shared = shared or dofs[e, SHARED] != 0
+    at = 0
+    for begin in range(0, samples, CHUNK):
+        end = min(begin + CHUNK, samples)
+        part = matrices[at : at + height]
+        if shared:
+            part[:, :] = 0.0
+        w = weights[begin:end] if weights.shape[0] > 0 else weights
+        base_columns(topology, geometry, dofs, axes, gravity, q[begin:end], dq[begin:end], ddq[begin:end], w, places, nodes, directions, part, 0)
+        for e in range(extras.shape[0]):
+            for s in range(begin, end):
+                part[extra_rows[e], s - begin] = extras[e, s]
+        if end - begin < CHUNK:
+            part[:, end - begin :] = 0.0
+        at += height
+
+
+@jit
+def stack_rows(order, first, columns, source, joints, matrices, height, work, R):
+    """One triangle of all joints' rows, each joint's times its weight, from the leaves to the root.
+
+    A joint's rows touch only what the joint carries, so until its turn no row of R there has anything beyond: no fill.
+    """
+    chunks = matrices.shape[0] // height
+    for o in range(order.shape[0]):
+        v = order[o]
+        mine = columns[first[v] : first[v + 1]]
+        for k in range(chunks):
+            for i in range(mine.shape[0]):
+                row = source[first[v] + i]
+                for s in range(CHUNK):
+                    work[i, s] = joints[v] * matrices[k * height + row, s] if row >= 0 else 0.0
+            _absorb_into(work, mine, R)
+
+
+@jit
+def stack_factors(order, first, columns, source, starts, joints, factors, work, R):
+    """The same from every joint's own triangle, row by row at factors[starts[v, 1]:]."""
+    for o in range(order.shape[0]):
+        v = order[o]
+        mine = columns[first[v] : first[v + 1]]
+        n, at, row0 = starts[v + 1, 0] - starts[v, 0], starts[v, 1], starts[v, 0]
+        for begin in range(0, n, CHUNK):
+            end = min(begin + CHUNK, n)
+            for i in range(mine.shape[0]):
+                c = source[first[v] + i] - row0
+                for s in range(CHUNK):
+                    work[i, s] = joints[v] * factors[at + (begin + s) * n + c] if c >= 0 and begin + s < end else 0.0
+            _absorb_into(work, mine, R)
+
+
+@jit
+def fold_sample(matrices, sample, starts, valid, factors, row):
+    """One sample (column `sample` of the chunk) into every joint's triangle by rotations."""
+    for v in range(starts.shape[0] - 1):
+        if not valid[v]:
+            continue
+        n, at, begin = starts[v + 1, 0] - starts[v, 0], starts[v, 1], starts[v, 0]
+        for j in range(n):
+            row[j] = matrices[begin + j, sample]
+        for k in range(n):
+            y = row[k]
+            if y == 0.0:
+                continue
+            x = factors[at + k * n + k]
+            length = math.hypot(x, y)
+            c, s = x / length, y / length
+            factors[at + k * n + k] = length
+            for j in range(k + 1, n):
+                a, b = factors[at + k * n + j], row[j]
+                factors[at + k * n + j], row[j] = c * a + s * b, c * b - s * a
+
+
+# -- watch ------------------------------------------------------------------------------------------------------------
+
+
+@jit
+def predict(
+    topology, geometry, dofs, axes, gravity, theta, drive, q, dq, ddq, external, nodes, directions, forces, torques, out
+):  # fmt: skip
+    """out (samples, nv) ← rigid bodies and drive: rows of `drive` are viscous, Coulomb, offset and armature of every degree of freedom."""
+    inverse_dynamics(topology, geometry, dofs, axes, gravity, theta, q, dq, ddq, external, nodes, directions, forces, torques, out)
+    for s in range(out.shape[0]):
+        for v in range(out.shape[1]):
+            sign = 1.0 if dq[s, v] > 0.0 else -1.0 if dq[s, v] < 0.0 else 0.0
+            out[s, v] += drive[0, v] * dq[s, v] + drive[1, v] * sign + drive[2, v] + drive[3, v] * ddq[s, v]
+
+
+@jit
+def watch_step(h, drift, relative, lag, predicted, dq, ddq, tau, slow, coulomb, dry, scale, sums):
+    """Two cumulative sums per joint of the residual over its scale, beyond `drift` [scales·s]; the largest, whose, and its residual.
+
+    A joint that stood still, or turned round, within `lag` seconds may have any friction up to `dry`; the prediction holds `coulomb` of it.
+    """
+    worst, joint, left = 0.0, 0, 0.0
+    for v in range(tau.shape[1]):
+        residual = tau[0, v] - predicted[0, v]
+        if abs(dq[0, v]) < slow[v] + lag * abs(ddq[0, v]):
+            residual += coulomb[v] if dq[0, v] > 0.0 else -coulomb[v] if dq[0, v] < 0.0 else 0.0
+            residual = math.copysign(max(abs(residual) - dry[v], 0.0), residual)
+        z = residual / max(scale[v], relative * abs(predicted[0, v]))
+        sums[0, v] = max(0.0, sums[0, v] + h * (z - drift))
+        sums[1, v] = max(0.0, sums[1, v] + h * (-z - drift))
+        top = max(sums[0, v], sums[1, v])
+        if top > worst:
+            worst, joint, left = top, v, residual
+    return worst, joint, left

@@ -1,0 +1,1 @@
+"""The paper's experiments and Valkyrie at 44 joints, each one command: closed loops of a simulated robot, a controller and an identifier."""

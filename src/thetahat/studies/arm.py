@@ -1,0 +1,131 @@
+"""Online identification and control of an arm of four joints (paper, §VI): tick-tock motion, a wrong guess, the gate, and the switch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from thetahat import robots
+from thetahat.control.computed_torque import ComputedTorque
+from thetahat.control.switched import Switched
+from thetahat.data.prepare import prepare
+from thetahat.excite.shapes import Moves, tick_tock
+from thetahat.identify.columns import Columns
+from thetahat.identify.information import information
+from thetahat.model.load import load
+from thetahat.model.robot import Robot
+from thetahat.online.identifier import OnlineIdentifier
+from thetahat.plant.built import as_built
+from thetahat.plant.realism import Realism
+from thetahat.studies import page
+from thetahat.studies.loop import ClosedLoop
+from thetahat.studies.record import Recorder, Run, score_over_time
+from thetahat.studies.study import Result, Tell, plant_of, silent, summary
+
+NAME = "arm"
+RATE = 1000.0  # [Hz]
+CUTOFF = 10.0  # [Hz] of the low-pass that the run is scored with
+UPDATES, WINDOW, THRESHOLD = 3.0, 50, 0.95  # [Hz], samples, R² (paper)
+ALPHA = 0.5  # of the blend with the wrong guess, until the buffer is full
+KP, KD, SLEW = 400.0, 40.0, 50.0  # [1/s²], [1/s], [N·m/s]
+ONE_WAY, DWELL, REPEATS = 1.6, 0.15, 20  # [s], [s]: 70 s in all
+GUESS_SPREAD = 0.4  # how wrong the initial guess is, on purpose
+FIRST, SECOND = (-0.6, -0.9, -1.0, -1.6), (0.9, 0.5, 0.9, -0.2)  # [rad]
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """The parts of the loop, made and not yet run: the study runs it, the live page watches it."""
+
+    nominal: Robot
+    model: Robot
+    identifier: OnlineIdentifier
+    controller: Switched
+    loop: ClosedLoop
+
+
+def experiment(engine: str, *, seed: int = 0) -> Experiment:
+    """An arm that is not quite as its file says, a nominal model, and a guess that is far from both."""
+    nominal = load(robots.path("valkyrie_arm"))
+    truth = as_built(nominal, seed=seed)
+    model = nominal.with_drive(viscous=True, coulomb=True, offset=True)
+    guess = Columns(model.with_parameters(as_built(nominal, spread=GUESS_SPREAD, seed=seed + 5).theta)).x0
+    identifier = OnlineIdentifier(model, guess, UPDATES, WINDOW, THRESHOLD, alpha=ALPHA, held=True)
+    controller = Switched(identifier, lambda robot: ComputedTorque(robot, kp=KP, kd=KD), slew=SLEW)
+    plant = plant_of(engine, truth, Realism.typical(truth, seed=seed), seed=seed)
+    return Experiment(nominal, model, identifier, controller, ClosedLoop(plant, motion(nominal), controller, identifier, rate=RATE, seed=seed))
+
+
+def motion(robot: Robot) -> Moves:
+    """From one position to another and back and so forth (paper)."""
+    return tick_tock(robot, np.array(FIRST), np.array(SECOND), time=ONE_WAY, repeats=REPEATS, dwell=DWELL)
+
+
+def run(engine: str, *, seed: int = 0, tell: Tell = silent) -> Result:
+    """Run it to its end."""
+    made = experiment(engine, seed=seed)
+    recorder = Recorder(made.nominal, made.loop.count, RATE, made.identifier)
+    for cycle in made.loop.cycles():
+        recorder.add(cycle)
+        if cycle.k % 1000 == 0:
+            tell("moving", cycle.k, made.loop.count)
+    played = recorder.result()
+    gate = {"opened_at": played.opened_at, "reason": made.identifier.gate.reason, "full_at": filled_at(played)}
+    before, after = spans(played)
+    last = played.updates[-1]
+    told = summary(
+        NAME,
+        engine,
+        seed,
+        played,
+        r2=last.r2_per_joint,
+        over_time=(np.array([u.t for u in played.updates]), np.array([np.nan if u.r2_fit is None else u.r2_fit for u in played.updates])),
+        gate=gate,
+        bias=(bias(played, before), bias(played, after)),
+        max_torque_step=made.controller.max_torque_step,
+        cycle=made.loop.seconds["cycle"],
+        slew_bound=SLEW / RATE,
+        peak_to_peak_before=[float(value) for value in swing(played, before)],
+        peak_to_peak_after=[float(value) for value in swing(played, after)],
+        switches=made.controller.switches,
+        fallbacks=made.controller.fallbacks,
+    )
+    whole = information(made.model, prepare(played.log(NAME), made.model, cutoff=CUTOFF))
+    return Result(told, "Arm", page.arm(told, played, score_over_time(whole, played)), made.nominal, played, (_story(told),))
+
+
+def filled_at(run: Run) -> float | None:
+    """[s] when the buffer was full."""
+    return next((update.t for update in run.updates if update.fill >= WINDOW), None)
+
+
+def spans(run: Run) -> tuple[slice, slice]:
+    """Whole periods of the motion before the switch, and as many at the end, when what came of the switch has settled."""
+    period = 2.0 * (ONE_WAY + DWELL)
+    opened = run.opened_at if run.opened_at is not None else run.t[-1] / 2.0
+    count = max(1, int((opened - 1.0) / period))
+    cycles = round(count * period * RATE)
+    first = max(0, int(opened * RATE) - cycles)
+    return slice(first, first + cycles), slice(len(run.t) - cycles, len(run.t))
+
+
+def bias(run: Run, span: slice) -> np.ndarray:
+    """Mean of the joint errors over whole periods, (nv,) [rad]."""
+    return run.error[span].mean(axis=0)
+
+
+def swing(run: Run, span: slice) -> np.ndarray:
+    """Peak to peak of the joint errors, (nv,) [rad]."""
+    return np.ptp(run.error[span], axis=0)
+
+
+def _story(told: dict) -> str:
+    if told["gate"]["opened_at"] is None:
+        return f"The gate did not open: {told['gate']['reason']}"
+    before, after = (np.abs(np.array(told[key])) for key in ("bias_before", "bias_after"))
+    full, opened, step = told["gate"]["full_at"], told["gate"]["opened_at"], told["max_torque_step"]
+    return (
+        f"The buffer was full at {full:.1f} s and the gate opened at {opened:.1f} s; the bias of the joint errors fell from {before.max():.2g} to "
+        f"{after.max():.2g} rad at most, and no switch changed a torque by more than {step:.2g} N·m per cycle."
+    )

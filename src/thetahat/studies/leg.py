@@ -1,0 +1,66 @@
+"""Identification of a robotic leg of four joints while the data grow (paper, §VI): decimated updates, an initial guess."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from thetahat import robots
+from thetahat.control.computed_torque import ComputedTorque
+from thetahat.data.prepare import prepare
+from thetahat.excite.shapes import Sinusoids
+from thetahat.identify.columns import Columns
+from thetahat.identify.information import information
+from thetahat.model.load import load
+from thetahat.model.robot import Robot
+from thetahat.online.identifier import OnlineIdentifier
+from thetahat.plant.built import as_built
+from thetahat.plant.realism import Realism
+from thetahat.report.collect import Collector
+from thetahat.studies import page
+from thetahat.studies.loop import ClosedLoop
+from thetahat.studies.record import Recorder, score_over_time
+from thetahat.studies.study import Result, Tell, plant_of, silent, summary
+
+NAME = "leg"
+DURATION, RATE = 40.0, 1000.0  # [s], [Hz]
+CUTOFF = 10.0  # [Hz] of the low-pass that the run is scored with
+ALPHA = 0.9  # of the blend: the guess bounds the first estimates, and fades as data come
+GUESS_SPREAD = 0.35  # how far the guess is from the leg
+
+
+def run(engine: str, *, seed: int = 0, tell: Tell = silent, duration: float = DURATION) -> Result:
+    """The leg moves under the nominal model; the identifier looks on."""
+    nominal = load(robots.path("valkyrie_leg"))
+    truth = as_built(nominal, seed=seed)
+    model = nominal.without_drive().with_drive(viscous=True, coulomb=True)
+    guess = Columns(model.with_parameters(as_built(nominal, spread=GUESS_SPREAD, seed=seed + 1).theta)).x0
+    identifier = OnlineIdentifier(model, guess, memory="growing", alpha=ALPHA, blend="always", watch=False, held=True)
+    plant = plant_of(engine, truth, Realism.typical(truth, seed=seed), seed=seed)
+    loop = ClosedLoop(plant, motion(nominal, duration), ComputedTorque(nominal, kp=400.0, kd=40.0), identifier, rate=RATE, seed=seed)
+    recorder = Recorder(nominal, loop.count, RATE, identifier)
+    for cycle in loop.cycles():
+        recorder.add(cycle)
+        if cycle.k % 1000 == 0:
+            tell("moving", cycle.k, loop.count)
+    played = recorder.result()
+    samples = prepare(played.log(NAME), model, cutoff=CUTOFF)
+    whole = information(model, samples)
+    t, r2 = score_over_time(whole, played)
+    last = next(update.x_base for update in reversed(played.updates) if update.x_base is not None)
+    final = whole.r2_per_joint(last)
+    told = summary(NAME, engine, seed, played, r2=final, over_time=(t, r2), cycle=loop.seconds["cycle"], r2_guess=whole.r2(whole.base.map @ guess))
+    collector = Collector(model.with_parameters(identifier.estimate), nominal)
+    collector.add(samples, "train")
+    tracked = page.torque_as_it_was_known(whole, played, samples)
+    sections = page.leg(told, played, collector.result(), tracked)
+    text = (f"R² of the estimate on the whole run: {r2[0]:.3f} at first, {r2[-1]:.4f} at the end; of the guess {told['r2_guess']:.3f}.",)
+    return Result(told, "Leg", sections, nominal, played, text)
+
+
+def motion(robot: Robot, duration: float = DURATION) -> Sinusoids:
+    """Swinging and stepping in the air, inside the limits; no two frequencies have a common period."""
+    centre = np.array([0.3, 0.05, -0.5, 0.95])
+    amplitude = np.array([[0.4, 0.15], [0.25, 0.12], [0.8, 0.35], [0.6, 0.3]])
+    frequency = np.array([[0.31, 0.83], [0.43, 1.01], [0.37, 0.71], [0.53, 0.97]])
+    phase = np.array([[0.0, 1.0], [0.7, 2.1], [1.3, 0.4], [2.2, 1.7]])
+    return Sinusoids(robot.joint_names, duration, centre, amplitude, frequency, phase, ramp=1.0)

@@ -1,0 +1,85 @@
+"""All 44 joints of a humanoid in the loop of the arm's experiment, to show that it scales (paper, §VII: no symbolic expressions)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from thetahat import robots
+from thetahat.control.computed_torque import ComputedTorque
+from thetahat.control.switched import Switched
+from thetahat.excite.shapes import Sinusoids
+from thetahat.model.load import load
+from thetahat.model.robot import Robot
+from thetahat.online.identifier import OnlineIdentifier
+from thetahat.plant.built import as_built
+from thetahat.plant.realism import Realism
+from thetahat.studies import page
+from thetahat.studies.arm import Experiment
+from thetahat.studies.loop import ClosedLoop
+from thetahat.studies.record import Recorder
+from thetahat.studies.study import Result, Tell, plant_of, silent, summary
+
+NAME = "valkyrie"
+DURATION, RATE = 30.0, 500.0  # [s], [Hz]
+UPDATES, WINDOW, THRESHOLD = 3.0, 50, 0.95
+KP, KD, SLEW = 400.0, 40.0, 50.0  # [1/s²], [1/s], [N·m/s]
+REACH = 0.3  # of each joint's range
+FLOOR = 0.005  # of a joint's effort limit: errors below do not matter (a finger's whole torque is a hundredth of what its motor can do)
+SLOWEST, FASTEST = 0.2, 0.7  # [Hz]
+
+
+def experiment(engine: str, *, seed: int = 0) -> Experiment:
+    """A humanoid hung up by its pelvis that moves all its joints at once."""
+    nominal = load(robots.path("valkyrie"))
+    truth = as_built(nominal, seed=seed)
+    model = nominal.with_drive(viscous=True, coulomb=True)
+    floor = [FLOOR * node.limits.effort for node in nominal.tree.independent]
+    identifier = OnlineIdentifier(model, None, UPDATES, WINDOW, THRESHOLD, floor=floor, held=True)
+    controller = Switched(identifier, lambda robot: ComputedTorque(robot, kp=KP, kd=KD), slew=SLEW)
+    plant = plant_of(engine, truth, Realism.typical(truth, seed=seed), seed=seed)
+    return Experiment(nominal, model, identifier, controller, ClosedLoop(plant, motion(nominal), controller, identifier, rate=RATE, seed=seed))
+
+
+def motion(robot: Robot) -> Sinusoids:
+    """Two sinusoids per joint inside its limits, all frequencies apart."""
+    rng = np.random.default_rng(7)
+    limits = np.array([[node.limits.lower, node.limits.upper] for node in robot.tree.independent])
+    centre, reach = limits.mean(axis=1), REACH * np.diff(limits, axis=1)[:, 0]
+    frequency = np.column_stack([rng.permutation(np.linspace(SLOWEST, FASTEST, robot.nv)) for _ in range(2)])
+    amplitude = reach[:, None] * np.array([0.65, 0.35])
+    return Sinusoids(robot.joint_names, DURATION, centre, amplitude, frequency, rng.uniform(0.0, 2.0 * np.pi, (robot.nv, 2)), ramp=1.5)
+
+
+def run(engine: str, *, seed: int = 0, tell: Tell = silent) -> Result:
+    """Run it to its end."""
+    made = experiment(engine, seed=seed)
+    recorder = Recorder(made.nominal, made.loop.count, RATE, made.identifier)
+    for cycle in made.loop.cycles():
+        recorder.add(cycle)
+        if cycle.k % 250 == 0:
+            tell("moving", cycle.k, made.loop.count)
+    played = recorder.result()
+    seconds = made.loop.seconds
+    last = played.updates[-1]
+    told = summary(
+        NAME,
+        engine,
+        seed,
+        played,
+        r2=last.r2_per_joint if last.r2_per_joint is not None else None,
+        over_time=(np.array([u.t for u in played.updates]), np.array([np.nan if u.r2_fit is None else u.r2_fit for u in played.updates])),
+        gate={"opened_at": played.opened_at, "reason": made.identifier.gate.reason},
+        max_torque_step=made.controller.max_torque_step,
+        cycle=seconds["cycle"],
+        slew_bound=SLEW / RATE,
+        base_parameters=made.identifier.gate.structural_rank,
+        rank=made.identifier.gate.rank,
+        parts_us={part: {"p50": found.p50, "p99": found.p99, "max": found.max} for part, found in seconds.items()},
+    )
+    opened = told["gate"]["opened_at"]
+    text = (
+        f"{made.nominal.nv} joints, {told['base_parameters']} base parameters with friction: "
+        + (f"the gate opened at {opened:.1f} s." if opened is not None else f"the gate stayed closed: {told['gate']['reason']}."),
+        f"Per cycle: control {seconds['control']}, identification {seconds['identify']}.",
+    )
+    return Result(told, "Valkyrie", page.valkyrie(told, played), made.nominal, played, text)
