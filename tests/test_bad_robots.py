@@ -17,7 +17,7 @@ from thetahat.model.load import load
 from thetahat.model.urdf import MAX_LINKS
 from thetahat.model.xml import MAX_BYTES, MAX_DEPTH
 
-LONGEST = 5.0  # [s] issue 2: no hang
+LONGEST = 5.0  # [s] issue 2: no hang; of processor time, as a test machine may be busy with other things
 
 GOOD = """<?xml version="1.0"?>
 <robot name="arm">
@@ -67,12 +67,12 @@ def changed(*changes: tuple[str, str]) -> str:
 
 def refusal(path: Path, kind: type[ThetahatError], code: int) -> str:
     """Load, which must be refused, fast, with this class and exit code, in one line that names the file."""
-    start = time.perf_counter()
+    start = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RobotWarning)
         with pytest.raises(kind) as caught:
             load(path)
-    assert time.perf_counter() - start < LONGEST
+    assert time.process_time() - start < LONGEST
     message = str(caught.value)
     assert caught.value.exit_code == code
     assert path.name in message
@@ -272,9 +272,9 @@ def test_a_tag_of_many_attributes_is_no_hang(tmp_path: Path) -> None:
 
 def test_the_longest_chain_loads_in_time(tmp_path: Path) -> None:
     path = save(tmp_path, chain(MAX_LINKS))
-    start = time.perf_counter()
+    start = time.process_time()
     assert load(path).nv == MAX_LINKS - 1
-    assert time.perf_counter() - start < LONGEST
+    assert time.process_time() - start < LONGEST
 
 
 def test_the_longest_chain_of_mimics_loads_in_time(tmp_path: Path) -> None:
@@ -282,9 +282,9 @@ def test_the_longest_chain_of_mimics_loads_in_time(tmp_path: Path) -> None:
     text = chain(MAX_LINKS)
     for i in range(MAX_LINKS - 2):
         text = text.replace(f'<joint name="j{i}" type="continuous">', f'<joint name="j{i}" type="continuous"><mimic joint="j{i + 1}"/>', 1)
-    start = time.perf_counter()
+    start = time.process_time()
     assert load(save(tmp_path, text)).nv == 1
-    assert time.perf_counter() - start < LONGEST
+    assert time.process_time() - start < LONGEST
 
 
 # -- storage: exit 6 --------------------------------------------------------------------------------------------------

