@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow bench docs lint format clean
+.PHONY: help demo test test-slow bench real docs lint format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ test: $(VENV)/.dev ## run the tests (ARGS="-k name" passes options to pytest)
 
 test-slow: $(VENV)/.dev ## run the long versions of the checks
 	$(BIN)/python -m pytest -m slow $(ARGS)
+
+real: $(VENV)/.dev ## identify the real robots of ../shared/data, and write the tables to build/real
+	$(BIN)/python -m benchmarks.real $(ARGS)
 
 bench: $(VENV)/.dev ## measure speed side by side with Pinocchio
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "src" / "thetahat"
 # One straight path: each stage may import those to its left. A stage that is not here yet costs nothing.
 STAGES = (
     *("errors", "files", "robots", "spatial", "model", "kernels", "batch", "configuration", "dynamics", "data", "identify", "validate"),
-    *("excite", "online", "control", "plant", "report", "studies", "cli"),
+    *("excite", "online", "control", "plant", "report", "studies", "live", "fleet", "cli"),
 )
 KERNELS_MAY_USE = {"numpy", "numba", "llvmlite"}  # and the standard library
 HEAVY = ("numba", "polars", "scipy", "typer", "rich", "mujoco")

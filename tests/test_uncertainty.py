@@ -330,7 +330,7 @@ def test_blocks_hold_every_row_once_in_time() -> None:
     t = t + np.where(np.arange(1000) >= 400, 0.05, 0.0) + np.where(np.arange(1000) >= 700, 5.0, 0.0)
     samples = Samples(q=q, dq=dq, ddq=ddq, tau=np.arange(2000.0).reshape(1000, 2), t=t)
     for size in (64, 333, 5000):
-        found = list(blocks(samples, size, reach=500))
+        found = list(blocks(samples, robot, size, reach=500))
         assert sum(block.first for block in found) == 2  # the gap of 5 s parts, the one of 50 ms is filled
         kept = np.concatenate([block.tau[block.usable[:, 0]] for block in found])
         np.testing.assert_array_equal(kept, samples.tau)
@@ -344,7 +344,8 @@ def test_rows_of_the_kernel_are_those_of_the_plain_regressor() -> None:
         info, samples = experiment.clean, experiment.samples
         for shown in (info, view(info, without=("coulomb",), dofs=[1, 2])):
             plan = row_plan(shown)
-            rows = base_rows(plan, samples.q, samples.dq, samples.ddq, samples.valid)
+            (block,) = blocks(samples, shown.robot, len(samples), reach=500)
+            rows = base_rows(plan, block)
             Y = full_regressor(shown.robot, samples.q, samples.dq, samples.ddq)[..., shown.base.independent]
             for v, positions in enumerate(shown.positions):
                 mine = rows[plan.starts[v] : plan.starts[v + 1]]

@@ -42,6 +42,7 @@ _MODULES = {
     "thetahat.identify.essential": ("essential",),
     "thetahat.identify.payload": ("Payload", "payload_from_difference", "payload_on_link"),
     "thetahat.identify.ridge": ("Ridge", "ridge_path"),
+    "thetahat.identify.tune": ("Tuned", "tune"),
     "thetahat.validate": ("validate",),
     "thetahat.excite.trajectory": ("Motion",),
     "thetahat.excite.limits": ("Box", "motion_limits"),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from thetahat import dynamics
+from thetahat.data.direction import directed, directed_batches
 from thetahat.data.samples import Samples
 from thetahat.errors import UsageError
 from thetahat.model.robot import Robot
@@ -68,15 +69,24 @@ def validate(
             raise UsageError(f"{name} has {other.nv} degrees of freedom and the other {robot.nv}; give variants of one robot")
     sums = {name: (each, _Sums(robot.nv)) for name, each in {_OWN: robot, **others}.items()}
     cutoffs, count = set(), 0
-    for part in _pieces(samples):
+    for part in _pieces(samples, robot):
         _check(robot, part)
         cutoffs.add(part.provenance.get("settings", {}).get("torque_cutoff") or part.cutoff)
         count += len(part)
         for each, into in sums.values():
-            into.add(part, dynamics.inverse_dynamics(each, part.q, part.dq, part.ddq))
+            into.add(part, predicted(each, part))
     cutoff = cutoffs.pop() if len(cutoffs) == 1 else None
     found = {name: into.result(robot.velocity_names, count, cutoff) for name, (_, into) in sums.items()}
     return replace(found.pop(_OWN), nominal=found.pop(_NOMINAL, None), beside=found)
+
+
+def predicted(robot: Robot, samples: Samples) -> np.ndarray:
+    """The torques a robot expects, (n, nv): its rigid bodies and its drive, dry friction as the samples' low-pass shows it."""
+    direction = samples.direction_of(robot.drive)
+    if direction is None:
+        return dynamics.inverse_dynamics(robot, samples.q, samples.dq, samples.ddq)
+    rigid = dynamics.inverse_dynamics(robot, samples.q, samples.dq, samples.ddq, rigid=True)
+    return rigid + robot.drive.torque(samples.dq, samples.ddq, q=samples.q, load=rigid, direction=direction)
 
 
 class _Sums:
@@ -121,8 +131,8 @@ def _root_mean(left: np.ndarray, rows: np.ndarray) -> np.ma.MaskedArray:
     return np.ma.masked_array(np.sqrt(left / np.maximum(rows, 1)), mask=rows == 0)
 
 
-def _pieces(samples: Samples | Iterable[Samples]) -> Iterator[Samples]:
-    for part in (samples,) if isinstance(samples, Samples) else samples:
+def _pieces(samples: Samples | Iterable[Samples], robot: Robot) -> Iterator[Samples]:
+    for part in (directed(samples, robot),) if isinstance(samples, Samples) else directed_batches(samples, robot):
         for first in range(0, len(part), PIECE):
             yield part if len(part) <= PIECE else part.subset(slice(first, first + PIECE))
 

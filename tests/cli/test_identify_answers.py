@@ -86,15 +86,15 @@ def _matrix(six: list[float]) -> np.ndarray:
 
 
 def test_prints_the_numbers_of_the_python_path(thetahat: Callable[..., Done], log: Path, tmp_path: Path) -> None:
-    from thetahat.data.prepare import choose
-
     found = thetahat("identify", "arm4", log, "--out", tmp_path, "--json", "--no-armature", "--method", "least-squares").data
     robot = th.load(robots.path("arm4"))
     read = th.read_log(log, robot)
     cut = round(0.7 * read.rows)
-    settings = choose(read, robot, span=(0, cut))
-    train, test = (th.prepare(read, robot, settings=settings, span=span) for span in ((0, cut), (cut, read.rows)))
     fitted = robot.without_drive().with_drive(viscous=True, coulomb=True, offset=True)
+    prior = np.concatenate([robot.theta, robot.drive.viscous, robot.drive.coulomb, robot.drive.offset])
+    tuned = th.tune(read, robot, fitted=fitted, span=(0, cut), prior=prior, weight=0.01)
+    train, test = (th.prepare(read, robot, settings=tuned.settings, span=span) for span in ((0, cut), (cut, read.rows)))
+    fitted = tuned.robot
     estimate = th.identify(th.information(fitted, train), th.LeastSquares(weights="iterated"))
     scores = th.validate(fitted.with_parameters(estimate), test, nominal=robot)
     np.testing.assert_allclose([b["value"] for b in found["base_parameters"]], estimate.x_base, rtol=1e-7, atol=1e-9)

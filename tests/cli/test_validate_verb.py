@@ -38,12 +38,12 @@ def test_says_what_identify_said_of_the_same_held_out_log(thetahat: Thetahat, lo
 
 
 def test_the_robot_file_written_back_scores_as_the_estimate(thetahat: Thetahat, log: Path, estimate: Path) -> None:
-    """Inertia and friction from the URDF, offsets from drive.json beside it."""
+    """Inertia and friction from the URDF, offsets and how Coulomb friction turns from drive.json beside it."""
     by_estimate = thetahat("validate", "arm4", log, "--estimate", estimate, "--cutoff", 15, "--json").data
     by_file = thetahat("validate", estimate.parent / "arm4_identified.urdf", log, "--cutoff", 15, "--json").data
     for mine, theirs in zip(by_file["joints"], by_estimate["joints"], strict=True):
         assert mine["rms_test"] == pytest.approx(theirs["rms_test"], rel=1e-9)
-    assert json.loads(estimate.read_text(encoding="utf-8"))["parity"]["not_in_file"] == ["offset"]
+    assert json.loads(estimate.read_text(encoding="utf-8"))["parity"]["not_in_file"] == ["direction", "offset"]
 
 
 def test_says_what_python_says(thetahat: Thetahat, log: Path) -> None:

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 METHODS = ("consistent", "least-squares", "prior", "positive", "smooth")
 WITH_PRIOR = ("consistent", "prior", "smooth")
-METRICS = ("euclidean", "entropic")
+METRICS = ("entropic", "euclidean")
 FRICTION = ("viscous", "coulomb", "offset")
 WEIGHTS = ("iterated", "joint", "none")
-GRAVE = ("gravity-direction", "sign", "dead-torque", "saturated", "stuck")  # findings that change the answer: said beside JSON too
+GRAVE = ("gravity-direction", "sign", "dead-torque", "saturated", "stuck", "coupling")  # findings that change the answer: said beside JSON too
 
 
 def identify(
@@ -35,8 +35,8 @@ def identify(
     quiet: arguments.Quiet = False,
     method: Annotated[str, option(f"How to solve: {', '.join(METHODS)}.", metavar="NAME", show_default=True)] = METHODS[0],
     prior: Annotated[str | None, option("Robot file whose values what the log does not show keeps; default: ROBOT.", metavar="ROBOT")] = None,
-    prior_weight: Annotated[float | None, option("Of the prior; its spread is each parameter's size / √W. Default 0.01.", metavar="W")] = None,
-    metric: Annotated[str | None, option(f"Distance from the prior: {', '.join(METRICS)}; default euclidean.", metavar="NAME")] = None,
+    prior_weight: Annotated[float | None, option("Of the prior, which spreads by 1/√W; default: chosen by what predicts best.", metavar="W")] = None,
+    metric: Annotated[str | None, option(f"Distance from the prior: {', '.join(METRICS)}; default {METRICS[0]}.", metavar="NAME")] = None,
     alpha: Annotated[float | None, option("Of --method prior: near 1 the data count, near 0 the guess. Default 0.5.", metavar="A")] = None,
     robust: Annotated[bool, option("Hold back single torques that do not fit the others.", "--robust")] = False,
     weights: Annotated[
@@ -57,6 +57,12 @@ def identify(
     actuation: Annotated[str | None, option("CSV of the map from motors to joints: a row per joint, a column per motor.", metavar="FILE")] = None,
     topic: arguments.Topic = None,
     salvage: arguments.Salvage = False,
+    load_friction: Annotated[
+        bool, option("Let friction grow with the load where that predicts better; such a robot cannot be simulated here.", "--load-friction")
+    ] = False,
+    tune: Annotated[
+        bool, option("Choose friction, low-pass and prior by what predicts best inside the rows to fit; default: yes.", "--tune/--no-tune")
+    ] = True,
     report: Annotated[bool, option("Write report.html; default: yes.", "--report/--no-report")] = True,
 ) -> None:
     """Identify a robot from logs of its motion: parameters, how well each is known, and scores on held-out data."""
@@ -78,8 +84,10 @@ def identify(
         "weights": None if weights == "none" else weights,
         "method": method,
         "prior": None if prior is None else arguments.robot_file(prior),
-        "prior_weight": 1e-2 if prior_weight is None else prior_weight,
-        "metric": metric or METRICS[0],
+        "prior_weight": prior_weight,
+        "metric": metric,
+        "tune": tune,
+        "load_friction": load_friction,
         "alpha": 0.5 if alpha is None else alpha,
         "robust": robust,
         "cutoff": arguments.positive("--cutoff", cutoff, "Hz"),
@@ -146,8 +154,11 @@ def described(robot: Robot, outcome: Outcome, options: Options) -> dict[str, Any
             "armature": outcome.armature,
             "weights": options.weights,
             "prior": None if options.prior is None else str(options.prior),
-            "prior_weight": options.prior_weight if options.method in ("consistent", "smooth") else None,
-            "metric": options.metric if options.method in ("consistent", "smooth") else None,
+            "torque_cutoff": settings.torque_cutoff,
+            "delay": settings.delay,
+            "tuned": list(outcome.tuned.reasons),
+            "prior_weight": outcome.tuned.weight if options.method in ("consistent", "smooth") else None,
+            "metric": outcome.tuned.metric if options.method in ("consistent", "smooth") else None,
             "alpha": options.alpha if options.method == "prior" else None,
             "robust": options.robust,
             "joints": list(options.joints) or None,
@@ -164,6 +175,9 @@ def described(robot: Robot, outcome: Outcome, options: Options) -> dict[str, Any
     found["locked"] = list(outcome.log.locked)
     found["dropped"] = outcome.dropped
     found["findings"] = findings(outcome.log, "fit") + ([] if outcome.test_log is None else findings(outcome.test_log, "test"))
+    found["findings"] += [
+        {"log": "fit", "kind": "coupling", "joint": coupling.joints[0], "rows": None, "message": coupling.sentence} for coupling in outcome.couplings
+    ]
     found["warnings"] = []
     return found
 

@@ -13,12 +13,15 @@ import numpy as np
 from thetahat.cli.actuation import with_map
 from thetahat.cli.measured import Stream, degrees, highest_cutoff, require_torque
 from thetahat.cli.progress import Progress
+from thetahat.data.direction import directed_batches
+from thetahat.data.excerpt import ROWS
 from thetahat.data.log import Log, read_log
 from thetahat.data.prepare import Settings, choose, prepare_batches
-from thetahat.data.samples import Samples
+from thetahat.data.samples import Samples, concatenate
 from thetahat.errors import MalformedInput, NotIdentifiable, RobotWarning, UsageError, known
 from thetahat.identify.columns import Columns
 from thetahat.identify.consistent import Consistent
+from thetahat.identify.coupling import Coupling, coupled
 from thetahat.identify.estimate import Estimate
 from thetahat.identify.estimator import Estimator, SampleEstimator
 from thetahat.identify.information import Information, information
@@ -28,13 +31,15 @@ from thetahat.identify.restrict import view
 from thetahat.identify.result import PLAIN
 from thetahat.identify.robust import Robust
 from thetahat.identify.run import identify
+from thetahat.identify.search import METRIC
 from thetahat.identify.smooth import Smooth
+from thetahat.identify.tune import USUAL, Tuned, tune
 from thetahat.model.load import load
 from thetahat.model.lock import lock
 from thetahat.model.robot import Robot
 from thetahat.report.collect import Collector
 from thetahat.report.traces import Traces
-from thetahat.validate import Validation, validate
+from thetahat.validate import Validation, predicted, validate
 
 EVIDENCE = 10.0  # difference of the Bayesian information criteria that counts as very strong
 
@@ -51,8 +56,8 @@ class Options:
     weights: str | None = "iterated"
     method: str = "consistent"
     prior: Path | None = None  # None: the robot itself
-    prior_weight: float = 1e-2
-    metric: str = "euclidean"
+    prior_weight: float | None = None  # None: chosen
+    metric: str | None = None  # None: entropic
     alpha: float = 0.5
     robust: bool = False
     cutoff: float | None = None
@@ -63,6 +68,8 @@ class Options:
     columns: str | None = None
     topic: str | None = None
     salvage: bool = False
+    load_friction: bool = False  # whether friction by load is among what may be chosen
+    tune: bool = True  # choose friction, low-pass and prior by what predicts best inside the rows to fit
     report: bool = True  # collect what a report draws: one more pass over the rows that were fitted
 
 
@@ -82,6 +89,8 @@ class Outcome:
     spans: tuple[tuple[int, int], tuple[int, int] | None]
     dropped: dict[str, int]  # torques of the training rows left out, by reason
     armature: str  # how it was decided
+    tuned: Tuned
+    couplings: tuple[Coupling, ...]  # pairs of joints that a motor seems to turn with
     traces: Traces | None  # for the report
 
 
@@ -90,22 +99,23 @@ def run(robot: Robot, options: Options, progress: Progress) -> Outcome:
     progress.stage("reading the log")
     log, test_log = _read(robot, options)
     spans = _spans(log, options, own_test=test_log is not None)
-    progress.stage("choosing the low-pass")
-    settings = choose(log, robot, cutoff=options.cutoff, min_speed=options.min_speed, span=spans[0])
     nominal = lock(robot, log.locked)
     stream = Stream(robot, log.locked, degrees(nominal, options.joints))
     fitted = _with_columns(nominal, robot, log, options)
+    tuned = _tuned(log, robot, nominal, fitted, stream, spans[0], options, progress)
+    settings, fitted = tuned.settings, tuned.robot
     batches = prepare_batches(log, robot, settings=settings, span=spans[0])
     whole = information(fitted, stream(progress.count(batches, "folding", spans[0][1])))
     stream.require_rows(nominal)
     progress.stage("solving")
     seen, armature = _decided(whole, stream.dofs, settings, stream.period, options)
-    prior = _prior(nominal, log, seen, options)
+    prior = _prior(nominal, log, seen.robot, options)
 
     def again() -> Iterator[Samples]:
-        return stream(progress.count(prepare_batches(log, robot, settings=settings, span=spans[0]), "reading again", spans[0][1]))
+        batches = prepare_batches(log, robot, settings=settings, span=spans[0])
+        return directed_batches(stream(progress.count(batches, "reading again", spans[0][1])), fitted)
 
-    estimate = _estimated(seen, _estimator(options, prior), again)
+    estimate = _estimated(seen, _estimator(options, tuned, prior), again)
     plain = LeastSquares(weights=options.weights).estimate(seen)
     model = fitted.with_drive(armature="armature" in seen.robot.drive.identified)
     identified, beside = model.with_parameters(estimate), {PLAIN: model.with_parameters(plain)}
@@ -113,20 +123,22 @@ def run(robot: Robot, options: Options, progress: Progress) -> Outcome:
     if collector is not None:
         for samples in again():
             collector.add(samples, "train")
+    couplings = () if options.actuation is not None else _couplings(identified, again())
     test = raw = None
     if test_log is not None or spans[1] is not None:
         source, span = (log, spans[1]) if test_log is None else (test_log, None)
+        scoring = settings if test_log is None else settings_for(test_log, settings)
 
         def held_out(cutoff: float | None) -> Iterator[Samples]:
-            batches = prepare_batches(source, robot, settings=replace(settings, torque_cutoff=cutoff), span=span)
-            return stream(progress.count(batches, "scoring", source.rows))
+            batches = prepare_batches(source, robot, settings=replace(scoring, torque_cutoff=cutoff), span=span)
+            return directed_batches(stream(progress.count(batches, "scoring", source.rows)), fitted)
 
-        scored = held_out(options.score_cutoff)
+        scored = held_out(options.score_cutoff or settings.torque_cutoff or settings.cutoff)
         test = validate(identified, scored if collector is None else _collected(scored, collector), nominal=nominal, beside=beside)
         raw = validate(identified, held_out(highest_cutoff(source)), nominal=nominal, beside=beside)
     traces = None if collector is None else collector.result()
     dropped = stream.dropped_in_training
-    return Outcome(estimate, nominal, identified, seen, settings, test, raw, log, test_log, spans, dropped, armature, traces)
+    return Outcome(estimate, nominal, identified, seen, settings, test, raw, log, test_log, spans, dropped, armature, tuned, couplings, traces)
 
 
 def _collected(batches: Iterator[Samples], collector: Collector) -> Iterator[Samples]:
@@ -179,6 +191,53 @@ def _with_columns(nominal: Robot, robot: Robot, log: Log, options: Options) -> R
     return fitted.with_drive(**terms, armature=options.armature is not False)
 
 
+def _couplings(identified: Robot, batches: Iterator[Samples]) -> tuple[Coupling, ...]:
+    """Pairs of joints that seem to share a motor, from the first rows that were fitted."""
+    parts, rows = [], 0
+    for samples in batches:
+        parts.append(replace(samples, tau=samples.tau - predicted(identified, samples)))
+        rows += len(samples)
+        if rows >= ROWS:
+            break
+    return tuple(coupled(identified.velocity_names, concatenate(parts, same_log=True))) if parts else ()
+
+
+def settings_for(log: Log, settings: Settings) -> Settings:
+    """The fit's settings on another log, which may be sampled more slowly: its motion is filtered no higher than its rate allows."""
+    return replace(settings, cutoff=min(settings.cutoff, highest_cutoff(log)))
+
+
+# -- choosing ---------------------------------------------------------------------------------------------------------
+
+
+def _tuned(
+    log: Log, robot: Robot, nominal: Robot, fitted: Robot, stream: Stream, span: tuple[int, int], options: Options, progress: Progress
+) -> Tuned:
+    """What the options leave open, chosen from the rows to fit."""
+    if not options.tune:
+        progress.stage("choosing the low-pass")
+        settings = choose(log, robot, cutoff=options.cutoff, min_speed=options.min_speed, span=span)
+        weight = USUAL if options.prior_weight is None else options.prior_weight
+        return Tuned(settings, fitted, weight, options.metric or METRIC)
+
+    return tune(
+        log,
+        robot,
+        fitted=fitted,
+        narrowed=lambda samples: stream.narrowed(samples),
+        span=span,
+        cutoff=options.cutoff,
+        score_cutoff=options.score_cutoff,
+        min_speed=options.min_speed,
+        prior=_prior(nominal, log, fitted, options),
+        by_load=options.load_friction,
+        weight=options.prior_weight if options.method in ("consistent", "smooth") else USUAL,
+        metric=options.metric,
+        weights=options.weights,
+        tell=lambda what: progress.stage(f"choosing {what}"),
+    )
+
+
 # -- fitting ----------------------------------------------------------------------------------------------------------
 
 
@@ -210,21 +269,21 @@ def _decided(whole: Information, dofs: tuple[int, ...] | None, settings: Setting
     return rich, f"in the model: {said}"
 
 
-def _estimator(options: Options, prior: np.ndarray) -> Estimator | SampleEstimator:
+def _estimator(options: Options, tuned: Tuned, prior: np.ndarray) -> Estimator | SampleEstimator:
     """What the command line asks for, as an object."""
-    weights = options.weights
+    weights, strength = options.weights, {"weight": tuned.weight, "metric": tuned.metric}
     inner: dict[str, Callable[[], Estimator]] = {
         "least-squares": lambda: LeastSquares(weights=weights, strict=True),
         "prior": lambda: Prior(prior, options.alpha, weights=weights),
         "positive": lambda: Positive(weights=weights),
-        "consistent": lambda: Consistent(prior=prior, weight=options.prior_weight, metric=options.metric, weights=weights),
-        "smooth": lambda: Smooth(prior=prior, weight=options.prior_weight, metric=options.metric, weights=weights),
+        "consistent": lambda: Consistent(prior=prior, **strength, weights=weights),
+        "smooth": lambda: Smooth(prior=prior, **strength, weights=weights),
     }
     chosen = inner[options.method]()
     return Robust(chosen) if options.robust else chosen
 
 
-def _prior(nominal: Robot, log: Log, seen: Information, options: Options) -> np.ndarray:
+def _prior(nominal: Robot, log: Log, fitted: Robot, options: Options) -> np.ndarray:
     """x₀: what a robot file says of every column, of the joints that the log measures; made physical where a method needs it."""
     robot = nominal
     if options.prior is not None:
@@ -237,11 +296,12 @@ def _prior(nominal: Robot, log: Log, seen: Information, options: Options) -> np.
     if wrong and options.method in ("consistent", "smooth"):
         warnings.warn(f"the prior's {known(wrong)} cannot be rigid bodies; the nearest physical ones take their place", RobotWarning, stacklevel=2)
         robot = robot.projected()
-    columns = Columns(seen.robot)
+    columns = Columns(fitted)
     if columns.drive.actuation is not None:  # files state friction of joints, not of motors that drive several
         return np.concatenate([robot.theta, np.zeros(columns.count - columns.inertial)])
     motors = list(columns.drive.column_motors)
-    return np.concatenate([robot.theta, *(np.maximum(robot.drive.value(term), 0.0)[motors] for term in columns.drive.identified)])
+    stated = [np.maximum(robot.drive.value(term), 0.0) if term in robot.drive.terms else np.zeros(robot.nv) for term in columns.drive.identified]
+    return np.concatenate([robot.theta, *(values[motors] for values in stated)])
 
 
 def _estimated(seen: Information, estimator: Estimator | SampleEstimator, source: Callable[[], Iterator[Samples]]) -> Estimate:

@@ -11,9 +11,10 @@ from rich.text import Text
 from thetahat.cli.errors import plain
 from thetahat.cli.terminal import findings, judged, low_pass, r2, short, show, table, vector, with_spread, written
 from thetahat.errors import known
+from thetahat.identify.result import turns
 
 WORSE = 1.05  # RMS held out, of the file's own: less is chance
-GRAVE = ("gravity-direction", "sign", "dead-torque", "saturated", "stuck")  # findings that change the answer
+GRAVE = ("gravity-direction", "sign", "dead-torque", "saturated", "stuck", "coupling")  # findings that change the answer
 DRIVE = {"viscous": "viscous", "coulomb": "Coulomb", "offset": "offset", "armature": "rotor"}
 
 
@@ -60,9 +61,7 @@ def scores(found: dict[str, Any]) -> Group:
             judged(joint["r2_test"]),
             r2(joint["r2_test_moving"]),
             r2(joint["r2_test_raw"]),
-            short(joint["rms_test"]),
-            *([short(joint["rms_pseudo_inverse"])] if plain_beside else []),
-            short(joint["rms_nominal"]),
+            *(_rms(joint[f"rms_{kind}"]) for kind in ("test", *(["pseudo_inverse"] if plain_beside else []), "nominal")),
             f"{joint['rows_train']:,}",
         )
     cutoff = found["provenance"]["settings"]["cutoff"]
@@ -71,6 +70,11 @@ def scores(found: dict[str, Any]) -> Group:
     note = f"R² = 1 − e'e/u'u. Low-pass of the fit {cutoff:.4g} Hz{scored}. RMS of what is left, held out"
     note += f"{', of the pseudo-inverse' if plain_beside else ''} and of the file's values [N·m or N]."
     return Group(out, Text(note, style="dim"))
+
+
+def _rms(value: float | None) -> str:
+    """Three digits, two where they would take more room than a column of 80 has."""
+    return short(value) if value is None or value >= 0.1 else f"{value:.2g}"
 
 
 def drive(found: dict[str, Any]) -> Group | None:
@@ -82,10 +86,11 @@ def drive(found: dict[str, Any]) -> Group | None:
     out = table("joint" if found["motors"] is None else "motor", *terms.values())
     for row in rows:
         out.add_row(plain(row["name"]), *(with_spread(row.get(term), row["std"].get(term)) for term in terms))
+    lines = [plain(sentence) for sentence in turns(found)]
     notes = [f"± one standard deviation, {_counted(found)}. Rotor inertia: {plain(found['provenance']['settings']['armature'])}."]
     if any(row.get(term) is not None and row["std"].get(term) is None for row in rows for term in terms):
         notes.append("“with others”: only its sum with other parameters is known.")
-    return Group(out, Text(" ".join(notes), style="dim"))
+    return Group(out, Text("\n".join([" ".join(notes), *lines]), style="dim"))
 
 
 def _counted(found: dict[str, Any]) -> str:
@@ -151,6 +156,7 @@ def audit(found: dict[str, Any]) -> Text | None:
     if found["dropped"]:
         lines.append("left out of the fit: " + ", ".join(f"{count:,} {plain(reason)}" for reason, count in found["dropped"].items()) + " (torques)")
     lines.append(low_pass(found["provenance"]["settings"]["cutoff_reason"]))
+    lines += [f"chosen: {plain(sentence)}" for sentence in found["provenance"]["settings"]["tuned"] if not sentence.startswith("dry friction")]
     return Text("\n".join(lines), style="dim")
 
 

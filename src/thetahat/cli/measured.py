@@ -60,20 +60,24 @@ class Stream:
     def __call__(self, batches: Iterator[Samples]) -> Iterator[Samples]:
         """Batches of the robot with locked joints, of all joints' samples; those seen before `require_rows` count as training."""
         for samples in batches:
-            reason = np.zeros(samples.tau.shape, dtype=np.uint8) if samples.reason is None else samples.reason
-            reason = reason[:, self._v]
-            if self.dofs is not None:
-                reason = reason.copy()
-                reason[:, np.setdiff1d(np.arange(len(self._v)), self.dofs)] = MASKED
+            narrowed = self.narrowed(samples)
             if self._training is None:
-                for v, codes in enumerate(reason.T):
+                for v, codes in enumerate(narrowed.reason.T):
                     self._counts[v] += np.bincount(codes, minlength=len(REASONS))
                 self.period = max(self.period, samples.period or 0.0)
-            if self._all:
-                yield replace(samples, reason=reason)
-            else:
-                arrays = {name: getattr(samples, name)[:, self._v] for name in ("dq", "ddq", "tau")}
-                yield replace(samples, q=samples.q[:, self._q], **arrays, reason=reason)
+            yield narrowed
+
+    def narrowed(self, samples: Samples) -> Samples:
+        """The same rows of the robot with locked joints, torques of joints not asked for masked."""
+        reason = np.zeros(samples.tau.shape, dtype=np.uint8) if samples.reason is None else samples.reason
+        reason = reason[:, self._v]
+        if self.dofs is not None:
+            reason = reason.copy()
+            reason[:, np.setdiff1d(np.arange(len(self._v)), self.dofs)] = MASKED
+        if self._all:
+            return replace(samples, reason=reason)
+        arrays = {name: getattr(samples, name)[:, self._v] for name in ("dq", "ddq", "tau")}
+        return replace(samples, q=samples.q[:, self._q], **arrays, reason=reason)
 
     def require_rows(self, robot: Robot) -> None:
         """Raise where a joint that should be fitted has no usable torque; what streams by from now on is not training."""

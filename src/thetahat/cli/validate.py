@@ -116,6 +116,10 @@ def _scored(
         choices = {**choices, "cutoff": fitted}
     progress.stage("choosing the low-pass")
     settings = choose(log, robot, **choices)
+    if found is not None:
+        settings = replace(settings, delay=_of_fit(found, "delay") or 0.0)
+        own = _of_fit(found, "torque_cutoff") or settings.cutoff  # as the fit's held-out rows were scored
+        score = score or (own if choices["cutoff"] == _of_fit(found, "cutoff") and own < highest_cutoff(log) else None)
     stream = Stream(robot, log.locked, degrees(model, joints))
 
     def samples(torque_cutoff: float | None) -> Iterator[Samples]:

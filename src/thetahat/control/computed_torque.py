@@ -124,7 +124,7 @@ class ComputedTorque(ModelController):
         constants[k.KP], constants[k.KD] = self.kp, self.kd
         if self.pd is not None:
             constants[k.STIFFNESS], constants[k.DAMPING] = self.pd
-        simple = drive.actuation is None and not drive.extra
+        simple = drive.simple
         if simple:
             constants[k.VISCOUS], constants[k.COULOMB], constants[k.OFFSET], constants[k.ARMATURE] = (drive.value(term) for term in TERMS)
         self._drive = None if simple or drive.is_zero else drive

@@ -23,6 +23,7 @@ from thetahat.errors import UsageError, known
 from thetahat.model.robot import Robot
 
 BATCH = 65_536  # rows
+LONGEST_DELAY = 1.0  # [s] between motion and torque
 CARRIED = 2 * (HALF + KNOTS)  # rows beyond the filter's reach on which a row depends: neighbours of spikes and of resampled rows, generously
 
 
@@ -36,6 +37,7 @@ class Settings:
     derivative: str = "butterworth"  # or savgol, ema
     torque_cutoff: float | None = None  # [Hz] where the torque has a low-pass of its own
     decimate: int | str | None = None  # keep every k-th row; "auto": five rows per cycle of the cut-off
+    delay: float = 0.0  # [s] by which the torque lags behind the motion; the motion is taken this much earlier
     spikes: tuple[float, ...] | None = None  # (channels,) jumps from the running median that are no measurement
     reasoning: str = ""  # how the cut-off came about
 
@@ -46,6 +48,8 @@ class Settings:
                 method_of(self.derivative, float(value), self.order)  # an unknown name or order is an error here, not in the middle of a log
                 if not (math.isfinite(value) and value > 0.0):
                     raise UsageError(f"{name} is {value!r}; give a positive frequency in Hz, or None to have it chosen")
+        if not (math.isfinite(self.delay) and abs(self.delay) <= LONGEST_DELAY):
+            raise UsageError(f"delay is {self.delay!r}; give seconds between −{LONGEST_DELAY:g} and {LONGEST_DELAY:g}, by which the torque lags")
         whole = isinstance(self.decimate, int) and not isinstance(self.decimate, bool) and self.decimate >= 1
         if not (self.decimate in (None, "auto") or whole):
             raise UsageError(f"decimate is {self.decimate!r}; give a whole number from 1, 'auto' or None")
@@ -129,7 +133,7 @@ def prepare(
     chunks = log.read()
     choices = {"cutoff": cutoff, "torque_cutoff": torque_cutoff, "min_speed": min_speed, "decimate": decimate}
     settings = _given_or_chosen(log, robot, settings, choices, order=order, derivative=derivative, span=span, chunks=chunks)
-    batches = list(_batches(log, robot, settings, rows=BATCH, span=span, chunks=chunks))
+    batches = list(batches_of(log, robot, settings, rows=BATCH, span=span, chunks=chunks))
     return concatenate(batches, same_log=True)
 
 
@@ -152,7 +156,7 @@ def prepare_batches(
         raise UsageError(f"rows is {rows!r}; give the number of rows in a batch, from 1")
     choices = {"cutoff": cutoff, "torque_cutoff": torque_cutoff, "min_speed": min_speed, "decimate": decimate}
     settings = _given_or_chosen(log, robot, settings, choices, order=order, derivative=derivative, span=span)
-    return _batches(log, robot, settings, rows=int(rows), span=span, chunks=None)
+    return batches_of(log, robot, settings, rows=int(rows), span=span, chunks=None)
 
 
 # -- arguments --------------------------------------------------------------------------------------------------------
@@ -192,8 +196,9 @@ class _Filter:
 
     def __init__(self, robot: Robot, layout: Layout, settings: Settings, period: float) -> None:
         self.robot, self.layout, self.settings = robot, layout, settings
-        motion = [self._kernel(settings.cutoff, period, d) for d in (0, 1, 2)]
-        torque = motion[0] if settings.torque_cutoff is None else self._kernel(settings.torque_cutoff, period, 0)
+        plain = [self._kernel(settings.cutoff, period, d) for d in (0, 1, 2)]
+        torque = plain[0] if settings.torque_cutoff is None else self._kernel(settings.torque_cutoff, period, 0)
+        motion = [kernel.later(settings.delay / period) for kernel in plain]
         self.work: list[tuple[slice, list[Kernel]]] = [
             (layout.q, motion[:1] if layout.has_dq and layout.has_ddq else motion[: 1 if layout.has_dq else 3])
         ]
@@ -244,7 +249,7 @@ class _Filter:
         return reason
 
 
-def _batches(
+def batches_of(
     log: LogLike, robot: Robot, settings: Settings, *, rows: int, span: tuple[int, int] | None, chunks: Iterable[Any] | None
 ) -> Iterator[Samples]:
     """The stream, stage by stage, run by run."""

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from thetahat.errors import UsageError, known
+from thetahat.model.drive import Drive
+from thetahat.model.shapes import Dry
 
 # Why the torque of one degree of freedom in one row must not enter a fit; the code is the position, the last one for any other reason.
 REASONS = ("usable", "standstill", "edge", "outlier", "saturated", "dead torque", "stuck", "sign", "locked", "no torque column", "masked")
@@ -45,6 +47,8 @@ class Samples:
     cutoff: float | None = None  # [Hz] of the low-pass that made them
     guard: float = 0.0  # [s] a row depends on measurements up to this much later than itself
     provenance: Mapping[str, Any] = field(default_factory=dict)  # sources with their hashes, settings
+    direction: np.ndarray | None = None  # (n, motors) of dry friction, seen through the torque's low-pass (data/direction.py)
+    dry: Dry | None = None  # the law it follows
 
     def __post_init__(self) -> None:
         given = {name: _matrix(name, getattr(self, name)) for name in _ARRAYS}
@@ -72,6 +76,10 @@ class Samples:
                 raise UsageError(
                     f"reason holds the code {given['reason'].max()}; codes: {', '.join(f'{i} {name}' for i, name in enumerate(REASONS))}"
                 )
+        if self.direction is not None:
+            given["direction"] = _matrix("direction", self.direction)
+            if self.dry is None or given["direction"].shape != (count, self.dry.motors):
+                raise UsageError(f"direction has shape {np.shape(self.direction)}; give one row per sample, one column per motor, and the law")
         for name, array in given.items():
             view = array.view()
             view.setflags(write=False)
@@ -114,6 +122,12 @@ class Samples:
         counts = np.bincount(self.reason.ravel(), minlength=len(REASONS))
         return {name: int(count) for name, count in zip(REASONS[1:], counts[1:], strict=True) if count}
 
+    def direction_of(self, drive: Drive) -> np.ndarray | None:
+        """(n, motors) of this drive's dry friction; None where the samples do not hold it: then it follows from the speed alone."""
+        if self.direction is None or drive.dry is None or self.dry.key != drive.dry.key:
+            return None
+        return self.direction
+
     # -- parts --------------------------------------------------------------------------------------------------------
 
     def subset(self, rows: slice | Sequence[int] | np.ndarray) -> Samples:
@@ -129,7 +143,8 @@ class Samples:
             ):
                 raise UsageError(f"rows must be whole numbers from 0 to {len(self) - 1}; got {index.min()} … {index.max()}")
             index = index if index.size else np.zeros(0, dtype=int)
-        taken = {name: None if value is None else value[index] for name in (*_ARRAYS, "t", "run", "reason") for value in [getattr(self, name)]}
+        per_row = {name: getattr(self, name) for name in (*_ARRAYS, "t", "run", "reason", "direction")}
+        taken = {name: None if value is None else value[index] for name, value in per_row.items()}
         return replace(self, **taken)
 
     def split(self, fraction: float) -> tuple[Samples, Samples]:
@@ -186,6 +201,8 @@ def concatenate(parts: Iterable[Samples], *, same_log: bool = False) -> Samples:
     if any(part.reason is not None for part in parts):
         joined["reason"] = np.concatenate([np.where(part.valid, USABLE, MASKED) if part.reason is None else part.reason for part in parts])
     joined["run"] = _joined_runs(parts, same_log=same_log)
+    if all(part.direction is not None and part.dry.key == first.dry.key for part in parts if first.dry is not None) and first.dry is not None:
+        joined |= {"direction": np.concatenate([part.direction for part in parts]), "dry": first.dry}
     cutoffs = {part.cutoff for part in parts}
     return Samples(
         **joined,

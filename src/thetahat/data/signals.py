@@ -23,6 +23,7 @@ import numpy as np
 from thetahat.errors import UsageError
 
 TAIL = 1e-10  # an impulse response is cut where what remains of it is this part of the whole
+GUARD = 16  # samples on either side of a kernel that was moved by a fraction of one
 SETTLED = 1e-3  # rows are trusted where less than this part of the kernel hangs over the end of a run
 HALF_PERIODS = 0.95  # a cut-off may be this part of half the sampling rate
 STENCIL = np.array([-1 / 280, 4 / 105, -1 / 5, 4 / 5, 0.0, -4 / 5, 1 / 5, -4 / 105, 1 / 280])  # of x_{k+4} … x_{k−4}: x' with error (ωh)⁸/630
@@ -39,6 +40,21 @@ class Kernel:
     def padded(self, future: int, past: int) -> np.ndarray:
         """The weights between zeros, as wide as asked."""
         return np.pad(self.weights, (future - self.future, past - self.past))
+
+    def later(self, samples: float) -> Kernel:
+        """The kernel of the same signal so many samples ago (a fraction too): its weights moved by the phase of their spectrum.
+
+        Exact for signals that the kernel lets through; beyond its new ends nothing is left but rounding of what it stops.
+        """
+        if not samples:
+            return self
+        reach = math.ceil(abs(samples)) + GUARD
+        weights = np.pad(self.weights, reach)
+        frequency = np.fft.rfftfreq(len(weights))
+        moved = np.fft.irfft(np.fft.rfft(weights) * np.exp(-2j * np.pi * frequency * samples), len(weights))
+        total = moved.sum()
+        scale = self.weights.sum() / total if abs(total) > 1e-9 * np.abs(moved).sum() else 1.0  # a constant stays exactly what it is
+        return Kernel(moved * scale, self.future + reach, self.past + reach)
 
     def settled(self, part: float = SETTLED) -> tuple[int, int]:
         """(future, past) reach outside which less than `part` of the absolute weight lies."""

@@ -13,9 +13,10 @@ import numpy as np
 
 from thetahat.errors import MalformedInput, StorageError, known
 from thetahat.identify.result import SCHEMA
-from thetahat.model.drive import TERMS
+from thetahat.model.drive import TERMS, Drive
 from thetahat.model.lock import lock
 from thetahat.model.robot import Robot
+from thetahat.model.shapes import Dry, shape_from
 
 LARGEST = 64 * 2**20  # bytes; a humanoid's has less than one megabyte
 
@@ -51,6 +52,7 @@ def applied(found: dict[str, Any], robot: Robot, *, where: str = "the estimate")
         theta = np.array([[_number(value, where, f"theta of {link['name']}") for value in link["theta"]] for link in links], dtype=float)
         values = {term: [_number(row.get(term, 0.0), where, f"{term} of {row['name']}") for row in drives] for term in TERMS}
         drive = model.drive.with_values(**{term: np.array(numbers) for term, numbers in values.items()})
+        drive = _with_friction(drive, found.get("friction"), where)
     except (KeyError, TypeError, AttributeError) as error:
         raise MalformedInput(
             f"{where} lacks a part or has one of another kind ({error}); give an estimate.json that thetahat identify wrote"
@@ -58,6 +60,25 @@ def applied(found: dict[str, Any], robot: Robot, *, where: str = "the estimate")
     if theta.shape != (len(model.body_names), 10):
         raise MalformedInput(f"{where} has {theta.shape[-1] if theta.ndim == 2 else 'uneven'} numbers per link; there are ten")
     return replace(model, drive=drive).with_parameters(theta.ravel())
+
+
+def _with_friction(drive: Drive, friction: dict[str, Any] | None, where: str) -> Drive:
+    """The law of dry friction and the terms beyond the four."""
+    if friction is None:
+        return drive
+    motors = len(drive.viscous)
+    if friction["zone"] is not None:
+        zone, travel = ([_number(value, where, f"{name} of dry friction") for value in friction[name]] for name in ("zone", "travel"))
+        if len(zone) != motors or len(travel) != motors:
+            raise MalformedInput(f"{where}: the law of dry friction is for {len(zone)} motors, and there are {motors}; identify again")
+        drive = drive.with_dry(Dry(np.array(zone), np.array(travel)))
+    for term, stated in friction["terms"].items():
+        shape = shape_from(str(term), stated["settings"], motors=motors, where=where)
+        if shape is None or len(stated["values"]) != motors:
+            raise MalformedInput(f"{where}: the friction term {term!r} is none that thetahat knows, or not for {motors} motors; identify again")
+        values = np.array([_number(value, where, f"{term} friction") for value in stated["values"]])
+        drive = replace(drive.with_shape(shape, values), identified=drive.identified)
+    return drive
 
 
 def _with_map(robot: Robot, actuation: dict[str, Any] | None, where: str) -> Robot:

@@ -210,8 +210,8 @@ def _lag_sums(
     plan, held = row_plan(information), [[_Pairs(information.samples) for _ in range(3)] for _ in parts]
     longest = length = count = 0
     period, used = None, np.zeros(len(information.rows), dtype=np.int64)
-    for number, block in enumerate(blocks(samples, LAGS, reach=LAGS)):
-        rows = base_rows(plan, block.q, block.dq, block.ddq, block.usable)
+    for number, block in enumerate(blocks(samples, plan.information.robot, LAGS, reach=LAGS)):
+        rows = base_rows(plan, block)
 
         def add(part: _Part, pairs: list[_Pairs], rows=rows, block: Block = block, number: int = number) -> None:
             v = part.joint
@@ -252,8 +252,8 @@ def _products(information: Information, samples: Source, parts: list[_Part], aut
         work = [_Product(parts[k], autocovariances[k], size) for k in coloured]
         plan = row_plan(information)
         with ThreadPoolExecutor(batch.CORES) as pool:
-            for block in blocks(samples, size, reach=max(longest, 2)):
-                rows = base_rows(plan, block.q, block.dq, block.ddq, block.usable)
+            for block in blocks(samples, plan.information.robot, size, reach=max(longest, 2)):
+                rows = base_rows(plan, block)
                 mine = [rows[plan.starts[one.part.joint] : plan.starts[one.part.joint + 1]] for one in work]
                 list(pool.map(_Product.add, work, mine, repeat(block)))
         for k, one in zip(coloured, work, strict=True):

@@ -16,13 +16,15 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from thetahat import batch
+from thetahat import batch, dynamics
+from thetahat.data.direction import directed, directed_batches
 from thetahat.data.samples import Samples
 from thetahat.errors import MalformedInput, NotIdentifiable, StorageError, UsageError
 from thetahat.files import replacing
 from thetahat.identify import factor as f
 from thetahat.identify.columns import Columns
 from thetahat.identify.identifiability import BaseParameters, base_parameters
+from thetahat.model.drive import Drive
 from thetahat.model.robot import Robot
 from thetahat.model.tree import V_INDEX
 
@@ -153,8 +155,21 @@ def robot_key(robot: Robot) -> str:
         digest.update(np.ascontiguousarray(array).tobytes())
     drive = robot.drive
     actuation = "" if drive.actuation is None else repr(drive.actuation.B if drive.actuation.constant else "function")
-    digest.update(repr((robot.joint_names, robot.body_names, tuple(robot.gravity), drive.identified, drive.motors, actuation)).encode())
+    digest.update(
+        repr((robot.joint_names, robot.body_names, tuple(robot.gravity), drive.identified, drive.motors, actuation, *_laws(drive))).encode()
+    )
     return digest.hexdigest()
+
+
+def _laws(drive: Drive) -> tuple:
+    """What else decides the columns: the law of dry friction and the settings of further shapes; nothing for a plain drive, as it always was."""
+    shapes = tuple((shape.term, shape.settings) for shape, _ in drive.extra if shape.term in drive.identified and shape.settings)
+    return (*((drive.dry.key,) if drive.dry is not None else ()), *((shapes,) if shapes else ()))
+
+
+def load_of(robot: Robot, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray) -> np.ndarray | None:
+    """The joint torque that carries the rigid bodies, by the robot's own values, where a drive column reads it."""
+    return dynamics.inverse_dynamics(robot, q, dq, ddq, rigid=True, threads=1) if robot.drive.needs_load else None
 
 
 def _sparse(directions: np.ndarray) -> np.ndarray:
@@ -243,7 +258,7 @@ def information(
         raise NotIdentifiable(f"robot {robot.name!r} has no movable joint, so no motion shows its parameters")
     factors = [np.zeros((len(p) + 1, len(p) + 1)) for p in plan.positions]
     rows, count, provenance = np.zeros(robot.nv, dtype=np.int64), 0, []
-    for part in _stream(samples):
+    for part in _stream(samples, robot):
         _check(robot, part, weights)
         part_weights = _row_weights(part, weights)
         new, used = _fold(plan, part, part_weights, threads)
@@ -254,11 +269,11 @@ def information(
     return Information(robot, plan.base, plan.positions, tuple(factors), rows, count, tuple(provenance))
 
 
-def _stream(samples: Samples | Iterable[Samples]) -> Iterator[Samples]:
+def _stream(samples: Samples | Iterable[Samples], robot: Robot) -> Iterator[Samples]:
     if isinstance(samples, Samples):
-        yield samples
+        yield directed(samples, robot)
     else:
-        yield from samples
+        yield from directed_batches(samples, robot)
 
 
 def _check(robot: Robot, samples: Samples, weights: np.ndarray | None) -> None:
@@ -285,20 +300,22 @@ def _fold(plan: _Plan, samples: Samples, weights: np.ndarray | None, threads: in
     q, dq, ddq = batch.check_state(plan.robot, samples.q, samples.dq, samples.ddq)
     tau = np.ascontiguousarray(samples.tau, dtype=float)
     used = np.full(plan.robot.nv, len(q)) if weights is None else np.count_nonzero(weights, axis=0)
+    direction = samples.direction_of(plan.robot.drive)
+    direction = np.empty((len(q), 0)) if direction is None else direction
     parts: dict[int, list[np.ndarray]] = {}  # by where the part begins: threads end in any order, the result is to be one
 
-    def call(workspace: batch.Workspace, q, dq, ddq, tau, weights) -> None:
-        parts[q.ctypes.data] = _fold_part(plan, workspace, q, dq, ddq, tau, weights)
+    def call(workspace: batch.Workspace, q, dq, ddq, tau, weights, direction) -> None:
+        parts[q.ctypes.data] = _fold_part(plan, workspace, q, dq, ddq, tau, weights, direction)
 
     with f.blas_threads().limit(limits=1, user_api="blas"):
         no_weights = np.empty((len(q), 0))
-        batch.run(plan.robot, threads, 1.0, call, q, dq, ddq, tau, no_weights if weights is None else weights)
+        batch.run(plan.robot, threads, 1.0, call, q, dq, ddq, tau, no_weights if weights is None else weights, direction)
         if not parts:
             return [np.zeros((len(p) + 1, len(p) + 1)) for p in plan.positions], used
         return [f.merged(*same) for same in zip(*(parts[start] for start in sorted(parts)), strict=True)], used
 
 
-def _fold_part(plan: _Plan, workspace: batch.Workspace, q, dq, ddq, tau, weights) -> list[np.ndarray]:
+def _fold_part(plan: _Plan, workspace: batch.Workspace, q, dq, ddq, tau, weights, direction) -> list[np.ndarray]:
     """Fold samples into a factor per joint."""
     kernel, robot = batch.kernels().fold, plan.robot
     _, gravity, _ = robot.kernel_values
@@ -310,7 +327,8 @@ def _fold_part(plan: _Plan, workspace: batch.Workspace, q, dq, ddq, tau, weights
     for first in range(0, len(q), TILE):
         part = slice(first, first + TILE)
         w = weights[part] if weights.shape[1] else np.empty((0, 0))
-        extras = _drive_and_torque(plan, q[part], dq[part], ddq[part], tau[part], w)
+        d = direction[part] if direction.shape[1] else None
+        extras = _drive_and_torque(plan, q[part], dq[part], ddq[part], tau[part], w, d)
         kernel.fold_samples(
             *robot.tree.rigid_arrays, gravity, q[part], dq[part], ddq[part], w, plan.places, extras, extra_rows, starts,
             workspace.nodes, workspace.directions, matrices, factors,
@@ -318,11 +336,11 @@ def _fold_part(plan: _Plan, workspace: batch.Workspace, q, dq, ddq, tau, weights
     return [f.upright(factors[at : at + n * n].reshape(n, n)) for at, n in zip(offsets[:-1], sizes, strict=True)]
 
 
-def _drive_and_torque(plan: _Plan, q, dq, ddq, tau, w) -> np.ndarray:
+def _drive_and_torque(plan: _Plan, q, dq, ddq, tau, w, direction=None) -> np.ndarray:
     """Drive columns and torques of every joint, (columns, samples), as `extra_rows` orders them."""
     out = np.empty((len(plan.drive) + plan.robot.nv, len(q)))
     if plan.drive:
-        B, columns = plan.robot.drive.motor_columns(dq, ddq, q=q)
+        B, columns = plan.robot.drive.motor_columns(dq, ddq, q=q, load=load_of(plan.robot, q, dq, ddq), direction=direction)
         for row, (v, term, motor, _) in zip(out, plan.drive, strict=False):
             row[:] = columns[term][:, motor] if B is None else columns[term][:, motor] * B[..., v, motor]
     out[len(plan.drive) :] = tau.T

@@ -27,7 +27,7 @@ from thetahat.model import parameters
 from thetahat.model.robot import Robot
 
 METRICS = ("euclidean", "entropic")
-NONNEGATIVE = ("viscous", "coulomb", "armature")  # what no drive has below zero; an offset has either sign
+NONNEGATIVE = ("viscous", "coulomb", "armature", "stribeck", "load")  # what no drive has below zero; an offset has either sign
 FLOOR = 1e-3  # principal second moments of a reference body, relative to their sum: a rod or a point would hold J on a line for ever
 CERTAIN = 1e-6  # of a joint's RMS torque: noise counts as no smaller, or the prior would vanish beside the data in double precision
 LIGHTEST = 1e-4  # of the mean body: what a body's own mass is worth as a unit, at least

@@ -69,6 +69,7 @@ def as_data(
         "joints": _joints(estimate, list(rows), test, raw),
         "motors": _motors(estimate),
         "actuation": _actuation(estimate),
+        "friction": _friction(estimate),
         "links": _links(estimate),
         "base_parameters": _base(estimate, robot),
         "unseen": list(estimate.unseen),
@@ -84,6 +85,24 @@ def findings(log: Any, name: str) -> list[dict[str, Any]]:
         {"log": name, "kind": f.kind, "joint": f.joint, "rows": None if f.rows is None else [int(row) for row in f.rows], "message": f.message}
         for f in log.findings
     ]
+
+
+def turns(found: dict[str, Any]) -> list[str]:
+    """How dry friction turns with the motion, and friction beyond the four terms, in a sentence each."""
+    friction = found.get("friction")
+    if friction is None:
+        return []
+    names, lines = [str(name) for name in friction["motors"]], []
+    if friction["zone"] is not None:
+        zones = [f"{name} {value:.2g}" for name, value in zip(names, friction["zone"], strict=True) if value]
+        travels = [f"{name} {value:.2g}" for name, value in zip(names, friction["travel"], strict=True) if value]
+        parts = [*(["over a zone of speed [rad/s or m/s]: " + ", ".join(zones)] if zones else [])]
+        parts += ["with hysteresis over a travel [rad or m]: " + ", ".join(travels)] if travels else []
+        lines.append(f"Coulomb friction turns {'; '.join(parts) or 'at once'}.")
+    for term, stated in friction["terms"].items():
+        values = [f"{name} {value:.3g}" for name, value in zip(names, stated["values"], strict=True) if value]
+        lines.append(f"{term.replace('_', '-').capitalize()} friction [{stated['unit']}]: {', '.join(values) or 'none'}.")
+    return lines
 
 
 def number(value: Any) -> float | None:
@@ -177,6 +196,36 @@ def _actuation(estimate: Estimate) -> dict[str, Any] | None:
     return {"motors": list(actuation.names), "map": [numbers(row) for row in actuation.B] if actuation.constant else None}
 
 
+def _friction(estimate: Estimate) -> dict[str, Any] | None:
+    """How dry friction turns with the motion, and terms beyond the four, by motor; None where there is neither."""
+    robot = estimate.robot
+    drive = robot.drive
+    if drive.dry is None and not drive.extra:
+        return None
+    columns, terms = Columns(robot), {}
+    for shape, _ in drive.extra:
+        if shape.term not in drive.identified:
+            continue
+        values, spreads = np.zeros(len(drive.viscous)), [None] * len(drive.viscous)
+        at = columns.inertial + drive.identified.index(shape.term) * len(drive.column_motors)
+        for k, motor in enumerate(drive.column_motors):
+            if not shape.settings or np.broadcast_to(shape.settings[0][1], values.shape)[motor]:  # of a motor that has the term at all
+                values[motor], spreads[motor] = estimate.drive[shape.term][k], number(estimate.full_std[at + k])
+        terms[shape.term] = {
+            "values": numbers(values),
+            "std": spreads,
+            "unit": shape.units[0],
+            "settings": {name: list(setting) for name, setting in shape.settings},
+        }
+    dry = drive.dry
+    return {
+        "motors": list(robot.velocity_names if drive.actuation is None else drive.actuation.names),
+        "zone": None if dry is None else numbers(dry.zone),
+        "travel": None if dry is None else numbers(dry.travel),
+        "terms": terms,
+    }
+
+
 def _links(estimate: Estimate) -> list[dict[str, Any]]:
     """Every body: its ten numbers, how well each is known, and which of them the data tell apart from all others."""
     robot, out = estimate.robot, []
@@ -210,7 +259,8 @@ def _base(estimate: Estimate, nominal: Robot | None) -> list[dict[str, Any]]:
     # Files state friction of joints, not of motors that drive several.
     if nominal is not None and (columns.drive.actuation is None or not columns.drive.column_count):
         motors = list(columns.drive.column_motors)
-        drive = [nominal.drive.value(term)[motors] for term in columns.drive.identified]
+        stated_terms = nominal.drive.terms
+        drive = [nominal.drive.value(term)[motors] if term in stated_terms else np.zeros(len(motors)) for term in columns.drive.identified]
         stated = estimate.base.map @ np.concatenate([nominal.theta, *drive])
     return [
         {"name": name, "value": number(value), "std": number(std), "relative_std": number(relative), "nominal": number(x)}

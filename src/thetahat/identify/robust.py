@@ -21,13 +21,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from thetahat import dynamics
+from thetahat.data.direction import directed_batches
 from thetahat.data.samples import Samples
 from thetahat.errors import UsageError
 from thetahat.identify import restrict
 from thetahat.identify.columns import Columns
 from thetahat.identify.estimate import Estimate, Reweighting
 from thetahat.identify.estimator import Estimator, Source
-from thetahat.identify.information import Information, information
+from thetahat.identify.information import Information, information, load_of
 from thetahat.identify.least_squares import LeastSquares
 from thetahat.identify.weights import EXACT
 
@@ -203,7 +204,7 @@ class _Log:
 
     def _pieces(self) -> Iterator[Samples]:
         parts: Iterable[Samples] = [self.samples] if isinstance(self.samples, Samples) else self.samples()
-        for part in parts:
+        for part in directed_batches(parts, self.information.robot):
             for first in range(0, len(part), PIECE):
                 yield part if len(part) <= PIECE else part.subset(slice(first, first + PIECE))
 
@@ -217,7 +218,9 @@ class _Log:
         theta, terms = Columns(robot).split(x)
         out = dynamics.inverse_dynamics(robot, samples.q, samples.dq, samples.ddq, rigid=True, theta=theta)
         if terms:
-            B, columns = robot.drive.motor_columns(samples.dq, samples.ddq, q=samples.q)
+            state = (samples.q, samples.dq, samples.ddq)
+            direction = samples.direction_of(robot.drive)
+            B, columns = robot.drive.motor_columns(samples.dq, samples.ddq, q=samples.q, load=load_of(robot, *state), direction=direction)
             motors, u = list(robot.drive.column_motors), np.zeros_like(columns[0])
             for values, column in zip(terms.values(), columns, strict=True):
                 u[:, motors] += values * column[:, motors]

@@ -13,11 +13,13 @@ from itertools import pairwise
 import numpy as np
 
 from thetahat import batch
+from thetahat.data.direction import directed_batches
 from thetahat.data.samples import Samples
 from thetahat.errors import UsageError
 from thetahat.identify.columns import Columns
 from thetahat.identify.estimator import Source
-from thetahat.identify.information import Information
+from thetahat.identify.information import Information, load_of
+from thetahat.model.robot import Robot
 from thetahat.model.tree import V_INDEX
 
 LATE = 1.5  # periods after which a row counts as missing rather than late
@@ -51,11 +53,12 @@ def row_plan(information: Information) -> RowPlan:
     return RowPlan(information, starts, places, tuple(drive))
 
 
-def base_rows(plan: RowPlan, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, usable: np.ndarray) -> np.ndarray:
+def base_rows(plan: RowPlan, block: Block) -> np.ndarray:
     """Every joint's rows, (columns of all joints, samples), zero where a torque is not usable; samples lie next to each other."""
     robot, kernel = plan.information.robot, batch.kernels().fold
     _, gravity, _ = robot.kernel_values
-    count, weights = len(q), usable.astype(float)
+    q, dq, ddq = block.q, block.dq, block.ddq
+    count, weights = len(q), block.usable.astype(float)
     out = np.zeros((plan.starts[-1], -(-count // batch.WIDTH) * batch.WIDTH))
 
     def call(workspace: batch.Workspace, at, q, dq, ddq, weights) -> None:
@@ -67,7 +70,8 @@ def base_rows(plan: RowPlan, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, usa
     batch.run(robot, None, 1.0, call, np.arange(count), *state, weights)
     out = out[:, :count]
     if plan.drive:
-        B, columns = robot.drive.motor_columns(dq, ddq, q=q)
+        direction = block.direction if block.direction.shape[1] else None
+        B, columns = robot.drive.motor_columns(dq, ddq, q=q, load=load_of(robot, q, dq, ddq), direction=direction)
         for v, term, motor, row in plan.drive:
             out[row] = (columns[term][:, motor] if B is None else columns[term][:, motor] * B[..., v, motor]) * weights[:, v]
     return out
@@ -84,6 +88,7 @@ class Block:
     dq: np.ndarray
     ddq: np.ndarray
     tau: np.ndarray
+    direction: np.ndarray  # (n, motors) of dry friction, or (n, 0) where the speed alone tells
     usable: np.ndarray  # (n, nv) bool: the torque was measured and may be used
     first: bool  # a stretch begins here
     period: float | None  # [s]
@@ -92,12 +97,12 @@ class Block:
         return len(self.tau)
 
 
-def blocks(source: Source, size: int, *, reach: int) -> Iterator[Block]:
+def blocks(source: Source, robot: Robot, size: int, *, reach: int) -> Iterator[Block]:
     """The rows of a log in blocks of `size`, however it is batched; a gap of more than `reach` periods begins a new stretch."""
     period, end = None, None
     waiting: list[tuple[np.ndarray, ...]] = []
     held, first = 0, True
-    for part in _parts(source):
+    for part in directed_batches(_parts(source), robot):
         if not len(part):
             continue
         period = _period(part) if period is None else period
@@ -108,7 +113,7 @@ def blocks(source: Source, size: int, *, reach: int) -> Iterator[Block]:
                 yield Block(*_joined(waiting), first, period)
                 waiting, held = [], 0
             first = first or bool(new[begin])
-            waiting.append(_filled(part, slice(begin, stop), steps[begin:stop]))
+            waiting.append(_filled(part, robot, slice(begin, stop), steps[begin:stop]))
             held += len(waiting[-1][0])
             while held >= size:
                 rows = _joined(waiting)
@@ -152,9 +157,11 @@ def _steps(part: Samples, end: tuple[float | None, int | None] | None, period: f
     return steps, new
 
 
-def _filled(part: Samples, rows: slice, steps: np.ndarray) -> tuple[np.ndarray, ...]:
-    """(q, dq, ddq, tau, usable) of these rows, with rows that are not usable in the place of missing ones."""
-    arrays = [a[rows] for a in (part.q, part.dq, part.ddq, part.tau, part.valid)]
+def _filled(part: Samples, robot: Robot, rows: slice, steps: np.ndarray) -> tuple[np.ndarray, ...]:
+    """(q, dq, ddq, tau, direction, usable) of these rows, with rows that are not usable in the place of missing ones."""
+    direction = part.direction_of(robot.drive)
+    direction = np.empty((len(part), 0)) if direction is None else direction
+    arrays = [a[rows] for a in (part.q, part.dq, part.ddq, part.tau, direction, part.valid)]
     if np.all(steps == 1):
         return tuple(arrays)
     index = np.repeat(np.arange(len(steps)), steps)

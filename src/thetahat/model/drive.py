@@ -7,8 +7,9 @@ Each is linear in one number per motor, so each is one more regressor column, ev
     viscous·q̇_m + coulomb·sign(q̇_m) + offset + armature·q̈_m
 
 B is the actuation map, u_joint = B·u_motor (paper's B): gear ratios, coupled wrists, differentials and push-rods; the
-identity where none is given. By virtual work the motors turn at q̇_m = Bᵀq̇. A `Shape` is one such column; a nonlinear one
-(Stribeck, load dependence) is searched for outside the linear solve and handed in with its nonlinear numbers fixed.
+identity where none is given. By virtual work the motors turn at q̇_m = Bᵀq̇. A `Shape` (shapes.py) is one such column; a nonlinear one
+(Stribeck, load dependence) is searched for outside the linear solve and handed in with its nonlinear numbers fixed. So is the law by which
+dry friction turns with the motion (`Dry`); samples behind a low-pass hold its direction as the same low-pass shows it (data/direction.py).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from functools import cached_property
 import numpy as np
 
 from thetahat.errors import NotIdentifiable, UsageError, known
+from thetahat.model.shapes import SHAPES, Dry, Shape
 
 TERMS = ("viscous", "coulomb", "offset", "armature")
 STEP = 1e-5  # [s] of the central difference for Ḃ: truncation and rounding both stay near 1e-10 of B
@@ -158,24 +160,6 @@ def _row(rate: np.ndarray, B: np.ndarray) -> np.ndarray:
 # -- what a motor adds ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Shape:
-    """One drive column: torque per unit of its parameter, for every motor, from motor speed, acceleration and load."""
-
-    term: str
-    column: Callable[[np.ndarray, np.ndarray, np.ndarray | None], np.ndarray]  # (q̇_m, q̈_m, load_m), each (…, motors) → (…, motors)
-    units: tuple[str, str] = ("N·m", "N")  # of the parameter, on a motor that turns and on one that slides
-    needs_load: bool = False  # whether it reads the load, the motor torque that carries the rigid bodies
-
-
-SHAPES = {
-    "viscous": Shape("viscous", lambda dq, ddq, load: dq, ("N·m·s/rad", "N·s/m")),
-    "coulomb": Shape("coulomb", lambda dq, ddq, load: np.sign(dq)),
-    "offset": Shape("offset", lambda dq, ddq, load: np.ones_like(dq)),
-    "armature": Shape("armature", lambda dq, ddq, load: ddq, ("kg·m²", "kg")),
-}
-
-
 @dataclass(frozen=True, eq=False)
 class Drive:
     """Values per motor (motors,), which of the terms are to be identified, and the map from motors to joints."""
@@ -188,6 +172,7 @@ class Drive:
     actuation: Actuation | None = None  # None: one motor per degree of freedom, B = 1
     extra: tuple[tuple[Shape, np.ndarray], ...] = ()  # further columns and their values, in this order after TERMS
     motors: tuple[int, ...] | None = None  # those whose parameters are columns; None: all
+    dry: Dry | None = None  # how the direction of dry friction turns; None: the sign of the speed, as it is measured
 
     @staticmethod
     def none(nv: int) -> Drive:
@@ -201,6 +186,8 @@ class Drive:
         object.__setattr__(self, "extra", tuple((shape, _values(shape.term, value, count)) for shape, value in self.extra))
         self._check_terms(self.identified)
         object.__setattr__(self, "identified", tuple(term for term in self.terms if term in self.identified))
+        if self.dry is not None and self.dry.motors != count:
+            raise UsageError(f"the law of dry friction is for {self.dry.motors} motors and there are {count}; give one entry per motor")
         if self.motors is not None and not all(0 <= k < count for k in self.motors):
             raise UsageError(f"drive motors are {self.motors}; give positions from 0 to {count - 1}")
 
@@ -231,6 +218,16 @@ class Drive:
         """The motors whose parameters are columns."""
         return tuple(range(len(self.viscous))) if self.motors is None else self.motors
 
+    @property
+    def simple(self) -> bool:
+        """Whether its torque is viscous·q̇ + coulomb·sign(q̇) + offset + armature·q̈ of every joint by itself, which kernels know."""
+        return self.actuation is None and not self.extra and (self.dry is None or not np.any(self.dry.zone))
+
+    @property
+    def needs_load(self) -> bool:
+        """Whether a column reads the load."""
+        return any(shape.needs_load for shape, _ in self.extra)
+
     @cached_property
     def is_zero(self) -> bool:
         """Whether the drive adds no torque at all."""
@@ -238,23 +235,37 @@ class Drive:
 
     # -- torque -------------------------------------------------------------------------------------------------------
 
-    def torque(self, dq: np.ndarray, ddq: np.ndarray, *, q: np.ndarray | None = None, load: np.ndarray | None = None) -> np.ndarray:
-        """τ_drive, same shape as dq. q is read where B depends on it, load (joint torque of the rigid bodies) where a shape needs it."""
-        if self.actuation is None and not self.extra:
+    def torque(
+        self,
+        dq: np.ndarray,
+        ddq: np.ndarray,
+        *,
+        q: np.ndarray | None = None,
+        load: np.ndarray | None = None,
+        direction: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """τ_drive, same shape as dq.
+
+        q is read where B depends on it, load (joint torque of the rigid bodies) where a shape needs it. direction: of dry friction, (…, motors),
+        where the samples hold it; None: by the law, from the speed alone.
+        """
+        if self.simple and direction is None:
             return self.viscous * dq + self.coulomb * np.sign(dq) + self.offset + self.armature * ddq
         B, dq_m, ddq_m, load_m = self._motor_side(dq, ddq, q=q, load=load)
         u = np.zeros_like(dq_m)
         for term in self.terms:
             value = self.value(term)
             if np.any(value):
-                u += value * self._column(term, dq_m, ddq_m, load_m)
+                u += value * self._column(term, dq_m, ddq_m, load_m, direction)
         return u if B is None else (B @ u[..., None])[..., 0]
 
-    def friction(self, dq: np.ndarray, *, q: np.ndarray | None = None, load: np.ndarray | None = None) -> np.ndarray:
+    def friction(
+        self, dq: np.ndarray, *, q: np.ndarray | None = None, load: np.ndarray | None = None, direction: np.ndarray | None = None
+    ) -> np.ndarray:
         """The part that does not depend on acceleration; a B that turns with q adds its rotors' velocity torque."""
-        if self.actuation is None and not self.extra:
+        if self.simple and direction is None:
             return self.viscous * dq + self.coulomb * np.sign(dq) + self.offset
-        return self.torque(dq, np.zeros_like(dq), q=q, load=load)
+        return self.torque(dq, np.zeros_like(dq), q=q, load=load, direction=direction)
 
     def joint_armature(self, q: np.ndarray | None = None) -> np.ndarray:
         """B·diag(armature)·Bᵀ, (nv, nv), or (…, nv, nv) where B depends on q: what the rotors add to the mass matrix."""
@@ -282,9 +293,17 @@ class Drive:
         """How many columns the identified terms take."""
         return len(self.identified) * len(self.column_motors)
 
-    def columns(self, dq: np.ndarray, ddq: np.ndarray, *, q: np.ndarray | None = None, load: np.ndarray | None = None) -> np.ndarray:
+    def columns(
+        self,
+        dq: np.ndarray,
+        ddq: np.ndarray,
+        *,
+        q: np.ndarray | None = None,
+        load: np.ndarray | None = None,
+        direction: np.ndarray | None = None,
+    ) -> np.ndarray:
         """The identified terms' regressor columns, (…, nv, terms × motors), grouped by term in the order of `terms`."""
-        B, at_motors = self.motor_columns(dq, ddq, q=q, load=load)
+        B, at_motors = self.motor_columns(dq, ddq, q=q, load=load, direction=direction)
         motors = list(self.column_motors)
         B = np.eye(dq.shape[-1])[:, motors] if B is None else B[..., motors]
         out = np.empty((*dq.shape, self.column_count))
@@ -293,17 +312,33 @@ class Drive:
         return out
 
     def motor_columns(
-        self, dq: np.ndarray, ddq: np.ndarray, *, q: np.ndarray | None = None, load: np.ndarray | None = None
+        self,
+        dq: np.ndarray,
+        ddq: np.ndarray,
+        *,
+        q: np.ndarray | None = None,
+        load: np.ndarray | None = None,
+        direction: np.ndarray | None = None,
     ) -> tuple[np.ndarray | None, list[np.ndarray]]:
         """B (None: the identity) and each identified term's column before B spreads it over the joints, (…, motors)."""
         B, dq_m, ddq_m, load_m = self._motor_side(dq, ddq, q=q, load=load)
-        return B, [self._column(term, dq_m, ddq_m, load_m) for term in self.identified]
+        return B, [self._column(term, dq_m, ddq_m, load_m, direction) for term in self.identified]
 
-    def _column(self, term: str, dq_m: np.ndarray, ddq_m: np.ndarray, load_m: np.ndarray | None) -> np.ndarray:
+    def direction(self, dq: np.ndarray, *, q: np.ndarray | None = None) -> np.ndarray:
+        """d of dry friction, (…, motors), by the law from the speed alone."""
+        return self._turned(self._motor_side(dq, np.zeros_like(dq), q=q, load=None)[1])
+
+    def _turned(self, dq_m: np.ndarray) -> np.ndarray:
+        return np.sign(dq_m) if self.dry is None else self.dry.at(dq_m)
+
+    def _column(self, term: str, dq_m: np.ndarray, ddq_m: np.ndarray, load_m: np.ndarray | None, direction: np.ndarray | None = None) -> np.ndarray:
         shape = self.shape(term)
         if shape.needs_load and load_m is None:
             raise UsageError(f"drive term {term!r} depends on the load; hand in load, the joint torque that carries the rigid bodies")
-        return shape.column(dq_m, ddq_m, load_m)
+        if term == "coulomb":  # its column is the direction itself
+            return self._turned(dq_m) if direction is None else direction
+        column = shape.column(dq_m, ddq_m, load_m)
+        return column * (self._turned(dq_m) if direction is None else direction) if shape.along else column
 
     def _motor_side(self, dq: np.ndarray, ddq: np.ndarray, *, q, load) -> tuple:
         """(B or None, q̇_m, q̈_m, load_m); load_m is the least motor torque that B maps to the load."""
@@ -311,7 +346,7 @@ class Drive:
             return None, dq, ddq, load
         B = self.actuation.matrix_at(q)
         dq_m, ddq_m = self.actuation.motor_rates(dq, ddq, q=q)
-        needs = load is not None and any(shape.needs_load for shape, _ in self.extra)
+        needs = load is not None and self.needs_load
         return B, dq_m, ddq_m, (np.linalg.pinv(B) @ load[..., None])[..., 0] if needs else load
 
     # -- variants -----------------------------------------------------------------------------------------------------
@@ -326,6 +361,10 @@ class Drive:
         self._check_terms(values)
         extra = tuple((shape, values.get(shape.term, value)) for shape, value in self.extra)
         return replace(self, extra=extra, **{term: value for term, value in values.items() if term in SHAPES})
+
+    def with_dry(self, dry: Dry | None) -> Drive:
+        """The same drive with another law of how dry friction turns with the motion."""
+        return replace(self, dry=dry)
 
     def with_shape(self, shape: Shape, value: np.ndarray | float = 0.0) -> Drive:
         """The same drive with one more column to identify; a term of that name is replaced."""

@@ -27,6 +27,7 @@ from thetahat.errors import MalformedInput, RobotWarning, UsageError, known
 from thetahat.model.drive import TERMS, Drive, Shape
 from thetahat.model.drive_change import at_joints
 from thetahat.model.robot import Robot
+from thetahat.model.shapes import Dry, shape_from, widened
 from thetahat.model.tree import JointKind
 from thetahat.model.xml import label, read_bytes, shown
 
@@ -41,11 +42,12 @@ SAME = 1e-12  # relative: below it what a file gives differs from what was meant
 def missing_terms(robot: Robot, file: Robot) -> tuple[str, ...]:
     """The drive terms of a robot that its file, read again, does not give; "actuation" for a map from motors to joints."""
     drive, stated = robot.drive, file.drive
+    law = ("direction",) if drive.dry is not None and np.any(drive.coulomb) else ()
     if drive.actuation is None:
-        return tuple(term for term in drive.terms if not _same(drive.value(term), stated.value(term) if term in TERMS else np.zeros(robot.nv)))
+        return law + tuple(term for term in drive.terms if not _same(drive.value(term), stated.value(term) if term in TERMS else np.zeros(robot.nv)))
     alone = np.sum(drive.actuation.touches(), axis=0) == 1 if drive.actuation.constant else np.zeros(drive.actuation.motors, dtype=bool)
     held = [t for t in ("viscous", "coulomb", "armature") if not np.any(drive.value(t)[~alone]) and _same_at_joints(drive, stated, t)]
-    return ("actuation", *(term for term in drive.terms if np.any(drive.value(term)) and term not in held))
+    return ("actuation", *law, *(term for term in drive.terms if np.any(drive.value(term)) and term not in held))
 
 
 def _same(a: np.ndarray, b: np.ndarray) -> bool:
@@ -69,12 +71,21 @@ def drive_content(robot: Robot, terms: Iterable[str], *, file: str, sha256: str)
         "sha256": sha256,
         "joints": list(robot.velocity_names),
         "motors": list(motors),
-        "terms": {term: {"units": [drive.shape(term).units[not t] for t in turning], "values": drive.value(term).tolist()} for term in chosen},
+        "terms": {term: _stated(drive, term, turning) for term in chosen},
+        **({} if drive.dry is None else {"direction": {"zone": drive.dry.zone.tolist(), "travel": drive.dry.travel.tolist()}}),
         "actuation": None
         if actuation is None
         else {"matrix": actuation.B.tolist() if actuation.constant else None, "gains": None if actuation.gains is None else list(actuation.gains)},
     }
     return _laid_out(data)
+
+
+def _stated(drive: Drive, term: str, turning: list[bool]) -> dict[str, Any]:
+    """A term as the file holds it: units, values, and the settings of its shape where it has any."""
+    shape = drive.shape(term)
+    settings = {name: list(values) for name, values in shape.settings}
+    out = {"units": [shape.units[not turns] for turns in turning], "values": drive.value(term).tolist()}
+    return {**out, "settings": settings} if settings else out
 
 
 def _laid_out(data: dict[str, Any]) -> str:
@@ -172,6 +183,8 @@ class _DriveFile:
         if not isinstance(terms, dict):
             raise MalformedInput(f"{self.label}: 'terms' is missing; it holds a term's name and its values")
         self.terms = {str(name): self._values(term, f"terms.{name}", len(self.motors)) for name, term in terms.items()}
+        self.shapes = self._shapes(terms)
+        self.dry = self._direction(data.get("direction"))
         self.actuated = data.get("actuation") is not None
         self.matrix: np.ndarray | None = None
         self.gains: tuple[float | None, ...] | None = None
@@ -198,6 +211,25 @@ class _DriveFile:
             if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= 1e30:  # NaN fails this, too
                 raise MalformedInput(f"{self.label}: {key} holds {shown(str(value))}; give finite numbers")
         return np.array(values, dtype=float)
+
+    def _shapes(self, terms: dict[str, Any]) -> dict[str, Shape]:
+        """Of terms whose shape is one of ours."""
+        found = {
+            str(name): shape_from(str(name), term.get("settings"), motors=len(self.motors), where=self.label)
+            for name, term in terms.items()
+            if isinstance(term, dict)
+        }
+        return {name: shape for name, shape in found.items() if shape is not None}
+
+    def _direction(self, stated: Any) -> Dry | None:
+        if stated is None:
+            return None
+        if not isinstance(stated, dict):
+            raise MalformedInput(f"{self.label}: 'direction' is not an object with 'zone' and 'travel'; save the robot again")
+        zone, travel = (self._values(stated.get(key), f"direction.{key}", len(self.motors)) for key in ("zone", "travel"))
+        if np.any(zone < 0.0) or np.any(travel < 0.0) or np.any((zone > 0.0) & (travel > 0.0)):
+            raise MalformedInput(f"{self.label}: 'direction' has a negative number, or zone and travel of one motor; save the robot again")
+        return Dry(zone, travel)
 
     def _read_actuation(self, actuation: Any) -> None:
         if not isinstance(actuation, dict):
@@ -228,12 +260,20 @@ def _applied(robot: Robot, file: _DriveFile, shapes: dict[str, Shape]) -> Robot:
     drive = robot.drive
     for term, values in file.terms.items():
         if term not in drive.terms:
-            if term not in shapes:
+            if term in file.shapes and term not in shapes:
+                made = widened(file.shapes[term], at, len(names))
+                drive = replace(drive.with_shape(made), identified=drive.identified)
+            elif term not in shapes:
                 raise UsageError(f"{file.label}: the shape of term {shown(term)} is code, which no file holds; hand it in with shapes=[...]")
-            drive = replace(drive.with_shape(shapes[term]), identified=drive.identified)
+            else:
+                drive = replace(drive.with_shape(shapes[term]), identified=drive.identified)
         new = drive.value(term).copy()
         new[at] = values
         drive = drive.with_values(**{term: new})
+    if file.dry is not None:
+        zone, travel = np.zeros(len(names)), np.zeros(len(names))
+        zone[at], travel[at] = file.dry.zone, file.dry.travel
+        drive = drive.with_dry(Dry(zone, travel))
     return replace(robot, drive=drive)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from thetahat.errors import UsageError, known
-from thetahat.model import parameters
+from thetahat.model import parameters, shapes
 from thetahat.model.drive import TERMS, Drive
 from thetahat.model.robot import Link, Robot
 from thetahat.model.tree import JointKind, Node, Tree
@@ -130,4 +130,10 @@ def _link(robot: Robot, link: Link, places: list[_Place], body_of: dict[int, int
 def _drive(drive: Drive, kept: list[int]) -> Drive:
     motors = None if drive.motors is None else tuple(kept.index(k) for k in drive.motors if k in kept)
     values = {term: drive.value(term)[kept] for term in TERMS}
-    return Drive(**values, identified=drive.identified, extra=tuple((shape, value[kept]) for shape, value in drive.extra), motors=motors)
+    return Drive(
+        **values,
+        identified=drive.identified,
+        extra=tuple((shapes.of_motors(shape, kept), value[kept]) for shape, value in drive.extra),
+        motors=motors,
+        dry=None if drive.dry is None else drive.dry.of(kept),
+    )

@@ -62,7 +62,7 @@ class Model:
 
     def __init__(self, predictor: Predictor, theta: np.ndarray, drive: Drive) -> None:
         self._predictor, self.theta, self.drive = predictor, theta, drive
-        self._simple = drive.actuation is None and not drive.extra
+        self._simple = drive.simple
         nv = predictor.robot.nv
         self._rows = np.array([drive.viscous, drive.coulomb, drive.offset, drive.armature]) if self._simple else np.zeros((4, nv))
         self._one = np.zeros((1, nv))

@@ -13,26 +13,18 @@ from dataclasses import replace
 import numpy as np
 
 from thetahat.errors import UsageError
-from thetahat.model.drive import Drive, Shape
+from thetahat.model.drive import Drive
 from thetahat.model.robot import Robot
+from thetahat.model.shapes import stribeck
 
 STRIBECK = "stribeck"
 BARELY = 1e-9  # [rad/s or m/s] "just above zero" for shapes known only as functions
 STEEPEST = np.sqrt(2.0 / np.e)  # the steepest slope of exp(−x²)
 
 
-def stribeck_shape(speed: np.ndarray) -> Shape:
-    """sign(q̇)·exp(−(q̇/speed)²): what more than Coulomb friction a joint needs to break away."""
-
-    def column(dq: np.ndarray, ddq: np.ndarray, load: np.ndarray | None) -> np.ndarray:
-        return np.sign(dq) * np.exp(-((dq / speed) ** 2))
-
-    return Shape(STRIBECK, column)
-
-
 def with_stribeck(drive: Drive, value: np.ndarray, speed: np.ndarray) -> Drive:
     """The drive with Stribeck friction (breakaway minus Coulomb), not to be identified unless asked for."""
-    return replace(drive.with_shape(stribeck_shape(speed), value), identified=drive.identified)
+    return replace(drive.with_shape(stribeck(speed), value), identified=drive.identified)
 
 
 class Friction:
@@ -84,7 +76,7 @@ class Friction:
         if self._extra:
             at = np.where(speed * sign > BARELY, speed, np.where(sign == 0.0, speed, sign * BARELY))
             for shape, value in self._extra:
-                f = f + value * shape.column(at, 0.0 * at, None)
+                f = f + value * shape.column(at, 0.0 * at, None) * (sign if shape.along else 1.0)
         return f
 
     def joint_torque(self, dq: np.ndarray, sign: np.ndarray) -> np.ndarray:

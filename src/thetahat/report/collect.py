@@ -68,8 +68,9 @@ class Collector:
             )
         rigid = dynamics.inverse_dynamics(self.model, samples.q, samples.dq, samples.ddq, rigid=True)
         drive = self.model.drive
-        predicted = rigid if drive.is_zero else rigid + drive.torque(samples.dq, samples.ddq, q=samples.q, load=rigid)
-        friction = np.zeros_like(rigid) if drive.is_zero else drive.friction(samples.dq, q=samples.q, load=rigid)
+        direction = samples.direction_of(drive)
+        predicted = rigid if drive.is_zero else rigid + drive.torque(samples.dq, samples.ddq, q=samples.q, load=rigid, direction=direction)
+        friction = np.zeros_like(rigid) if drive.is_zero else drive.friction(samples.dq, q=samples.q, load=rigid, direction=direction)
         series = [samples.tau, predicted]
         if self.nominal is not None:
             series.append(dynamics.inverse_dynamics(self.nominal, samples.q, samples.dq, samples.ddq))

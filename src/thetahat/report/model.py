@@ -9,6 +9,7 @@ import numpy as np
 
 from thetahat.errors import known
 from thetahat.identify.naming import short_labels
+from thetahat.identify.result import turns
 from thetahat.model import parameters as ten
 from thetahat.model.drive import TERMS
 from thetahat.model.robot import Robot
@@ -119,7 +120,7 @@ def _drive_note(found: dict[str, Any]) -> str:
     rows = asked(found) if found["motors"] is None else found["motors"]
     if any(row.get(term) is not None and row["std"].get(term) is None for row in rows for term in TERMS):
         text += " “With others”: only its sum with other parameters is known."
-    return text
+    return " ".join([text, *turns(found)])
 
 
 def _bodies(found: dict[str, Any]) -> list[Block]:

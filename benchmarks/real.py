@@ -1,0 +1,273 @@
+"""Real robots: logs that nobody here recorded, identified by the same command for all, and scored on rows that no choice has seen.
+
+`make real` (or `python -m benchmarks.real [names]`): every case is a robot file, a log, and at most the map from its motors to its joints.
+Splits, scoring low-passes and the speeds below which rows are not scored are those of ../shared/data. Nothing else is given: low-pass, friction,
+rotor inertia and the strength of the prior are chosen by the library from the rows that are fitted. Tables go to build/real as Markdown and JSON.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import thetahat as th
+from thetahat.cli.identify_run import Options, Outcome, run, settings_for
+from thetahat.cli.measured import Stream, degrees
+from thetahat.cli.progress import Progress
+from thetahat.data.prepare import prepare_batches
+from thetahat.data.samples import STANDSTILL, USABLE, Samples
+from thetahat.files import write_atomically
+from thetahat.validate import Validation, validate
+
+ROOT = Path(__file__).resolve().parents[1]
+LOGS = ROOT.parent / "shared" / "data" / "logs"
+OUT = ROOT / "build" / "real"
+# Staubli TX40: motor 6 turns with joints 5 and 6, so there is a shaft of its own beside those of the two joints (its documentation: SOURCE.md).
+TX40_JOINTS = ("1,0,0,0,0,0,0", "0,1,0,0,0,0,0", "0,0,1,0,0,0,0", "0,0,0,1,0,0,0", "0,0,0,0,1,0,1", "0,0,0,0,0,1,1")
+TX40_MAP = "\n".join(["motor1,motor2,motor3,motor4,motor5,motor6,shaft56", *TX40_JOINTS, ""])
+TWIN = 2.0  # [s] of simulated motion of an identified robot
+
+
+@dataclass(frozen=True)
+class Case:
+    """A robot, a log, a split, and what is asked of every joint."""
+
+    name: str
+    robot: str
+    log: str
+    score_cutoff: float  # [Hz]
+    asked: tuple[float, ...]  # per joint
+    measure: str = "r2"  # or r2_moving, rms (at most), relative (error in sample, at most)
+    train: Callable[[int], bool] | None = None  # segments of the log to fit; None: the first half
+    test_log: str | None = None
+    min_speed: float | None = None  # [rad/s] below which rows are not scored
+    actuation: str | None = None
+    holdout: float | None = 0.5
+
+
+CASES = (
+    Case("Panda, first half → second half", "panda/panda_nomesh_from_example_robot_data.urdf", "panda/panda_exciting_traj1.csv", 10.0,
+         (0.996, 0.9995, 0.9995, 0.9995, 0.995, 0.998, 0.960)),
+    Case("Panda, whole log, relative error in sample", "panda/panda_nomesh_from_example_robot_data.urdf", "panda/panda_exciting_traj1.csv", 10.0,
+         (0.011,), measure="relative", holdout=0.0),
+    Case("TX40, first half → second half", "tx40/tx40_mdh_modified.urdf", "tx40/tx40.csv", 50.0, (2.6, 4.0, 1.6, 0.7, 1.2, 1.2), measure="rms",
+         actuation=TX40_MAP),
+    Case("UR10, first half → second half", "ur10/ur10_nomesh.urdf", "ur10/ur10_exciting.csv", 5.0, (0.980, 0.997, 0.997, 0.990, 0.991, 0.985),
+         measure="r2_moving", min_speed=0.02),
+    Case("KR300, A + B → C", "kr300/kr300_from_dh.urdf", "kr300/kr300.csv", 10.0, (0.997, 0.998, 0.999, 0.982, 0.998, 0.991),
+         measure="r2_moving", min_speed=0.02, train=lambda k: k in (0, 1)),
+    Case("KR300, A → B, C", "kr300/kr300_from_dh.urdf", "kr300/kr300.csv", 10.0, (0.99, 0.98, 0.998, 0.97, 0.995, 0.985),
+         measure="r2_moving", min_speed=0.02, train=lambda k: k == 0),
+    *(Case(f"Double pendulum {name}, even → odd segments", f"double_pendulum/double_pendulum_{name}_from_yml.urdf",
+           f"double_pendulum/double_pendulum_{name}.csv", 5.0, asked, train=lambda k: k % 2 == 0)
+      for name, asked in (("C1", (0.80, 0.90)), ("C0", (0.92, 0.92)), ("A0", (0.74, 0.91)))),
+    Case("Panda of one laboratory → Panda of another", "panda/panda_nomesh_from_example_robot_data.urdf", "panda/panda_exciting_traj1.csv", 10.0,
+         (0.8385, 0.9944, 0.9947, 0.9928, 0.9441, 0.9133, 0.9322), test_log="ur10/panda_exciting.csv", holdout=None),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What came out of a case."""
+
+    case: Case
+    joints: tuple[str, ...]
+    scores: dict[str, Validation]  # by nominal, pseudo-inverse, consistent
+    got: tuple[float, ...]  # what is asked for, per joint
+    seconds: float
+    settings: dict[str, Any]
+    parity: float  # [N·m] of the written robot file
+    twin: str  # how the identified robot did in MuJoCo
+    consistent: bool
+
+    @property
+    def met(self) -> tuple[bool, ...]:
+        """Whether each joint is as good as asked."""
+        less = self.case.measure in ("rms", "relative")
+        return tuple(bool(got <= asked if less else got >= asked) for got, asked in zip(self.got, self.case.asked, strict=True))
+
+
+def main() -> None:
+    """Run all cases, or those whose name holds one of the words given."""
+    if not LOGS.is_dir():
+        print("real logs: skipped, since the shared data folder is not beside the repository")
+        return
+    words = sys.argv[1:]
+    chosen = [case for case in CASES if not words or any(word.lower() in case.name.lower() for word in words)]
+    if not chosen:
+        raise SystemExit(f"no case is named like {', '.join(words)}; cases: {', '.join(case.name for case in CASES)}")
+    results = []
+    for case in chosen:
+        results.append(run_case(case))
+        print(table(results[-1]), flush=True)
+    OUT.mkdir(parents=True, exist_ok=True)
+    write_atomically(OUT / "real.md", "\n".join(["# Real robots", "", *(table(result) for result in results)]))
+    write_atomically(OUT / "real.json", json.dumps([as_data(result) for result in results], indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    missed = [f"{r.case.name}: {name}" for r in results for name, met in zip(labels(r), r.met, strict=True) if not met]
+    print(f"wrote build/real/real.md and real.json; missed: {'; '.join(missed) or 'nothing'}")
+
+
+def run_case(case: Case) -> Result:
+    """Identify, score, write the robot file, and let the identified robot move in MuJoCo."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as scratch, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        folder = Path(scratch)
+        options = _options(case, folder)
+        robot = th.load(LOGS / case.robot)
+        outcome = run(robot, options, Progress(quiet=True))
+        seconds = time.monotonic() - began
+        scores = _scored(case, robot, outcome)
+        saved = th.save(outcome.identified, folder / f"identified{Path(case.robot).suffix}")
+        twin = _twin(outcome.identified)
+    own = scores["consistent"]
+    got = (float(np.sqrt(1.0 - own.r2_total)),) if case.measure == "relative" else tuple(float(v) for v in getattr(own, case.measure))
+    settings = {"low-pass of the motion [Hz]": outcome.settings.cutoff, "rotor inertia": outcome.armature, "chosen": list(outcome.tuned.reasons)}
+    names = outcome.identified.velocity_names
+    return Result(case, names, scores, got, seconds, settings, saved.torque_error, twin, bool(outcome.estimate.consistent))
+
+
+def _options(case: Case, folder: Path) -> Options:
+    log, actuation = LOGS / case.log, None
+    if case.actuation is not None:
+        actuation = folder / "actuation.csv"
+        actuation.write_text(case.actuation)
+    shared = {"score_cutoff": case.score_cutoff, "actuation": actuation, "report": False}
+    if case.test_log is not None:
+        return Options(logs=(str(log),), tests=(str(LOGS / case.test_log),), **shared)
+    if case.train is None:
+        return Options(logs=(str(log),), holdout=case.holdout, **shared)
+    train, test = _segments(log, case.train, folder)
+    return Options(logs=(str(train),), tests=(str(test),), **shared)
+
+
+def _segments(log: Path, train: Callable[[int], bool], folder: Path) -> tuple[Path, Path]:
+    """The log's segments to fit and the others, as two logs."""
+    with log.open(newline="") as file:
+        rows = list(csv.reader(file))
+    order = list(dict.fromkeys(row[0] for row in rows[1:]))
+    paths = folder / "train.csv", folder / "test.csv"
+    for path, wanted in zip(paths, (True, False), strict=True):
+        with path.open("w", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows([rows[0], *(row for row in rows[1:] if train(order.index(row[0])) == wanted)])
+    return paths
+
+
+def _scored(case: Case, robot: th.Robot, outcome: Outcome) -> dict[str, Validation]:
+    """The held-out rows (in sample: those fitted), predicted by the file's values, the pseudo-inverse and the consistent fit."""
+    log, span = (outcome.log, outcome.spans[1]) if outcome.test_log is None else (outcome.test_log, None)
+    span = outcome.spans[0] if case.measure == "relative" else span
+    settings = outcome.settings if outcome.test_log is None else settings_for(log, outcome.settings)
+    settings = replace(settings, torque_cutoff=case.score_cutoff)
+    stream = Stream(robot, log.locked, degrees(outcome.nominal, ()))
+    plain = th.LeastSquares(weights="iterated").estimate(outcome.information)
+    beside = {"nominal": outcome.nominal, "pseudo-inverse": outcome.identified.with_parameters(plain)}
+    batches = _rows(stream(prepare_batches(log, robot, settings=settings, span=span)), case.min_speed)
+    found = validate(outcome.identified, batches, beside=beside)
+    return {"nominal": found.beside["nominal"], "pseudo-inverse": found.beside["pseudo-inverse"], "consistent": found}
+
+
+def _rows(batches: Iterator[Samples], min_speed: float | None) -> Iterator[Samples]:
+    """The same, with the case's own speed of standstill."""
+    for samples in batches:
+        if min_speed is None:
+            yield samples
+            continue
+        moving = np.where(np.abs(samples.dq) > min_speed, USABLE, STANDSTILL)
+        yield replace(samples, reason=np.where(samples.reason <= STANDSTILL, moving, samples.reason).astype(np.uint8))
+
+
+def _twin(robot: th.Robot) -> str:
+    """A smooth motion of every joint in MuJoCo, with computed torque of the same model."""
+    amplitude = 0.15
+
+    @dataclass(frozen=True)
+    class Sway:
+        duration: float = TWIN
+
+        def at(self, t: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            t = np.asarray(t, dtype=float)[..., None]
+            w = 2.0 * np.pi * np.linspace(0.5, 0.8, robot.nv)
+            rise = amplitude * np.sin(w * t) ** 3
+            return (
+                rise,
+                3.0 * amplitude * w * np.sin(w * t) ** 2 * np.cos(w * t),
+                3.0 * amplitude * w**2 * (2.0 * np.sin(w * t) * np.cos(w * t) ** 2 - np.sin(w * t) ** 3),
+            )
+
+    recording = th.simulate(th.MujocoPlant(robot, realism=th.Realism()), Sway(), rate=1000.0)
+    error = np.sqrt(np.mean((recording.wanted[0] - recording.q) ** 2, axis=0))
+    return f"follows a motion of {amplitude} rad to {np.max(error):.1g} rad RMS"
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------
+
+
+def labels(result: Result) -> tuple[str, ...]:
+    """A name per number that is asked for."""
+    return ("all joints",) if result.case.measure == "relative" else result.joints
+
+
+def table(result: Result) -> str:
+    """Markdown: a row per joint."""
+    case = result.case
+    title = {"r2": "R²", "r2_moving": "R² moving", "rms": "RMS [N·m]", "relative": "relative error"}[case.measure]
+    lines = [f"## {case.name}", ""]
+    if case.measure == "relative":
+        scores = {name: float(np.sqrt(max(1.0 - found.r2_total, 0.0))) for name, found in result.scores.items()}
+        lines += ["| nominal | pseudo-inverse | consistent | asked |", "| --- | --- | --- | --- |"]
+        cells = [f"{100.0 * scores[name]:.2f} %" for name in ("nominal", "pseudo-inverse", "consistent")]
+        lines.append(f"| {' | '.join(cells)} | ≤ {100.0 * case.asked[0]:.2f} % |")
+    else:
+        lines += [
+            f"| joint | nominal R² | pseudo-inverse {title} | consistent {title} | asked | RMS [N·m] |",
+            "| --- | --- | --- | --- | --- | --- |",
+        ]
+        sign, form = ("≤", ".3f") if case.measure == "rms" else ("≥", ".4f")
+        for j, name in enumerate(result.joints):
+            nominal, plain = result.scores["nominal"].r2[j], getattr(result.scores["pseudo-inverse"], case.measure)[j]
+            mark = "" if result.met[j] else " ✗"
+            cells = [name, f"{nominal:.3f}", f"{plain:{form}}", f"{result.got[j]:{form}}{mark}", f"{sign} {case.asked[j]:g}"]
+            lines.append(f"| {' | '.join(cells)} | {result.scores['consistent'].rms[j]:.3g} |")
+    physical = "physically consistent" if result.consistent else "NOT physically consistent"
+    lines += ["", f"{physical}; robot file read again to {result.parity:.0e} N·m; in MuJoCo it {result.twin}; {result.seconds:.0f} s.", ""]
+    lines += [f"- {sentence}" for sentence in result.settings["chosen"]]
+    return "\n".join([*lines, ""])
+
+
+def as_data(result: Result) -> dict[str, Any]:
+    """Plain numbers."""
+
+    def numbers(values: np.ma.MaskedArray) -> list[float | None]:
+        return [None if value is np.ma.masked or not np.isfinite(value) else float(value) for value in values]
+
+    return {
+        "case": result.case.name,
+        "measure": result.case.measure,
+        "joints": list(result.joints),
+        "asked": list(result.case.asked),
+        "got": list(result.got),
+        "met": list(result.met),
+        "scores": {
+            name: {"r2": numbers(found.r2), "r2_moving": numbers(found.r2_moving), "rms": numbers(found.rms)} for name, found in result.scores.items()
+        },
+        "consistent": result.consistent,
+        "parity": result.parity,
+        "twin": result.twin,
+        "seconds": result.seconds,
+        **result.settings,
+    }
+
+
+if __name__ == "__main__":
+    main()
