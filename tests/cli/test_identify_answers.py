@@ -131,7 +131,9 @@ def test_the_report_fits_a_terminal(thetahat: Callable[..., Done], log: Path, tm
         words = re.sub(r"\s+", " ", done.out)
         for name in th.load(robots.path("arm4")).joint_names:
             assert len(re.findall(rf"^{name} ", done.out, flags=re.MULTILINE)) == 2, "a row of scores and a row of friction"
-        assert re.match(r"arm4: 36 parameters from 2,240 samples; R² 0\.\d{4} on held-out data \(the robot as its file states it: 0\.\d{4}\)", words)
+        assert re.match(
+            r"arm4: 36 parameters from 2,240 samples; R² [01]\.\d{4} on held-out data \(the robot as its file states it: 0\.\d{4}\)", words
+        )
         assert "rank 36, condition" in words
         # The path may be broken anywhere: it is as long as the folder's name.
         assert re.search(r"Wrote.*estimate\.json\(\d+kB\).*report\.html\(5\.\dMB\)in\d+\.\ds\.", re.sub(r"\s+", "", done.out))
@@ -204,7 +206,7 @@ def test_panda_friction_is_the_published_one(thetahat: Callable[..., Done], tmp_
     folder = shared_file("logs", "panda")
     robot, path = folder / "panda_nomesh_from_example_robot_data.urdf", folder / "panda_exciting_traj1.csv"
     options = ["--method", "least-squares", "--cutoff", 10, "--holdout", 0, "--weights", "none", "--min-speed", 0, "--no-armature"]
-    found = thetahat("identify", robot, path, "--out", tmp_path, "--json", *options).data
+    found = thetahat("identify", robot, path, "--no-tune", "--metric", "euclidean", "--out", tmp_path, "--json", *options).data
     published = np.genfromtxt(folder / "published_friction_piCLS.csv", delimiter=",", skip_header=1, usecols=1)[7:14]
     np.testing.assert_allclose([joint["coulomb"] for joint in found["joints"]], published, rtol=0, atol=0.06)
 
