@@ -206,7 +206,7 @@ def test_panda_friction_is_the_published_one(thetahat: Callable[..., Done], tmp_
     folder = shared_file("logs", "panda")
     robot, path = folder / "panda_nomesh_from_example_robot_data.urdf", folder / "panda_exciting_traj1.csv"
     options = ["--method", "least-squares", "--cutoff", 10, "--holdout", 0, "--weights", "none", "--min-speed", 0, "--no-armature"]
-    found = thetahat("identify", robot, path, "--no-tune", "--metric", "euclidean", "--out", tmp_path, "--json", *options).data
+    found = thetahat("identify", robot, path, "--no-tune", "--out", tmp_path, "--json", *options).data
     published = np.genfromtxt(folder / "published_friction_piCLS.csv", delimiter=",", skip_header=1, usecols=1)[7:14]
     np.testing.assert_allclose([joint["coulomb"] for joint in found["joints"]], published, rtol=0, atol=0.06)
 
