@@ -229,6 +229,17 @@ def test_filtered_measurements_identify_the_robot(robot: th.Robot, motion: Run, 
     assert 16.0 <= next(e.t for e in one.events if e.kind == "opened") <= 17.5  # paper: 16–17 s to fill
 
 
+def test_a_slow_joint_between_two_encoder_counts_is_no_spike(even: tuple[th.Robot, Run]) -> None:
+    """Drives make speeds of encoder counts behind a low-pass: near standstill each count is a leap from almost nothing."""
+    robot, motion = even
+    count, h = 2.0 * np.pi / 2**14, motion.t[1] - motion.t[0]
+    slow = 0.3 * np.sin(0.5 * motion.t[:, None] + np.arange(robot.nv)) ** 5  # creeps for seconds, then moves
+    q = count * np.round(slow / count)
+    dq = lfilter([0.25], [1.0, -0.75], np.diff(q, axis=0, prepend=q[:1]) / h, axis=0)
+    one, _ = filtered(robot, replace(motion, q=q, dq=dq), speeds=True)
+    assert one.events.counts["spike"] + one.events.counts["step"] <= 0.005 * len(q)  # the very first count of each joint is a surprise
+
+
 # -- decimation -------------------------------------------------------------------------------------------------------------
 
 

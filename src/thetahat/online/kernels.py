@@ -20,9 +20,11 @@ SAME_Q, SAME_TAU = 0, 1
 STEPPED, TAKEN, NOT_FINITE, SPIKE_Q, SPIKE_DQ, SPIKE_TAU = -1, 0, 1, 2, 3, 4
 CODE = 10_000
 
-SPIKE = 20.0  # usual innovations from which a sample is a spike: far beyond noise (13σ), well below 50σ
-ADAPT = 0.05  # how much the idea of a usual innovation grows or shrinks with one sample: a running median
+SPIKE = 6.6  # usual innovations from which a sample is a spike: far beyond noise (13σ), well below 50σ
+RISE, FALL = 0.0475, 0.0025  # how much the idea of a usual innovation grows or shrinks with one sample: they balance where one in twenty is larger
 LEAST_Q, LEAST_DQ, LEAST_TAU = 1e-6, 1e-4, 1e-4  # least usual innovation [rad], [rad/s]; of the RMS torque
+COUNTS = 1.5  # encoder counts that are no leap: a slow joint stands between two, and its speed, which is made of them, leaps with each
+ELSEWHERE = 1e-3  # [rad or m] the least that a joint must have gone while its position stood still; encoder counts are smaller
 CREEP = 0.05  # [rad/s or m/s] beyond noise; from there no joint stops within one sample
 SLOW = 1e-3  # share of the newest sample in the running mean squares
 
@@ -34,7 +36,7 @@ def _usual(innovation, scale, least, slack):
 
 @jit
 def _adapted(scale, innovation, least, young):
-    """A running median: it moves by steps, however far off one value is. It begins with the largest.
+    """A running quantile of 95 %: it moves by steps, however far off one value is. It begins with the largest.
 
     A channel that does not change at all (a still joint, an encoder between two counts) says nothing of how much it changes.
     """
@@ -43,7 +45,7 @@ def _adapted(scale, innovation, least, young):
         return scale
     if young:
         return max(scale, abs(innovation))
-    return scale * math.exp(ADAPT) if abs(innovation) > scale else max(scale * math.exp(-ADAPT), least)
+    return scale * math.exp(RISE) if abs(innovation) > scale else max(scale * math.exp(-FALL), least)
 
 
 @jit
@@ -66,9 +68,10 @@ def _leap(h, slack, mode, q, dq, tau, q0, dq0, tau0, Sq, Sv, q_of):
     code = TAKEN
     for v in range(tau.shape[0]):
         i = q_of[v]
-        if i >= 0 and not _usual(q[i] - q0[i] - h * Sv[LAST_DQ, v], Sq[Q_SCALE, i], LEAST_Q, slack):
+        count = COUNTS * Sq[Q_STEP, i] if i >= 0 and Sq[Q_STEP, i] < ELSEWHERE else 0.0
+        if i >= 0 and not _usual(q[i] - q0[i] - h * Sv[LAST_DQ, v], Sq[Q_SCALE, i], max(LEAST_Q, count / SPIKE), slack):
             code = SPIKE_Q * CODE + v
-        if mode != DIFFERENTIATED and not _usual(dq[v] - dq0[v], Sv[SCALE_DQ, v], LEAST_DQ, slack):
+        if mode != DIFFERENTIATED and not _usual(dq[v] - dq0[v], Sv[SCALE_DQ, v], max(LEAST_DQ, count * slack / (SPIKE * h)), slack):
             code = SPIKE_DQ * CODE + v
         if not _usual(tau[v] - tau0[v], Sv[SCALE_TAU, v], LEAST_TAU * math.sqrt(Sv[SQUARE, v]) + 1e-9, slack):
             code = SPIKE_TAU * CODE + v
@@ -77,7 +80,7 @@ def _leap(h, slack, mode, q, dq, tau, q0, dq0, tau0, Sq, Sv, q_of):
 
 @jit
 def _learn_scales(h, mode, young, q, dq, tau, Sq, Sv, q_of):
-    """What each channel does in one step, as running medians."""
+    """What each channel does in one step, as running quantiles."""
     for v in range(tau.shape[0]):
         i = q_of[v]
         if i >= 0:

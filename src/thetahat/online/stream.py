@@ -33,7 +33,7 @@ STALE = 5.0  # periods since the last sample, after which it says nothing about 
 PATIENCE = 10  # spikes in a row, no two alike: the channel is not what it was, and is taken as it is
 CONSTANT = 20  # torque samples in a row that are the same to the last bit while the joint moves: a dead channel
 FROZEN = 5  # positions in a row that are the same to the last bit
-ELSEWHERE, STEPS = 1e-3, 10.0  # [rad] and encoder steps that a joint must have gone while its position stood still
+STEPS = 10.0  # encoder steps, beside kernels.ELSEWHERE, that a joint must have gone while its position stood still
 YOUNG = 20  # samples that tell what innovations are usual, before any is a spike
 FIRST = 9  # steps whose median is the usual period
 EVENTS = 256  # kept
@@ -120,7 +120,7 @@ class Stream:
         self._no_rates = np.zeros(nv)
         self.q, self.dq, self.ddq, self.tau = np.zeros((1, nq)), np.zeros((1, nv)), np.zeros((1, nv)), np.zeros((1, nv))
         self._Sq, self._Sv = np.zeros((kernels.Q_AVERAGE + stages, nq)), np.zeros((kernels.AVERAGE + 3 * stages, nv))
-        self._Sq[kernels.Q_STEP] = ELSEWHERE
+        self._Sq[kernels.Q_STEP] = kernels.ELSEWHERE
         for node in robot.tree.independent:
             self._Sq[kernels.Q_TURNS, robot.tree.q_index[node.name]] = float(node.kind is JointKind.REVOLUTE)
         self._C = np.zeros((2, nv + 1), dtype=np.int64)  # how often in a row a channel did not change; the largest last
@@ -327,7 +327,7 @@ class Stream:
         k, found = self._kernels, []
         if self._C[k.SAME_Q, -1] >= FROZEN:
             step = np.where(self._q_of >= 0, np.maximum(self._Sq[k.Q_STEP], self._Sq[k.Q_SCALE])[self._q_of], np.inf)
-            stuck = (self._C[k.SAME_Q, :-1] >= FROZEN) & (np.abs(self._Sv[k.TRAVEL]) > ELSEWHERE + STEPS * step)
+            stuck = (self._C[k.SAME_Q, :-1] >= FROZEN) & (np.abs(self._Sv[k.TRAVEL]) > k.ELSEWHERE + STEPS * step)
             found += [(v, "stuck", "the encoder of joint {!r} stands still while the joint moves") for v in np.flatnonzero(stuck)]
         if self._C[k.SAME_TAU, -1] >= CONSTANT:
             dead = (self._C[k.SAME_TAU, :-1] >= CONSTANT) & (np.abs(self.dq[0]) > self.min_speed)
