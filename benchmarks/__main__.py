@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import control, design, dynamics, estimators, growth, identification, online, reading, selection, start_up, sysid
+from benchmarks import control, design, dynamics, estimators, growth, identification, live, online, reading, selection, start_up, sysid
 
-MODULES = (start_up, dynamics, growth, identification, estimators, reading, selection, design, sysid, control, online)
+MODULES = (start_up, dynamics, growth, identification, estimators, reading, selection, design, sysid, control, online, live)
 PARTS = {part.__name__.rpartition(".")[2]: part for part in MODULES}
 
 

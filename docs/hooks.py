@@ -14,6 +14,7 @@ import html
 import re
 import sys
 import textwrap
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -172,7 +173,17 @@ def command_line() -> str:
     from thetahat.cli.app import app
 
     group = typer.main.get_command(app)
-    return "\n\n".join(_verb(name, command) for name, command in group.commands.items() if not command.hidden)
+    return "\n\n".join(_verb(name, command) for name, command in _verbs(group.commands) if not command.hidden)
+
+
+def _verbs(commands: dict[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Every verb by its full name, those of groups too."""
+    for name, command in commands.items():
+        inside = getattr(command, "commands", None)
+        if inside is None:
+            yield f"{before}{name}", command
+        else:
+            yield from _verbs(inside, f"{before}{name} ")
 
 
 def _verb(name: str, command: Any) -> str:

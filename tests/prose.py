@@ -26,7 +26,7 @@ from data_paths import ROOT
 RUN = ("python", "sh", "console")
 SHOWN = ("text", "json", "xml")  # read, not run
 WIDTH = "100"  # columns of the terminal whose output pages show
-SLOW_VERBS = ("demo",)  # they have tests of their own; here it is enough that they exist
+SLOW_VERBS = ("demo", "watch")  # they have tests of their own; here it is enough that they exist
 HURRY = {"excite": ["--seconds", "2"]}  # a design with less time
 ANYTHING = "…"
 
@@ -148,7 +148,7 @@ def verbs() -> set[str]:
     """What `thetahat` can do."""
     from thetahat.cli.app import app
 
-    return {command.name or command.callback.__name__ for command in app.registered_commands}
+    return {command.name or command.callback.__name__ for command in app.registered_commands} | {group.name for group in app.registered_groups}
 
 
 def run(arguments: list[str], folder: Path) -> Answer:

@@ -147,3 +147,11 @@ def test_online_and_control() -> None:
     offs = re.findall(r"by +(\S+) mrad before, +(\S+) after", text)
     assert len(offs) == 4
     assert all(float(after) < 0.2 * float(before) for before, after in offs)
+
+
+def test_bridge_says_what_it_needs() -> None:
+    """That it feeds the page is tested where the page is: tests/test_live_listen.py."""
+    pytest.importorskip("websockets", reason='the live page needs pip install "thetahat[web]"')
+    done = subprocess.run([sys.executable, EXAMPLES / "13_bridge.py"], capture_output=True, text=True, check=False, timeout=LIMIT)
+    assert done.returncode == 1
+    assert "thetahat watch listen arm7" in done.stderr

@@ -14,6 +14,7 @@ from thetahat.cli.inspect import inspect
 from thetahat.cli.simulate import simulate
 from thetahat.cli.study import study
 from thetahat.cli.validate import validate
+from thetahat.cli.watch import app as watch
 
 app = typer.Typer(
     help="Θ̂: identify what a robot is made of while it moves, and control it with what it learned.",
@@ -43,3 +44,4 @@ app.command()(validate)
 app.command()(study)
 app.command()(excite)
 app.command()(simulate)
+app.add_typer(watch, name="watch")

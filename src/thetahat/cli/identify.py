@@ -45,7 +45,9 @@ def identify(
     friction: Annotated[str, option("Friction to fit: some of the three, or none.", metavar="TERMS", show_default=True)] = ",".join(FRICTION),
     armature: Annotated[bool | None, option("Fit rotor inertia; default: only if the log shows it.", "--armature/--no-armature")] = None,
     cutoff: Annotated[float | None, option("Low-pass of motion and torque; default: chosen from the rows to fit.", metavar="HZ")] = None,
-    score_cutoff: Annotated[float | None, option("Low-pass of the torque that is scored, and that choices aim at; default: the fit's.", metavar="HZ")] = None,
+    score_cutoff: Annotated[
+        float | None, option("Low-pass of the torque that is scored, and that choices aim at; default: the fit's.", metavar="HZ")
+    ] = None,
     gravity: arguments.Gravity = None,
     test: Annotated[list[str] | None, option("A log to score on instead of a held-out part; may be repeated.", metavar="LOG")] = None,
     holdout: Annotated[float | None, option("The last part of the log is scored, not fitted; default 0.3, 0: none.", metavar="FRACTION")] = None,

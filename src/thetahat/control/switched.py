@@ -11,6 +11,9 @@ The model in charge is asked for anew in every cycle, so not one cycle runs on a
 Falling back is another matter: the gate closes because something is wrong, and safety goes before smoothness. By default (`fallback="step"`) the
 nominal controller's own torque is there within that one cycle, offset and all gone; `fallback_step` is the largest jump this made.
 `fallback="slew"` also changes the model within the cycle, but lets the difference die out at the slew rate: for harmless reasons.
+
+A person may force the nominal model (`forced`), whatever the gate says; the gate goes on judging, and when the force is lifted the switch to the
+identified model is bumpless as ever.
 """
 
 from __future__ import annotations
@@ -82,6 +85,7 @@ class Switched:
         self._last = np.zeros(nominal.nv)
         self._candidate: tuple[Robot, Any] | None = None  # made, and waiting for a usable sample
         self._declined: Robot | None = None
+        self.forced = False  # set it to run on the nominal model even while the gate is open
         self.declined = ""  # why the last identified model was not taken, "" if it was
         self.max_torque_step = 0.0  # [N·m or N] in one cycle, by switches to identified models
         self.fallback_step = 0.0  # [N·m or N] in one cycle, by falling back
@@ -143,7 +147,7 @@ class Switched:
     def _choose(self) -> tuple[Robot, Any]:
         """The controller for this cycle; a model that no controller can be made of is declined once, and the nominal one is used."""
         robot = self._source.robot
-        if self._lost_time or not self._source.gate.open or robot is self.nominal or robot is self._declined:
+        if self.forced or self._lost_time or not self._source.gate.open or robot is self.nominal or robot is self._declined:
             self._lost_time = False
             return self.nominal, self._safe
         if robot is self._robot:

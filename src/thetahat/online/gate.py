@@ -167,6 +167,11 @@ class Gate:
         if dwell:
             self._not_before = t + self.rules.dwell
 
+    def clear(self, t: float, reason: str) -> None:
+        """Close, and forget what was known."""
+        self.close(t, reason)
+        self.state = GateState(False, reason, self.state.since, structural_rank=self.state.structural_rank, size=self.state.size)
+
     def reopen(self, t: float, reason: str) -> None:
         """Open again after an interruption that said nothing about the model."""
         if t >= self._not_before and not self.state.open:

@@ -22,7 +22,7 @@ from thetahat.online.beside import Beside
 from thetahat.online.gate import Evidence, Gate, GateState, Rules, Score
 from thetahat.online.learner import Learner
 from thetahat.online.physical import WEIGHT
-from thetahat.online.predict import Predictor, has_dry_friction
+from thetahat.online.predict import Model, Predictor, has_dry_friction
 from thetahat.online.scores import HeldOut
 from thetahat.online.stream import DROPPED, GOOD, MISSING, SETTLING, STOPPED, Events, Stream
 from thetahat.online.watch import Alarm, PayloadReport, PayloadWatch, ResidualWatch
@@ -99,8 +99,8 @@ class OnlineIdentifier:
         reset_after: float = 1.0,
     ) -> None:
         options.check(robot, rate=rate, window=window, cutoff=cutoff, stages=stages, blend=blend, refit=refit)
-        self.rate, self.window, self._nominal = float(rate), int(window), robot
-        slow = options.speeds(min_speed, robot)
+        self.rate, self.window, self.threshold, self._nominal = float(rate), int(window), threshold, robot
+        slow = self.min_speed = options.speeds(min_speed, robot)
         self._stream = Stream(robot, cutoff=cutoff, stages=stages, period=period, held=held, min_speed=slow, reset_after=reset_after)
         self._predictor, self._dry = Predictor(robot), has_dry_friction(robot)
         self._memory = options.make_memory(memory, robot, self.window, forgetting=forgetting)
@@ -190,6 +190,30 @@ class OnlineIdentifier:
     def held_out(self) -> Samples:
         """The samples that are in no fit and are scored, in the order they came."""
         return self._held_out.samples
+
+    @property
+    def clock(self) -> float:
+        """[s] of the last sample taken, on the stream's own clock, which never goes back; 0 before the first."""
+        return self._stream.now
+
+    @property
+    def filtered(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
+        """q, dq, ddq, tau as the filter left them last, (1, ·) each, in the stream's own memory; None until it has settled."""
+        stream = self._stream
+        return (stream.q, stream.dq, stream.ddq, stream.tau) if stream.settled else None
+
+    @property
+    def model(self) -> Model | None:
+        """What predicts torques so far: the last physical model, or the estimate while there is none; None before the first update."""
+        return self._learner.ahead
+
+    def reset(self) -> None:
+        """Forget what was learned, as if it were of another robot; the gate closes until there is new evidence."""
+        sentence = "the memory was emptied on request"
+        self._shut(sentence)
+        self._gate.clear(self._stream.now, sentence)
+        self.events.add(self._stream.now, "reset", sentence)
+        self._forget_all()
 
     def close(self) -> None:
         """End what runs beside the loop."""

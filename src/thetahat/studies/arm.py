@@ -41,7 +41,7 @@ class Experiment:
     nominal: Robot
     model: Robot
     identifier: OnlineIdentifier
-    controller: Switched
+    controller: Switched | ComputedTorque
     loop: ClosedLoop
 
 

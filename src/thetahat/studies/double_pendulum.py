@@ -15,18 +15,33 @@ from thetahat.identify.least_squares import LeastSquares
 from thetahat.model import parameters
 from thetahat.model.load import load
 from thetahat.model.robot import Robot
+from thetahat.online.identifier import OnlineIdentifier
 from thetahat.plant.built import as_built
 from thetahat.plant.realism import Realism
 from thetahat.plant.simulate import Recording, simulate
 from thetahat.report.collect import Collector
 from thetahat.report.traces import Traces
 from thetahat.studies import page
+from thetahat.studies.arm import Experiment
+from thetahat.studies.loop import ClosedLoop
 from thetahat.studies.record import Run
 from thetahat.studies.study import Result, Tell, numbers, plant_of, silent, summary
 
 NAME = "double-pendulum"
 DURATION, RATE = 20.0, 1000.0  # [s], [Hz]
+KP, KD = 400.0, 40.0  # [1/s²], [1/s]
 CUTOFF = 15.0  # [Hz] of the zero-phase low-pass: the motion ends at 1.1 Hz
+
+
+def experiment(engine: str, *, seed: int = 0) -> Experiment:
+    """The pendulum as it comes, under the nominal model, while an identifier with a growing memory and no guess looks on: for the live page."""
+    nominal = load(robots.path("double_pendulum"))
+    truth = as_built(nominal, seed=seed)
+    model = nominal.without_drive().with_drive(viscous=True, coulomb=True)
+    identifier = OnlineIdentifier(model, memory="growing", watch=False, held=True)
+    controller = ComputedTorque(nominal, kp=KP, kd=KD)
+    plant = plant_of(engine, truth, Realism.typical(truth, seed=seed), seed=seed)
+    return Experiment(nominal, model, identifier, controller, ClosedLoop(plant, motion(nominal), controller, identifier, rate=RATE, seed=seed))
 
 
 def run(engine: str, *, seed: int = 0, tell: Tell = silent) -> Result:
@@ -58,7 +73,7 @@ def motion(robot: Robot) -> Sinusoids:
 
 def _moved(engine: str, truth: Robot, nominal: Robot, realism: Realism | None, seed: int, tell: Tell, what: str) -> Recording:
     plant = plant_of(engine, truth, realism, seed=seed)
-    controller = ComputedTorque(nominal, kp=400.0, kd=40.0)
+    controller = ComputedTorque(nominal, kp=KP, kd=KD)
     return simulate(plant, motion(nominal), rate=RATE, seed=seed, controller=controller, progress=lambda done, total: tell(what, done, total))
 
 

@@ -17,6 +17,7 @@ from thetahat.plant.built import as_built
 from thetahat.plant.realism import Realism
 from thetahat.report.collect import Collector
 from thetahat.studies import page
+from thetahat.studies.arm import Experiment
 from thetahat.studies.loop import ClosedLoop
 from thetahat.studies.record import Recorder, score_over_time
 from thetahat.studies.study import Result, Tell, plant_of, silent, summary
@@ -28,15 +29,28 @@ ALPHA = 0.9  # of the blend: the guess bounds the first estimates, and fades as 
 GUESS_SPREAD = 0.35  # how far the guess is from the leg
 
 
-def run(engine: str, *, seed: int = 0, tell: Tell = silent, duration: float = DURATION) -> Result:
+def experiment(engine: str, *, seed: int = 0, duration: float = DURATION) -> Experiment:
     """The leg moves under the nominal model; the identifier looks on."""
     nominal = load(robots.path("valkyrie_leg"))
     truth = as_built(nominal, seed=seed)
     model = nominal.without_drive().with_drive(viscous=True, coulomb=True)
-    guess = Columns(model.with_parameters(as_built(nominal, spread=GUESS_SPREAD, seed=seed + 1).theta)).x0
-    identifier = OnlineIdentifier(model, guess, memory="growing", alpha=ALPHA, blend="always", watch=False, held=True)
+    identifier = OnlineIdentifier(model, _guess(nominal, model, seed), memory="growing", alpha=ALPHA, blend="always", watch=False, held=True)
+    controller = ComputedTorque(nominal, kp=400.0, kd=40.0)
     plant = plant_of(engine, truth, Realism.typical(truth, seed=seed), seed=seed)
-    loop = ClosedLoop(plant, motion(nominal, duration), ComputedTorque(nominal, kp=400.0, kd=40.0), identifier, rate=RATE, seed=seed)
+    loop = ClosedLoop(plant, motion(nominal, duration), controller, identifier, rate=RATE, seed=seed)
+    return Experiment(nominal, model, identifier, controller, loop)
+
+
+def _guess(nominal: Robot, model: Robot, seed: int) -> np.ndarray:
+    """Parameters that are far from the leg's, on purpose."""
+    return Columns(model.with_parameters(as_built(nominal, spread=GUESS_SPREAD, seed=seed + 1).theta)).x0
+
+
+def run(engine: str, *, seed: int = 0, tell: Tell = silent, duration: float = DURATION) -> Result:
+    """Run it to its end."""
+    made = experiment(engine, seed=seed, duration=duration)
+    nominal, model, identifier, loop = made.nominal, made.model, made.identifier, made.loop
+    guess = _guess(nominal, model, seed)
     recorder = Recorder(nominal, loop.count, RATE, identifier)
     for cycle in loop.cycles():
         recorder.add(cycle)

@@ -35,6 +35,7 @@ class Cycle:
     wanted: tuple[np.ndarray, np.ndarray, np.ndarray]  # q, dq, ddq
     true: np.ndarray  # (nq,) where the robot really is
     identified: bool  # whether the command came from an identified model
+    took: int = 0  # [ns] of this thread's processor time for control and identification
 
 
 class ClosedLoop:
@@ -69,13 +70,13 @@ class ClosedLoop:
                 if identifier is not None:
                     identifier.push(t, q, dq, tau)
                 done = clock()
-                yield Cycle(k, t, q, dq, tau, u, goal, true, bool(getattr(controller, "identified", False)))
+                took = decided - begun + done - sensed  # what a controller on a real robot would pay
+                yield Cycle(k, t, q, dq, tau, u, goal, true, bool(getattr(controller, "identified", False)), took)
                 resumed = clock()
                 plant.advance((k + 1) / self.rate - plant.t)
-                parts = (decided - begun, done - sensed, clock() - resumed)
-                for part, ns in zip(PARTS, parts, strict=True):
+                for part, ns in zip(PARTS, (decided - begun, done - sensed, clock() - resumed), strict=True):
                     self._times[part].add(ns)
-                self._times["cycle"].add(parts[0] + parts[1])  # what a controller on a real robot would pay
+                self._times["cycle"].add(took)
 
     @property
     def seconds(self) -> dict[str, Quantiles]:

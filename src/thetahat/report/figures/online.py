@@ -22,8 +22,7 @@ ROOM = 0.15  # between two tiles, of a tile's width
 def over_time(lines: Mapping[str, Series], title: str, *, identified: Sequence[tuple[float, float]] = (), clock: str = "time [s]") -> dict[str, Any]:
     """Lines over time, such as one per joint; time on an identified model on a ground of its own."""
     data = [
-        line(linear(each.t), linear(each.y), shown(name), COLOURS[k % len(COLOURS)], dash=DASHES[k // len(COLOURS) % len(DASHES)])
-        for k, (name, each) in enumerate(lines.items())
+        line(linear(each.t), linear(each.y), shown(name), COLOURS[k % len(COLOURS)], dash=_dash(k)) for k, (name, each) in enumerate(lines.items())
     ]
     return _with_ground(figure(data, x=axis(clock), y=axis(title, zeroline=True), hovermode="x unified"), identified)
 
@@ -42,7 +41,7 @@ def r2_over_time(
 ) -> dict[str, Any]:
     """R² as it develops, the gate's threshold, and when the buffer was full."""
     data = [
-        line(linear(each.t), linear(np.maximum(each.y, LOWEST)), shown(name), COLOURS[k % len(COLOURS)], width=2 if k == 0 else 1.3)
+        line(linear(each.t), linear(np.maximum(each.y, LOWEST)), shown(name), COLOURS[k % len(COLOURS)], width=2 if k == 0 else 1.3, dash=_dash(k))
         for k, (name, each) in enumerate(curves.items())
     ]
     found = figure(data, x=axis("time [s]"), y=axis("R²", range=[LOWEST, 1.03]), hovermode="x unified", shapes=[])
@@ -55,6 +54,21 @@ def r2_over_time(
         found["layout"]["shapes"].append({"type": "line", "yref": "paper", "x0": full_at, "x1": full_at, "y0": 0, "y1": 1, "line": dots})
         data.append(line([None], [None], "buffer full", GREY, width=1, dash="dot"))
     return _with_ground(found, identified)
+
+
+def filling(fill: Series, rank: Series, *, window: int, directions: int | None = None) -> dict[str, Any]:
+    """How full the buffer is, and how many of the directions that motion can show the data know, both in percent."""
+    data = [
+        line(linear(fill.t), linear(fill.y), f"buffer, of {window} samples", BLUE, width=2),
+        line(linear(rank.t), linear(rank.y), "rank" if directions is None else f"rank, of {directions} directions", PURPLE, dash="dash"),
+    ]
+    return figure(data, x=axis("time [s]"), y=axis("full [%]", range=[0, 103]), hovermode="x unified")
+
+
+def cycle_time(p50: Series, p99: Series) -> dict[str, Any]:
+    """Processor time of a control cycle: its median and its 99th percentile."""
+    data = [line(linear(p50.t), linear(p50.y), "median", BLUE, width=2), line(linear(p99.t), linear(p99.y), "99th percentile", ORANGE, dash="dash")]
+    return figure(data, x=axis("time [s]"), y=axis("cycle [µs]", rangemode="tozero"), hovermode="x unified")
 
 
 def tiles(robot: Robot, poses: np.ndarray, times: Sequence[float]) -> dict[str, Any]:
@@ -80,6 +94,11 @@ def stretches(t: np.ndarray, flag: np.ndarray) -> list[tuple[float, float]]:
     """Begin and end of every stretch in which a flag is set."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], flag, [False]]).astype(int)))
     return [(float(t[begin]), float(t[min(end, len(t) - 1)])) for begin, end in edges.reshape(-1, 2)]
+
+
+def _dash(k: int) -> str:
+    """Lines beyond the colours differ in kind."""
+    return DASHES[k // len(COLOURS) % len(DASHES)]
 
 
 def _with_ground(found: dict[str, Any], identified: Sequence[tuple[float, float]]) -> dict[str, Any]:

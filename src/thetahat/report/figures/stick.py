@@ -18,6 +18,7 @@ from thetahat.model.robot import Robot
 from thetahat.report.figures.base import GREY, NOMINAL, PREDICTED, WRONG, linear, shown
 
 AROUND, UP = 16, 9  # points of an ellipsoid
+COARSE, MANY = (10, 6), 16  # points of an ellipsoid that moves, where there are more bodies than that
 RING = 25  # points of a circle
 NEAR = 1e-4  # [m] origins nearer than that coincide
 
@@ -115,10 +116,69 @@ def robot_figure(robot: Robot, q: np.ndarray, identified: np.ndarray, nominal: n
         data.append(
             {"type": "scatter3d", "mode": "lines", **_lines(rings), "name": "nominal", "line": {"color": NOMINAL, "width": 2}, "hoverinfo": "skip"}
         )
+    return {"data": data, "layout": _space(height)}
+
+
+def _space(height: int) -> dict[str, Any]:
+    """The layout of a figure in space."""
     axes = {f"{name}axis": {"title": {"text": f"{name} [m]"}, "showspikes": False, "nticks": 6} for name in "xyz"}
     scene = {**axes, "aspectmode": "data", "camera": {"eye": {"x": 1.7, "y": -1.7, "z": 0.9}}, "dragmode": "orbit"}
     legend = {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"}
-    return {"data": data, "layout": {"height": height, "margin": {"l": 0, "r": 0, "t": 30, "b": 0}, "scene": scene, "legend": legend}}
+    return {"height": height, "margin": {"l": 0, "r": 0, "t": 30, "b": 0}, "scene": scene, "legend": legend}
+
+
+# -- a robot that moves -----------------------------------------------------------------------------------------------
+
+
+class Skeleton:
+    """The stick figure in motion: which points of which bodies its bones join, so that a pose is two products and no search."""
+
+    def __init__(self, robot: Robot) -> None:
+        self.robot = robot
+        q = robot.neutral + 0.3  # nowhere in particular, so that no two origins coincide by chance
+        for _, at in robot.tree.quaternions:
+            q[at : at + 4] = robot.neutral[at : at + 4]
+        R, p = dynamics.body_frames(robot, q)
+        ends = np.array(bones(robot, q)).reshape(-1, 3)
+        # The end of a bone belongs to the body in whose frame it stands still: found by moving the robot a little.
+        other = q.copy()
+        for node in robot.tree.independent:
+            if node.kind.nq == 1:
+                other[robot.tree.q_index[node.name]] += 0.07
+        moved = np.array(bones(robot, other)).reshape(-1, 3)
+        R2, p2 = dynamics.body_frames(robot, other)
+        R, p, R2, p2 = (
+            np.concatenate([first, array])
+            for first, array in ((np.eye(3)[None], R), (np.zeros((1, 3)), p), (np.eye(3)[None], R2), (np.zeros((1, 3)), p2))
+        )
+        local = np.einsum("bji,ebj->ebi", R, ends[:, None] - p)  # (ends, 1 + bodies, 3); the first body is the world
+        left = np.linalg.norm(np.einsum("bij,ebj->ebi", R2, local) + p2 - moved[:, None], axis=2)
+        self._body = np.argmin(left, axis=1)
+        self._local = local[np.arange(len(ends)), self._body]
+
+    def pose(self, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(points of the bones with NaN between them, (3·bones, 3); R (bodies, 3, 3) and p (bodies, 3) of every body) at q."""
+        R, p = dynamics.body_frames(self.robot, q)
+        rotation, origin = np.concatenate([np.eye(3)[None], R]), np.concatenate([np.zeros((1, 3)), p])
+        ends = np.einsum("eij,ej->ei", rotation[self._body], self._local) + origin[self._body]
+        points = np.full((len(ends) // 2, 3, 3), np.nan)
+        points[:, :2] = ends.reshape(-1, 2, 3)
+        return points.reshape(-1, 3), R, p
+
+
+def moving_figure(robot: Robot, q: np.ndarray, theta: np.ndarray, skeleton: Skeleton | None = None) -> tuple[dict[str, Any], list[int]]:
+    """The robot at q as trace 0, and then one ellipsoid per body in the BODY's frame, to be placed by its pose; and which bodies these are."""
+    points, _, _ = (skeleton or Skeleton(robot)).pose(np.asarray(q, dtype=float))
+    bone = {"type": "scatter3d", "mode": "lines", **_points(points), "name": "robot", "line": {"color": GREY, "width": 7}, "hoverinfo": "skip"}
+    data, bodies = [bone], []
+    around, up = (AROUND, UP) if len(robot.body_names) <= MANY else COARSE
+    for b, each in enumerate(map(ellipsoid, np.asarray(theta, dtype=float).reshape(-1, parameters.SIZE))):
+        if each is not None:
+            title, colour = ("identified", PREDICTED) if each.possible else ("impossible", WRONG)
+            mesh = _mesh([(each, np.eye(3), np.zeros(3))], around=around, up=up)
+            data.append({**mesh, "name": title, "color": colour, "opacity": 0.35, "text": shown(robot.body_names[b])})
+            bodies.append(b)
+    return {"data": data, "layout": _space(560)}, bodies
 
 
 def _lines(parts: Sequence[np.ndarray]) -> dict[str, list[float | None]]:
@@ -132,9 +192,9 @@ def _points(points: np.ndarray) -> dict[str, list[float | None]]:
     return {name: linear(points[:, k]) for k, name in enumerate("xyz")}
 
 
-def _mesh(ellipsoids: Sequence[tuple[Ellipsoid, np.ndarray, np.ndarray]]) -> dict[str, Any]:
+def _mesh(ellipsoids: Sequence[tuple[Ellipsoid, np.ndarray, np.ndarray]], *, around: int = AROUND, up: int = UP) -> dict[str, Any]:
     """All ellipsoids as one surface of triangles: one object to draw however many bodies there are."""
-    sphere, faces = _sphere()
+    sphere, faces = _sphere(around, up)
     points = np.concatenate([_placed(each, R, p, sphere) for each, R, p in ellipsoids])
     corners = np.concatenate([faces + k * len(sphere) for k in range(len(ellipsoids))])
     light = {"ambient": 0.7, "diffuse": 0.6, "specular": 0.1}
@@ -146,18 +206,18 @@ def _placed(each: Ellipsoid, R: np.ndarray, p: np.ndarray, unit: np.ndarray) -> 
     return (each.centre + (unit * each.radii) @ each.axes.T) @ R.T + p
 
 
-def _sphere() -> tuple[np.ndarray, np.ndarray]:
+def _sphere(around: int = AROUND, up: int = UP) -> tuple[np.ndarray, np.ndarray]:
     """Points (k, 3) and triangles (f, 3) of the unit ball."""
-    up, around = np.linspace(0.0, np.pi, UP), np.linspace(0.0, 2.0 * np.pi, AROUND, endpoint=False)
-    s, c = np.sin(up[1:-1, None]), np.cos(up[1:-1, None])
-    body = np.stack([s * np.cos(around), s * np.sin(around), np.broadcast_to(c, (UP - 2, AROUND))], axis=-1).reshape(-1, 3)
+    heights, angles = np.linspace(0.0, np.pi, up), np.linspace(0.0, 2.0 * np.pi, around, endpoint=False)
+    s, c = np.sin(heights[1:-1, None]), np.cos(heights[1:-1, None])
+    body = np.stack([s * np.cos(angles), s * np.sin(angles), np.broadcast_to(c, (up - 2, around))], axis=-1).reshape(-1, 3)
     points = np.concatenate([[[0.0, 0.0, 1.0]], body, [[0.0, 0.0, -1.0]]])
     last, faces = len(points) - 1, []
-    for k in range(AROUND):
-        n = (k + 1) % AROUND
-        faces += [(0, 1 + k, 1 + n), (last, last - AROUND + n, last - AROUND + k)]
-        for row in range(UP - 3):
-            a, b = 1 + row * AROUND, 1 + (row + 1) * AROUND
+    for k in range(around):
+        n = (k + 1) % around
+        faces += [(0, 1 + k, 1 + n), (last, last - around + n, last - around + k)]
+        for row in range(up - 3):
+            a, b = 1 + row * around, 1 + (row + 1) * around
             faces += [(a + k, b + k, b + n), (a + k, b + n, a + n)]
     return points, np.array(faces)
 

@@ -1,0 +1,186 @@
+"""Who may talk to the live page: the right Host, the right Origin, the token. Checked before anything else, for requests and WebSockets alike.
+
+A page of another origin that the user has open can make the browser send requests to 127.0.0.1, and a name that an attacker owns can be made to point
+there (DNS rebinding). So the Host must be one that this server has, an Origin that is sent must be this server's own, and every request must
+bring the token: in the link once, and then as a cookie that other sites' requests do not carry.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import re
+import secrets
+import socket
+from collections.abc import Awaitable, Callable, MutableMapping
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+from urllib.parse import parse_qs
+
+from thetahat.errors import UsageError
+
+Scope = MutableMapping[str, Any]
+Receive, Send = Callable[[], Awaitable[MutableMapping[str, Any]]], Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+BODY = 4096  # bytes of a request's body at most: none is needed
+LONGEST_QUERY, HEAD = 2048, 16_384  # bytes of an address after the ?, and of all headers together
+TOKEN = re.compile(r"[A-Za-z0-9_-]{8,200}")
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; img-src 'self' data: blob:; "
+    "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "cache-control": "no-store",
+}
+METHODS = ("GET", "HEAD")
+
+
+def new_token(given: str | None = None) -> str:
+    """A token: the one given, or 128 random bits."""
+    if given is None:
+        return secrets.token_urlsafe(16)
+    if not TOKEN.fullmatch(given):
+        raise UsageError("--token must be 8 to 200 letters, digits, - or _; leave it out for a random one")
+    return given
+
+
+def is_local(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class Guard:
+    """An ASGI application that lets through to `app` only who may pass. `answers` counts what it said, by status."""
+
+    def __init__(self, app: App, *, token: str, host: str, port: int) -> None:
+        self._app, self._token, self._port = app, token.encode(), port
+        self.cookie = f"thetahat-{port}"  # a browser does not tell ports apart
+        self._names = {"localhost", "127.0.0.1", "::1"} if is_local(host) else {host.lower(), socket.gethostname().lower()}
+        self._any_address = not is_local(host)  # a name can be made to point here by anyone, a literal address cannot
+        self.answers: dict[int, int] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check, answer, or hand on."""
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        headers: dict[str, list[str]] = {}
+        for name, value in scope["headers"]:
+            headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+        refused = self.verdict(scope, headers)
+        if refused is not None:
+            self.answers[refused[0]] = self.answers.get(refused[0], 0) + 1
+            await _answer(scope, receive, send, *refused)
+            return
+        await self._app(scope, receive, self._sealed(scope, send))
+
+    def verdict(self, scope: Scope, headers: dict[str, list[str]]) -> tuple[int, str] | None:
+        """(status, sentence) of a refusal; None for who may pass."""
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > HEAD:
+            return 431, "the head of the request is larger than any that is needed here"
+        if not self.known_host(headers.get("host", [])):
+            return 403, "this server is not known by that name; open the link that it printed"
+        if any(not self.own_origin(origin) for origin in headers.get("origin", [])):
+            return 403, "requests from other pages are refused; open the link that the server printed"
+        if scope["type"] == "http" and scope["method"] not in METHODS:
+            return 405, "only GET is answered here"
+        if self._oversized(headers) or len(scope["query_string"]) > LONGEST_QUERY:
+            return 413, "the request is larger than any that is needed here"
+        if not self.authorised(scope["query_string"], headers):
+            return 401, "the token is missing or wrong; open the link that the server printed, with its token"
+        return None
+
+    def known_host(self, values: list[str]) -> bool:
+        """Whether the one Host header names this server and its port."""
+        if len(values) != 1:
+            return False
+        found = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(\d{1,5}))?", values[0])
+        if found is None or int(found[2] or 80) != self._port:
+            return False
+        name = found[1].strip("[]").lower()
+        if name in self._names:
+            return True
+        try:
+            return self._any_address and bool(ipaddress.ip_address(name))
+        except ValueError:
+            return False
+
+    def own_origin(self, origin: str) -> bool:
+        """Whether an Origin is this server's."""
+        scheme, _, host = origin.partition("://")
+        return scheme == "http" and self.known_host([host])
+
+    def authorised(self, query: bytes, headers: dict[str, list[str]]) -> bool:
+        """Whether the token is there: in the address, in the cookie, or as a bearer."""
+        given = self.given_in_query(query)
+        for header in headers.get("cookie", []):
+            try:
+                morsel = SimpleCookie(header).get(self.cookie)
+            except CookieError:
+                continue
+            given += [morsel.value] if morsel is not None else []
+        given += [value[7:] for value in headers.get("authorization", []) if value[:7].lower() == "bearer "]
+        return any(self._is_token(each) for each in given)
+
+    @staticmethod
+    def given_in_query(query: bytes) -> list[str]:
+        """Tokens in an address."""
+        try:
+            return parse_qs(query.decode("ascii"), max_num_fields=8).get("token", [])
+        except (UnicodeDecodeError, ValueError):
+            return []
+
+    def _is_token(self, given: str) -> bool:
+        return hmac.compare_digest(given.encode("utf-8", "replace"), self._token)
+
+    @staticmethod
+    def _oversized(headers: dict[str, list[str]]) -> bool:
+        lengths = headers.get("content-length", [])
+        return any(not value.isdigit() or int(value[:12]) > BODY for value in lengths) or "transfer-encoding" in headers
+
+    def _sealed(self, scope: Scope, send: Send) -> Send:
+        """`send`, with the headers that every answer has, and the cookie for who came with the token in the address."""
+        fresh = scope["type"] == "http" and any(map(self._is_token, self.given_in_query(scope["query_string"])))
+
+        async def sealed(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                self.answers[status] = self.answers.get(status, 0) + 1
+                given = {name.lower() for name, _ in message.get("headers", [])}
+                extra = [(name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in given]
+                if fresh:
+                    extra.append((b"set-cookie", f"{self.cookie}={self._token.decode()}; Path=/; HttpOnly; SameSite=Strict".encode()))
+                message = {**message, "headers": [*message.get("headers", []), *extra]}
+            await send(message)
+
+        return sealed
+
+
+async def _answer(scope: Scope, receive: Receive, send: Send, status: int, sentence: str) -> None:
+    """Refuse, with a sentence."""
+    body = (sentence + "\n").encode()
+    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode()), (b"connection", b"close")]
+    headers += [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+    if scope["type"] == "http":
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+        return
+    await receive()  # websocket.connect
+    if "websocket.http.response" in scope.get("extensions", {}):
+        await send({"type": "websocket.http.response.start", "status": status, "headers": headers})
+        await send({"type": "websocket.http.response.body", "body": body})
+    else:
+        await send({"type": "websocket.close", "code": 1008, "reason": sentence})
