@@ -124,6 +124,8 @@ class Score:
     rows: np.ndarray
     nominal2: np.ndarray  # of the nominal robot's torques
     cross: np.ndarray  # of both
+    usual: np.ndarray | float = np.inf  # σ of the errors as their median tells it: a few samples of another robot do not move it
+    late2: np.ndarray | float = 0.0  # of the model's errors on the newest samples, as if all were like these
     still2: np.ndarray | float = 0.0  # of what is left of still joints' torques beyond dry friction
     still_u2: np.ndarray | float = 0.0  # of still joints' torques
     still_rows: np.ndarray | int = 0
@@ -277,7 +279,9 @@ def _held_out(rules: Rules, e: Evidence, held: Score) -> Check:
     allowed_per_row = np.maximum(rules.noise * e.noise, np.asarray(rules.floor, dtype=float)) ** 2
     allowed = allowed_per_row * held.rows
     undefined = e.judged & ((held.rows == 0) | (held.u2 <= 0.0))
-    short = e.judged & ~undefined & (held.e2 > np.maximum((1.0 - rules.threshold) * held.u2, allowed))
+    enough = np.maximum((1.0 - rules.threshold) * held.u2, allowed)
+    short = e.judged & ~undefined & (held.e2 > enough)
+    worse = e.judged & ~undefined & (held.late2 > enough)  # what changed a moment ago is in few samples yet
     low = e.judged & ~undefined & (held.e2 > np.maximum((1.0 - rules.close) * held.u2, 2.0 * allowed))
     if not np.all(np.isfinite(held.e2)):
         return Check("held out", False, False, "the model predicts torques that are not finite")
@@ -286,6 +290,11 @@ def _held_out(rules: Rules, e: Evidence, held: Score) -> Check:
         share = held.e2[v] / held.u2[v]
         sentence = f"R² of joint {e.names[v]!r} on samples held out is {1.0 - share:.4f}, to open it must reach {rules.threshold:g}"
         return Check("held out", False, not np.any(low), sentence)
+    if np.any(worse):
+        name = e.names[int(np.flatnonzero(worse)[0])]
+        return Check(
+            "held out", False, True, f"the newest samples of joint {name!r} are explained worse than the threshold {rules.threshold:g} asks for"
+        )
     unrest = e.judged & (held.still2 > np.maximum((1.0 - rules.close) * held.still_u2, 2.0 * allowed_per_row * held.still_rows))
     if np.any(unrest):
         name = e.names[int(np.argmax(unrest))]

@@ -29,6 +29,7 @@ from thetahat.online.watch import Alarm, PayloadReport, PayloadWatch, ResidualWa
 
 SCORES = 10  # samples per update that are held out and scored
 RECOVERY = 0.1  # [s] of whole samples after an interruption, before a model that was in use is used again
+HEAVY = 3.0  # times what the median of the errors tells, at most, is their usual size: friction has heavy tails
 FEW = 10  # held-out rows of a joint, below which its usual error is not known
 UNTRIED = 0.1  # of what a still joint carries: its usual error then
 LEAST = 1e-3  # of the torques: the watch takes no model for better than that
@@ -409,7 +410,8 @@ class OnlineIdentifier:
         if not self._watching:
             return
         rows = np.maximum(score.rows, 1)
-        rms, size = np.sqrt(score.e2 / rows), np.sqrt(score.u2 / rows)
+        # Samples after a change are held out, too, before the watch knows of it: they must not pass for what is usual.
+        rms, size = np.minimum(np.sqrt(score.e2 / rows), HEAVY * score.usual), np.sqrt(score.u2 / rows)
         scale = np.maximum.reduce([rms, self._stream.torque_noise, LEAST * size, np.full(len(rms), LEAST * float(np.max(size)))])
         carried = np.sqrt(score.still_u2 / np.maximum(score.still_rows, 1))
         scale = np.where(score.rows < FEW, np.maximum(scale, UNTRIED * carried), scale)

@@ -14,12 +14,15 @@ from thetahat.online.gate import Score
 from thetahat.online.predict import Model
 from thetahat.online.watch import DRY
 
+LATELY = 3  # updates whose samples are the newest
+SIGMA = 1.4826  # standard deviations of normal errors in their median size
+
 
 class HeldOut:
     """The last ticks × per_tick samples."""
 
     def __init__(self, robot: Robot, *, ticks: int, per_tick: int) -> None:
-        self._size = ticks * per_tick
+        self._size, self._per_tick = ticks * per_tick, per_tick
         self._arrays = tuple(np.zeros((self._size, width)) for width in (robot.nq, robot.nv, robot.nv, robot.nv))
         self._valid = np.zeros((self._size, robot.nv), dtype=bool)
         self._count, self._fresh = 0, 0  # taken in all; since the last update
@@ -72,12 +75,16 @@ class HeldOut:
             error, other = tau - model.torque(q, dq, ddq), nominal.torque(q, dq, ddq)
             e2, u2, nominal2, cross = (np.sum(part, axis=0, where=valid) for part in (error**2, tau**2, other**2, tau * other))
             rows = np.count_nonzero(valid, axis=0)
+            usual = np.array([SIGMA * np.median(np.abs(e[v])) if v.any() else 0.0 for e, v in zip(error.T, valid.T, strict=True)])
+            newest = self._order(LATELY * self._per_tick)
+            late_rows = np.count_nonzero(valid[newest], axis=0)
+            late2 = np.sum(error[newest] ** 2, axis=0, where=valid[newest]) * rows / np.maximum(late_rows, self._per_tick)
             if np.all(rows == n):
-                return Score(e2, u2, rows, nominal2, cross)
+                return Score(e2, u2, rows, nominal2, cross, usual, late2)
             # A joint that stands still may have any dry friction, but no other torque than what carries it.
             excess = np.maximum(np.abs(error + model.coulomb * np.sign(dq)) - DRY * model.dry() - (model.dry() - model.coulomb), 0.0)
             still = tuple(np.sum(part, axis=0, where=~valid) for part in (excess**2, tau**2))
-        return Score(e2, u2, rows, nominal2, cross, *still, n - rows)
+        return Score(e2, u2, rows, nominal2, cross, usual, late2, *still, n - rows)
 
     def predict(self, model: Model) -> None:
         """Predict the samples since the last update by the model from before it."""
