@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow bench real docs lint format clean
+.PHONY: help demo test test-slow bench real scale docs lint format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,9 @@ real: $(VENV)/.dev ## identify the real robots of ../shared/data, and write the 
 
 bench: $(VENV)/.dev ## measure speed side by side with Pinocchio
 	$(BIN)/python -m benchmarks $(ARGS)
+
+scale: $(VENV)/.dev ## long logs on one and two workers, and again from the store (ARGS=2e7: the full size, 3 GB)
+	$(BIN)/python -m benchmarks.scale $(ARGS)
 
 docs: $(VENV)/.dev ## build the documentation into build/docs
 	$(BIN)/mkdocs build --strict --site-dir build/docs

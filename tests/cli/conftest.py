@@ -16,11 +16,15 @@ from thetahat import cli
 
 @pytest.fixture
 def thetahat(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
-    """The command line, in this process: what `thetahat …` in a shell does, without paying for a start each time."""
+    """The command line, in this process: what `thetahat …` in a shell does, without paying for a start each time.
+
+    `identify` does not tune, which takes most of its time, unless a test says `--tune`.
+    """
     monkeypatch.delenv("THETAHAT_DEBUG", raising=False)
 
-    def call(*arguments: object) -> Done:
-        monkeypatch.setattr(sys, "argv", ["thetahat", *map(str, arguments)])
+    def call(verb: str = "", *arguments: object) -> Done:
+        quick = ["--no-tune"] if verb == "identify" else []
+        monkeypatch.setattr(sys, "argv", ["thetahat", *([verb] if verb else []), *quick, *map(str, arguments)])
         with pytest.raises(SystemExit) as ended:
             cli.main()
         out, err = capsys.readouterr()

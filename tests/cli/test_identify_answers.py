@@ -86,7 +86,7 @@ def _matrix(six: list[float]) -> np.ndarray:
 
 
 def test_prints_the_numbers_of_the_python_path(thetahat: Callable[..., Done], log: Path, tmp_path: Path) -> None:
-    found = thetahat("identify", "arm4", log, "--out", tmp_path, "--json", "--no-armature", "--method", "least-squares").data
+    found = thetahat("identify", "--tune", "arm4", log, "--out", tmp_path, "--json", "--no-armature", "--method", "least-squares").data
     robot = th.load(robots.path("arm4"))
     read = th.read_log(log, robot)
     cut = round(0.7 * read.rows)
@@ -206,7 +206,7 @@ def test_panda_friction_is_the_published_one(thetahat: Callable[..., Done], tmp_
     folder = shared_file("logs", "panda")
     robot, path = folder / "panda_nomesh_from_example_robot_data.urdf", folder / "panda_exciting_traj1.csv"
     options = ["--method", "least-squares", "--cutoff", 10, "--holdout", 0, "--weights", "none", "--min-speed", 0, "--no-armature"]
-    found = thetahat("identify", robot, path, "--no-tune", "--out", tmp_path, "--json", *options).data
+    found = thetahat("identify", robot, path, "--out", tmp_path, "--json", *options).data
     published = np.genfromtxt(folder / "published_friction_piCLS.csv", delimiter=",", skip_header=1, usecols=1)[7:14]
     np.testing.assert_allclose([joint["coulomb"] for joint in found["joints"]], published, rtol=0, atol=0.06)
 
@@ -247,8 +247,8 @@ def test_joints_restricts_fit_and_score(thetahat: Callable[..., Done], log: Path
 
 
 def test_scores_say_their_cutoff(thetahat: Callable[..., Done], log: Path, tmp_path: Path) -> None:
-    plain = thetahat("identify", "arm4", log, "--out", tmp_path, "--json", "--no-tune", "--cutoff", 10).data
-    low = thetahat("identify", "arm4", log, "--out", tmp_path, "--json", "--no-tune", "--cutoff", 10, "--score-cutoff", 5).data
+    plain = thetahat("identify", "arm4", log, "--out", tmp_path, "--json", "--cutoff", 10).data
+    low = thetahat("identify", "arm4", log, "--out", tmp_path, "--json", "--cutoff", 10, "--score-cutoff", 5).data
     assert (plain["score_cutoff"], low["score_cutoff"]) == (10, 5)
     values = ([b["value"] for b in found["base_parameters"]] for found in (plain, low))
     np.testing.assert_allclose(*values, rtol=1e-6, atol=1e-9, err_msg="the fit does not change")
@@ -261,7 +261,7 @@ def test_held_out_rows_touch_nothing_but_the_score(thetahat: Callable[..., Done]
     spoiled = values.copy()
     spoiled[round(0.7 * len(values)) :, 9:] *= 1.1  # torques of the held-out part
     answers = [
-        thetahat("identify", "arm4", simulated_log.write_csv(tmp_path / f"{k}.csv", names, v), "--out", tmp_path, "--json").data
+        thetahat("identify", "arm4", simulated_log.write_csv(tmp_path / f"{k}.csv", names, v), "--tune", "--out", tmp_path, "--json").data
         for k, v in enumerate((values, spoiled))
     ]
     values = ([b["value"] for b in answer["base_parameters"]] for answer in answers)

@@ -37,8 +37,10 @@ def test_says_what_identify_said_of_the_same_held_out_log(thetahat: Thetahat, lo
     assert told["r2"]["test"] == pytest.approx(found["r2"]["test"], abs=1e-12)
 
 
-def test_the_robot_file_written_back_scores_as_the_estimate(thetahat: Thetahat, log: Path, estimate: Path) -> None:
+def test_the_robot_file_written_back_scores_as_the_estimate(thetahat: Thetahat, log: Path, tmp_path: Path) -> None:
     """Inertia and friction from the URDF, offsets and how Coulomb friction turns from drive.json beside it."""
+    assert thetahat("identify", "arm4", log, "--tune", "--out", tmp_path).code == 0
+    estimate = tmp_path / "estimate.json"
     by_estimate = thetahat("validate", "arm4", log, "--estimate", estimate, "--cutoff", 15, "--json").data
     by_file = thetahat("validate", estimate.parent / "arm4_identified.urdf", log, "--cutoff", 15, "--json").data
     for mine, theirs in zip(by_file["joints"], by_estimate["joints"], strict=True):

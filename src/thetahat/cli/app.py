@@ -8,7 +8,9 @@ import typer
 
 from thetahat import __version__
 from thetahat.cli.demo import demo
+from thetahat.cli.diff import diff
 from thetahat.cli.excite import excite
+from thetahat.cli.history import history
 from thetahat.cli.identify import identify
 from thetahat.cli.inspect import inspect
 from thetahat.cli.simulate import simulate
@@ -44,4 +46,6 @@ app.command()(validate)
 app.command()(study)
 app.command()(excite)
 app.command()(simulate)
+app.command()(history)
+app.command()(diff)
 app.add_typer(watch, name="watch")

@@ -62,6 +62,7 @@ def _walk(
     file: Path, targets: answers.Targets, engine: str, seed: int, progress: Progress, warnings: list[str]
 ) -> tuple[dict[str, Any], dict[str, Path], Robot, Robot]:
     """(answer of the identification, files by what they are, the robot that was simulated, the robot that was identified)."""
+    from thetahat.cli.crew import Alone
     from thetahat.cli.identify import described
     from thetahat.cli.identify_run import Options, run
     from thetahat.model.load import load
@@ -75,7 +76,7 @@ def _walk(
         _moved(nominal, files[motion], "log-det" if k == 0 else "condition", seed + k, progress)
         _recorded(nominal, truth, files[motion], engine, seed + k, progress).save(files[log])
     options = Options(logs=(str(files["log"]),), tests=(str(files["test_log"]),))
-    outcome = run(nominal, options, progress)
+    outcome = run(nominal, options, progress, Alone(progress))
     progress.stage("writing")
     found = described(nominal, outcome, options)
     written = answers.write(targets, found, outcome, warnings)

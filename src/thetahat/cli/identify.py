@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from thetahat import __version__
-from thetahat.cli import answers, arguments
+from thetahat.cli import answers, arguments, scale
 from thetahat.cli.arguments import option
 from thetahat.cli.errors import emit, heard, say
 from thetahat.cli.progress import Progress
 from thetahat.errors import UsageError
 
 if TYPE_CHECKING:
+    from thetahat.cli.crew import Alone
     from thetahat.cli.identify_run import Options, Outcome
     from thetahat.model.robot import Robot
 
@@ -66,6 +67,9 @@ def identify(
         bool, option("Choose friction, low-pass and prior by what predicts best inside the rows to fit; default: yes.", "--tune/--no-tune")
     ] = True,
     report: Annotated[bool, option("Write report.html; default: yes.", "--report/--no-report")] = True,
+    workers: scale.Workers = None,
+    scheduler: scale.Scheduler = None,
+    store: scale.Store = None,
 ) -> None:
     """Identify a robot from logs of its motion: parameters, how well each is known, and scores on held-out data."""
     began = time.monotonic()
@@ -105,7 +109,7 @@ def identify(
     inputs = [file, *logs, *(test or ()), *([actuation] if actuation else []), *([settings["prior"]] if prior else [])]
     targets = answers.Targets.beneath(out, file, report=report)
     targets.check(inputs)
-    found, files = _run(file, vector, settings, targets, quiet=quiet)
+    found, files, crew = _run(file, vector, settings, targets, scale.asked(workers, scheduler, store), quiet=quiet)
     if json:
         emit(answers.as_text(found))
         if not quiet:
@@ -116,12 +120,13 @@ def identify(
         from thetahat.cli.identify_view import draw
 
         draw(found, files=files, seconds=time.monotonic() - began)
+    crew.conclude()
 
 
 def _run(
-    file: Path, gravity: tuple[float, float, float] | None, settings: dict[str, Any], targets: answers.Targets, *, quiet: bool
-) -> tuple[dict[str, Any], list[Path]]:
-    """The answer, and the files it was written to."""
+    file: Path, gravity: tuple[float, float, float] | None, settings: dict[str, Any], targets: answers.Targets, size: scale.Scale, *, quiet: bool
+) -> tuple[dict[str, Any], list[Path], Alone]:
+    """The answer, the files it was written to, and who did the work."""
     from thetahat.cli.identify_run import Options, run
     from thetahat.model.load import load
 
@@ -129,10 +134,13 @@ def _run(
     with heard(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
         progress.stage("loading the robot")
         loaded = load(file, gravity=gravity)
-        outcome = run(loaded, options, progress)
-        progress.stage("writing")
-        found = described(loaded, outcome, options)
-        return found, answers.write(targets, found, outcome, warnings)
+        with scale.opened(size, progress) as crew:
+            outcome = run(loaded, options, progress, crew)
+            progress.stage("writing")
+            found = described(loaded, outcome, options)
+            files = answers.write(targets, found, outcome, warnings)
+            crew.record(found)
+        return found, files, crew
 
 
 def described(robot: Robot, outcome: Outcome, options: Options) -> dict[str, Any]:

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from thetahat.cli.actuation import with_map
+from thetahat.cli.crew import Alone
 from thetahat.cli.measured import Stream, degrees, highest_cutoff, require_torque
 from thetahat.cli.progress import Progress
-from thetahat.data.direction import directed_batches
 from thetahat.data.excerpt import ROWS
-from thetahat.data.log import Log, read_log
-from thetahat.data.prepare import Settings, choose, prepare_batches
+from thetahat.data.log import Log
+from thetahat.data.prepare import Settings
 from thetahat.data.samples import Samples, concatenate
 from thetahat.errors import MalformedInput, NotIdentifiable, RobotWarning, UsageError, known
 from thetahat.identify.columns import Columns
@@ -24,13 +24,12 @@ from thetahat.identify.consistent import Consistent
 from thetahat.identify.coupling import Coupling, coupled
 from thetahat.identify.estimate import Estimate
 from thetahat.identify.estimator import Estimator, SampleEstimator
-from thetahat.identify.information import Information, information
+from thetahat.identify.information import Information
 from thetahat.identify.least_squares import LeastSquares, Prior
 from thetahat.identify.positive import Positive
 from thetahat.identify.restrict import view
 from thetahat.identify.result import PLAIN
 from thetahat.identify.robust import Robust
-from thetahat.identify.run import identify
 from thetahat.identify.search import METRIC
 from thetahat.identify.smooth import Smooth
 from thetahat.identify.tune import USUAL, Tuned, tune
@@ -39,7 +38,7 @@ from thetahat.model.lock import lock
 from thetahat.model.robot import Robot
 from thetahat.report.collect import Collector
 from thetahat.report.traces import Traces
-from thetahat.validate import Validation, predicted, validate
+from thetahat.validate import Validation, predicted
 
 EVIDENCE = 10.0  # difference of the Bayesian information criteria that counts as very strong
 
@@ -94,28 +93,27 @@ class Outcome:
     traces: Traces | None  # for the report
 
 
-def run(robot: Robot, options: Options, progress: Progress) -> Outcome:
+def run(robot: Robot, options: Options, progress: Progress, crew: Alone) -> Outcome:
     """Identify a robot from its log, and score what was found on rows that the fit has not seen."""
     progress.stage("reading the log")
-    log, test_log = _read(robot, options)
+    log, test_log = _read(robot, options, crew)
     spans = _spans(log, options, own_test=test_log is not None)
     nominal = lock(robot, log.locked)
     stream = Stream(robot, log.locked, degrees(nominal, options.joints))
     fitted = _with_columns(nominal, robot, log, options)
-    tuned = _tuned(log, robot, nominal, fitted, stream, spans[0], options, progress)
+    tuned = _tuned(log, robot, nominal, fitted, stream, spans[0], options, progress, crew)
     settings, fitted = tuned.settings, tuned.robot
-    batches = prepare_batches(log, robot, settings=settings, span=spans[0])
-    whole = information(fitted, stream(progress.count(batches, "folding", spans[0][1])))
+    whole = crew.information(log, robot, fitted, settings, spans[0], stream)
     stream.require_rows(nominal)
     progress.stage("solving")
     seen, armature = _decided(whole, stream.dofs, settings, stream.period, options)
     prior = _prior(nominal, log, seen.robot, options)
 
     def again() -> Iterator[Samples]:
-        batches = prepare_batches(log, robot, settings=settings, span=spans[0])
-        return directed_batches(stream(progress.count(batches, "reading again", spans[0][1])), fitted)
+        return crew.samples(log, robot, fitted, settings, spans[0], stream, "reading again")
 
-    estimate = _estimated(seen, _estimator(options, tuned, prior), again)
+    _require_rows(seen)
+    estimate = crew.identify(seen, whole, _estimator(options, tuned, prior), log, robot, settings, spans[0], stream)
     plain = LeastSquares(weights=options.weights).estimate(seen)
     model = fitted.with_drive(armature="armature" in seen.robot.drive.identified)
     identified, beside = model.with_parameters(estimate), {PLAIN: model.with_parameters(plain)}
@@ -129,34 +127,27 @@ def run(robot: Robot, options: Options, progress: Progress) -> Outcome:
         source, span = (log, spans[1]) if test_log is None else (test_log, None)
         scoring = settings if test_log is None else settings_for(test_log, settings)
 
-        def held_out(cutoff: float | None) -> Iterator[Samples]:
-            batches = prepare_batches(source, robot, settings=replace(scoring, torque_cutoff=cutoff), span=span)
-            return directed_batches(stream(progress.count(batches, "scoring", source.rows)), fitted)
+        def scored(cutoff: float | None, seen: Callable[[Samples], None] | None = None) -> Validation:
+            chosen = replace(scoring, torque_cutoff=cutoff)
+            return crew.score(source, robot, identified, chosen, span, stream, nominal=nominal, beside=beside, seen=seen)
 
-        scored = held_out(options.score_cutoff or settings.torque_cutoff or settings.cutoff)
-        test = validate(identified, scored if collector is None else _collected(scored, collector), nominal=nominal, beside=beside)
-        raw = validate(identified, held_out(highest_cutoff(source)), nominal=nominal, beside=beside)
+        shown = None if collector is None else lambda samples: collector.add(samples, "test")
+        test = scored(options.score_cutoff or settings.torque_cutoff or settings.cutoff, shown)
+        raw = scored(highest_cutoff(source))
     traces = None if collector is None else collector.result()
     dropped = stream.dropped_in_training
     return Outcome(estimate, nominal, identified, seen, settings, test, raw, log, test_log, spans, dropped, armature, tuned, couplings, traces)
 
 
-def _collected(batches: Iterator[Samples], collector: Collector) -> Iterator[Samples]:
-    """The batches as they come, seen by the collector too."""
-    for samples in batches:
-        collector.add(samples, "test")
-        yield samples
-
-
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _read(robot: Robot, options: Options) -> tuple[Log, Log | None]:
+def _read(robot: Robot, options: Options, crew: Alone) -> tuple[Log, Log | None]:
     choices: dict[str, Any] = {"columns": options.columns, "topic": options.topic, "salvage": options.salvage}
-    log = require_torque(read_log(list(options.logs), robot, **choices), "identify from")
+    log = require_torque(crew.read(options.logs, robot, **choices), "identify from")
     if not options.tests:
         return log, None
-    test = read_log(list(options.tests), robot, **choices)
+    test = crew.read(options.tests, robot, **choices)
     both = {source.sha256: source.path for source in log.sources}
     for source in test.sources:
         if source.sha256 in both:
@@ -211,31 +202,31 @@ def settings_for(log: Log, settings: Settings) -> Settings:
 
 
 def _tuned(
-    log: Log, robot: Robot, nominal: Robot, fitted: Robot, stream: Stream, span: tuple[int, int], options: Options, progress: Progress
+    log: Log, robot: Robot, nominal: Robot, fitted: Robot, stream: Stream, span: tuple[int, int], options: Options, progress: Progress, crew: Alone
 ) -> Tuned:
     """What the options leave open, chosen from the rows to fit."""
     if not options.tune:
         progress.stage("choosing the low-pass")
-        settings = choose(log, robot, cutoff=options.cutoff, min_speed=options.min_speed, span=span)
+        settings = crew.choose(log, robot, cutoff=options.cutoff, min_speed=options.min_speed, span=span)
         weight = USUAL if options.prior_weight is None else options.prior_weight
         return Tuned(settings, fitted, weight, options.metric or METRIC)
+    prior = _prior(nominal, log, fitted, options)
+    given = {
+        "cutoff": options.cutoff,
+        "min_speed": options.min_speed,
+        "score_cutoff": options.score_cutoff,
+        "by_load": options.load_friction,
+        "weight": options.prior_weight if options.method in ("consistent", "smooth") else USUAL,
+        "metric": options.metric,
+        "weights": options.weights,
+    }
 
-    return tune(
-        log,
-        robot,
-        fitted=fitted,
-        narrowed=lambda samples: stream.narrowed(samples),
-        span=span,
-        cutoff=options.cutoff,
-        score_cutoff=options.score_cutoff,
-        min_speed=options.min_speed,
-        prior=_prior(nominal, log, fitted, options),
-        by_load=options.load_friction,
-        weight=options.prior_weight if options.method in ("consistent", "smooth") else USUAL,
-        metric=options.metric,
-        weights=options.weights,
-        tell=lambda what: progress.stage(f"choosing {what}"),
-    )
+    def make(log: Log) -> Tuned:
+        return tune(
+            log, robot, fitted=fitted, narrowed=stream.narrowed, span=span, prior=prior, tell=lambda what: progress.stage(f"choosing {what}"), **given
+        )
+
+    return crew.tuned(log, robot, fitted, span, {**given, "prior": prior, "dofs": stream.dofs}, make)
 
 
 # -- fitting ----------------------------------------------------------------------------------------------------------
@@ -304,9 +295,8 @@ def _prior(nominal: Robot, log: Log, fitted: Robot, options: Options) -> np.ndar
     return np.concatenate([robot.theta, *(values[motors] for values in stated)])
 
 
-def _estimated(seen: Information, estimator: Estimator | SampleEstimator, source: Callable[[], Iterator[Samples]]) -> Estimate:
-    """The estimate; an error where there are fewer samples than parameters, however they are solved."""
+def _require_rows(seen: Information) -> None:
+    """An error where there are fewer samples than parameters, however they are solved."""
     usable = int(seen.rows.max())
     if usable < len(seen.base):
         raise NotIdentifiable(f"the log has {usable} usable samples to fit {len(seen.base)} parameters; record longer, or hold out less")
-    return identify(seen, estimator, samples=source)

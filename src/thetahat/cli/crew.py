@@ -1,0 +1,304 @@
+"""Who gets through the logs of a verb: this process in one pass after another, or workers, shard by shard, with a store. See scale.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from thetahat.cli.errors import say
+from thetahat.cli.progress import Progress
+from thetahat.errors import ThetahatError
+
+if TYPE_CHECKING:
+    from thetahat.cli.measured import Stream
+    from thetahat.data.log import Log
+    from thetahat.data.prepare import Settings
+    from thetahat.data.samples import Samples
+    from thetahat.fleet.catalogue import Catalogue, Failure
+    from thetahat.fleet.fold import Prepared
+    from thetahat.identify.estimate import Estimate
+    from thetahat.identify.estimator import Estimator, SampleEstimator
+    from thetahat.identify.information import Information
+    from thetahat.identify.tune import Tuned
+    from thetahat.model.robot import Robot
+    from thetahat.validate import Validation
+
+SHOWN = 12  # logs left out that are named; the others are counted
+
+
+class Alone:
+    """One pass over the log after another, in this process."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def read(self, names: Sequence[str], robot: Robot, **reading: Any) -> Log:
+        """The log behind these names."""
+        from thetahat.data.log import read_log
+
+        return read_log(list(names), robot, **reading)
+
+    def choose(self, log: Log, robot: Robot, *, span: tuple[int, int] | None = None, **choices: Any) -> Settings:
+        """How its rows are prepared."""
+        from thetahat.data.prepare import choose
+
+        return choose(log, robot, span=span, **choices)
+
+    def tuned(
+        self, log: Log, robot: Robot, fitted: Robot, span: tuple[int, int] | None, given: Mapping[str, Any], make: Callable[[Log], Tuned]
+    ) -> Tuned:
+        """What is chosen from the rows of `span` beside the settings; `given`, cutoff and min_speed among them, is all that it depends on."""
+        del robot, fitted, span, given
+        return make(log)
+
+    def information(self, log: Log, robot: Robot, fitted: Robot, settings: Settings, span: tuple[int, int] | None, stream: Stream) -> Information:
+        """What the rows of `span` say; `stream` counts what is left out."""
+        from thetahat.identify.information import information
+
+        return information(fitted, self.samples(log, robot, fitted, settings, span, stream, "folding"))
+
+    def samples(
+        self,
+        log: Log,
+        robot: Robot,
+        fitted: Robot,
+        settings: Settings,
+        span: tuple[int, int] | None,
+        stream: Stream,
+        what: str,
+        *,
+        every: bool = False,
+    ) -> Iterator[Samples]:
+        """The rows of `span`, for what needs them again; of a log in shards that is long, an excerpt spread evenly over it, unless `every`."""
+        from thetahat.data.direction import directed_batches
+        from thetahat.data.prepare import prepare_batches
+
+        del every
+        batches = prepare_batches(log, robot, settings=settings, span=span)
+        return directed_batches(stream(self._progress.count(batches, what, log.rows if span is None else span[1])), fitted)
+
+    def identify(
+        self,
+        seen: Information,
+        whole: Information,
+        estimator: Estimator | SampleEstimator,
+        log: Log,
+        robot: Robot,
+        settings: Settings,
+        span: tuple[int, int] | None,
+        stream: Stream,
+    ) -> Estimate:
+        """The estimate from `seen`, a view of the information `whole`, with standard deviations that know the samples."""
+        from thetahat.identify.run import identify
+
+        return identify(seen, estimator, samples=lambda: self.samples(log, robot, whole.robot, settings, span, stream, "reading again"))
+
+    def score(
+        self,
+        log: Log,
+        robot: Robot,
+        identified: Robot,
+        settings: Settings,
+        span: tuple[int, int] | None,
+        stream: Stream,
+        *,
+        nominal: Robot | None = None,
+        beside: Mapping[str, Robot] | None = None,
+        seen: Callable[[Samples], None] | None = None,
+    ) -> Validation:
+        """How well robots predict the rows of `span`; `seen` is shown the samples, or an excerpt of them."""
+        from thetahat.validate import validate
+
+        def shown() -> Iterator[Samples]:
+            for part in self.samples(log, robot, identified, settings, span, stream, "scoring"):
+                if seen is not None:
+                    seen(part)
+                yield part
+
+        return validate(identified, shown(), nominal=nominal, beside=beside)
+
+    def record(self, found: dict[str, Any]) -> None:
+        """Remember the answer (schema thetahat/estimate/1), where there is a store."""
+
+    def failed(self, error: BaseException) -> None:
+        """Remember that there is none."""
+
+    def conclude(self) -> None:
+        """Say what was left out; an error where that was anything, as the answer is then not of all that was asked for."""
+
+
+class Crew(Alone):
+    """Shard by shard, on workers, kept in a store."""
+
+    def __init__(self, progress: Progress, workers: Any, store: Any, *, tell: Callable[[str, int, int], None]) -> None:
+        from thetahat.fleet.gather import Gatherer
+
+        super().__init__(progress)
+        self._gatherer = Gatherer(workers, store, tell=tell)
+        self._store = store
+        self._files: dict[int, Catalogue] = {}  # by the log's identity
+        self._failures: list[Failure] = []
+        self._run: int | None = None
+        self._folded: tuple[str | None, str | None] = None, None
+
+    def read(self, names: Sequence[str], robot: Robot, **reading: Any) -> Log:
+        """Survey the files side by side."""
+        from thetahat.fleet.runs import begin
+        from thetahat.fleet.survey import Reading
+
+        if self._store is not None and self._run is None:
+            self._gatherer.kept(lambda: setattr(self, "_run", begin(self._store, robot)))
+        files = self._gatherer.survey(list(names), robot, Reading(**reading))
+        self._files[id(files.log)] = files
+        self._failures += files.failures
+        return files.log
+
+    def choose(self, log: Log, robot: Robot, *, span: tuple[int, int] | None = None, **choices: Any) -> Settings:
+        """As chosen before, where there is a store and that fits."""
+        from thetahat.fleet.choice import Choices
+
+        del robot
+        return self._gatherer.choose(self._files[id(log)], Choices(**choices), span)
+
+    def tuned(
+        self, log: Log, robot: Robot, fitted: Robot, span: tuple[int, int] | None, given: Mapping[str, Any], make: Callable[[Log], Tuned]
+    ) -> Tuned:
+        """As chosen before, where there is a store and that fits; else from a few stretches, without reading what is between them."""
+        from thetahat.fleet.choice import Choice, Choices, sparse
+        from thetahat.fleet.fingerprint import robot_fingerprint
+        from thetahat.fleet.tuned import dumped, loaded
+
+        files = self._files[id(log)]
+        name = {"robot": robot_fingerprint(robot, values=True), "fitted": robot_fingerprint(fitted, values=True), **given}
+        choice = Choice(name, lambda: make(sparse(files, span)), dumped, lambda data: loaded(data, fitted))
+        return self._gatherer.settled(files, Choices(given.get("cutoff"), min_speed=given.get("min_speed")), span, choice)
+
+    def information(self, log: Log, robot: Robot, fitted: Robot, settings: Settings, span: tuple[int, int] | None, stream: Stream) -> Information:
+        """Fold the shards that the store has not, and merge all."""
+        from thetahat.fleet.fold import Fold
+
+        files = self._files[id(log)]
+        work = Fold(self._prepared(log, robot, settings, stream), fitted)
+        found, gathered = self._gatherer.fold(files, work, span)
+        self._failures += [each for each in gathered.failures if each not in files.failures]
+        self._folded = work.fingerprint, gathered.root
+        stream._counts += gathered.result.counts
+        stream.period = max(stream.period, gathered.result.period)
+        return found
+
+    def samples(
+        self,
+        log: Log,
+        robot: Robot,
+        fitted: Robot,
+        settings: Settings,
+        span: tuple[int, int] | None,
+        stream: Stream,
+        what: str,
+        *,
+        every: bool = False,
+    ) -> Iterator[Samples]:
+        """All rows, or of a long log an excerpt."""
+        from thetahat.fleet.fold import Fold
+
+        self._progress.stage(what)
+        work = Fold(self._prepared(log, robot, settings, stream), fitted)
+        return self._gatherer.excerpt(self._files[id(log)], work, span, every=every)
+
+    def identify(
+        self,
+        seen: Information,
+        whole: Information,
+        estimator: Estimator | SampleEstimator,
+        log: Log,
+        robot: Robot,
+        settings: Settings,
+        span: tuple[int, int] | None,
+        stream: Stream,
+    ) -> Estimate:
+        """Of a long log, standard deviations are as wide as an excerpt says; a robust estimator reads it all."""
+        from thetahat.fleet.fold import Fold
+        from thetahat.fleet.spread import spread
+        from thetahat.identify.run import identify
+
+        files = self._files[id(log)]
+        work = Fold(self._prepared(log, robot, settings, stream), whole.robot)
+        every = hasattr(estimator, "estimate_from_samples") or self._gatherer.share(files, work, span) >= 1.0
+
+        def samples() -> Iterator[Samples]:
+            return self.samples(log, robot, whole.robot, settings, span, stream, "reading again", every=every)
+
+        if every:
+            return identify(seen, estimator, samples=samples)
+        part = self._gatherer.gather(files, work, span, what="folding an excerpt", excerpt=True).result.on(whole.robot)
+        return spread(seen, whole, part, estimator, samples, stream.dofs)
+
+    def score(
+        self,
+        log: Log,
+        robot: Robot,
+        identified: Robot,
+        settings: Settings,
+        span: tuple[int, int] | None,
+        stream: Stream,
+        *,
+        nominal: Robot | None = None,
+        beside: Mapping[str, Robot] | None = None,
+        seen: Callable[[Samples], None] | None = None,
+    ) -> Validation:
+        """Score the shards that the store has not scored with these very robots."""
+        from thetahat.fleet.score import Score
+
+        if seen is not None:
+            for part in self.samples(log, robot, identified, settings, span, stream, "reading an excerpt"):
+                seen(part)
+        work = Score(self._prepared(log, robot, settings, stream), identified, nominal, dict(beside or {}))
+        return self._gatherer.score(self._files[id(log)], work, span)
+
+    @staticmethod
+    def _prepared(log: Log, robot: Robot, settings: Settings, stream: Stream) -> Prepared:
+        from thetahat.fleet.fold import Prepared
+
+        return Prepared(robot, settings, tuple(log.locked), stream.dofs)
+
+    # -- the memory of runs -------------------------------------------------------------------------------------------
+
+    def record(self, found: dict[str, Any]) -> None:
+        """The run is done."""
+        if self._run is None:
+            return
+        from thetahat.fleet.runs import finish
+        from thetahat.report.verdict import judged
+
+        fold, root = self._folded
+        verdict = judged(found)[1]
+        self._gatherer.kept(lambda: finish(self._store, self._run, found, verdict=verdict, fold=fold, root=root, failures=self._failures))
+
+    def failed(self, error: BaseException) -> None:
+        """The run ended with an error."""
+        if self._run is not None and isinstance(error, Exception):
+            from thetahat.fleet.runs import fail
+
+            with suppress(ThetahatError):
+                fail(self._store, self._run, str(error))
+
+    def conclude(self) -> None:
+        """One sentence for each log or shard that was left out, and the exit code of the first."""
+        from thetahat.fleet.catalogue import refused
+
+        for key in self._store.damaged if self._store is not None else ():
+            say(f"entry {key[:12]}… of the store was damaged; it was thrown away and computed anew", "warning")
+        left_out, trouble = self._failures, self._gatherer.trouble
+        if not left_out and not trouble:
+            return
+        for failure in left_out[:SHOWN]:
+            say(failure.sentence, "warning")
+        if len(left_out) > SHOWN:
+            say(f"{len(left_out) - SHOWN} more were left out", "warning")
+        if not left_out:
+            raise refused(trouble)
+        for failure in trouble:
+            say(failure.sentence, "warning")
+        count = f"{len(left_out)} log or shard was" if len(left_out) == 1 else f"{len(left_out)} logs or shards were"
+        raise type(refused(left_out[:1]))(f"{count} left out; the answer is of the others, so repair or remove what is named above")

@@ -1,0 +1,86 @@
+"""Logs of another robot: the same joints by name, but torques that the parameters of all other logs do not explain, and its own do.
+
+For file i, with R_i its factor and x_−i the least-squares fit of all others,
+
+    left_i = ‖R_i x_−i − z_i‖²   against   own_i = min ‖R_i x − z_i‖²,   and what chance explains, σ²·‖R_i R_−i⁻¹‖²
+
+A file is a stranger where `left` is more than `TIMES` what its own fit leaves and chance explains, more than `TIMES` that of the other files,
+and more than a fifth of its torque: another arm or a heavy payload, not a worn gear. With fewer than four files nobody can say who is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from thetahat.fleet.catalogue import Failure
+from thetahat.fleet.fold import Fold, Folded
+from thetahat.identify import factor as f
+from thetahat.identify.information import Information
+from thetahat.model.robot import Robot
+
+FEWEST = 3  # files
+TIMES = 100.0  # in energy: ten times the residual
+PART = 0.2  # of the energy of the torque
+ALIKE = 50.0  # filtered rows that count as one: neighbours are not independent
+
+
+def strangers(robot: Robot, files: Sequence[tuple[str, Folded]]) -> list[Failure]:
+    """The files whose torques do not fit what all others say of the robot, named; the one that fits worst first, then without it the next."""
+    left, out = list(files), []
+    with f.blas_threads().limit(limits=1, user_api="blas"):
+        told = _told_all(robot, left)
+        while told and 2 * (len(out) + 1) < len(files):
+            worst = max(range(len(left)), key=lambda k: told[k][0] or 0.0)
+            ratio, with_others, with_own = told[worst]
+            if ratio is None or ratio <= TIMES or 1.0 - with_others <= PART:
+                break
+            name, _ = left.pop(worst)
+            told = _told_all(robot, left)
+            if ratio <= TIMES * max(float(np.median([each[0] or 0.0 for each in told] or [np.inf])), 1.0):
+                break
+            out.append(Failure(name, _sentence(name, len(left), with_others, with_own), 3))
+    return out
+
+
+def _sentence(name: str, others: int, with_others: float, with_own: float) -> str:
+    return (
+        f"{name}: its torques do not fit what the other {others} logs say of the robot (R² {with_others:.2f} with their parameters, {with_own:.2f} "
+        "with its own), so it seems to be of another robot or payload; it was left out, identify from it apart"
+    )
+
+
+def _told_all(robot: Robot, files: Sequence[tuple[str, Folded]]) -> list[tuple[float | None, float, float]]:
+    """`_told` of every file; none where there are too few."""
+    if len(files) < FEWEST:
+        return []
+    others = _all_but_one([each for _, each in files])
+    return [_told(own.on(robot), rest.on(robot)) for (_, own), rest in zip(files, others, strict=True)]
+
+
+def _all_but_one(parts: list[Folded]) -> list[Folded]:
+    """For each part, all others merged: what comes before it and what comes after it, two merges each."""
+    before, after = [parts[0]], [parts[-1]]
+    for left, right in zip(parts[1:-1], parts[-2:0:-1], strict=True):
+        before.append(Fold.merged([before[-1], left]))
+        after.append(Fold.merged([right, after[-1]]))
+    after.reverse()
+    middle = [Fold.merged([a, b]) for a, b in zip(before[:-1], after[1:], strict=True)]
+    return [after[0], *middle, before[-1]]
+
+
+def _told(own: Information, others: Information) -> tuple[float | None, float, float]:
+    """(how many times more is left with the others' parameters than is to be expected, R² with theirs, R² with its own); None: they cannot say."""
+    theirs, mine = others.solution, own.solution
+    energy = float(np.sum(own.torque_norms() ** 2))
+    if theirs.rank < len(own.base) or not energy:
+        return None, 0.0, 0.0
+    left, least = (float(np.sum(own.residual_norms(x) ** 2)) for x in (theirs.x, mine.x))
+    n = len(own.base)
+    whole = others.stacked()
+    share = solve_triangular(whole[:n, :n], own.stacked()[:n, :n].T, trans="T", check_finite=False)
+    variance = ALIKE * theirs.residual**2 / max(int(others.rows.sum()), 1)
+    expected = least + variance * float(np.sum(share**2)) + 1e-12 * energy
+    return left / expected, 1.0 - left / energy, 1.0 - least / energy

@@ -1,0 +1,488 @@
+"""The store: the same content is computed once, whatever happens meanwhile; what is damaged is computed anew; growing costs what is new."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import thetahat as th
+from data_paths import ROOT
+from fleet_cases import SAME, arm, columns, differ, fitted, folder_of, gathered, one_pass, quicker, write
+from thetahat.data.formats import Table
+from thetahat.data.records import Mask
+from thetahat.errors import StorageError
+from thetahat.fleet import catalogue, codec, rows
+from thetahat.fleet import survey as surveying
+from thetahat.fleet.fingerprint import fingerprint, robot_fingerprint
+from thetahat.fleet.fold import Fold, Prepared
+from thetahat.fleet.gather import Gatherer
+from thetahat.fleet.store import Store
+from thetahat.identify.information import Information
+
+ROWS = 1_000
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    folder = folder_of(tmp_path / "logs", 4)
+    settle(folder)
+    return folder
+
+
+def settle(folder: Path) -> None:
+    """Files as old as those of a user: one written just now is not trusted by its stamps."""
+    for path in folder.iterdir():
+        os.utime(path, (1e9, 1e9))
+
+
+@pytest.fixture(autouse=True)
+def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The change of a file cannot be dated back (ctime), so here a file counts as settled at once."""
+    monkeypatch.setattr("thetahat.fleet.store.SETTLED", -1.0)
+
+
+def same(a: Information, b: Information) -> bool:
+    return all(np.array_equal(x, y) for x, y in zip(a.factors, b.factors, strict=True)) and np.array_equal(a.rows, b.rows) and a.samples == b.samples
+
+
+def run(store: Store | None, paths: object, span: tuple[int, int] | None = None):
+    return gathered(Gatherer(store=store, rows=ROWS), paths, arm(), fitted(arm()), span)
+
+
+class Watched:
+    """Which files were opened to read their rows."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.names: list[str] = []
+        for module in (surveying, rows, catalogue):
+            monkeypatch.setattr(module, "open_table", partial(self._open, module.open_table))
+
+    def _open(self, original: Callable[..., Table], path: Path, **options: object) -> Table:
+        self.names.append(path.name)
+        return original(path, **options)
+
+
+# -- by content -------------------------------------------------------------------------------------------------------
+
+
+def test_what_the_store_gives_is_what_was_computed(tmp_path: Path, logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, _, _ = run(None, logs)
+    with Store(tmp_path / "store") as store:
+        first, told, _ = run(store, logs)
+        assert (told.shards, told.computed) == (16, 16)
+        seen = Watched(monkeypatch)
+        again, told, _ = run(store, logs)
+        assert (told.shards, told.computed) == (16, 0)
+        assert seen.names == []
+        (tmp_path / "store/objects" / told.root[:2] / told.root).unlink()  # all in one; the shards are still there
+        from_shards, told, _ = run(store, logs)
+        assert told.computed == 0
+    assert same(plain, first)
+    assert same(plain, again)
+    assert same(plain, from_shards)
+    assert [each.provenance[0]["sources"] for each in (first, again)] == [plain.provenance[0]["sources"]] * 2
+    assert differ(one_pass(arm(), logs, fitted=fitted(arm())), plain) <= SAME
+
+
+def test_a_grown_folder_reads_what_is_new_alone(tmp_path: Path, logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Store(tmp_path / "store") as store:
+        run(store, logs)
+        write(logs / "run100.parquet", columns(100))
+        settle(logs)  # the others' stamps change with it; their content tells that they are known
+        seen = Watched(monkeypatch)
+        found, told, files = run(store, logs)
+        assert (told.shards, told.computed) == (20, 4)
+        assert set(seen.names) == {"run100.parquet"}
+        assert len(files.entries) == 5
+    assert differ(one_pass(arm(), logs, fitted=fitted(arm()), settings=_settings(found)), found) <= SAME
+
+
+def _settings(found: Information):
+    from thetahat.data.prepare import Settings
+
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in found.provenance[0]["settings"].items()}
+    return Settings(**values)
+
+
+def test_settings_stay_while_they_fit_and_are_chosen_anew_where_not(tmp_path: Path, logs: Path) -> None:
+    with Store(tmp_path / "store") as store:
+        before = _settings(run(store, logs)[0])
+        for k in range(4):
+            write(logs / f"run2{k}0.parquet", columns(200 + k))
+        kept = _settings(run(store, logs)[0])
+        assert replace(kept, reasoning="") == replace(before, reasoning="")
+        assert "earlier run" in kept.reasoning
+        for k in range(4):
+            write(logs / f"run30{k}.parquet", quicker(columns(300 + k, seconds=60.0), 6.0))
+        anew = _settings(run(store, logs)[0])
+    assert anew.cutoff > 1.25 * before.cutoff
+    assert "earlier run" not in anew.reasoning
+
+
+def test_rows_held_out_have_no_say_in_settings(tmp_path: Path, logs: Path) -> None:
+    with Store(tmp_path / "store") as store:
+        before = _settings(run(store, logs, (0, 14_000))[0])
+        calm, quick = columns(400), quicker(columns(401, seconds=120.0), 6.0)
+        quick["t"] = quick["t"] + 60.0
+        write(logs / "run400.parquet", {name: np.concatenate([calm[name], quick[name]]) for name in calm})
+        kept = _settings(run(store, logs, (0, 20_000))[0])
+        assert replace(kept, reasoning="") == replace(before, reasoning="")
+        assert _settings(run(store, logs)[0]).min_speed != before.min_speed
+
+
+@pytest.mark.parametrize(("name", "ratio"), [("cutoff", 2.0), ("min_speed", 3.0), ("spikes", 2.0)])
+def test_a_threshold_that_would_be_too_small_is_not_kept(name: str, ratio: float) -> None:
+    from thetahat.data.prepare import Settings
+    from thetahat.fleet.choice import ALONE, _fits
+
+    kept = Settings(cutoff=10.0, min_speed=(0.1, 0.2), spikes=(1.0, 2.0))
+
+    def changed(factor: float) -> Settings:
+        value = getattr(kept, name)
+        return replace(kept, **{name: factor * value if isinstance(value, float) else (value[0], factor * value[1])})
+
+    assert _fits(kept, changed(0.99 * ratio), ALONE)
+    assert not _fits(kept, changed(1.01 * ratio), ALONE)
+    assert _fits(kept, changed(0.01), ALONE)  # slower logs are content with what quicker ones need
+
+
+def test_a_span_that_moves_keeps_the_shards_it_does_not_touch(tmp_path: Path, logs: Path) -> None:
+    with Store(tmp_path / "store") as store:
+        run(store, logs, (0, 9_500))
+        _, told, _ = run(store, logs, (0, 14_500))
+        assert told.shards == 15
+        assert told.computed == 7  # the one that was cut at row 9,500, its neighbour whose halo met the cut, and those behind
+
+
+def test_a_copy_under_another_name_is_not_folded_again(tmp_path: Path, logs: Path) -> None:
+    with Store(tmp_path / "store") as store:
+        first, _, _ = run(store, logs)
+        shutil.copytree(logs, tmp_path / "copy")
+        (tmp_path / "copy/run000.parquet").rename(tmp_path / "copy/run000b.parquet")
+        found, told, files = run(store, tmp_path / "copy")
+        assert told.computed == 0
+        assert same(first, found)
+        assert files.log.runs[0].name == "run000b"
+        again = run(store, tmp_path / "copy")[2]
+        assert again.log.runs[0].name == "run000b"
+
+
+@pytest.mark.parametrize("change", ["cutoff", "drive", "gravity", "joints", "content", "masks"])
+def test_whatever_changes_the_result_changes_the_key(logs: Path, change: str) -> None:
+    robot, fit = arm(), fitted(arm())
+    files = Gatherer().survey(logs, robot)
+    settings = Gatherer().choose(files)
+    work = Fold(Prepared(robot, settings), fit)
+    from thetahat.fleet.shards import plan
+
+    def key(work: Fold, files) -> str:
+        return fingerprint(work.fingerprint, plan(files, work.settings, rows=ROWS)[0].content)
+
+    before = key(work, files)
+    assert before == key(Fold(Prepared(th.load(robot.source), settings), fitted(th.load(robot.source))), Gatherer().survey(logs, robot))
+    if change == "cutoff":
+        work = Fold(Prepared(robot, replace(settings, cutoff=settings.cutoff * 1.0000001)), fit)
+    elif change == "drive":
+        work = Fold(Prepared(robot, settings), fit.with_drive(armature=True))
+    elif change == "gravity":
+        work = Fold(Prepared(robot, settings), fit.with_gravity((0.0, 0.0, -9.80665)))
+    elif change == "joints":
+        work = Fold(Prepared(robot, settings, dofs=(0, 1)), fit)
+    elif change == "content":
+        table = columns(0)
+        table["tau.elbow"][77] += 1e-9
+        write(logs / "run000.parquet", table)
+        files = Gatherer().survey(logs, robot)
+    else:
+        files = replace(files, log=replace(files.log, masks=(Mask(1, 50, 60, "stuck"),)))
+    assert key(work, files) != before
+
+
+def test_a_robots_values_do_not_matter_to_a_fold_but_to_a_score() -> None:
+    robot = arm()
+    other = robot.with_parameters(1.1 * robot.theta)
+    assert robot_fingerprint(robot) == robot_fingerprint(other)
+    assert robot_fingerprint(robot, values=True) != robot_fingerprint(other, values=True)
+    from thetahat.model.shapes import by_load, stribeck
+
+    drives = [replace(robot, drive=robot.drive.with_shape(shape)) for shape in (stribeck(0.1), stribeck(0.2), by_load())]
+    assert len({robot_fingerprint(each) for each in drives}) == 3
+    loaded, heavier = (replace(each, drive=each.drive.with_shape(by_load())) for each in (robot, other))
+    assert robot_fingerprint(loaded) != robot_fingerprint(heavier)  # its column is the load that the robot's own values make
+
+
+def test_which_logs_and_entries_belong_to_a_robot_and_a_period(tmp_path: Path, logs: Path) -> None:
+    with Store(tmp_path / "store") as store:
+        for k, (owner, period) in enumerate([("r1", "2024"), ("r1", "2025"), ("r2", "2024")]):
+            gatherer = Gatherer(store=store, rows=ROWS)
+            files = gatherer.survey([logs / f"run00{k}.parquet"], arm(), owner=owner, period=period)
+            settings = gatherer.choose(files)
+            work = Fold(Prepared(arm(), settings), fitted(arm()))
+            gatherer.fold(files, work)
+        assert [(log.robot, log.period, Path(log.place).name) for log in store.logs("r1")] == [
+            ("r1", "2024", "run000.parquet"),
+            ("r1", "2025", "run001.parquet"),
+        ]
+        entries = store.entries_of("r1", "2025", fold=work.fingerprint)
+        assert [(entry.first, entry.stop, entry.samples) for entry in entries] == [(k, k + 1000, 1000) for k in range(0, 4000, 1000)]
+        parts = [store.get(entry.key, lambda data, key=entry.key: Fold.from_bytes(data, key)) for entry in entries]
+    alone = Gatherer(rows=ROWS).fold(Gatherer().survey(logs / "run001.parquet", arm()), work)[0]
+    assert same(Fold.merged(parts).on(fitted(arm())), alone)
+
+
+# -- bags -------------------------------------------------------------------------------------------------------------
+
+
+def bag_folder(folder: Path, count: int = 2) -> Path:
+    pytest.importorskip("rosbags", reason="bags are written by rosbags (pip install rosbags)")
+    from bag_files import write_ros2
+
+    folder.mkdir()
+    for k in range(count):
+        table, joints = columns(k), arm().joint_names
+        data = {"t": table["t"]} | {kind: np.column_stack([table[f"{kind}.{joint}"] for joint in joints]) for kind in ("q", "dq", "tau")}
+        write_ros2(folder / f"bag{k}", joints, data)
+    np.savez_compressed(folder / "last.npz", **columns(count))
+    return folder
+
+
+def test_segments_of_a_bag_are_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a store, what can only be read from its beginning is decoded once, set aside, and cut like any other log."""
+    from thetahat.data.formats.bags import BagTable
+
+    bags = bag_folder(tmp_path / "bags")
+    decoded = []
+    original = BagTable.read
+    monkeypatch.setattr(BagTable, "read", lambda self, *a, **k: decoded.append(self.path.name) or original(self, *a, **k))
+    with Store(tmp_path / "store") as store:
+        found, told, files = run(store, bags)
+        assert told.shards == 12
+        assert sorted(decoded) == ["bag0", "bag1"]
+        spools = sorted((tmp_path / "store/spool").iterdir())
+        assert [path.stat().st_size for path in spools] == [8 * 13 * 4_000] * 3
+        wanted = one_pass(arm(), bags, fitted=fitted(arm()), settings=_settings(found))
+        assert differ(wanted, found) <= SAME
+        for path in spools[:2]:
+            path.unlink()  # scratch may go at any time
+        spools[2].write_bytes(spools[2].read_bytes()[:-8])
+        work = Fold(Prepared(arm(), replace(_settings(found), cutoff=9.0)), fitted(arm()))
+        again, told = Gatherer(store=store, rows=ROWS).fold(files, work)
+        assert told.computed == 12
+        assert differ(one_pass(arm(), bags, fitted=fitted(arm()), settings=work.settings), again) <= SAME
+
+
+def test_where_nothing_can_be_set_aside_a_bag_is_decoded_again(tmp_path: Path) -> None:
+    bags = bag_folder(tmp_path / "bags", 1)
+    with Store(tmp_path / "store") as store:
+        (tmp_path / "store/spool").write_text("a file where the folder should be")
+        found, told, _ = run(store, bags)
+        assert told.failures == ()
+        assert told.shards == 8
+        assert differ(one_pass(arm(), bags, fitted=fitted(arm()), settings=_settings(found)), found) <= SAME
+
+
+def test_the_oldest_spools_go_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("thetahat.fleet.spool.BYTES", 2 * 8 * 13 * 4_000)
+    with Store(tmp_path / "store") as store:
+        run(store, bag_folder(tmp_path / "bags"))
+    assert len(list((tmp_path / "store/spool").iterdir())) == 2
+
+
+# -- damage -----------------------------------------------------------------------------------------------------------
+
+
+def test_bytes_are_what_they_were_or_damaged() -> None:
+    rng = np.random.default_rng(0)
+    arrays = {"a": rng.normal(size=(3, 4)), "b": np.arange(5), "c": np.array([True, False]), "d": np.zeros((0, 2)), "e": np.arange(3, dtype=np.uint8)}
+    data = codec.packed({"x": [1, None, "é"]}, arrays)
+    values, found = codec.unpacked(data)
+    assert values == {"x": [1, None, "é"]}
+    assert all(np.array_equal(found[name], array) and found[name].shape == array.shape for name, array in arrays.items())
+    for at in range(0, len(data), 7):
+        broken = bytearray(data)
+        broken[at] ^= 0x10
+        with pytest.raises(codec.Damaged):
+            codec.unpacked(bytes(broken))
+    for length in (0, 5, 40, len(data) - 1):
+        with pytest.raises(codec.Damaged):
+            codec.unpacked(data[:length])
+    with pytest.raises(codec.Damaged):
+        codec.unpacked(data + b"\0")
+
+
+def test_nothing_in_the_store_is_pickled(tmp_path: Path, logs: Path) -> None:
+    with Store(tmp_path / "store") as store:
+        run(store, logs)
+    for path in (tmp_path / "store/objects").rglob("*"):
+        assert path.is_dir() or path.read_bytes().startswith(codec.MAGIC)
+
+
+@pytest.mark.parametrize("how", ["bit", "cut", "empty", "other"])
+def test_a_damaged_entry_is_computed_anew(tmp_path: Path, logs: Path, how: str) -> None:
+    with Store(tmp_path / "store") as store:
+        first, told, _ = run(store, logs)
+        entries = [entry for log in store.logs() for entry in store.entries(log.digest)]
+        root = tmp_path / "store/objects" / told.root[:2] / told.root
+        paths = [tmp_path / "store/objects" / entry.key[:2] / entry.key for entry in entries]
+        data = bytearray(paths[3].read_bytes())
+        data[len(data) // 2] ^= 4
+        paths[3].write_bytes({"bit": bytes(data), "cut": data[:99], "empty": b"", "other": paths[4].read_bytes()}[how])
+        root.unlink()
+        found, told, _ = run(store, logs)
+        assert told.computed == 1
+        assert store.damaged == [entries[3].key]
+        assert same(first, found)
+        root.write_bytes(root.read_bytes()[:-9])
+        assert same(first, run(store, logs)[0])
+        store.damaged.clear()
+        assert run(store, logs)[1].computed == 0
+        assert store.damaged == []
+
+
+def test_a_folder_that_is_no_store_is_said(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="is no store"):
+        Store(tmp_path / "none", create=False)
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad/store.sqlite").write_bytes(b"this is no database at all, but long enough to be taken for one" * 99)
+    with pytest.raises(StorageError, match="is damaged"):
+        Store(tmp_path / "bad")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="cannot be made"):
+        Store(tmp_path / "file")
+    Store(tmp_path / "new").close()
+    with sqlite3.connect(tmp_path / "new/store.sqlite") as database:
+        database.execute("PRAGMA user_version = 99")
+    database.close()
+    with pytest.raises(StorageError, match="version 99"):
+        Store(tmp_path / "new")
+
+
+def test_a_full_disk_stops_nothing_and_is_said_once(tmp_path: Path, logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from thetahat.fleet import store as storing
+
+    wanted, _, _ = run(None, logs)
+    written = []
+
+    def full(path: Path, data: bytes, **more: bool) -> None:
+        if len(written) >= 9:
+            raise StorageError(f"{path} cannot be written: No space left on device; check the room on its disk")
+        written.append(path)
+        original(path, data, **more)
+
+    original = storing.write_atomically
+    monkeypatch.setattr(storing, "write_atomically", full)
+    with Store(tmp_path / "store") as store:
+        gatherer = Gatherer(store=store, rows=ROWS)
+        found, told, _ = gathered(gatherer, logs, arm(), fitted(arm()))
+        assert same(found, wanted)
+        assert told.failures == ()
+        (trouble,) = gatherer.trouble
+        assert trouble.exit_code == 6
+        assert "No space left" in trouble.sentence
+        monkeypatch.setattr(storing, "write_atomically", original)
+        again, told, _ = run(store, logs)
+        assert told.computed == 16 - 5  # 4 surveys and 5 shards had found room
+        assert same(again, wanted)
+
+
+# -- at once, and killed ----------------------------------------------------------------------------------------------
+
+
+def test_what_a_killed_writer_left_is_tidied_up_in_time(tmp_path: Path) -> None:
+    with Store(tmp_path / "store") as store:
+        folder = tmp_path / "store/objects/ab"
+        folder.mkdir()
+        for name, age in ((".ab1.old", 7200.0), (".ab2.new", 0.0)):
+            (folder / name).write_bytes(b"half")
+            os.utime(folder / name, (time.time() - age,) * 2)
+        store.put("ab" + 62 * "0", codec.packed({}, {}))
+    assert sorted(path.name for path in folder.iterdir()) == [".ab2.new", "ab" + 62 * "0"]
+
+
+def test_two_runs_at_once_are_safe(tmp_path: Path, logs: Path) -> None:
+    wanted, _, _ = run(None, logs)
+    found: list[Information] = []
+
+    def work() -> None:
+        with Store(tmp_path / "store") as store:
+            found.append(run(store, logs)[0])
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 3
+    assert all(same(each, wanted) for each in found)
+    with Store(tmp_path / "store") as store:
+        assert run(store, logs)[1].computed == 0
+    assert not list((tmp_path / "store/objects").rglob(".*"))
+
+
+WORK = """
+import sys
+sys.path[:0] = {paths!r}
+import thetahat.fleet.store as storing
+storing.SETTLED = -1.0
+from fleet_cases import arm, fitted, gathered
+from thetahat.fleet.gather import Gatherer
+from thetahat.fleet.store import Store
+print("ready", flush=True)
+sys.stdin.readline()
+with Store({store!r}) as store:
+    gathered(Gatherer(store=store, rows=100), {logs!r}, arm(), fitted(arm()))
+print("done", flush=True)
+"""
+
+
+def killed_runs(tmp_path: Path, logs: Path, times: int) -> None:
+    """kill -9 at random moments: the store opens, and once a run is let through, its result is that of a run without a store."""
+    store = str(tmp_path / "store")
+    code = WORK.format(paths=[str(ROOT / "src"), str(ROOT / "tests")], store=store, logs=str(logs))
+    began = time.monotonic()
+    gathered(Gatherer(rows=100), logs, arm(), fitted(arm()))
+    rng, killed, longest = random.Random(0), 0, 2.0 * (time.monotonic() - began)
+    while killed < times:
+        with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout.readline() == "ready\n"
+            process.stdin.write("go\n")
+            process.stdin.flush()
+            time.sleep(rng.uniform(0.0, longest))
+            process.send_signal(signal.SIGKILL)
+            over = process.stdout.read()
+        if "done" in over:  # the kill came too late: begin anew
+            shutil.rmtree(store)
+            continue
+        killed += 1
+        with Store(store) as opened:
+            assert opened.query("PRAGMA integrity_check")[0][0] == "ok"
+            for path in Path(store, "objects").rglob("[0-9a-f]" * 64):
+                codec.unpacked(path.read_bytes())  # every entry that is there is whole
+    with Store(store) as opened:
+        found, told, _ = gathered(Gatherer(store=opened, rows=100), logs, arm(), fitted(arm()))
+        assert told.computed < told.shards  # what the killed ones did was not in vain
+    wanted, _, _ = gathered(Gatherer(rows=100), logs, arm(), fitted(arm()))
+    assert same(found, wanted)
+
+
+def test_killed_at_two_random_moments(tmp_path: Path, logs: Path) -> None:
+    killed_runs(tmp_path, logs, 2)
+
+
+@pytest.mark.slow
+def test_killed_at_fifty_random_moments(tmp_path: Path, logs: Path) -> None:
+    killed_runs(tmp_path, logs, 50)
