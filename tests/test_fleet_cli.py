@@ -270,7 +270,7 @@ def test_progress_says_samples_per_second_and_time_left(monkeypatch: pytest.Monk
         stage = staticmethod(lambda *_: None)
         told = staticmethod(lambda: lambda *each: told.append(each))
 
-    tell = scale._Pace(Bar())
+    tell = scale.Pace(Bar())
     for done in (0, 1_000_000, 2_000_000):
         tell("folding", done, 10_000_000)
     assert told[0] == ("folding", 0, 10_000_000)

@@ -10,6 +10,7 @@ from thetahat import __version__
 from thetahat.cli.demo import demo
 from thetahat.cli.diff import diff
 from thetahat.cli.excite import excite
+from thetahat.cli.fleet import fleet
 from thetahat.cli.history import history
 from thetahat.cli.identify import identify
 from thetahat.cli.inspect import inspect
@@ -46,6 +47,7 @@ app.command()(validate)
 app.command()(study)
 app.command()(excite)
 app.command()(simulate)
+app.command()(fleet)
 app.command()(history)
 app.command()(diff)
 app.add_typer(watch, name="watch")

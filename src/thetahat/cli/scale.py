@@ -71,7 +71,7 @@ def opened(scale: Scale, progress: Progress) -> Iterator[Alone]:
     local = scale.workers is None and scale.scheduler is None
     try:
         with Here() if local else DaskWorkers(workers=scale.workers, scheduler=scale.scheduler) as workers:
-            crew = Crew(progress, workers, store, tell=_Pace(progress))
+            crew = Crew(progress, workers, store, tell=Pace(progress))
             try:
                 yield crew
             except BaseException as error:
@@ -82,7 +82,7 @@ def opened(scale: Scale, progress: Progress) -> Iterator[Alone]:
             store.close()
 
 
-class _Pace:
+class Pace:
     """Tells a progress bar how many samples per second, and how long it will take."""
 
     def __init__(self, progress: Progress) -> None:
@@ -90,6 +90,7 @@ class _Pace:
         self._what, self._began, self._first = "", 0.0, 0
 
     def __call__(self, what: str, done: int, total: int) -> None:
+        """So many of all are done."""
         now = time.monotonic()
         if what != self._what or done < self._first:
             self._what, self._began, self._first = what, now, done

@@ -72,7 +72,7 @@ class Gatherer:
     """Workers and a store, and what they do with logs. A store that cannot be written to any more is said at the end, and stops nothing."""
 
     def __init__(self, workers: Workers | None = None, store: Store | None = None, *, tell: Tell = _silent, rows: int = ROWS) -> None:
-        self.workers, self.store, self._tell, self._shard = workers or Workers(), store, tell, rows
+        self.workers, self.store, self.tell, self._shard = workers or Workers(), store, tell, rows
         self.trouble: list[Failure] = []
 
     # -- surveys ------------------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ class Gatherer:
                 found[item] = known
         missing = [item for item in given if item not in found]
         found |= self._touched(missing, states, robot, reading)
-        self._tell("surveying", len(found), len(given))
+        self.tell("surveying", len(found), len(given))
         missing = [item for item in missing if item not in found]
         job = Job((robot, reading), _survey, lambda item: item.name)
         for number, result in self.workers.each(job, missing):
@@ -114,7 +114,7 @@ class Gatherer:
             found[item] = result
             if isinstance(result, FileSurvey):
                 self.kept(lambda item=item, result=result: self._keep_survey(item, states[item], result, robot, reading))
-            self._tell("surveying", len(found), len(given))
+            self.tell("surveying", len(found), len(given))
         whole = catalogue(robot, reading, [(item, found[item]) for item in given])
         self.kept(lambda: self._keep_logs(whole, owner or robot.name, period))
         return whole
@@ -172,7 +172,7 @@ class Gatherer:
 
     def settled(self, files: Catalogue, choices: Choices, span: tuple[int, int] | None, choice: Choice[R]) -> R:
         """A choice made from the rows of `span`, or in an earlier run of this store where that fits."""
-        self._tell("choosing the low-pass", 0, 0)
+        self.tell("choosing the low-pass", 0, 0)
         return choice.make() if self.store is None else settled(files, choices, span, choice, self.store, self.kept)
 
     # -- shards -------------------------------------------------------------------------------------------------------
@@ -278,11 +278,11 @@ class _Notes(Generic[R]):
         self._waiting: list[Entry] = []
         self._fetched: set[int] = set()
         self.by_file: dict[str, dict[int, R]] | None = {} if by_file else None
-        gatherer._tell(what, 0, self._total)
+        gatherer.tell(what, 0, self._total)
 
     def all_known(self) -> None:
         """Nothing is left to do."""
-        self._gatherer._tell(self._what, self._total, self._total)
+        self._gatherer.tell(self._what, self._total, self._total)
 
     def fetch(self, number: int) -> Callable[[], R | Failure]:
         """A function that gets a shard's result from the store, or computes it where that turns out to be damaged."""
@@ -314,7 +314,7 @@ class _Notes(Generic[R]):
                 self._waiting.append(Entry(key, self._work.fingerprint, shard.digest, *shard.span, int(result.samples)))
                 if time.monotonic() - self._last > BATCH:
                     self.flush()
-        self._gatherer._tell(self._what, self._rows, self._total)
+        self._gatherer.tell(self._what, self._rows, self._total)
 
     def files(self) -> list[tuple[str, R]]:
         """What each file came to, in the order of the log."""

@@ -1,0 +1,203 @@
+"""Whether a parameter of one robot has changed over its periods: by a step, for a spell, or by a drift.
+
+    y_t = a + b·x_t + e_t,    e_t ~ N(0, v_t + τ²)      x_t = [t ≥ k] for a step at k, [k ≤ t < l] for a spell, the time from 0 to 1 for a drift
+
+v_t is the variance of period t's estimate, which the fit states. τ² is the honest scatter from one period to the next (temperature, another
+operator): whatever v_t does not explain of the residuals around the change itself, by Paule and Mandel's equation Σ e_t²/(v_t + τ²) = T − 2
+[Paule1982]. Then b over its standard deviation is at most as wide as Student's t with T − 2 degrees of freedom [Hartung2001]: where τ² is zero
+because the estimates scatter less than they say, it is narrower. Residuals that stay alike from one period to the next (ρ > 0) make the
+standard deviation larger by √((1 + ρ)/(1 − ρ)), the mean of an autoregression's [Bartlett1946].
+
+The k of a step is unknown, so its probability by chance is that of the best k, times the number of them (Bonferroni). Spells are looked for at
+some lengths, each half as long again as the one before, then the ends of the clearest are moved in turn; chance counts all pairs of ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import stats
+
+SHORTEST = 2  # periods on either side of a step
+FEWEST = 4  # periods below which nothing is said of changes
+ROUNDS = 40  # of Newton's method for τ²
+MOVES = 4  # of the ends of a spell
+ALIKE = 0.9  # correlation from one period to the next, at most
+KINDS = ("drift", "step", "spell")
+
+
+@dataclass(frozen=True)
+class Change:
+    """The change that fits a series best, and how likely chance is to make one as clear."""
+
+    kind: str  # one of KINDS
+    at: int  # first period after a step, or of a spell; 0 for a drift
+    size: float  # from before to after, or from the first period to the last
+    std: float
+    before: float  # the value before the step, or at the first period
+    chance: float  # probability by chance, over all k and both kinds that were looked at
+    scatter: float  # τ, of the series around the change
+    end: int | None = None  # first period after a spell
+
+    @property
+    def deviations(self) -> float:
+        """How many standard deviations the change is."""
+        return abs(self.size) / self.std if self.std > 0.0 else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class _Fits:
+    """Lines through a series, one per regressor."""
+
+    before: np.ndarray  # (K,)
+    size: np.ndarray  # (K,)
+    std: np.ndarray  # (K,) of size, scatter and correlation in it
+    tau2: np.ndarray  # (K,)
+    misfit: np.ndarray  # (K,) −2 log-likelihood but for a constant
+
+
+def change(values: np.ndarray, variances: np.ndarray, times: np.ndarray, *, kinds: tuple[str, ...]) -> Change | None:
+    """The best change of a series (T,), None where it is too short. times: (T,) ascending, of the drift's line."""
+    T = len(values)
+    if T < FEWEST:
+        return None
+    found = [each for kind in kinds for each in [_clearest(values, variances, times, kind)] if each is not None]
+    if not found:
+        return None
+    chance = min(1.0, len(found) * min(each.chance for each, _ in found))
+    # Which kind it is says the likelihood of each kind's clearest change: k and l are numbers that were chosen too, log T each.
+    cost = {"drift": 0.0, "step": np.log(T), "spell": 2.0 * np.log(T)}
+    best, _ = min(found, key=lambda each: each[1] + cost[each[0].kind])
+    return replace(best, chance=chance)
+
+
+def _clearest(values: np.ndarray, variances: np.ndarray, times: np.ndarray, kind: str) -> tuple[Change, float] | None:
+    """(the clearest change of a kind, its misfit); its chance over all places that it could have had."""
+    T = len(values)
+    if kind == "drift":
+        return _best(values, variances, [("drift", 0, None)], ((times - times[0]) / (times[-1] - times[0]))[None], trials=1)
+    if kind == "step":
+        places = [("step", k, None) for k in range(SHORTEST, T - SHORTEST + 1)]
+        return _best(values, variances, places, np.array([step_regressor(T, k) for _, k, _ in places]), trials=len(places))
+    inside = T - 3 * SHORTEST + 1  # beginnings and ends that leave enough periods before, inside and after
+    if inside < 1:
+        return None
+    some = [("spell", k, k + length) for length in _lengths(T - 2 * SHORTEST) for k in range(SHORTEST, T - SHORTEST - length + 1)]
+    best = _best(values, variances, some, _spells(T, some), trials=inside * (inside + 1) // 2)
+    for _ in range(MOVES):
+        k, end = best[0].at, best[0].end
+        some = [("spell", other, end) for other in range(SHORTEST, end - SHORTEST + 1)]
+        some += [("spell", k, other) for other in range(k + SHORTEST, T - SHORTEST + 1)]
+        best = _best(values, variances, some, _spells(T, some), trials=inside * (inside + 1) // 2)
+        if (best[0].at, best[0].end) == (k, end):
+            break
+    return best
+
+
+Place = tuple[str, int, int | None]  # kind, k, l
+
+
+def _best(values: np.ndarray, variances: np.ndarray, places: Sequence[Place], x: np.ndarray, *, trials: int) -> tuple[Change, float]:
+    """The clearest of some changes; trials: how many there could have been, for chance."""
+    fits = _fitted(values, variances, x)
+    k = int(np.argmax(np.abs(fits.size) / fits.std))
+    chance = min(1.0, trials * 2.0 * float(stats.t.sf(abs(fits.size[k]) / fits.std[k], len(values) - 2)))
+    kind, at, end = places[k]
+    found = Change(kind, at, float(fits.size[k]), float(fits.std[k]), float(fits.before[k]), chance, float(np.sqrt(fits.tau2[k])), end)
+    return found, float(fits.misfit[k])
+
+
+def _spells(T: int, places: Sequence[Place]) -> np.ndarray:
+    """(K, T)."""
+    return np.array([step_regressor(T, k) - step_regressor(T, end) for _, k, end in places])
+
+
+def _lengths(most: int) -> list[int]:
+    """2, 3, 5, 7, 10, 15, … periods."""
+    out, length = [], SHORTEST
+    while length <= most:
+        out.append(length)
+        length += max(length // 2, 1) if length != 3 else 2
+    return out
+
+
+def scatter(values: np.ndarray, variances: np.ndarray, regressor: np.ndarray | None = None) -> float:
+    """τ² of a series around its mean, or around a line along a regressor."""
+    if len(values) < FEWEST:
+        return 0.0
+    x = np.zeros((1, len(values))) if regressor is None else regressor[None]
+    return float(_fitted(values, variances, x).tau2[0])
+
+
+def step_regressor(count: int, at: int) -> np.ndarray:
+    """0 before the period `at`, 1 from it on."""
+    return (np.arange(count) >= at).astype(float)
+
+
+def _fitted(values: np.ndarray, variances: np.ndarray, x: np.ndarray) -> _Fits:
+    """Weighted lines through a series along K regressors at once, each with the scatter around itself."""
+    K, T = x.shape
+    unit = float(np.median(variances)) or 1.0
+    v, freedom = variances / unit, T - 1 - int(np.any(np.ptp(x, axis=1)))
+    y = (values - np.mean(values)) / np.sqrt(unit)
+    tau2 = np.zeros(K)
+    for _ in range(ROUNDS):
+        w = 1.0 / (v + tau2[:, None])
+        _, _, _, e = _line(y, w, x)
+        excess = np.sum(w * e**2, axis=1) - freedom
+        step = np.maximum(excess, 0.0) / np.maximum(np.sum(w**2 * e**2, axis=1), np.finfo(float).tiny)
+        tau2 = tau2 + step
+        if np.all(step <= 1e-9 * (1.0 + tau2)):
+            break
+    w = 1.0 / (v + tau2[:, None])
+    a, b, variance, e = _line(y, w, x)
+    alike = _alike(e * np.sqrt(w))
+    std = np.sqrt(variance * (1.0 + alike) / (1.0 - alike))
+    misfit = np.sum(w * e**2 - np.log(w), axis=1)
+    root = np.sqrt(unit)
+    return _Fits(a * root + np.mean(values), b * root, std * root, tau2 * unit, misfit)
+
+
+def _line(y: np.ndarray, w: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """(a, b, variance of b, residuals) of a + b·x, per row of w and x."""
+    total = np.sum(w, axis=1, keepdims=True)
+    x_mean, y_mean = np.sum(w * x, axis=1, keepdims=True) / total, np.sum(w * y, axis=1, keepdims=True) / total
+    along = w * (x - x_mean)
+    power = np.sum(along * (x - x_mean), axis=1)
+    safe = np.where(power > 0.0, power, 1.0)
+    b = np.where(power > 0.0, np.sum(along * (y - y_mean), axis=1) / safe, 0.0)
+    a = y_mean[:, 0] - b * x_mean[:, 0]
+    return a, b, 1.0 / safe, y - a[:, None] - b[:, None] * x
+
+
+def _alike(e: np.ndarray) -> np.ndarray:
+    """ρ ≥ 0 of residuals from one period to the next."""
+    power = np.sum(e**2, axis=1)
+    found = np.sum(e[:, 1:] * e[:, :-1], axis=1) / np.where(power > 0.0, power, 1.0)
+    return np.clip(found, 0.0, ALIKE)
+
+
+def holm(chances: np.ndarray, level: float) -> np.ndarray:
+    """Which hypotheses are refused so that with probability 1 − level none is refused wrongly [Holm1979]."""
+    order, m = np.argsort(chances, kind="stable"), len(chances)
+    refused = np.zeros(m, dtype=bool)
+    for rank, k in enumerate(order):
+        if chances[k] > level / (m - rank):
+            break
+        refused[k] = True
+    return refused
+
+
+def threshold(chances: np.ndarray, level: float) -> float:
+    """The probability below which `holm` refuses a hypothesis."""
+    return level / max(len(chances) - int(np.sum(holm(chances, level))), 1)
+
+
+def stepped(values: np.ndarray, variances: np.ndarray, at: int) -> Change:
+    """The step of a series at a period that is known; its chance is that of this one alone."""
+    fits = _fitted(values, variances, step_regressor(len(values), at)[None])
+    size, std = float(fits.size[0]), float(fits.std[0])
+    chance = float(2.0 * stats.t.sf(abs(size) / std, max(len(values) - 2, 1)))
+    return Change("step", at, size, std, float(fits.before[0]), chance, float(np.sqrt(fits.tau2[0])))
