@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 import thetahat as th
+from thetahat.cli.crew import Alone
 from thetahat.cli.identify_run import Options, Outcome, run, settings_for
 from thetahat.cli.measured import Stream, degrees
 from thetahat.cli.progress import Progress
@@ -125,7 +126,8 @@ def run_case(case: Case) -> Result:
         folder = Path(scratch)
         options = _options(case, folder)
         robot = th.load(LOGS / case.robot)
-        outcome = run(robot, options, Progress(quiet=True))
+        progress = Progress(quiet=True)
+        outcome = run(robot, options, progress, Alone(progress))
         seconds = time.monotonic() - began
         scores = _scored(case, robot, outcome)
         saved = th.save(outcome.identified, folder / f"identified{Path(case.robot).suffix}")

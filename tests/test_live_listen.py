@@ -236,9 +236,10 @@ def test_bad_frames_among_good_ones_are_answered_and_harm_nothing(robot: th.Robo
         assert [answer["frame"] for answer in found] == numbers
         assert all(answer["type"] == "error" and answer["reason"] for answer in found)
         assert (source.lost, server.session.refused) == (0, len(bad))
-        assert server.session.shared.status.dropped == 0
+        dropped = server.session.shared.status.dropped
     for k in range(len(t)):
         clean.identifier.push(t[k], q[k], dq[k], tau[k])
+    assert dropped == clean.identifier.events.counts["spike"] <= 2  # a friction step right after another joint's
     assert source.identifier.updates == clean.identifier.updates
     np.testing.assert_array_equal(source.identifier.estimate.x, clean.identifier.estimate.x)
     clean.identifier.close()

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from thetahat import __version__
+from thetahat.cli.arguments import resolved
 from thetahat.cli.demo import demo
 from thetahat.cli.diff import diff
 from thetahat.cli.excite import excite
@@ -40,14 +41,6 @@ def _options(
     pass
 
 
-app.command()(demo)
-app.command()(inspect)
-app.command()(identify)
-app.command()(validate)
-app.command()(study)
-app.command()(excite)
-app.command()(simulate)
-app.command()(fleet)
-app.command()(history)
-app.command()(diff)
+for verb in (demo, inspect, identify, validate, study, excite, simulate, fleet, history, diff):
+    app.command()(resolved(verb))
 app.add_typer(watch, name="watch")

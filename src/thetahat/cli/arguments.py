@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -19,6 +20,12 @@ PLANTS = ("mujoco", "own")
 def option(text: str, *names: str, **more: Any) -> Any:
     """An option whose default is not worth showing, unless told so."""
     return typer.Option(*names, help=text, show_default=more.pop("show_default", False), **more)
+
+
+def resolved(verb: Callable[..., None]) -> Callable[..., None]:
+    """The verb, its annotations no longer text: typer would compile each of them several times before it shows any help."""
+    verb.__annotations__ = get_type_hints(verb, include_extras=True)
+    return verb
 
 
 def _complete_robot(incomplete: str) -> list[str]:

@@ -49,6 +49,7 @@ Held = Annotated[str | None, option("Link that may take up a payload; its mass i
 
 
 @app.command()
+@arguments.resolved
 def study(
     name: Annotated[str, typer.Argument(metavar="NAME", help=f"One of {', '.join(STUDIES)}.", autocompletion=_complete, show_default=False)],
     *,
@@ -82,6 +83,7 @@ def study(
 
 
 @app.command()
+@arguments.resolved
 def replay(
     robot: arguments.Robot,
     logs: arguments.Logs,
@@ -123,6 +125,7 @@ def replay(
 
 
 @app.command()
+@arguments.resolved
 def listen(
     robot: arguments.Robot,
     *,

@@ -20,7 +20,7 @@ SAME_Q, SAME_TAU = 0, 1
 STEPPED, TAKEN, NOT_FINITE, SPIKE_Q, SPIKE_DQ, SPIKE_TAU = -1, 0, 1, 2, 3, 4
 CODE = 10_000
 
-SPIKE = 6.6  # usual innovations from which a sample is a spike: far beyond noise (13σ), well below 50σ
+SPIKE = 10.0  # usual innovations from which a sample is a spike: far beyond noise (20σ), well below 50σ
 RISE, FALL = 0.0475, 0.0025  # how much the idea of a usual innovation grows or shrinks with one sample: they balance where one in twenty is larger
 LEAST_Q, LEAST_DQ, LEAST_TAU = 1e-6, 1e-4, 1e-4  # least usual innovation [rad], [rad/s]; of the RMS torque
 COUNTS = 1.5  # encoder counts that are no leap: a slow joint stands between two, and its speed, which is made of them, leaps with each
