@@ -279,6 +279,8 @@ def test_a_pause_holds_the_picture_and_not_the_identification(robot: th.Robot) -
     with served(cases.listener()) as server, viewer(server, "/joint-states") as socket, viewer(server) as page:
         receive(page, "hello")
         server.session.command("pause")
+        while not receive(page, "frame")["state"]["paused"]:
+            pass
         for k in range(len(t)):
             socket.send(json.dumps(state(robot, t[k], q[k], None, tau[k])))
         until(lambda: server.session.shared.tap.cycles == len(t), "all samples")
