@@ -135,6 +135,16 @@ def test_a_spike_is_rejected_and_counted_and_a_step_is_not(one) -> None:
     one.push(*CYCLES[AT + 1])
     assert one.events.counts["spike"] == 1
     assert one.events.counts["step"] == warmed(0)[0].events.counts["step"]
+    assert [event.t for event in one.events if event.kind == "spike"][-1:] == [t]  # on record once the next sample told that it was one
+
+
+def test_a_step_is_not_put_on_record_as_a_spike(one) -> None:
+    told, leap = [event for event in one.events if event.kind == "spike"], np.array([0.0, 50.0, 0.0, 0.0])
+    spikes, steps = one.events.counts["spike"], one.events.counts["step"]
+    for t, q, dq, tau in CYCLES[AT : AT + 2]:
+        one.push(t, q, dq, tau + leap)
+        assert [event for event in one.events if event.kind == "spike"] == told  # not for a moment: the live page tells all that it sees
+    assert (one.events.counts["spike"], one.events.counts["step"]) == (spikes, steps + 1)
 
 
 def test_a_clock_that_is_set_back_goes_on_and_forgets(one) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from thetahat import __version__
-from thetahat.cli.arguments import resolved
+from thetahat.cli import arguments
 from thetahat.cli.demo import demo
 from thetahat.cli.diff import diff
 from thetahat.cli.excite import excite
@@ -24,6 +24,7 @@ app = typer.Typer(
     help="Θ̂: identify what a robot is made of while it moves, and control it with what it learned.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # thetahat.cli.errors says what went wrong
+    rich_markup_mode=None,  # panels squeeze the words into half a line, and loading them is half the time of --help
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -41,6 +42,6 @@ def _options(
     pass
 
 
-for verb in (demo, inspect, identify, validate, study, excite, simulate, fleet, history, diff):
-    app.command()(resolved(verb))
-app.add_typer(watch, name="watch")
+for function in (demo, inspect, identify, validate, study, excite, simulate, fleet, history, diff):
+    arguments.verb(app)(function)
+app.add_typer(watch, name="watch", short_help=watch.info.help)

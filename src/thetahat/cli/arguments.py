@@ -22,10 +22,15 @@ def option(text: str, *names: str, **more: Any) -> Any:
     return typer.Option(*names, help=text, show_default=more.pop("show_default", False), **more)
 
 
-def resolved(verb: Callable[..., None]) -> Callable[..., None]:
-    """The verb, its annotations no longer text: typer would compile each of them several times before it shows any help."""
-    verb.__annotations__ = get_type_hints(verb, include_extras=True)
-    return verb
+def verb(app: typer.Typer) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Makes a function a verb of `app`; the list of verbs shows the whole first line of its docstring."""
+
+    def add(function: Callable[..., None]) -> Callable[..., None]:
+        # Annotations that are text would be compiled several times each before any help is shown.
+        function.__annotations__ = get_type_hints(function, include_extras=True)
+        return app.command(short_help=(function.__doc__ or "").partition("\n")[0])(function)
+
+    return add
 
 
 def _complete_robot(incomplete: str) -> list[str]:

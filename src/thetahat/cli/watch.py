@@ -31,7 +31,9 @@ FRICTION = ("viscous", "coulomb", "offset")
 ALL = ",".join(FRICTION)
 
 app = typer.Typer(
-    help="Watch a robot being identified, in the browser: a study, a log that is played, or joint states from outside.", no_args_is_help=True
+    help="Watch a robot being identified, in the browser: a study, a log that is played, or joint states from outside.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 Speed = Annotated[float, option("Seconds of the robot per second on the wall.", metavar="TIMES", show_default=True)]
@@ -48,8 +50,7 @@ Friction = Annotated[str, option("Friction to identify: some of the three, or no
 Held = Annotated[str | None, option("Link that may take up a payload; its mass is reported.", "--payload-link", metavar="LINK")]
 
 
-@app.command()
-@arguments.resolved
+@arguments.verb(app)
 def study(
     name: Annotated[str, typer.Argument(metavar="NAME", help=f"One of {', '.join(STUDIES)}.", autocompletion=_complete, show_default=False)],
     *,
@@ -82,8 +83,7 @@ def study(
     _serve(session, port=port, host=host, allow_remote=allow_remote, show=open, token=token, json=json, quiet=quiet)
 
 
-@app.command()
-@arguments.resolved
+@arguments.verb(app)
 def replay(
     robot: arguments.Robot,
     logs: arguments.Logs,
@@ -124,8 +124,7 @@ def replay(
     _serve(session, port=port, host=host, allow_remote=allow_remote, show=open, token=token, json=json, quiet=quiet)
 
 
-@app.command()
-@arguments.resolved
+@arguments.verb(app)
 def listen(
     robot: arguments.Robot,
     *,

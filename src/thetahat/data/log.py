@@ -20,7 +20,7 @@ from thetahat.data.formats import SUFFIXES, Table, is_bag_folder, open_table
 from thetahat.data.formats.table import label
 from thetahat.data.records import Chunk, Finding, Mask, Run, Source
 from thetahat.data.stamps import unwrap
-from thetahat.data.survey import Survey
+from thetahat.data.survey import Survey, Surveyed
 from thetahat.errors import MalformedInput, StorageError, UsageError, known
 from thetahat.model.robot import Robot
 
@@ -129,8 +129,12 @@ def read_log(
 
 def surveyed(robot: Robot, tables: list[tuple[Table, ColumnMap]]) -> Log:
     """The log of tables with the same columns, looked through once: runs, findings, masks."""
-    found = Survey(robot, tables).run()
-    columns_ = tables[0][1]
+    return assembled(robot, tables, Survey(robot, tables).run())
+
+
+def assembled(robot: Robot, tables: list[tuple[Table, ColumnMap]], found: Surveyed) -> Log:
+    """The log of tables with the same columns and what was found in them."""
+    columns = tables[0][1]
     return Log(
         sources=found.sources,
         joint_names=robot.joint_names,
@@ -138,10 +142,10 @@ def surveyed(robot: Robot, tables: list[tuple[Table, ColumnMap]]) -> Log:
         runs=found.runs,
         findings=found.findings,
         masks=found.masks,
-        has_dq=columns_.has("dq"),
-        has_ddq=columns_.has("ddq"),
-        has_tau=columns_.has("tau"),
-        locked=columns_.locked,
+        has_dq=columns.has("dq"),
+        has_ddq=columns.has("ddq"),
+        has_tau=columns.has("tau"),
+        locked=columns.locked,
         _robot=robot,
         _tables=tuple(tables),
         _wraps=found.wraps,

@@ -13,7 +13,7 @@ import numpy as np
 from thetahat.data.audit import Extreme, Stretch
 from thetahat.data.columns import ColumnMap
 from thetahat.data.formats import Block, Table, open_table
-from thetahat.data.log import Log
+from thetahat.data.log import Log, assembled
 from thetahat.data.records import Mask, Source
 from thetahat.data.survey import Survey, Surveyed
 from thetahat.data.windows import KEPT
@@ -113,23 +113,7 @@ def catalogue(robot: Robot, reading: Reading, surveys: Sequence[tuple[Item, File
         entries.append(Entry(item, survey, row))
         row += survey.rows
     tables = [(SurveyedTable(each.item, each.survey, reading, robot.joint_names), each.survey.columns) for each in entries]
-    found = _Merged(robot, tables, entries).finish()
-    columns = entries[0].survey.columns
-    log = Log(
-        sources=found.sources,
-        joint_names=robot.joint_names,
-        rows=found.rows,
-        runs=found.runs,
-        findings=found.findings,
-        masks=found.masks,
-        has_dq=columns.has("dq"),
-        has_ddq=columns.has("ddq"),
-        has_tau=columns.has("tau"),
-        locked=columns.locked,
-        _robot=robot,
-        _tables=tuple(tables),
-        _wraps=found.wraps,
-    )
+    log = assembled(robot, tables, _Merged(robot, tables, entries).finish())
     return Catalogue(robot, reading, tuple(entries), log, tuple(failures))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
 import time
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
@@ -15,6 +16,7 @@ from thetahat.identify.information import Information
 from thetahat.model.robot import Robot
 from thetahat.online.physical import Answer, Task, solve
 from thetahat.online.predict import plain
+from thetahat.online.stack import Stack
 
 PLACES = (None, "thread", "process")
 
@@ -28,7 +30,7 @@ class Beside:
         if not patience > 0.0:
             raise UsageError(f"patience is {patience!r}; give the seconds an answer may take, above zero")
         self._place, self._robot, self._patience, self._events = place, robot, patience, events
-        self._executor: Executor | None = None
+        self._executor: Executor | None = self._start() if place == "process" else None
         self._future: Future | None = None
         self._since, self._late, self._dropped = 0.0, False, False
         self._answer: Answer | None = None
@@ -37,7 +39,9 @@ class Beside:
     def _start(self) -> Executor:
         if self._place == "thread":
             return ThreadPoolExecutor(max_workers=1, thread_name_prefix="thetahat-beside")
-        return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"), initializer=_begin, initargs=(plain(self._robot),))
+        executor = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"), initializer=_begin, initargs=(plain(self._robot),))
+        executor.submit(_stack)  # an interpreter takes seconds to start, which no task should have to wait for
+        return executor
 
     @property
     def busy(self) -> bool:
@@ -118,11 +122,13 @@ def _begin(robot: Robot) -> None:
     _worker["robot"] = robot
 
 
-def _work(parcel: _Parcel) -> Answer:
-    from thetahat.online.stack import Stack
+@functools.cache
+def _stack() -> Stack:
+    return Stack(_worker["robot"])
 
-    robot = _worker["robot"]
-    stack = Stack(robot)
+
+def _work(parcel: _Parcel) -> Answer:
+    robot, stack = _worker["robot"], _stack()
     info = Information(robot, stack.base, stack.positions, parcel.factors, parcel.rows, parcel.samples)
     answer = solve(replace(parcel.task, information=info))
     # An estimate holds the robot, whose scratch memory does not travel.

@@ -64,13 +64,11 @@ class Events:
     def add(self, t: float, kind: str, sentence: str, joint: str | None = None) -> None:
         """Put one on record."""
         self.counts[kind] += 1
-        self._last.append(Event(t, kind, joint, sentence))
+        self.tell(Event(t, kind, joint, sentence))
 
-    def forget(self, kind: str, count: int) -> None:
-        """Take the last ones back, if they are of this kind: they were something else."""
-        while count and self._last and self._last[-1].kind == kind:
-            self._last.pop()
-            count -= 1
+    def tell(self, event: Event) -> None:
+        """Put one on record that was counted before."""
+        self._last.append(event)
 
     def __len__(self) -> int:
         return len(self._last)
@@ -136,8 +134,8 @@ class Stream:
         self._late: list[float] = []
         self._restarting = ""  # why the averages start anew, until the identifier knows
         self._gain: float | None = None
-        self._rejected = 0
-        self._turned = 0.0  # [s] when
+        self._leaps: list[Event] = []  # samples in a row that were turned away as spikes; the next one taken tells whether they were
+        self._turned = 0.0  # [s] when the last of them was
         self.channels: tuple[tuple[str, str], ...] = ()  # (joint, sentence) of channels that cannot be believed right now
         self.restart()
 
@@ -175,12 +173,10 @@ class Stream:
         code = self._take(h, now, q, dq, tau, ddq)
         if code > 0:
             return self._turned_away(now, code)
-        if code < 0:  # what leaped stays there: no spike
-            self.events.counts["spike"] -= self._rejected
-            self.events.counts["step"] += 1
-            self.events.forget("spike", self._rejected)
+        if self._leaps:
+            self._settle(stepped=code < 0)
         self._learn(h)
-        self.t, self.missing, self._rejected = now, 0, 0
+        self.t, self.missing = now, 0
         self._age = 0.0 if self._count == 0 else self._age + h
         self._count += 1
         self._total += 1
@@ -244,9 +240,9 @@ class Stream:
             q = self._one_side(q)
         keep = 0.0 if self.cutoff is None or not self._count else math.exp(-h / self.time_constant)
         slack = 1.0 if self.period is None else max(1.0, h / self.period)
-        since = now - self._turned if self._rejected else 0.0
+        since = now - self._turned if self._leaps else 0.0
         code = self._kernel(
-            h, since, slack, self._mode, self._rejected >= PATIENCE or slack > STALE, self.held, keep, self._count, self._total < YOUNG,
+            h, since, slack, self._mode, len(self._leaps) >= PATIENCE or slack > STALE, self.held, keep, self._count, self._total < YOUNG,
             q, dq, ddq, tau, self._Sq, self._Sv, self._C, self._q_of, self.q, self.dq, self.ddq, self.tau,
         )  # fmt: skip
         if self._quaternions and code <= 0:
@@ -311,9 +307,22 @@ class Stream:
             return self._drop("not finite", f"a number of joint {name!r} at {now:.6g} s is not finite; the sample was dropped", name)
         name = self.robot.velocity_names[at]
         what = {k.SPIKE_Q: "position", k.SPIKE_DQ: "speed", k.SPIKE_TAU: "torque"}[kind]
-        self._rejected += 1
         self._turned = now
-        return self._drop("spike", f"the {what} of joint {name!r} at {now:.6g} s leaps by far more than it ever does; the sample was dropped", name)
+        self.kind, self.fault = "spike", f"the {what} of joint {name!r} at {now:.6g} s leaps by far more than it ever does; the sample was dropped"
+        self.missing += 1
+        self.events.counts["spike"] += 1
+        self._leaps.append(Event(now, "spike", name, self.fault))
+        return DROPPED
+
+    def _settle(self, *, stepped: bool) -> None:
+        """What was turned away were spikes; or, if what leaped stays there, they were the first samples after a step, and nothing is wrong."""
+        if stepped:
+            self.events.counts["spike"] -= len(self._leaps)
+            self.events.counts["step"] += 1
+        else:
+            for event in self._leaps:
+                self.events.tell(event)
+        self._leaps.clear()
 
     def _learn(self, h: float) -> None:
         """The usual period, from the first steps."""

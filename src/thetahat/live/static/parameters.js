@@ -9,7 +9,7 @@ const COLUMNS = [
   { key: "name", title: "parameter", more: "", sort: (row) => row.name },
   { key: "nominal", title: "nominal", more: "", sort: (row) => row.nominal },
   { key: "value", title: "identified", more: "± 95 %", sort: (row) => row.value },
-  { key: "change", title: "change", more: "", sort: (row) => Math.abs(change(row) ?? -1) },
+  { key: "change", title: "change", more: "", sort: (row) => (inside(row) ? -1 : Math.abs(change(row) ?? -1)) },
   { key: "picture", title: "interval", more: "", sort: (row) => Math.abs(distance(row) ?? -1) },
 ];
 
@@ -17,6 +17,8 @@ const COLUMNS = [
 const change = (row) => (row.identified && known(row.value) && known(row.nominal) && row.nominal !== 0 ? (row.value - row.nominal) / Math.abs(row.nominal) : null);
 /** Standard deviations between value and nominal. */
 const distance = (row) => (row.identified && row.std > 0 && known(row.value) && known(row.nominal) ? (row.value - row.nominal) / row.std : null);
+/** Whether the interval holds the nominal value: then a change in per cent would tell of noise. */
+const inside = (row) => Math.abs(distance(row) ?? Infinity) <= NORMAL;
 const known = (value) => typeof value === "number" && Number.isFinite(value);
 
 /** In per cent; where the nominal value is next to nothing, in standard deviations. */
@@ -75,7 +77,7 @@ export class Parameters {
     this.rows = rows;
     if (!same || this.by !== null || this.seen.checked) this.arrange();
     const seen = rows.filter((row) => row.identified).length;
-    write(this.note, rows.length ? `${whole(seen)} of ${whole(rows.length)} identified` : "");
+    write(this.note, seen < rows.length ? `${whole(seen)} of ${whole(rows.length)} identified` : rows.length ? `${whole(seen)} base parameters` : "");
     this.pace.touch("parameters");
   }
 
@@ -188,8 +190,8 @@ export class Parameters {
     write(line.nominal, number(row.nominal));
     write(line.value, row.identified ? number(row.value) : "as nominal");
     write(line.spread, row.identified && known(row.std) ? `± ${number(NORMAL * row.std, 2)}` : "");
-    const share = change(row);
-    write(line.change, changed(share, distance(row)));
+    write(line.change, inside(row) ? "within ±" : changed(change(row), distance(row)));
+    line.change.classList.toggle("spread", inside(row));
     this.picture(line, row);
   }
 
@@ -219,8 +221,7 @@ export class Parameters {
     line.range.style.left = at(row.value - half);
     line.range.style.right = `${(50 - (50 * (row.value + half - row.nominal)) / reach).toFixed(1)}%`;
     line.dot.style.left = at(row.value);
-    const outside = half > 0 && Math.abs(row.value - row.nominal) > half;
-    line.frame.classList.toggle("outside", outside);
-    line.frame.title = outside ? "nominal is outside the interval" : "nominal is inside the interval";
+    line.frame.classList.toggle("outside", half > 0 && !inside(row));
+    line.frame.title = inside(row) ? "nominal is inside the interval" : "nominal is outside the interval";
   }
 }
