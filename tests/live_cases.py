@@ -7,6 +7,7 @@ import json
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -34,6 +35,7 @@ from websockets.sync.client import ClientConnection, connect  # noqa: E402
 from thetahat.live.server import Server  # noqa: E402
 from thetahat.live.session import Session  # noqa: E402
 from thetahat.live.sources import Listen, Settings, Source, Study  # noqa: E402
+from thetahat.live.viewers import Viewer  # noqa: E402
 
 TOKEN = "a-token-for-tests"
 PATIENCE = 30.0  # [s] on a busy machine
@@ -158,3 +160,38 @@ def resident() -> int:
 def program(*arguments: str) -> subprocess.Popen[str]:
     """`thetahat` in a process of its own."""
     return subprocess.Popen([sys.executable, "-m", "thetahat.cli", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def taken(viewer: Viewer) -> list[dict[str, Any]]:
+    out = []
+    while (message := viewer.take()) is not None:
+        out.append(strict(message))
+    return out
+
+
+class Reader:
+    """A viewer that reads everything, in a thread, and says what it drew."""
+
+    def __init__(self, session: Session) -> None:
+        self.viewer, self.messages, self._over = session.attach(), [], threading.Event()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        while not self._over.wait(0.005):
+            for message in taken(self.viewer):
+                self.messages.append(message)
+                if message["type"] == "frame":
+                    self.viewer.acknowledge(message["seq"])
+
+    def all(self, kind: str) -> list[dict[str, Any]]:
+        return [message for message in list(self.messages) if message["type"] == kind]
+
+    @property
+    def state(self) -> dict[str, Any]:
+        found = [message for message in list(self.messages) if message["type"] in ("frame", "hello")]
+        return found[-1]["state"] if found else {"gate": {}}
+
+    def close(self) -> None:
+        self._over.set()
+        self._thread.join()

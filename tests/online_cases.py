@@ -91,3 +91,7 @@ def push_all(one: OnlineIdentifier, stream: Run, *, speeds: bool = True, exact: 
 def exactly(robot: th.Robot, guess: object = None, **options: object) -> OnlineIdentifier:
     """An identifier that takes measurements as they are."""
     return OnlineIdentifier(robot, guess, **{"cutoff": None, "period": 0.005, **options})
+
+
+def near(a: np.ndarray, b: np.ndarray, tolerance: float) -> bool:
+    return bool(np.max(np.abs(a - b)) <= tolerance * np.max(np.abs(b)))

@@ -30,12 +30,6 @@ REDRAWS = 5.0  # per second
 LAST = "Number(Array.from(document.querySelector('#torque .plot').data?.[0]?.x ?? [0]).at(-1))"  # [s] to which the torque is drawn
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    with browser.chromium() as running:
-        yield running
-
-
 def replay() -> Replay:
     robot = th.load(robots.path("arm4"))
     t, q, dq, tau = cases.samples(robot, 120.0, 200.0)

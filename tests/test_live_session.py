@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,56 +14,14 @@ import pytest
 
 import live_cases as cases
 import thetahat as th
-from data_paths import example_robot, shared_file
-from live_cases import strict, until
-from thetahat import robots
-from thetahat.data.recorded import record
+from live_cases import Reader, taken, until
 from thetahat.errors import NotIdentifiable, UsageError
-from thetahat.live.loop import Loop
-from thetahat.live.products import Memory
-from thetahat.live.remote import Wire
 from thetahat.live.session import Session
-from thetahat.live.shared import Status
-from thetahat.live.sources import Replay, Settings, Study
-from thetahat.live.viewers import QUEUE, Viewer
+from thetahat.live.sources import Study
+from thetahat.live.viewers import QUEUE
 from thetahat.studies import arm, double_pendulum, leg, valkyrie
 
 SCHEMA = Path(th.__file__).parent / "schemas" / "estimate.json"
-
-
-def taken(viewer: Viewer) -> list[dict[str, Any]]:
-    out = []
-    while (message := viewer.take()) is not None:
-        out.append(strict(message))
-    return out
-
-
-class Reader:
-    """A viewer that reads everything, in a thread, and says what it drew."""
-
-    def __init__(self, session: Session) -> None:
-        self.viewer, self.messages, self._over = session.attach(), [], threading.Event()
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
-
-    def _read(self) -> None:
-        while not self._over.wait(0.005):
-            for message in taken(self.viewer):
-                self.messages.append(message)
-                if message["type"] == "frame":
-                    self.viewer.acknowledge(message["seq"])
-
-    def all(self, kind: str) -> list[dict[str, Any]]:
-        return [message for message in list(self.messages) if message["type"] == kind]
-
-    @property
-    def state(self) -> dict[str, Any]:
-        found = [message for message in list(self.messages) if message["type"] in ("frame", "hello")]
-        return found[-1]["state"] if found else {"gate": {}}
-
-    def close(self) -> None:
-        self._over.set()
-        self._thread.join()
 
 
 @pytest.fixture(scope="module")
@@ -407,155 +362,3 @@ def test_a_memory_that_only_grows_can_be_taken_home_too() -> None:
         jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(found)
         assert session.robot_file()[0] == "valkyrie_leg_identified.urdf"
         assert b"Live run" in session.report_html()
-
-
-# -- replay -----------------------------------------------------------------------------------------------------------
-
-
-def log_of(robot: th.Robot, seconds: float, *, speeds: bool = True) -> Any:
-    t, q, dq, tau = (array[: round(200.0 * seconds)] for array in cases.samples(robot, 5.0, 200.0))
-    return record(robot, t + 1.7e9, q, dq=dq if speeds else None, tau=tau, name="trial.csv")
-
-
-@pytest.mark.parametrize("speeds", [True, False], ids=["speeds measured", "speeds derived"])
-def test_a_log_is_played_row_by_row_without_looking_ahead(speeds: bool) -> None:
-    """The identifier ends as one that is handed the rows by hand, and halfway it knows nothing of the second half."""
-    robot = th.load(robots.path("arm4"))
-    log = log_of(robot, 5.0, speeds=speeds)
-    session = Session(Replay(robot, log, Settings(rate=6.0, window=12)), speed=10.0)
-    with session:
-        until(lambda: session.shared.ended, "the end")
-    by_hand = Replay(robot, log, Settings(rate=6.0, window=12)).identifier
-    first = float(log.runs[0].start)
-    half = None
-    for chunk in log.chunks():
-        for k in range(len(chunk)):
-            by_hand.push(float(chunk.t[k]) - first, chunk.q[k], chunk.dq[k] if speeds else None, chunk.tau[k])
-            if k == 500:
-                half = by_hand.estimate.x.copy()
-    np.testing.assert_allclose(session.identifier.estimate.x, by_hand.estimate.x, rtol=1e-9, atol=1e-12)
-    assert session.identifier.updates == by_hand.updates
-    short = log_of(robot, 501 / 200.0, speeds=speeds)
-    cut = Session(Replay(robot, short, Settings(rate=6.0, window=12)), speed=10.0)
-    with cut:
-        until(lambda: cut.shared.ended, "the end of the first half")
-    np.testing.assert_allclose(cut.identifier.estimate.x, half, rtol=1e-6, atol=1e-9)
-
-
-def test_a_log_is_played_at_the_pace_of_its_stamps() -> None:
-    robot = th.load(robots.path("arm4"))
-    session = Session(Replay(robot, log_of(robot, 2.0), Settings()), speed=4.0)
-    begun = time.monotonic()
-    with session:
-        until(lambda: session.shared.ended, "the end")
-        took = time.monotonic() - begun
-    assert 0.45 <= took < 5.0
-    assert session.shared.tap.cycles == 400
-
-
-@pytest.mark.slow
-def test_the_log_of_a_real_panda_opens_the_gate() -> None:
-    """21 s at 1 kHz with stamps that jitter and gaps; a finger that is not measured is locked."""
-    robot = th.load(example_robot("panda"))
-    log = th.read_log(shared_file("logs", "panda", "panda_exciting_traj1.csv"), robot)
-    session = Session(Replay(robot, log, Settings()), speed=1000.0)
-    reader = Reader(session)
-    with session:
-        until(lambda: bool(reader.all("bye")), "the end", patience=120.0)
-        found = json.loads(session.estimate_json())
-    reader.close()
-    assert reader.state["gate"]["open"]
-    assert reader.state["gate"]["r2"] > 0.999
-    assert len(reader.messages[0]["joints"]) == 7
-    assert found["locked"] == ["panda_finger_joint1"]
-    assert found["provenance"]["logs"][0]["path"].endswith("panda_exciting_traj1.csv")
-    assert "error" not in [panel["id"] for panel in reader.messages[0]["panels"]]
-
-
-# -- in a process of its own ------------------------------------------------------------------------------------------
-
-
-def broken_source() -> Study:
-    raise UsageError("there is no such robot")
-
-
-def dying_source() -> Study:
-    """A controller that takes its process with it after a second."""
-    made = cases.experiment()
-
-    def controller(t: float, *_: object) -> np.ndarray:
-        if t > 1.0:
-            os._exit(3)
-        return np.zeros(4)
-
-    made.loop.controller = controller
-    return Study("trial", made)
-
-
-def test_a_loop_apart_says_the_same_and_obeys() -> None:
-    """The run of another process ends as the same run here, bit for bit; pause and commands reach it; nothing of it is left at the end."""
-    plain = cases.experiment(seconds=3.0)
-    for _ in plain.loop.cycles():
-        pass
-    session = Session.apart(cases.study, seconds=3.0, speed=2.0)
-    reader = Reader(session)
-    with session:
-        until(lambda: len(reader.all("frame")) > 10, "frames")
-        session.command("pause")
-        until(lambda: reader.state["paused"], "paused")
-        cycles = session.shared.tap.cycles
-        time.sleep(0.3)
-        assert session.shared.tap.cycles == cycles
-        session.command("resume")
-        until(lambda: bool(reader.all("bye")), "the end")
-        assert session.shared.tap.cycles == plain.loop.count == 1500
-        np.testing.assert_array_equal(session.memory.samples["q"], plain.identifier.samples.q)
-        held = session.memory.held["tau"]
-        assert len(held) > 20
-        np.testing.assert_array_equal(held, plain.identifier.held_out.tau[: len(held)])
-        assert session.shared.gate.r2 == plain.identifier.gate.r2
-        assert session.shared.failure == ""
-        process = session._remote._process
-    reader.close()
-    assert not process.is_alive()
-    assert reader.state["ended"]
-
-
-def test_what_is_wrong_with_a_loop_apart_is_raised_here() -> None:
-    with pytest.raises(UsageError, match="there is no such robot"):
-        Session.apart(broken_source)
-
-
-@pytest.mark.slow
-def test_a_loop_apart_that_dies_is_told() -> None:
-    session = Session.apart(dying_source)
-    reader = Reader(session)
-    with session:
-        until(lambda: bool(reader.all("bye")), "the end")
-    reader.close()
-    assert "ended without a word" in reader.all("bye")[0]["message"]
-
-
-def test_a_loop_apart_does_not_wait_for_a_page_that_does_not_read() -> None:
-    """The wire's other end is never read from: the calls return at once, and what there is no room for is lost."""
-    mine, theirs = socket.socketpair()
-    source = cases.study()
-    wire = Wire(mine, 500.0)
-    wire.loop = Loop(source, wire, speed=1.0)
-    x, longest = np.zeros((1, 4)), 0.0
-    big = Memory(0.0, {"q": np.zeros((20_000, 4))}, None, None, 1, {}, None)
-    for k in range(60):
-        wire._due = 0.0
-        begun = time.perf_counter()
-        wire.row(float(k), x[0], None, (x, x, x, x), 0)
-        wire.update(float(k), source.identifier.gate, big)
-        wire.report(Status(0.0, 0, 0, False, False, 0.0), source.identifier.gate)
-        longest = max(longest, time.perf_counter() - begun)
-    assert longest < 0.5
-    assert wire.lost > 0
-    assert len(wire._pending) < 9e6
-    theirs.close()
-    wire._due = 0.0
-    wire.report(Status(0.0, 0, 0, False, False, 0.0), source.identifier.gate)
-    assert wire.loop.pace.stopped, "a page that is gone ends the run"
-    mine.close()

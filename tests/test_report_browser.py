@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,6 @@ from thetahat.report.page import render
 from thetahat.report.section import Figure
 
 SIZES = [(390, True), (1280, False), (3840, True)]
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    with browser.chromium() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
