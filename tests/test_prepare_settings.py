@@ -51,6 +51,22 @@ def test_torque_may_have_a_low_pass_of_its_own(arm: th.Robot) -> None:
     assert np.max(np.abs(one.tau - two.tau)) > 0.1
 
 
+def test_torques_scored_behind_a_lower_low_pass_are_predicted_from_slower_motion(arm: th.Robot) -> None:
+    """An encoder that shakes at 20 Hz shakes the predicted torques; where those are scored up to 5 Hz, nothing of it may be left."""
+    run = motion(arm, even(8000), top=1.0)
+    shaken = run | {"q": run["q"] + 1e-3 * np.sin(2 * np.pi * 20.0 * run["t"])[:, None]}
+    settings = choose(log_of(arm, measured(run)), arm, cutoff=40.0)
+    clean, scored, plain = (
+        prepare(log_of(arm, measured(each)), arm, settings=setting)
+        for each, setting in ((run, settings.scored(5.0)), (shaken, settings.scored(5.0)), (shaken, dataclasses.replace(settings, torque_cutoff=5.0)))
+    )
+    usable = (clean.reason == 0) & (scored.reason == 0) & (plain.reason == 0)
+    left, before = (np.max(np.abs(each.ddq - clean.ddq)[usable]) for each in (scored, plain))
+    assert left < 0.01 * before
+    assert before > 5.0
+    assert (settings.scored(60.0).cutoff, settings.scored(None).cutoff, settings.scored(5.0).torque_cutoff) == (40.0, 40.0, 5.0)
+
+
 def test_provenance_is_plain_and_complete(arm: th.Robot) -> None:
     samples = prepare(log_of(arm, measured(motion(arm, even(3000)))), arm)
     known = json.loads(json.dumps(samples.provenance))

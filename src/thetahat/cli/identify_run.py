@@ -128,8 +128,7 @@ def run(robot: Robot, options: Options, progress: Progress, crew: Alone) -> Outc
         scoring = settings if test_log is None else settings_for(test_log, settings)
 
         def scored(cutoff: float | None, seen: Callable[[Samples], None] | None = None) -> Validation:
-            chosen = replace(scoring, torque_cutoff=cutoff)
-            return crew.score(source, robot, identified, chosen, span, stream, nominal=nominal, beside=beside, seen=seen)
+            return crew.score(source, robot, identified, scoring.scored(cutoff), span, stream, nominal=nominal, beside=beside, seen=seen)
 
         shown = None if collector is None else lambda samples: collector.add(samples, "test")
         test = scored(options.score_cutoff or settings.torque_cutoff or settings.cutoff, shown)

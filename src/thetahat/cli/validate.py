@@ -123,7 +123,7 @@ def _scored(
     stream = Stream(robot, log.locked, degrees(model, joints))
 
     def samples(torque_cutoff: float | None) -> Iterator[Samples]:
-        batches = prepare_batches(log, robot, settings=replace(settings, torque_cutoff=torque_cutoff))
+        batches = prepare_batches(log, robot, settings=settings.scored(torque_cutoff))
         return stream(progress.count(batches, "scoring", log.rows))
 
     test = run(model, samples(score), nominal=nominal)

@@ -60,6 +60,12 @@ class Settings:
             return thinning(max(self.cutoff, self.torque_cutoff or 0.0), period)
         return int(self.decimate or 1)
 
+    def scored(self, torque_cutoff: float | None) -> Settings:
+        """For torques behind another low-pass. What is slower than the motion is predicted from motion that is as slow: a prediction must not hold
+        what was taken out of the torque."""
+        cutoff = self.cutoff if torque_cutoff is None else min(self.cutoff, torque_cutoff)
+        return replace(self, cutoff=cutoff, torque_cutoff=torque_cutoff)
+
 
 # -- public -----------------------------------------------------------------------------------------------------------
 

@@ -23,16 +23,12 @@ from thetahat.online.gate import Evidence, Gate, GateState, Rules, Score
 from thetahat.online.learner import Learner
 from thetahat.online.physical import WEIGHT
 from thetahat.online.predict import Model, Predictor, has_dry_friction
-from thetahat.online.scores import HeldOut
+from thetahat.online.scores import HeldOut, usual_errors
 from thetahat.online.stream import DROPPED, GOOD, MISSING, SETTLING, STOPPED, Events, Stream
 from thetahat.online.watch import Alarm, PayloadReport, PayloadWatch, ResidualWatch
 
 SCORES = 10  # samples per update that are held out and scored
 RECOVERY = 0.1  # [s] of whole samples after an interruption, before a model that was in use is used again
-HEAVY = 3.0  # times what the median of the errors tells, at most, is their usual size: friction has heavy tails
-FEW = 10  # held-out rows of a joint, below which its usual error is not known
-UNTRIED = 0.1  # of what a still joint carries: its usual error then
-LEAST = 1e-3  # of the torques: the watch takes no model for better than that
 
 
 class OnlineIdentifier:
@@ -409,12 +405,7 @@ class OnlineIdentifier:
         """Watch the model in use, with what it leaves on samples held out for its usual error."""
         if not self._watching:
             return
-        rows = np.maximum(score.rows, 1)
-        # Samples after a change are held out, too, before the watch knows of it: they must not pass for what is usual.
-        rms, size = np.minimum(np.sqrt(score.e2 / rows), HEAVY * score.usual), np.sqrt(score.u2 / rows)
-        scale = np.maximum.reduce([rms, self._stream.torque_noise, LEAST * size, np.full(len(rms), LEAST * float(np.max(size)))])
-        carried = np.sqrt(score.still_u2 / np.maximum(score.still_rows, 1))
-        scale = np.where(score.rows < FEW, np.maximum(scale, UNTRIED * carried), scale)
+        scale = usual_errors(score, self._stream.torque_noise)
         if self._watch is None:
             lag = 2.0 * self._stream.delay
             self._watch = ResidualWatch(self._robot, scale, min_speed=self._stream.min_speed, lag=lag, model=self._model)

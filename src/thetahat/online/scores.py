@@ -16,6 +16,10 @@ from thetahat.online.watch import DRY
 
 LATELY = 3  # updates whose samples are the newest
 SIGMA = 1.4826  # standard deviations of normal errors in their median size
+HEAVY = 3.0  # times what the median of the errors tells, at most, is their usual size: friction has heavy tails
+FEW = 10  # held-out rows of a joint, below which its usual error is not known
+UNTRIED = 0.1  # of what a still joint carries: its usual error then
+LEAST = 1e-3  # of the torques: no model counts as better than that
 
 
 class HeldOut:
@@ -107,3 +111,13 @@ class HeldOut:
         """(e'e, u'u) of all that was predicted ahead over the ring's updates."""
         e2, u2 = np.sum(self._ahead, axis=0)
         return float(e2), float(u2)
+
+
+def usual_errors(score: Score, noise: np.ndarray) -> np.ndarray:
+    """(nv,) [N·m or N] that a model in use leaves of the torques; noise: of the torques themselves."""
+    rows = np.maximum(score.rows, 1)
+    # Samples after a change are held out, too, before anyone knows of it: they must not pass for what is usual.
+    rms, size = np.minimum(np.sqrt(score.e2 / rows), HEAVY * score.usual), np.sqrt(score.u2 / rows)
+    found = np.maximum.reduce([rms, noise, LEAST * size, np.full(len(rms), LEAST * float(np.max(size)))])
+    carried = np.sqrt(score.still_u2 / np.maximum(score.still_rows, 1))
+    return np.where(score.rows < FEW, np.maximum(found, UNTRIED * carried), found)
