@@ -22,6 +22,7 @@ from test_fleet_survey import spoil
 from thetahat import cli
 from thetahat.cli import scale
 from thetahat.cli.app import app
+from thetahat.cli.crew import Rows
 from thetahat.cli.diff import diff
 from thetahat.cli.history import history
 from thetahat.cli.identify import identify
@@ -179,11 +180,12 @@ def test_alone_and_with_a_store_a_crew_does_the_same(logs: Path, tmp_path: Path)
             span = (0, round(0.7 * log.rows))
             settings = crew.choose(log, arm(), cutoff=None, min_speed=None, span=span)
             stream = Stream(arm(), log.locked, None)
-            found = crew.information(log, arm(), fitted(arm()), settings, span, stream)
+            rows = Rows(log, arm(), settings, span, stream)
+            found = crew.information(rows, fitted(arm()))
             stream.require_rows(arm())
             seen: list = []
-            test = crew.score(log, arm(), arm(), settings, (span[1], log.rows), stream, nominal=arm(), seen=seen.append)
-            again = sum(map(len, crew.samples(log, arm(), fitted(arm()), settings, span, stream, "again")))
+            test = crew.score(replace(rows, span=(span[1], log.rows)), arm(), arm(), seen=seen.append)
+            again = sum(map(len, crew.samples(rows, fitted(arm()), "again")))
             answers.append((found.factors, found.rows, stream.dropped_in_training, stream.period, test.r2, test.rows, again, sum(map(len, seen))))
             crew.conclude()
     for a, b in zip(*answers, strict=True):
@@ -203,16 +205,17 @@ def test_standard_deviations_from_an_excerpt_are_those_of_all_rows(
 
     folder = folder_of(tmp_path / "logs", 6, seconds=40.0)
     spreads = []
-    for rows in (1_000_000, 16_000):
-        monkeypatch.setattr("thetahat.fleet.gather.EXCERPT", rows)
-        with Progress(quiet=True) as progress, scale.opened(scale.Scale(store=tmp_path / f"store{rows}"), progress) as crew:
+    for excerpt in (1_000_000, 16_000):
+        monkeypatch.setattr("thetahat.fleet.gather.EXCERPT", excerpt)
+        with Progress(quiet=True) as progress, scale.opened(scale.Scale(store=tmp_path / f"store{excerpt}"), progress) as crew:
             log = crew.read([str(folder)], arm())
             settings = crew.choose(log, arm())
             crew._gatherer._shard = 1_000
             stream = Stream(arm(), log.locked, dofs)
-            whole = crew.information(log, arm(), fitted(arm()).with_drive(armature=True), settings, None, stream)
+            rows = Rows(log, arm(), settings, None, stream)
+            whole = crew.information(rows, fitted(arm()).with_drive(armature=True))
             seen = view(whole, without=("armature",), dofs=dofs)
-            estimate = crew.identify(seen, whole, th.LeastSquares(), log, arm(), settings, None, stream)
+            estimate = crew.identify(seen, whole, th.LeastSquares(), rows)
             assert np.array_equal(estimate.x_base, th.identify(seen, th.LeastSquares()).x_base)
             spreads.append(np.asarray(estimate.base_std))
     ratio = spreads[1] / spreads[0]

@@ -12,16 +12,14 @@ import pytest
 import report_cases
 import thetahat as th
 from thetahat import robots
-from thetahat.data.samples import Samples
 from thetahat.errors import UsageError
 from thetahat.model import parameters
 from thetahat.report import figures
-from thetahat.report.collect import Collector
 from thetahat.report.figures import base
 from thetahat.report.figures.stick import bones, ellipsoid, margin
 from thetahat.report.page import asset, plotly_script, render
 from thetahat.report.section import Column, Figure, Note, Panel, Section, Table, Text, as_data
-from thetahat.report.traces import Series, Traces
+from thetahat.report.traces import Series
 from thetahat.report.verdict import judged
 
 GROUNDS = ("#ffffff", "#14171b")  # of page.css, light and dark
@@ -36,20 +34,6 @@ def arm() -> th.Robot:
 @pytest.fixture(scope="module")
 def case() -> report_cases.Case:
     return report_cases.case()
-
-
-def collected(robot: th.Robot, *parts: tuple[Samples, str], **options: Any) -> Traces:
-    collector = Collector(robot, robot.without_drive(), **options)
-    for samples, part in parts:
-        collector.add(samples, part)
-    return collector.result()
-
-
-def noise(robot: th.Robot, rows: int, *, period: float = 0.01, seed: int = 0, **more: Any) -> Samples:
-    """A robot at rest at zero whose torque is noise: what is left is that noise and a constant."""
-    rng = np.random.default_rng(seed)
-    zero = np.zeros((rows, robot.nv))
-    return Samples(q=zero, dq=zero, ddq=zero, tau=rng.normal(size=(rows, robot.nv)), t=np.arange(rows) * period, period=period, **more)
 
 
 # -- figures ----------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from thetahat.cli.errors import say
@@ -25,6 +26,24 @@ if TYPE_CHECKING:
     from thetahat.validate import Validation
 
 SHOWN = 12  # logs left out that are named; the others are counted
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Some rows of a log, and how they are prepared."""
+
+    log: Log
+    robot: Robot  # all of it, as its file has it
+    settings: Settings
+    span: tuple[int, int] | None  # first and stop; None: all
+    stream: Stream  # leaves out what cannot be used, and counts it
+
+    @property
+    def prepared(self) -> Prepared:
+        """The same for workers."""
+        from thetahat.fleet.fold import Prepared
+
+        return Prepared(self.robot, self.settings, tuple(self.log.locked), self.stream.dofs)
 
 
 class Alone:
@@ -52,66 +71,40 @@ class Alone:
         del robot, fitted, span, given
         return make(log)
 
-    def information(self, log: Log, robot: Robot, fitted: Robot, settings: Settings, span: tuple[int, int] | None, stream: Stream) -> Information:
-        """What the rows of `span` say; `stream` counts what is left out."""
+    def information(self, rows: Rows, fitted: Robot) -> Information:
+        """What the rows say; their stream counts what is left out."""
         from thetahat.identify.information import information
 
-        return information(fitted, self.samples(log, robot, fitted, settings, span, stream, "folding"))
+        return information(fitted, self.samples(rows, fitted, "folding"))
 
-    def samples(
-        self,
-        log: Log,
-        robot: Robot,
-        fitted: Robot,
-        settings: Settings,
-        span: tuple[int, int] | None,
-        stream: Stream,
-        what: str,
-        *,
-        every: bool = False,
-    ) -> Iterator[Samples]:
-        """The rows of `span`, for what needs them again; of a log in shards that is long, an excerpt spread evenly over it, unless `every`."""
+    def samples(self, rows: Rows, fitted: Robot, what: str, *, every: bool = False) -> Iterator[Samples]:
+        """The rows, for what needs them again; of a log in shards that is long, an excerpt spread evenly over it, unless `every`."""
         from thetahat.data.direction import directed_batches
         from thetahat.data.prepare import prepare_batches
 
         del every
-        batches = prepare_batches(log, robot, settings=settings, span=span)
-        return directed_batches(stream(self._progress.count(batches, what, log.rows if span is None else span[1])), fitted)
+        batches = prepare_batches(rows.log, rows.robot, settings=rows.settings, span=rows.span)
+        return directed_batches(rows.stream(self._progress.count(batches, what, rows.log.rows if rows.span is None else rows.span[1])), fitted)
 
-    def identify(
-        self,
-        seen: Information,
-        whole: Information,
-        estimator: Estimator | SampleEstimator,
-        log: Log,
-        robot: Robot,
-        settings: Settings,
-        span: tuple[int, int] | None,
-        stream: Stream,
-    ) -> Estimate:
+    def identify(self, seen: Information, whole: Information, estimator: Estimator | SampleEstimator, rows: Rows) -> Estimate:
         """The estimate from `seen`, a view of the information `whole`, with standard deviations that know the samples."""
         from thetahat.identify.run import identify
 
-        return identify(seen, estimator, samples=lambda: self.samples(log, robot, whole.robot, settings, span, stream, "reading again"))
+        return identify(seen, estimator, samples=lambda: self.samples(rows, whole.robot, "reading again"))
 
     def score(
         self,
-        log: Log,
-        robot: Robot,
+        rows: Rows,
         identified: Robot,
-        settings: Settings,
-        span: tuple[int, int] | None,
-        stream: Stream,
-        *,
         nominal: Robot | None = None,
         beside: Mapping[str, Robot] | None = None,
         seen: Callable[[Samples], None] | None = None,
     ) -> Validation:
-        """How well robots predict the rows of `span`; `seen` is shown the samples, or an excerpt of them."""
+        """How well robots predict the rows; `seen` is shown the samples, or an excerpt of them."""
         from thetahat.validate import validate
 
         def shown() -> Iterator[Samples]:
-            for part in self.samples(log, robot, identified, settings, span, stream, "scoring"):
+            for part in self.samples(rows, identified, "scoring"):
                 if seen is not None:
                     seen(part)
                 yield part
@@ -174,75 +167,46 @@ class Crew(Alone):
         choice = Choice(name, lambda: make(sparse(files, span)), dumped, lambda data: loaded(data, fitted))
         return self._gatherer.settled(files, Choices(given.get("cutoff"), min_speed=given.get("min_speed")), span, choice)
 
-    def information(self, log: Log, robot: Robot, fitted: Robot, settings: Settings, span: tuple[int, int] | None, stream: Stream) -> Information:
+    def information(self, rows: Rows, fitted: Robot) -> Information:
         """Fold the shards that the store has not, and merge all."""
         from thetahat.fleet.fold import Fold
 
-        files = self._files[id(log)]
-        work = Fold(self._prepared(log, robot, settings, stream), fitted)
-        found, gathered = self._gatherer.fold(files, work, span)
+        files, work, stream = self._files[id(rows.log)], Fold(rows.prepared, fitted), rows.stream
+        found, gathered = self._gatherer.fold(files, work, rows.span)
         self._failures += [each for each in gathered.failures if each not in files.failures]
         self._folded = work.fingerprint, gathered.root
         stream._counts += gathered.result.counts
         stream.period = max(stream.period, gathered.result.period)
         return found
 
-    def samples(
-        self,
-        log: Log,
-        robot: Robot,
-        fitted: Robot,
-        settings: Settings,
-        span: tuple[int, int] | None,
-        stream: Stream,
-        what: str,
-        *,
-        every: bool = False,
-    ) -> Iterator[Samples]:
+    def samples(self, rows: Rows, fitted: Robot, what: str, *, every: bool = False) -> Iterator[Samples]:
         """All rows, or of a long log an excerpt."""
         from thetahat.fleet.fold import Fold
 
         self._progress.stage(what)
-        work = Fold(self._prepared(log, robot, settings, stream), fitted)
-        return self._gatherer.excerpt(self._files[id(log)], work, span, every=every)
+        return self._gatherer.excerpt(self._files[id(rows.log)], Fold(rows.prepared, fitted), rows.span, every=every)
 
-    def identify(
-        self,
-        seen: Information,
-        whole: Information,
-        estimator: Estimator | SampleEstimator,
-        log: Log,
-        robot: Robot,
-        settings: Settings,
-        span: tuple[int, int] | None,
-        stream: Stream,
-    ) -> Estimate:
+    def identify(self, seen: Information, whole: Information, estimator: Estimator | SampleEstimator, rows: Rows) -> Estimate:
         """Of a long log, standard deviations are as wide as an excerpt says; a robust estimator reads it all."""
         from thetahat.fleet.fold import Fold
         from thetahat.fleet.spread import spread
         from thetahat.identify.run import identify
 
-        files = self._files[id(log)]
-        work = Fold(self._prepared(log, robot, settings, stream), whole.robot)
+        files, work, span = self._files[id(rows.log)], Fold(rows.prepared, whole.robot), rows.span
         every = hasattr(estimator, "estimate_from_samples") or self._gatherer.share(files, work, span) >= 1.0
 
         def samples() -> Iterator[Samples]:
-            return self.samples(log, robot, whole.robot, settings, span, stream, "reading again", every=every)
+            return self.samples(rows, whole.robot, "reading again", every=every)
 
         if every:
             return identify(seen, estimator, samples=samples)
         part = self._gatherer.gather(files, work, span, what="folding an excerpt", excerpt=True).result.on(whole.robot)
-        return spread(seen, whole, part, estimator, samples, stream.dofs)
+        return spread(seen, whole, part, estimator, samples, rows.stream.dofs)
 
     def score(
         self,
-        log: Log,
-        robot: Robot,
+        rows: Rows,
         identified: Robot,
-        settings: Settings,
-        span: tuple[int, int] | None,
-        stream: Stream,
-        *,
         nominal: Robot | None = None,
         beside: Mapping[str, Robot] | None = None,
         seen: Callable[[Samples], None] | None = None,
@@ -251,16 +215,10 @@ class Crew(Alone):
         from thetahat.fleet.score import Score
 
         if seen is not None:
-            for part in self.samples(log, robot, identified, settings, span, stream, "reading an excerpt"):
+            for part in self.samples(rows, identified, "reading an excerpt"):
                 seen(part)
-        work = Score(self._prepared(log, robot, settings, stream), identified, nominal, dict(beside or {}))
-        return self._gatherer.score(self._files[id(log)], work, span)
-
-    @staticmethod
-    def _prepared(log: Log, robot: Robot, settings: Settings, stream: Stream) -> Prepared:
-        from thetahat.fleet.fold import Prepared
-
-        return Prepared(robot, settings, tuple(log.locked), stream.dofs)
+        work = Score(rows.prepared, identified, nominal, dict(beside or {}))
+        return self._gatherer.score(self._files[id(rows.log)], work, rows.span)
 
     # -- the memory of runs -------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from thetahat.cli.actuation import with_map
-from thetahat.cli.crew import Alone
+from thetahat.cli.crew import Alone, Rows
 from thetahat.cli.measured import Stream, degrees, highest_cutoff, require_torque
 from thetahat.cli.progress import Progress
 from thetahat.data.excerpt import ROWS
@@ -103,17 +103,18 @@ def run(robot: Robot, options: Options, progress: Progress, crew: Alone) -> Outc
     fitted = _with_columns(nominal, robot, log, options)
     tuned = _tuned(log, robot, nominal, fitted, stream, spans[0], options, progress, crew)
     settings, fitted = tuned.settings, tuned.robot
-    whole = crew.information(log, robot, fitted, settings, spans[0], stream)
+    rows = Rows(log, robot, settings, spans[0], stream)
+    whole = crew.information(rows, fitted)
     stream.require_rows(nominal)
     progress.stage("solving")
     seen, armature = _decided(whole, stream.dofs, settings, stream.period, options)
     prior = _prior(nominal, log, seen.robot, options)
 
     def again() -> Iterator[Samples]:
-        return crew.samples(log, robot, fitted, settings, spans[0], stream, "reading again")
+        return crew.samples(rows, fitted, "reading again")
 
     _require_rows(seen)
-    estimate = crew.identify(seen, whole, _estimator(options, tuned, prior), log, robot, settings, spans[0], stream)
+    estimate = crew.identify(seen, whole, _estimator(options, tuned, prior), rows)
     plain = LeastSquares(weights=options.weights).estimate(seen)
     model = fitted.with_drive(armature="armature" in seen.robot.drive.identified)
     identified, beside = model.with_parameters(estimate), {PLAIN: model.with_parameters(plain)}
@@ -128,7 +129,7 @@ def run(robot: Robot, options: Options, progress: Progress, crew: Alone) -> Outc
         scoring = settings if test_log is None else settings_for(test_log, settings)
 
         def scored(cutoff: float | None, seen: Callable[[Samples], None] | None = None) -> Validation:
-            return crew.score(source, robot, identified, scoring.scored(cutoff), span, stream, nominal=nominal, beside=beside, seen=seen)
+            return crew.score(Rows(source, robot, scoring.scored(cutoff), span, stream), identified, nominal, beside, seen)
 
         shown = None if collector is None else lambda samples: collector.add(samples, "test")
         test = scored(options.score_cutoff or settings.torque_cutoff or settings.cutoff, shown)

@@ -3,7 +3,7 @@
 with scale.opened(scale.asked(workers, scheduler, store), progress) as crew:
     log = crew.read(logs, robot)
     settings = crew.choose(log, robot, span=span)
-    whole = crew.information(log, robot, fitted, settings, span, stream)
+    whole = crew.information(Rows(log, robot, settings, span, stream), fitted)
     ...
     crew.record(found)      # the run is remembered
 crew.conclude()             # what was left out is said, and is the exit code
