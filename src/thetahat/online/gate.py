@@ -136,14 +136,6 @@ class Score:
         defined = (self.u2 > 0.0) & (self.rows > 0)
         return np.ma.masked_array(1.0 - self.e2 / np.where(defined, self.u2, 1.0), mask=~defined)
 
-    def reaches(self, threshold: float, judged: np.ndarray) -> bool:
-        """Whether every joint that is judged does."""
-        return self.worst(judged) >= threshold
-
-    def worst(self, judged: np.ndarray) -> float:
-        """Of the joints that are judged; −∞ where one is undefined."""
-        return float(np.min(self.r2_per_joint.filled(-np.inf)[judged], initial=np.inf))
-
     @property
     def r2(self) -> float | None:
         """Of all joints."""
@@ -178,6 +170,10 @@ class Gate:
         """Open again after an interruption that said nothing about the model."""
         if t >= self._not_before and not self.state.open:
             self.state = replace(self.state, open=True, reason=reason, since=t)
+
+    def earned(self, evidence: Evidence) -> bool:
+        """Whether the model scored would open the gate: hysteresis is for a model in use, and none takes its place for less."""
+        return evidence.held is not None and _held_out(self.rules, evidence, evidence.held).passed
 
     def judge(self, t: float, evidence: Evidence) -> None:
         """Look at what an update found, and open, close, or stay."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -359,17 +360,17 @@ class OnlineIdentifier:
     # -- the gate -----------------------------------------------------------------------------------------------------
 
     def _judge(self, now: float) -> None:
-        """Score the model of this update, or the one in use if that is better, and let the gate decide."""
+        """Score the model of this update, or the one in use while the new one has not earned its place, and let the gate decide."""
         if self._interrupted < math.inf:
             return
         was_open, x, score = self._gate.state.open, self._learner.x, None
         if x is not None:
             score = self._held_out.score(self._learner.model, self._nominal_model)
-        if was_open and score is not None and x is not self._model_x:
-            in_use = self._held_out.score(self._model, self._nominal_model)
-            if not score.reaches(self._gate.rules.threshold, self._judged) and in_use.worst(self._judged) > score.worst(self._judged):
-                x, score = self._model_x, in_use
-        self._gate.judge(now, self._evidence(now, score))
+        evidence = self._evidence(now, score)
+        if was_open and score is not None and x is not self._model_x and not self._gate.earned(evidence):
+            x, score = self._model_x, self._held_out.score(self._model, self._nominal_model)
+            evidence = replace(evidence, held=score)
+        self._gate.judge(now, evidence)
         if not self._gate.state.open:
             if was_open:
                 self.events.add(now, "closed", self._gate.state.reason)
