@@ -13,8 +13,9 @@ negative mass (0.991), a dead torque sensor (1.000) and a standstill fit of rank
     ahead       each update's samples were predicted by the model before it, stacked R² ≥ the closing threshold
     channels    no torque runs against the nominal robot's, or is missing where that asks for a lot
 
-An open gate closes below a lower threshold (hysteresis), and at once for anything wrong with the stream or the model; closed, it stays closed for the
-dwell time at least. "Undefined" is an answer: at standstill no gate opens, and an open one keeps its verdict for a stated time, then closes.
+An open gate closes below a lower threshold (hysteresis), and at once for anything wrong with the stream or the model; closed, it stays closed for
+the dwell time at least. Hysteresis is for the model in use: another takes its place only if it would open the gate itself. "Undefined" is an
+answer: at standstill no gate opens, and an open one keeps its verdict for a stated time, then closes.
 """
 
 from __future__ import annotations
