@@ -1,8 +1,9 @@
 """Real robots: logs that nobody here recorded, identified by the same command for all, and scored on rows that no choice has seen.
 
 `make real` (or `python -m benchmarks.real [names]`): every case is a robot file, a log, and at most the map from its motors to its joints.
-Splits, scoring low-passes and the speeds below which rows are not scored are those of ../shared/data. Nothing else is given: low-pass, friction,
-rotor inertia and the strength of the prior are chosen by the library from the rows that are fitted. Tables go to build/real as Markdown and JSON.
+Splits, scoring low-passes, the rows that are scored and the speeds below which they are not are those of ../shared/data. Nothing else is given:
+low-pass, friction, rotor inertia and the strength of the prior are chosen by the library from the rows that are fitted. Tables go to build/real
+as Markdown and JSON, and with the torques drawn as a page.
 """
 
 from __future__ import annotations
@@ -21,14 +22,18 @@ from typing import Any
 import numpy as np
 
 import thetahat as th
+from benchmarks.real_page import Trace, page
 from thetahat.cli.crew import Alone
 from thetahat.cli.identify_run import Options, Outcome, run, settings_for
 from thetahat.cli.measured import Stream, degrees
 from thetahat.cli.progress import Progress
+from thetahat.data.direction import directed
 from thetahat.data.prepare import prepare_batches
-from thetahat.data.samples import STANDSTILL, USABLE, Samples
+from thetahat.data.samples import MASKED, STANDSTILL, UNMEASURED, USABLE, Samples, concatenate
 from thetahat.files import write_atomically
-from thetahat.validate import Validation, validate
+from thetahat.model.lock import kept_positions
+from thetahat.model.shapes import Dry
+from thetahat.validate import Validation, predicted, validate
 
 ROOT = Path(__file__).resolve().parents[1]
 LOGS = ROOT.parent / "shared" / "data" / "logs"
@@ -55,6 +60,8 @@ class Case:
     actuation: str | None = None
     holdout: float | None = 0.5
     test_cutoff: float | None = None  # [Hz] of the test log's torque, where it is not the training log's
+    authors: str | None = None  # the parameters that those who recorded the log identified, where they are more than the robot file
+    ends: float = 0.2  # [s] at either end of a recording, that the baseline does not score: with it the RMS torques are those it states
 
 
 CASES = (
@@ -63,18 +70,20 @@ CASES = (
     Case("Panda, whole log, relative error in sample", "panda/panda_nomesh_from_example_robot_data.urdf", "panda/panda_exciting_traj1.csv", 10.0,
          (0.011,), measure="relative", holdout=0.0),
     Case("TX40, first half → second half", "tx40/tx40_mdh_modified.urdf", "tx40/tx40.csv", 50.0, (2.6, 4.0, 1.6, 0.7, 1.2, 1.2), measure="rms",
-         actuation=TX40_MAP),
+         actuation=TX40_MAP, ends=0.05),
     Case("UR10, first half → second half", "ur10/ur10_nomesh.urdf", "ur10/ur10_exciting.csv", 5.0, (0.980, 0.997, 0.997, 0.990, 0.991, 0.985),
-         measure="r2_moving", min_speed=0.02),
+         measure="r2_moving", min_speed=0.02, ends=0.3),
     Case("KR300, A + B → C", "kr300/kr300_from_dh.urdf", "kr300/kr300.csv", 10.0, (0.997, 0.998, 0.999, 0.982, 0.998, 0.991),
          measure="r2_moving", min_speed=0.02, train=lambda k: k in (0, 1)),
     Case("KR300, A → B, C", "kr300/kr300_from_dh.urdf", "kr300/kr300.csv", 10.0, (0.99, 0.98, 0.998, 0.97, 0.995, 0.985),
          measure="r2_moving", min_speed=0.02, train=lambda k: k == 0),
     *(Case(f"Double pendulum {name}, even → odd segments", f"double_pendulum/double_pendulum_{name}_from_yml.urdf",
-           f"double_pendulum/double_pendulum_{name}.csv", 5.0, asked, train=lambda k: k % 2 == 0)
-      for name, asked in (("C1", (0.80, 0.90)), ("C0", (0.92, 0.92)), ("A0", (0.74, 0.91)))),
+           f"double_pendulum/double_pendulum_{name}.csv", 5.0, asked, train=lambda k: k % 2 == 0,
+           authors=f"double_pendulum/design_{name[0]}.{name[1]}_model_{model}_model_parameters.yml")
+      for name, model, asked in (("C1", "1.0", (0.80, 0.90)), ("C0", "3.0", (0.92, 0.92)), ("A0", "2.0", (0.74, 0.91)))),
     Case("Panda of one laboratory → Panda of another", "panda/panda_nomesh_from_example_robot_data.urdf", "panda/panda_exciting_traj1.csv", 10.0,
-         (0.8385, 0.9944, 0.9947, 0.9928, 0.9441, 0.9133, 0.9322), test_log="ur10/panda_exciting.csv", holdout=None, test_cutoff=4.0),
+         (0.8385, 0.9944, 0.9947, 0.9928, 0.9441, 0.9133, 0.9322), test_log="ur10/panda_exciting.csv", holdout=None, test_cutoff=4.0,
+         ends=0.3),
     # SOURCE.md gives 10 Hz for this pair and 4 Hz for the other laboratory's log, sampled at 30 Hz. Its RMS torque of joint 1 there, 0.7001 N·m,
     # comes out at 4 Hz (with 0.3 s left out at either end) and at no other: at 10 Hz it is 0.758. So 10 Hz was the training log's.
 )  # fmt: skip
@@ -86,13 +95,14 @@ class Result:
 
     case: Case
     joints: tuple[str, ...]
-    scores: dict[str, Validation]  # by nominal, pseudo-inverse, consistent
+    scores: dict[str, Validation]  # by nominal, pseudo-inverse, consistent, and authors where there are
     got: tuple[float, ...]  # what is asked for, per joint
     seconds: float
     settings: dict[str, Any]
     parity: float  # [N·m] of the written robot file
     twin: str  # how the identified robot did in MuJoCo
     consistent: bool
+    trace: Trace
 
     @property
     def met(self) -> tuple[bool, ...]:
@@ -117,8 +127,9 @@ def main() -> None:
     OUT.mkdir(parents=True, exist_ok=True)
     write_atomically(OUT / "real.md", "\n".join(["# Real robots", "", *(table(result) for result in results)]))
     write_atomically(OUT / "real.json", json.dumps([as_data(result) for result in results], indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    write_atomically(OUT / "real.html", page([(r.case.name, *cells(r), r.joints, r.trace) for r in results]))
     missed = [f"{r.case.name}: {name}" for r in results for name, met in zip(labels(r), r.met, strict=True) if not met]
-    print(f"wrote build/real/real.md and real.json; missed: {'; '.join(missed) or 'nothing'}")
+    print(f"wrote build/real/real.md, real.json and real.html; missed: {'; '.join(missed) or 'nothing'}")
 
 
 def run_case(case: Case) -> Result:
@@ -132,14 +143,14 @@ def run_case(case: Case) -> Result:
         progress = Progress(quiet=True)
         outcome = run(robot, options, progress, Alone(progress))
         seconds = time.monotonic() - began
-        scores = _scored(case, robot, outcome)
+        scores, trace = _scored(case, robot, outcome)
         saved = th.save(outcome.identified, folder / f"identified{Path(case.robot).suffix}")
         twin = _twin(outcome.identified)
     own = scores["consistent"]
     got = (float(np.sqrt(1.0 - own.r2_total)),) if case.measure == "relative" else tuple(float(v) for v in getattr(own, case.measure))
     settings = {"low-pass of the motion [Hz]": outcome.settings.cutoff, "rotor inertia": outcome.armature, "chosen": list(outcome.tuned.reasons)}
     names = outcome.identified.velocity_names
-    return Result(case, names, scores, got, seconds, settings, saved.torque_error, twin, bool(outcome.estimate.consistent))
+    return Result(case, names, scores, got, seconds, settings, saved.torque_error, twin, bool(outcome.estimate.consistent), trace)
 
 
 def _options(case: Case, folder: Path) -> Options:
@@ -168,7 +179,7 @@ def _segments(log: Path, train: Callable[[int], bool], folder: Path) -> tuple[Pa
     return paths
 
 
-def _scored(case: Case, robot: th.Robot, outcome: Outcome) -> dict[str, Validation]:
+def _scored(case: Case, robot: th.Robot, outcome: Outcome) -> tuple[dict[str, Validation], Trace]:
     """The held-out rows (in sample: those fitted), predicted by the file's values, the pseudo-inverse and the consistent fit."""
     log, span = (outcome.log, outcome.spans[1]) if outcome.test_log is None else (outcome.test_log, None)
     span = outcome.spans[0] if case.measure == "relative" else span
@@ -177,19 +188,47 @@ def _scored(case: Case, robot: th.Robot, outcome: Outcome) -> dict[str, Validati
     stream = Stream(robot, log.locked, degrees(outcome.nominal, ()))
     plain = th.LeastSquares(weights="iterated").estimate(outcome.information)
     beside = {"nominal": outcome.nominal, "pseudo-inverse": outcome.identified.with_parameters(plain)}
-    batches = _rows(stream(prepare_batches(log, robot, settings=settings, span=span)), case.min_speed)
-    found = validate(outcome.identified, batches, beside=beside)
-    return {"nominal": found.beside["nominal"], "pseudo-inverse": found.beside["pseudo-inverse"], "consistent": found}
+    batches = stream(prepare_batches(log, robot, settings=replace(settings, spikes=None), span=span))
+    if case.authors is not None:
+        beside["authors"] = _authors(outcome.nominal, LOGS / case.authors)
+    still = np.array(settings.min_speed)[kept_positions(robot, log.locked)[1]] if case.min_speed is None else case.min_speed
+    rows = directed(_rows(batches, case, still), outcome.identified)
+    found = validate(outcome.identified, rows, beside=beside)
+    trace = Trace.of(rows.t, rows.scorable, rows.tau, predicted(outcome.identified, rows))
+    return {**found.beside, "consistent": found}, trace
 
 
-def _rows(batches: Iterator[Samples], min_speed: float | None) -> Iterator[Samples]:
-    """The same, with the case's own speed of standstill."""
-    for samples in batches:
-        if min_speed is None:
-            yield samples
-            continue
-        moving = np.where(np.abs(samples.dq) > min_speed, USABLE, STANDSTILL)
-        yield replace(samples, reason=np.where(samples.reason <= STANDSTILL, moving, samples.reason).astype(np.uint8))
+def _authors(robot: th.Robot, path: Path) -> th.Robot:
+    """The pendulum with its authors' parameters: the robot file's, written from this file, and rotors of inertia I_r behind gears of ratio g_r.
+
+    A rotor adds g_r²·I_r to its joint; what it adds between the joints is a sixth of that, and 1 to 2 % of the bodies' own. Their Coulomb friction,
+    c·atan(100·q̇), turns around zero as tanh(q̇/zone) does with a zone of π/200 rad/s.
+    """
+    given = {key.strip(): float(value) for key, value in (line.split(":") for line in path.read_text().splitlines() if ":" in line)}
+    law = Dry(np.full(robot.nv, np.pi / 200.0), np.zeros(robot.nv))
+    return replace(robot, drive=replace(robot.drive, armature=np.full(robot.nv, given["gr"] ** 2 * given["Ir"]), dry=law))
+
+
+def _rows(batches: Iterator[Samples], case: Case, still: np.ndarray | float) -> Samples:
+    """The rows that the baseline scores: every one but those at either end of a recording, and as many a second in all recordings.
+
+    The data's documentation states the RMS torques of the baseline's rows, and these are the rows that have them. None is left out for what it holds.
+    """
+    samples = concatenate(list(batches), same_log=True)
+    step, usual = np.diff(samples.t), float(np.median(np.diff(samples.t)))
+    recordings = np.split(np.arange(len(samples)), np.flatnonzero((step < 0.0) | (step > case.ends)) + 1)
+    scored = np.concatenate([_inner(rows, samples.t[rows], usual, case.ends) for rows in recordings])
+    reason = np.where(np.abs(samples.dq) > still, USABLE, STANDSTILL)
+    reason = np.where(np.isin(samples.reason, UNMEASURED), samples.reason, reason)
+    reason[np.setdiff1d(np.arange(len(samples)), scored)] = MASKED  # still there, since hysteresis follows the motion through them
+    return replace(samples, reason=reason.astype(np.uint8))
+
+
+def _inner(rows: np.ndarray, t: np.ndarray, period: float, ends: float) -> np.ndarray:
+    """Those of a recording's rows that are away from its ends, one a period."""
+    inside = (t >= t[0] + ends) & (t <= t[-1] - ends)
+    rows, t = rows[inside], t[inside]
+    return np.unique(rows[np.searchsorted(t, np.arange(t[0], t[-1], period) - 0.5 * period)])
 
 
 def _twin(robot: th.Robot) -> str:
@@ -223,27 +262,30 @@ def labels(result: Result) -> tuple[str, ...]:
     return ("all joints",) if result.case.measure == "relative" else result.joints
 
 
+def cells(result: Result) -> tuple[list[str], list[list[str]]]:
+    """(heads, rows) of what was asked and reached: a row per joint."""
+    case = result.case
+    if case.measure == "relative":
+        kinds = ("nominal", "pseudo-inverse", "consistent")
+        errors = [f"{100.0 * np.sqrt(max(1.0 - result.scores[kind].r2_total, 0.0)):.2f} %" for kind in kinds]
+        return [*kinds, "asked"], [[*errors, f"≤ {100.0 * case.asked[0]:.2f} %"]]
+    title = {"r2": "R²", "r2_moving": "R² moving", "rms": "RMS [N·m]"}[case.measure]
+    sign, form = ("≤", ".3f") if case.measure == "rms" else ("≥", ".4f")
+    fits = [kind for kind in ("authors", "pseudo-inverse", "consistent") if kind in result.scores]
+    heads = ["joint", "nominal R²", *(f"{kind} {title}" for kind in fits), "asked", "RMS [N·m]"]
+    rows = []
+    for j, name in enumerate(result.joints):
+        scores = [f"{getattr(result.scores[kind], case.measure)[j]:{form}}" for kind in fits]
+        scores[-1] += "" if result.met[j] else " ✗"
+        nominal, rms = result.scores["nominal"].r2[j], result.scores["consistent"].rms[j]
+        rows.append([name, f"{nominal:.3f}", *scores, f"{sign} {case.asked[j]:g}", f"{rms:.3g}"])
+    return heads, rows
+
+
 def table(result: Result) -> str:
     """Markdown: a row per joint."""
-    case = result.case
-    title = {"r2": "R²", "r2_moving": "R² moving", "rms": "RMS [N·m]", "relative": "relative error"}[case.measure]
-    lines = [f"## {case.name}", ""]
-    if case.measure == "relative":
-        scores = {name: float(np.sqrt(max(1.0 - found.r2_total, 0.0))) for name, found in result.scores.items()}
-        lines += ["| nominal | pseudo-inverse | consistent | asked |", "| --- | --- | --- | --- |"]
-        cells = [f"{100.0 * scores[name]:.2f} %" for name in ("nominal", "pseudo-inverse", "consistent")]
-        lines.append(f"| {' | '.join(cells)} | ≤ {100.0 * case.asked[0]:.2f} % |")
-    else:
-        lines += [
-            f"| joint | nominal R² | pseudo-inverse {title} | consistent {title} | asked | RMS [N·m] |",
-            "| --- | --- | --- | --- | --- | --- |",
-        ]
-        sign, form = ("≤", ".3f") if case.measure == "rms" else ("≥", ".4f")
-        for j, name in enumerate(result.joints):
-            nominal, plain = result.scores["nominal"].r2[j], getattr(result.scores["pseudo-inverse"], case.measure)[j]
-            mark = "" if result.met[j] else " ✗"
-            cells = [name, f"{nominal:.3f}", f"{plain:{form}}", f"{result.got[j]:{form}}{mark}", f"{sign} {case.asked[j]:g}"]
-            lines.append(f"| {' | '.join(cells)} | {result.scores['consistent'].rms[j]:.3g} |")
+    heads, rows = cells(result)
+    lines = [f"## {result.case.name}", "", *(f"| {' | '.join(row)} |" for row in (heads, ["---"] * len(heads), *rows))]
     physical = "physically consistent" if result.consistent else "NOT physically consistent"
     lines += ["", f"{physical}; robot file read again to {result.parity:.0e} N·m; in MuJoCo it {result.twin}; {result.seconds:.0f} s.", ""]
     lines += [f"- {sentence}" for sentence in result.settings["chosen"]]

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from benchmarks import real
 
+import thetahat as th
 from data_paths import NO_SHARED, SHARED
+from thetahat.data.prepare import prepare_batches
 
 pytestmark = pytest.mark.skipif(not SHARED.is_dir(), reason=NO_SHARED)
 
@@ -44,3 +46,15 @@ def test_tables_say_what_was_reached(ur10: real.Result) -> None:
     data = json.loads(json.dumps(real.as_data(ur10), allow_nan=False))
     assert data["met"] == [True] * 6
     assert len(data["chosen"]) >= 7
+
+
+def test_the_rows_scored_are_the_baselines() -> None:
+    """Its documentation states the RMS torques [N·m] of motion C behind 10 Hz, of all rows and of those faster than 0.02 rad/s."""
+    stated = [871.2814, 2680.8847, 2974.0818, 153.7826, 487.1891, 183.8557], [984.2478, 2522.7189, 2886.8026, 172.5917, 477.1412, 208.9422]
+    case = next(case for case in real.CASES if case.name.startswith("KR300, A + B"))
+    robot = th.load(real.LOGS / case.robot)
+    log = th.read_log(real.LOGS / case.log, robot)
+    batches = prepare_batches(log, robot, cutoff=case.score_cutoff, span=(log.runs[2].first_row, log.runs[2].stop_row))
+    rows = real._rows(batches, case, case.min_speed)
+    for part, asked in zip((rows.scorable, rows.valid), stated, strict=True):
+        assert np.sqrt(np.mean(rows.tau**2, axis=0, where=part)) == pytest.approx(asked, rel=2e-3)

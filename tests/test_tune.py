@@ -13,7 +13,8 @@ from simulated_log import motion
 from thetahat import robots
 from thetahat.data.recorded import record
 from thetahat.identify.coupling import coupled
-from thetahat.identify.crossvalidate import Predictions, folds
+from thetahat.identify.crossvalidate import Predictions, _edges, folds
+from thetahat.identify.search import _earned
 from thetahat.kernels.direction import follow
 from thetahat.model.robot import Robot
 from thetahat.model.shapes import Dry, quadratic
@@ -152,3 +153,38 @@ def test_laws_and_terms_survive_the_robot_file(tmp_path: Path) -> None:
     assert again.drive.dry.key == robot.drive.dry.key
     dq = np.random.default_rng(1).standard_normal((20, 4))
     np.testing.assert_allclose(again.drive.torque(dq, 0 * dq), robot.drive.torque(dq, 0 * dq), rtol=1e-12, atol=1e-12)
+
+
+# -- how rows are cut, and what is earned -----------------------------------------------------------------------------
+
+
+def in_runs(*lengths: int) -> th.Samples:
+    count, rng = sum(lengths), np.random.default_rng(0)
+    q, dq, ddq, tau = rng.standard_normal((4, count, 4))
+    return th.Samples(q=q, dq=dq, ddq=ddq, tau=tau, run=np.repeat(np.arange(len(lengths)), lengths))
+
+
+@pytest.mark.parametrize("lengths", [(100, 100, 100, 100, 100), (130, 80, 110, 90, 90), (250, 250), (40, 460), (500,), (30,) * 17, (149, 3, 348)])
+def test_no_stretch_holds_the_end_of_one_motion_and_the_start_of_another(lengths: tuple[int, ...]) -> None:
+    """Unless the motions are many: then stretches hold whole ones. A stretch is never much shorter than the others."""
+    edges, ends = _edges(in_runs(*lengths), 5), np.cumsum(lengths)
+    assert edges[0] == 0
+    assert edges[-1] == ends[-1]
+    assert 4 <= len(edges) <= 6
+    assert np.min(np.diff(edges)) >= ends[-1] // 5 // 4
+    if min(lengths) >= ends[-1] // 10:
+        assert set(ends) <= set(edges)
+    if len(lengths) >= 5:
+        assert set(edges[1:]) <= set(ends)
+
+
+def test_the_luck_of_one_stretch_earns_nothing() -> None:
+    def errors(*squares: float) -> Predictions:
+        both = np.repeat(np.array(squares)[:, None], 2, axis=0)  # in motion, and at standstill
+        return Predictions(both, np.full_like(both, 100.0), np.full_like(both, 20.0), np.array([1e-6]))
+
+    before, everywhere, once = errors(1.0, 1.0, 1.0, 1.0, 1.0), errors(0.8, 0.9, 0.8, 0.9, 0.8), errors(0.4, 1.05, 1.05, 1.05, 1.05)
+    assert everywhere.gain(before)[0] == pytest.approx(20.0 * np.log(1.0 / (0.8**3 * 0.9**2)), rel=1e-9)
+    assert once.gain(before)[0] > 10.0
+    assert _earned(everywhere, before, least=10.0)
+    assert not _earned(once, before, least=10.0)

@@ -100,7 +100,7 @@ class Folds:
 def folds(robot: Robot, samples: Samples, count: int = FOLDS) -> Folds:
     """Cut into so many stretches of time; rows whose low-pass reaches over a cut are not scored."""
     samples = thinned(directed(samples, robot))
-    edges = np.linspace(0, len(samples), count + 1).astype(int)
+    edges = _edges(samples, count)
     if np.any(np.diff(edges) < LEAST_ROWS):
         raise NotIdentifiable(f"{len(samples)} rows are too few to choose from; record longer, or state the cut-off, the friction and the prior")
     cut = [samples.subset(slice(a, b)) for a, b in itertools.pairwise(edges)]
@@ -111,6 +111,24 @@ def folds(robot: Robot, samples: Samples, count: int = FOLDS) -> Folds:
         parts.append((functools.reduce(operator.add, others), *(information(robot, rows) for rows in _to_score(part))))
     period = period_of(samples)
     return Folds(tuple(parts), min(1.0, 2.0 * samples.cutoff * period) if samples.cutoff and period else 1.0)
+
+
+def _edges(samples: Samples, count: int) -> np.ndarray:
+    """First rows of the stretches, and the end: alike in length, but for cuts within half a stretch of the end of a run, which are made there.
+
+    Runs are motions of their own. A stretch that held the end of one would be predicted by a fit that has seen the rest of it.
+    """
+    edges, size = np.linspace(0, len(samples), count + 1).astype(int), len(samples) // count
+    ends = np.empty(0, dtype=int) if samples.run is None else np.flatnonzero(np.diff(samples.run)) + 1
+    if not len(ends):
+        return edges
+    cuts = [0]
+    for edge in edges[1:-1]:
+        end = int(ends[np.argmin(np.abs(ends - edge))])
+        cut = end if 2 * abs(end - edge) <= size else int(edge)
+        if min(cut - cuts[-1], len(samples) - cut) >= size // 4:  # two cuts that meet are one
+            cuts.append(cut)
+    return np.array([*cuts, len(samples)])
 
 
 def period_of(samples: Samples) -> float | None:

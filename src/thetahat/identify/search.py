@@ -8,8 +8,9 @@ In this order, each with those before it in force:
 4. further friction, motor by motor: Stribeck, one-sided, quadratic; by load if asked for, since neither plants nor adaptive control know it;
 5. the strength of the prior.
 
-The measure is cross-validation over stretches of time (crossvalidate.py). What is more complicated must earn it: so many nats, and it must not
-lose much where it is worse. Of priors, the strongest is taken whose predictions are within one standard error of the best [Hastie2009].
+The measure is cross-validation over stretches of time (crossvalidate.py). What is more complicated must earn it: so many nats, more than their
+standard error between stretches, and it must not lose much where it is worse. Of priors, the strongest is taken whose predictions are within one
+standard error of the best [Hastie2009].
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ PULL = 10.0  # strength of the prior while friction and low-pass are chosen
 DELAY_STEPS = 4.0  # that the largest delay is of the step of its search
 EARNED = 10.0  # [nats] that another law or low-pass must gain
 FURTHER = 20.0  # [nats] that one more term of friction must gain
+SURE = 1.0  # standard errors that a gain must be at least, by how much stretches differ: the luck of one of them earns nothing
 LOST = {EARNED: 0.25, FURTHER: 0.05}  # of what it gains where it is better: more it must not lose where it is worse
 FINE = 10  # stretches to choose the prior's strength by: each fit then sees nearly all rows, as the last one will
 LOADED = 0.3  # of a motor's torque: with less load, friction by load means nothing
@@ -279,8 +281,8 @@ class _Search:
 
 
 def _earned(after: Predictions, before: Predictions, *, least: float, joints: list[int] | None = None) -> bool:
-    gain, lost = after.gain(before, joints)[0], after.lost(before, joints)
-    return gain > least and lost <= LOST[least] * (gain + lost)
+    (gain, error), lost = after.gain(before, joints), after.lost(before, joints)
+    return gain > max(least, SURE * error) and lost <= LOST[least] * (gain + lost)
 
 
 def _best(found: Sequence[Predictions], before: Predictions, joints: list[int], *, least: float) -> int | None:
