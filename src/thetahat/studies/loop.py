@@ -65,7 +65,7 @@ class ClosedLoop:
                 u = controller(t, q, dq, goal)
                 decided = clock()
                 plant.command(u)
-                tau = plant.sense_torque()
+                tau = plant.sense_torque()  # what acts from now on, so it cannot be known before the command; it is judged before the next one
                 sensed = clock()
                 if identifier is not None:
                     identifier.push(t, q, dq, tau)
