@@ -129,7 +129,10 @@ def _errors(told: dict[str, Any], run: Run) -> Section:
     if told["bias_before"] is not None:
         columns = (Column("joint"), *(Column(title, "rad") for title in ("bias before", "bias after", "peak to peak before", "peak to peak after")))
         keys = ("bias_before", "bias_after", "peak_to_peak_before", "peak_to_peak_after")
-        blocks.append(Table(columns, tuple(zip(told["joints"], *(told[key] for key in keys), strict=True)), "Over whole periods of the motion."))
+        told_of_swing = (
+            "Over whole periods of the motion. The bias goes with the wrong model; friction that is compensated shrinks the peak-to-peak, too."
+        )
+        blocks.append(Table(columns, tuple(zip(told["joints"], *(told[key] for key in keys), strict=True)), told_of_swing))
     if told["max_torque_step"] is not None:
         step = f"A switch of models changed the torque by at most {told['max_torque_step']:.3g} N·m in one cycle (bound {told['slew_bound']:.3g})."
         blocks.append(Text(step))
