@@ -87,9 +87,13 @@ def test_cycles_without_a_sample_are_told_to_the_identifier() -> None:
     assert "20 samples in a row are missing" in rig.identifier.gate.reason
 
 
-def test_a_sample_of_another_shape_is_refused_with_a_sentence() -> None:
+def test_refusals_are_sentences() -> None:
+    rig = Rig()
     with pytest.raises(UsageError, match=r"give \(t, q, dq, tau\)"):
-        Rig().online(Cycle(0, 0.0, 0.0, False, 0), (np.zeros(4), np.zeros(4)))
+        rig.online(Cycle(0, 0.0, 0.0, False, 0), (np.zeros(4), np.zeros(4)))
+    for controller in (Rig().controller, rig.make(truth())):
+        with pytest.raises(UsageError, match="is not switched by this identifier"):
+            th.OnlineControl(rig.identifier, controller, wanted=rig.wanted)
 
 
 # -- the journal --------------------------------------------------------------------------------------------------------

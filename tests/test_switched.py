@@ -356,6 +356,43 @@ def test_no_cycle_on_an_identified_model_while_the_gate_is_closed(events: list[s
     assert rig.law.max_torque_step <= SLEW * DT * (1.0 + 1e-9)
 
 
+EVENTS = st.lists(st.sampled_from(["", "", "", "", "", "open", "open", "other", "close", "nan", "spike", "spike speed"]), min_size=20, max_size=120)
+
+
+@settings(max_examples=60, deadline=None)
+@given(EVENTS, st.sampled_from([False, 60.0]))
+def test_no_sequence_of_models_and_spikes_makes_a_step_above_the_slews(events: list[str], limits: bool | float) -> None:
+    """Measured beside plain controllers of each model, between clean samples: the switch's part of the torque moves by slew·dt per cycle at most."""
+    rig = Rig(limits=limits)
+    models = {id(robot): rig.make(robot) for robot in (rig.nominal, rig.truth, wrong_by(rig.truth, 0.1, 9))}
+    by_event = {"open": rig.truth, "other": models[list(models)[-1]].robot}
+    model, beyond, skipped = rig.nominal, np.zeros(4), 0
+    for event in events:
+        if event in by_event:
+            rig.source.accept(by_event[event])
+        elif event == "close":
+            rig.source.close()
+        t = rig.k * DT
+        q, dq, ddq = (x[0] for x in rig.motion.at(np.array([t])))
+        changed = {"nan": {"q": q * np.nan}, "spike": {"q": q + 7.0}, "spike speed": {"dq": dq - 90.0}}.get(event, {})
+        fallbacks = rig.law.fallbacks
+        u, *_ = rig.tick(**changed)
+        if changed:
+            skipped += 1  # the sample's own doing
+            if rig.law.fallbacks > fallbacks:
+                model, beyond = rig.nominal, np.zeros(4)
+            assert rig.law.robot is model, "nothing is switched on such a sample, unless it falls back"
+            continue
+        own = {key: plain(t, q - 0.01, dq, (q, dq, ddq)) for key, plain in models.items()}
+        if rig.law.fallbacks > fallbacks:
+            assert np.array_equal(u, own[id(rig.nominal)])
+        else:
+            assert np.max(np.abs(u - own[id(model)] - beyond)) <= (1 + skipped) * SLEW * DT + ROUNDING
+        model, skipped = rig.law.robot, 0
+        beyond = u - own[id(model)]
+    assert rig.law.max_torque_step <= SLEW * DT + ROUNDING
+
+
 def test_the_bias_of_a_wrong_model_goes_after_the_switch() -> None:
     """In closed loop, as the paper's arm shows it: the error's mean moves to zero, and no torque step is above the slew's."""
     truth = replace(load("arm4"), drive=load("arm4").without_drive().drive)

@@ -135,7 +135,8 @@ class _Run:
 
     def __init__(self, loop: Loop, read: Callable, control: Callable, write: Callable, halt: Callable | None, stamp: Callable | None) -> None:
         self.loop, self.read, self.control, self.write, self.halt, self.stamp = loop, read, control, write, halt, stamp
-        self.missed_sample = getattr(control, "missed", None)
+        told = getattr(control, "missed", None)
+        self.missed_sample = told if callable(told) else None
         self.work, self.late, self.jitter = Histogram(), Histogram(), Histogram()
         self.cycles = self.overruns = self.missed = self.stalls = self.held = self.dropped = self.missing = 0
         self.newest = -math.inf

@@ -60,6 +60,8 @@ class OnlineControl:
     def __init__(
         self, identifier: OnlineIdentifier, controller: Switched, *, wanted: Callable[[float], Reference], journal: Journal | None = None
     ) -> None:
+        if getattr(controller, "source", None) is not identifier:
+            raise UsageError(f"the controller ({type(controller).__name__}) is not switched by this identifier; give a Switched(identifier, …)")
         self.identifier, self.controller, self.wanted, self.journal = identifier, controller, wanted, journal
         self.cycles = 0
         self._sentences: list[str] = []

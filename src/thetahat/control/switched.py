@@ -102,6 +102,11 @@ class Switched:
         self.switches = self.fallbacks = 0
 
     @property
+    def source(self) -> ModelSource:
+        """Who says which model may be used."""
+        return self._source
+
+    @property
     def robot(self) -> Robot:
         """The model in charge."""
         return self._robot
