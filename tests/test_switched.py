@@ -322,6 +322,17 @@ def test_a_model_no_controller_takes_is_declined_once() -> None:
     assert law.declined == ""
 
 
+def test_a_model_whose_torques_overflow_is_not_switched_to() -> None:
+    rig = Rig()
+    rig.tick()
+    rig.source.accept(replace(rig.truth, theta=1e307 * rig.truth.theta))
+    for _ in range(30):
+        u, nominal, _ = rig.tick()
+        assert np.array_equal(u, nominal)
+        assert not rig.law.identified
+        assert "overflows" in rig.law.waiting
+
+
 def test_the_gate_is_asked_whatever_robot_is_shown() -> None:
     rig = Rig()
     rig.source.accept(rig.truth)

@@ -203,7 +203,7 @@ class Switched:
             return self._wait(before, self.fault or "the identifier turned the sample of this cycle away")
         self._hand_over(chosen)
         tau = chosen(t, q, dq, wanted)
-        why = self._unfit(before, tau, chosen)
+        why = getattr(chosen, "fault", "") or self._unfit(before, tau, chosen)
         if why:
             return self._wait(before, why)
         self._steps.switch(before, tau, chosen.limits if isinstance(chosen, JointController) else None)
