@@ -11,12 +11,21 @@ from pathlib import Path
 import numpy as np
 
 import thetahat as th
+from thetahat import robots
 
 EXAMPLES = {
     "UR5": "ur_description/urdf/ur5_robot.urdf",
     "Panda": "panda_description/urdf/panda.urdf",
     "TALOS": "talos_data/robots/talos_full_v2.urdf",
 }
+
+
+VALKYRIE = Path(__file__).resolve().parents[2] / "shared" / "data" / "robots" / "valkyrie" / "derived_valkyrie_A_44dof.urdf"
+
+
+def valkyrie() -> Path:
+    """44 joints: the published model where it is beside the repository, else the robot of its dimensions that ships with the package."""
+    return VALKYRIE if VALKYRIE.is_file() else robots.path("valkyrie")
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,3 +31,13 @@ def interleaved(*calls: Callable[[], object], repeats: int = 7) -> list[float]:
         for k, call in enumerate(calls):
             results[k] = min(results[k], best(call, repeats=1))
     return results
+
+
+def verdict(what: str, found: float, allowed: float | None, unit: str, missed: list[str]) -> str:
+    """ "met" or "MISSED" beside a figure; what is missed is added to the list, and "" said where nothing is allowed or not."""
+    if allowed is None:
+        return ""
+    if found <= allowed:
+        return "met"
+    missed.append(f"{what} took {found:.3g} {unit}, allowed are {allowed:g}")
+    return "MISSED"

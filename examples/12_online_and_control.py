@@ -2,17 +2,22 @@
 
     python examples/12_online_and_control.py
 
-The loop below is the one of a real robot: read, control, push, wait for the next cycle. Here a simulated arm that is
-not quite as its file says stands in for it. Until the buffer is full and every check of the gate holds, computed torque
+The loop below is the one of a real robot: read a sample, let the identifier judge it, command with the model that its
+gate allows, write everything down. Here a simulated arm that is not quite as its file says stands in for the robot, and
+a clock that does not wait for the real one. Until the buffer is full and every check of the gate holds, computed torque
 runs on the file's values; then on the identified ones, without a step in the torques.
 """
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+
 import numpy as np
 
 import thetahat as th
 from thetahat import robots
+from thetahat.control.clock import VirtualClock
 from thetahat.excite.shapes import tick_tock
 from thetahat.plant.built import as_built
 
@@ -27,23 +32,33 @@ def main() -> None:
     identifier = th.OnlineIdentifier(nominal.with_drive(viscous=True, coulomb=True, offset=True), rate=3.0, window=50, threshold=0.95)
     controller = th.Switched(identifier, lambda robot: th.ComputedTorque(robot, kp=400.0, kd=40.0), slew=50.0)
     motion = tick_tock(nominal, np.array([-0.6, -0.9, -1.0, -1.6]), np.array([0.9, 0.5, 0.9, -0.2]), time=1.6, repeats=7)
-    wanted = motion.at(np.arange(0.0, SECONDS, 1.0 / RATE))
+    goals = motion.at(np.arange(0.0, SECONDS + 1.0, 1.0 / RATE))
+    errors = []
 
-    plant.reset(wanted[0][0])
-    said, errors = "", []
-    for goal in zip(*wanted, strict=True):
-        q, dq = plant.sense_motion()
-        plant.command(controller(plant.t, q, dq, goal))
-        identifier.push(plant.t, q, dq, plant.sense_torque())
-        errors.append(goal[0] - plant.state.q)
-        if identifier.gate.open and not said:
-            said = f"{plant.t:.1f} s: {identifier.gate}"
-            print(said)
+    def wanted(t: float) -> tuple[np.ndarray, ...]:
+        return tuple(each[round(t * RATE)] for each in goals)
+
+    def read() -> tuple:
+        return plant.t, *plant.sense_motion(), plant.sense_torque()
+
+    def write(tau: np.ndarray) -> None:
+        errors.append(wanted(plant.t)[0] - plant.state.q)
+        plant.command(tau)
         plant.advance(1.0 / RATE)
+
+    plant.reset(goals[0][0])
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run.journal"
+        with th.Journal(path) as journal:
+            online = th.OnlineControl(identifier, controller, wanted=wanted, journal=journal)
+            th.Loop(RATE, clock=VirtualClock()).run(read, online, write, duration=SECONDS)
+        opened = next((record for record in th.Journal.read(path) if record.kind == "gate" and record.values["open"]), None)
+        assert opened is not None, identifier.gate.reason
+        print(f"{opened.t:.1f} s: open: {opened.values['reason']}")
+        print(f"the journal holds {th.Journal.report(path)}")
     rms = [np.sqrt(np.mean(np.square(part), axis=0)) for part in (errors[: int(15 * RATE)], errors[-int(4 * RATE) :])]
     for name, before, after in zip(nominal.joint_names, *rms, strict=True):
         print(f"{name:18} off course by {1e3 * before:6.1f} mrad before, {1e3 * after:5.1f} after")
-    assert said, identifier.gate.reason
     assert np.all(rms[1] < rms[0])
 
 

@@ -17,7 +17,9 @@ from plant_cases import both_engines, engine, load, one_joint, sines, wrong_by
 from thetahat.control.computed_torque import PD, ComputedTorque, GravityCompensation
 from thetahat.control.controller import STOP_AFTER
 from thetahat.control.gains import pd_gains
+from thetahat.control.limits import require_physical
 from thetahat.errors import UnphysicalRobot, UsageError
+from thetahat.model import parameters
 from thetahat.model.drive import Shape
 from thetahat.model.tree import Limits, Tree
 from thetahat.plant.plant import OwnPlant
@@ -264,6 +266,36 @@ def test_a_fault_holds_then_halts_then_is_forgotten() -> None:
     huge = law(0.0, np.full(4, 1e200), np.full(4, 1e200), wanted)
     assert np.array_equal(huge, good)
     assert "overflows" in law.fault
+
+
+def test_the_quick_look_at_a_robot_says_what_the_thorough_one_does() -> None:
+    """Clearly physical robots pass at once, all others are looked at body by body: never another verdict, rods and masses near zero included."""
+    robot, rng = load("arm4"), np.random.default_rng(0)
+    thetas = [robot.theta, np.zeros(robot.theta.size)]
+    for scale in (1e-3, 0.1, 1.0):
+        thetas += [robot.theta * (1.0 + scale * rng.normal(size=robot.theta.size)) for _ in range(30)]
+    for body in range(len(robot.body_names)):
+        bodies = robot.theta.reshape(-1, 10)
+        values, vectors = np.linalg.eigh(parameters.to_pseudo_inertia(bodies[body]))
+        for least in (0.0, 1e-17, -1e-17, 1e-13, -1e-13, 1e-6, -1e-6):  # from a rod that is one to one that cannot be
+            values[0] = least * values[-1]
+            changed = bodies.copy()
+            changed[body] = parameters.from_pseudo_inertia((vectors * values) @ vectors.T)
+            thetas.append(changed.ravel())
+    verdicts = []
+    for theta in thetas:
+        found = []
+        for look in (require_physical, th.Robot.require_physical):
+            try:
+                found.append(look(replace(robot, theta=theta), "this"))
+            except UnphysicalRobot as error:
+                found.append(str(error))
+        assert found[0] == found[1]
+        verdicts.append(found[0] is None)
+    assert 20 < sum(verdicts) < len(verdicts) - 20
+    quick = replace(robot, theta=1.01 * robot.theta)
+    ComputedTorque(quick)
+    assert "consistency" not in quick.__dict__, "the thorough look takes 2 ms at 44 joints, too long for the cycle in which a model is switched to"
 
 
 def test_limits_cut_and_say_where() -> None:

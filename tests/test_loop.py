@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +25,7 @@ from thetahat.control.controller import STOP_AFTER
 from thetahat.control.journal import Journal
 from thetahat.control.loop import Cycle, Follow, Loop, LoopReport
 from thetahat.control.timing import Histogram
-from thetahat.errors import UsageError
+from thetahat.errors import StorageError, UsageError
 
 
 class Bench:
@@ -259,6 +261,25 @@ def test_a_controller_in_the_loop_holds_halts_and_leaves_a_journal(tmp_path: Pat
     assert len(records) == 8
     assert np.array_equal([r.values["tau"] for r in records], commands[:8])
     assert np.isnan(records[5].values["q"]).all(), "what was measured is kept as it was measured"
+
+
+def test_records_that_were_lost_are_an_alarm_of_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that is full from the first record on: control goes on, and the report says so."""
+    q = np.zeros(4)
+    bench = Bench(samples=[(q, q)])
+    with suppress(StorageError), Journal(tmp_path / "full.journal") as journal:
+        monkeypatch.setattr(Journal, "_write", _full)
+        follow = Follow(ComputedTorque(load("arm4")), lambda t: (q, q, q), journal=journal)
+        report = Loop(1000.0, clock=bench.clock).run(bench.read, follow, bench.write, duration=0.05)
+    assert report.cycles == 50
+    (alarm,) = report.alarms
+    assert "No space left" in alarm
+    assert "(50 records so far)" in alarm
+    assert f"ALARM: {alarm}" in str(report)
+
+
+def _full(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_on_the_machines_clock() -> None:

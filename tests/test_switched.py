@@ -14,6 +14,7 @@ from plant_cases import load, sines, wrong_by
 from thetahat.control.computed_torque import ComputedTorque
 from thetahat.control.switched import LONGEST, Switched
 from thetahat.errors import UsageError
+from thetahat.online.stream import Events
 from thetahat.plant.plant import OwnPlant
 from thetahat.plant.simulate import simulate
 
@@ -43,7 +44,8 @@ class Source:
 class Rig:
     """A switched controller beside one of each model, asked along a smooth motion."""
 
-    def __init__(self, **options: object) -> None:
+    def __init__(self, *, limits: bool | float = 500.0, **options: object) -> None:
+        self.limits = limits
         self.truth = load("arm4")
         self.nominal = wrong_by(self.truth, 0.3, 1)
         self.source = Source(self.nominal)
@@ -52,9 +54,8 @@ class Rig:
         self.plain = {id(robot): self.make(robot) for robot in (self.truth, self.nominal)}
         self.k = 0
 
-    @staticmethod
-    def make(robot: th.Robot) -> ComputedTorque:
-        return ComputedTorque(robot, 100.0, 20.0, limits=500.0)
+    def make(self, robot: th.Robot) -> ComputedTorque:
+        return ComputedTorque(robot, 100.0, 20.0, limits=self.limits)
 
     def tick(self, **changed: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(switched, nominal, identified) command at the next moment of the motion, a little behind it."""
@@ -171,6 +172,103 @@ def test_unusable_samples_around_a_switch_make_no_jump() -> None:
     assert np.array_equal(u, nominal)
 
 
+class Measured:
+    """The step of the switch as anyone could measure it: commands beside those of plain controllers, each model's own, at every sample."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.rig, self.largest, self._model, self._beyond = rig, 0.0, rig.nominal, np.zeros(4)
+
+    def tick(self, **changed: np.ndarray) -> np.ndarray:
+        """A cycle: what changed against the model that was in charge before it; a spiked cycle is skipped, for there the sample is to blame."""
+        u, nominal, identified = self.rig.tick(**changed)
+        own = {id(self.rig.nominal): nominal, id(self.rig.truth): identified}
+        if not changed:
+            self.largest = max(self.largest, float(np.max(np.abs(u - own[id(self._model)] - self._beyond))))
+            self._model = self.rig.law.robot
+            self._beyond = u - own[id(self._model)]
+        return u
+
+
+@pytest.mark.parametrize("limits", [False, 60.0])
+@pytest.mark.parametrize("when", [0, 1])
+def test_a_spiked_sample_around_the_switch_is_not_what_the_blend_starts_from(limits: bool | float, when: int) -> None:
+    """Ten radians off in the cycle of the switch, or in the one before it: the offset is the models' difference, and dies out as quickly as that."""
+    rig = Rig(limits=limits)
+    measured = Measured(rig)
+    for _ in range(50):
+        measured.tick()
+    spiked = {"q": rig.motion.at(np.array([rig.k * DT]))[0][0] + np.array([0.0, 10.0, 0.0, 0.0])}
+    if when == 1:
+        measured.tick(**spiked)
+    rig.source.accept(rig.truth)
+    if when == 0:
+        measured.tick(**spiked)
+        assert not rig.law.identified
+        assert rig.law.waiting, "and it says why"
+    measured.tick()
+    measured.tick()
+    assert rig.law.identified
+    assert rig.law.waiting == ""
+    for _ in range(1000):
+        measured.tick()
+    assert not rig.law.blending, "a difference of some 7 N·m takes a quarter of a second, not ten"
+    assert measured.largest <= SLEW * DT + ROUNDING
+    assert 0.5 * SLEW * DT < rig.law.max_torque_step <= SLEW * DT + ROUNDING
+
+
+def test_the_step_is_measured_on_what_was_commanded_not_on_the_offset_that_is_slewed() -> None:
+    """A blend that is cut short shows in `max_torque_step`."""
+    rig = Rig()
+    for _ in range(5):
+        rig.tick()
+    rig.source.accept(rig.truth)
+    _, nominal, identified = rig.tick()
+    rig.law._offset = np.zeros(4)  # as a mistake in the slewing would
+    rig.tick()
+    assert rig.law.max_torque_step == pytest.approx(np.max(np.abs(nominal - identified)), rel=1e-6)
+
+
+def test_nothing_is_switched_at_a_limit_and_falling_back_does_not_wait() -> None:
+    rig = Rig(limits=5.0)  # the arm cannot even be carried
+    rig.source.accept(rig.truth)
+    for _ in range(20):
+        rig.tick()
+        assert rig.law.robot is rig.nominal
+        assert "is at its limit" in rig.law.waiting
+    rig = Rig(limits=60.0)
+    rig.source.accept(rig.truth)
+    rig.tick()
+    assert rig.law.identified
+    rig.source.close()
+    rig.tick(q=np.full(4, 9.0))
+    assert rig.law.robot is rig.nominal, "in this cycle, whatever the sample"
+
+
+def test_a_sample_the_identifier_turned_away_is_not_switched_on() -> None:
+    rig = Rig()
+    rig.source.events = Events()
+    rig.tick()
+    rig.source.accept(rig.truth)
+    rig.source.events.add(0.0, "spike", "a torque leaps")
+    u, nominal, _ = rig.tick()
+    assert np.array_equal(u, nominal)
+    assert "turned the sample of this cycle away" in rig.law.waiting
+    rig.tick()
+    assert rig.law.identified
+
+
+def test_a_robot_whose_torques_always_leap_is_switched_after_a_while() -> None:
+    rig, rng = Rig(), np.random.default_rng(0)
+    rig.tick()
+    rig.source.accept(rig.truth)
+    waited = 0
+    while not rig.law.identified:
+        rig.tick(dq=rng.normal(0.0, 2.0, 4))
+        waited += 1
+        assert waited < 2000
+    assert waited > 10
+
+
 def test_halting_holds_the_posture_that_the_identified_controller_saw() -> None:
     rig = Rig()
     rig.tick()
@@ -224,6 +322,17 @@ def test_a_model_no_controller_takes_is_declined_once() -> None:
     assert law.declined == ""
 
 
+def test_a_model_whose_torques_overflow_is_not_switched_to() -> None:
+    rig = Rig()
+    rig.tick()
+    rig.source.accept(replace(rig.truth, theta=1e307 * rig.truth.theta))
+    for _ in range(30):
+        u, nominal, _ = rig.tick()
+        assert np.array_equal(u, nominal)
+        assert not rig.law.identified
+        assert "overflows" in rig.law.waiting
+
+
 def test_the_gate_is_asked_whatever_robot_is_shown() -> None:
     rig = Rig()
     rig.source.accept(rig.truth)
@@ -256,6 +365,43 @@ def test_no_cycle_on_an_identified_model_while_the_gate_is_closed(events: list[s
             if event != "nan":
                 assert np.array_equal(u, nominal)
     assert rig.law.max_torque_step <= SLEW * DT * (1.0 + 1e-9)
+
+
+EVENTS = st.lists(st.sampled_from(["", "", "", "", "", "open", "open", "other", "close", "nan", "spike", "spike speed"]), min_size=20, max_size=120)
+
+
+@settings(max_examples=60, deadline=None)
+@given(EVENTS, st.sampled_from([False, 60.0]))
+def test_no_sequence_of_models_and_spikes_makes_a_step_above_the_slews(events: list[str], limits: bool | float) -> None:
+    """Measured beside plain controllers of each model, between clean samples: the switch's part of the torque moves by slew·dt per cycle at most."""
+    rig = Rig(limits=limits)
+    models = {id(robot): rig.make(robot) for robot in (rig.nominal, rig.truth, wrong_by(rig.truth, 0.1, 9))}
+    by_event = {"open": rig.truth, "other": models[list(models)[-1]].robot}
+    model, beyond, skipped = rig.nominal, np.zeros(4), 0
+    for event in events:
+        if event in by_event:
+            rig.source.accept(by_event[event])
+        elif event == "close":
+            rig.source.close()
+        t = rig.k * DT
+        q, dq, ddq = (x[0] for x in rig.motion.at(np.array([t])))
+        changed = {"nan": {"q": q * np.nan}, "spike": {"q": q + 7.0}, "spike speed": {"dq": dq - 90.0}}.get(event, {})
+        fallbacks = rig.law.fallbacks
+        u, *_ = rig.tick(**changed)
+        if changed:
+            skipped += 1  # the sample's own doing
+            if rig.law.fallbacks > fallbacks:
+                model, beyond = rig.nominal, np.zeros(4)
+            assert rig.law.robot is model, "nothing is switched on such a sample, unless it falls back"
+            continue
+        own = {key: plain(t, q - 0.01, dq, (q, dq, ddq)) for key, plain in models.items()}
+        if rig.law.fallbacks > fallbacks:
+            assert np.array_equal(u, own[id(rig.nominal)])
+        else:
+            assert np.max(np.abs(u - own[id(model)] - beyond)) <= (1 + skipped) * SLEW * DT + ROUNDING
+        model, skipped = rig.law.robot, 0
+        beyond = u - own[id(model)]
+    assert rig.law.max_torque_step <= SLEW * DT + ROUNDING
 
 
 def test_the_bias_of_a_wrong_model_goes_after_the_switch() -> None:

@@ -56,6 +56,7 @@ _MODULES = {
     "thetahat.control.switched": ("Switched",),
     "thetahat.control.loop": ("Follow", "Loop"),
     "thetahat.control.journal": ("Journal",),
+    "thetahat.control.online_control": ("OnlineControl",),
     "thetahat.plant.realism": ("Realism",),
     "thetahat.plant.plant": ("MujocoPlant", "OwnPlant"),
     "thetahat.plant.simulate": ("simulate",),

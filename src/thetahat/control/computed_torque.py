@@ -18,7 +18,7 @@ import numpy as np
 from thetahat import batch
 from thetahat.control.controller import JointController
 from thetahat.control.gains import pd_gains
-from thetahat.control.limits import PerJoint, per_joint, require_driven, torque_limits
+from thetahat.control.limits import PerJoint, per_joint, require_driven, require_physical, torque_limits
 from thetahat.errors import UsageError
 from thetahat.model.drive import TERMS, Drive
 from thetahat.model.robot import Robot
@@ -55,7 +55,7 @@ class ModelController(JointController):
     def __init__(self, robot: Robot, limits: bool | PerJoint, purpose: str, *, physical: bool) -> None:
         require_driven(robot)
         if physical:
-            robot.require_physical(purpose)
+            require_physical(robot, purpose)
         super().__init__(robot.joint_names, torque_limits(robot, limits))
         self.robot = robot
         self._model = InverseDynamics(robot)

@@ -1,4 +1,4 @@
-"""Numbers per joint, the largest torque of each, and which robots a joint controller can drive at all."""
+"""Numbers per joint, the largest torque of each, and which robots a joint controller can drive and trust at all."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from thetahat.errors import UsageError
+from thetahat.model import parameters
 from thetahat.model.robot import Robot
 
 PerJoint = float | Sequence[float] | np.ndarray
+CLEARLY = 1e-12  # of a pseudo-inertia's trace: eigenvalues above it are positive whatever was rounded
 
 
 def per_joint(name: str, value: PerJoint, count: int | None, *, least: float = 0.0, finite: bool = True) -> np.ndarray:
@@ -37,6 +39,24 @@ def torque_limits(robot: Robot, limits: bool | PerJoint) -> np.ndarray | None:
         name = robot.joint_names[int(np.argmin(out))]
         raise UsageError(f"joint {name!r} of {robot.name!r} states an effort limit of {out.min():g}, so it could not move; give limits as numbers")
     return out
+
+
+def require_physical(robot: Robot, purpose: str) -> None:
+    """Refuse a robot that no rigid bodies can be, as `Robot.require_physical` does, in the middle of a control cycle.
+
+    A robot whose pseudo-inertias are all clearly positive definite passes at once (44 bodies: 0.1 ms); only otherwise body by body (2 ms).
+    """
+    theta = robot.theta.reshape(-1, parameters.SIZE)
+    theta = theta[theta.any(axis=1)]  # what has no mass at all is a frame
+    if np.all(np.isfinite(theta)):
+        pseudo = parameters.to_pseudo_inertia(theta)
+        pseudo -= CLEARLY * np.trace(pseudo, axis1=1, axis2=2)[:, None, None] * np.eye(4)
+        try:
+            np.linalg.cholesky(pseudo)
+            return
+        except np.linalg.LinAlgError:
+            pass  # who it is, and whether rounding alone is to blame
+    robot.require_physical(purpose)
 
 
 def require_driven(robot: Robot) -> None:

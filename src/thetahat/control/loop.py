@@ -54,11 +54,13 @@ class LoopReport:
     stalls: int
     held: int  # cycles that repeated the last command for want of a sample
     dropped: int  # samples whose stamp did not advance
+    alarms: tuple[str, ...] = ()  # what somebody has to look at, as sentences: records that a full disk lost, a robot that changed
 
     def __str__(self) -> str:
+        alarms = "".join(f"; ALARM: {sentence}" for sentence in self.alarms)
         return (
             f"{self.cycles} cycles in {self.duration:.3f} s, ended: {self.reason}; cycle {self.cycle_us}; late {self.late_us}; "
-            f"jitter {self.jitter_us}; {self.overruns} overruns, {self.missed} deadlines missed, {self.stalls} stalls, {self.held} held"
+            f"jitter {self.jitter_us}; {self.overruns} overruns, {self.missed} deadlines missed, {self.stalls} stalls, {self.held} held{alarms}"
         )
 
 
@@ -115,7 +117,8 @@ class Loop:
 
         Args:
             read: → a sample, or None where there is none.
-            control: (cycle, sample) → command; see `Follow`.
+            control: (cycle, sample) → command; see `Follow` and `OnlineControl`. Where it has `missed`, it is told of cycles without a sample; where
+                it has `alarms`, they are reported.
             write: takes a command.
             halt: → the command to end with; by default `control.halt` where there is one.
             stamp: sample → its time: one that does not advance (repeated, out of order) is dropped, and counts as missing.
@@ -132,6 +135,8 @@ class _Run:
 
     def __init__(self, loop: Loop, read: Callable, control: Callable, write: Callable, halt: Callable | None, stamp: Callable | None) -> None:
         self.loop, self.read, self.control, self.write, self.halt, self.stamp = loop, read, control, write, halt, stamp
+        told = getattr(control, "missed", None)
+        self.missed_sample = told if callable(told) else None
         self.work, self.late, self.jitter = Histogram(), Histogram(), Histogram()
         self.cycles = self.overruns = self.missed = self.stalls = self.held = self.dropped = self.missing = 0
         self.newest = -math.inf
@@ -201,6 +206,8 @@ class _Run:
             else:
                 sample, self.dropped = None, self.dropped + 1
         if sample is None:
+            if self.missed_sample is not None:
+                self.missed_sample(cycle)
             self.missing += 1
             if self.missing >= self.loop.stop_after:
                 return f"{self.missing} samples in a row are missing"
@@ -223,12 +230,14 @@ class _Run:
         rms = math.sqrt(self.jitter.square / self.jitter.count) / 1e3 if self.jitter.count else 0.0
         return LoopReport(
             reason, self.cycles, elapsed * 1e-9, self.work.quantiles(), self.late.quantiles(), self.jitter.quantiles(), rms,
-            self.overruns, self.missed, self.stalls, self.held, self.dropped,
+            self.overruns, self.missed, self.stalls, self.held, self.dropped, tuple(getattr(self.control, "alarms", ())),
         )  # fmt: skip
 
 
 class Follow:
-    """A controller as a loop wants it: wanted motion looked up, stalls passed on, and what was measured and decided written to a journal.
+    """A controller as a loop wants it: wanted motion looked up, stalls passed on, measured and commanded written to a journal.
+
+    Where a model is identified meanwhile, `OnlineControl` does more.
 
     controller: (t, q, dq, wanted) → tau, as in `controller.py`. wanted: t → (q, dq, ddq), each (nv,). Samples are (q, dq), or begin with them.
     """
@@ -245,8 +254,14 @@ class Follow:
         q, dq = sample[0], sample[1]
         tau = self.controller(cycle.t, q, dq, self.wanted(cycle.t))
         if self.journal is not None:
-            self.journal.append("cycle", cycle.t, q=q, dq=dq, tau=tau)
+            self.journal.append("cycle", cycle.t, q=q, dq=dq, tau=tau)  # False: `alarms` tells
         return tau
+
+    @property
+    def alarms(self) -> tuple[str, ...]:
+        """Records that could not be written, as a sentence."""
+        error = getattr(self.journal, "error", None)
+        return () if error is None else (f"{error} ({self.journal.lost} records so far)",)
 
 
 # -- around a run ---------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from thetahat.plant.realism import Realism
 from thetahat.studies import page
 from thetahat.studies.loop import ClosedLoop
 from thetahat.studies.record import Recorder, Run, score_over_time
-from thetahat.studies.study import Result, Tell, plant_of, silent, summary
+from thetahat.studies.study import Result, Tell, gate_sentence, plant_of, silent, summary
 
 NAME = "arm"
 RATE = 1000.0  # [Hz]
@@ -71,7 +71,7 @@ def run(engine: str, *, seed: int = 0, tell: Tell = silent) -> Result:
         if cycle.k % 1000 == 0:
             tell("moving", cycle.k, made.loop.count)
     played = recorder.result()
-    gate = {"opened_at": played.opened_at, "reason": made.identifier.gate.reason, "full_at": filled_at(played)}
+    gate = {**played.gate_told(), "full_at": filled_at(played)}
     before, after = spans(played)
     last = played.updates[-1]
     told = summary(
@@ -122,10 +122,11 @@ def swing(run: Run, span: slice) -> np.ndarray:
 
 def _story(told: dict) -> str:
     if told["gate"]["opened_at"] is None:
-        return f"The gate did not open: {told['gate']['reason']}"
+        return gate_sentence(told["gate"])
     before, after = (np.abs(np.array(told[key])) for key in ("bias_before", "bias_after"))
     full, opened, step = told["gate"]["full_at"], told["gate"]["opened_at"], told["max_torque_step"]
     return (
         f"The buffer was full at {full:.1f} s and the gate opened at {opened:.1f} s; the bias of the joint errors fell from {before.max():.2g} to "
         f"{after.max():.2g} rad at most, and no switch changed a torque by more than {step:.2g} N·m per cycle."
+        + ("" if told["gate"]["open_at_end"] else f" {gate_sentence(told['gate'])}")
     )

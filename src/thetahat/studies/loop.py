@@ -14,6 +14,7 @@ import numpy as np
 
 from thetahat.control.controller import Controller
 from thetahat.control.timing import Histogram, Quantiles
+from thetahat.model.robot import Robot
 from thetahat.online.identifier import OnlineIdentifier
 from thetahat.plant.plant import Plant
 from thetahat.plant.tracking import check_reference, duration_of, reference
@@ -36,6 +37,7 @@ class Cycle:
     true: np.ndarray  # (nq,) where the robot really is
     identified: bool  # whether the command came from an identified model
     took: int = 0  # [ns] of this thread's processor time for control and identification
+    model: Robot | None = None  # in charge of the command, where the controller tells
 
 
 class ClosedLoop:
@@ -65,13 +67,13 @@ class ClosedLoop:
                 u = controller(t, q, dq, goal)
                 decided = clock()
                 plant.command(u)
-                tau = plant.sense_torque()
+                tau = plant.sense_torque()  # what acts from now on, so it cannot be known before the command; it is judged before the next one
                 sensed = clock()
                 if identifier is not None:
                     identifier.push(t, q, dq, tau)
                 done = clock()
                 took = decided - begun + done - sensed  # what a controller on a real robot would pay
-                yield Cycle(k, t, q, dq, tau, u, goal, true, bool(getattr(controller, "identified", False)), took)
+                yield Cycle(k, t, q, dq, tau, u, goal, true, bool(getattr(controller, "identified", False)), took, getattr(controller, "robot", None))
                 resumed = clock()
                 plant.advance((k + 1) / self.rate - plant.t)
                 for part, ns in zip(PARTS, (decided - begun, done - sensed, clock() - resumed), strict=True):

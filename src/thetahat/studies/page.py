@@ -15,6 +15,7 @@ from thetahat.report.fit import joined
 from thetahat.report.section import Block, Column, Figure, Note, Panel, Section, Table, Text
 from thetahat.report.traces import Series, Traces
 from thetahat.studies.record import Run
+from thetahat.studies.study import gate_sentence
 
 TILES = 8
 SIDE_BY_SIDE = 6  # joints up to which scatters stand side by side
@@ -103,9 +104,7 @@ def valkyrie(told: dict[str, Any], run: Run) -> tuple[Section, ...]:
 
 
 def _gate(told: dict[str, Any], run: Run, whole: Series | None = None) -> Section:
-    opened = told["gate"]["opened_at"]
-    said = f"The gate opened at {opened:.1f} s" if opened is not None else "The gate stayed closed"
-    verdict = Note(f"{said}: {told['gate']['reason']}.", "good" if opened is not None else "warning")
+    verdict = Note(gate_sentence(told["gate"]), "good" if told["gate"]["open_at_end"] else "warning")
     t = np.array([update.t for update in run.updates])
     curves = {
         "of the fit (paper)": Series(t, _column(run, "r2_fit")),
@@ -130,7 +129,10 @@ def _errors(told: dict[str, Any], run: Run) -> Section:
     if told["bias_before"] is not None:
         columns = (Column("joint"), *(Column(title, "rad") for title in ("bias before", "bias after", "peak to peak before", "peak to peak after")))
         keys = ("bias_before", "bias_after", "peak_to_peak_before", "peak_to_peak_after")
-        blocks.append(Table(columns, tuple(zip(told["joints"], *(told[key] for key in keys), strict=True)), "Over whole periods of the motion."))
+        told_of_swing = (
+            "Over whole periods of the motion. The bias goes with the wrong model; friction that is compensated shrinks the peak-to-peak, too."
+        )
+        blocks.append(Table(columns, tuple(zip(told["joints"], *(told[key] for key in keys), strict=True)), told_of_swing))
     if told["max_torque_step"] is not None:
         step = f"A switch of models changed the torque by at most {told['max_torque_step']:.3g} N·m in one cycle (bound {told['slew_bound']:.3g})."
         blocks.append(Text(step))

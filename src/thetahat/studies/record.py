@@ -33,6 +33,15 @@ class Update:
     x_base: np.ndarray | None  # the estimate, as base parameters
 
 
+@dataclass(frozen=True)
+class GateChange:
+    """A moment at which the gate opened or closed, and why it did."""
+
+    t: float  # [s]
+    open: bool
+    reason: str
+
+
 @dataclass(frozen=True, eq=False)
 class Run:
     """A closed loop that is over."""
@@ -47,6 +56,9 @@ class Run:
     identified: np.ndarray  # (n,) bool
     updates: tuple[Update, ...]
     step: int  # cycles between two drawn points
+    u: np.ndarray | None = None  # (n, nv) commanded [N·m or N]
+    models: tuple[tuple[int, Robot], ...] = ()  # (first cycle, the model in charge of the commands from it on)
+    gate: tuple[GateChange, ...] = ()
 
     @staticmethod
     def of(robot: Robot, recording: Recording) -> Run:
@@ -65,7 +77,19 @@ class Run:
     @property
     def opened_at(self) -> float | None:
         """[s] when the gate first opened."""
-        return next((update.t for update in self.updates if update.open), None)
+        return next((change.t for change in self.gate if change.open), None)
+
+    def gate_told(self) -> dict[str, Any]:
+        """For `summary.json`: when the gate first opened and why it did, or why it never did; and every time it closed again."""
+        opened = next((change for change in self.gate if change.open), None)
+        closings = [{"t": change.t, "reason": change.reason} for change in self.gate if not change.open]
+        never = self.updates[-1].reason if self.updates else "no update was made"
+        return {
+            "opened_at": None if opened is None else opened.t,
+            "reason": never if opened is None else opened.reason,
+            "closings": closings,
+            "open_at_end": bool(self.gate) and self.gate[-1].open,
+        }
 
     def log(self, name: str) -> Log:
         """The run as a log, audited like one from a file; speeds follow from the positions."""
@@ -79,20 +103,26 @@ class Recorder:
         self.robot, self.identifier = robot, identifier
         self._arrays = {
             name: np.empty((count, width))
-            for name, width in (("q", robot.nq), ("dq", robot.nv), ("tau", robot.nv), ("wanted", robot.nq), ("error", robot.nv))
+            for name, width in (("q", robot.nq), ("dq", robot.nv), ("tau", robot.nv), ("u", robot.nv), ("wanted", robot.nq), ("error", robot.nv))
         }
         self._t, self._identified = np.empty(count), np.zeros(count, dtype=bool)
         self._count, self._step = 0, max(1, round(rate / DRAWN))
         self._updates: list[Update] = []
+        self._models: list[tuple[int, Robot]] = []
+        self._gate: list[GateChange] = []
 
     def add(self, cycle: Cycle) -> Update | None:
         """Keep a cycle; the update that it brought, if any."""
         k, arrays = cycle.k, self._arrays
         self._t[k], self._identified[k] = cycle.t, cycle.identified
         arrays["q"][k], arrays["dq"][k], arrays["tau"][k], arrays["wanted"][k] = cycle.q, cycle.dq, cycle.tau, cycle.wanted[0]
-        arrays["error"][k] = cycle.wanted[0] - cycle.true
+        arrays["error"][k], arrays["u"][k] = cycle.wanted[0] - cycle.true, cycle.u
         self._count = k + 1
+        if cycle.model is not None and (not self._models or self._models[-1][1] is not cycle.model):
+            self._models.append((k, cycle.model))
         identifier = self.identifier
+        if identifier is not None and identifier.gate.open != (bool(self._gate) and self._gate[-1].open):
+            self._gate.append(GateChange(cycle.t, identifier.gate.open, identifier.gate.reason))
         if identifier is None or identifier.updates == len(self._updates):
             return None
         self._updates.append(_said(identifier, cycle.t))
@@ -102,7 +132,10 @@ class Recorder:
         """All of it."""
         n = self._count
         arrays = {name: array[:n] for name, array in self._arrays.items()}
-        return Run(self.robot, self._t[:n], **arrays, identified=self._identified[:n], updates=tuple(self._updates), step=self._step)
+        return Run(
+            self.robot, self._t[:n], **arrays, identified=self._identified[:n], updates=tuple(self._updates), step=self._step,
+            models=tuple(self._models), gate=tuple(self._gate),
+        )  # fmt: skip
 
 
 def _said(identifier: OnlineIdentifier, t: float) -> Update:

@@ -77,6 +77,18 @@ def summary(
     }
 
 
+def gate_sentence(gate: dict[str, Any]) -> str:
+    """When the gate opened and why it did, and that it closed later, where it did."""
+    if gate["opened_at"] is None:
+        return f"The gate stayed closed: {gate['reason']}."
+    said = f"The gate opened at {gate['opened_at']:.1f} s: {gate['reason']}."
+    if not gate["closings"]:
+        return said
+    last, times = gate["closings"][-1], len(gate["closings"])
+    often = "It closed" if times == 1 else f"It closed {times} times, last"
+    return f"{said} {often} at {last['t']:.1f} s: {last['reason']}{', and opened again' if gate['open_at_end'] else ''}."
+
+
 def numbers(values: Any) -> list[float | None]:
     """Finite numbers, None for the others."""
     array = np.ma.filled(np.ma.asarray(values, dtype=float), np.nan)

@@ -17,7 +17,7 @@ from thetahat.studies import page
 from thetahat.studies.arm import Experiment
 from thetahat.studies.loop import ClosedLoop
 from thetahat.studies.record import Recorder
-from thetahat.studies.study import Result, Tell, plant_of, silent, summary
+from thetahat.studies.study import Result, Tell, gate_sentence, plant_of, silent, summary
 
 NAME = "valkyrie"
 DURATION, RATE = 30.0, 500.0  # [s], [Hz]
@@ -68,7 +68,7 @@ def run(engine: str, *, seed: int = 0, tell: Tell = silent) -> Result:
         played,
         r2=last.r2_per_joint if last.r2_per_joint is not None else None,
         over_time=(np.array([u.t for u in played.updates]), np.array([np.nan if u.r2_fit is None else u.r2_fit for u in played.updates])),
-        gate={"opened_at": played.opened_at, "reason": made.identifier.gate.reason},
+        gate=played.gate_told(),
         max_torque_step=made.controller.max_torque_step,
         cycle=seconds["cycle"],
         slew_bound=SLEW / RATE,
@@ -76,10 +76,8 @@ def run(engine: str, *, seed: int = 0, tell: Tell = silent) -> Result:
         rank=made.identifier.gate.rank,
         parts_us={part: {"p50": found.p50, "p99": found.p99, "max": found.max} for part, found in seconds.items()},
     )
-    opened = told["gate"]["opened_at"]
     text = (
-        f"{made.nominal.nv} joints, {told['base_parameters']} base parameters with friction: "
-        + (f"the gate opened at {opened:.1f} s." if opened is not None else f"the gate stayed closed: {told['gate']['reason']}."),
+        f"{made.nominal.nv} joints, {told['base_parameters']} base parameters with friction. {gate_sentence(told['gate'])}",
         f"Per cycle: control {seconds['control']}, identification {seconds['identify']}.",
     )
     return Result(told, "Valkyrie", page.valkyrie(told, played), made.nominal, played, text)
