@@ -14,7 +14,7 @@ from typing import Any
 
 from thetahat.errors import MissingExtra, NotIdentifiable, ThetahatError, UsageError
 from thetahat.live.security import Guard, is_local
-from thetahat.live.session import Session
+from thetahat.live.session import NO_ROBOT, Session
 from thetahat.live.sockets import Sender, watch
 from thetahat.report.page import plotly_file
 
@@ -198,17 +198,16 @@ class Server:
         if name not in ("estimate.json", "robot", "report.html", "drive.json"):
             return Response("not here\n", 404, media_type="text/plain")
         try:
-            made = await asyncio.get_running_loop().run_in_executor(None, session.product)
-            if name == "robot":
-                called, content = session.robot_file()
-            else:
-                called, content = name, {"estimate.json": made.estimate, "report.html": made.report, "drive.json": made.drive}[name]
+            made = await asyncio.get_running_loop().run_in_executor(None, session.product)  # once: nothing that may wait is called here
+            called = made.robot_name if name == "robot" else name
+            content = {"estimate.json": made.estimate, "robot": made.robot, "report.html": made.report, "drive.json": made.drive}[name]
         except NotIdentifiable as error:
             return JSONResponse({"error": str(error)}, 409)
         except ThetahatError as error:
             return JSONResponse({"error": str(error)}, 500)
         if content is None:
-            return JSONResponse({"error": "the robot's file holds all drive terms, so there is no file beside it"}, 404)
+            why = "the robot's file holds all drive terms, so there is no file beside it" if name == "drive.json" else NO_ROBOT
+            return JSONResponse({"error": why}, 404 if name == "drive.json" else 409)
         kind = {"json": "application/json", "html": "text/html; charset=utf-8"}.get(called.rsplit(".", 1)[-1], "application/xml")
         safe = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in called)
         return _in_pieces(content, kind, {"content-disposition": f'attachment; filename="{safe}"'})

@@ -22,6 +22,7 @@ from thetahat.online.identifier import OnlineIdentifier
 
 SWITCH = 5e-4  # [s] after which a thread that builds frames makes way for the loop
 PATIENCE = 120.0  # [s] for a product
+NO_ROBOT = "no robot file could be written; estimate.json says why, under advice"
 
 
 class Session:
@@ -126,7 +127,7 @@ class Session:
         """(name, content) of the robot's file with what was identified."""
         made = self.product()
         if made.robot is None:
-            raise NotIdentifiable("no robot file could be written; estimate.json says why, under advice")
+            raise NotIdentifiable(NO_ROBOT)
         return made.robot_name, made.robot
 
     def report_html(self) -> bytes:
