@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import math
 import threading
+import time
 from typing import Any
 
 import pytest
 
 import live_cases as cases
-from live_cases import get, served
+from live_cases import Reader, get, receive, served, until, viewer
+from thetahat.live import frames
+from thetahat.live.joint_states import MOST_NAMES, BadFrame, Decoder, Sample
 from thetahat.live.products import Product
+from thetahat.live.session import Session
 
 MADE = Product(b"{}\n", b"<robot/>", "arm4_identified.urdf", None, b"<!DOCTYPE html>")
 
@@ -41,3 +47,83 @@ def test_a_file_that_is_not_there_is_refused_with_the_reason(monkeypatch: pytest
         found = get(server, f"/download/{name}")
         assert found[0] == status
         assert reason in found[1].decode()
+
+
+# -- names that are no text -------------------------------------------------------------------------------------------
+
+HALF = "gripper\ud800"  # JSON can say it ("\\ud800"), UTF-8 cannot
+
+
+def test_whatever_is_said_can_be_sent() -> None:
+    for message in ({"name": HALF}, {HALF: math.nan}, [HALF, "R² ≥ 0.95", "😀"]):
+        told = frames.text(message)
+        json.loads(told.encode("utf-8"))
+        assert "gripper\ufffd" in told
+    assert frames.text({"reason": "R² ≥ 0.95, 😀"}) == '{"reason":"R² ≥ 0.95, 😀"}'
+
+
+def test_a_joint_whose_name_is_no_text_harms_no_viewer_and_no_file() -> None:
+    """Half a letter in a name that a sender makes up: viewers before and after see the event, and all files can be taken home."""
+    source = cases.listener()
+    robot = source.nominal
+    t, q, dq, tau = cases.samples(robot, 3.0, 200.0)
+    with served(source) as server, viewer(server) as page, viewer(server, "/joint-states") as sender:
+        receive(page, "hello")
+        for k in range(len(t)):
+            frame = cases.state(robot, t[k], q[k], dq[k], tau[k])
+            extra = {"name": [*frame["name"], HALF], **{part: [*frame[part], 0.0] for part in ("position", "velocity", "effort")}}
+            sender.send(json.dumps({"t": frame["t"], **extra}))
+        until(lambda: server.session.memory is not None and server.session.memory.count > 5, "something is learned")
+        receive(page, "frame")
+        with viewer(server) as later:
+            told = [event["message"] for event in receive(later, "hello")["events"]]
+        assert any("gripper\ufffd" in message for message in told)
+        for name in ("report.html", "estimate.json", "robot"):
+            assert get(server, f"/download/{name}")[0] == 200, name
+        assert "are ignored: gripper" in get(server, "/download/report.html")[1].decode("utf-8")
+
+
+def test_a_log_whose_name_is_no_text_can_be_watched_and_taken_home() -> None:
+    source = cases.listener()
+    source.title = "run\udcff.csv"
+    source.provenance = {"logs": [{"path": "/logs/run\udcff.csv", "sha256": "0" * 64}]}
+    robot = source.nominal
+    t, q, dq, tau = cases.samples(robot, 3.0, 200.0)
+    session = Session(source)
+    reader = Reader(session)
+    with session:
+        for k in range(len(t)):
+            source.offer(Sample(t[k], q[k], dq[k], tau[k]))
+        until(lambda: session.memory is not None and session.memory.count > 5, "something is learned")
+        until(lambda: bool(reader.all("hello")), "the whole picture")
+        assert reader.all("hello")[0]["title"] == "run\ufffd.csv"
+        made = session.product()
+        assert json.loads(made.estimate)["provenance"]["logs"][0]["path"] == "/logs/run\ufffd.csv"
+        assert "Live run" in made.report.decode("utf-8")
+    reader.close()
+
+
+def test_a_sender_that_changes_its_names_all_the_time_does_not_fill_the_events() -> None:
+    """Two lists of names in turn, 200 times a second for three seconds: told a few times, and counted."""
+    source = cases.listener()
+    robot = source.nominal
+    t, q, dq, tau = cases.samples(robot, 3.0, 200.0)
+    with served(source) as server, viewer(server, "/joint-states") as sender:
+        for k in range(len(t)):
+            frame = cases.state(robot, t[k], q[k], dq[k], tau[k])
+            extra = [f"finger_{k % 2}"]
+            sender.send(
+                json.dumps({"t": frame["t"], "name": frame["name"] + extra, **{p: [*frame[p], 0.0] for p in ("position", "velocity", "effort")}})
+            )
+        until(lambda: server.session.shared.tap.cycles == len(t), "all samples")
+        told = [event for event in server.session.shared.journal.all if "are ignored" in event["message"]]
+        assert 1 <= len(told) <= 5
+
+
+def test_naming_thousands_of_joints_twice_is_refused_quickly() -> None:
+    decoder, names = Decoder(cases.listener().nominal), [f"joint {k}" for k in range(MOST_NAMES - 1)]
+    begun = time.process_time()
+    for _ in range(10):
+        with pytest.raises(BadFrame, match="'joint 4094' is named twice"):
+            decoder.decode(json.dumps({"name": [*names, names[-1]]}))
+    assert time.process_time() - begun < 0.5, "ten frames of 60 kB; comparing every name with all before it takes a second"

@@ -98,9 +98,9 @@ class Session:
             raise UsageError(f"the nominal model cannot be forced: {why}")
         (self.loop if self._remote is None else self._remote).command(name)
 
-    def say(self, kind: str, sentence: str) -> None:
-        """Put something on record."""
-        self.shared.event(self.shared.status.clock, kind, sentence)
+    def say(self, kind: str, sentence: str, *, like: str | None = None) -> None:
+        """Put something on record; like: what other events it may be counted with."""
+        self.shared.event(self.shared.status.clock, kind, sentence, like)
 
     # -- viewers ------------------------------------------------------------------------------------------------------
 
