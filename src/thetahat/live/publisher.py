@@ -30,6 +30,7 @@ SETTLED = 2.0  # [s] before the first: the process that makes them starts beside
 SCENE = 2.0  # [s] between two shapes of the ellipsoids, at least
 RECENT = 2000  # rows that a report draws
 MOST = 64  # viewers at once
+NOTHING: dict[str, Any] = {"t": 0.0, "rows": [], "condition": None, "rank": None}  # parameters of nothing learned
 DEPENDS = ("r2", "error")  # panels that show the chosen joint where there are many
 CAPTIONS = {
     "r2": "R² of every update, against the threshold of the gate; on green ground the identified model is in use.",
@@ -49,15 +50,15 @@ class Publisher:
         self._x0 = columns.x0
         self._nominal = self._model = self._predictor.model(self._x0)
         self._memory: Memory | None = None
-        self._q = robot.neutral
+        self._q, self._identified = robot.neutral, False  # of the last row
         self._scene, self._bodies = moving_figure(robot, self._q, robot.theta, self._skeleton)
         self._theta, self._drawn_theta = robot.theta, robot.theta
         self._recent = Recent(robot, RECENT)
-        self._parameters: dict[str, Any] = {"t": 0.0, "rows": [], "condition": None, "rank": None}
+        self._parameters: dict[str, Any] = NOTHING
         self._asked: Future | None = None
         self._asked_at = self._scene_at = self._cycle_at = -np.inf
         self._quantiles: tuple[float, float] | None = None  # of the cycle's processor time
-        self._grounds, self._bye, self._before = 0, False, (0, False)
+        self._grounds, self._bye, self._before, self._stood = 0, False, (0, False), False
         self.stopping = False  # the end that comes now is not the run's own
         self._gate = shared.gate
         self._viewers: tuple[Viewer, ...] = ()
@@ -128,17 +129,28 @@ class Publisher:
 
     def _tick(self) -> None:
         ended = self._shared.ended  # before what it left is read
+        before, self._before = self._before, (self._shared.resets, self._shared.status.paused)
+        forgot, paused = before[0] != self._before[0], self._before[1]
         self._read()
+        if forgot:
+            self._forget()
         events = self._news()
         self.panels.collect()
-        before, self._before = self._before, (self._shared.resets, self._shared.status.paused)
-        if before[0] != self._before[0] or (before[1] and not self._before[1]):  # all is forgotten, or the picture goes on
+        if forgot or (before[1] and not paused):  # all is forgotten, or the picture goes on
             for viewer in self._viewers:
                 viewer.renew()
         if self._viewers:
-            self._publish(events)
+            self._publish(events, standing=(paused and before[1]) or self._stood)
+        self._stood = ended  # as with a pause, from the next frame on: this one had the last points
         if ended and not self._bye and not self.stopping:
             self._say_bye()
+
+    def _forget(self) -> None:
+        """Show nothing of what was learned before a reset; a fit of it that is not done yet is not waited for."""
+        if self._asked is not None:
+            self._asked.cancel()
+        self._parameters, self._theta, self._asked = NOTHING, self._shared.robot.theta, None
+        self._asked_at = self._scene_at = -np.inf
 
     def _read(self) -> None:
         """Take what the loop left."""
@@ -153,7 +165,7 @@ class Publisher:
             q, dq, ddq, _ = block.filtered
             self.panels.add(block, _torque(self._model, q, dq, ddq), _torque(self._nominal, q, dq, ddq))
             self._recent.add(block)
-            self.t, self._q = float(block.t[-1]), block.q[-1]
+            self.t, self._q, self._identified = float(block.t[-1]), block.q[-1], bool(block.identified[-1])
         while run.said:
             t, self._gate = run.said.popleft()
             self.panels.add_update(t, self._gate)
@@ -185,13 +197,12 @@ class Publisher:
             out.append(frames.text({"type": "figure", "id": "scene", "figure": self._scene}))
         return out
 
-    def _publish(self, news: list[str]) -> None:
-        """To every viewer what it lacks; texts are made once for all of them."""
+    def _publish(self, news: list[str], *, standing: bool) -> None:
+        """To every viewer what it lacks; texts are made once for all of them. standing: no points are new on the page."""
         switched, self._grounds = self._grounds != self.panels.grounds.changes, self.panels.grounds.changes
         made: dict[tuple[str, int], str] = {}
         state, end = frames.text(self.state()), frames.pose(*self._skeleton.pose(self._q), self._bodies)
         self.frames += 1
-        standing = self.still
         for viewer in self._viewers:
             joint = min(max(viewer.joint, 0), self._shared.robot.nv - 1)
             if viewer.waits:
@@ -239,7 +250,8 @@ class Publisher:
     def state(self) -> dict[str, Any]:
         """As it is now."""
         run, facts, status, quantiles = self._shared, self._shared.facts, self._shared.status, self._quantiles
-        identified = self._gate.open and not status.forced and (facts.forcible or not facts.controlled)
+        # Where a controller runs, what it did last counts: it may keep the nominal model though the gate is open.
+        identified = self._gate.open and not status.forced and (self._identified or not facts.controlled)
         return {
             "gate": frames.gate(self._gate, window=self.window, condition=self._parameters["condition"]),
             "model": "identified" if identified else "nominal",
