@@ -156,3 +156,27 @@ def test_the_last_points_before_a_pause_are_sent_and_what_comes_meanwhile_is_not
     row(session, 0.2)
     shared.report(Status(0.2, 0, 0, False, True, 0.0), shared.gate)
     assert times(ticked(session, viewer)) == []
+
+
+# -- faults -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_picture_that_cannot_be_drawn_is_one_sentence_and_an_event(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not a traceback a second; and the run goes on."""
+    session = Session(cases.study())
+
+    def broken() -> None:
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setattr("thetahat.live.publisher.Publisher._read", lambda _: broken())
+    for _ in range(3):
+        try:
+            session.publisher._tick()
+        except ZeroDivisionError as error:
+            session.publisher._fault(error)
+    said = capfd.readouterr().err
+    assert said.count("\n") == 1
+    assert "a picture could not be drawn: ZeroDivisionError: oh (broken, line" in said
+    told = [event for event in session.shared.journal.all if event["kind"] == "fault"]
+    assert len(told) == 1
+    assert "ZeroDivisionError: oh" in told[0]["message"]

@@ -27,6 +27,7 @@ KINDS = {  # of the identifier: of the page
     "dead torque": "fault",
     "solver": "fault",
     "declined": "fault",
+    "picture": "fault",
 }
 
 

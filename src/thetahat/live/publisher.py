@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 import traceback
@@ -59,6 +60,7 @@ class Publisher:
         self._asked_at = self._scene_at = self._cycle_at = -np.inf
         self._quantiles: tuple[float, float] | None = None  # of the cycle's processor time
         self._grounds, self._bye, self._before, self._stood = 0, False, (0, False), False
+        self._failed = False  # whether a picture could not be drawn
         self.stopping = False  # the end that comes now is not the run's own
         self._gate = shared.gate
         self._viewers: tuple[Viewer, ...] = ()
@@ -116,14 +118,23 @@ class Publisher:
             try:
                 with self._lock:
                     self._tick()
-            except Exception:  # a picture that cannot be drawn must not end the others
-                traceback.print_exc()
+            except Exception as error:  # a picture that cannot be drawn must not end the others
+                self._fault(error)
                 self._over.wait(1.0)
             due = max(due + (STILL if self.still and not any(viewer.waits for viewer in self._viewers) else period), time.monotonic())
             while not self._over.is_set() and (left := due - time.monotonic()) > 0.0:
                 self._over.wait(min(left, FAST * 2))
                 if not self.still or any(viewer.waits for viewer in self._viewers):
                     due = min(due, time.monotonic() + period)
+
+    def _fault(self, error: Exception) -> None:
+        """Say that a picture could not be drawn: to the page as long as it goes on, to the terminal once."""
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        sentence = f"a picture could not be drawn: {type(error).__name__}: {error} ({at.name}, line {at.lineno}; a bug); the run goes on"
+        self._shared.event(self._shared.status.clock, "fault", sentence, "picture")
+        if not self._failed:
+            self._failed = True
+            print(f"thetahat: {sentence}", file=sys.stderr, flush=True)
 
     # -- a frame ------------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from importlib import resources
 from typing import Any
 
 from thetahat.errors import MissingExtra, NotIdentifiable, ThetahatError, UsageError
-from thetahat.live.security import Guard, is_local
+from thetahat.live.security import Guard, is_local, reachable
 from thetahat.live.session import NO_ROBOT, Session
 from thetahat.live.sockets import Sender, watch
 from thetahat.report.page import plotly_file
@@ -108,7 +108,7 @@ class Server:
     """Serves one session, from `start` to `stop`."""
 
     def __init__(self, session: Session, *, token: str, host: str = "127.0.0.1", port: int = 0, bound: socket.socket | None = None) -> None:
-        self.session, self.token, self.host = session, token, host
+        self.session, self.token, self.host, self._found = session, token, host, reachable(host)
         self._socket = listening(host, port) if bound is None else bound
         self.port = self._socket.getsockname()[1]
         self._files = _files()
@@ -139,8 +139,7 @@ class Server:
     @property
     def name(self) -> str:
         """Host and port, as in an address."""
-        host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host, self.host)
-        return f"{f'[{host}]' if ':' in host and not host.startswith('[') else host}:{self.port}"
+        return f"{f'[{self._found}]' if ':' in self._found else self._found}:{self.port}"
 
     @property
     def address(self) -> str:
