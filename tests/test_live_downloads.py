@@ -6,16 +6,21 @@ import json
 import math
 import threading
 import time
+from concurrent.futures import Future
 from typing import Any
 
+import numpy as np
 import pytest
 
 import live_cases as cases
 from live_cases import Reader, get, receive, served, until, viewer
+from thetahat.errors import NotIdentifiable
 from thetahat.live import frames
+from thetahat.live import server as serving
+from thetahat.live import session as session_module
 from thetahat.live.joint_states import MOST_NAMES, BadFrame, Decoder, Sample
-from thetahat.live.products import Product
-from thetahat.live.session import Session
+from thetahat.live.products import Memory, Product
+from thetahat.live.session import Session, Unfinished
 
 MADE = Product(b"{}\n", b"<robot/>", "arm4_identified.urdf", None, b"<!DOCTYPE html>")
 
@@ -127,3 +132,87 @@ def test_naming_thousands_of_joints_twice_is_refused_quickly() -> None:
         with pytest.raises(BadFrame, match="'joint 4094' is named twice"):
             decoder.decode(json.dumps({"name": [*names, names[-1]]}))
     assert time.process_time() - begun < 0.5, "ten frames of 60 kB; comparing every name with all before it takes a second"
+
+
+# -- what takes long --------------------------------------------------------------------------------------------------
+
+
+def test_an_answer_that_takes_long_to_make_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time that a reader has to take an answer begins when there is one."""
+    monkeypatch.setattr(serving, "PATIENCE", 0.2)
+    monkeypatch.setattr(serving, "ANSWER", 0.5)
+
+    def product() -> Product:
+        time.sleep(2.0)
+        return MADE
+
+    assert serving.MAKING > session_module.PATIENCE
+    with served(cases.listener()) as server:
+        monkeypatch.setattr(server.session, "product", product)
+        assert get(server, "/download/estimate.json")[:2] == (200, MADE.estimate)
+
+
+def test_who_was_sent_away_gets_it_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks for what is not done yet hears so in a sentence; once it is done, the next one gets it, though more was learned since."""
+    monkeypatch.setattr(session_module, "PATIENCE", 0.1)
+    session, asked = Session(cases.listener()), []
+
+    def ask(what: str, order: Any) -> Future:
+        asked.append((what, order.memory.t, Future()))
+        return asked[-1][-1]
+
+    def learn(t: float) -> None:
+        session.shared.update(t, session.shared.gate, Memory(t, None, (), np.zeros(0), 7, {}, None))
+
+    monkeypatch.setattr(session.shared.workshop, "ask", ask)
+    learn(1.0)
+    for t in (1.0, 2.0):
+        with pytest.raises(Unfinished, match=r"is not written up after 0.1 s; ask again in a while"):
+            session.product()
+        learn(t + 1.0)
+    assert len(asked) == 1, "another would wait behind it"
+    asked[0][-1].set_result(MADE)
+    assert session.product() is MADE
+    with pytest.raises(Unfinished):
+        session.product()
+    assert [t for _, t, _ in asked] == [1.0, 3.0], "the next is of what is known now"
+    session.shared.update(3.5, session.shared.gate, None)
+    learn(4.0)
+    with pytest.raises(Unfinished):
+        session.product()
+    assert [t for _, t, _ in asked] == [1.0, 3.0, 4.0], "what was forgotten is not handed out"
+    asked[2][-1].set_exception(RuntimeError("the process died"))
+    with pytest.raises(NotIdentifiable, match="could not be written up: RuntimeError the process died"):
+        session.product()
+
+
+def test_an_unfinished_file_is_told_apart_from_one_that_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    def product() -> Product:
+        raise Unfinished("it is not written up after 120 s; ask again in a while")
+
+    with served(cases.listener()) as server:
+        monkeypatch.setattr(server.session, "product", product)
+        status, body, headers = get(server, "/download/report.html")
+        assert (status, headers["retry-after"]) == (503, "10")
+        assert "ask again" in json.loads(body)["error"]
+
+
+def test_those_who_ask_at_once_share_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    class Slow:
+        def __init__(self, *_: object, **__: object) -> None:
+            time.sleep(0.05)
+            made.append(self)
+
+        def submit(self, *_: object) -> Future:
+            return Future()
+
+    monkeypatch.setattr("thetahat.live.workshop.ProcessPoolExecutor", Slow)
+    workshop = Session(cases.listener()).shared.workshop
+    threads = [threading.Thread(target=workshop.ask, args=("parameters", None)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 1

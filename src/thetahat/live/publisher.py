@@ -232,8 +232,11 @@ class Publisher:
                     viewer.put(self._text(made, f"figure {name}", joint))
             for message in news:
                 viewer.put(message)
-            parts = [] if standing else [self._text(made, name, joint) for name in self.panels.identities if name not in again]
-            viewer.put(frames.frame(self.frames, self.t, state, [part for part in parts if part], end), self.frames)
+            key = "frame " + " ".join(sorted(again)), joint
+            if key not in made:  # one text for all who get the same, so that those who take nothing cost no more than one of them
+                parts = [] if standing else [self._text(made, name, joint) for name in self.panels.identities if name not in again]
+                made[key] = frames.frame(self.frames, self.t, state, [part for part in parts if part], end)
+            viewer.put(made[key], self.frames)
 
     def _text(self, made: dict[tuple[str, int], str], name: str, joint: int) -> str:
         """An extension, a figure or a greeting as text, made once per frame."""

@@ -138,7 +138,8 @@ export class Controls {
       anchor.click();
       setTimeout(() => URL.revokeObjectURL(address), 10000);
     } catch (error) {
-      notice("download", `${what} could not be downloaded: ${error.message}`, { level: "bad", stay: 10000 });
+      const why = error instanceof TypeError ? "the connection ended before there was an answer; is the server still there?" : error.message; // fetch says no more
+      notice("download", `${what} could not be downloaded: ${why}`, { level: "bad", stay: 10000 });
     } finally {
       delete link.dataset.busy;
     }
