@@ -51,6 +51,8 @@ class Fake:
     paused: bool = False
     forced: bool = False
     ended: bool = False
+    robot_file: bool = False  # whether it can be downloaded
+    drive_file: bool = True  # whether drive.json goes beside the robot file
     got: list[dict[str, Any]] = field(default_factory=list)
     says: list[dict[str, Any]] = field(default_factory=list)
     port: int = 0
@@ -215,6 +217,7 @@ class Fake:
             "rate": 1000.0,
             "speed": 1.0,
             "threshold": 0.95,
+            "drive_file": self.drive_file,
         }
         told |= {"window": 50, "started": self.started, "panels": panels, "scene": self.scene(), "state": self.state(t)}
         events = [{"type": "event", "t": 0.0, "kind": "info", "message": "the run began"}]
@@ -289,6 +292,10 @@ class Fake:
             return Response("no such file", status_code=404)
 
         async def download(request: Any) -> Response:
+            if request.path_params["name"] == "robot" and self.robot_file:
+                return Response(
+                    "<robot/>", media_type="application/xml", headers={"Content-Disposition": 'attachment; filename="arm_identified.urdf"'}
+                )
             if request.path_params["name"] != "estimate.json":
                 return JSONResponse({"message": "there is no estimate yet"}, status_code=409)
             return JSONResponse({"schema": "fake"}, headers={"Content-Disposition": 'attachment; filename="arm-estimate.json"'})

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import live_cases as cases
+import thetahat as th
 from live_cases import Reader, get, receive, served, until, viewer
 from thetahat.errors import NotIdentifiable
 from thetahat.live import frames
@@ -20,6 +21,7 @@ from thetahat.live import server as serving
 from thetahat.live import session as session_module
 from thetahat.live.joint_states import MOST_NAMES, BadFrame, Decoder, Sample
 from thetahat.live.products import Memory, Product
+from thetahat.live.publisher import drive_file
 from thetahat.live.session import Session, Unfinished
 
 MADE = Product(b"{}\n", b"<robot/>", "arm4_identified.urdf", None, b"<!DOCTYPE html>")
@@ -83,7 +85,7 @@ def test_a_joint_whose_name_is_no_text_harms_no_viewer_and_no_file() -> None:
         with viewer(server) as later:
             told = [event["message"] for event in receive(later, "hello")["events"]]
         assert any("gripper\ufffd" in message for message in told)
-        for name in ("report.html", "estimate.json", "robot"):
+        for name in ("report.html", "estimate.json", "robot", "drive.json"):
             assert get(server, f"/download/{name}")[0] == 200, name
         assert "are ignored: gripper" in get(server, "/download/report.html")[1].decode("utf-8")
 
@@ -216,3 +218,15 @@ def test_those_who_ask_at_once_share_one_process(monkeypatch: pytest.MonkeyPatch
     for thread in threads:
         thread.join()
     assert len(made) == 1
+
+
+# -- drive.json -------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_offers_drive_json_where_the_robot_file_cannot_hold_all() -> None:
+    """The greeting says so: no format holds an offset, and URDF no rotor inertia."""
+    robot = th.load(cases.robots.path("arm4"))
+    for terms, offered in ((("viscous", "coulomb"), False), (("viscous", "coulomb", "offset"), True), (("armature",), True), ((), False)):
+        assert drive_file(robot.with_drive(**dict.fromkeys(terms, True)) if terms else robot) is offered
+    with served(cases.study()) as server, viewer(server) as page:
+        assert receive(page, "hello")["drive_file"]

@@ -21,6 +21,7 @@ from thetahat.live.products import Arrays, Memory
 from thetahat.live.shared import Shared
 from thetahat.live.tap import Recent
 from thetahat.live.viewers import Viewer
+from thetahat.model.robot import Robot
 from thetahat.online.predict import Model, Predictor
 from thetahat.report.figures.stick import Skeleton, moving_figure
 
@@ -298,6 +299,7 @@ class Publisher:
             "rate": round(facts.rate, 3),
             "speed": facts.speed,
             "forcible": facts.forcible,
+            "drive_file": drive_file(run.robot),
             "threshold": self.threshold,
             "window": self.window,
             "started": run.started.isoformat(timespec="seconds"),
@@ -324,6 +326,12 @@ class Publisher:
         """Panels as a report draws them."""
         with self._lock:
             return tuple((TITLES[name], CAPTIONS[name], self.panels.figure(name, 0)) for name in self.panels.identities if name in CAPTIONS)
+
+
+def drive_file(robot: Robot) -> bool:
+    """Whether what is identified needs drive.json beside the robot's file: no format holds an offset, and URDF no rotor inertia."""
+    source, terms = robot.source, robot.drive.identified
+    return source is not None and ("offset" in terms or ("armature" in terms and source.suffix.lower() == ".urdf"))
 
 
 def identity(name: str, joint: int) -> str:
