@@ -185,10 +185,22 @@ class Fake:
         }
 
     def parameters(self, t: float) -> dict[str, Any]:
-        rows, kinds = [], (("mass", "kg", 2.0), ("m·cx", "kg·m", 0.1), ("m·cy", "kg·m", -0.02), ("Ixx", "kg·m²", 0.01), ("viscous", "N·m·s/rad", 0.4))
+        rows, kinds = (
+            [],
+            (
+                ("mass", "kg", 2.0),
+                ("m·cx", "kg·m", 0.1),
+                ("m·cy", "kg·m", -0.02),
+                ("Ixx", "kg·m²", 0.01),
+                ("viscous", "N·m·s/rad", 0.4),
+                ("Ixy", "kg·m²", -3.57e-5),
+            ),
+        )
         for k, joint in enumerate(self.joints):
             for j, (name, unit, nominal) in enumerate(kinds):
                 value, std = nominal * (1.0 + 0.3 * np.sin(k + j) * (1.0 - np.exp(-t / 5.0))), 0.05 * abs(nominal) + 0.3 * abs(nominal) / (1.0 + t)
+                if name == "Ixy":  # nothing to speak of, and not known better than that
+                    value, std = -4.74e-5, 8e-4
                 told = {
                     "joint_or_link": joint if name == "viscous" else f"{joint}_link",
                     "name": name,

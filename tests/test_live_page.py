@@ -11,7 +11,7 @@ import pytest
 import browser
 import live_fake
 import report_cases
-from live_view import CONTRAST, CUT_OFF, INKED, OVERLAPS, require_quiet, settled, text_of, until_got
+from live_view import CONTRAST, CUT_NUMBERS, CUT_OFF, INKED, OVERLAPS, require_quiet, settled, text_of, until_got
 
 CARDS = ("gate", "r2", "torque", "error", "fill", "parameters", "events", "robot", "cycle")
 
@@ -48,6 +48,7 @@ def test_draws_all_fits_and_is_quiet(chromium: Any, width: int, height: int, dar
         assert browser.too_wide(page) == []
         assert page.evaluate(OVERLAPS) == []
         assert page.evaluate(CUT_OFF) == []
+        assert page.evaluate(CUT_NUMBERS) == []
         ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
         ink = page.evaluate("document.querySelector('.plot .xtick text').style.fill")
         assert (sum(map(int, ground[4:-1].split(","))) < 300) is dark

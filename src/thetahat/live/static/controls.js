@@ -3,7 +3,7 @@
 import { element, write } from "./words.js";
 
 const STALE = 3000; // [ms] that a command may take to show
-const SPANS = [["auto", undefined], ["10 s", 10], ["30 s", 30], ["60 s", 60], ["5 min", 300], ["whole run", null]]; // undefined: every figure its own;
+const SPANS = [["auto span", undefined], ["10 s", 10], ["30 s", 30], ["60 s", 60], ["5 min", 300], ["whole run", null]]; // undefined: every figure its own;
 const by = (id) => document.getElementById(id);
 
 // -- notices ------------------------------------------------------------------------------
