@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -9,6 +10,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,13 +28,14 @@ from thetahat.studies.arm import Experiment
 from thetahat.studies.loop import ClosedLoop
 
 READERS = 3
-PHASE, PHASES = 4.0, 8  # [s], with and without readers in turn
+PHASE, PHASES = 2.0, 20  # [s], with and without readers in turn: neighbours share what else the machine does
+EDGE = 0.3  # [s] at a phase's begin that belong to connecting and leaving
 TARGETS = {7: 30.0, 44: 10.0}  # frames per second, by joints
 MORE = 1.10  # times the p99 without readers that it may be with them
 
-# Readers in a process of their own, as browsers are: they take what they get, and say how much that was.
+# Readers in a process of their own, as browsers are. It is there all the time, and connects in every other phase; it says when, and how much it got.
 CLIENT = """
-import asyncio, sys, time
+import asyncio, json, sys, time
 from websockets.asyncio.client import connect
 async def read(address, seconds):
     count, end = 0, time.monotonic() + seconds
@@ -44,36 +47,65 @@ async def read(address, seconds):
                 break
             count += message.startswith('{"type":"frame"')
     return count
-async def main(address, readers, seconds):
-    print(*await asyncio.gather(*(read(address, seconds) for _ in range(readers))))
-asyncio.run(main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3])))
+async def main(address, readers, seconds, phases, first):
+    out = []
+    for k in range(phases):
+        begun, frames = time.perf_counter_ns(), []
+        if (k + first) % 2:
+            frames = await asyncio.gather(*(read(address, seconds) for _ in range(readers)))
+        else:
+            await asyncio.sleep(seconds)
+        out.append({"begun": begun, "ended": time.perf_counter_ns(), "frames": frames})
+    print(json.dumps(out))
+asyncio.run(main(sys.argv[1], *map(int, sys.argv[2:3]), float(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5])))
 """
 
 
+Beats = dict[bool, np.ndarray]  # with readers or without: (beats, 2), [µs] of processor time and on the wall
+
+
+class Cost(NamedTuple):
+    """A beat of the loop with readers against without."""
+
+    cpu: float  # p99 of its processor time, times that without
+    wall: float  # p99 of its time on the wall, times that without
+    wall_p50: float  # its median on the wall, times that without
+
+
 class Timed(Study):
-    """A study that notes, of every cycle, when it began and what it took: of its thread's processor time, and on the wall."""
+    """A study that notes, of every beat, when it began and what it took, of its thread's processor time and on the wall.
+
+    The beat is all that a real robot's loop would do with a page: control, identification, and leaving what they brought for the page, which now
+    and then is a parcel to another process. The simulation of the robot is not in it.
+    """
 
     def __init__(self, made: Experiment, path: str) -> None:
         super().__init__("benchmark", made)
-        self._path, self._notes, self._begun = path, [], 0
-        inner, push = made.controller, made.identifier.push
+        self._path, self._notes, self._begun, self._wall = path, [], 0, 0
+        inner, push, wall = made.controller, made.identifier.push, time.perf_counter_ns
 
         def control(*arguments: object) -> np.ndarray:
-            self._begun = time.perf_counter_ns()
-            return inner(*arguments)
+            self._begun = wall()
+            u = inner(*arguments)
+            self._wall = wall() - self._begun
+            return u
 
         def identify(*arguments: object) -> bool:
+            begun = wall()
             used = push(*arguments)
-            self._wall = time.perf_counter_ns() - self._begun
+            self._wall += wall() - begun
             return used
 
         made.loop.controller, made.identifier.push = control, identify
 
     def beats(self, pace: Pace) -> Iterator[Beat]:
         """As they are, noted."""
+        cpu, wall = time.thread_time_ns, time.perf_counter_ns
         for beat in super().beats(pace):
-            self._notes.append((self._begun, beat.took, self._wall))
-            yield beat
+            cpu_before, before = cpu(), wall()
+            yield beat  # here the loop takes it
+            after, cpu_after = wall(), cpu()
+            self._notes.append((self._begun, beat.took + cpu_after - cpu_before, self._wall + after - before))
         np.save(self._path, np.array(self._notes, dtype=np.int64))
 
 
@@ -91,10 +123,10 @@ def arm7(seconds: float) -> Experiment:
     return Experiment(nominal, identifier.nominal, identifier, controller, ClosedLoop(plant, motion, controller, identifier, rate=1000.0))
 
 
-def read(address: str, seconds: float) -> list[int]:
-    """Frames that each of the readers got."""
-    command = [sys.executable, "-c", CLIENT, address, str(READERS), str(seconds)]
-    return [int(word) for word in subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()]
+def read(address: str, seconds: float, *, phases: int = 1, first: int = 1) -> list[dict[str, Any]]:
+    """Phases of readers, every other one with none; of each, when it was and the frames that each reader got."""
+    command = [sys.executable, "-c", CLIENT, address, str(READERS), str(seconds), str(phases), str(first)]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 def timed(seconds: float, path: str) -> Timed:
@@ -109,47 +141,51 @@ def rates() -> None:
         session = Session(factory(*arguments)) if joints == 7 else Session.apart(factory, *arguments)
         with Server(session, token=new_token()) as server, session:
             time.sleep(1.0)
-            found = read(f"ws://{server.name}/live?token={server.token}", 5.0)
-        print(f"{joints:3} joints, {READERS} readers: {min(found) / 5.0:5.1f} frames/s each (asked {TARGETS[joints]:g})", flush=True)
+            (found,) = read(f"ws://{server.name}/live?token={server.token}", 5.0)
+        print(f"{joints:3} joints, {READERS} readers: {min(found['frames']) / 5.0:5.1f} frames/s each (asked {TARGETS[joints]:g})", flush=True)
 
 
-def loop(phase: float = PHASE, count: int = PHASES) -> tuple[float, float]:
-    """p50 and p99 of the control cycle with readers and without, in turn; how many times p99 is with them, of processor time and on the wall."""
-    spans: dict[bool, list[tuple[int, int]]] = {False: [], True: []}
+def beats(phase: float = PHASE, count: int = PHASES) -> Beats:
+    """What every beat took, with readers and without in turn in one run."""
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "times.npy")
-        session = Session.apart(timed, 6.0 + phase * count, path)
+        session = Session.apart(timed, 20.0 + phase * count, path)
         with Server(session, token=new_token()) as server, session:
-            time.sleep(2.0)
-            for k in range(count):
-                begun = time.perf_counter_ns()
-                if k % 2:
-                    read(f"ws://{server.name}/live?token={server.token}", phase - 0.5)
-                else:
-                    time.sleep(phase)
-                spans[bool(k % 2)].append((begun + 500_000_000, time.perf_counter_ns() - 100_000_000))
+            time.sleep(5.0)  # kernels are compiled, the gate is open
+            parts = read(f"ws://{server.name}/live?token={server.token}", phase, phases=count, first=0)
             session.command("pause")
+            time.sleep(0.2)
+            late, cycles = session.shared.status.late, session.shared.tap.cycles
         table = np.load(path)
-        late = session.shared.status.late
-    print(f"\ncontrol cycle of 7 joints at 1 kHz, {count} phases of {phase:g} s, with {READERS} readers and without in turn")
-    ratios = []
-    for title, column in (("processor time of control and identification", 1), ("the same on the wall, with the torque sensed", 2)):
-        found = {}
-        for on, parts in spans.items():
-            rows = np.concatenate([table[(table[:, 0] >= a) & (table[:, 0] < b), column] for a, b in parts]) / 1e3
-            found[on] = (*np.percentile(rows, (50, 99)), len(rows))
-        ratios.append(found[True][1] / found[False][1])
+    told, edge, out = [frames for part in parts for frames in part["frames"]], int(EDGE * 1e9), {}
+    for on in (False, True):
+        spans = [(part["begun"] + edge, part["ended"]) for part in parts if bool(part["frames"]) is on]
+        out[on] = np.concatenate([table[(table[:, 0] >= begin) & (table[:, 0] < end), 1:] for begin, end in spans]) / 1e3
+    print(f"\na beat of 7 joints at 1 kHz, {count} phases of {phase:g} s, with {READERS} readers and without in turn")
+    print(f"every reader got at least {min(told) / phase:.0f} frames/s; ", end="")
+    print(f"lost on the wall because beats took too long: {late:.2f} s of {cycles / 1e3:.0f} s")
+    return out
+
+
+def cost(found: Beats) -> Cost:
+    """Of all beats together, printed as it is."""
+    ratio = []
+    for column, title in enumerate(("processor time", "on the wall")):
+        quantiles = {on: np.percentile(rows[:, column], (50, 99, 99.9)) for on, rows in found.items()}
+        ratio.append(quantiles[True] / quantiles[False])
         for on, name in ((False, "without"), (True, "with")):
-            print(f"{title if not on else '':46} {name:8} p50 {found[on][0]:6.1f}  p99 {found[on][1]:7.1f} µs  of {found[on][2]} cycles", end="")
-            print(f"   p99 × {ratios[-1]:.3f} (asked ≤ {MORE:g})" if on else "", flush=True)
-    print(f"lost on the wall because cycles took too long: {late:.2f} s")
-    return ratios[0], ratios[1]
+            p50, p99, p999 = quantiles[on]
+            print(f"{title if not on else '':15} {name:8} p50 {p50:6.1f}  p99 {p99:7.1f}  p99.9 {p999:7.1f} µs  of {len(found[on])} beats")
+        p50, p99, p999 = ratio[-1]
+        print(f"{'':15} {'ratio':8} p50 {p50:6.3f}  p99 {p99:7.3f}  p99.9 {p999:7.3f}     asked of p99: ≤ {MORE:g}", flush=True)
+    (_, cpu, _), (wall_p50, wall, _) = ratio
+    return Cost(float(cpu), float(wall), float(wall_p50))
 
 
 def main() -> None:
     warnings.simplefilter("ignore")
     rates()
-    loop()
+    cost(beats())
 
 
 if __name__ == "__main__":

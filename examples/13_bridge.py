@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import numpy as np
+from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 import thetahat as th
@@ -25,9 +26,9 @@ RATE = 500.0  # [Hz]
 
 
 def bridge(address: str, states: Iterator[dict]) -> int:
-    """Send every state as a frame; print what the page objects to."""
+    """Send every state as a frame until the page is gone; print what it objects to."""
     count = 0
-    with connect(address) as socket:
+    with suppress(ConnectionClosed), connect(address) as socket:
         for state in states:
             socket.send(json.dumps(state))
             count += 1

@@ -101,6 +101,17 @@ def until(page: Any, expression: str, *, what: str) -> None:
         page.wait_for_timeout(50)
 
 
+def steady(page: Any, expression: str, *, what: str) -> Any:
+    """The value of a JavaScript expression once it has stayed the same for 0.3 s: a busy machine draws late."""
+    end, value = time.monotonic() + PATIENCE, page.evaluate(expression)
+    while True:
+        page.wait_for_timeout(300)
+        before, value = value, page.evaluate(expression)
+        if value == before:
+            return value
+        assert time.monotonic() < end, f"waited {PATIENCE:.0f} s for: {what}"
+
+
 def draw_all(page: Any) -> int:
     """Bring every figure into view, as a reader does who scrolls, and wait until each is drawn; returns how many there are."""
     plots = page.query_selector_all(".plot")

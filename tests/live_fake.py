@@ -51,6 +51,8 @@ class Fake:
     paused: bool = False
     forced: bool = False
     ended: bool = False
+    robot_file: bool = False  # whether it can be downloaded
+    drive_file: bool = True  # whether drive.json goes beside the robot file
     got: list[dict[str, Any]] = field(default_factory=list)
     says: list[dict[str, Any]] = field(default_factory=list)
     port: int = 0
@@ -183,10 +185,22 @@ class Fake:
         }
 
     def parameters(self, t: float) -> dict[str, Any]:
-        rows, kinds = [], (("mass", "kg", 2.0), ("m·cx", "kg·m", 0.1), ("m·cy", "kg·m", -0.02), ("Ixx", "kg·m²", 0.01), ("viscous", "N·m·s/rad", 0.4))
+        rows, kinds = (
+            [],
+            (
+                ("mass", "kg", 2.0),
+                ("m·cx", "kg·m", 0.1),
+                ("m·cy", "kg·m", -0.02),
+                ("Ixx", "kg·m²", 0.01),
+                ("viscous", "N·m·s/rad", 0.4),
+                ("Ixy", "kg·m²", -3.57e-5),
+            ),
+        )
         for k, joint in enumerate(self.joints):
             for j, (name, unit, nominal) in enumerate(kinds):
                 value, std = nominal * (1.0 + 0.3 * np.sin(k + j) * (1.0 - np.exp(-t / 5.0))), 0.05 * abs(nominal) + 0.3 * abs(nominal) / (1.0 + t)
+                if name == "Ixy":  # nothing to speak of, and not known better than that
+                    value, std = -4.74e-5, 8e-4
                 told = {
                     "joint_or_link": joint if name == "viscous" else f"{joint}_link",
                     "name": name,
@@ -215,6 +229,7 @@ class Fake:
             "rate": 1000.0,
             "speed": 1.0,
             "threshold": 0.95,
+            "drive_file": self.drive_file,
         }
         told |= {"window": 50, "started": self.started, "panels": panels, "scene": self.scene(), "state": self.state(t)}
         events = [{"type": "event", "t": 0.0, "kind": "info", "message": "the run began"}]
@@ -289,6 +304,10 @@ class Fake:
             return Response("no such file", status_code=404)
 
         async def download(request: Any) -> Response:
+            if request.path_params["name"] == "robot" and self.robot_file:
+                return Response(
+                    "<robot/>", media_type="application/xml", headers={"Content-Disposition": 'attachment; filename="arm_identified.urdf"'}
+                )
             if request.path_params["name"] != "estimate.json":
                 return JSONResponse({"message": "there is no estimate yet"}, status_code=409)
             return JSONResponse({"schema": "fake"}, headers={"Content-Disposition": 'attachment; filename="arm-estimate.json"'})

@@ -36,6 +36,11 @@ CUT_OFF = """() => [...document.querySelectorAll(".live button, .live a.button, 
   .filter(node => node.scrollWidth > node.clientWidth + 1 && getComputedStyle(node).display !== "inline")
   .map(node => `${node.id} ${node.textContent} ${node.scrollWidth} > ${node.clientWidth}`)"""
 
+# Numbers of the parameters' table that do not fit their column: half a number is a wrong number.
+CUT_NUMBERS = """() => [...document.querySelectorAll(".listing tbody tr:not(.group):not([hidden]) td:not(.picture)")]
+  .filter(node => node.offsetParent && node.scrollWidth > node.clientWidth + 1)
+  .map(node => `${node.className} ${node.textContent} ${node.scrollWidth} > ${node.clientWidth}`)"""
+
 INKED = """() => {
   const canvas = document.getElementById("stage"), data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
   let inked = 0;

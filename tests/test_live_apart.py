@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import socket
 import time
 
@@ -14,10 +15,11 @@ from live_cases import Reader, until
 from thetahat.errors import UsageError
 from thetahat.live.loop import Loop
 from thetahat.live.products import Memory
-from thetahat.live.remote import Wire
+from thetahat.live.remote import HEAD, Wire
 from thetahat.live.session import Session
 from thetahat.live.shared import Status
 from thetahat.live.sources import Study
+from thetahat.online.gate import GateState
 
 
 def broken_source() -> Study:
@@ -104,3 +106,34 @@ def test_a_loop_apart_does_not_wait_for_a_page_that_does_not_read() -> None:
     wire.report(Status(0.0, 0, 0, False, False, 0.0), source.identifier.gate)
     assert wire.loop.pace.stopped, "a page that is gone ends the run"
     mine.close()
+
+
+def test_a_change_of_the_gate_that_there_was_no_room_for_is_sent_again_and_the_end_always_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A parcel is dropped while there is no room; with the next that goes, the gate arrives as it is now."""
+    mine, theirs = socket.socketpair()
+    wire = Wire(mine, 500.0)
+
+    def report(gate: GateState) -> None:
+        wire._due = 0.0
+        wire.report(Status(0.0, 0, 0, False, False, 0.0), gate)
+
+    closed, opened = GateState(False, "closed"), GateState(True, "open")
+    report(closed)
+    with monkeypatch.context() as full:
+        full.setattr("thetahat.live.remote.WAITING", 0)
+        report(opened)
+        assert wire.lost == 1
+    report(opened)
+    report(opened)
+    with monkeypatch.context() as full:
+        full.setattr("thetahat.live.remote.WAITING", 0)
+        wire.end("")
+    mine.close()
+    data, parcels = b"".join(iter(lambda: theirs.recv(1 << 16), b"")), []
+    theirs.close()
+    while data:
+        end = HEAD.size + HEAD.unpack_from(data)[0]
+        parcels.append(pickle.loads(data[HEAD.size : end]))
+        data = data[end:]
+    assert [None if gate is None else gate.reason for *_, gate in parcels] == ["closed", "open", None, None]
+    assert parcels[-1][1] == [("end", "")]

@@ -11,7 +11,7 @@ import pytest
 import browser
 import live_fake
 import report_cases
-from live_view import CONTRAST, CUT_OFF, INKED, OVERLAPS, require_quiet, settled, text_of, until_got
+from live_view import CONTRAST, CUT_NUMBERS, CUT_OFF, INKED, OVERLAPS, require_quiet, settled, text_of, until_got
 
 CARDS = ("gate", "r2", "torque", "error", "fill", "parameters", "events", "robot", "cycle")
 
@@ -27,7 +27,10 @@ def fake() -> Iterator[live_fake.Fake]:
 
 @pytest.mark.parametrize(
     ("width", "height", "dark", "joints"),
-    [(390, 844, True, 7), (1440, 900, False, 7), (3840, 2160, True, 44), pytest.param(390, 844, False, 44, marks=pytest.mark.slow)],
+    [
+        *((390, 844, True, 7), (390, 844, False, 7), (1440, 900, False, 7), (1440, 900, True, 7), (3840, 2160, True, 44)),
+        pytest.param(390, 844, False, 44, marks=pytest.mark.slow),
+    ],
 )
 def test_draws_all_fits_and_is_quiet(chromium: Any, width: int, height: int, dark: bool, joints: int) -> None:
     with (
@@ -40,11 +43,12 @@ def test_draws_all_fits_and_is_quiet(chromium: Any, width: int, height: int, dar
         page.evaluate("document.getElementById('stage').scrollIntoView({behavior: 'instant', block: 'center'})")
         browser.until(page, f"({INKED})() > 0.01", what="the robot on its stage")
         assert page.evaluate("names => names.every(name => document.getElementById(name).offsetHeight > 100)", list(CARDS))
-        assert page.evaluate("document.querySelectorAll('.parameters tbody tr:not(.spacer):not(.group)').length") > 5
-        assert page.evaluate("document.querySelectorAll('#joints .joint').length") == joints
+        browser.until(page, "document.querySelectorAll('.parameters tbody tr:not(.spacer):not(.group)').length > 5", what="the parameters")
+        browser.until(page, f"document.querySelectorAll('#joints .joint').length === {joints}", what="a mark for every joint")
         assert browser.too_wide(page) == []
         assert page.evaluate(OVERLAPS) == []
         assert page.evaluate(CUT_OFF) == []
+        assert page.evaluate(CUT_NUMBERS) == []
         ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
         ink = page.evaluate("document.querySelector('.plot .xtick text').style.fill")
         assert (sum(map(int, ground[4:-1].split(","))) < 300) is dark
@@ -232,6 +236,20 @@ def test_refusals_and_errors_are_sentences(chromium: Any, fake: live_fake.Fake) 
         browser.until(page, "document.getElementById('notices').innerText.includes('that is not possible now')", what="the server's error")
         fake.says.append({"type": "bye", "reason": "finished", "message": "the study has run its 60 s"})
         browser.until(page, "document.getElementById('notices').innerText.includes('the study has run its 60 s')", what="the end")
+
+
+def test_drive_terms_that_the_robot_file_cannot_hold_are_offered_beside_it(chromium: Any) -> None:
+    with live_fake.running(age=12.0, robot_file=True) as fake, browser.opened(chromium, fake.address) as (page, _):
+        settled(page)
+        assert page.is_visible("a[href='/download/drive.json']")
+        with page.expect_download() as found:
+            page.click("a[href='/download/robot']")
+        assert found.value.suggested_filename == "arm_identified.urdf"
+        said = "arm_identified.urdf cannot hold all drive terms: download drive.json, too, and keep it beside that file."
+        browser.until(page, f"document.getElementById('notices').innerText.includes({said!r})", what="that another file belongs to it")
+    with live_fake.running(age=12.0, drive_file=False) as fake, browser.opened(chromium, fake.address) as (page, _):
+        settled(page)
+        assert not page.is_visible("a[href='/download/drive.json']")
 
 
 # -- what comes in ----------------------------------------------------------------------------------------------------

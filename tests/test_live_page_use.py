@@ -74,17 +74,14 @@ def test_the_robot_turns_and_keeps_its_view(chromium: Any, fake: live_fake.Fake)
     picture = "document.getElementById('stage').toDataURL()"
     with browser.opened(chromium, fake.address, width=1440) as (page, _):
         settled(page)
-        page.wait_for_timeout(300)
-        home = page.evaluate(picture)
-        page.wait_for_timeout(300)
-        assert page.evaluate(picture) == home
+        home = browser.steady(page, picture, what="the robot to stand")
         box = page.query_selector("#stage").bounding_box()
         page.mouse.move(box["x"] + 100, box["y"] + 100)
         page.mouse.down()
         page.mouse.move(box["x"] + 200, box["y"] + 120, steps=4)
         page.mouse.up()
         browser.until(page, f"{picture} !== {home!r}", what="the robot to turn")
-        turned = page.evaluate(picture)
+        turned = browser.steady(page, picture, what="the robot to stand turned")
         fake.says.append({"type": "figure", "id": "scene", "figure": fake.scene()})
         page.wait_for_timeout(300)
         assert page.evaluate(picture) == turned, "new ellipsoids leave the view alone"

@@ -10,7 +10,6 @@ import struct
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,6 @@ from thetahat.live.server import Patient, Server, listening
 from thetahat.live.session import Session
 from thetahat.live.sources import Listen, Settings, Study
 
-STALLED, MORE = 50, 20e6  # viewers, [bytes] that they may cost together
 HOSTILE = 1000
 NAME = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 
@@ -316,38 +314,6 @@ def test_names_are_data_and_nothing_else(tmp_path: Path) -> None:
 
 
 # -- many viewers -----------------------------------------------------------------------------------------------------
-
-
-def stalled(server: Server) -> socket.socket:
-    """A viewer that opens its connection and never reads from it."""
-    connection = socket.socket()
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    connection.connect(("127.0.0.1", server.port))
-    head = f"GET /live?token={TOKEN} HTTP/1.1\r\nHost: {server.name}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
-    connection.sendall(f"{head}Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n".encode())
-    return connection
-
-
-def test_fifty_viewers_that_read_nothing_cost_little_and_hold_nobody_up() -> None:
-    """Memory of the process, with a viewer that does read, before and while fifty others do not; frames come to that one as before."""
-    with served(cases.study(seconds=3600.0)) as server, viewer(server) as page:
-        receive(page, "hello")
-        begun = time.monotonic()
-        while time.monotonic() - begun < 3.0:
-            page.recv(timeout=cases.PATIENCE)
-        before, most = cases.resident(), 0
-        with ExitStack() as stack:
-            for _ in range(STALLED):
-                stack.enter_context(stalled(server))
-            until(lambda: server.session.publisher.viewers == STALLED + 1, "all are there")
-            begun, frames = time.monotonic(), 0
-            while time.monotonic() - begun < 5.0:
-                frames += strict(page.recv(timeout=cases.PATIENCE))["type"] == "frame"
-                most = max(most, cases.resident())
-            assert frames / 5.0 >= 20.0, "frames per second to the one who reads, on a busy machine"
-            print(f"{STALLED} stalled viewers: {(most - before) / 1e6:+.1f} MB, {frames / 5.0:.1f} frames/s to a reader")
-        assert most - before <= MORE
-        until(lambda: server.session.publisher.viewers == 1, "they are gone")
 
 
 def test_more_viewers_than_there_is_room_for_are_told_so(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import time
 
+import numpy as np
 import pytest
 
 import live_cases as cases
@@ -13,16 +13,18 @@ from live_cases import receive, served, viewer
 from thetahat.live.session import Session
 
 ENOUGH, MANY_ENOUGH = 30.0, 10.0  # frames per second of 7 and of 44 joints
-MORE = 1.10  # times the p99 without readers
-TRIES = 3  # others work on this machine, too
+MORE = 1.10  # times the p99 without readers, of the processor time of a beat
+WALL, WALL_P99 = 1.25, 2.0  # times the median and the p99 without readers, on the wall: 0.99 to 1.06 and 0.81 to 1.21 with five others at work here
 
 
 def frames_per_second(page: object, seconds: float) -> float:
-    """By the server's own numbers and clock: what it sent, however late it is read."""
-    first, begun = receive(page, "frame")["seq"], time.monotonic()
+    """Frames that came, one by one."""
+    receive(page, "frame")
+    count, begun = 0, time.monotonic()
     while time.monotonic() - begun < seconds:
-        last = receive(page, "frame")["seq"]
-    return (last - first) / (time.monotonic() - begun)
+        receive(page, "frame")
+        count += 1
+    return count / (time.monotonic() - begun)
 
 
 def test_thirty_frames_a_second_of_seven_joints() -> None:
@@ -48,13 +50,21 @@ def test_ten_frames_a_second_of_44_joints() -> None:
 
 @pytest.mark.slow
 def test_three_readers_do_not_show_in_the_control_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
-    """p99 of the cycle's processor time with three readers and without, in turn in one run; the best of a few runs, as others work here, too."""
+    """The whole beat (control, identification, leaving what they brought) with three readers and without, in turn in one run.
+
+    p99 of its processor time grows by a tenth at most. On the wall, readers, server, a fit and the loop share two cores here with whatever else
+    runs, and who waits for a core is the system's choice: asserted are its median, and a wide bound on its p99 that only a loop which waits for
+    its page would break; the figures themselves are printed.
+    A second run, where the first is above, is judged together with it: it adds beats, and takes none away.
+    """
     monkeypatch.syspath_prepend(ROOT)
     benchmark = pytest.importorskip("benchmarks.live")
-    ratios = []
-    for _ in range(TRIES):
-        ratios.append(benchmark.loop()[0])
-        if ratios[-1] <= MORE:
-            break
-    assert min(ratios) <= MORE, ratios
-    assert "benchmarks.live" in sys.modules
+    beats = benchmark.beats()
+    found = benchmark.cost(beats)
+    if found.cpu > MORE or found.wall_p50 > WALL or found.wall > WALL_P99:
+        more = benchmark.beats()
+        found = benchmark.cost({on: np.concatenate([beats[on], more[on]]) for on in beats})
+    assert found.cpu <= MORE
+    assert found.wall_p50 <= WALL
+    assert found.wall <= WALL_P99
+    assert len(beats[True]) > 10_000

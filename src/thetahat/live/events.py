@@ -26,6 +26,8 @@ KINDS = {  # of the identifier: of the page
     "stuck": "fault",
     "dead torque": "fault",
     "solver": "fault",
+    "declined": "fault",
+    "picture": "fault",
 }
 
 

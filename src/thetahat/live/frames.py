@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from thetahat.live.words import encodable
 from thetahat.online.gate import GateState
 from thetahat.report.section import plain
 
@@ -21,11 +22,11 @@ PLACE = 4  # digits of a place [m] and of a rotation
 
 
 def text(message: Any) -> str:
-    """JSON; what is not finite becomes null."""
+    """JSON that can be sent; what is not finite becomes null."""
     try:
-        return json.dumps(message, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+        return encodable(json.dumps(message, allow_nan=False, ensure_ascii=False, separators=(",", ":")))
     except ValueError:
-        return json.dumps(plain(message), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+        return encodable(json.dumps(plain(message), allow_nan=False, ensure_ascii=False, separators=(",", ":")))
 
 
 def gate(state: GateState, *, window: int, condition: float | None) -> dict[str, Any]:

@@ -45,7 +45,7 @@ class Decoder:
 
     def __init__(self, robot: Robot) -> None:
         require_plain(robot)
-        self._joints = robot.joint_names
+        self._joints, self._known = robot.joint_names, frozenset(robot.joint_names)
         self._names: tuple[str, ...] | None = None  # as the sender orders them
         self._order: np.ndarray | None = None  # where the robot's joints are among them
         self._last, self._late = -math.inf, []
@@ -157,13 +157,15 @@ class Decoder:
         if not isinstance(names, list) or not names or len(names) > MOST_NAMES or not all(isinstance(name, str) for name in names):
             raise BadFrame(f"name is {_shown(names)}; give the joints' names, a list of texts")
         if len(set(names)) != len(names):
-            twice = next(name for k, name in enumerate(names) if name in names[:k])
+            seen: set[str] = set()
+            twice = next(name for name in names if name in seen or seen.add(name))
             raise BadFrame(f"joint {_cut(twice)!r} is named twice")
-        missing = [joint for joint in self._joints if joint not in names]
+        place = {name: k for k, name in enumerate(names)}
+        missing = [joint for joint in self._joints if joint not in place]
         if missing:
             raise BadFrame(f"joint {missing[0]!r} is not among the names; the robot's joints: {known(self._joints)}")
-        self._names, self._order = tuple(names), np.array([names.index(joint) for joint in self._joints])
-        self.ignored = tuple(_cut(name) for name in names if name not in self._joints)
+        self._names, self._order = tuple(names), np.array([place[joint] for joint in self._joints])
+        self.ignored = tuple(_cut(name) for name in place if name not in self._known)
 
 
 def require_plain(robot: Robot) -> None:

@@ -42,6 +42,7 @@ class Loop:
         self.pace = Pace(speed, idle=self._idle)
         self._commands: deque[str] = deque()
         self._updates, self._event, self._mass, self._last, self._cycles = self.identifier.updates, None, None, -np.inf, 0
+        self._declined = ""  # why the controller did not take the last model, as far as it was told
 
     def run(self) -> None:
         """To the source's end, or until it is stopped."""
@@ -100,7 +101,12 @@ class Loop:
     def _report(self) -> None:
         identifier, counts = self.identifier, self.identifier.events.counts
         dropped = sum(counts[kind] for kind in DROPPED) + self.source.lost
-        forced = bool(getattr(self.source.controller, "forced", False))
+        controller = self.source.controller
+        forced, declined = bool(getattr(controller, "forced", False)), getattr(controller, "declined", "")
+        if declined != self._declined:
+            self._declined = declined
+            if declined:
+                self._out.event(identifier.clock, "fault", f"the controller keeps the nominal model: {declined}", "declined")
         self._out.report(Status(identifier.clock, identifier.updates, dropped, forced, self.pace.paused, self.pace.late), identifier.gate)
 
     # -- commands -----------------------------------------------------------------------------------------------------

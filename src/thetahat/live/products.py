@@ -26,6 +26,7 @@ from thetahat.identify.information import Information, information
 from thetahat.identify.least_squares import LeastSquares
 from thetahat.identify.result import PLAIN, as_data, number
 from thetahat.identify.run import identify
+from thetahat.live.words import encodable
 from thetahat.model.robot import Robot
 from thetahat.model.save import save
 from thetahat.online.identifier import OnlineIdentifier
@@ -174,7 +175,8 @@ def produce(robot: Robot, nominal: Robot, order: Order) -> Product:
         collector.add(recent, "test")
     report = [_live(order), *sections(found, robot=nominal, identified=identified, traces=collector.result())]
     page = render(f"{order.title}: live identification", report, subtitle=f"after {order.memory.t:.1f} s, {order.memory.count} samples remembered")
-    return Product((json.dumps(found, indent=2, allow_nan=False, ensure_ascii=False) + "\n").encode(), content, name, drive, page.encode())
+    told = json.dumps(found, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    return Product(encodable(told).encode(), content, name, drive, page.encode())
 
 
 def _saved(identified: Robot, folder: Path, found: dict[str, Any]) -> tuple[bytes | None, str, bytes | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 import traceback
@@ -20,6 +21,7 @@ from thetahat.live.products import Arrays, Memory
 from thetahat.live.shared import Shared
 from thetahat.live.tap import Recent
 from thetahat.live.viewers import Viewer
+from thetahat.model.robot import Robot
 from thetahat.online.predict import Model, Predictor
 from thetahat.report.figures.stick import Skeleton, moving_figure
 
@@ -30,6 +32,7 @@ SETTLED = 2.0  # [s] before the first: the process that makes them starts beside
 SCENE = 2.0  # [s] between two shapes of the ellipsoids, at least
 RECENT = 2000  # rows that a report draws
 MOST = 64  # viewers at once
+NOTHING: dict[str, Any] = {"t": 0.0, "rows": [], "condition": None, "rank": None}  # parameters of nothing learned
 DEPENDS = ("r2", "error")  # panels that show the chosen joint where there are many
 CAPTIONS = {
     "r2": "R² of every update, against the threshold of the gate; on green ground the identified model is in use.",
@@ -49,15 +52,16 @@ class Publisher:
         self._x0 = columns.x0
         self._nominal = self._model = self._predictor.model(self._x0)
         self._memory: Memory | None = None
-        self._q = robot.neutral
+        self._q, self._identified = robot.neutral, False  # of the last row
         self._scene, self._bodies = moving_figure(robot, self._q, robot.theta, self._skeleton)
         self._theta, self._drawn_theta = robot.theta, robot.theta
         self._recent = Recent(robot, RECENT)
-        self._parameters: dict[str, Any] = {"t": 0.0, "rows": [], "condition": None, "rank": None}
+        self._parameters: dict[str, Any] = NOTHING
         self._asked: Future | None = None
         self._asked_at = self._scene_at = self._cycle_at = -np.inf
         self._quantiles: tuple[float, float] | None = None  # of the cycle's processor time
-        self._grounds, self._bye, self._before = 0, False, (0, False)
+        self._grounds, self._bye, self._before, self._stood = 0, False, (0, False), False
+        self._failed = False  # whether a picture could not be drawn
         self.stopping = False  # the end that comes now is not the run's own
         self._gate = shared.gate
         self._viewers: tuple[Viewer, ...] = ()
@@ -115,8 +119,8 @@ class Publisher:
             try:
                 with self._lock:
                     self._tick()
-            except Exception:  # a picture that cannot be drawn must not end the others
-                traceback.print_exc()
+            except Exception as error:  # a picture that cannot be drawn must not end the others
+                self._fault(error)
                 self._over.wait(1.0)
             due = max(due + (STILL if self.still and not any(viewer.waits for viewer in self._viewers) else period), time.monotonic())
             while not self._over.is_set() and (left := due - time.monotonic()) > 0.0:
@@ -124,21 +128,41 @@ class Publisher:
                 if not self.still or any(viewer.waits for viewer in self._viewers):
                     due = min(due, time.monotonic() + period)
 
+    def _fault(self, error: Exception) -> None:
+        """Say that a picture could not be drawn: to the page as long as it goes on, to the terminal once."""
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        sentence = f"a picture could not be drawn: {type(error).__name__}: {error} ({at.name}, line {at.lineno}; a bug); the run goes on"
+        self._shared.event(self._shared.status.clock, "fault", sentence, "picture")
+        if not self._failed:
+            self._failed = True
+            print(f"thetahat: {sentence}", file=sys.stderr, flush=True)
+
     # -- a frame ------------------------------------------------------------------------------------------------------
 
     def _tick(self) -> None:
         ended = self._shared.ended  # before what it left is read
+        before, self._before = self._before, (self._shared.resets, self._shared.status.paused)
+        forgot, paused = before[0] != self._before[0], self._before[1]
         self._read()
+        if forgot:
+            self._forget()
         events = self._news()
         self.panels.collect()
-        before, self._before = self._before, (self._shared.resets, self._shared.status.paused)
-        if before[0] != self._before[0] or (before[1] and not self._before[1]):  # all is forgotten, or the picture goes on
+        if forgot or (before[1] and not paused):  # all is forgotten, or the picture goes on
             for viewer in self._viewers:
                 viewer.renew()
         if self._viewers:
-            self._publish(events)
+            self._publish(events, standing=(paused and before[1]) or self._stood)
+        self._stood = ended  # as with a pause, from the next frame on: this one had the last points
         if ended and not self._bye and not self.stopping:
             self._say_bye()
+
+    def _forget(self) -> None:
+        """Show nothing of what was learned before a reset; a fit of it that is not done yet is not waited for."""
+        if self._asked is not None:
+            self._asked.cancel()
+        self._parameters, self._theta, self._asked = NOTHING, self._shared.robot.theta, None
+        self._asked_at = self._scene_at = -np.inf
 
     def _read(self) -> None:
         """Take what the loop left."""
@@ -153,7 +177,7 @@ class Publisher:
             q, dq, ddq, _ = block.filtered
             self.panels.add(block, _torque(self._model, q, dq, ddq), _torque(self._nominal, q, dq, ddq))
             self._recent.add(block)
-            self.t, self._q = float(block.t[-1]), block.q[-1]
+            self.t, self._q, self._identified = float(block.t[-1]), block.q[-1], bool(block.identified[-1])
         while run.said:
             t, self._gate = run.said.popleft()
             self.panels.add_update(t, self._gate)
@@ -185,13 +209,12 @@ class Publisher:
             out.append(frames.text({"type": "figure", "id": "scene", "figure": self._scene}))
         return out
 
-    def _publish(self, news: list[str]) -> None:
-        """To every viewer what it lacks; texts are made once for all of them."""
+    def _publish(self, news: list[str], *, standing: bool) -> None:
+        """To every viewer what it lacks; texts are made once for all of them. standing: no points are new on the page."""
         switched, self._grounds = self._grounds != self.panels.grounds.changes, self.panels.grounds.changes
         made: dict[tuple[str, int], str] = {}
         state, end = frames.text(self.state()), frames.pose(*self._skeleton.pose(self._q), self._bodies)
         self.frames += 1
-        standing = self.still
         for viewer in self._viewers:
             joint = min(max(viewer.joint, 0), self._shared.robot.nv - 1)
             if viewer.waits:
@@ -210,8 +233,11 @@ class Publisher:
                     viewer.put(self._text(made, f"figure {name}", joint))
             for message in news:
                 viewer.put(message)
-            parts = [] if standing else [self._text(made, name, joint) for name in self.panels.identities if name not in again]
-            viewer.put(frames.frame(self.frames, self.t, state, [part for part in parts if part], end), self.frames)
+            key = "frame " + " ".join(sorted(again)), joint
+            if key not in made:  # one text for all who get the same, so that those who take nothing cost no more than one of them
+                parts = [] if standing else [self._text(made, name, joint) for name in self.panels.identities if name not in again]
+                made[key] = frames.frame(self.frames, self.t, state, [part for part in parts if part], end)
+            viewer.put(made[key], self.frames)
 
     def _text(self, made: dict[tuple[str, int], str], name: str, joint: int) -> str:
         """An extension, a figure or a greeting as text, made once per frame."""
@@ -239,7 +265,8 @@ class Publisher:
     def state(self) -> dict[str, Any]:
         """As it is now."""
         run, facts, status, quantiles = self._shared, self._shared.facts, self._shared.status, self._quantiles
-        identified = self._gate.open and not status.forced and (facts.forcible or not facts.controlled)
+        # Where a controller runs, what it did last counts: it may keep the nominal model though the gate is open.
+        identified = self._gate.open and not status.forced and (self._identified or not facts.controlled)
         return {
             "gate": frames.gate(self._gate, window=self.window, condition=self._parameters["condition"]),
             "model": "identified" if identified else "nominal",
@@ -272,6 +299,7 @@ class Publisher:
             "rate": round(facts.rate, 3),
             "speed": facts.speed,
             "forcible": facts.forcible,
+            "drive_file": drive_file(run.robot),
             "threshold": self.threshold,
             "window": self.window,
             "started": run.started.isoformat(timespec="seconds"),
@@ -298,6 +326,12 @@ class Publisher:
         """Panels as a report draws them."""
         with self._lock:
             return tuple((TITLES[name], CAPTIONS[name], self.panels.figure(name, 0)) for name in self.panels.identities if name in CAPTIONS)
+
+
+def drive_file(robot: Robot) -> bool:
+    """Whether what is identified needs drive.json beside the robot's file: no format holds an offset, and URDF no rotor inertia."""
+    source, terms = robot.source, robot.drive.identified
+    return source is not None and ("offset" in terms or ("armature" in terms and source.suffix.lower() == ".urdf"))
 
 
 def identity(name: str, joint: int) -> str:

@@ -42,7 +42,8 @@ class Wire:
         self._times: list[int] = []
         self._calls: list[tuple[Any, ...]] = []
         self._status: Status | None = None
-        self._gate: GateState | None = None
+        self._gate: GateState | None = None  # as it is,
+        self._sent: GateState | None = None  # and as the other end knows it
         self._due, self.lost = 0.0, 0  # parcels that there was no room for
         self._heard = bytearray()
 
@@ -65,28 +66,29 @@ class Wire:
 
     def report(self, status: Status, gate: GateState) -> None:
         """How it stands; a parcel goes where it is time."""
-        self._status = status
+        self._status, self._gate = status, gate
         now = time.monotonic()
         if now >= self._due:
             self._due = now + PERIOD
-            self._send(gate)
+            self._send()
             self._hear()
 
     def end(self, failure: str) -> None:
         """That it is over; the last parcel may wait for its reader, as nothing else is left to do."""
         self._calls.append(("end", failure))
-        self._send(self._gate)
+        self._send(last=True)
         self._socket.setblocking(True)
         with suppress(OSError):
             self._socket.sendall(self._pending)
             self._pending.clear()
 
-    def _send(self, gate: GateState | None) -> None:
-        parcel = pickle.dumps((self._times, self._calls, self._status, None if gate is self._gate else gate), protocol=5)
-        self._times, self._calls, self._gate = [], [], gate
-        if len(self._pending) + len(parcel) > WAITING:
+    def _send(self, *, last: bool = False) -> None:
+        parcel = pickle.dumps((self._times, self._calls, self._status, None if self._gate is self._sent else self._gate), protocol=5)
+        self._times, self._calls = [], []
+        if len(self._pending) + len(parcel) > WAITING and not last:
             self.lost += 1
         else:
+            self._sent = self._gate
             self._pending += HEAD.pack(len(parcel))
             self._pending += parcel
         self._flush()

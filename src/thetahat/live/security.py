@@ -13,7 +13,6 @@ import re
 import secrets
 import socket
 from collections.abc import Awaitable, Callable, MutableMapping
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -25,6 +24,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 BODY = 4096  # bytes of a request's body at most: none is needed
 LONGEST_QUERY, HEAD = 2048, 16_384  # bytes of an address after the ?, and of all headers together
+LENGTH = re.compile(r"0*[0-9]{1,9}", re.ASCII)
 TOKEN = re.compile(r"[A-Za-z0-9_-]{8,200}")
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; img-src 'self' data: blob:; "
@@ -41,6 +41,10 @@ HEADERS = {
     "cache-control": "no-store",
 }
 METHODS = ("GET", "HEAD")
+ANY = {  # all interfaces: their family, an address far away (of those kept for documentation), and this machine's own
+    "0.0.0.0": (socket.AF_INET, "192.0.2.1", "127.0.0.1"),
+    "::": (socket.AF_INET6, "2001:db8::1", "::1"),
+}
 
 
 def new_token(given: str | None = None) -> str:
@@ -62,13 +66,27 @@ def is_local(host: str) -> bool:
         return False
 
 
+def reachable(host: str) -> str:
+    """The address under which a browser finds a server that listens on `host`: of one on all interfaces, that which leads out of this machine."""
+    if host not in ANY:
+        return host
+    family, elsewhere, fallback = ANY[host]
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((elsewhere, 9))  # of a datagram socket: nothing is sent, the way there is only looked up
+            found = probe.getsockname()[0]
+    except OSError:  # there is no way out
+        return fallback
+    return fallback if found in ANY or "%" in found else found
+
+
 class Guard:
     """An ASGI application that lets through to `app` only who may pass. `answers` counts what it said, by status."""
 
     def __init__(self, app: App, *, token: str, host: str, port: int) -> None:
         self._app, self._token, self._port = app, token.encode(), port
         self.cookie = f"thetahat-{port}"  # a browser does not tell ports apart
-        self._names = {"localhost", "127.0.0.1", "::1"} if is_local(host) else {host.lower(), socket.gethostname().lower()}
+        self._names = {"localhost", "127.0.0.1", "::1", host.lower()} | (set() if is_local(host) else {socket.gethostname().lower()})
         self._any_address = not is_local(host)  # a name can be made to point here by anyone, a literal address cannot
         self.answers: dict[int, int] = {}
 
@@ -126,12 +144,10 @@ class Guard:
     def authorised(self, query: bytes, headers: dict[str, list[str]]) -> bool:
         """Whether the token is there: in the address, in the cookie, or as a bearer."""
         given = self.given_in_query(query)
-        for header in headers.get("cookie", []):
-            try:
-                morsel = SimpleCookie(header).get(self.cookie)
-            except CookieError:
-                continue
-            given += [morsel.value] if morsel is not None else []
+        # By hand: http.cookies gives up at the first odd cookie, and any program on this machine's other ports may have set one.
+        for part in ";".join(headers.get("cookie", [])).split(";"):
+            name, _, value = part.partition("=")
+            given += [value.strip()] if name.strip() == self.cookie else []
         given += [value[7:] for value in headers.get("authorization", []) if value[:7].lower() == "bearer "]
         return any(self._is_token(each) for each in given)
 
@@ -149,7 +165,7 @@ class Guard:
     @staticmethod
     def _oversized(headers: dict[str, list[str]]) -> bool:
         lengths = headers.get("content-length", [])
-        return any(not value.isdigit() or int(value[:12]) > BODY for value in lengths) or "transfer-encoding" in headers
+        return any(not LENGTH.fullmatch(value) or int(value) > BODY for value in lengths) or "transfer-encoding" in headers
 
     def _sealed(self, scope: Scope, send: Send) -> Send:
         """`send`, with the headers that every answer has, and the cookie for who came with the token in the address."""

@@ -13,8 +13,9 @@ from importlib import resources
 from typing import Any
 
 from thetahat.errors import MissingExtra, NotIdentifiable, ThetahatError, UsageError
-from thetahat.live.security import Guard, is_local
-from thetahat.live.session import Session
+from thetahat.live.security import Guard, is_local, reachable
+from thetahat.live.session import NO_ROBOT, Session, Unfinished
+from thetahat.live.session import PATIENCE as making
 from thetahat.live.sockets import Sender, watch
 from thetahat.report.page import plotly_file
 
@@ -25,14 +26,19 @@ try:
     from starlette.responses import JSONResponse, Response, StreamingResponse
     from starlette.routing import Route, WebSocketRoute
     from uvicorn.protocols.http.h11_impl import H11Protocol
+    from uvicorn.protocols.utils import ClientDisconnected
+    from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 except ImportError as error:
     raise MissingExtra(f'the live page needs {error.name}, which is not installed; pip install "thetahat[web]"') from None
 
 FRAME = 65_536  # bytes of a WebSocket frame from outside, at most
 HEADERS = 16_384  # bytes of a request's head
 PIECE = 65_536  # bytes of an answer that are sent at once: a slow reader holds no more of it
+KERNEL = 65_536  # bytes that the kernel keeps of what a reader did not take yet (Linux takes this times two); its own choice is some megabytes
 PATIENCE = 10.0  # [s] for a request to be complete, and for a viewer to take a message
-ANSWER = 60.0  # [s] for an answer to be taken
+ANSWER = 60.0  # [s] for an answer to be taken, once there is one
+MAKING = making + 30.0  # [s] for there to be one: longer than the longest there is, so that its own refusal gets through
+CLOSING = 1.0  # [s] for what is still to be sent when a WebSocket's work is done
 CONNECTIONS = 400
 TYPES = {
     ".html": "text/html",
@@ -72,13 +78,44 @@ class Patient(H11Protocol):
     def _look(self) -> None:
         """Abort where the same request, or the same silence, goes on for too long."""
         now, busy = self.loop.time(), self.cycle is not None and not self.cycle.response_complete
-        state = (self.cycle, busy)
+        state = (self.cycle, busy, busy and self.cycle.response_started)
         if state != self._seen[0]:
             self._seen = (state, now)
-        elif now - self._seen[1] >= (ANSWER if busy else PATIENCE):
+        elif now - self._seen[1] >= ((ANSWER if self.cycle.response_started else MAKING) if busy else PATIENCE):
             self.transport.abort()
             return
         self._watchdog = self.loop.call_later(PATIENCE / 2.0, self._look)
+
+
+class PatientSocket(WebSocketsSansIOProtocol):
+    """A WebSocket that keeps little for a reader who takes nothing, and ends with the work on it."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        """Keep one piece at most beside the kernel's."""
+        transport.set_write_buffer_limits(high=PIECE)
+        super().connection_made(transport)
+
+    async def run_asgi(self) -> None:
+        """Once all is said, close for good: a closed transport waits for its reader for ever, and a stalled one would keep its connection."""
+        await super().run_asgi()
+        self.loop.call_later(CLOSING, self.transport.abort)
+
+    async def send(self, message: Any) -> None:
+        """Long texts in pieces: all viewers share the text, and each has no more of it in bytes than it takes."""
+        text = message.get("text") if message["type"] == "websocket.send" else None
+        if text is None or len(text) <= PIECE:
+            await super().send(message)
+            return
+        for begin in range(0, len(text), PIECE):
+            await self.writable.wait()
+            if self.disconnected or self.close_sent or self.transport.is_closing():
+                raise ClientDisconnected
+            piece, last = text[begin : begin + PIECE].encode(), begin + PIECE >= len(text)
+            if begin:
+                self.conn.send_continuation(piece, last)
+            else:
+                self.conn.send_text(piece, last)
+            self.transport.write(b"".join(self.conn.data_to_send()))
 
 
 def listening(host: str, port: int, *, allow_remote: bool = False) -> socket.socket:
@@ -93,6 +130,7 @@ def listening(host: str, port: int, *, allow_remote: bool = False) -> socket.soc
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         bound = socket.socket(family, socket.SOCK_STREAM)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, KERNEL)  # connections inherit it
         bound.bind(address)
     except socket.gaierror:
         raise UsageError(f"--host {host!r} is no address of this machine; use 127.0.0.1") from None
@@ -108,7 +146,7 @@ class Server:
     """Serves one session, from `start` to `stop`."""
 
     def __init__(self, session: Session, *, token: str, host: str = "127.0.0.1", port: int = 0, bound: socket.socket | None = None) -> None:
-        self.session, self.token, self.host = session, token, host
+        self.session, self.token, self.host, self._found = session, token, host, reachable(host)
         self._socket = listening(host, port) if bound is None else bound
         self.port = self._socket.getsockname()[1]
         self._files = _files()
@@ -127,7 +165,7 @@ class Server:
         self.guard = Guard(application, token=token, host=host, port=self.port)
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # what a stranger sends is no reason to write to the terminal
         config = uvicorn.Config(
-            self.guard, http=Patient, ws="websockets-sansio", ws_max_size=FRAME, ws_per_message_deflate=False, ws_ping_interval=20.0,
+            self.guard, http=Patient, ws=PatientSocket, ws_max_size=FRAME, ws_per_message_deflate=False, ws_ping_interval=20.0,
             ws_ping_timeout=20.0, lifespan="off", log_config=None, access_log=False, server_header=False, proxy_headers=False,
             h11_max_incomplete_event_size=HEADERS, limit_concurrency=CONNECTIONS, timeout_keep_alive=5, timeout_graceful_shutdown=2,
         )  # fmt: skip
@@ -139,8 +177,7 @@ class Server:
     @property
     def name(self) -> str:
         """Host and port, as in an address."""
-        host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host, self.host)
-        return f"{f'[{host}]' if ':' in host and not host.startswith('[') else host}:{self.port}"
+        return f"{f'[{self._found}]' if ':' in self._found else self._found}:{self.port}"
 
     @property
     def address(self) -> str:
@@ -198,17 +235,18 @@ class Server:
         if name not in ("estimate.json", "robot", "report.html", "drive.json"):
             return Response("not here\n", 404, media_type="text/plain")
         try:
-            made = await asyncio.get_running_loop().run_in_executor(None, session.product)
-            if name == "robot":
-                called, content = session.robot_file()
-            else:
-                called, content = name, {"estimate.json": made.estimate, "report.html": made.report, "drive.json": made.drive}[name]
+            made = await asyncio.get_running_loop().run_in_executor(None, session.product)  # once: nothing that may wait is called here
+            called = made.robot_name if name == "robot" else name
+            content = {"estimate.json": made.estimate, "robot": made.robot, "report.html": made.report, "drive.json": made.drive}[name]
+        except Unfinished as error:
+            return JSONResponse({"error": str(error)}, 503, {"retry-after": "10"})
         except NotIdentifiable as error:
             return JSONResponse({"error": str(error)}, 409)
         except ThetahatError as error:
             return JSONResponse({"error": str(error)}, 500)
         if content is None:
-            return JSONResponse({"error": "the robot's file holds all drive terms, so there is no file beside it"}, 404)
+            why = "the robot's file holds all drive terms, so there is no file beside it" if name == "drive.json" else NO_ROBOT
+            return JSONResponse({"error": why}, 404 if name == "drive.json" else 409)
         kind = {"json": "application/json", "html": "text/html; charset=utf-8"}.get(called.rsplit(".", 1)[-1], "application/xml")
         safe = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in called)
         return _in_pieces(content, kind, {"content-disposition": f'attachment; filename="{safe}"'})

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any
 
 from thetahat.errors import NotIdentifiable, ThetahatError, UsageError, known
@@ -22,6 +23,25 @@ from thetahat.online.identifier import OnlineIdentifier
 
 SWITCH = 5e-4  # [s] after which a thread that builds frames makes way for the loop
 PATIENCE = 120.0  # [s] for a product
+NO_ROBOT = "no robot file could be written; estimate.json says why, under advice"
+
+
+class Unfinished(ThetahatError):
+    """Something that is being made, and not done yet."""
+
+
+@dataclass
+class _Making:
+    """A product that was asked for."""
+
+    memory: Memory
+    resets: int  # of the run, when it was
+    future: Future
+    owed: bool = False  # whether someone was sent away before it was done
+
+    def answers(self, memory: Memory, resets: int) -> bool:
+        """Whether it is what someone wants who asks now: of this memory, or on its way, for another would wait behind it; nothing forgotten."""
+        return resets == self.resets and (memory is self.memory or self.owed or not self.future.done())
 
 
 class Session:
@@ -34,7 +54,7 @@ class Session:
         self.source, self._remote = source, remote
         self.shared = Shared(Facts.of(source, speed) if remote is None else remote.facts)
         self.loop = None if remote is not None else Loop(source, self.shared, speed=speed)
-        self._product: tuple[Memory, Future] | None = None
+        self._product: _Making | None = None
         self._making = threading.Lock()
         self.refused = 0  # frames of samples from outside that could not be used
         self._thread: threading.Thread | None = None
@@ -97,9 +117,9 @@ class Session:
             raise UsageError(f"the nominal model cannot be forced: {why}")
         (self.loop if self._remote is None else self._remote).command(name)
 
-    def say(self, kind: str, sentence: str) -> None:
-        """Put something on record."""
-        self.shared.event(self.shared.status.clock, kind, sentence)
+    def say(self, kind: str, sentence: str, *, like: str | None = None) -> None:
+        """Put something on record; like: what other events it may be counted with."""
+        self.shared.event(self.shared.status.clock, kind, sentence, like)
 
     # -- viewers ------------------------------------------------------------------------------------------------------
 
@@ -126,7 +146,7 @@ class Session:
         """(name, content) of the robot's file with what was identified."""
         made = self.product()
         if made.robot is None:
-            raise NotIdentifiable("no robot file could be written; estimate.json says why, under advice")
+            raise NotIdentifiable(NO_ROBOT)
         return made.robot_name, made.robot
 
     def report_html(self) -> bytes:
@@ -134,22 +154,26 @@ class Session:
         return self.product().report
 
     def product(self) -> Product:
-        """All of them, made in a process beside the loop; the same as before while nothing new was learned."""
+        """All of them, of one moment, made in a process beside the loop; raises `Unfinished` where that takes too long."""
         memory = self.shared.memory
         if memory is None or not memory.count:
             raise NotIdentifiable("nothing has been learned yet: the memory is empty; let the robot move")
         with self._making:
-            if self._product is None or self._product[0] is not memory:
-                self._product = memory, self.shared.workshop.ask("product", self._order(memory))
-            future = self._product[1]
+            making = self._product
+            if making is None or not making.answers(memory, self.shared.resets):
+                making = self._product = _Making(memory, self.shared.resets, self.shared.workshop.ask("product", self._order(memory)))
+            making.owed = False
         try:
-            return future.result(timeout=PATIENCE)
+            return making.future.result(timeout=PATIENCE)
         except ThetahatError:
             raise
         except Exception as error:
+            if not making.future.done():
+                making.owed = True
+                raise Unfinished(f"what was learned is not written up after {PATIENCE:g} s; ask again in a while") from None
             with self._making:
-                self._product = None
-            raise NotIdentifiable(f"what was learned could not be written up: {type(error).__name__} {error}") from None
+                self._product = None if self._product is making else self._product
+            raise NotIdentifiable(f"what was learned could not be written up: {type(error).__name__} {error}".rstrip()) from None
 
     def _order(self, memory: Memory) -> Order:
         facts = self.shared.facts

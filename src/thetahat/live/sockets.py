@@ -147,7 +147,9 @@ class Sender:
         except BadFrame as error:
             return str(error)
         if decoder.ignored != before:
-            self._session.say("info", f"joints that the robot does not have are ignored: {', '.join(decoder.ignored[:8])}")
+            names = ", ".join(decoder.ignored[:8])
+            said = f"joints that the robot does not have are ignored: {names}" if names else "every joint that is sent is one of the robot's"
+            self._session.say("info", said, like="names")
         if sample is not None and not source.offer(sample):
             return "samples come faster than they can be identified; this one was dropped"
         return ""

@@ -25,24 +25,27 @@ class Workshop:
     def __init__(self, robot: Robot, nominal: Robot) -> None:
         self._robots = plain(robot), plain(nominal)
         self._executor: ProcessPoolExecutor | None = None
+        self._lock = threading.Lock()  # the publisher asks, and every download
 
     def ask(self, what: str, order: Any) -> Future:
         """A future of `parameters` or `product`."""
-        for _ in range(2):
-            if self._executor is None:
-                context = multiprocessing.get_context("spawn")
-                self._executor = ProcessPoolExecutor(1, mp_context=context, initializer=_begin, initargs=self._robots)
-            try:
-                return self._executor.submit(_work, what, order)
-            except BrokenProcessPool:
-                self._executor = None
+        with self._lock:
+            for _ in range(2):
+                if self._executor is None:
+                    context = multiprocessing.get_context("spawn")
+                    self._executor = ProcessPoolExecutor(1, mp_context=context, initializer=_begin, initargs=self._robots)
+                try:
+                    return self._executor.submit(_work, what, order)
+                except BrokenProcessPool:
+                    self._executor = None
         failed: Future = Future()
         failed.set_exception(RuntimeError("the process beside the loop does not start"))
         return failed
 
     def close(self) -> None:
         """End it at once, whatever it is making."""
-        executor, self._executor = self._executor, None
+        with self._lock:
+            executor, self._executor = self._executor, None
         if executor is None:
             return
         workers = list((getattr(executor, "_processes", None) or {}).values())

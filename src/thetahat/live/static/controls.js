@@ -3,7 +3,7 @@
 import { element, write } from "./words.js";
 
 const STALE = 3000; // [ms] that a command may take to show
-const SPANS = [["auto", undefined], ["10 s", 10], ["30 s", 30], ["60 s", 60], ["5 min", 300], ["whole run", null]]; // undefined: every figure its own;
+const SPANS = [["auto span", undefined], ["10 s", 10], ["30 s", 30], ["60 s", 60], ["5 min", 300], ["whole run", null]]; // undefined: every figure its own;
 const by = (id) => document.getElementById(id);
 
 // -- notices ------------------------------------------------------------------------------
@@ -51,6 +51,7 @@ export class Controls {
     this.state = null;
     this.live = false;
     this.forcible = true; // whether there is a controller that can be held on the nominal model
+    this.driveFile = false; // whether drive.json goes beside the robot's file
     by("pause").addEventListener("click", () => this.command(this.state?.paused ? "resume" : "pause"));
     by("nominal").addEventListener("click", () => this.command(this.state?.forced ? "release" : "force_nominal"));
     by("reset").addEventListener("click", () => this.ask());
@@ -106,6 +107,7 @@ export class Controls {
     if (this.waiting && (this.done(this.waiting.name) || performance.now() - this.waiting.since > STALE)) this.waiting = null;
     const idle = live && state !== null && !this.waiting, over = Boolean(state?.ended);
     by("nominal").hidden = !this.forcible;
+    by("drive").hidden = !this.driveFile;
     by("pause").disabled = by("reset").disabled = by("nominal").disabled = !idle || over;
     document.body.classList.toggle("paused", Boolean(state?.paused));
     label(by("pause"), state?.paused ? "▶" : "❚❚", state?.paused ? "Resume" : "Pause");
@@ -137,8 +139,12 @@ export class Controls {
       anchor.download = name;
       anchor.click();
       setTimeout(() => URL.revokeObjectURL(address), 10000);
+      if (link.dataset.name === "robot.xml" && !by("drive").hidden) {
+        notice("drive", `${name} cannot hold all drive terms: download drive.json, too, and keep it beside that file.`, { level: "warning", stay: 15000 });
+      }
     } catch (error) {
-      notice("download", `${what} could not be downloaded: ${error.message}`, { level: "bad", stay: 10000 });
+      const why = error instanceof TypeError ? "the connection ended before there was an answer; is the server still there?" : error.message; // fetch says no more
+      notice("download", `${what} could not be downloaded: ${why}`, { level: "bad", stay: 10000 });
     } finally {
       delete link.dataset.busy;
     }

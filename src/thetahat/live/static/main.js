@@ -43,6 +43,7 @@ const receive = {
     controls.showJoints(message.joints, message.units);
     showNames(message);
     controls.forcible = message.forcible ?? message.mode === "study";
+    controls.driveFile = Boolean(message.drive_file);
     setPanels(message.panels);
     stage.set(message.scene);
     parameters.set(message.parameters);

@@ -1,6 +1,6 @@
 /* Parameters beside the nominal robot's: only the rows in view exist, so that hundreds are as light as ten. */
 
-import { element, NONE, number, whole, write } from "./words.js";
+import { beside, element, NONE, number, whole, write } from "./words.js";
 
 const NORMAL = 1.96; // standard deviations of a 95 % interval
 const ROOM = 12; // letters of a name and its unit on a narrow screen; the row in full says the unit
@@ -187,10 +187,11 @@ export class Parameters {
     line.name.title = `${row.joint_or_link} ${row.name}`;
     write(line.unit, row.unit ? `[${row.unit}]` : "");
     line.unit.hidden = this.narrow && label.length + row.unit.length > ROOM;
-    write(line.nominal, number(row.nominal));
-    write(line.value, row.identified ? number(row.value) : "as nominal");
-    write(line.spread, row.identified && known(row.std) ? `± ${number(NORMAL * row.std, 2)}` : "");
-    write(line.change, inside(row) ? "within ±" : changed(change(row), distance(row)));
+    const spread = known(row.std) ? NORMAL * row.std : null;
+    write(line.nominal, number(row.nominal, this.narrow ? 2 : 3));
+    write(line.value, row.identified ? beside(row.value, spread) : "as nominal");
+    write(line.spread, row.identified && spread !== null ? `± ${number(spread, 2)}` : "");
+    write(line.change, inside(row) ? (this.narrow ? "in ±" : "within ±") : changed(change(row), distance(row)));
     line.change.classList.toggle("spread", inside(row));
     this.picture(line, row);
   }

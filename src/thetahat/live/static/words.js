@@ -18,6 +18,14 @@ export function number(value, digits = 3) {
   return text.replace(/^-/, MINUS);
 }
 
+/** A value no finer than what it is known to: beside ± 0.0016, −4.74e−5 is 0.0000 and no more. */
+export function beside(value, spread, digits = 3) {
+  if (!known(value) || !known(spread) || spread < 1e-3 || spread >= 1e3 || Math.abs(value) >= spread) return number(value, digits);
+  const decimals = Math.max(0, 1 - Math.floor(Math.log10(spread)));
+  const text = value.toFixed(decimals);
+  return Number(text) === 0 ? text.replace("-", "") : text.replace("-", MINUS);
+}
+
 export function whole(value) {
   return known(value) ? grouped(Math.round(value).toString()).replace("-", MINUS) : NONE;
 }
