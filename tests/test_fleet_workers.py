@@ -99,7 +99,7 @@ def test_scores_of_shards_are_those_of_one_pass(two: DaskWorkers, logs: Path, tm
     robots = {"robot": fitted(arm()).with_parameters(estimate), "nominal": arm(), "beside": {"light": arm().with_parameters(0.5 * arm().theta)}}
     span = (5_000, 19_000)
     work = Score(Prepared(arm(), settings), **robots)
-    told = gatherer.score(files, work, span)
+    told, _ = gatherer.score(files, work, span)
     wanted = validate(robots["robot"], th.prepare(files.log, arm(), settings=settings, span=span), robots["nominal"], beside=robots["beside"])
     for a, b in ((told, wanted), (told.nominal, wanted.nominal), (told.beside["light"], wanted.beside["light"])):
         assert (a.samples, a.names, a.cutoff) == (b.samples, b.names, b.cutoff)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from thetahat.cli.errors import say
 from thetahat.cli.progress import Progress
-from thetahat.errors import ThetahatError
+from thetahat.errors import StorageError, ThetahatError
 
 if TYPE_CHECKING:
     from thetahat.cli.measured import Stream
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from thetahat.data.samples import Samples
     from thetahat.fleet.catalogue import Catalogue, Failure
     from thetahat.fleet.fold import Prepared
+    from thetahat.fleet.gather import Gathered
+    from thetahat.fleet.strangers import Known
     from thetahat.identify.estimate import Estimate
     from thetahat.identify.estimator import Estimator, SampleEstimator
     from thetahat.identify.information import Information
@@ -99,8 +101,8 @@ class Alone:
         nominal: Robot | None = None,
         beside: Mapping[str, Robot] | None = None,
         seen: Callable[[Samples], None] | None = None,
-    ) -> Validation:
-        """How well robots predict the rows; `seen` is shown the samples, or an excerpt of them."""
+    ) -> Validation | None:
+        """How well robots predict the rows; `seen` is shown the samples, or an excerpt of them. None: none of them can be read any more."""
         from thetahat.validate import validate
 
         def shown() -> Iterator[Samples]:
@@ -110,6 +112,10 @@ class Alone:
                 yield part
 
         return validate(identified, shown(), nominal=nominal, beside=beside)
+
+    def used(self, log: Log) -> Log:
+        """The log without the sources that were left out, to be named in the answer."""
+        return log
 
     def record(self, found: dict[str, Any]) -> None:
         """Remember the answer (schema thetahat/estimate/1), where there is a store."""
@@ -132,6 +138,9 @@ class Crew(Alone):
         self._store = store
         self._files: dict[int, Catalogue] = {}  # by the log's identity
         self._failures: list[Failure] = []
+        self._notes: list[str] = []
+        self._known: Known | None = None  # what the rows that were fitted say
+        self._reviewed: set[int] = set()  # logs whose held-out files were looked into
         self._run: int | None = None
         self._folded: tuple[str | None, str | None] = None, None
 
@@ -170,38 +179,62 @@ class Crew(Alone):
     def information(self, rows: Rows, fitted: Robot) -> Information:
         """Fold the shards that the store has not, and merge all."""
         from thetahat.fleet.fold import Fold
+        from thetahat.fleet.strangers import Known
 
         files, work, stream = self._files[id(rows.log)], Fold(rows.prepared, fitted), rows.stream
         found, gathered = self._gatherer.fold(files, work, rows.span)
-        self._failures += [each for each in gathered.failures if each not in files.failures]
+        self._took(rows.log, gathered)
         self._folded = work.fingerprint, gathered.root
+        stop = rows.log.rows if rows.span is None else rows.span[1]
+        self._known = Known(work, found, sum(entry.first_row < stop for entry in gathered.files.used))
         stream._counts += gathered.result.counts
         stream.period = max(stream.period, gathered.result.period)
         return found
 
+    def _took(self, log: Log, gathered: Gathered) -> None:
+        """What was left out is named at the end, and not read again for anything else."""
+        self._failures += [each for each in gathered.failures if each not in self._failures]
+        self._notes += gathered.notes
+        self._files[id(log)] = gathered.files
+
     def samples(self, rows: Rows, fitted: Robot, what: str, *, every: bool = False) -> Iterator[Samples]:
-        """All rows, or of a long log an excerpt."""
+        """All rows, or of a long log an excerpt; what can no longer be read is left out and named at the end."""
         from thetahat.fleet.fold import Fold
 
+        def failed(rest: Catalogue, failure: Failure) -> None:
+            self._files[id(rows.log)] = rest
+            self._failures.append(failure)
+
         self._progress.stage(what)
-        return self._gatherer.excerpt(self._files[id(rows.log)], Fold(rows.prepared, fitted), rows.span, every=every)
+        return self._gatherer.excerpt(self._files[id(rows.log)], Fold(rows.prepared, fitted), rows.span, every=every, failed=failed)
 
     def identify(self, seen: Information, whole: Information, estimator: Estimator | SampleEstimator, rows: Rows) -> Estimate:
-        """Of a long log, standard deviations are as wide as an excerpt says; a robust estimator reads it all."""
+        """Of a long log, standard deviations are as wide as an excerpt says; a robust estimator reads it all.
+
+        Where files have vanished since they were folded, what is left is the excerpt.
+        """
         from thetahat.fleet.fold import Fold
         from thetahat.fleet.spread import spread
         from thetahat.identify.run import identify
 
-        files, work, span = self._files[id(rows.log)], Fold(rows.prepared, whole.robot), rows.span
-        every = hasattr(estimator, "estimate_from_samples") or self._gatherer.share(files, work, span) >= 1.0
+        work, span, robust = Fold(rows.prepared, whole.robot), rows.span, hasattr(estimator, "estimate_from_samples")
+        every = robust or self._gatherer.share(self._files[id(rows.log)], work, span) >= 1.0
 
         def samples() -> Iterator[Samples]:
             return self.samples(rows, whole.robot, "reading again", every=every)
 
-        if every:
-            return identify(seen, estimator, samples=samples)
-        part = self._gatherer.gather(files, work, span, what="folding an excerpt", excerpt=True).result.on(whole.robot)
-        return spread(seen, whole, part, estimator, samples, rows.stream.dofs)
+        before = len(self._failures)
+        while True:
+            files, failed = self._files[id(rows.log)], len(self._failures)
+            try:
+                if every and failed == before:
+                    return identify(seen, estimator, samples=samples)
+                gathered = self._gatherer.gather(files, work, span, what="folding an excerpt", excerpt=not every)
+                self._took(rows.log, gathered)
+                return spread(seen, whole, gathered.result.on(whole.robot), estimator, samples, rows.stream.dofs)
+            except ThetahatError:
+                if robust or len(self._failures) == failed:  # it is not for want of rows
+                    raise
 
     def score(
         self,
@@ -210,15 +243,28 @@ class Crew(Alone):
         nominal: Robot | None = None,
         beside: Mapping[str, Robot] | None = None,
         seen: Callable[[Samples], None] | None = None,
-    ) -> Validation:
-        """Score the shards that the store has not scored with these very robots."""
+    ) -> Validation | None:
+        """Score the shards that the store has not scored with these very robots; files of another robot are looked for once."""
+        from thetahat.fleet.catalogue import Failure
         from thetahat.fleet.score import Score
 
+        work = Score(rows.prepared, identified, nominal, dict(beside or {}))
+        known = None if id(rows.log) in self._reviewed else self._known
+        self._reviewed.add(id(rows.log))
+        try:
+            found, gathered = self._gatherer.score(self._files[id(rows.log)], work, rows.span, known=known)
+        except StorageError as error:  # none of its files is there any more; the estimate is
+            self._failures.append(Failure.of(rows.log.sources[-1].path, error))
+            return None
+        self._took(rows.log, gathered)
         if seen is not None:
             for part in self.samples(rows, identified, "reading an excerpt"):
                 seen(part)
-        work = Score(rows.prepared, identified, nominal, dict(beside or {}))
-        return self._gatherer.score(self._files[id(rows.log)], work, rows.span)
+        return found
+
+    def used(self, log: Log) -> Log:
+        """The log without the sources that were left out."""
+        return replace(log, sources=self._files[id(log)].sources)
 
     # -- the memory of runs -------------------------------------------------------------------------------------------
 
@@ -247,6 +293,8 @@ class Crew(Alone):
 
         for key in self._store.damaged if self._store is not None else ():
             say(f"entry {key[:12]}… of the store was damaged; it was thrown away and computed anew", "warning")
+        for note in self._notes:
+            say(note, "warning")
         left_out, trouble = self._failures, self._gatherer.trouble
         if not left_out and not trouble:
             return
