@@ -134,7 +134,7 @@ def _run(
     with heard(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
         progress.stage("loading the robot")
         loaded = load(file, gravity=gravity)
-        with scale.opened(size, progress) as crew:
+        with scale.opened(size, progress, [*options.logs, *options.tests]) as crew:
             outcome = run(loaded, options, progress, crew)
             progress.stage("writing")
             found = described(loaded, outcome, options)

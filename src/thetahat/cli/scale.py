@@ -1,6 +1,6 @@
 """How a verb gets through its logs: alone in this process, or with workers and a store. Both have the same face, so a verb does not ask which.
 
-with scale.opened(scale.asked(workers, scheduler, store), progress) as crew:
+with scale.opened(scale.asked(workers, scheduler, store), progress, logs) as crew:
     log = crew.read(logs, robot)
     settings = crew.choose(log, robot, span=span)
     whole = crew.information(Rows(log, robot, settings, span, stream), fitted)
@@ -12,7 +12,7 @@ crew.conclude()             # what was left out is said, and is the exit code
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,9 +58,9 @@ def asked(workers: int | None, scheduler: str | None, store: str | None) -> Scal
 
 
 @contextmanager
-def opened(scale: Scale, progress: Progress) -> Iterator[Alone]:
-    """Who does the work; workers and store are let go at the end, and a run that failed is remembered as such."""
-    if scale.alone:
+def opened(scale: Scale, progress: Progress, logs: Sequence[str] = ()) -> Iterator[Alone]:
+    """Who does the work on these logs; workers and store are let go at the end, and a run that failed is remembered as such."""
+    if scale.alone and not any("://" in name for name in logs):  # what must be fetched comes file by file
         yield Alone(progress)
         return
     from thetahat.fleet.store import Store as Kept
