@@ -339,7 +339,7 @@ def _lost(files: Catalogue, shards: Sequence[Shard], failures: Sequence[Failure]
         if gone[place]:
             out.setdefault(place, replace(failure, name=shard.item.name))
         else:
-            out[shard.place] = replace(failure, name=shard.name)
+            out[shard.place] = replace(failure, name=shard.name, sentence=failure.sentence.replace(shard.place, shard.name))
     return out
 
 
