@@ -20,7 +20,7 @@ from data_paths import ROOT
 from fleet_cases import arm, fitted, folder_of, gathered
 from store_cases import ROWS, run, same, settle
 from thetahat.errors import StorageError
-from thetahat.fleet import codec
+from thetahat.fleet import choice, codec, runs
 from thetahat.fleet.gather import Gatherer
 from thetahat.fleet.store import Store
 from thetahat.identify.information import Information
@@ -134,6 +134,23 @@ def test_a_full_disk_stops_nothing_and_is_said_once(tmp_path: Path, logs: Path, 
         again, told, _ = run(store, logs)
         assert told.computed == 16 - 5  # 4 surveys and 5 shards had found room
         assert same(again, wanted)
+
+
+def test_what_belongs_together_is_written_together_or_not_at_all(tmp_path: Path) -> None:
+    """A run is not done without its logs, and a choice not made without the logs it was held against."""
+    found = {"method": "x", "samples": 1, "rank": 1, "r2": {"train": 1.0, "test": None}, "consistent": True}
+    found["provenance"] = {"logs": [{"path": "a", "sha256": "a"}, {"path": "b", "sha256": []}]}  # which the database refuses
+    with Store(tmp_path / "store") as store:
+        number = runs.begin(store, arm())
+        with pytest.raises(StorageError):
+            runs.finish(store, number, found, verdict="")
+        assert [record.state for record in runs.history(store)] == ["running"]
+        assert runs.history(store)[0].logs == ()
+        choice._replace(store, "series", {"x": 1}, ["a"])
+        with pytest.raises(StorageError):
+            choice._replace(store, "series", {"x": 2}, ["b", []])
+        assert [row["settings"] for row in store.query("SELECT settings FROM settings")] == ['{"x": 1}']
+        assert [row["digest"] for row in store.query("SELECT digest FROM settled")] == ["a"]
 
 
 # -- at once, and killed ----------------------------------------------------------------------------------------------

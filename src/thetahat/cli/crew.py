@@ -130,11 +130,14 @@ class Alone:
 class Crew(Alone):
     """Shard by shard, on workers, kept in a store."""
 
-    def __init__(self, progress: Progress, workers: Any, store: Any, *, tell: Callable[[str, int, int], None]) -> None:
+    def __init__(
+        self, progress: Progress, workers: Any, store: Any, *, tell: Callable[[str, int, int], None], trouble: Sequence[Failure] = ()
+    ) -> None:
         from thetahat.fleet.gather import Gatherer
 
         super().__init__(progress)
         self._gatherer = Gatherer(workers, store, tell=tell)
+        self._gatherer.trouble += trouble
         self._store = store
         self._files: dict[int, Catalogue] = {}  # by the log's identity
         self._failures: list[Failure] = []

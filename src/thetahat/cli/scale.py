@@ -16,12 +16,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from thetahat.cli.arguments import option
 from thetahat.cli.crew import Alone, Crew
 from thetahat.cli.progress import Progress
 from thetahat.errors import StorageError, UsageError
+
+if TYPE_CHECKING:
+    from thetahat.fleet.catalogue import Failure
+    from thetahat.fleet.store import Store as Kept
 
 STORE = "THETAHAT_STORE"
 
@@ -63,23 +67,36 @@ def opened(scale: Scale, progress: Progress, logs: Sequence[str] = ()) -> Iterat
     if scale.alone and not any("://" in name for name in logs):  # what must be fetched comes file by file
         yield Alone(progress)
         return
-    from thetahat.fleet.store import Store as Kept
     from thetahat.fleet.workers import DaskWorkers
     from thetahat.fleet.workers import Workers as Here
 
-    store = None if scale.store is None else Kept(scale.store)
     local = scale.workers is None and scale.scheduler is None
+    with kept(scale.store) as (store, trouble), Here() if local else DaskWorkers(workers=scale.workers, scheduler=scale.scheduler) as workers:
+        crew = Crew(progress, workers, store, tell=Pace(progress), trouble=trouble)
+        try:
+            yield crew
+        except BaseException as error:
+            crew.failed(error)
+            raise
+
+
+@contextmanager
+def kept(folder: Path | None) -> Iterator[tuple[Kept | None, list[Failure]]]:
+    """The store, if one is asked for, and what is wrong with it: on a full disk the work is done without, and that is said at the end."""
+    if folder is None:
+        yield None, []
+        return
+    from thetahat.fleet.catalogue import Failure
+    from thetahat.fleet.store import DiskFull
+    from thetahat.fleet.store import Store as Kept
+
     try:
-        with Here() if local else DaskWorkers(workers=scale.workers, scheduler=scale.scheduler) as workers:
-            crew = Crew(progress, workers, store, tell=Pace(progress))
-            try:
-                yield crew
-            except BaseException as error:
-                crew.failed(error)
-                raise
-    finally:
-        if store is not None:
-            store.close()
+        store = Kept(folder)
+    except DiskFull as error:
+        yield None, [Failure.of(str(folder), error)]
+        return
+    with store:
+        yield store, []
 
 
 class Pace:
