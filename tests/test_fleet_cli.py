@@ -110,8 +110,8 @@ def test_identify_with_workers_and_a_store_is_identify(thetahat: Thetahat, logs:
     pytest.importorskip("distributed", reason="workers need the extra dask (pip install 'dask[distributed]')")
     store = tmp_path / "store"
     alone = thetahat("identify", "arm4", logs, "--out", tmp_path / "a", "--json", *quick).data
-    for options in (["--workers", 2, "--store", store], ["--store", store]):
-        done = thetahat("identify", "arm4", logs, "--out", tmp_path / "b", "--json", *options, *quick)
+    for k, options in enumerate((["--workers", 2, "--store", store], ["--store", store])):  # not to one folder: that would be the first answer again
+        done = thetahat("identify", "arm4", logs, "--out", tmp_path / f"b{k}", "--json", *options, *quick)
         assert done.code == 0, done.err
         require("estimate", done.data)
         require_same_answer(alone, done.data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from thetahat.cli.errors import say
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from thetahat.fleet.fold import Prepared
     from thetahat.fleet.gather import Gathered
     from thetahat.fleet.strangers import Known
+    from thetahat.fleet.survey import Reading
     from thetahat.identify.estimate import Estimate
     from thetahat.identify.estimator import Estimator, SampleEstimator
     from thetahat.identify.information import Information
@@ -117,6 +119,12 @@ class Alone:
         """The log without the sources that were left out, to be named in the answer."""
         return log
 
+    def answered(self, robot: Robot, options: Any, folder: Path) -> tuple[dict[str, Any], list[Path]] | None:
+        """The answer and its files, written into the folder, where a store has it and nothing is new. options: `identify_run.Options`."""
+
+    def answer(self, found: dict[str, Any], files: list[Path]) -> None:
+        """Keep the answer and its files for a run in which nothing is new, where there is a store."""
+
     def record(self, found: dict[str, Any]) -> None:
         """Remember the answer (schema thetahat/estimate/1), where there is a store."""
 
@@ -140,6 +148,8 @@ class Crew(Alone):
         self._gatherer.trouble += trouble
         self._store = store
         self._files: dict[int, Catalogue] = {}  # by the log's identity
+        self._read: dict[tuple[tuple[str, ...], Reading], Log] = {}
+        self._answer: tuple[str, Path] | None = None  # key of the answer, and the folder it is written to
         self._failures: list[Failure] = []
         self._notes: list[str] = []
         self._known: Known | None = None  # what the rows that were fitted say
@@ -154,10 +164,13 @@ class Crew(Alone):
 
         if self._store is not None and self._run is None:
             self._gatherer.kept(lambda: setattr(self, "_run", begin(self._store, robot)))
-        files = self._gatherer.survey(list(names), robot, Reading(**reading))
-        self._files[id(files.log)] = files
-        self._failures += files.failures
-        return files.log
+        asked = tuple(names), Reading(**reading)
+        if asked not in self._read:
+            files = self._gatherer.survey(list(names), robot, asked[1])
+            self._files[id(files.log)] = files
+            self._failures += files.failures
+            self._read[asked] = files.log
+        return self._read[asked]
 
     def choose(self, log: Log, robot: Robot, *, span: tuple[int, int] | None = None, **choices: Any) -> Settings:
         """As chosen before, where there is a store and that fits."""
@@ -268,6 +281,33 @@ class Crew(Alone):
     def used(self, log: Log) -> Log:
         """The log without the sources that were left out."""
         return replace(log, sources=self._files[id(log)].sources)
+
+    # -- answers ------------------------------------------------------------------------------------------------------
+
+    def answered(self, robot: Robot, options: Any, folder: Path) -> tuple[dict[str, Any], list[Path]] | None:
+        """An answer that all logs, the robot, the options and the program itself have in common with an earlier run."""
+        if self._store is None:
+            return None
+        from thetahat.fleet.kept_answers import answer_key, kept
+
+        reading = {"columns": options.columns, "topic": options.topic, "salvage": options.salvage}
+        logs = [self._files[id(self.read(names, robot, **reading))] for names in (options.logs, options.tests) if names]
+        if self._failures:
+            return None
+        inputs = [None if path is None else Path(path) for path in (robot.source, options.prior, options.actuation)]
+        self._answer = answer_key(robot, options, inputs, logs, folder), folder
+        found = kept(self._store, *self._answer)
+        self._answer = None if found is not None else self._answer  # which then is there
+        return found
+
+    def answer(self, found: dict[str, Any], files: list[Path]) -> None:
+        """Keep it, if nothing was left out."""
+        if self._answer is None or self._failures or self._notes:
+            return
+        from thetahat.fleet.kept_answers import keep
+
+        key, folder = self._answer
+        self._gatherer.kept(lambda: keep(self._store, key, found, files, folder))
 
     # -- the memory of runs -------------------------------------------------------------------------------------------
 

@@ -201,7 +201,7 @@ class Gatherer:
             raise refused(list(lost.values())) if lost else _nothing()
         keys = [fingerprint(work.fingerprint, shard.content) for shard in shards] if self.store is not None else []
         root = fingerprint("root", keys)
-        notes = Notes(self, work, shards, keys, what)
+        notes = Notes(work, shards, keys, store=self.store, write=self.kept, tell=lambda done, total: self.tell(what, done, total))
         if self.store is not None:
             whole = self.store.get(root, lambda data: work.from_bytes(data, root))
             if whole is not None:
