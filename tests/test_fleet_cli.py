@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 import json
 import re
 import socket
+import sqlite3
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -108,8 +110,8 @@ def test_identify_with_workers_and_a_store_is_identify(thetahat: Thetahat, logs:
     pytest.importorskip("distributed", reason="workers need the extra dask (pip install 'dask[distributed]')")
     store = tmp_path / "store"
     alone = thetahat("identify", "arm4", logs, "--out", tmp_path / "a", "--json", *quick).data
-    for options in (["--workers", 2, "--store", store], ["--store", store]):
-        done = thetahat("identify", "arm4", logs, "--out", tmp_path / "b", "--json", *options, *quick)
+    for k, options in enumerate((["--workers", 2, "--store", store], ["--store", store])):  # not to one folder: that would be the first answer again
+        done = thetahat("identify", "arm4", logs, "--out", tmp_path / f"b{k}", "--json", *options, *quick)
         assert done.code == 0, done.err
         require("estimate", done.data)
         require_same_answer(alone, done.data)
@@ -155,6 +157,33 @@ def test_a_full_disk_is_exit_code_6_and_the_answer_is_there(thetahat: Thetahat, 
     monkeypatch.setattr("thetahat.fleet.store.write_atomically", full)
     done = thetahat("identify", "arm4", logs, "--out", tmp_path / "out", "--json", "--store", tmp_path / "store", *QUICK)
     one_error(done, 6, "No space left")
+    assert done.data["samples"] == 8_400
+    assert (tmp_path / "out/estimate.json").is_file()
+
+
+@wired
+@pytest.mark.parametrize("how", ["folder", "database"])
+def test_a_new_store_on_a_full_disk_is_done_without(
+    thetahat: Thetahat, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    store = tmp_path / "store"
+    if how == "folder":
+        plain = Path.mkdir
+
+        def full(self: Path, *given: Any, **more: Any) -> None:
+            if self == store / "objects":
+                raise OSError(errno.ENOSPC, "No space left on device")
+            plain(self, *given, **more)
+
+        monkeypatch.setattr(Path, "mkdir", full)
+    else:
+
+        def no_room(*_: Any, **__: Any) -> None:
+            raise sqlite3.OperationalError("database or disk is full")
+
+        monkeypatch.setattr("thetahat.fleet.store.sqlite3.connect", no_room)
+    done = thetahat("identify", "arm4", logs, "--out", tmp_path / "out", "--json", "--store", store, *QUICK)
+    one_error(done, 6, "No space left" if how == "folder" else "disk is full")
     assert done.data["samples"] == 8_400
     assert (tmp_path / "out/estimate.json").is_file()
 

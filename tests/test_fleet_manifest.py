@@ -18,6 +18,7 @@ import typer
 
 from data_paths import ROOT
 from fleet_sim import arm, name_of, planted, run_of, write_fleet
+from thetahat import cli
 from thetahat.cli import scale
 from thetahat.cli.errors import guarded
 from thetahat.cli.fleet import fleet
@@ -236,6 +237,45 @@ def test_table_page_and_answer_then_the_same_from_the_store(tmp_path: Path, thet
     assert one == other  # but for payloads, which are weighed by what all periods together show
     assert again["summary"]["periods"] == 41
     assert computed == [f"{name_of(0)}, run008"]
+
+
+def test_every_period_is_a_run_that_history_finds_and_diff_compares(
+    tmp_path: Path, thetahat: Thetahat, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest, store = write_fleet(tmp_path / "logs", 2, 4, seed=4, seconds=4.0), tmp_path / "store"
+
+    def verb(*arguments: object) -> dict[str, Any]:
+        monkeypatch.setattr(sys, "argv", ["thetahat", *map(str, arguments), "--store", str(store), "--json"])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert not ended.value.code
+        return json.loads(capsys.readouterr().out)
+
+    for _ in range(2):  # an estimate that is remembered is not remembered again
+        assert thetahat(manifest, "--out", tmp_path / "out", "--no-tune", "--store", store).code == 0
+        runs = verb("history")["runs"]
+        assert sorted((run["robot"], run["period"]) for run in runs) == [(name_of(k), f"run{p:03d}") for k in range(2) for p in range(4)]
+    (run,) = verb("history", "--period", "run002", "--robot", name_of(1))["runs"]
+    assert (run["state"], run["method"], run["samples"], run["verdict"][:10]) == ("done", "least-squares", 400, "Fitted: R²")
+    assert [Path(log["path"]).name for log in run["logs"]] == ["run002.parquet"]
+    (other,) = verb("history", "--period", "run003", "--robot", name_of(1))["runs"]
+    found = verb("diff", run["id"], other["id"])
+    schema = json.loads((ROOT / "src/thetahat/schemas/diff.json").read_text(encoding="utf-8"))
+    assert [each.message for each in jsonschema.Draft202012Validator(schema).iter_errors(found)] == []
+    assert found["same_robot"]
+    assert 0.0 < found["largest"] < 8.0
+    assert found["logs"]["shared"] == 0
+
+
+def test_a_damaged_entry_is_said(tmp_path: Path, thetahat: Thetahat) -> None:
+    manifest, store = write_fleet(tmp_path / "logs", 1, 2, seed=4, seconds=4.0), tmp_path / "store"
+    thetahat(manifest, "--out", tmp_path / "out", "--no-tune", "--store", store)
+    for path in (store / "objects").rglob("*"):
+        if path.is_file():
+            path.write_bytes(path.read_bytes()[:-3])
+    done = thetahat(manifest, "--out", tmp_path / "out", "--no-tune", "--store", store)
+    assert done.code == 0
+    assert "was damaged" in done.err
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -12,6 +13,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +22,7 @@ from data_paths import ROOT
 from fleet_cases import arm, fitted, folder_of, gathered
 from store_cases import ROWS, run, same, settle
 from thetahat.errors import StorageError
-from thetahat.fleet import codec
+from thetahat.fleet import choice, codec, runs
 from thetahat.fleet.gather import Gatherer
 from thetahat.fleet.store import Store
 from thetahat.identify.information import Information
@@ -136,6 +138,23 @@ def test_a_full_disk_stops_nothing_and_is_said_once(tmp_path: Path, logs: Path, 
         assert same(again, wanted)
 
 
+def test_what_belongs_together_is_written_together_or_not_at_all(tmp_path: Path) -> None:
+    """A run is not done without its logs, and a choice not made without the logs it was held against."""
+    found = {"method": "x", "samples": 1, "rank": 1, "r2": {"train": 1.0, "test": None}, "consistent": True}
+    found["provenance"] = {"logs": [{"path": "a", "sha256": "a"}, {"path": "b", "sha256": []}]}  # which the database refuses
+    with Store(tmp_path / "store") as store:
+        number = runs.begin(store, arm())
+        with pytest.raises(StorageError):
+            runs.finish(store, number, found, verdict="")
+        assert [record.state for record in runs.history(store)] == ["running"]
+        assert runs.history(store)[0].logs == ()
+        choice._replace(store, "series", {"x": 1}, ["a"])
+        with pytest.raises(StorageError):
+            choice._replace(store, "series", {"x": 2}, ["b", []])
+        assert [row["settings"] for row in store.query("SELECT settings FROM settings")] == ['{"x": 1}']
+        assert [row["digest"] for row in store.query("SELECT digest FROM settled")] == ["a"]
+
+
 # -- at once, and killed ----------------------------------------------------------------------------------------------
 
 
@@ -150,7 +169,7 @@ def test_what_a_killed_writer_left_is_tidied_up_in_time(tmp_path: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == [".ab2.new", "ab" + 62 * "0"]
 
 
-def test_two_runs_at_once_are_safe(tmp_path: Path, logs: Path) -> None:
+def test_two_threads_at_once_are_safe(tmp_path: Path, logs: Path) -> None:
     wanted, _, _ = run(None, logs)
     found: list[Information] = []
 
@@ -225,3 +244,76 @@ def test_killed_at_three_random_moments(tmp_path: Path, logs: Path) -> None:
 @pytest.mark.slow
 def test_killed_at_fifty_random_moments(tmp_path: Path, logs: Path) -> None:
     killed_runs(tmp_path, logs, 50)
+
+
+# -- the verb itself --------------------------------------------------------------------------------------------------
+
+
+def verb(folder: Path, logs: Path, out: str, *more: str) -> subprocess.Popen[str]:
+    """`thetahat identify --store` in processes of their own, which can be killed together."""
+    given = ["identify", "arm4", str(logs), "--out", str(folder / out), "--store", str(folder / "store"), "--json", "--no-tune", "--no-report", *more]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "THETAHAT_QUIET": "1"}
+    command = [sys.executable, "-m", "thetahat.cli", *given]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True)
+
+
+def answered(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """The answer, without the words on how its settings came about: those say that they were kept."""
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    found = json.loads(out)
+    found["provenance"]["settings"].pop("cutoff_reason")
+    return found
+
+
+def test_two_processes_at_once_are_safe(tmp_path: Path, logs: Path) -> None:
+    both = [verb(tmp_path, logs, f"out{k}") for k in range(2)]
+    one, other = (answered(process) for process in both)
+    one["parity"] = other["parity"] = None
+    assert one == other
+    with Store(tmp_path / "store") as store:
+        assert [record.state for record in runs.history(store)] == ["done", "done"]
+        assert store.query("PRAGMA integrity_check")[0][0] == "ok"
+    assert not list((tmp_path / "store/objects").rglob(".*"))
+
+
+def killed_verbs(tmp_path: Path, logs: Path, times: int) -> None:
+    """kill -9 of `identify --workers 2 --store` and its workers at random moments: the store opens, and a run let through answers as one without."""
+    pytest.importorskip("distributed", reason="workers need the extra dask (pip install 'dask[distributed]')")
+    store, workers, rng = tmp_path / "store", ("--workers", "2"), random.Random(1)
+    began = time.monotonic()
+    wanted = answered(verb(tmp_path, logs, "out"))  # whoever computes, it is the same to the last bit
+    longest = 2.5 * (time.monotonic() - began)  # processes must be started, too
+    shutil.rmtree(store)
+    killed, between = 0, max(times // 5, 2)
+    while killed < times:
+        process = verb(tmp_path, logs, "out", *workers)
+        try:
+            process.communicate(timeout=rng.uniform(0.1, 1.0) * longest)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            killed += 1
+        else:  # the kill came too late: begin anew
+            assert process.returncode == 0
+            shutil.rmtree(store)
+        if not store.exists():
+            continue
+        with Store(store) as opened:
+            assert opened.query("PRAGMA integrity_check")[0][0] == "ok"
+            states = {record.state for record in runs.history(opened)}
+        assert states <= {"interrupted", "done"}
+        for path in (store / "objects").rglob("[0-9a-f]" * 64):
+            codec.unpacked(path.read_bytes())
+        if killed % between == 0:  # let one through, and begin anew
+            assert answered(verb(tmp_path, logs, "out", *workers)) == wanted
+            shutil.rmtree(store)
+
+
+def test_the_verb_killed_at_two_random_moments(tmp_path: Path, logs: Path) -> None:
+    killed_verbs(tmp_path, logs, 2)
+
+
+@pytest.mark.slow
+def test_the_verb_killed_at_fifty_random_moments(tmp_path: Path, logs: Path) -> None:
+    killed_verbs(tmp_path, logs, 50)

@@ -99,7 +99,7 @@ def test_scores_of_shards_are_those_of_one_pass(two: DaskWorkers, logs: Path, tm
     robots = {"robot": fitted(arm()).with_parameters(estimate), "nominal": arm(), "beside": {"light": arm().with_parameters(0.5 * arm().theta)}}
     span = (5_000, 19_000)
     work = Score(Prepared(arm(), settings), **robots)
-    told = gatherer.score(files, work, span)
+    told, _ = gatherer.score(files, work, span)
     wanted = validate(robots["robot"], th.prepare(files.log, arm(), settings=settings, span=span), robots["nominal"], beside=robots["beside"])
     for a, b in ((told, wanted), (told.nominal, wanted.nominal), (told.beside["light"], wanted.beside["light"])):
         assert (a.samples, a.names, a.cutoff) == (b.samples, b.names, b.cutoff)
@@ -319,6 +319,39 @@ def test_what_fails_is_a_failure_in_its_place(two: DaskWorkers, here: bool) -> N
     assert [failure.name for failure in failures] == [f"no. {k}" for k in range(1, 20, 2)]
     assert sorted(seen) == list(range(20))
     assert workers.reduced(job, [1, 3], sum, lambda *_: None)[0] is None
+
+
+def _deadly(context: int, task: int) -> int:
+    if task == context:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return task
+
+
+def test_a_task_that_no_worker_outlives_is_a_failure_in_its_place() -> None:
+    import dask
+
+    with dask.config.set({"distributed.scheduler.allowed-failures": 0}), DaskWorkers(workers=1) as workers:
+        job = Job(5, _deadly, lambda task: f"no. {task}")
+        found = dict(workers.each(job, range(4, 7)))
+        assert (found[0], found[2]) == (4, 6)
+        assert "its worker died every time" in found[1].sentence
+        seen: list[int] = []
+        total, (failure,) = workers.reduced(job, list(range(20)), sum, lambda number, _: seen.append(number))
+        assert total == sum(range(20)) - 5
+        assert (failure.name, failure.exit_code) == ("no. 5", 6)
+        assert sorted(seen) == list(range(20))
+
+
+def test_a_scheduler_without_thetahat_is_said() -> None:
+    from thetahat.fleet.workers import _result
+
+    class Lost:
+        def result(self) -> None:
+            raise RuntimeError("Error during deserialization of the task graph. This frequently occurs if the Scheduler and Client …")
+
+    with pytest.raises(UsageError, match=r"scheduler of the Dask cluster.*install thetahat") as caught:
+        _result(Lost(), "x")
+    assert "\n" not in str(caught.value)
 
 
 def test_workers_without_dask_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

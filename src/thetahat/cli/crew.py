@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from thetahat.cli.errors import say
 from thetahat.cli.progress import Progress
-from thetahat.errors import ThetahatError
+from thetahat.errors import StorageError, ThetahatError
 
 if TYPE_CHECKING:
     from thetahat.cli.measured import Stream
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from thetahat.data.samples import Samples
     from thetahat.fleet.catalogue import Catalogue, Failure
     from thetahat.fleet.fold import Prepared
+    from thetahat.fleet.gather import Gathered
+    from thetahat.fleet.strangers import Known
+    from thetahat.fleet.survey import Reading
     from thetahat.identify.estimate import Estimate
     from thetahat.identify.estimator import Estimator, SampleEstimator
     from thetahat.identify.information import Information
@@ -99,8 +103,8 @@ class Alone:
         nominal: Robot | None = None,
         beside: Mapping[str, Robot] | None = None,
         seen: Callable[[Samples], None] | None = None,
-    ) -> Validation:
-        """How well robots predict the rows; `seen` is shown the samples, or an excerpt of them."""
+    ) -> Validation | None:
+        """How well robots predict the rows; `seen` is shown the samples, or an excerpt of them. None: none of them can be read any more."""
         from thetahat.validate import validate
 
         def shown() -> Iterator[Samples]:
@@ -110,6 +114,16 @@ class Alone:
                 yield part
 
         return validate(identified, shown(), nominal=nominal, beside=beside)
+
+    def used(self, log: Log) -> Log:
+        """The log without the sources that were left out, to be named in the answer."""
+        return log
+
+    def answered(self, robot: Robot, options: Any, folder: Path) -> tuple[dict[str, Any], list[Path]] | None:
+        """The answer and its files, written into the folder, where a store has it and nothing is new. options: `identify_run.Options`."""
+
+    def answer(self, found: dict[str, Any], files: list[Path]) -> None:
+        """Keep the answer and its files for a run in which nothing is new, where there is a store."""
 
     def record(self, found: dict[str, Any]) -> None:
         """Remember the answer (schema thetahat/estimate/1), where there is a store."""
@@ -124,14 +138,22 @@ class Alone:
 class Crew(Alone):
     """Shard by shard, on workers, kept in a store."""
 
-    def __init__(self, progress: Progress, workers: Any, store: Any, *, tell: Callable[[str, int, int], None]) -> None:
+    def __init__(
+        self, progress: Progress, workers: Any, store: Any, *, tell: Callable[[str, int, int], None], trouble: Sequence[Failure] = ()
+    ) -> None:
         from thetahat.fleet.gather import Gatherer
 
         super().__init__(progress)
         self._gatherer = Gatherer(workers, store, tell=tell)
+        self._gatherer.trouble += trouble
         self._store = store
         self._files: dict[int, Catalogue] = {}  # by the log's identity
+        self._read: dict[tuple[tuple[str, ...], Reading], Log] = {}
+        self._answer: tuple[str, Path] | None = None  # key of the answer, and the folder it is written to
         self._failures: list[Failure] = []
+        self._notes: list[str] = []
+        self._known: Known | None = None  # what the rows that were fitted say
+        self._reviewed: set[int] = set()  # logs whose held-out files were looked into
         self._run: int | None = None
         self._folded: tuple[str | None, str | None] = None, None
 
@@ -142,10 +164,13 @@ class Crew(Alone):
 
         if self._store is not None and self._run is None:
             self._gatherer.kept(lambda: setattr(self, "_run", begin(self._store, robot)))
-        files = self._gatherer.survey(list(names), robot, Reading(**reading))
-        self._files[id(files.log)] = files
-        self._failures += files.failures
-        return files.log
+        asked = tuple(names), Reading(**reading)
+        if asked not in self._read:
+            files = self._gatherer.survey(list(names), robot, asked[1])
+            self._files[id(files.log)] = files
+            self._failures += files.failures
+            self._read[asked] = files.log
+        return self._read[asked]
 
     def choose(self, log: Log, robot: Robot, *, span: tuple[int, int] | None = None, **choices: Any) -> Settings:
         """As chosen before, where there is a store and that fits."""
@@ -170,38 +195,62 @@ class Crew(Alone):
     def information(self, rows: Rows, fitted: Robot) -> Information:
         """Fold the shards that the store has not, and merge all."""
         from thetahat.fleet.fold import Fold
+        from thetahat.fleet.strangers import Known
 
         files, work, stream = self._files[id(rows.log)], Fold(rows.prepared, fitted), rows.stream
         found, gathered = self._gatherer.fold(files, work, rows.span)
-        self._failures += [each for each in gathered.failures if each not in files.failures]
+        self._took(rows.log, gathered)
         self._folded = work.fingerprint, gathered.root
+        stop = rows.log.rows if rows.span is None else rows.span[1]
+        self._known = Known(work, found, sum(entry.first_row < stop for entry in gathered.files.used))
         stream._counts += gathered.result.counts
         stream.period = max(stream.period, gathered.result.period)
         return found
 
+    def _took(self, log: Log, gathered: Gathered) -> None:
+        """What was left out is named at the end, and not read again for anything else."""
+        self._failures += [each for each in gathered.failures if each not in self._failures]
+        self._notes += gathered.notes
+        self._files[id(log)] = gathered.files
+
     def samples(self, rows: Rows, fitted: Robot, what: str, *, every: bool = False) -> Iterator[Samples]:
-        """All rows, or of a long log an excerpt."""
+        """All rows, or of a long log an excerpt; what can no longer be read is left out and named at the end."""
         from thetahat.fleet.fold import Fold
 
+        def failed(rest: Catalogue, failure: Failure) -> None:
+            self._files[id(rows.log)] = rest
+            self._failures.append(failure)
+
         self._progress.stage(what)
-        return self._gatherer.excerpt(self._files[id(rows.log)], Fold(rows.prepared, fitted), rows.span, every=every)
+        return self._gatherer.excerpt(self._files[id(rows.log)], Fold(rows.prepared, fitted), rows.span, every=every, failed=failed)
 
     def identify(self, seen: Information, whole: Information, estimator: Estimator | SampleEstimator, rows: Rows) -> Estimate:
-        """Of a long log, standard deviations are as wide as an excerpt says; a robust estimator reads it all."""
+        """Of a long log, standard deviations are as wide as an excerpt says; a robust estimator reads it all.
+
+        Where files have vanished since they were folded, what is left is the excerpt.
+        """
         from thetahat.fleet.fold import Fold
         from thetahat.fleet.spread import spread
         from thetahat.identify.run import identify
 
-        files, work, span = self._files[id(rows.log)], Fold(rows.prepared, whole.robot), rows.span
-        every = hasattr(estimator, "estimate_from_samples") or self._gatherer.share(files, work, span) >= 1.0
+        work, span, robust = Fold(rows.prepared, whole.robot), rows.span, hasattr(estimator, "estimate_from_samples")
+        every = robust or self._gatherer.share(self._files[id(rows.log)], work, span) >= 1.0
 
         def samples() -> Iterator[Samples]:
             return self.samples(rows, whole.robot, "reading again", every=every)
 
-        if every:
-            return identify(seen, estimator, samples=samples)
-        part = self._gatherer.gather(files, work, span, what="folding an excerpt", excerpt=True).result.on(whole.robot)
-        return spread(seen, whole, part, estimator, samples, rows.stream.dofs)
+        before = len(self._failures)
+        while True:
+            files, failed = self._files[id(rows.log)], len(self._failures)
+            try:
+                if every and failed == before:
+                    return identify(seen, estimator, samples=samples)
+                gathered = self._gatherer.gather(files, work, span, what="folding an excerpt", excerpt=not every)
+                self._took(rows.log, gathered)
+                return spread(seen, whole, gathered.result.on(whole.robot), estimator, samples, rows.stream.dofs)
+            except ThetahatError:
+                if robust or len(self._failures) == failed:  # it is not for want of rows
+                    raise
 
     def score(
         self,
@@ -210,15 +259,55 @@ class Crew(Alone):
         nominal: Robot | None = None,
         beside: Mapping[str, Robot] | None = None,
         seen: Callable[[Samples], None] | None = None,
-    ) -> Validation:
-        """Score the shards that the store has not scored with these very robots."""
+    ) -> Validation | None:
+        """Score the shards that the store has not scored with these very robots; files of another robot are looked for once."""
+        from thetahat.fleet.catalogue import Failure
         from thetahat.fleet.score import Score
 
+        work = Score(rows.prepared, identified, nominal, dict(beside or {}))
+        known = None if id(rows.log) in self._reviewed else self._known
+        self._reviewed.add(id(rows.log))
+        try:
+            found, gathered = self._gatherer.score(self._files[id(rows.log)], work, rows.span, known=known)
+        except StorageError as error:  # none of its files is there any more; the estimate is
+            self._failures.append(Failure.of(rows.log.sources[-1].path, error))
+            return None
+        self._took(rows.log, gathered)
         if seen is not None:
             for part in self.samples(rows, identified, "reading an excerpt"):
                 seen(part)
-        work = Score(rows.prepared, identified, nominal, dict(beside or {}))
-        return self._gatherer.score(self._files[id(rows.log)], work, rows.span)
+        return found
+
+    def used(self, log: Log) -> Log:
+        """The log without the sources that were left out."""
+        return replace(log, sources=self._files[id(log)].sources)
+
+    # -- answers ------------------------------------------------------------------------------------------------------
+
+    def answered(self, robot: Robot, options: Any, folder: Path) -> tuple[dict[str, Any], list[Path]] | None:
+        """An answer that all logs, the robot, the options and the program itself have in common with an earlier run."""
+        if self._store is None:
+            return None
+        from thetahat.fleet.kept_answers import answer_key, kept
+
+        reading = {"columns": options.columns, "topic": options.topic, "salvage": options.salvage}
+        logs = [self._files[id(self.read(names, robot, **reading))] for names in (options.logs, options.tests) if names]
+        if self._failures:
+            return None
+        inputs = [None if path is None else Path(path) for path in (robot.source, options.prior, options.actuation)]
+        self._answer = answer_key(robot, options, inputs, logs, folder), folder
+        found = kept(self._store, *self._answer)
+        self._answer = None if found is not None else self._answer  # which then is there
+        return found
+
+    def answer(self, found: dict[str, Any], files: list[Path]) -> None:
+        """Keep it, if nothing was left out."""
+        if self._answer is None or self._failures or self._notes:
+            return
+        from thetahat.fleet.kept_answers import keep
+
+        key, folder = self._answer
+        self._gatherer.kept(lambda: keep(self._store, key, found, files, folder))
 
     # -- the memory of runs -------------------------------------------------------------------------------------------
 
@@ -247,6 +336,8 @@ class Crew(Alone):
 
         for key in self._store.damaged if self._store is not None else ():
             say(f"entry {key[:12]}… of the store was damaged; it was thrown away and computed anew", "warning")
+        for note in self._notes:
+            say(note, "warning")
         left_out, trouble = self._failures, self._gatherer.trouble
         if not left_out and not trouble:
             return

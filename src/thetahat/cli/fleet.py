@@ -67,12 +67,18 @@ def fleet(
         progress.stage("writing")
         data = _data(found, warnings)
         files = write(found, data, folder)
+        if gatherer.store is not None:
+            from thetahat.fleet.memory import remember
+
+            gatherer.kept(lambda: remember(gatherer.store, found))
     if json:
         emit(answers.as_text(data))
     else:
         from thetahat.cli.fleet_view import draw
 
         draw(data, files, time.monotonic() - began)
+    for key in gatherer.store.damaged if gatherer.store is not None else ():
+        say(f"entry {key[:12]}… of the store was damaged; it was thrown away and computed anew", "warning")
     conclude(found.failures, gatherer.trouble)
 
 
@@ -96,17 +102,16 @@ def _asked(given: dict[str, Any]) -> Asked:
 def _gatherer(wanted: scale.Scale, progress: Progress) -> Iterator[Gatherer]:
     """Workers and store, let go at the end."""
     from thetahat.fleet.gather import Gatherer
-    from thetahat.fleet.store import Store
     from thetahat.fleet.workers import DaskWorkers, Workers
 
-    store = None if wanted.store is None else Store(wanted.store)
     local = wanted.workers is None and wanted.scheduler is None
-    try:
-        with Workers() if local else DaskWorkers(workers=wanted.workers, scheduler=wanted.scheduler) as crew:
-            yield Gatherer(crew, store, tell=scale.Pace(progress))
-    finally:
-        if store is not None:
-            store.close()
+    with (
+        scale.kept(wanted.store) as (store, trouble),
+        Workers() if local else DaskWorkers(workers=wanted.workers, scheduler=wanted.scheduler) as crew,
+    ):
+        gatherer = Gatherer(crew, store, tell=scale.Pace(progress))
+        gatherer.trouble += trouble
+        yield gatherer
 
 
 def _data(found: Inquiry, warnings: list[str]) -> dict[str, Any]:

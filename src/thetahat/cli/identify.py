@@ -134,11 +134,17 @@ def _run(
     with heard(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
         progress.stage("loading the robot")
         loaded = load(file, gravity=gravity)
-        with scale.opened(size, progress) as crew:
-            outcome = run(loaded, options, progress, crew)
-            progress.stage("writing")
-            found = described(loaded, outcome, options)
-            files = answers.write(targets, found, outcome, warnings)
+        with scale.opened(size, progress, [*options.logs, *options.tests]) as crew:
+            progress.stage("reading the log")
+            known = crew.answered(loaded, options, targets.folder)
+            if known is None:
+                outcome = run(loaded, options, progress, crew)
+                progress.stage("writing")
+                found = described(loaded, outcome, options)
+                known = found, answers.write(targets, found, outcome, warnings)
+                crew.answer(*known)
+            found, files = known
+            warnings += [sentence for sentence in found["warnings"] if sentence not in warnings]
             crew.record(found)
         return found, files, crew
 

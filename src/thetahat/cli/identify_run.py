@@ -128,14 +128,15 @@ def run(robot: Robot, options: Options, progress: Progress, crew: Alone) -> Outc
         source, span = (log, spans[1]) if test_log is None else (test_log, None)
         scoring = settings if test_log is None else settings_for(test_log, settings)
 
-        def scored(cutoff: float | None, seen: Callable[[Samples], None] | None = None) -> Validation:
+        def scored(cutoff: float | None, seen: Callable[[Samples], None] | None = None) -> Validation | None:
             return crew.score(Rows(source, robot, scoring.scored(cutoff), span, stream), identified, nominal, beside, seen)
 
         shown = None if collector is None else lambda samples: collector.add(samples, "test")
         test = scored(options.score_cutoff or settings.torque_cutoff or settings.cutoff, shown)
-        raw = scored(highest_cutoff(source))
+        raw = None if test is None else scored(highest_cutoff(source))
     traces = None if collector is None else collector.result()
     dropped = stream.dropped_in_training
+    log, test_log = crew.used(log), None if test_log is None else crew.used(test_log)
     return Outcome(estimate, nominal, identified, seen, settings, test, raw, log, test_log, spans, dropped, armature, tuned, couplings, traces)
 
 

@@ -1,6 +1,6 @@
 """How a verb gets through its logs: alone in this process, or with workers and a store. Both have the same face, so a verb does not ask which.
 
-with scale.opened(scale.asked(workers, scheduler, store), progress) as crew:
+with scale.opened(scale.asked(workers, scheduler, store), progress, logs) as crew:
     log = crew.read(logs, robot)
     settings = crew.choose(log, robot, span=span)
     whole = crew.information(Rows(log, robot, settings, span, stream), fitted)
@@ -12,16 +12,20 @@ crew.conclude()             # what was left out is said, and is the exit code
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from thetahat.cli.arguments import option
 from thetahat.cli.crew import Alone, Crew
 from thetahat.cli.progress import Progress
 from thetahat.errors import StorageError, UsageError
+
+if TYPE_CHECKING:
+    from thetahat.fleet.catalogue import Failure
+    from thetahat.fleet.store import Store as Kept
 
 STORE = "THETAHAT_STORE"
 
@@ -58,28 +62,41 @@ def asked(workers: int | None, scheduler: str | None, store: str | None) -> Scal
 
 
 @contextmanager
-def opened(scale: Scale, progress: Progress) -> Iterator[Alone]:
-    """Who does the work; workers and store are let go at the end, and a run that failed is remembered as such."""
-    if scale.alone:
+def opened(scale: Scale, progress: Progress, logs: Sequence[str] = ()) -> Iterator[Alone]:
+    """Who does the work on these logs; workers and store are let go at the end, and a run that failed is remembered as such."""
+    if scale.alone and not any("://" in name for name in logs):  # what must be fetched comes file by file
         yield Alone(progress)
         return
-    from thetahat.fleet.store import Store as Kept
     from thetahat.fleet.workers import DaskWorkers
     from thetahat.fleet.workers import Workers as Here
 
-    store = None if scale.store is None else Kept(scale.store)
     local = scale.workers is None and scale.scheduler is None
+    with kept(scale.store) as (store, trouble), Here() if local else DaskWorkers(workers=scale.workers, scheduler=scale.scheduler) as workers:
+        crew = Crew(progress, workers, store, tell=Pace(progress), trouble=trouble)
+        try:
+            yield crew
+        except BaseException as error:
+            crew.failed(error)
+            raise
+
+
+@contextmanager
+def kept(folder: Path | None) -> Iterator[tuple[Kept | None, list[Failure]]]:
+    """The store, if one is asked for, and what is wrong with it: on a full disk the work is done without, and that is said at the end."""
+    if folder is None:
+        yield None, []
+        return
+    from thetahat.fleet.catalogue import Failure
+    from thetahat.fleet.store import DiskFull
+    from thetahat.fleet.store import Store as Kept
+
     try:
-        with Here() if local else DaskWorkers(workers=scale.workers, scheduler=scale.scheduler) as workers:
-            crew = Crew(progress, workers, store, tell=Pace(progress))
-            try:
-                yield crew
-            except BaseException as error:
-                crew.failed(error)
-                raise
-    finally:
-        if store is not None:
-            store.close()
+        store = Kept(folder)
+    except DiskFull as error:
+        yield None, [Failure.of(str(folder), error)]
+        return
+    with store:
+        yield store, []
 
 
 class Pace:

@@ -81,6 +81,8 @@ def information(
     finally:
         if kept is not None and kept is not store:
             kept.close()
+    for note in gathered.notes:
+        warnings.warn(note, stacklevel=2)
     for failure in (*gathered.failures, *gatherer.trouble):
         warnings.warn(f"left out: {failure.sentence}" if failure not in gatherer.trouble else failure.sentence, stacklevel=2)
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -60,6 +60,21 @@ class Catalogue:
     entries: tuple[Entry, ...]
     log: Log
     failures: tuple[Failure, ...]
+    left_out: frozenset[str] = frozenset()  # places of files, and of shards (`Shard.place`), that were surveyed and are used no longer
+
+    @property
+    def used(self) -> tuple[Entry, ...]:
+        """The files that are still used."""
+        return tuple(entry for entry in self.entries if entry.item.place not in self.left_out)
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """Of the files that are still used."""
+        return tuple(_named(entry, source) for entry in self.used for source in entry.survey.sources)
+
+    def without(self, places: Iterable[str]) -> Catalogue:
+        """The same log, rows counted as before, without these files and shards."""
+        return replace(self, left_out=self.left_out | frozenset(places))
 
 
 class SurveyedTable(Table):

@@ -154,8 +154,7 @@ def settled(
             found = choice.make()
             data = choice.dump(found)
             if data is not None:
-                write(lambda: _replace(store, series, {"settings": asdict(now), "choice": data}))
-                write(lambda: _look(store, series, [_mark(entry, first, stop) for entry in used]))
+                write(lambda: _replace(store, series, {"settings": asdict(now), "choice": data}, [_mark(entry, first, stop) for entry in used]))
             return found
     assert kept is not None
     write(lambda: _look(store, series, [_mark(entry, first, stop) for entry in new]))
@@ -167,9 +166,12 @@ def _look(store: Store, series: str, marks: Sequence[str]) -> None:
         store.change("INSERT OR IGNORE INTO settled VALUES (?, ?)", [(series, mark) for mark in marks])
 
 
-def _replace(store: Store, series: str, data: dict[str, Any]) -> None:
-    store.change("DELETE FROM settled WHERE series = ?", [(series,)])
-    store.change("INSERT OR REPLACE INTO settings VALUES (?, ?, ?)", [(series, json.dumps(data), time.time())])
+def _replace(store: Store, series: str, data: dict[str, Any], marks: Sequence[str]) -> None:
+    """What is chosen and which logs it was held against, at once: another run must not find the one without the other."""
+    with store.transaction() as database:
+        database.execute("DELETE FROM settled WHERE series = ?", (series,))
+        database.execute("INSERT OR REPLACE INTO settings VALUES (?, ?, ?)", (series, json.dumps(data), time.time()))
+        database.executemany("INSERT OR IGNORE INTO settled VALUES (?, ?)", [(series, mark) for mark in marks])
 
 
 def _mark(entry: Entry, first: int, stop: int) -> str:

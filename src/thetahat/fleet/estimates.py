@@ -108,7 +108,7 @@ def estimated(gatherer: Gatherer, recipe: Recipe, task: Task) -> PeriodEstimate:
     whole = gathered.result.on(recipe.fitted)
     if not np.any(whole.rows):
         raise NotIdentifiable(f"{task.name}: no torque of its logs can be used; record the robot while it moves")
-    found = _least_squares(gatherer, recipe, files, work, whole)
+    found = _least_squares(gatherer, recipe, gathered.files, work, whole)
     physical = identify(whole, Consistent(prior=recipe.prior, weight=recipe.weight, metric=recipe.metric, weights=recipe.weights))
     return PeriodEstimate(
         x_base=found.x_base,
@@ -127,8 +127,8 @@ def _least_squares(gatherer: Gatherer, recipe: Recipe, files: Catalogue, work: F
     estimator = LeastSquares(weights=recipe.weights)
     if gatherer.share(files, work) >= 1.0:
         return identify(whole, estimator, samples=lambda: gatherer.excerpt(files, work))
-    part = gatherer.gather(files, work, what="folding an excerpt", excerpt=True).result.on(recipe.fitted)
-    return spread(whole, whole, part, estimator, lambda: gatherer.excerpt(files, work), None)
+    part = gatherer.gather(files, work, what="folding an excerpt", excerpt=True)
+    return spread(whole, whole, part.result.on(recipe.fitted), estimator, lambda: gatherer.excerpt(part.files, work), None)
 
 
 def _catalogue(recipe: Recipe, task: Task) -> Catalogue:

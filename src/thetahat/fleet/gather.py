@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from os import PathLike
@@ -19,15 +18,18 @@ from thetahat.data.samples import Samples
 from thetahat.data.stream import SHORTEST_RUN
 from thetahat.errors import NotIdentifiable, StorageError, ThetahatError
 from thetahat.fleet import survey
-from thetahat.fleet.catalogue import Catalogue, Failure, catalogue, refused
+from thetahat.fleet.by_file import BYTES
+from thetahat.fleet.catalogue import Catalogue, Entry, Failure, catalogue, refused
 from thetahat.fleet.choice import Choice, Choices, settings_choice, settled
 from thetahat.fleet.fingerprint import fingerprint
 from thetahat.fleet.fold import Fold, Folded, Work
-from thetahat.fleet.score import Score
+from thetahat.fleet.notes import Notes
+from thetahat.fleet.rows import FileRows
+from thetahat.fleet.score import Score, Scored
 from thetahat.fleet.shards import ROWS, Shard, plan
 from thetahat.fleet.sources import Item, items
-from thetahat.fleet.store import Entry, KnownLog, Store
-from thetahat.fleet.strangers import strangers
+from thetahat.fleet.store import KnownLog, Store
+from thetahat.fleet.strangers import FilePart, Known, misfit, strangers, suspects
 from thetahat.fleet.survey import FileSurvey, Reading
 from thetahat.fleet.workers import Job, Workers
 from thetahat.identify.information import Information
@@ -35,10 +37,9 @@ from thetahat.model.robot import Robot
 from thetahat.validate import Validation
 
 R = TypeVar("R")
+Review = Callable[[list[FilePart[R]]], dict[str, Failure]]  # files that are to be left out, by place
 Tell = Callable[[str, int, int], None]  # (what goes on, rows or files done, of how many)
-REVIEWED = 4_096  # shards up to which every file is held against all others: their factors are then all here
 EXCERPT = 500_000  # rows that a report and the noise of a fit are drawn from
-BATCH = 1.0  # [s] between two notes in the store's database of what was folded
 
 
 def _silent(what: str, done: int, total: int) -> None:
@@ -66,6 +67,8 @@ class Gathered(Generic[R]):
     shards: int
     computed: int  # of the shards; the others were in the store
     root: str  # key of the whole
+    files: Catalogue  # that the result is of: without what was left out
+    notes: tuple[str, ...] = ()  # what could not be looked into
 
 
 class Gatherer:
@@ -185,68 +188,119 @@ class Gatherer:
         *,
         what: str = "folding",
         excerpt: bool = False,
-        review: Callable[[list[tuple[str, R]]], list[Failure]] | None = None,
+        review: Review[R] | None = None,
     ) -> Gathered[R]:
         """What some work makes of the rows of `span`, shard by shard, merged; what the store has is not computed again.
 
         excerpt: only of shards spread evenly over a long log. review: shown what each file came to by itself, says which are to be left out.
+        A shard that fails is left out; so is its whole file where that is no longer the one that was surveyed, as nothing of it can be read again.
         """
-        shards = self._excerpted(files, work, span)[0] if excerpt else plan(files, work.settings, span, rows=self._shard, whole=work.whole)
+        lost: dict[str, Failure] = {}
+        shards = self._planned(files, work, span, lost, excerpt=excerpt)[0]
         if not shards:
-            raise NotIdentifiable(f"no run of the log has {SHORTEST_RUN} rows; record the robot while it moves, without pauses in the log")
+            raise refused(list(lost.values())) if lost else _nothing()
         keys = [fingerprint(work.fingerprint, shard.content) for shard in shards] if self.store is not None else []
         root = fingerprint("root", keys)
-        notes = _Notes(self, work, shards, keys, what, by_file=review is not None and len(shards) <= REVIEWED)
+        notes = Notes(work, shards, keys, store=self.store, write=self.kept, tell=lambda done, total: self.tell(what, done, total))
         if self.store is not None:
             whole = self.store.get(root, lambda data: work.from_bytes(data, root))
             if whole is not None:
                 notes.all_known()
-                return Gathered(whole, files.failures, len(shards), 0, root)
+                return Gathered(whole, (*files.failures, *lost.values()), len(shards), 0, root, files.without(lost))
         tasks = [shard if not keys or not self.store.has(key) else notes.fetch(number) for number, shard, key in _numbered(shards, keys)]
-        job = Job(work, _run, lambda shard: shard.name)
-        found, failures = self.workers.reduced(job, tasks, work.merged, notes.done, results=bool(keys) or notes.by_file is not None)
+        job = Job(work, _run, lambda shard: shard.place)
+        found, failures = self.workers.reduced(job, tasks, work.merged, notes.done, results=bool(keys) or notes.by_file.files > 1)
         notes.flush()
         if found is None:
             raise refused(failures)
-        if review is not None and notes.by_file is not None:
-            found, failures = self._reviewed(found, failures, notes.files(), work, review)
-        if not failures:
+        lost |= _lost(files, shards, failures)
+        by_file = notes.by_file
+        parts = by_file.parts() if by_file.files > 1 else [FilePart(shards[0].item.place, shards[0].item.name, found)]
+        odd = {} if review is None or by_file.given_up else review(parts)
+        told = (_unreviewed(by_file.files),) if review is not None and by_file.given_up else ()
+        gone = {*lost, *odd} & {shard.item.place for shard in shards}  # files of which something is in the result
+        if gone:
+            rest = by_file.without(gone)
+            if rest is None and by_file.given_up:
+                again = self.gather(files.without(lost), work, span, what=what, excerpt=excerpt)
+                return replace(again, failures=(*again.failures, *lost.values()), computed=again.computed + notes.computed, notes=told)
+            if rest is None and not odd:
+                raise refused(list(lost.values()))
+            if rest is None:  # there is nothing else, so it stays
+                told, odd = tuple(failure.sentence for failure in odd.values()), {}
+            found = found if rest is None else rest
+        if not lost and not odd:
             self.kept(lambda: self.store.put(root, work.to_bytes(found, root)))
-        return Gathered(found, (*files.failures, *failures), len(shards), notes.computed, root)
-
-    @staticmethod
-    def _reviewed(
-        found: R, failures: list[Failure], by_file: list[tuple[str, R]], work: Work[R], review: Callable[[list[tuple[str, R]]], list[Failure]]
-    ) -> tuple[R, list[Failure]]:
-        """The result without files that are to be left out."""
-        out = review(by_file)
-        names = {failure.name for failure in out}
-        return (work.merged([part for name, part in by_file if name not in names]), [*failures, *out]) if out else (found, failures)
+        lost |= odd
+        return Gathered(found, (*files.failures, *lost.values()), len(shards), notes.computed, root, files.without(lost), told)
 
     def fold(self, files: Catalogue, work: Fold, span: tuple[int, int] | None = None) -> tuple[Information, Gathered[Folded]]:
         """The information of the rows of `span`; a file whose torques are those of another robot is left out and named."""
-        found = self.gather(files, work, span, review=lambda by_file: strangers(work.fitted, by_file))
+        found = self.gather(files, work, span, review=lambda parts: strangers(work.fitted, parts))
         rows = list(span) if span is not None else [0, files.log.rows]
-        provenance = {"sources": [asdict(source) for source in files.log.sources], "rows": rows, "settings": asdict(work.settings)}
+        provenance = {"sources": [asdict(source) for source in found.files.sources], "rows": rows, "settings": asdict(work.settings)}
         return replace(found.result.on(work.fitted), provenance=(provenance,)), found
 
-    def score(self, files: Catalogue, work: Score, span: tuple[int, int] | None = None) -> Validation:
-        """How well robots predict the torques of the rows of `span`."""
-        return work.validation(self.gather(files, work, span, what="scoring").result)
+    def score(
+        self, files: Catalogue, work: Score, span: tuple[int, int] | None = None, *, known: Known | None = None
+    ) -> tuple[Validation, Gathered[Scored]]:
+        """How well robots predict the torques of the rows of `span`. known: what other rows say, so that a file of another robot is noticed."""
 
-    def excerpt(self, files: Catalogue, work: Fold, span: tuple[int, int] | None = None, *, every: bool = False) -> Iterator[Samples]:
-        """Samples of the rows of `span` in their order: of shards spread evenly over a long log; all of a shorter one, or of `every` one."""
-        for shard in self._excerpted(files, work, span, every=every)[0]:
-            yield from work.prepared.samples(shard, work.fitted, timed=True)
+        def review(parts: list[FilePart[Scored]]) -> dict[str, Failure]:
+            assert known is not None
+            settings = replace(work.settings, torque_cutoff=known.work.settings.torque_cutoff)
+            look = replace(known.work, prepared=replace(known.work.prepared, settings=settings))
+            out = {}
+            for part in suspects(parts, known):
+                alone = files.without(entry.item.place for entry in files.entries if entry.item.place != part.place)
+                why = misfit(part.name, self.gather(alone, look, span, what="looking again").result, known, only=len(parts) == 1)
+                out |= {} if why is None else {part.place: why}
+            return out
+
+        found = self.gather(files, work, span, what="scoring", review=None if known is None else review)
+        return work.validation(found.result), found
+
+    def excerpt(
+        self,
+        files: Catalogue,
+        work: Fold,
+        span: tuple[int, int] | None = None,
+        *,
+        every: bool = False,
+        failed: Callable[[Catalogue, Failure], None] | None = None,
+    ) -> Iterator[Samples]:
+        """Samples of the rows of `span` in their order: of shards spread evenly over a long log; all of a shorter one, or of `every` one.
+
+        failed: told of a shard or file that can no longer be read, and of the log without it; without it that is an error.
+        """
+        lost: dict[str, Failure] = {}
+        for shard in self._planned(files, work, span, lost, excerpt=not every)[0]:
+            if shard.item.place in lost:
+                continue
+            try:
+                yield from work.prepared.samples(shard, work.fitted, timed=True)
+            except ThetahatError as error:
+                lost |= _lost(files, [shard], [Failure.of(shard.place, error)])
+        for failure in lost.values():
+            if failed is None:
+                raise refused([failure])
+            failed(files.without(lost), failure)
 
     def share(self, files: Catalogue, work: Work[Any], span: tuple[int, int] | None = None) -> float:
         """Which part of the rows of `span` an excerpt has, 1: all."""
-        return self._excerpted(files, work, span)[1]
+        return self._planned(files, work, span, {}, excerpt=True)[1]
 
-    def _excerpted(self, files: Catalogue, work: Work[Any], span: tuple[int, int] | None, *, every: bool = False) -> tuple[list[Shard], float]:
-        shards = plan(files, work.settings, span, rows=self._shard, whole=work.whole)
+    def _planned(
+        self, files: Catalogue, work: Work[Any], span: tuple[int, int] | None, lost: dict[str, Failure], *, excerpt: bool
+    ) -> tuple[list[Shard], float]:
+        """The shards of the rows of `span`, or of an excerpt of them, and which part of all that is; files that can no longer be read are `lost`."""
+
+        def failed(entry: Entry, error: ThetahatError) -> None:
+            lost[entry.item.place] = Failure.of(entry.item.name, error)
+
+        shards = plan(files, work.settings, span, rows=self._shard, whole=work.whole, failed=failed)
         total = sum(shard.rows for shard in shards)
-        if every or total <= EXCERPT:
+        if not excerpt or total <= EXCERPT:
             return shards, 1.0
         count = max(1, round(len(shards) * EXCERPT / total))
         chosen = [shards[k] for k in np.unique(np.linspace(0, len(shards) - 1, count).round().astype(int))]
@@ -268,61 +322,38 @@ def _numbered(shards: list[Shard], keys: list[str]) -> list[tuple[int, Shard, st
     return [(number, shard, keys[number] if keys else "") for number, shard in enumerate(shards)]
 
 
-class _Notes(Generic[R]):
-    """What becomes of shards: kept in the store as they are done, counted for whoever watches."""
+def _nothing() -> NotIdentifiable:
+    return NotIdentifiable(f"no run of the log has {SHORTEST_RUN} rows; record the robot while it moves, without pauses in the log")
 
-    def __init__(self, gatherer: Gatherer, work: Work[R], shards: list[Shard], keys: list[str], what: str, *, by_file: bool) -> None:
-        self._gatherer, self._work, self._shards, self._keys, self._what = gatherer, work, shards, keys, what
-        self._total = sum(shard.rows for shard in shards)
-        self._rows, self.computed, self._last = 0, 0, time.monotonic()
-        self._waiting: list[Entry] = []
-        self._fetched: set[int] = set()
-        self.by_file: dict[str, dict[int, R]] | None = {} if by_file else None
-        gatherer.tell(what, 0, self._total)
 
-    def all_known(self) -> None:
-        """Nothing is left to do."""
-        self._gatherer.tell(self._what, self._total, self._total)
+def _lost(files: Catalogue, shards: Sequence[Shard], failures: Sequence[Failure]) -> dict[str, Failure]:
+    """What is left out for these failures of shards, by place: a file that is no longer the one that was surveyed as a whole, else the shard."""
+    by_place = {shard.place: shard for shard in shards}
+    out: dict[str, Failure] = {}
+    gone: dict[str, bool] = {}
+    for failure in failures:
+        shard = by_place[failure.name]
+        place = shard.item.place
+        if place not in gone:
+            gone[place] = not _same(next(entry for entry in files.entries if entry.item.place == place), files)
+        if gone[place]:
+            out.setdefault(place, replace(failure, name=shard.item.name))
+        else:
+            out[shard.place] = replace(failure, name=shard.name, sentence=failure.sentence.replace(shard.place, shard.name))
+    return out
 
-    def fetch(self, number: int) -> Callable[[], R | Failure]:
-        """A function that gets a shard's result from the store, or computes it where that turns out to be damaged."""
 
-        def call() -> R | Failure:
-            key, store = self._keys[number], self._gatherer.store
-            found = store.get(key, lambda data: self._work.from_bytes(data, key))
-            if found is not None:
-                self._fetched.add(number)
-                return found
-            try:
-                return self._work.run(self._shards[number])
-            except ThetahatError as error:
-                return Failure.of(self._shards[number].name, error)
+def _same(entry: Entry, files: Catalogue) -> bool:
+    """Whether a file is still the one that was surveyed."""
+    try:
+        _ = FileRows.of(entry.item, entry.survey, files.reading, files.robot.joint_names).table
+    except (ThetahatError, OSError):
+        return False
+    return True
 
-        return call
 
-    def done(self, number: int, result: R | Failure | None) -> None:
-        """A shard is done."""
-        shard = self._shards[number]
-        self._rows += shard.rows
-        if self.by_file is not None and result is not None and not isinstance(result, Failure):
-            self.by_file.setdefault(shard.item.name, {})[number] = result
-        if number not in self._fetched:
-            self.computed += 1
-            if self._keys and result is not None and not isinstance(result, Failure):
-                key = self._keys[number]
-                self._gatherer.kept(lambda: self._gatherer.store.put(key, self._work.to_bytes(result, key)))
-                self._waiting.append(Entry(key, self._work.fingerprint, shard.digest, *shard.span, int(result.samples)))
-                if time.monotonic() - self._last > BATCH:
-                    self.flush()
-        self._gatherer.tell(self._what, self._rows, self._total)
-
-    def files(self) -> list[tuple[str, R]]:
-        """What each file came to, in the order of the log."""
-        found = [(min(parts), name, self._work.merged([parts[k] for k in sorted(parts)])) for name, parts in (self.by_file or {}).items()]
-        return [(name, result) for _, name, result in sorted(found, key=lambda each: each[0])]
-
-    def flush(self) -> None:
-        """Note in the database what was computed."""
-        waiting, self._waiting, self._last = self._waiting, [], time.monotonic()
-        if waiting:
-            self._gatherer.kept(lambda: self._gatherer.store.remember_entries(waiting))
+def _unreviewed(files: int) -> str:
+    return (
+        f"the {files} logs were not held against each other, as their factors would take more than {BYTES / 1e9:g} GB here: "
+        "a log of another robot among them was not looked for"
+    )

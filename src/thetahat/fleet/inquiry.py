@@ -64,6 +64,8 @@ class Inquiry:
     failures: tuple[Failure, ...]  # logs, periods and robots that were left out
     computed: int  # periods; the others were in the store
     reasons: dict[str, tuple[str, ...]]  # by kind of robot: what was chosen and why
+    tasks: dict[tuple[str, str], Task]  # by robot and period
+    keys: dict[tuple[str, str], str]  # of the estimates in the store, likewise; none without one
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +92,8 @@ def inquire(manifest: Manifest, asked: Asked, gatherer: Gatherer) -> Inquiry:
         except ThetahatError as error:
             failures.append(_of(each.member.name, error))
     usable = [each for each in found if each.member.name in recipes]
-    results, computed = _estimated(usable, recipes, gatherer, failures)
+    tasks = {(task.robot, task.label): task for number, each in enumerate(usable) for task in _tasks(number, each)}
+    results, keys, computed = _estimated(usable, list(tasks.values()), recipes, gatherer, failures)
     gatherer.tell("judging", 0, 0)
     with f.blas_threads().limit(limits=1, user_api="blas"):  # thousands of small matrices: threads woken for each would only spin
         lives = _lives(usable, recipes, results, failures)
@@ -98,7 +101,7 @@ def inquire(manifest: Manifest, asked: Asked, gatherer: Gatherer) -> Inquiry:
             raise _refused(manifest, failures)
         verdict = judged(lives, level=asked.level)
     reasons = {kind: each.reasons for kind, each in tuned.items()}
-    return Inquiry(manifest, asked, lives, recipes, verdict, tuple(failures), computed, reasons)
+    return Inquiry(manifest, asked, lives, recipes, verdict, tuple(failures), computed, reasons, tasks, keys)
 
 
 def _refused(manifest: Manifest, failures: Sequence[Failure]) -> ThetahatError:
@@ -224,23 +227,22 @@ def _recipe(each: _Surveyed, tuned: Tuned, asked: Asked) -> Recipe:
 
 
 def _estimated(
-    found: Sequence[_Surveyed], recipes: dict[str, Recipe], gatherer: Gatherer, failures: list[Failure]
-) -> tuple[dict[tuple[str, str], PeriodEstimate], int]:
-    """Every period's estimate by (robot, label), from the store or by a worker; and how many were computed."""
+    found: Sequence[_Surveyed], tasks: Sequence[Task], recipes: dict[str, Recipe], gatherer: Gatherer, failures: list[Failure]
+) -> tuple[dict[tuple[str, str], PeriodEstimate], dict[tuple[str, str], str], int]:
+    """Every period's estimate by (robot, label), from the store or by a worker; the keys of those in a store; and how many were computed."""
     context = [recipes[each.member.name] for each in found]
-    tasks = [task for number, each in enumerate(found) for task in _tasks(number, each)]
     results: dict[tuple[str, str], PeriodEstimate] = {}
-    keys: dict[str, str] = {}
+    keys: dict[tuple[str, str], str] = {}
     total, done = sum(task.rows for task in tasks), 0
     missing: list[Task] = []
     for task in tasks:
         known = None
         if gatherer.store is not None:
             try:
-                keys[task.name] = key = estimates.store_key(context[task.recipe], task)
+                keys[task.robot, task.label] = key = estimates.store_key(context[task.recipe], task)
                 known = gatherer.store.get(key, lambda data, key=key: estimates.from_bytes(data, key))
             except ThetahatError:  # it is said when the task runs
-                keys.pop(task.name, None)
+                keys.pop((task.robot, task.label), None)
         if known is None:
             missing.append(task)
         else:
@@ -257,8 +259,8 @@ def _estimated(
             return
         results[task.robot, task.label] = result
         failures.extend(replace(each, sentence=_named(task, each.sentence)) for each in result.left_out)
-        if task.name in keys and not result.left_out:
-            key = keys[task.name]
+        if (task.robot, task.label) in keys and not result.left_out:
+            key = keys[task.robot, task.label]
             gatherer.kept(lambda: gatherer.store.put(key, estimates.to_bytes(result, key)))
 
     small = [task for task in missing if task.rows <= estimates.LARGE]
@@ -270,7 +272,7 @@ def _estimated(
                 take(task, estimates.estimated(gatherer, context[task.recipe], task))
             except ThetahatError as error:
                 take(task, Failure.of(task.name, error))
-    return results, len(missing)
+    return results, keys, len(missing)
 
 
 def _named(task: Task, sentence: str) -> str:

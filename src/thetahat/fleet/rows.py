@@ -50,7 +50,7 @@ class FileRows:
     @property
     def entered(self) -> bool:
         """Whether its own format lets a reader begin in the middle."""
-        return self.item.place.lower().endswith(ENTERED)
+        return self.item.suffix in ENTERED
 
     def read(self, first: int, stop: int) -> Iterator[np.ndarray]:
         """The rows first … stop of the survey's columns, in pieces."""
@@ -82,7 +82,7 @@ class FileRows:
         """The rows as they were set aside; where a part is asked for and they no longer are, they are set aside again."""
         if self.reading.spool is None:
             return None
-        path = spool_file(self.reading.spool, self.item, self.columns)
+        path = spool_file(self.reading.spool, self.item, self.columns, self.reading.plain)
         size = len(self.columns.columns), self.rows
         found = spooled_rows(path, *size, first, stop)
         if found is None and (first, stop) != (0, self.rows):

@@ -88,18 +88,26 @@ def finish(
     """
     failed = json.dumps([[each.name, each.sentence, each.exit_code] for each in failures])
     values = (DONE, time.time(), fold, root, found["method"], found["samples"], found["rank"], found["r2"]["train"], found["r2"]["test"])
-    store.change(
-        "UPDATE runs SET state = ?, finished = ?, fold = ?, root = ?, method = ?, samples = ?, rank = ?, r2_train = ?, r2_test = ?, consistent = ?,"
-        " verdict = ?, estimate = ?, failures = ? WHERE id = ?",
-        [(*values, int(found["consistent"]), verdict, json.dumps(found, allow_nan=False), failed, run)],
-    )
+    consistent = None if found["consistent"] is None else int(found["consistent"])
     logs = [*found["provenance"].get("logs", ()), *found["provenance"].get("test_logs", ())]
-    store.change("INSERT OR IGNORE INTO run_logs VALUES (?, ?, ?)", [(run, log["sha256"], log["path"]) for log in logs])
+    with store.transaction() as database:
+        database.execute(
+            "UPDATE runs SET state = ?, finished = ?, fold = ?, root = ?, method = ?, samples = ?, rank = ?, r2_train = ?, r2_test = ?,"
+            " consistent = ?, verdict = ?, estimate = ?, failures = ? WHERE id = ?",
+            (*values, consistent, verdict, json.dumps(found, allow_nan=False), failed, run),
+        )
+        database.executemany("INSERT OR IGNORE INTO run_logs VALUES (?, ?, ?)", [(run, log["sha256"], log["path"]) for log in logs])
 
 
 def fail(store: Store, run: int, sentence: str) -> None:
     """A run ended with an error."""
     store.change("UPDATE runs SET state = ?, finished = ?, verdict = ? WHERE id = ? AND state = ?", [(FAILED, time.time(), sentence, run, RUNNING)])
+
+
+def remembered(store: Store, owner: str, period: str, root: str) -> bool:
+    """Whether there is a run with this very estimate of a robot's period."""
+    found = store.query("SELECT 1 FROM runs WHERE robot = ? AND period = ? AND root = ? AND state = ? LIMIT 1", (owner, period, root, DONE))
+    return bool(found)
 
 
 def _process() -> str:

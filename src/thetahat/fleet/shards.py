@@ -9,7 +9,7 @@ taken twice. What is decided over the whole log (cut-off, standstill, masks, unw
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -23,6 +23,7 @@ from thetahat.data.prepare import CARRIED, Settings
 from thetahat.data.records import Mask
 from thetahat.data.signals import method_of
 from thetahat.data.stream import SHORTEST_RUN, mean_period
+from thetahat.errors import ThetahatError
 from thetahat.fleet.catalogue import Catalogue, Entry
 from thetahat.fleet.ranges import EVERY
 from thetahat.fleet.rows import FileRows
@@ -86,6 +87,11 @@ class Shard:
         return f"{self.item.name}, rows {self.span[0]} to {self.span[1] - 1}"
 
     @property
+    def place(self) -> str:
+        """As no other shard is called: messages name a file as its owner does, perhaps twice."""
+        return f"{self.item.place}, rows {self.span[0]} to {self.span[1] - 1}"
+
+    @property
     def content(self) -> tuple:
         """What its samples depend on beside robot and settings, in plain values."""
         near = NEAR * self.halo
@@ -108,8 +114,19 @@ def reach(settings: Settings, period: float) -> int:
     return REACHES * max(max(kernel.past, kernel.future) for kernel in kernels) + CARRIED + settings.factor(period) + math.ceil(delay)
 
 
-def plan(catalogue: Catalogue, settings: Settings, span: tuple[int, int] | None = None, *, rows: int = ROWS, whole: bool = False) -> list[Shard]:
-    """The shards of the log's rows of `span`, in the order of the log, of about so many rows; `whole`: of whole files."""
+def plan(
+    catalogue: Catalogue,
+    settings: Settings,
+    span: tuple[int, int] | None = None,
+    *,
+    rows: int = ROWS,
+    whole: bool = False,
+    failed: Callable[[Entry, ThetahatError], None] | None = None,
+) -> list[Shard]:
+    """The shards of the log's rows of `span`, in the order of the log, of about so many rows; `whole`: of whole files.
+
+    failed: told of a file that can no longer be read, which is then left out; without it that is an error.
+    """
     log = catalogue.log
     first, stop = (0, log.rows) if span is None else span
     runs = _by_entry(catalogue)
@@ -117,8 +134,15 @@ def plan(catalogue: Catalogue, settings: Settings, span: tuple[int, int] | None 
     out: list[Shard] = []
     for entry, own in zip(catalogue.entries, runs, strict=True):
         inside = max(first - entry.first_row, 0), min(stop, entry.stop_row) - entry.first_row
-        if inside[0] < inside[1]:
-            out += _of_file(catalogue, entry, own, settings, inside, masks, 0 if whole else rows)
+        if inside[0] < inside[1] and entry.item.place not in catalogue.left_out:
+            try:
+                mine = list(_of_file(catalogue, entry, own, settings, inside, masks, 0 if whole else rows))
+            except ThetahatError as error:
+                if failed is None:
+                    raise
+                failed(entry, error)
+            else:
+                out += [shard for shard in mine if shard.place not in catalogue.left_out] if catalogue.left_out else mine
     return out
 
 

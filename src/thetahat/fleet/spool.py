@@ -24,9 +24,9 @@ PIECE = 65_536  # rows
 DOUBLE = 8  # bytes of a number
 
 
-def spool_file(folder: str, item: Item, columns: ColumnMap) -> Path:
-    """Where the rows of a file are set aside, while the file stays as it is."""
-    return Path(folder) / f"{fingerprint(item.place, item.state(), columns.columns)}.rows"
+def spool_file(folder: str, item: Item, columns: ColumnMap, reading: tuple) -> Path:
+    """Where the rows of a file are set aside while it stays as it is. reading: how it is read (which topic of a bag), in plain values."""
+    return Path(folder) / f"{fingerprint(item.place, item.state(), columns.columns, reading)}.rows"
 
 
 class SpooledTable(Table):

@@ -10,7 +10,9 @@ An entry whose checksum is not as stored is thrown away and computed anew.
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,6 +29,7 @@ from thetahat.fleet.sources import Item
 VERSION = 1
 PATIENCE = 30.0  # [s] another writer may take
 SETTLED = 2.0  # [s] since its last change, from which on a file's time stamps tell that it is still the same
+ROOM = 2**20  # bytes: with less, SQLite's complaint of its disk is that it is full
 ABANDONED = 3600.0  # [s] after which a file that is being written no longer is
 T = TypeVar("T")
 
@@ -75,6 +78,10 @@ class KnownLog:
     stop: float
 
 
+class DiskFull(StorageError):
+    """There is no room for what a store is to keep; the work itself needs none."""
+
+
 class Store:
     """An open store; made where there is none, unless `create` is False. Any number of processes may have it open."""
 
@@ -88,7 +95,8 @@ class Store:
         try:
             (self.folder / "objects").mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StorageError(f"the store {self.folder} cannot be made ({error.strerror}); give another folder with --store") from None
+            kind = DiskFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else StorageError
+            raise kind(f"the store {self.folder} cannot be made ({error.strerror}); give another folder with --store") from None
         with self._said():
             self._database = sqlite3.connect(database, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
             self._database.row_factory = sqlite3.Row
@@ -122,14 +130,14 @@ class Store:
         try:
             yield
         except sqlite3.OperationalError as error:
-            told = str(error)
+            told, kind = str(error), StorageError
             if "locked" in told:
                 told = f"another run has held it for {PATIENCE:g} s; wait for it to end"
-            elif "full" in told:
-                told = "its disk is full; make room, and run again: what was stored is kept"
+            elif "full" in told or ("disk I/O" in told and _room(self.folder) < ROOM):
+                told, kind = "its disk is full; make room, and run again: what was stored is kept", DiskFull
             else:
                 told = f"{told}; check the folder, its permissions and the room on its disk"
-            raise StorageError(f"the store {self.folder} cannot be used: {told}") from None
+            raise kind(f"the store {self.folder} cannot be used: {told}") from None
         except sqlite3.DatabaseError as error:
             raise StorageError(
                 f"{self.folder / 'store.sqlite'} is damaged ({error}); move it away: the entries beside it are kept, the memory of runs begins anew"
@@ -140,17 +148,23 @@ class Store:
         with self._said():
             return self._database.execute(sql, values).fetchall()
 
-    def change(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        """One change for every row of values, all or none."""
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Several changes, all or none."""
         with self._said():
             self._database.execute("BEGIN IMMEDIATE")
             try:
-                self._database.executemany(sql, rows)
+                yield self._database
                 self._database.execute("COMMIT")
             except BaseException:
                 with suppress(sqlite3.Error):
                     self._database.execute("ROLLBACK")
                 raise
+
+    def change(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        """One change for every row of values, all or none."""
+        with self.transaction() as database:
+            database.executemany(sql, rows)
 
     def insert(self, sql: str, values: Sequence[Any]) -> int:
         """One row; its number."""
@@ -236,6 +250,14 @@ class Store:
     def entries_of(self, robot: str, period: str | None = None, *, fold: str | None = None) -> list[Entry]:
         """The entries of a robot's logs of one period, or of all: what an estimate of that robot then is merged from."""
         return [entry for log in self.logs(robot, period) for entry in self.entries(log.digest, fold)]
+
+
+def _room(folder: Path) -> int:
+    """Bytes that the folder's disk has left."""
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return ROOM
 
 
 def _tidy(folder: Path) -> None:

@@ -104,7 +104,7 @@ def survey_file(item: Item, robot: Robot, reading: Reading) -> FileSurvey:
         columns = Resolver(robot, table.names, widths=table.widths, patterns=parse_patterns(reading.columns), file=label(path)).resolve()
         if reading.spool is None or divisible(table):
             return _Surveyor(robot, table, columns).survey()
-        with spooling(table, spool_file(reading.spool, item, columns)) as spooled:
+        with spooling(table, spool_file(reading.spool, item, columns, reading.plain)) as spooled:
             found = _Surveyor(robot, spooled, columns).survey()
         return replace(found, divisible=True)
     except ThetahatError as error:

@@ -240,10 +240,24 @@ class DaskWorkers(Workers):
             for number, task in enumerate(tasks)
         }
         waiting = _distributed().as_completed(list(numbers), loop=self.client.loop, raise_errors=False)
+        killed = []
         for future in waiting:
             number = numbers.pop(future)
-            yield number, _result(future, job.name(tasks[number]))
+            try:
+                yield number, _result(future, job.name(tasks[number]))
+            except Killed:
+                killed.append(number)
             future.release()
+        for number in killed:
+            yield number, self._alone(job, tasks[number])
+
+    def _alone(self, job: Job[C, T, R], task: T) -> R | Failure:
+        """A task whose worker died, by itself: one that only waited beside the deadly one is not to blame."""
+        with _silence():
+            try:
+                return _result(self.client.submit(_guarded, job.run, job.name(task), job.context, task, pure=False), job.name(task))
+            except Killed as error:
+                return Failure.of(job.name(task), error)
 
     def reduced(
         self,
@@ -255,14 +269,40 @@ class DaskWorkers(Workers):
         results: bool = False,
     ) -> tuple[R | None, list[Failure]]:
         """By the cluster; what can be fetched is merged here where none of its neighbours in the tree is missing."""
-        missing = [number for number, task in enumerate(tasks) if not callable(task)]
-        if not missing:
-            return super().reduced(job, tasks, merge, done)
+        told: set[int] = set()
+
+        def once(number: int, result: R | Failure | None) -> None:
+            if number not in told:
+                told.add(number)
+                done(number, result)
+
+        tasks = list(tasks)
+        while any(not callable(task) for task in tasks):
+            found, killed = self._attempted(job, tasks, merge, once, results=results)
+            if found is not None:
+                return found.result, list(found.failures)
+            for number in killed:  # what was merged with it is lost: once more, without it
+                known = self._alone(job, tasks[number])
+                once(number, known)
+                tasks[number] = lambda known=known: known
+        return super().reduced(job, tasks, merge, once)
+
+    def _attempted(
+        self,
+        job: Job[C, T, R],
+        tasks: Sequence[T | Callable[[], R]],
+        merge: Callable[[Sequence[R]], R],
+        done: Callable[[int, R | Failure | None], None],
+        *,
+        results: bool,
+    ) -> tuple[Part[R] | None, list[int]]:
+        """All results merged into one; or none, and the tasks whose workers died."""
         with _silence():
             context = self.client.submit(_same, job.context, pure=False)
             futures = {
-                number: self.client.submit(_guarded, job.run, job.name(tasks[number]), context, tasks[number], pure=False, retries=RETRIES)
-                for number in missing
+                number: self.client.submit(_guarded, job.run, job.name(task), context, task, pure=False, retries=RETRIES)
+                for number, task in enumerate(tasks)
+                if not callable(task)
             }
             is_future = _distributed().Future
 
@@ -280,14 +320,20 @@ class DaskWorkers(Workers):
 
             root = _tree(len(tasks), leaf, join)
             names = {future: number for number, future in futures.items()}
+            killed: list[int] = []
             waiting = _distributed().as_completed(list(futures.values()), loop=self.client.loop, raise_errors=False)
             for future in waiting:
                 number = names.pop(future)
-                failed = future.status != "finished"
-                done(number, _result(future, job.name(tasks[number])) if results or failed else None)
+                try:
+                    done(number, _result(future, job.name(tasks[number])) if results or future.status != "finished" else None)
+                except Killed:
+                    killed.append(number)
                 future.release()
-            found = _result(root, "the merged result")
-        return found.result, list(found.failures)
+            return (None, killed) if killed else (_result(root, "the merged result"), [])
+
+
+class Killed(StorageError):
+    """A task whose worker died, every time."""
 
 
 def _result(future: Any, name: str) -> Any:
@@ -296,9 +342,15 @@ def _result(future: Any, name: str) -> Any:
     try:
         return future.result()
     except distributed.KilledWorker:
-        raise StorageError(f"{name}: its worker died every time it was tried; give the workers more memory, or fewer of them at a time") from None
+        raise Killed(f"{name}: its worker died every time it was tried; give the workers more memory, or fewer of them at a time") from None
     except ModuleNotFoundError as error:
         raise UsageError(f"the workers of the Dask cluster lack {error.name!r}; install thetahat there, as it is here") from None
+    except RuntimeError as error:
+        if "deserializ" not in str(error):
+            raise
+        raise UsageError(
+            "the scheduler of the Dask cluster cannot read the work it is sent; install thetahat there and on its workers, as it is here"
+        ) from None
     except (TimeoutError, ConnectionError, distributed.CancelledError) as error:
         raise StorageError(f"{name}: the Dask cluster was lost ({type(error).__name__}); what was stored is kept, so run it again") from None
 
