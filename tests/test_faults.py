@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fault_cases import KINDS, MISS, PERIOD, clean, identifier, run, snapshot, warmed
-from thetahat.online.stream import EVENTS
+from thetahat.online.events import EVENTS
 
 SHORT, LONG = 8, 10_000
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from thetahat.data.samples import Samples
+from thetahat.errors import UsageError
 from thetahat.identify.estimate import Estimate
 from thetahat.identify.estimator import Estimator, SampleEstimator
 from thetahat.identify.information import Information
@@ -229,11 +230,16 @@ class OnlineIdentifier:
         """Take the measurement of one control cycle; whether it was used.
 
         dq: None where speeds are not measured. ddq: where accelerations are. What is wrong with a sample is counted in `events`, never raised,
-        but for arrays of another size, which are refused and change nothing.
+        but for arrays of another size, which are refused: a sample that is missing.
         """
         stream = self._stream
         before = stream.t
-        code = stream.push(t, q, dq, tau, ddq)
+        try:
+            code = stream.push(t, q, dq, tau, ddq)
+        except UsageError:
+            if stream.missing >= MISSING:
+                self._interrupt(f"{stream.missing} samples in a row could not be used")
+            raise
         if code == GOOD:
             if stream.channels:
                 self._shut(stream.channels[0][1])
@@ -407,6 +413,8 @@ class OnlineIdentifier:
         if not self._watching:
             return
         scale = usual_errors(score, self._stream.torque_noise)
+        if not np.all(np.isfinite(scale) & (scale > 0.0)):  # nothing to compare with: what was watched so far goes on
+            return
         if self._watch is None:
             lag = 2.0 * self._stream.delay
             self._watch = ResidualWatch(self._robot, scale, min_speed=self._stream.min_speed, lag=lag, model=self._model)

@@ -29,6 +29,7 @@ from thetahat.identify.evidence import Evidence
 from thetahat.identify.payload import HELD, Payload, _found, _place, _typical_mass
 from thetahat.model.parameters import SIZE
 from thetahat.model.robot import Robot
+from thetahat.model.tree import JointKind
 from thetahat.online.predict import Model, Predictor
 
 DRIFT = 3.0  # σ that may last for ever
@@ -79,6 +80,15 @@ def false_alarm_interval(time_constant: float, *, drift: float = DRIFT, limit: f
     return 0.5 * block * (math.exp(exponent) - exponent - 1.0) / (2.0 * drift**2)
 
 
+def _units(robot: Robot) -> list[str]:
+    """Of every degree of freedom's torque: N along an axis, N·m about one; of a free joint's mixed ones neither is named."""
+    out = [""] * robot.nv
+    for node in robot.tree.independent:
+        if node.kind.nv == 1:
+            out[robot.tree.v_index[node.name]] = " N" if node.kind is JointKind.PRISMATIC else " N·m"
+    return out
+
+
 class ResidualWatch:
     """Compares every filtered sample with what a model predicts.
 
@@ -109,6 +119,7 @@ class ResidualWatch:
         self._step, self.lag = kernels.watch_step, lag
         self._slow = SLOWLY * np.broadcast_to(np.asarray(min_speed, dtype=float), (robot.nv,)).copy()
         self._sums = np.zeros((2, robot.nv))
+        self._units = _units(robot)
         self.alarm: Alarm | None = None
         self.use(Predictor(robot).model(Columns(robot).x0) if model is None else model)
 
@@ -131,10 +142,10 @@ class ResidualWatch:
         )  # fmt: skip
         if worst <= self.limit or self.alarm is not None:
             return False
-        name = self.robot.velocity_names[v]
+        name, unit = self.robot.velocity_names[v], self._units[v]
         sentence = (
-            f"the model in use stopped explaining joint {name!r} at {t:.4g} s: {residual:+.3g} are left of its torque, usually {self.scale[v]:.2g}; "
-            "a payload, a collision, or a sensor"
+            f"the model in use stopped explaining joint {name!r} at {t:.4g} s: {residual:+.3g}{unit} are left of its torque, usually "
+            f"{self.scale[v]:.2g}{unit}; a payload, a collision, or a sensor"
         )
         self.alarm = Alarm(t, name, float(residual), float(self.scale[v]), sentence)
         return True
