@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import fault_cases as cases
-from fault_cases import PERIOD, clean, identifier, snapshot, warmed
+import fault_streams as cases
+from fault_cases import snapshot, warmed
+from fault_streams import PERIOD, clean, identifier
 from thetahat.errors import UsageError
 from thetahat.online.gate import Gate, Rules
 from thetahat.online.identifier import OnlineIdentifier
