@@ -47,7 +47,7 @@ def _not_finite(channel: int, value: float) -> Callable:
 def _spike(channel: int, size: Callable[[np.random.Generator], np.ndarray]) -> Callable:
     def inject(stream: Stream, rng: np.random.Generator, first: int) -> Fault:
         j = rng.integers(4)
-        for k in rng.choice(np.arange(first, first + 400), 5, replace=False):
+        for k in rng.choice(np.arange(first, first + 400, 4), 5, replace=False):  # apart, so that each can be told
             arrays = list(stream.cycles[k])
             arrays[channel] = _with(arrays[channel], j, arrays[channel][j] + size(rng)[j])
             stream.cycles[k] = tuple(arrays)
