@@ -151,3 +151,23 @@ def test_a_slow_torque_channel_is_not_a_dead_one() -> None:
     for t, q, dq, _ in cycles[1000 : 1000 + round(2.0 * CONSTANT / PERIOD)]:
         one.push(t, q, dq, cycles[1000][3])
     assert one.events.counts["dead torque"] >= 1
+
+
+# -- nothing is raised -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("memory", ["window", "growing", "forgetting", "informative"])
+def test_no_data_raise(memory: str) -> None:
+    """Garbage of any size, sign and duration in any channel, stamps too, on an open gate: every cycle ends, and commands stay finite."""
+    rng = np.random.default_rng(7)
+    one = identifier(memory=memory)
+    for k, cycle in enumerate(clean(0).cycles):
+        t, *arrays = (cycle[0], *(array.copy() for array in cycle[1:]))
+        if k > 1400 and rng.random() < (0.3 if k % 400 < 200 else 0.0):
+            for _ in range(int(rng.integers(1, 4))):
+                value = rng.choice([0.0, np.nan, np.inf, rng.choice([-1.0, 1.0]) * 10.0 ** rng.uniform(-300.0, 300.0), 10.0 ** rng.uniform(0.0, 9.0)])
+                arrays[rng.integers(3)][rng.integers(4)] = value
+        one.push(t + rng.choice([0.0, 1e300, -5.0, np.nan], p=[0.997, 0.001, 0.001, 0.001]), *arrays)
+        assert one.gate.open == (one.robot is not one.nominal)
+    assert np.all(np.isfinite(one._stream.torque_noise))
+    assert np.all(np.isfinite(one.robot.theta))
