@@ -65,8 +65,10 @@ def run(kind: str, seed: int) -> Outcome:
     else:
         one, start = identifier(), 0
         first = int(rng.integers(5, 1200))
+    before = list(stream.cycles)
     fault = KINDS[kind](stream, rng, first)
     first = fault.first
+    spiked = {k for k, (a, b) in enumerate(zip(stream.cycles, before, strict=False)) if a is not b} if late and kind in SPIKES else set()
     outcome = Outcome(kind, seed, False, None)
     judge, loop, spikes = Judge(stream, outcome), Loop(one, outcome), one.events.counts["spike"]
     for k in range(start, len(stream.cycles)):
@@ -74,7 +76,9 @@ def run(kind: str, seed: int) -> Outcome:
         if k == first:
             outcome.open_before = one.gate.open
         try:
-            one.miss() if cycle is MISS else one.push(*cycle)
+            taken = one.miss() if cycle is MISS else one.push(*cycle)
+            if taken and k in spiked:
+                outcome.broken.append(f"cycle {k}: a spike was taken")
             if cycle is not MISS and len(cycle[3]) != 4:
                 outcome.broken.append("a change of size was not refused")
         except UsageError:
@@ -84,8 +88,8 @@ def run(kind: str, seed: int) -> Outcome:
         judge.look(one, k, fault)
         if k >= first and outcome.closed_after is None and not one.gate.open:
             outcome.closed_after = PERIOD * (k - first)
-    if late and kind in SPIKES and one.events.counts["spike"] - spikes < 5:
-        outcome.broken.append(f"{one.events.counts['spike'] - spikes} of 5 spikes were counted")
+    if one.events.counts["spike"] - spikes < len(spiked) - 1:  # one may meet a step of friction, and pass for its beginning
+        outcome.broken.append(f"{one.events.counts['spike'] - spikes} of {len(spiked)} spikes were counted")
     if outcome.open_before and fault.within is not None and (outcome.closed_after is None or outcome.closed_after > fault.within + 1e-9):
         outcome.broken.append(f"the gate closed {outcome.closed_after} s after the fault, not within {fault.within}")
     return outcome

@@ -157,15 +157,6 @@ def test_a_step_is_not_put_on_record_as_a_spike(one) -> None:
     assert (one.events.counts["spike"], one.events.counts["step"]) == (spikes, steps + 1)
 
 
-def test_a_spike_right_before_a_step_is_counted_all_the_same(one) -> None:
-    spikes, steps, leap = one.events.counts["spike"], one.events.counts["step"], np.array([0.0, 50.0, 0.0, 0.0])
-    t, q, dq, tau = CYCLES[AT]
-    one.push(t, q, dq, tau - 9.0 * leap)
-    for t, q, dq, tau in CYCLES[AT + 1 : AT + 4]:
-        one.push(t, q, dq, tau + leap)
-    assert (one.events.counts["spike"], one.events.counts["step"]) == (spikes + 1, steps + 1)
-
-
 def test_a_clock_that_is_set_back_goes_on_and_forgets(one) -> None:
     for k in range(10):
         t, q, dq, tau = CYCLES[AT + k]

@@ -339,13 +339,13 @@ class Stream:
             self.jumped = True
 
     def _settle(self, *, stepped: bool) -> None:
-        """What was turned away were spikes; or, if what leaped last stays there, that was the first sample after a step, and nothing is wrong."""
+        """What was turned away were spikes; or, if what leaped stays there, they were the first samples after a step, and nothing is wrong."""
         if stepped:
-            self._leaps.pop()
-            self.events.counts["spike"] -= 1
+            self.events.counts["spike"] -= len(self._leaps)
             self.events.counts["step"] += 1
-        for event in self._leaps:
-            self.events.tell(event)
+        else:
+            for event in self._leaps:
+                self.events.tell(event)
         self._leaps.clear()
 
     def _learn(self, h: float) -> None:
