@@ -335,7 +335,7 @@ class Stream:
     def _grow_up(self, now: float) -> None:
         """What is usual, from the first samples; where one of them leaped, all starts anew."""
         if grown(self._Sq, self._Sv, self._Fq, self._Fv, self._q_of, self.period):
-            self._begin_anew("spike", f"one of the first samples, up to {now:.6g} s, leaps by far more than the others; all start anew")
+            self._begin_anew("start", f"one of the first samples, up to {now:.6g} s, leaps by far more than the others; all start anew")
             self.jumped = True
 
     def _settle(self, *, stepped: bool) -> None:
