@@ -1,6 +1,7 @@
-"""Seeded faults of the stream, twenty-four kinds: no cycle on an identified model while the gate is closed, no model from channels that lie.
+"""Seeded faults of the stream, thirty-five kinds, with a controller on it.
 
-The short version runs some of each kind, the long one 10,000 in all: ``pytest -m slow tests/test_faults.py``.
+No command that is not finite, none by an identified model while the gate is closed, and no model from channels that lie. The short version
+runs some of each kind, the long one 10,000 in all (about 0.2 s each, half an hour on one core): ``pytest -m slow tests/test_faults.py``.
 """
 
 from __future__ import annotations
@@ -8,16 +9,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fault_cases import KINDS, MISS, PERIOD, clean, identifier, run, snapshot, warmed
-from thetahat.online.stream import EVENTS
+from fault_cases import AT_THE_START, run, snapshot, warmed
+from fault_kinds import KINDS
+from fault_streams import MISS, PERIOD, clean, identifier
+from thetahat.online.events import EVENTS
 
 SHORT, LONG = 8, 10_000
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_faults(kind: str) -> None:
-    broken = [(outcome.seed, outcome.broken[:3]) for outcome in (run(kind, seed) for seed in range(SHORT)) if outcome.broken]
-    assert not broken
+    outcomes = [run(kind, seed) for seed in range(SHORT)]
+    assert not [(outcome.seed, outcome.broken[:3]) for outcome in outcomes if outcome.broken]
+    assert kind in AT_THE_START or sum(outcome.identified for outcome in outcomes) > 0  # an identified model was in charge before
 
 
 @pytest.mark.slow
@@ -27,7 +31,7 @@ def test_ten_thousand_faults(kind: str) -> None:
     outcomes = [run(kind, 1000 + seed) for seed in range(count)]
     assert not [(outcome.seed, outcome.broken[:3]) for outcome in outcomes if outcome.broken]
     # A test of faults that never meets an open gate would show nothing.
-    assert sum(outcome.open_before for outcome in outcomes) > 0.3 * count
+    assert kind in AT_THE_START or sum(outcome.open_before for outcome in outcomes) > 0.3 * count
 
 
 @pytest.mark.parametrize("seed", [1280, 1316])

@@ -23,6 +23,7 @@ KINDS = {  # of the identifier: of the page
     "gap": "dropped",
     "stopped": "dropped",
     "clock": "fault",
+    "rate": "fault",
     "stuck": "fault",
     "dead torque": "fault",
     "solver": "fault",

@@ -83,9 +83,11 @@ class Loop:
         self._updates = identifier.updates
         self._out.update(identifier.clock, identifier.gate, Memory.of(identifier, identifier.clock))
         report = identifier.payload
-        if report is not None and (self._mass is None or abs(report.mass - self._mass) > NEWS * max(abs(self._mass), 0.02)):
-            self._mass = report.mass
-            self._out.event(report.t, "payload", f"what the robot holds since {report.detected:.2f} s weighs about {report.mass:.3g} kg")
+        mass = None if report is None else report.mass
+        if mass is not None and (self._mass is None or abs(mass - self._mass) > NEWS * max(abs(self._mass), 0.02)):
+            self._mass = mass
+            what = "holds since" if mass > 0.0 else "let go at"
+            self._out.event(report.t, "payload", f"what the robot {what} {report.detected:.2f} s weighs about {abs(mass):.3g} kg")
 
     def _tell(self) -> None:
         """Hand on the identifier's events since the last."""

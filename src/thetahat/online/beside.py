@@ -19,10 +19,16 @@ from thetahat.online.predict import plain
 from thetahat.online.stack import Stack
 
 PLACES = (None, "thread", "process")
+GIVE_UP = 5.0  # times its patience, after which a solver will not answer any more
+LOST = 3  # threads that may be given up: none can be ended from outside, and each takes a core
+STARTING = 60.0  # [s] that a process may take to start
 
 
 class Beside:
-    """At most one task at a time; a new one is turned away while another is under way. patience: [s] after which its answer is late."""
+    """At most one task at a time; a new one is turned away while another is under way.
+
+    patience: [s] after which its answer is late; after `GIVE_UP` times that the worker is given up, and another takes its place.
+    """
 
     def __init__(self, place: str | None, robot: Robot, *, patience: float, events: Any) -> None:
         if place not in PLACES:
@@ -30,7 +36,10 @@ class Beside:
         if not patience > 0.0:
             raise UsageError(f"patience is {patience!r}; give the seconds an answer may take, above zero")
         self._place, self._robot, self._patience, self._events = place, robot, patience, events
+        self._warm: Future | None = None  # a process that starts
         self._executor: Executor | None = self._start() if place == "process" else None
+        self._lost = 0  # threads that were given up
+        self.longest = 0.0  # [s] that a solution took which the loop waited for
         self._future: Future | None = None
         self._since, self._late, self._dropped = 0.0, False, False
         self._answer: Answer | None = None
@@ -40,7 +49,7 @@ class Beside:
         if self._place == "thread":
             return ThreadPoolExecutor(max_workers=1, thread_name_prefix="thetahat-beside")
         executor = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"), initializer=_begin, initargs=(plain(self._robot),))
-        executor.submit(_stack)  # an interpreter takes seconds to start, which no task should have to wait for
+        self._warm = executor.submit(_stack)  # an interpreter takes seconds to start, which no task should have to wait for
         return executor
 
     @property
@@ -57,17 +66,42 @@ class Beside:
             return False
         if self._future.done():
             return True
-        if not self._late and time.monotonic() - self._since > self._patience:
+        now = time.monotonic()
+        if self._warm is not None and not self._warm.done() and now - self._since <= STARTING:
+            return False
+        if self._warm is not None:  # what was to be solved has waited for the process to start
+            self._since, self._warm = now, None
+        if not self._late and now - self._since > self._patience:
             self._late = True
             self._events.add(self.now, "solver", f"the solver has no answer after {self._patience:g} s; the last valid model stays")
+        if now - self._since > GIVE_UP * self._patience:
+            self._give_up()
         return False
+
+    def _give_up(self) -> None:
+        """It hangs: what it would say is dropped, and the next task gets another worker."""
+        sentence = f"the solver hangs since {GIVE_UP * self._patience:g} s and was given up; the last valid model stays"
+        self._events.add(self.now, "solver", sentence)
+        self._lost += self._place == "thread"
+        self._end()
+
+    def _end(self) -> None:
+        executor, self._executor, self._future, self._warm = self._executor, None, None, None
+        if executor is None:
+            return
+        workers = list((getattr(executor, "_processes", None) or {}).values())  # before Python 3.14 an executor has no other way to end them
+        executor.shutdown(wait=False, cancel_futures=True)
+        for worker in workers:
+            worker.kill()
 
     def submit(self, task: Task) -> None:
         """Solve this, unless another task is under way."""
         if self._place is None:
+            begun = time.perf_counter()
             self._answer = solve(task)
+            self.longest = max(self.longest, time.perf_counter() - begun)
             return
-        if self._future is not None:
+        if self._future is not None or self._lost >= LOST:
             return
         if self._executor is None:
             self._executor = self._start()
@@ -97,9 +131,7 @@ class Beside:
 
     def close(self) -> None:
         """End the worker."""
-        if self._executor is not None:
-            self._executor.shutdown(wait=False, cancel_futures=True)
-            self._executor = self._future = None
+        self._end()
 
 
 # -- in the other process ---------------------------------------------------------------------------------------------

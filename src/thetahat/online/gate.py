@@ -28,6 +28,7 @@ import numpy as np
 from thetahat.errors import UsageError
 
 AGAINST = -0.5  # correlation of measured and nominal torque, below which the channel's sign is in doubt
+NOISY = 1.0  # of a joint's RMS torque, that its noise may excuse at most: a model worse than none (R² < 0) explains nothing
 TOO_LITTLE = 0.1  # of the nominal torque: a channel that shows less is taken for dead
 
 
@@ -207,7 +208,7 @@ class Gate:
             self.openings += 1
             r2 = facts["r2"]
             reason = (
-                f"R² {r2:.4f} on samples held out, {evidence.fill} samples in the buffer, a physical model"
+                f"R² {_said(r2)} on samples held out, {evidence.fill} samples in the buffer, a physical model"
                 if r2 is not None
                 else "all conditions hold"
             )
@@ -229,15 +230,20 @@ def _checks(rules: Rules, e: Evidence) -> tuple[Check, ...]:
         out.append(Check("held out", False, True, "no model has been scored on samples held out yet"))
     ahead = 1.0 - e.ahead[0] / e.ahead[1] if e.ahead[1] > 0.0 else None
     passed = ahead is not None and ahead >= rules.close
-    said = "undefined" if ahead is None else f"{ahead:.4f}"
+    said = "undefined" if ahead is None else _said(ahead)
     out.append(Check("ahead", passed, True, f"R² of samples predicted ahead is {said}, to open it must reach {rules.close:g}"))
     return tuple(out)
+
+
+def _said(r2: float) -> str:
+    """R² in words; far below zero its digits say nothing."""
+    return f"{r2:.4f}" if r2 >= -1.0 else "below −1"
 
 
 def _threshold(rules: Rules, name: str, r2: float | None, what: str) -> Check:
     if r2 is None or not np.isfinite(r2):
         return Check(name, False, False, f"{what} is undefined: there is no torque to explain")
-    sentence = f"{what} is {r2:.4f}, to open it must reach {rules.threshold:g}, and closes below {rules.close:g}"
+    sentence = f"{what} is {_said(r2)}, to open it must reach {rules.threshold:g}, and closes below {rules.close:g}"
     return Check(name, r2 >= rules.threshold, r2 >= rules.close, sentence)
 
 
@@ -273,26 +279,29 @@ def _rank(rules: Rules, e: Evidence) -> Check:
 
 def _held_out(rules: Rules, e: Evidence, held: Score) -> Check:
     """Per joint: R² reaches the threshold, or what is left is the torque's noise (or too small to matter): a joint that carries next to nothing."""
-    allowed_per_row = np.maximum(rules.noise * e.noise, np.asarray(rules.floor, dtype=float)) ** 2
-    allowed = allowed_per_row * held.rows
+    if not np.all(np.isfinite(held.e2) & np.isfinite(held.u2)):
+        return Check("held out", False, False, "the model predicts torques that are not finite")
+    if not np.all(np.isfinite(e.noise)):
+        return Check("held out", False, False, "the noise of the torques is not finite, so no error can be told from it")
+    floor, size = np.asarray(rules.floor, dtype=float), np.sqrt(held.u2 / np.maximum(held.rows, 1))
+    allowed = np.maximum(np.minimum(rules.noise * e.noise, NOISY * size), floor) ** 2 * held.rows
     undefined = e.judged & ((held.rows == 0) | (held.u2 <= 0.0))
     enough = np.maximum((1.0 - rules.threshold) * held.u2, allowed)
     short = e.judged & ~undefined & (held.e2 > enough)
     worse = e.judged & ~undefined & (held.late2 > enough)  # what changed a moment ago is in few samples yet
     low = e.judged & ~undefined & (held.e2 > np.maximum((1.0 - rules.close) * held.u2, 2.0 * allowed))
-    if not np.all(np.isfinite(held.e2)):
-        return Check("held out", False, False, "the model predicts torques that are not finite")
     if np.any(low) or np.any(short):
         v = int(np.flatnonzero(low if np.any(low) else short)[0])
         share = held.e2[v] / held.u2[v]
-        sentence = f"R² of joint {e.names[v]!r} on samples held out is {1.0 - share:.4f}, to open it must reach {rules.threshold:g}"
+        sentence = f"R² of joint {e.names[v]!r} on samples held out is {_said(1.0 - share)}, to open it must reach {rules.threshold:g}"
         return Check("held out", False, not np.any(low), sentence)
     if np.any(worse):
         name = e.names[int(np.flatnonzero(worse)[0])]
         return Check(
             "held out", False, True, f"the newest samples of joint {name!r} are explained worse than the threshold {rules.threshold:g} asks for"
         )
-    unrest = e.judged & (held.still2 > np.maximum((1.0 - rules.close) * held.still_u2, 2.0 * allowed_per_row * held.still_rows))
+    still = np.maximum(rules.noise * e.noise, floor) ** 2 * held.still_rows
+    unrest = e.judged & (held.still2 > np.maximum((1.0 - rules.close) * held.still_u2, 2.0 * still))
     if np.any(unrest):
         name = e.names[int(np.argmax(unrest))]
         why = f"joint {name!r} seems to stand still, but its torque is not what carries it, nor friction; check its encoder"

@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from thetahat.data.samples import Samples
+from thetahat.errors import UsageError
 from thetahat.identify.estimate import Estimate
 from thetahat.identify.estimator import Estimator, SampleEstimator
 from thetahat.identify.information import Information
@@ -53,9 +54,13 @@ class OnlineIdentifier:
         rank_share: of the structural rank, that the motion must show.
         joints: those whose R² is asked for; default all.
         weight: of the nominal robot in directions the data do not know, see `physical`.
-        beside: None solves semidefinite programs and slow estimators in the update itself, always with the same result; "thread" or "process" beside
-            the loop. patience: [s] after which an answer counts as late. refit: [s] between two such programs while a model is at hand.
-        payload_link: where a payload may be taken up; its mass is reported after an alarm. watch: whether the model in use is watched.
+        beside: where semidefinite programs and slow estimators are solved. None: in the update itself, always with the same result, for studies,
+            replays and tests. A program takes 11 ms for a Panda and 0.3 s for Valkyrie's 44 joints, so in a control loop that drives a robot pass
+            "process" (or "thread", where no process may be started): then no cycle waits for it. `solving` tells how long the longest took.
+        patience: [s] after which an answer counts as late and is dropped; after five times that the solver is given up and replaced.
+        refit: [s] between two such programs while a model is at hand.
+        payload_link: where a payload may be taken up or let go; the change of mass is reported after an alarm.
+        watch: whether the model in use is watched.
         period: [s] of the samples, where it is known; this and the next three are of the stream, see `stream.Stream`.
         held: whether a torque acts from its sample on, as in a simulation with held commands.
         min_speed: [rad/s or m/s] of a joint that moves.
@@ -190,6 +195,11 @@ class OnlineIdentifier:
         return self._held_out.samples
 
     @property
+    def solving(self) -> float:
+        """[s] of wall time that the longest solution took which an update waited for; 0 where none did."""
+        return self._beside.longest
+
+    @property
     def clock(self) -> float:
         """[s] of the last sample taken, on the stream's own clock, which never goes back; 0 before the first."""
         return self._stream.now
@@ -229,11 +239,16 @@ class OnlineIdentifier:
         """Take the measurement of one control cycle; whether it was used.
 
         dq: None where speeds are not measured. ddq: where accelerations are. What is wrong with a sample is counted in `events`, never raised,
-        but for arrays of another size, which are refused and change nothing.
+        but for arrays of another size, which are refused: a sample that is missing.
         """
         stream = self._stream
         before = stream.t
-        code = stream.push(t, q, dq, tau, ddq)
+        try:
+            code = stream.push(t, q, dq, tau, ddq)
+        except UsageError:
+            if stream.missing >= MISSING:
+                self._interrupt(f"{stream.missing} samples in a row could not be used")
+            raise
         if code == GOOD:
             if stream.channels:
                 self._shut(stream.channels[0][1])
@@ -407,6 +422,8 @@ class OnlineIdentifier:
         if not self._watching:
             return
         scale = usual_errors(score, self._stream.torque_noise)
+        if not np.all(np.isfinite(scale) & (scale > 0.0)):  # nothing to compare with: what was watched so far goes on
+            return
         if self._watch is None:
             lag = 2.0 * self._stream.delay
             self._watch = ResidualWatch(self._robot, scale, min_speed=self._stream.min_speed, lag=lag, model=self._model)

@@ -16,6 +16,8 @@ MEASURED, DIFFERENTIATED, GIVEN = 0, 1, 2
 Q_LAST, Q_MIDDLE, Q_SCALE, Q_STEP, Q_NOW, Q_WRAP, Q_TURNS, Q_LEAPED, Q_AVERAGE = range(9)
 LAST_DQ, LAST_TAU, MIDDLE_DQ, MIDDLE_TAU, SCALE_DQ, SCALE_TAU, SQUARE, NOISE, TRAVEL, SPEED, STEP_TAU, LEAPED_DQ, LEAPED_TAU, AVERAGE = range(14)
 SAME_Q, SAME_TAU = 0, 1
+# Rows of what the first samples did, (…, samples, nv): changes of speed and torque, and the torque itself.
+FIRST_DQ, FIRST_STEP, FIRST_TAU = range(3)
 # What became of a sample: the code, times 10,000, plus the channel.
 STEPPED, TAKEN, NOT_FINITE, SPIKE_Q, SPIKE_DQ, SPIKE_TAU = -1, 0, 1, 2, 3, 4
 CODE = 10_000
@@ -27,6 +29,8 @@ COUNTS = 1.5  # encoder counts that are no leap: a slow joint stands between two
 ELSEWHERE = 1e-3  # [rad or m] the least that a joint must have gone while its position stood still; encoder counts are smaller
 CREEP = 0.05  # [rad/s or m/s] beyond noise; from there no joint stops within one sample
 SLOW = 1e-3  # share of the newest sample in the running mean squares
+CLIP = 30.0  # times the torque's noise (squared) that one sample may add: 5.5σ, so that no garbage passes for noise
+ABSURD = 1e9  # [SI] no robot turns, moves or pushes that much: as good as not finite, and its square still is
 
 
 @jit
@@ -35,16 +39,14 @@ def _usual(innovation, scale, least, slack):
 
 
 @jit
-def _adapted(scale, innovation, least, young):
-    """A running quantile of 95 %: it moves by steps, however far off one value is. It begins with the largest.
+def _adapted(scale, innovation, least):
+    """A running quantile of 95 %: it moves by steps, however far off one value is.
 
     A channel that does not change at all (a still joint, an encoder between two counts) says nothing of how much it changes.
     """
     scale = max(scale, least)
     if innovation == 0.0:
         return scale
-    if young:
-        return max(scale, abs(innovation))
     return scale * math.exp(RISE) if abs(innovation) > scale else max(scale * math.exp(-FALL), least)
 
 
@@ -63,13 +65,16 @@ def _unwrapped(first, q, Sq):
 
 
 @jit
-def _leap(h, slack, mode, q, dq, tau, q0, dq0, tau0, Sq, Sv, q_of):
-    """Which channel is further from a sample h seconds before than it ever goes in one step, as a code; TAKEN where none is."""
+def _leap(h, slack, mode, rated, q, dq, tau, q0, dq0, tau0, Sq, Sv, q_of):
+    """Which channel is further from a sample h seconds before than it ever goes in one step, as a code; TAKEN where none is.
+
+    rated: whether the speed then is known; without it no position can be foretold.
+    """
     code = TAKEN
     for v in range(tau.shape[0]):
         i = q_of[v]
         count = COUNTS * Sq[Q_STEP, i] if i >= 0 and Sq[Q_STEP, i] < ELSEWHERE else 0.0
-        if i >= 0 and not _usual(q[i] - q0[i] - h * Sv[LAST_DQ, v], Sq[Q_SCALE, i], max(LEAST_Q, count / SPIKE), slack):
+        if rated and i >= 0 and not _usual(q[i] - q0[i] - h * Sv[LAST_DQ, v], Sq[Q_SCALE, i], max(LEAST_Q, count / SPIKE), slack):
             code = SPIKE_Q * CODE + v
         if mode != DIFFERENTIATED and not _usual(dq[v] - dq0[v], Sv[SCALE_DQ, v], max(LEAST_DQ, count * slack / (SPIKE * h)), slack):
             code = SPIKE_DQ * CODE + v
@@ -79,51 +84,68 @@ def _leap(h, slack, mode, q, dq, tau, q0, dq0, tau0, Sq, Sv, q_of):
 
 
 @jit
-def _learn_scales(h, mode, young, q, dq, tau, Sq, Sv, q_of):
+def _learn_scales(h, mode, q, dq, tau, Sq, Sv, q_of):
     """What each channel does in one step, as running quantiles."""
     for v in range(tau.shape[0]):
         i = q_of[v]
         if i >= 0:
-            Sq[Q_SCALE, i] = _adapted(Sq[Q_SCALE, i], q[i] - Sq[Q_LAST, i] - h * Sv[LAST_DQ, v], LEAST_Q, young)
+            Sq[Q_SCALE, i] = _adapted(Sq[Q_SCALE, i], q[i] - Sq[Q_LAST, i] - h * Sv[LAST_DQ, v], LEAST_Q)
         if mode != DIFFERENTIATED:
-            Sv[SCALE_DQ, v] = _adapted(Sv[SCALE_DQ, v], dq[v] - Sv[LAST_DQ, v], LEAST_DQ, young)
-        Sv[SCALE_TAU, v] = _adapted(Sv[SCALE_TAU, v], tau[v] - Sv[LAST_TAU, v], LEAST_TAU * math.sqrt(Sv[SQUARE, v]) + 1e-9, young)
+            Sv[SCALE_DQ, v] = _adapted(Sv[SCALE_DQ, v], dq[v] - Sv[LAST_DQ, v], LEAST_DQ)
+        Sv[SCALE_TAU, v] = _adapted(Sv[SCALE_TAU, v], tau[v] - Sv[LAST_TAU, v], LEAST_TAU * math.sqrt(Sv[SQUARE, v]) + 1e-9)
 
 
 @jit
-def take(h, since, slack, mode, force, held, keep, first, young, q, dq, ddq, tau, Sq, Sv, C, q_of, out_q, out_dq, out_ddq, out_tau):
+def _note(h, mode, first, rated, q, dq, tau, Sq, Sv, q_of, Fq, Fv):
+    """Put on record what a young stream's channels did in this step, not a number where they began."""
+    for v in range(tau.shape[0]):
+        i = q_of[v]
+        if i >= 0:
+            Fq[i] = q[i] - Sq[Q_LAST, i] - h * Sv[LAST_DQ, v] if first > 0 and rated else math.nan
+        Fv[FIRST_DQ, v] = dq[v] - Sv[LAST_DQ, v] if first > 0 and mode != DIFFERENTIATED else math.nan
+        Fv[FIRST_STEP, v] = tau[v] - Sv[LAST_TAU, v] if first > 0 else math.nan
+        Fv[FIRST_TAU, v] = tau[v]
+
+
+@jit
+def take(h, since, slack, mode, force, held, keep, first, age, q, dq, ddq, tau, Sq, Sv, Fq, Fv, C, q_of, out_q, out_dq, out_ddq, out_tau):
     """Judge a sample h seconds after the last one and, if it is taken, average it; the code of what became of it.
 
     A sample that leaps is turned away. If the next one is where it was, it was no spike but a step (friction that changes its sign), which is
     taken then; `since` is the time since a sample was turned away, 0 for none. keep: exp(−h/T) of the averages. first: samples taken since the
-    start (0: this one starts anew). slack: how much longer than usual the step is, at least 1. force: take it though it leaps. young: while the
-    first samples tell what is usual. held: torque k acts from k to k + 1.
+    start (0: this one starts anew). slack: how much longer than usual the step is, at least 1. force: take it though it leaps. age: samples that
+    have told what is usual; the first ones are put on record in Fq and Fv. held: torque k acts from k to k + 1.
     """
     nq, nv, stages, code = q.shape[0], tau.shape[0], Sq.shape[0] - Q_AVERAGE, TAKEN
     for i in range(nq):
-        if not math.isfinite(q[i]):
+        if not abs(q[i]) <= ABSURD:
             return NOT_FINITE * CODE + i
     for v in range(nv):
-        if not (math.isfinite(tau[v]) and (mode == DIFFERENTIATED or math.isfinite(dq[v])) and (mode != GIVEN or math.isfinite(ddq[v]))):
+        rates = (mode == DIFFERENTIATED or abs(dq[v]) <= ABSURD) and (mode != GIVEN or abs(ddq[v]) <= ABSURD)
+        if not (abs(tau[v]) <= ABSURD and rates):
             return NOT_FINITE * CODE + v
     given = q
     q = _unwrapped(first, q, Sq)
+    young, rated = age < Fq.shape[0], mode != DIFFERENTIATED or first > 1
+    if first > 0 and not force and not young:
+        code = _leap(h, slack, mode, rated, q, dq, tau, Sq[Q_LAST], Sv[LAST_DQ], Sv[LAST_TAU], Sq, Sv, q_of)
     if first > 2:
-        if not force and not young:
-            code = _leap(h, slack, mode, q, dq, tau, Sq[Q_LAST], Sv[LAST_DQ], Sv[LAST_TAU], Sq, Sv, q_of)
-        if since > 0.0 and _leap(since, 1.0, mode, q, dq, tau, Sq[Q_LEAPED], Sv[LEAPED_DQ], Sv[LEAPED_TAU], Sq, Sv, q_of) == TAKEN:
-            if code != TAKEN or _leap(h, 1.0, mode, q, dq, tau, Sq[Q_LAST], Sv[LAST_DQ], Sv[LAST_TAU], Sq, Sv, q_of) != TAKEN:
+        if since > 0.0 and _leap(since, 1.0, mode, True, q, dq, tau, Sq[Q_LEAPED], Sv[LEAPED_DQ], Sv[LEAPED_TAU], Sq, Sv, q_of) == TAKEN:
+            if code != TAKEN or _leap(h, 1.0, mode, True, q, dq, tau, Sq[Q_LAST], Sv[LAST_DQ], Sv[LAST_TAU], Sq, Sv, q_of) != TAKEN:
                 code = STEPPED
         elif code != TAKEN:
             Sq[Q_LEAPED, :] = q
             Sv[LEAPED_DQ, :] = dq
             Sv[LEAPED_TAU, :] = tau
-        _learn_scales(h, mode, young, q, dq, tau, Sq, Sv, q_of)
-        if code > TAKEN:
-            return code
+        if not young:
+            _learn_scales(h, mode, q, dq, tau, Sq, Sv, q_of)
+    if code > TAKEN:
+        return code
+    if young:
+        _note(h, mode, first, rated, q, dq, tau, Sq, Sv, q_of, Fq[age], Fv[:, age])
     for i in range(nq):
         Sq[Q_WRAP, i] = Sq[Q_NOW, i] - given[i]
-    _average(h, mode, held, keep, first, q, dq, ddq, tau, Sq, Sv, C, q_of, stages)
+    _average(h, mode, held, keep, first, age, young, q, dq, ddq, tau, Sq, Sv, C, q_of, stages)
     last = stages - 1
     for i in range(nq):
         out_q[0, i] = Sq[Q_AVERAGE + last, i]
@@ -142,7 +164,7 @@ def _put_average(S, row, stages, i, x, keep, fresh):
 
 
 @jit
-def _average(h, mode, held, keep, first, q, dq, ddq, tau, Sq, Sv, C, q_of, stages):
+def _average(h, mode, held, keep, first, age, young, q, dq, ddq, tau, Sq, Sv, C, q_of, stages):
     """Bring all channels to one moment (the middle of the step, or, where speeds are differences, the sample before) and average them alike."""
     nq, nv = q.shape[0], tau.shape[0]
     C[SAME_Q, nv], C[SAME_TAU, nv] = 0, 0  # the largest of each, last
@@ -161,14 +183,13 @@ def _average(h, mode, held, keep, first, q, dq, ddq, tau, Sq, Sv, C, q_of, stage
         if first > 0:
             C[SAME_TAU, v] = C[SAME_TAU, v] + 1 if tau[v] == Sv[LAST_TAU, v] else 0
             step = tau[v] - Sv[LAST_TAU, v]
-            weight = max(SLOW, 1.0 / (first + 1.0))
-            if first > 1:
+            if first > 1 and not young:
+                weight = max(SLOW, 1.0 / (age + 1.0))
                 bend = step - Sv[STEP_TAU, v]  # of white noise: variance 6σ²
-                Sv[NOISE, v] += weight * (bend * bend / 6.0 - Sv[NOISE, v])
+                most = CLIP * max(Sv[NOISE, v], LEAST_TAU * LEAST_TAU * Sv[SQUARE, v])
+                Sv[NOISE, v] += weight * (min(bend * bend / 6.0, most) - Sv[NOISE, v])
+                Sv[SQUARE, v] += weight * (tau[v] * tau[v] - Sv[SQUARE, v])
             Sv[STEP_TAU, v] = step
-            Sv[SQUARE, v] += weight * (tau[v] * tau[v] - Sv[SQUARE, v])
-        else:
-            Sv[SQUARE, v] = tau[v] * tau[v]
         C[SAME_Q, nv], C[SAME_TAU, nv] = max(C[SAME_Q, nv], C[SAME_Q, v]), max(C[SAME_TAU, nv], C[SAME_TAU, v])
         rate = dq[v]
         acceleration = ddq[v]

@@ -15,9 +15,7 @@ Steps need not be even: the average forgets by exp(−h/T).
 from __future__ import annotations
 
 import math
-from collections import Counter, deque
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import deque
 
 import numpy as np
 
@@ -25,59 +23,28 @@ from thetahat.data.motion import is_plain, normalised
 from thetahat.errors import UsageError
 from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind
+from thetahat.online.events import Event, Events
+from thetahat.online.usual import YOUNG, grown
 
 SETTLED = 5.0  # time constants per stage until e⁻⁵ of a start is left
 MISSING = 20  # samples in a row that may not be missing: 19 are held, the 20th stops
 LATE = 3  # stamps in a row from the past: the clock was set back
 STALE = 5.0  # periods since the last sample, after which it says nothing about how far the next one may be
 PATIENCE = 10  # spikes in a row, no two alike: the channel is not what it was, and is taken as it is
-CONSTANT = 20  # torque samples in a row that are the same to the last bit while the joint moves: a dead channel
+CONSTANT = 0.15  # [s] that a torque is the same to the last bit while the joint moves: a dead channel; one refreshed at 10 Hz is not
+SAME = 20  # such samples in a row, where the period is not known; never fewer than FROZEN
 FROZEN = 5  # positions in a row that are the same to the last bit
 STEPS = 10.0  # encoder steps, beside kernels.ELSEWHERE, that a joint must have gone while its position stood still
-YOUNG = 20  # samples that tell what innovations are usual, before any is a spike
+START = 2  # samples after a start: which of two that do not agree is wrong cannot be told, so the newer one starts anew
+FARTHEST = 1e10  # [s] of a time stamp: 300 years, beyond which microseconds get lost
+LEAP = 1e5  # [s] a day: a stamp that is so far ahead is a clock that was set, no pause
 FIRST = 9  # steps whose median is the usual period
-EVENTS = 256  # kept
+EVEN = 20  # steps in a row that are alike, but not as long as usual: the rate has changed
 
 _DOUBLE = np.dtype(np.float64)
 
 # What became of a sample.
 GOOD, SETTLING, DROPPED, HELD, STOPPED, RESTARTED = range(6)
-
-
-@dataclass(frozen=True)
-class Event:
-    """Something that happened to the stream."""
-
-    t: float  # [s], on the stream's own clock
-    kind: str
-    joint: str | None
-    sentence: str
-
-
-class Events:
-    """The last events, and how many there were of each kind."""
-
-    def __init__(self) -> None:
-        self._last: deque[Event] = deque(maxlen=EVENTS)
-        self.counts: Counter[str] = Counter()
-
-    def add(self, t: float, kind: str, sentence: str, joint: str | None = None) -> None:
-        """Put one on record."""
-        self.counts[kind] += 1
-        self.tell(Event(t, kind, joint, sentence))
-
-    def tell(self, event: Event) -> None:
-        """Put one on record that was counted before."""
-        self._last.append(event)
-
-    def __len__(self) -> int:
-        return len(self._last)
-
-    def __iter__(self) -> Iterator[Event]:
-        return iter(self._last)
-
-    def __getitem__(self, index: int) -> Event:
-        return self._last[index]
 
 
 class Stream:
@@ -121,13 +88,17 @@ class Stream:
         self._Sq[kernels.Q_STEP] = kernels.ELSEWHERE
         for node in robot.tree.independent:
             self._Sq[kernels.Q_TURNS, robot.tree.q_index[node.name]] = float(node.kind is JointKind.REVOLUTE)
+        self._Fq, self._Fv = np.full((YOUNG, nq), np.nan), np.full((3, YOUNG, nv), np.nan)  # what the first samples did
         self._C = np.zeros((2, nv + 1), dtype=np.int64)  # how often in a row a channel did not change; the largest last
         self.period, self._steps = period, []
+        self._odd: deque[float] = deque(maxlen=EVEN)  # [s] steps in a row that are not as long as usual
         self.events = Events()
         self.t = -math.inf  # of the last sample taken, on the stream's own clock, which never goes back
         self._offset = 0.0  # from stamps to that clock
         self._mode = -1
         self._total = 0
+        self._told = 0  # samples that have told what is usual
+        self._begun = 0  # starts in a row whose samples did not agree
         self.fault = ""  # why the last push was not good, as a sentence
         self.kind = ""
         self.missing = 0  # samples in a row that were not taken
@@ -154,12 +125,17 @@ class Stream:
 
     def push(self, t: float, q: np.ndarray, dq: np.ndarray | None, tau: np.ndarray, ddq: np.ndarray | None) -> int:
         """What became of the sample."""
-        q, dq, tau, ddq = self._arrays(q, dq, tau, ddq)
-        if not isinstance(t, int | float | np.number):
-            raise UsageError(f"t is {t!r}; give the time of the sample in seconds, a number")
+        try:
+            q, dq, tau, ddq = self._arrays(q, dq, tau, ddq)
+            if not isinstance(t, int | float | np.number):
+                raise UsageError(f"t is {t!r}; give the time of the sample in seconds, a number")
+        except UsageError:
+            self.missing += 1
+            self.events.counts["refused"] += 1
+            raise
         self.fault = ""
-        if not math.isfinite(t):
-            return self._drop("not finite", f"a time stamp is {t}; the sample was dropped")
+        if not abs(t) <= FARTHEST:
+            return self._drop("not finite", f"a time stamp is {t:.4g} s, which is no time; the sample was dropped")
         now = float(t) + self._offset
         if now <= self.t:
             now = self._from_the_past(t, now)
@@ -168,9 +144,14 @@ class Stream:
         elif self._late:
             self._late.clear()
         h = now - self.t
-        if self._count:
+        if self._total and h > LEAP:
+            now = self._from_the_future(t)
+        elif self._count and not self._another_rate(h):
             self._gap(now, h)
         code = self._take(h, now, q, dq, tau, ddq)
+        if code > 0 and 0 < self._count <= START and code // self._kernels.CODE != self._kernels.NOT_FINITE:
+            self._start_over(now, code)
+            code = self._take(h, now, q, dq, tau, ddq)
         if code > 0:
             return self._turned_away(now, code)
         if self._leaps:
@@ -180,7 +161,12 @@ class Stream:
         self._age = 0.0 if self._count == 0 else self._age + h
         self._count += 1
         self._total += 1
+        self._told += 1
+        if self._count > START + 1:
+            self._begun = 0
         self._look(now)
+        if self._told == YOUNG:
+            self._grow_up(now)
         if self._restarting:
             self.fault, self._restarting = self._restarting, ""
             return RESTARTED
@@ -231,7 +217,6 @@ class Stream:
             array = None
         if array is None or array.shape != (width,):
             shape = "not an array of numbers" if array is None else f"of shape {array.shape}"
-            self.events.counts["refused"] += 1
             raise UsageError(f"{name} is {shape}; robot {self.robot.name!r} has ({width},), and it cannot change in a run")
         return array
 
@@ -242,8 +227,8 @@ class Stream:
         slack = 1.0 if self.period is None else max(1.0, h / self.period)
         since = now - self._turned if self._leaps else 0.0
         code = self._kernel(
-            h, since, slack, self._mode, len(self._leaps) >= PATIENCE or slack > STALE, self.held, keep, self._count, self._total < YOUNG,
-            q, dq, ddq, tau, self._Sq, self._Sv, self._C, self._q_of, self.q, self.dq, self.ddq, self.tau,
+            h, since, slack, self._mode, max(len(self._leaps), self._begun) >= PATIENCE or slack > STALE, self.held, keep, self._count,
+            self._told, q, dq, ddq, tau, self._Sq, self._Sv, self._Fq, self._Fv, self._C, self._q_of, self.q, self.dq, self.ddq, self.tau,
         )  # fmt: skip
         if self._quaternions and code <= 0:
             normalised(self.robot, self.q)
@@ -283,12 +268,33 @@ class Stream:
         self.jumped = True
         return t + self._offset
 
+    def _from_the_future(self, t: float) -> float:
+        """The clock was set forward by more than any pause: its stamps are continued, so that the stream's own clock keeps its digits."""
+        before, self._offset = self._offset, self.t + (self.period or 1e-3) - t
+        ahead = f"the clock was set forward by {t + before - self.t:.4g} s"
+        self._begin_anew("clock", f"{ahead}; its stamps are continued from {self.t:.9g} s, all buffers start anew")
+        self.jumped = True
+        return t + self._offset
+
     def _begin_anew(self, kind: str, sentence: str) -> None:
         """Restart, and say so with the next sample that is taken."""
         self.kind = kind
         self._restarting = sentence
         self.events.add(self.now, kind, sentence)
         self.restart()
+
+    def _another_rate(self, h: float) -> bool:
+        """Whether samples come at another rate from now on; then what is usual in a step has to be learned anew."""
+        if self.period is None or 0.67 * self.period < h < 1.5 * self.period:
+            self._odd.clear()
+            return False
+        self._odd.append(h)
+        if len(self._odd) < EVEN or max(self._odd) > 1.5 * min(self._odd):
+            return False
+        before, self.period, self._gain, self._told = self.period, float(np.median(self._odd)), None, 0
+        self._odd.clear()
+        self._begin_anew("rate", f"samples come every {self.period:.3g} s, no more every {before:.3g} s; the filter starts anew")
+        return True
 
     def _gap(self, now: float, h: float) -> None:
         """Start the averages anew where too many samples are missing before this one."""
@@ -304,15 +310,33 @@ class Stream:
         kind, at = divmod(code, k.CODE)
         if kind == k.NOT_FINITE:
             name = self.robot.velocity_names[min(at, self.robot.nv - 1)]
-            return self._drop("not finite", f"a number of joint {name!r} at {now:.6g} s is not finite; the sample was dropped", name)
-        name = self.robot.velocity_names[at]
-        what = {k.SPIKE_Q: "position", k.SPIKE_DQ: "speed", k.SPIKE_TAU: "torque"}[kind]
+            sentence = f"a number of joint {name!r} at {now:.6g} s is not finite, or beyond all reason; the sample was dropped"
+            return self._drop("not finite", sentence, name)
+        name, what = self.robot.velocity_names[at], self._what(kind)
         self._turned = now
         self.kind, self.fault = "spike", f"the {what} of joint {name!r} at {now:.6g} s leaps by far more than it ever does; the sample was dropped"
         self.missing += 1
         self.events.counts["spike"] += 1
         self._leaps.append(Event(now, "spike", name, self.fault))
         return DROPPED
+
+    def _what(self, kind: int) -> str:
+        return {self._kernels.SPIKE_Q: "position", self._kernels.SPIKE_DQ: "speed", self._kernels.SPIKE_TAU: "torque"}[kind]
+
+    def _start_over(self, now: float, code: int) -> None:
+        """The first samples after a start do not agree, so one of them is wrong: the newest one starts anew."""
+        kind, at = divmod(code, self._kernels.CODE)
+        name = self.robot.velocity_names[at]
+        sentence = f"the {self._what(kind)} of joint {name!r} leaps in the first samples, up to {now:.6g} s; those before were dropped"
+        self.events.add(now, "spike", sentence, name)
+        self._begun += 1
+        self.restart()
+
+    def _grow_up(self, now: float) -> None:
+        """What is usual, from the first samples; where one of them leaped, all starts anew."""
+        if grown(self._Sq, self._Sv, self._Fq, self._Fv, self._q_of, self.period):
+            self._begin_anew("start", f"one of the first samples, up to {now:.6g} s, leaps by far more than the others; all start anew")
+            self.jumped = True
 
     def _settle(self, *, stepped: bool) -> None:
         """What was turned away were spikes; or, if what leaped stays there, they were the first samples after a step, and nothing is wrong."""
@@ -338,8 +362,9 @@ class Stream:
             step = np.where(self._q_of >= 0, np.maximum(self._Sq[k.Q_STEP], self._Sq[k.Q_SCALE])[self._q_of], np.inf)
             stuck = (self._C[k.SAME_Q, :-1] >= FROZEN) & (np.abs(self._Sv[k.TRAVEL]) > k.ELSEWHERE + STEPS * step)
             found += [(v, "stuck", "the encoder of joint {!r} stands still while the joint moves") for v in np.flatnonzero(stuck)]
-        if self._C[k.SAME_TAU, -1] >= CONSTANT:
-            dead = (self._C[k.SAME_TAU, :-1] >= CONSTANT) & (np.abs(self.dq[0]) > self.min_speed)
+        constant = SAME if self.period is None else max(FROZEN, math.ceil(CONSTANT / self.period))
+        if self._C[k.SAME_TAU, -1] >= constant:
+            dead = (self._C[k.SAME_TAU, :-1] >= constant) & (np.abs(self.dq[0]) > self.min_speed)
             found += [(v, "dead torque", "the torque of joint {!r} does not change while the joint moves") for v in np.flatnonzero(dead)]
         if not found:
             if self.channels:

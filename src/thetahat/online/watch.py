@@ -29,6 +29,7 @@ from thetahat.identify.evidence import Evidence
 from thetahat.identify.payload import HELD, Payload, _found, _place, _typical_mass
 from thetahat.model.parameters import SIZE
 from thetahat.model.robot import Robot
+from thetahat.model.tree import JointKind
 from thetahat.online.predict import Model, Predictor
 
 DRIFT = 3.0  # σ that may last for ever
@@ -36,6 +37,8 @@ LIMIT = 0.3  # σ·s beyond
 RELATIVE = 0.03  # of the predicted torque: an error of a model that is good
 SLOWLY = 2.5  # times the least speed of a moving joint: below, dry friction may have either sign
 LEAST_ROWS = 20  # of a payload's least squares: twice its unknowns
+FAR = 5.0  # usual errors that a payload may leave of the torques, as RMS
+LEFT = 0.1  # of what changed, that it may leave if that is more: what is heavy brings more friction, too
 DRY = 1.5  # times the dry friction that a still joint's torque may be off: breakaway takes more than sliding
 
 
@@ -52,17 +55,26 @@ class Alarm:
 
 @dataclass(frozen=True, eq=False)
 class PayloadReport:
-    """What is held, as far as it is known."""
+    """What was taken up or let go, as far as it is known; or that it was neither."""
 
     detected: float  # [s]
     t: float  # [s] of this estimate
     rows: int  # torques it is from
-    payload: Payload
+    payload: Payload  # the body that explains the change best
+    let_go: bool  # whether it is gone, rather than held
+    left: float  # RMS of what it leaves of the torques, in usual errors
+    explained: bool  # whether that is little enough: if not, something else changed (a sensor, a collision), and no mass is stated
 
     @property
-    def mass(self) -> float:
-        """[kg]."""
-        return self.payload.mass
+    def mass(self) -> float | None:
+        """[kg] by which the link is heavier than before; below zero where something was let go, None where it is no payload."""
+        return (-self.payload.mass if self.let_go else self.payload.mass) if self.explained else None
+
+    def __str__(self) -> str:
+        if not self.explained:
+            return f"not a payload on {self.payload.link!r}: the best one leaves {self.left:.2g} times the usual error; check the torque sensors"
+        spread = "" if self.payload.mass_std is None else f" ± {self.payload.mass_std:.2g}"
+        return f"{self.payload.link!r} is {'lighter' if self.let_go else 'heavier'} by {self.payload.mass:.3g}{spread} kg since {self.detected:.2f} s"
 
 
 def false_alarm_interval(time_constant: float, *, drift: float = DRIFT, limit: float = LIMIT) -> float:
@@ -77,6 +89,15 @@ def false_alarm_interval(time_constant: float, *, drift: float = DRIFT, limit: f
     if exponent > 700.0:
         return math.inf
     return 0.5 * block * (math.exp(exponent) - exponent - 1.0) / (2.0 * drift**2)
+
+
+def _units(robot: Robot) -> list[str]:
+    """Of every degree of freedom's torque: N along an axis, N·m about one; of a free joint's mixed ones neither is named."""
+    out = [""] * robot.nv
+    for node in robot.tree.independent:
+        if node.kind.nv == 1:
+            out[robot.tree.v_index[node.name]] = " N" if node.kind is JointKind.PRISMATIC else " N·m"
+    return out
 
 
 class ResidualWatch:
@@ -109,6 +130,7 @@ class ResidualWatch:
         self._step, self.lag = kernels.watch_step, lag
         self._slow = SLOWLY * np.broadcast_to(np.asarray(min_speed, dtype=float), (robot.nv,)).copy()
         self._sums = np.zeros((2, robot.nv))
+        self._units = _units(robot)
         self.alarm: Alarm | None = None
         self.use(Predictor(robot).model(Columns(robot).x0) if model is None else model)
 
@@ -131,10 +153,10 @@ class ResidualWatch:
         )  # fmt: skip
         if worst <= self.limit or self.alarm is not None:
             return False
-        name = self.robot.velocity_names[v]
+        name, unit = self.robot.velocity_names[v], self._units[v]
         sentence = (
-            f"the model in use stopped explaining joint {name!r} at {t:.4g} s: {residual:+.3g} are left of its torque, usually {self.scale[v]:.2g}; "
-            "a payload, a collision, or a sensor"
+            f"the model in use stopped explaining joint {name!r} at {t:.4g} s: {residual:+.3g}{unit} are left of its torque, usually "
+            f"{self.scale[v]:.2g}{unit}; a payload, a collision, or a sensor"
         )
         self.alarm = Alarm(t, name, float(residual), float(self.scale[v]), sentence)
         return True
@@ -166,9 +188,19 @@ class PayloadWatch:
         """What is known by now; None while there are too few rows."""
         if self.rows < LEAST_ROWS:
             return None
-        evidence = Evidence(self._factor, 0.0, 0)
-        try:
-            payload = _found(evidence, self._place, _typical_mass(self.robot), HELD, method="on link")
-        except (NotIdentifiable, np.linalg.LinAlgError):
+        tries = []
+        for sign in (1.0, -1.0):  # held, or gone: a body that is taken off the link
+            factor = self._factor * np.append(np.ones(SIZE), sign)
+            try:
+                payload = _found(Evidence(factor, 0.0, 0), self._place, _typical_mass(self.robot), HELD, method="on link")
+            except (NotIdentifiable, np.linalg.LinAlgError):
+                continue
+            left = float(np.linalg.norm(factor[:, :-1] @ payload.theta - factor[:, -1])) / math.sqrt(self.rows - SIZE)
+            tries.append((left, sign < 0.0, payload))
+            if not payload.replaced and payload.mass > 0.0:  # least squares itself is a body: none fits better
+                break
+        if not tries:
             return None
-        return PayloadReport(self.detected, t, self.rows, replace(payload, exact_rest=True))
+        left, let_go, payload = min(tries, key=lambda each: each[0])
+        whole = float(np.linalg.norm(self._factor[:, -1])) / math.sqrt(self.rows)
+        return PayloadReport(self.detected, t, self.rows, replace(payload, exact_rest=True), let_go, left, explained=left <= max(FAR, LEFT * whole))
