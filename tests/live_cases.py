@@ -49,7 +49,7 @@ def motion(robot: th.Robot, seconds: float) -> Sinusoids:
     return Sinusoids(robot.joint_names, seconds, np.zeros(robot.nv), np.full((robot.nv, 2), 0.3), frequency, phase, ramp=0.5)
 
 
-def experiment(robot: str = "arm4", *, seconds: float = 60.0, rate: float = 500.0, window: int = 12, updates: float = 6.0) -> Experiment:
+def experiment(robot: str = "arm4", *, seconds: float = 60.0, rate: float = 500.0, window: int = 24, updates: float = 12.0) -> Experiment:
     """A closed loop whose buffer fills within two seconds."""
     nominal = th.load(robots.path(robot))
     truth = as_built(nominal, seed=0)

@@ -45,7 +45,7 @@ def test_the_first_message_is_the_whole_picture(watched: tuple[Session, Reader])
     assert [panel["id"] for panel in hello["panels"]] == ["r2", "torque:0", "error", "fill", "cycle"]
     assert hello["joints"] == list(session.source.nominal.joint_names)
     assert hello["units"] == ["N·m"] * 4
-    assert (hello["mode"], hello["threshold"], hello["window"]) == ("study", 0.95, 12)
+    assert (hello["mode"], hello["threshold"], hello["window"]) == ("study", 0.95, 24)
     assert [trace["type"] for trace in hello["scene"]["data"]] == ["scatter3d", *["mesh3d"] * len(hello["bodies"])]
     for panel in hello["panels"]:
         assert set(panel["figure"]) >= {"data", "layout"}

@@ -56,7 +56,7 @@ export class Controls {
     by("nominal").addEventListener("click", () => this.command(this.state?.forced ? "release" : "force_nominal"));
     by("reset").addEventListener("click", () => this.ask());
     by("keys").addEventListener("click", () => by("help").showModal());
-    by("ask").addEventListener("close", () => { if (by("ask").returnValue === "yes") this.command("reset"); });
+    by("ask").querySelector("[value=yes]").addEventListener("click", () => this.command("reset")); // not on close, which comes late: two could then see one yes
     for (const link of document.querySelectorAll(".tools a.button")) link.addEventListener("click", (event) => this.download(event, link));
     const select = by("span");
     for (const [title, value] of SPANS) select.append(new Option(typeof value === "number" ? `last ${title}` : title, String(value)));
@@ -76,7 +76,6 @@ export class Controls {
 
   ask() {
     if (by("ask").open || by("reset").disabled) return;
-    by("ask").returnValue = "no";
     by("ask").showModal();
   }
 
