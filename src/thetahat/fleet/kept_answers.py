@@ -22,6 +22,7 @@ from thetahat.files import write_atomically
 from thetahat.fleet import codec
 from thetahat.fleet.catalogue import Catalogue
 from thetahat.fleet.fingerprint import fingerprint, robot_fingerprint
+from thetahat.fleet.spool import evict
 from thetahat.fleet.store import Store
 from thetahat.model.robot import Robot
 
@@ -49,7 +50,7 @@ def keep(store: Store, key: str, found: dict[str, Any], files: Sequence[Path], f
     arrays = {f"file{k}": np.frombuffer(path.read_bytes(), dtype=np.uint8) for k, path in enumerate(files)}
     path = store.folder / "answers" / key
     write_atomically(path, codec.packed({"schema": SCHEMA, "key": key, "answer": found, "files": names}, arrays), folders=True)
-    _evict(path)
+    evict(path, "[0-9a-f]*", BYTES)
 
 
 def kept(store: Store, key: str, folder: Path) -> tuple[dict[str, Any], list[Path]] | None:
@@ -72,19 +73,3 @@ def kept(store: Store, key: str, folder: Path) -> tuple[dict[str, Any], list[Pat
     for file, data in reversed(files.items()):
         write_atomically(file, data, folders=True)
     return values["answer"], list(files)
-
-
-def _evict(keep: Path) -> None:
-    """Remove the answers that were not asked for longest, until the others are within bounds."""
-    found = []
-    for path in keep.parent.glob("[0-9a-f]*"):
-        with suppress(OSError):
-            found.append((path.stat().st_mtime, path.stat().st_size, path))
-    total = sum(size for _, size, _ in found)
-    for _, size, path in sorted(found):
-        if total <= BYTES:
-            return
-        if path != keep:
-            with suppress(OSError):
-                path.unlink()
-            total -= size

@@ -81,7 +81,7 @@ def spooling(table: Table, path: Path) -> Iterator[Table]:
     over = RuntimeError() if spooled.failed else None
     with suppress(OSError):
         stack.__exit__(type(over) if over else None, over, None)
-        _evict(path)
+        evict(path, "*.rows", BYTES)
 
 
 def spooled_rows(path: Path, columns: int, rows: int, first: int, stop: int) -> Iterator[np.ndarray] | None:
@@ -103,15 +103,15 @@ def _pieces(path: Path, columns: int, first: int, stop: int) -> Iterator[np.ndar
             yield values.reshape(count, columns)
 
 
-def _evict(keep: Path) -> None:
-    """Remove the oldest spools until the others are within bounds."""
+def evict(keep: Path, pattern: str, most: int) -> None:
+    """Remove the oldest files beside this one until those of this pattern take no more than so many bytes."""
     found = []
-    for path in keep.parent.glob("*.rows"):
+    for path in keep.parent.glob(pattern):
         with suppress(OSError):
             found.append((path.stat().st_mtime, path.stat().st_size, path))
     total = sum(size for _, size, _ in found)
     for _, size, path in sorted(found):
-        if total <= BYTES:
+        if total <= most:
             return
         if path != keep:
             with suppress(OSError):
