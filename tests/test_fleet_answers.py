@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fleet_cases import columns, folder_of, write
-from test_fleet_cli import Thetahat, thetahat  # noqa: F401 (a fixture)
+from fleet_cli_cases import Thetahat, thetahat  # noqa: F401 (a fixture)
 from thetahat import robots
 from thetahat.fleet import kept_answers
 from thetahat.fleet.rows import FileRows

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fleet_cases import arm, columns, fitted, folder_of, write
-from test_fleet_cli import QUICK, Thetahat, one_error, thetahat  # noqa: F401 (a fixture)
+from fleet_cli_cases import QUICK, Thetahat, one_error, thetahat  # noqa: F401 (a fixture)
 from test_fleet_workers import scaled
 from thetahat.data.prepare import choose
 from thetahat.errors import StorageError

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from fleet_cases import arm, columns, fitted, folder_of, one_pass, write
+from fleet_cli_cases import QUICK, Thetahat, thetahat  # noqa: F401 (a fixture)
 from store_cases import ROWS
-from test_fleet_cli import QUICK, Thetahat, require_same_answer, thetahat  # noqa: F401 (a fixture)
+from test_fleet_cli import require_same_answer
 from thetahat.data.prepare import choose
 from thetahat.errors import MissingExtra
 from thetahat.fleet import sources
