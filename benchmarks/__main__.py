@@ -1,12 +1,40 @@
-"""All benchmarks, one after the other, or those named: `python -m benchmarks identification sysid`; exit code 1 if what is allowed was exceeded."""
+"""All benchmarks, one after the other, or those named: `python -m benchmarks identification sysid`;
+exit code 1 if what is allowed was exceeded.
+"""
 
 from __future__ import annotations
 
 import sys
 
-from benchmarks import control, design, dynamics, estimators, growth, identification, live, online, reading, selection, start_up, sysid
+from benchmarks import (
+    control,
+    design,
+    dynamics,
+    estimators,
+    growth,
+    identification,
+    live,
+    online,
+    reading,
+    selection,
+    start_up,
+    sysid,
+)
 
-MODULES = (start_up, dynamics, growth, identification, estimators, reading, selection, design, sysid, control, online, live)
+MODULES = (
+    start_up,
+    dynamics,
+    growth,
+    identification,
+    estimators,
+    reading,
+    selection,
+    design,
+    sysid,
+    control,
+    online,
+    live,
+)
 PARTS = {part.__name__.rpartition(".")[2]: part for part in MODULES}
 
 
@@ -15,7 +43,9 @@ def main() -> None:
     for name in names:
         if name not in PARTS:
             raise SystemExit(f"benchmark {name!r} is unknown; benchmarks: {', '.join(PARTS)}")
-    missed = [sentence for name in names for sentence in PARTS[name].main() or ()]  # those without a bound say nothing
+    missed = [
+        sentence for name in names for sentence in PARTS[name].main() or ()
+    ]  # those without a bound say nothing
     if missed:
         raise SystemExit(f"missed: {'; '.join(missed)}")
 

@@ -1,6 +1,8 @@
-"""Cost of a control cycle: computed torque from Python beside Pinocchio's rnea with the same PD, in thread CPU time, p50 and p99 of 20,000 calls.
+"""Cost of a control cycle: computed torque from Python beside Pinocchio's rnea with the same PD, in
+thread CPU time, p50 and p99 of 20,000 calls.
 
-Cycles that switch to a new model are rare (at most a few per second), so they would not show in a p99 of all; they have a line of their own.
+Cycles that switch to a new model are rare (at most a few per second), so they would not show in a
+p99 of all; they have a line of their own.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ TARGETS = {7: 50.0, 44: 200.0}  # [µs] at p99, by number of joints
 
 
 def quantiles(*calls: Callable[[int], object], count: int = CALLS) -> list[tuple[float, float]]:
-    """(p50, p99) [µs] of thread CPU time of each call, taken in turn so that a slow moment hits all of them."""
+    """(p50, p99) [µs] of thread CPU time of each call, taken in turn so that a slow moment hits all
+    of them.
+    """
     times = np.empty((len(calls), count))
     for call in calls:
         for k in range(min(200, count)):
@@ -58,19 +62,34 @@ def computed_torque(p: Pair) -> list[tuple[str, float, float]]:
     def peer(k: int) -> np.ndarray:
         k %= STATES
         q_d, dq_d, ddq_d = wanted[k]
-        return pinocchio.rnea(model, data, pq[k], pdq[k], ddq_d + KP * (q_d - pq[k]) + KD * (dq_d - pdq[k]))
+        return pinocchio.rnea(
+            model, data, pq[k], pdq[k], ddq_d + KP * (q_d - pq[k]) + KD * (dq_d - pdq[k])
+        )
 
-    ours, limited = ComputedTorque(p.robot, KP, KD), ComputedTorque(p.robot, KP, KD, pd=(10.0, 1.0), limits=100.0)
+    ours, limited = (
+        ComputedTorque(p.robot, KP, KD),
+        ComputedTorque(p.robot, KP, KD, pd=(10.0, 1.0), limits=100.0),
+    )
     adaptive = SlotineLi(p.robot)
-    near = [tuple(state + 0.02 * x for state, x in zip((q[k], dq[k], dq[k]), wanted[k], strict=True)) for k in range(STATES)]
+    near = [
+        tuple(state + 0.02 * x for state, x in zip((q[k], dq[k], dq[k]), wanted[k], strict=True))
+        for k in range(STATES)
+    ]
     found = quantiles(
         peer,
         lambda k: ours(0.0, q[k % STATES], dq[k % STATES], wanted[k % STATES]),
         lambda k: limited(0.0, q[k % STATES], dq[k % STATES], wanted[k % STATES]),
     )
     # Apart: it takes the caches from the others.
-    found += quantiles(lambda k: adaptive(k * 1e-3, q[k % STATES], dq[k % STATES], near[k % STATES]))
-    names = ("Pinocchio's rnea and PD", "computed torque", "with limits and PD on top", "adaptive control, log-det")
+    found += quantiles(
+        lambda k: adaptive(k * 1e-3, q[k % STATES], dq[k % STATES], near[k % STATES])
+    )
+    names = (
+        "Pinocchio's rnea and PD",
+        "computed torque",
+        "with limits and PD on top",
+        "adaptive control, log-det",
+    )
     return [(name, *times) for name, times in zip(names, found, strict=True)]
 
 
@@ -85,7 +104,9 @@ class Models:
 
 
 def switched(p: Pair) -> list[tuple[str, float, float]]:
-    """(what, p50, p99): a cycle of a switched controller, and one in which a new model takes over: its controller is made, and both are asked."""
+    """(what, p50, p99): a cycle of a switched controller, and one in which a new model takes over:
+    its controller is made, and both are asked.
+    """
     q, dq, ddq = (s[0] for s in p.states)
     source = Models(p.robot)
     law = Switched(source, lambda robot: ComputedTorque(robot, KP, KD), nominal=p.robot, slew=1e9)
@@ -99,7 +120,10 @@ def switched(p: Pair) -> list[tuple[str, float, float]]:
 
     swapped = quantiles(swap, count=SWAPS)[0]
     if law.switches < SWAPS:
-        raise SystemExit(f"only {law.switches} of {SWAPS} cycles switched to a new model: {law.waiting or law.declined}")
+        raise SystemExit(
+            f"only {law.switches} of {SWAPS} cycles switched to a new model:"
+            f" {law.waiting or law.declined}"
+        )
     return [("switched, one model", *steady), ("switched, to a new model", *swapped)]
 
 
@@ -112,21 +136,37 @@ def journal(joints: int) -> tuple[float, float]:
 
 def pairs() -> list[Pair]:
     """Seven joints and 44."""
-    return [pair(name, path, STATES) for name, path in (("arm7", robots.path("arm7")), ("Valkyrie", valkyrie()))]
+    return [
+        pair(name, path, STATES)
+        for name, path in (("arm7", robots.path("arm7")), ("Valkyrie", valkyrie()))
+    ]
 
 
 def main() -> list[str]:
     """What was missed, as sentences."""
     warnings.simplefilter("ignore")
     missed: list[str] = []
-    print(f"\nOne control cycle from Python, thread CPU time [µs] of {CALLS:,} calls ({SWAPS:,} that switch)\n")
+    print(
+        f"\nOne control cycle from Python, thread CPU time [µs] of {CALLS:,} calls ({SWAPS:,} that"
+        " switch)\n"
+    )
     print(f"{'robot':9} {'n':>3}  {'what':27} {'p50':>8} {'p99':>8} {'allowed':>9}")
     for p in pairs():
-        for what, p50, p99 in (*computed_torque(p), *switched(p), ("a record of the journal", *journal(p.robot.nv))):
+        for what, p50, p99 in (
+            *computed_torque(p),
+            *switched(p),
+            ("a record of the journal", *journal(p.robot.nv)),
+        ):
             allowed = TARGETS[p.robot.nv] if what == "computed torque" else None
             said = verdict(f"{what} of {p.name} at p99", p99, allowed, "µs", missed)
-            print(f"{p.name:9} {p.robot.nv:3}  {what:27} {p50:8.1f} {p99:8.1f} {'' if allowed is None else f'{allowed:9.0f}'} {said}", flush=True)
-    report = Loop(1000.0).run(lambda: 0, lambda cycle, sample: 0, lambda command: None, duration=2.0)
+            print(
+                f"{p.name:9} {p.robot.nv:3}  {what:27} {p50:8.1f} {p99:8.1f}"
+                f" {'' if allowed is None else f'{allowed:9.0f}'} {said}",
+                flush=True,
+            )
+    report = Loop(1000.0).run(
+        lambda: 0, lambda cycle, sample: 0, lambda command: None, duration=2.0
+    )
     print(f"\nAn empty loop at 1 kHz for 2 s: {report}\n")
     return missed
 

@@ -1,8 +1,9 @@
 """Designed motions beside random ones: UR10 and Panda, 10 s and 5 harmonics, with friction columns.
 
-For every arm: the time and evaluations of the design, its condition number, how near it comes to its limits at every millisecond, and
-det(information)^(1/2p) as a multiple of that of 60 random motions scaled up to the first limit they meet, all joints by one scale (the
-plain way), and joint by joint (which makes better random motions).
+For every arm: the time and evaluations of the design, its condition number, how near it comes to
+its limits at every millisecond, and det(information)^(1/2p) as a multiple of that of 60 random
+motions scaled up to the first limit they meet, all joints by one scale (the plain way), and joint
+by joint (which makes better random motions).
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ def arm(path: str) -> th.Robot:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         robot = th.load(example_folder() / path)
-    return lock(robot, [joint for joint in robot.joint_names if "finger" in joint]).with_drive(viscous=True, coulomb=True, offset=True)
+    return lock(robot, [joint for joint in robot.joint_names if "finger" in joint]).with_drive(
+        viscous=True, coulomb=True, offset=True
+    )
 
 
 def spread(values: np.ndarray) -> str:
@@ -38,24 +41,40 @@ def one(name: str, path: str) -> None:
     robot = arm(path)
     problem, _ = planned(robot, FourierFamily(robot.joint_names, 10.0, 5))
     p = len(problem.columns)
-    print(f"\n{name}: {robot.nv} joints, {p} base parameters with viscous, Coulomb and offset; {RANDOM} random motions: minimum, quartiles, maximum")
+    print(
+        f"\n{name}: {robot.nv} joints, {p} base parameters with viscous, Coulomb and offset;"
+        f" {RANDOM} random motions: minimum, quartiles, maximum"
+    )
     roots = {}
     for together, how in ((True, "one scale"), (False, "joint by joint")):
         rng = np.random.default_rng(1)
-        found = [measured(robot, random_motion(problem, rng, together=together), problem.noise) for _ in range(RANDOM)]
+        found = [
+            measured(robot, random_motion(problem, rng, together=together), problem.noise)
+            for _ in range(RANDOM)
+        ]
         roots[how] = np.exp(np.array([value for _, value, _ in found]) / (2 * p))
-        conditions = [np.array([c for *_, c in found]), np.array([info.condition for info, *_ in found])]
-        print(f"  random, {how:14s}: root {spread(roots[how])} | condition {spread(conditions[0])} | rows not weighted {spread(conditions[1])}")
+        conditions = [
+            np.array([c for *_, c in found]),
+            np.array([info.condition for info, *_ in found]),
+        ]
+        print(
+            f"  random, {how:14s}: root {spread(roots[how])} | condition {spread(conditions[0])} |"
+            f" rows not weighted {spread(conditions[1])}"
+        )
     for seed in SEEDS:
         began = time.perf_counter()
         made = design(robot, seed=seed)
         took = time.perf_counter() - began
         root = np.exp(made.log_det / (2 * p))
-        gains = ", ".join(f"{how} {root / np.median(v):.2f}× the median, {root / np.max(v):.2f}× the best" for how, v in roots.items())
+        gains = ", ".join(
+            f"{how} {root / np.median(v):.2f}× the median, {root / np.max(v):.2f}× the best"
+            for how, v in roots.items()
+        )
         used = ", ".join(f"{margin.kind} {100 * margin.used:.2f} %" for margin in made.margins)
         print(
-            f"  seed {seed}: {took:.1f} s, {made.evaluations} evaluations, complete {made.complete}, condition {made.condition:.2f} "
-            f"(rows not weighted {made.information.condition:.2f}); {gains}; limits used: {used}",
+            f"  seed {seed}: {took:.1f} s, {made.evaluations} evaluations, complete"
+            f" {made.complete}, condition {made.condition:.2f} (rows not weighted"
+            f" {made.information.condition:.2f}); {gains}; limits used: {used}",
             flush=True,
         )
 

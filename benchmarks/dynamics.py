@@ -1,4 +1,6 @@
-"""Regressor and inverse dynamics beside Pinocchio called from Python: batches on one and two threads, single calls."""
+"""Regressor and inverse dynamics beside Pinocchio called from Python: batches on one and two
+threads, single calls.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,12 @@ def batches(p: Pair) -> list[tuple[str, float, list[float]]]:
     rows = []
     for what, peer, ours, out in (
         ("regressor", peer_regressor, th.regressor, Y),
-        ("inverse dynamics", peer_inverse_dynamics, lambda *a, **k: th.inverse_dynamics(*a, rigid=True, **k), tau),
+        (
+            "inverse dynamics",
+            peer_inverse_dynamics,
+            lambda *a, **k: th.inverse_dynamics(*a, rigid=True, **k),
+            tau,
+        ),
     ):
         times = interleaved(
             lambda peer=peer, out=out: peer(p, out),
@@ -66,24 +73,44 @@ def single_calls(p: Pair) -> list[tuple[str, float, float]]:
 
     calls = {
         "regressor": (copy_regressor, lambda: th.regressor(robot, q, dq, ddq, out=Y)),
-        "inverse dynamics": (lambda: pin.rnea(model, data, pq, pdq, pddq), lambda: th.inverse_dynamics(robot, q, dq, ddq, rigid=True, out=tau)),
-        "forward dynamics": (lambda: pin.aba(model, data, pq, pdq, pddq), lambda: th.forward_dynamics(robot, q, dq, ddq, rigid=True, out=tau)),
-        "mass matrix": (lambda: pin.crba(model, data, pq), lambda: th.mass_matrix(robot, q, rigid=True, out=D)),
-        "Coriolis matrix": (lambda: pin.computeCoriolisMatrix(model, data, pq, pdq), lambda: th.coriolis_matrix(robot, q, dq, out=D)),
-        "gravity": (lambda: pin.computeGeneralizedGravity(model, data, pq), lambda: th.gravity(robot, q, out=tau)),
+        "inverse dynamics": (
+            lambda: pin.rnea(model, data, pq, pdq, pddq),
+            lambda: th.inverse_dynamics(robot, q, dq, ddq, rigid=True, out=tau),
+        ),
+        "forward dynamics": (
+            lambda: pin.aba(model, data, pq, pdq, pddq),
+            lambda: th.forward_dynamics(robot, q, dq, ddq, rigid=True, out=tau),
+        ),
+        "mass matrix": (
+            lambda: pin.crba(model, data, pq),
+            lambda: th.mass_matrix(robot, q, rigid=True, out=D),
+        ),
+        "Coriolis matrix": (
+            lambda: pin.computeCoriolisMatrix(model, data, pq, pdq),
+            lambda: th.coriolis_matrix(robot, q, dq, out=D),
+        ),
+        "gravity": (
+            lambda: pin.computeGeneralizedGravity(model, data, pq),
+            lambda: th.gravity(robot, q, out=tau),
+        ),
     }
     return [(what, *(t * 1e6 for t in interleaved(*pair_))) for what, pair_ in calls.items()]
 
 
 def algorithm_1(p: Pair) -> float:
     """µs per sample of the paper's Algorithm 1 on the same batch."""
-    return best(lambda: th.regressor_by_unit_parameters(p.robot, *p.states), repeats=3) / SAMPLES * 1e6
+    return (
+        best(lambda: th.regressor_by_unit_parameters(p.robot, *p.states), repeats=3) / SAMPLES * 1e6
+    )
 
 
 def main() -> None:
     folder = example_folder()
     pairs = [pair(name, folder / path, SAMPLES) for name, path in EXAMPLES.items()]
-    print(f"\nBatches of {SAMPLES} samples, µs per sample (× faster than Pinocchio called from Python)\n")
+    print(
+        f"\nBatches of {SAMPLES} samples, µs per sample (× faster than Pinocchio called from"
+        " Python)\n"
+    )
     print(f"{'robot':8} {'n':>3}  {'what':17} {'Pinocchio':>10} {'1 thread':>18} {'2 threads':>18}")
     for p in pairs:
         for what, peer, ours in batches(p):

@@ -1,4 +1,6 @@
-"""Physically consistent fits: time of a solve, from the information of a log, beside CVXPY with Clarabel on the same problem."""
+"""Physically consistent fits: time of a solve, from the information of a log, beside CVXPY with
+Clarabel on the same problem.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,14 @@ VALKYRIE = ("robots", "valkyrie", "derived_valkyrie_A_44dof.urdf")
 
 
 def folded(robot: th.Robot) -> Information:
-    """A simulated log with all four drive terms as columns, noise relative to each joint's torque."""
+    """A simulated log with all four drive terms as columns, noise relative to each joint's
+    torque.
+    """
     robot = robot.without_drive().with_drive(viscous=True, coulomb=True, offset=True, armature=True)
     columns, rng = Columns(robot), np.random.default_rng(0)
-    robot = columns.apply(np.concatenate([robot.theta, rng.uniform(0.01, 0.3, columns.count - columns.inertial)]))
+    robot = columns.apply(
+        np.concatenate([robot.theta, rng.uniform(0.01, 0.3, columns.count - columns.inertial)])
+    )
     q = th.random_configuration(robot, rng, SAMPLES)
     dq, ddq = rng.normal(size=(SAMPLES, robot.nv)), 3.0 * rng.normal(size=(SAMPLES, robot.nv))
     tau = th.inverse_dynamics(robot, q, dq, ddq)
@@ -34,18 +40,32 @@ def folded(robot: th.Robot) -> Information:
 
 
 def peer(info: Information, metric: str) -> tuple[float, float] | None:
-    """(seconds, objective) of CVXPY with Clarabel, from the same factor; formulating it is not counted, solving twice is, once."""
+    """(seconds, objective) of CVXPY with Clarabel, from the same factor; formulating it is not
+    counted, solving twice is, once.
+    """
     import cvxpy as cp
 
     f = objective(info, prior=None, weight=WEIGHT, metric=metric, weights="iterated")
     x, n = cp.Variable(f.columns.count), f.columns.inertial
     misfit = 0.5 * cp.sum_squares((f.R @ (info.base.map * f.scale)) @ x - f.z)
     far = x - f.x0 / f.scale
-    away, constraints = 0.5 * cp.sum_squares(far if metric == "euclidean" else far[n:]), [x[k] >= 0 for k in f.nonnegative]
+    away, constraints = (
+        0.5 * cp.sum_squares(far if metric == "euclidean" else far[n:]),
+        [x[k] >= 0 for k in f.nonnegative],
+    )
     for b in range(f.bodies):
-        ixx, ixy, ixz, mz, my, iyy, iyz, mx, izz, m = (f.scale[10 * b + k] * x[10 * b + k] for k in range(10))
+        ixx, ixy, ixz, mz, my, iyy, iyz, mx, izz, m = (
+            f.scale[10 * b + k] * x[10 * b + k] for k in range(10)
+        )
         half = (ixx + iyy + izz) / 2
-        J = cp.bmat([[half - ixx, -ixy, -ixz, mx], [-ixy, half - iyy, -iyz, my], [-ixz, -iyz, half - izz, mz], [mx, my, mz, m]])
+        J = cp.bmat(
+            [
+                [half - ixx, -ixy, -ixz, mx],
+                [-ixy, half - iyy, -iyz, my],
+                [-ixz, -iyz, half - izz, mz],
+                [mx, my, mz, m],
+            ]
+        )
         W = np.linalg.inv(np.linalg.cholesky(f.references[b]))
         J = W @ J @ W.T
         if metric == "entropic":
@@ -71,25 +91,41 @@ def main() -> None:
     robots = {"Panda (7)": lock(panda, [name for name in panda.joint_names if "finger" in name])}
     if shared.joinpath(*VALKYRIE).exists():
         robots["Valkyrie (44)"] = th.load(shared.joinpath(*VALKYRIE))
-    print("\nPhysically consistent fit with four drive terms, from the information of a log: milliseconds of `identify`, best of several\n")
+    print(
+        "\nPhysically consistent fit with four drive terms, from the information of a log:"
+        " milliseconds of `identify`, best of several\n"
+    )
     for name, robot in robots.items():
         start = time.perf_counter()
         info = folded(robot)
         print(
-            f"{name}: {info.base.columns} columns, {len(info.base)} base parameters (log simulated and folded in {time.perf_counter() - start:.1f} s)"
+            f"{name}: {info.base.columns} columns, {len(info.base)} base parameters (log simulated"
+            f" and folded in {time.perf_counter() - start:.1f} s)"
         )
         for metric in ("euclidean", "entropic"):
             estimator = th.Consistent(metric=metric, weight=WEIGHT)
             estimate = identify(info, estimator)
             own = best(lambda estimator=estimator, info=info: identify(info, estimator))
             found = peer(info, metric)
-            proof = f"gap {estimate.certificate.gap:.1e} of {estimate.certificate.objective:.4g}, {estimate.certificate.iterations} iterations"
-            other = "CVXPY with Clarabel failed" if found is None else f"Clarabel {1e3 * found[0]:.0f} ms ({found[0] / own:.1f}×), f {found[1]:.4g}"
+            proof = (
+                f"gap {estimate.certificate.gap:.1e} of {estimate.certificate.objective:.4g},"
+                f" {estimate.certificate.iterations} iterations"
+            )
+            other = (
+                "CVXPY with Clarabel failed"
+                if found is None
+                else f"Clarabel {1e3 * found[0]:.0f} ms ({found[0] / own:.1f}×), f {found[1]:.4g}"
+            )
             print(f"  {metric:10} {1e3 * own:8.1f} ms   {proof}   {other}", flush=True)
         smooth = th.Smooth(weight=WEIGHT, metric="entropic")
         warm = th.Smooth(weight=WEIGHT, metric="entropic", start=identify(info, smooth))
-        cold, again = (1e3 * best(lambda each=each, info=info: identify(info, each)) for each in (smooth, warm))
-        print(f"  {'smooth':10} {cold:8.1f} ms   entropic, from the prior; {again:.1f} ms from its own answer")
+        cold, again = (
+            1e3 * best(lambda each=each, info=info: identify(info, each)) for each in (smooth, warm)
+        )
+        print(
+            f"  {'smooth':10} {cold:8.1f} ms   entropic, from the prior; {again:.1f} ms from its"
+            " own answer"
+        )
 
 
 if __name__ == "__main__":

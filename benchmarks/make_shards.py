@@ -1,6 +1,8 @@
-"""A long log of a simulated arm of six joints as Parquet files: `python -m benchmarks.make_shards FOLDER SAMPLES [--file-rows N]`.
+"""A long log of a simulated arm of six joints as Parquet files: `python -m benchmarks.make_shards
+FOLDER SAMPLES [--file-rows N]`.
 
-2·10⁷ samples are 20,000 s at 1 kHz and about 3 GB. Every file is another motion, and every number of it follows from the seed.
+2·10⁷ samples are 20,000 s at 1 kHz and about 3 GB. Every file is another motion, and every number
+of it follows from the seed.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ NOISE = {"q": 1e-5, "dq": 1e-3, "tau": 0.3}
 def arm6(folder: Path) -> Robot:
     """The shipped arm with its last joint welded: six joints, the size of an industrial arm."""
     text = robots.path("arm7").read_text(encoding="utf-8")
-    welded = re.sub(r'<joint name="joint7" type="revolute">', '<joint name="joint7" type="fixed">', text)
+    welded = re.sub(
+        r'<joint name="joint7" type="revolute">', '<joint name="joint7" type="fixed">', text
+    )
     folder.mkdir(parents=True, exist_ok=True)
     return th.load(write_atomically(folder / "arm6.urdf", welded))
 
@@ -36,14 +40,19 @@ def truth(robot: Robot) -> Robot:
     """The arm as it is built: friction that its file does not know."""
     size = 1.0 / np.arange(1, robot.nv + 1)
     with_terms = robot.without_drive().with_drive(viscous=True, coulomb=True, offset=True)
-    return with_terms.with_parameters(np.concatenate([robot.theta, VISCOUS * size, COULOMB * size, OFFSET * size]))
+    return with_terms.with_parameters(
+        np.concatenate([robot.theta, VISCOUS * size, COULOMB * size, OFFSET * size])
+    )
 
 
 def columns(built: Robot, rows: int, seed: int) -> dict[str, np.ndarray]:
     """One file's columns: t, q1 … tau6, with noise."""
     rng = np.random.default_rng([20240229, seed])
     n = built.nv
-    amplitude, phase = rng.uniform(-0.7, 0.7, (n, len(SINES))) / SINES**0.8, rng.uniform(0.0, 2.0 * np.pi, (n, len(SINES)))
+    amplitude, phase = (
+        rng.uniform(-0.7, 0.7, (n, len(SINES))) / SINES**0.8,
+        rng.uniform(0.0, 2.0 * np.pi, (n, len(SINES))),
+    )
     t = np.arange(rows) / RATE
     out = {"t": t, **{f"{kind}{j + 1}": np.empty(rows) for kind in NOISE for j in range(n)}}
     for first in range(0, rows, PIECE):

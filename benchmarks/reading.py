@@ -1,6 +1,8 @@
-"""Reading a log: megabytes per second of `read_log` (parsed, checked, hashed, audited), of a second pass, and of bare polars.
+"""Reading a log: megabytes per second of `read_log` (parsed, checked, hashed, audited), of a second
+pass, and of bare polars.
 
-`python -m benchmarks.reading ROWS` takes another length; peak memory is that of a process of its own.
+`python -m benchmarks.reading ROWS` takes another length; peak memory is that of a process of its
+own.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ print(first, time.perf_counter() - t, (peak - base) / 1e6, rows)
 
 
 def write(folder: Path, rows: int) -> dict[str, Path]:
-    """The same log as CSV, Parquet and NPZ: t, then q, dq and tau of six joints, a piece at a time."""
+    """The same log as CSV, Parquet and NPZ: t, then q, dq and tau of six joints, a piece at
+    a time.
+    """
     import polars
 
     rng = np.random.default_rng(0)
@@ -52,7 +56,14 @@ def write(folder: Path, rows: int) -> dict[str, Path]:
         for start in range(0, rows, 250_000):
             t = np.arange(start, min(start + 250_000, rows))[:, None] * 1e-3
             angle = 2 * np.pi * frequency * t + phase
-            values = np.hstack([t, np.sin(angle), 2 * np.pi * frequency * np.cos(angle), 5 * np.cos(angle) + rng.normal(size=angle.shape) * 0.05])
+            values = np.hstack(
+                [
+                    t,
+                    np.sin(angle),
+                    2 * np.pi * frequency * np.cos(angle),
+                    5 * np.cos(angle) + rng.normal(size=angle.shape) * 0.05,
+                ]
+            )
             polars.DataFrame(values, schema=names).write_csv(file, include_header=start == 0)
     polars.scan_csv(paths["csv"]).sink_parquet(paths["parquet"])
     return paths
@@ -67,7 +78,13 @@ def main(rows: int = ROWS) -> None:
         for kind, path in paths.items():
             size = path.stat().st_size / 1e6
             results = [
-                subprocess.run([sys.executable, "-c", READ, str(path)], capture_output=True, text=True, check=True).stdout.split() for _ in range(3)
+                subprocess.run(
+                    [sys.executable, "-c", READ, str(path)],
+                    capture_output=True,
+                    text=True,
+                    check=True,
+                ).stdout.split()
+                for _ in range(3)
             ]
             first, second = (min(float(result[i]) for result in results) for i in range(2))
             peak = max(float(result[2]) for result in results)
@@ -75,8 +92,9 @@ def main(rows: int = ROWS) -> None:
             (polars.read_csv if kind == "csv" else polars.read_parquet)(path)
             bare = time.perf_counter() - t
             print(
-                f"   {kind:8s} {size:7.1f} MB: read_log {size / first:6.0f} MB/s, chunks {size / second:6.0f} MB/s, "
-                f"bare polars {size / bare:6.0f} MB/s; peak memory {peak:.0f} MB above start"
+                f"   {kind:8s} {size:7.1f} MB: read_log {size / first:6.0f} MB/s, chunks"
+                f" {size / second:6.0f} MB/s, bare polars {size / bare:6.0f} MB/s; peak memory"
+                f" {peak:.0f} MB above start"
             )
 
 

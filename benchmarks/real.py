@@ -1,9 +1,11 @@
-"""Real robots: logs that nobody here recorded, identified by the same command for all, and scored on rows that no choice has seen.
+"""Real robots: logs that nobody here recorded, identified by the same command for all, and scored
+on rows that no choice has seen.
 
-`make real` (or `python -m benchmarks.real [names]`): every case is a robot file, a log, and at most the map from its motors to its joints.
-Splits, scoring low-passes, the rows that are scored and the speeds below which they are not are those of ../shared/data. Nothing else is given:
-low-pass, friction, rotor inertia and the strength of the prior are chosen by the library from the rows that are fitted. Tables go to build/real
-as Markdown and JSON, and with the torques drawn as a page.
+`make real` (or `python -m benchmarks.real [names]`): every case is a robot file, a log, and at most
+the map from its motors to its joints. Splits, scoring low-passes, the rows that are scored and the
+speeds below which they are not are those of ../shared/data. Nothing else is given: low-pass,
+friction, rotor inertia and the strength of the prior are chosen by the library from the rows that
+are fitted. Tables go to build/real as Markdown and JSON, and with the torques drawn as a page.
 """
 
 from __future__ import annotations
@@ -38,8 +40,16 @@ from thetahat.validate import Validation, predicted, validate
 ROOT = Path(__file__).resolve().parents[1]
 LOGS = ROOT.parent / "shared" / "data" / "logs"
 OUT = ROOT / "build" / "real"
-# Staubli TX40: motor 6 turns with joints 5 and 6, so there is a shaft of its own beside those of the two joints (its documentation: SOURCE.md).
-TX40_JOINTS = ("1,0,0,0,0,0,0", "0,1,0,0,0,0,0", "0,0,1,0,0,0,0", "0,0,0,1,0,0,0", "0,0,0,0,1,0,1", "0,0,0,0,0,1,1")
+# Staubli TX40: motor 6 turns with joints 5 and 6, so there is a shaft of its own beside those of
+# the two joints (its documentation: SOURCE.md).
+TX40_JOINTS = (
+    "1,0,0,0,0,0,0",
+    "0,1,0,0,0,0,0",
+    "0,0,1,0,0,0,0",
+    "0,0,0,1,0,0,0",
+    "0,0,0,0,1,0,1",
+    "0,0,0,0,0,1,1",
+)
 TX40_MAP = "\n".join(["motor1,motor2,motor3,motor4,motor5,motor6,shaft56", *TX40_JOINTS, ""])
 TWIN = 2.0  # [s] of simulated motion of an identified robot
 
@@ -59,34 +69,107 @@ class Case:
     min_speed: float | None = None  # [rad/s] below which rows are not scored
     actuation: str | None = None
     holdout: float | None = 0.5
-    test_cutoff: float | None = None  # [Hz] of the test log's torque, where it is not the training log's
-    authors: str | None = None  # the parameters that those who recorded the log identified, where they are more than the robot file
-    ends: float = 0.2  # [s] at either end of a recording, that the baseline does not score: with it the RMS torques are those it states
+    test_cutoff: float | None = (
+        None  # [Hz] of the test log's torque, where it is not the training log's
+    )
+    # the parameters that those who recorded the log identified, where they are more than the robot
+    # file
+    authors: str | None = None
+    # [s] at either end of a recording, that the baseline does not score: with it the RMS torques
+    # are those it states
+    ends: float = 0.2
 
 
 CASES = (
-    Case("Panda, first half → second half", "panda/panda_nomesh_from_example_robot_data.urdf", "panda/panda_exciting_traj1.csv", 10.0,
-         (0.996, 0.9995, 0.9995, 0.9995, 0.995, 0.998, 0.960)),
-    Case("Panda, whole log, relative error in sample", "panda/panda_nomesh_from_example_robot_data.urdf", "panda/panda_exciting_traj1.csv", 10.0,
-         (0.011,), measure="relative", holdout=0.0),
-    Case("TX40, first half → second half", "tx40/tx40_mdh_modified.urdf", "tx40/tx40.csv", 50.0, (2.6, 4.0, 1.6, 0.7, 1.2, 1.2), measure="rms",
-         actuation=TX40_MAP, ends=0.05),
-    Case("UR10, first half → second half", "ur10/ur10_nomesh.urdf", "ur10/ur10_exciting.csv", 5.0, (0.980, 0.997, 0.997, 0.990, 0.991, 0.985),
-         measure="r2_moving", min_speed=0.02, ends=0.3),
-    Case("KR300, A + B → C", "kr300/kr300_from_dh.urdf", "kr300/kr300.csv", 10.0, (0.997, 0.998, 0.999, 0.982, 0.998, 0.991),
-         measure="r2_moving", min_speed=0.02, train=lambda k: k in (0, 1)),
-    Case("KR300, A → B, C", "kr300/kr300_from_dh.urdf", "kr300/kr300.csv", 10.0, (0.99, 0.98, 0.998, 0.97, 0.995, 0.985),
-         measure="r2_moving", min_speed=0.02, train=lambda k: k == 0),
-    *(Case(f"Double pendulum {name}, even → odd segments", f"double_pendulum/double_pendulum_{name}_from_yml.urdf",
-           f"double_pendulum/double_pendulum_{name}.csv", 5.0, asked, train=lambda k: k % 2 == 0,
-           authors=f"double_pendulum/design_{name[0]}.{name[1]}_model_{model}_model_parameters.yml")
-      for name, model, asked in (("C1", "1.0", (0.80, 0.90)), ("C0", "3.0", (0.92, 0.92)), ("A0", "2.0", (0.74, 0.91)))),
-    Case("Panda of one laboratory → Panda of another", "panda/panda_nomesh_from_example_robot_data.urdf", "panda/panda_exciting_traj1.csv", 10.0,
-         (0.8385, 0.9944, 0.9947, 0.9928, 0.9441, 0.9133, 0.9322), test_log="ur10/panda_exciting.csv", holdout=None, test_cutoff=4.0,
-         ends=0.3),
-    # SOURCE.md gives 10 Hz for this pair and 4 Hz for the other laboratory's log, sampled at 30 Hz. Its RMS torque of joint 1 there, 0.7001 N·m,
-    # comes out at 4 Hz (with 0.3 s left out at either end) and at no other: at 10 Hz it is 0.758. So 10 Hz was the training log's.
-)  # fmt: skip
+    Case(
+        "Panda, first half → second half",
+        "panda/panda_nomesh_from_example_robot_data.urdf",
+        "panda/panda_exciting_traj1.csv",
+        10.0,
+        (0.996, 0.9995, 0.9995, 0.9995, 0.995, 0.998, 0.960),
+    ),
+    Case(
+        "Panda, whole log, relative error in sample",
+        "panda/panda_nomesh_from_example_robot_data.urdf",
+        "panda/panda_exciting_traj1.csv",
+        10.0,
+        (0.011,),
+        measure="relative",
+        holdout=0.0,
+    ),
+    Case(
+        "TX40, first half → second half",
+        "tx40/tx40_mdh_modified.urdf",
+        "tx40/tx40.csv",
+        50.0,
+        (2.6, 4.0, 1.6, 0.7, 1.2, 1.2),
+        measure="rms",
+        actuation=TX40_MAP,
+        ends=0.05,
+    ),
+    Case(
+        "UR10, first half → second half",
+        "ur10/ur10_nomesh.urdf",
+        "ur10/ur10_exciting.csv",
+        5.0,
+        (0.980, 0.997, 0.997, 0.990, 0.991, 0.985),
+        measure="r2_moving",
+        min_speed=0.02,
+        ends=0.3,
+    ),
+    Case(
+        "KR300, A + B → C",
+        "kr300/kr300_from_dh.urdf",
+        "kr300/kr300.csv",
+        10.0,
+        (0.997, 0.998, 0.999, 0.982, 0.998, 0.991),
+        measure="r2_moving",
+        min_speed=0.02,
+        train=lambda k: k in (0, 1),
+    ),
+    Case(
+        "KR300, A → B, C",
+        "kr300/kr300_from_dh.urdf",
+        "kr300/kr300.csv",
+        10.0,
+        (0.99, 0.98, 0.998, 0.97, 0.995, 0.985),
+        measure="r2_moving",
+        min_speed=0.02,
+        train=lambda k: k == 0,
+    ),
+    *(
+        Case(
+            f"Double pendulum {name}, even → odd segments",
+            f"double_pendulum/double_pendulum_{name}_from_yml.urdf",
+            f"double_pendulum/double_pendulum_{name}.csv",
+            5.0,
+            asked,
+            train=lambda k: k % 2 == 0,
+            authors=(
+                f"double_pendulum/design_{name[0]}.{name[1]}_model_{model}_model_parameters.yml"
+            ),
+        )
+        for name, model, asked in (
+            ("C1", "1.0", (0.80, 0.90)),
+            ("C0", "3.0", (0.92, 0.92)),
+            ("A0", "2.0", (0.74, 0.91)),
+        )
+    ),
+    Case(
+        "Panda of one laboratory → Panda of another",
+        "panda/panda_nomesh_from_example_robot_data.urdf",
+        "panda/panda_exciting_traj1.csv",
+        10.0,
+        (0.8385, 0.9944, 0.9947, 0.9928, 0.9441, 0.9133, 0.9322),
+        test_log="ur10/panda_exciting.csv",
+        holdout=None,
+        test_cutoff=4.0,
+        ends=0.3,
+    ),
+    # SOURCE.md gives 10 Hz for this pair and 4 Hz for the other laboratory's log, sampled at 30 Hz.
+    # Its RMS torque of joint 1 there, 0.7001 N·m, comes out at 4 Hz (with 0.3 s left out at either
+    # end) and at no other: at 10 Hz it is 0.758. So 10 Hz was the training log's.
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +178,9 @@ class Result:
 
     case: Case
     joints: tuple[str, ...]
-    scores: dict[str, Validation]  # by nominal, pseudo-inverse, consistent, and authors where there are
+    scores: dict[
+        str, Validation
+    ]  # by nominal, pseudo-inverse, consistent, and authors where there are
     got: tuple[float, ...]  # what is asked for, per joint
     seconds: float
     settings: dict[str, Any]
@@ -108,7 +193,10 @@ class Result:
     def met(self) -> tuple[bool, ...]:
         """Whether each joint is as good as asked."""
         less = self.case.measure in ("rms", "relative")
-        return tuple(bool(got <= asked if less else got >= asked) for got, asked in zip(self.got, self.case.asked, strict=True))
+        return tuple(
+            bool(got <= asked if less else got >= asked)
+            for got, asked in zip(self.got, self.case.asked, strict=True)
+        )
 
 
 def main() -> None:
@@ -117,19 +205,44 @@ def main() -> None:
         print("real logs: skipped, since the shared data folder is not beside the repository")
         return
     words = sys.argv[1:]
-    chosen = [case for case in CASES if not words or any(word.lower() in case.name.lower() for word in words)]
+    chosen = [
+        case
+        for case in CASES
+        if not words or any(word.lower() in case.name.lower() for word in words)
+    ]
     if not chosen:
-        raise SystemExit(f"no case is named like {', '.join(words)}; cases: {', '.join(case.name for case in CASES)}")
+        raise SystemExit(
+            f"no case is named like {', '.join(words)}; cases:"
+            f" {', '.join(case.name for case in CASES)}"
+        )
     results = []
     for case in chosen:
         results.append(run_case(case))
         print(table(results[-1]), flush=True)
     OUT.mkdir(parents=True, exist_ok=True)
-    write_atomically(OUT / "real.md", "\n".join(["# Real robots", "", *(table(result) for result in results)]))
-    write_atomically(OUT / "real.json", json.dumps([as_data(result) for result in results], indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-    write_atomically(OUT / "real.html", page([(r.case.name, *cells(r), r.joints, r.trace) for r in results]))
-    missed = [f"{r.case.name}: {name}" for r in results for name, met in zip(labels(r), r.met, strict=True) if not met]
-    print(f"wrote build/real/real.md, real.json and real.html; missed: {'; '.join(missed) or 'nothing'}")
+    write_atomically(
+        OUT / "real.md", "\n".join(["# Real robots", "", *(table(result) for result in results)])
+    )
+    write_atomically(
+        OUT / "real.json",
+        json.dumps(
+            [as_data(result) for result in results], indent=1, ensure_ascii=False, allow_nan=False
+        )
+        + "\n",
+    )
+    write_atomically(
+        OUT / "real.html", page([(r.case.name, *cells(r), r.joints, r.trace) for r in results])
+    )
+    missed = [
+        f"{r.case.name}: {name}"
+        for r in results
+        for name, met in zip(labels(r), r.met, strict=True)
+        if not met
+    ]
+    print(
+        "wrote build/real/real.md, real.json and real.html; missed:"
+        f" {'; '.join(missed) or 'nothing'}"
+    )
 
 
 def run_case(case: Case) -> Result:
@@ -147,10 +260,29 @@ def run_case(case: Case) -> Result:
         saved = th.save(outcome.identified, folder / f"identified{Path(case.robot).suffix}")
         twin = _twin(outcome.identified)
     own = scores["consistent"]
-    got = (float(np.sqrt(1.0 - own.r2_total)),) if case.measure == "relative" else tuple(float(v) for v in getattr(own, case.measure))
-    settings = {"low-pass of the motion [Hz]": outcome.settings.cutoff, "rotor inertia": outcome.armature, "chosen": list(outcome.tuned.reasons)}
+    got = (
+        (float(np.sqrt(1.0 - own.r2_total)),)
+        if case.measure == "relative"
+        else tuple(float(v) for v in getattr(own, case.measure))
+    )
+    settings = {
+        "low-pass of the motion [Hz]": outcome.settings.cutoff,
+        "rotor inertia": outcome.armature,
+        "chosen": list(outcome.tuned.reasons),
+    }
     names = outcome.identified.velocity_names
-    return Result(case, names, scores, got, seconds, settings, saved.torque_error, twin, bool(outcome.estimate.consistent), trace)
+    return Result(
+        case,
+        names,
+        scores,
+        got,
+        seconds,
+        settings,
+        saved.torque_error,
+        twin,
+        bool(outcome.estimate.consistent),
+        trace,
+    )
 
 
 def _options(case: Case, folder: Path) -> Options:
@@ -175,23 +307,38 @@ def _segments(log: Path, train: Callable[[int], bool], folder: Path) -> tuple[Pa
     paths = folder / "train.csv", folder / "test.csv"
     for path, wanted in zip(paths, (True, False), strict=True):
         with path.open("w", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows([rows[0], *(row for row in rows[1:] if train(order.index(row[0])) == wanted)])
+            csv.writer(file, lineterminator="\n").writerows(
+                [rows[0], *(row for row in rows[1:] if train(order.index(row[0])) == wanted)]
+            )
     return paths
 
 
 def _scored(case: Case, robot: th.Robot, outcome: Outcome) -> tuple[dict[str, Validation], Trace]:
-    """The held-out rows (in sample: those fitted), predicted by the file's values, the pseudo-inverse and the consistent fit."""
-    log, span = (outcome.log, outcome.spans[1]) if outcome.test_log is None else (outcome.test_log, None)
+    """The held-out rows (in sample: those fitted), predicted by the file's values, the
+    pseudo-inverse and the consistent fit.
+    """
+    log, span = (
+        (outcome.log, outcome.spans[1]) if outcome.test_log is None else (outcome.test_log, None)
+    )
     span = outcome.spans[0] if case.measure == "relative" else span
     settings = outcome.settings if outcome.test_log is None else settings_for(log, outcome.settings)
     settings = settings.scored(case.test_cutoff or case.score_cutoff)
     stream = Stream(robot, log.locked, degrees(outcome.nominal, ()))
     plain = th.LeastSquares(weights="iterated").estimate(outcome.information)
-    beside = {"nominal": outcome.nominal, "pseudo-inverse": outcome.identified.with_parameters(plain)}
-    batches = stream(prepare_batches(log, robot, settings=replace(settings, spikes=None), span=span))
+    beside = {
+        "nominal": outcome.nominal,
+        "pseudo-inverse": outcome.identified.with_parameters(plain),
+    }
+    batches = stream(
+        prepare_batches(log, robot, settings=replace(settings, spikes=None), span=span)
+    )
     if case.authors is not None:
         beside["authors"] = _authors(outcome.nominal, LOGS / case.authors)
-    still = np.array(settings.min_speed)[kept_positions(robot, log.locked)[1]] if case.min_speed is None else case.min_speed
+    still = (
+        np.array(settings.min_speed)[kept_positions(robot, log.locked)[1]]
+        if case.min_speed is None
+        else case.min_speed
+    )
     rows = directed(_rows(batches, case, still), outcome.identified)
     found = validate(outcome.identified, rows, beside=beside)
     trace = Trace.of(rows.t, rows.scorable, rows.tau, predicted(outcome.identified, rows))
@@ -199,28 +346,46 @@ def _scored(case: Case, robot: th.Robot, outcome: Outcome) -> tuple[dict[str, Va
 
 
 def _authors(robot: th.Robot, path: Path) -> th.Robot:
-    """The pendulum with its authors' parameters: the robot file's, written from this file, and rotors of inertia I_r behind gears of ratio g_r.
+    """The pendulum with its authors' parameters: the robot file's, written from this file, and
+    rotors of inertia I_r behind gears of ratio g_r.
 
-    A rotor adds g_r²·I_r to its joint; what it adds between the joints is a sixth of that, and 1 to 2 % of the bodies' own. Their Coulomb friction,
-    c·atan(100·q̇), turns around zero as tanh(q̇/zone) does with a zone of π/200 rad/s.
+    A rotor adds g_r²·I_r to its joint; what it adds between the joints is a sixth of that, and 1 to
+    2 % of the bodies' own. Their Coulomb friction, c·atan(100·q̇), turns around zero as
+    tanh(q̇/zone) does with a zone of π/200 rad/s.
     """
-    given = {key.strip(): float(value) for key, value in (line.split(":") for line in path.read_text().splitlines() if ":" in line)}
+    given = {
+        key.strip(): float(value)
+        for key, value in (line.split(":") for line in path.read_text().splitlines() if ":" in line)
+    }
     law = Dry(np.full(robot.nv, np.pi / 200.0), np.zeros(robot.nv))
-    return replace(robot, drive=replace(robot.drive, armature=np.full(robot.nv, given["gr"] ** 2 * given["Ir"]), dry=law))
+    return replace(
+        robot,
+        drive=replace(
+            robot.drive, armature=np.full(robot.nv, given["gr"] ** 2 * given["Ir"]), dry=law
+        ),
+    )
 
 
 def _rows(batches: Iterator[Samples], case: Case, still: np.ndarray | float) -> Samples:
-    """The rows that the baseline scores: every one but those at either end of a recording, and as many a second in all recordings.
+    """The rows that the baseline scores: every one but those at either end of a recording, and as
+    many a second in all recordings.
 
-    The data's documentation states the RMS torques of the baseline's rows, and these are the rows that have them. None is left out for what it holds.
+    The data's documentation states the RMS torques of the baseline's rows, and these are the rows
+    that have them. None is left out for what it holds.
     """
     samples = concatenate(list(batches), same_log=True)
     step, usual = np.diff(samples.t), float(np.median(np.diff(samples.t)))
-    recordings = np.split(np.arange(len(samples)), np.flatnonzero((step < 0.0) | (step > case.ends)) + 1)
-    scored = np.concatenate([_inner(rows, samples.t[rows], usual, case.ends) for rows in recordings])
+    recordings = np.split(
+        np.arange(len(samples)), np.flatnonzero((step < 0.0) | (step > case.ends)) + 1
+    )
+    scored = np.concatenate(
+        [_inner(rows, samples.t[rows], usual, case.ends) for rows in recordings]
+    )
     reason = np.where(np.abs(samples.dq) > still, USABLE, STANDSTILL)
     reason = np.where(np.isin(samples.reason, UNMEASURED), samples.reason, reason)
-    reason[np.setdiff1d(np.arange(len(samples)), scored)] = MASKED  # still there, since hysteresis follows the motion through them
+    reason[np.setdiff1d(np.arange(len(samples)), scored)] = (
+        MASKED  # still there, since hysteresis follows the motion through them
+    )
     return replace(samples, reason=reason.astype(np.uint8))
 
 
@@ -246,7 +411,10 @@ def _twin(robot: th.Robot) -> str:
             return (
                 rise,
                 3.0 * amplitude * w * np.sin(w * t) ** 2 * np.cos(w * t),
-                3.0 * amplitude * w**2 * (2.0 * np.sin(w * t) * np.cos(w * t) ** 2 - np.sin(w * t) ** 3),
+                3.0
+                * amplitude
+                * w**2
+                * (2.0 * np.sin(w * t) * np.cos(w * t) ** 2 - np.sin(w * t) ** 3),
             )
 
     recording = th.simulate(th.MujocoPlant(robot, realism=th.Realism()), Sway(), rate=1000.0)
@@ -254,7 +422,7 @@ def _twin(robot: th.Robot) -> str:
     return f"follows a motion of {amplitude} rad to {np.max(error):.1g} rad RMS"
 
 
-# -- tables -----------------------------------------------------------------------------------------------------------
+# -- tables ----------------------------------------------------------------------------------------
 
 
 def labels(result: Result) -> tuple[str, ...]:
@@ -267,7 +435,10 @@ def cells(result: Result) -> tuple[list[str], list[list[str]]]:
     case = result.case
     if case.measure == "relative":
         kinds = ("nominal", "pseudo-inverse", "consistent")
-        errors = [f"{100.0 * np.sqrt(max(1.0 - result.scores[kind].r2_total, 0.0)):.2f} %" for kind in kinds]
+        errors = [
+            f"{100.0 * np.sqrt(max(1.0 - result.scores[kind].r2_total, 0.0)):.2f} %"
+            for kind in kinds
+        ]
         return [*kinds, "asked"], [[*errors, f"≤ {100.0 * case.asked[0]:.2f} %"]]
     title = {"r2": "R²", "r2_moving": "R² moving", "rms": "RMS [N·m]"}[case.measure]
     sign, form = ("≤", ".3f") if case.measure == "rms" else ("≥", ".4f")
@@ -285,9 +456,20 @@ def cells(result: Result) -> tuple[list[str], list[list[str]]]:
 def table(result: Result) -> str:
     """Markdown: a row per joint."""
     heads, rows = cells(result)
-    lines = [f"## {result.case.name}", "", *(f"| {' | '.join(row)} |" for row in (heads, ["---"] * len(heads), *rows))]
+    lines = [
+        f"## {result.case.name}",
+        "",
+        *(f"| {' | '.join(row)} |" for row in (heads, ["---"] * len(heads), *rows)),
+    ]
     physical = "physically consistent" if result.consistent else "NOT physically consistent"
-    lines += ["", f"{physical}; robot file read again to {result.parity:.0e} N·m; in MuJoCo it {result.twin}; {result.seconds:.0f} s.", ""]
+    lines += [
+        "",
+        (
+            f"{physical}; robot file read again to {result.parity:.0e} N·m; in MuJoCo it"
+            f" {result.twin}; {result.seconds:.0f} s."
+        ),
+        "",
+    ]
     lines += [f"- {sentence}" for sentence in result.settings["chosen"]]
     return "\n".join([*lines, ""])
 
@@ -296,7 +478,10 @@ def as_data(result: Result) -> dict[str, Any]:
     """Plain numbers."""
 
     def numbers(values: np.ma.MaskedArray) -> list[float | None]:
-        return [None if value is np.ma.masked or not np.isfinite(value) else float(value) for value in values]
+        return [
+            None if value is np.ma.masked or not np.isfinite(value) else float(value)
+            for value in values
+        ]
 
     return {
         "case": result.case.name,
@@ -306,7 +491,12 @@ def as_data(result: Result) -> dict[str, Any]:
         "got": list(result.got),
         "met": list(result.met),
         "scores": {
-            name: {"r2": numbers(found.r2), "r2_moving": numbers(found.r2_moving), "rms": numbers(found.rms)} for name, found in result.scores.items()
+            name: {
+                "r2": numbers(found.r2),
+                "r2_moving": numbers(found.r2_moving),
+                "rms": numbers(found.rms),
+            }
+            for name, found in result.scores.items()
         },
         "consistent": result.consistent,
         "parity": result.parity,

@@ -1,4 +1,6 @@
-"""The page of `make real`: of every case its table and the torques of held-out rows, measured and predicted, drawn as the reports draw them."""
+"""The page of `make real`: of every case its table and the torques of held-out rows, measured and
+predicted, drawn as the reports draw them.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ POINTS = 1000  # of a line
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """Torques of held-out rows [N·m], (rows, joints) each, over time [s]; rows that are not scored are NaN."""
+    """Torques of held-out rows [N·m], (rows, joints) each, over time [s]; rows that are not scored
+    are NaN.
+    """
 
     t: np.ndarray
     measured: np.ndarray
@@ -41,17 +45,30 @@ def page(cases: list[tuple[str, list[str], list[list[str]], tuple[str, ...], Tra
         Section(
             name,
             f"case-{number}",
-            (Table(tuple(Column(head) for head in heads), tuple(tuple(row) for row in rows)), _torques(joints, trace)),
+            (
+                Table(tuple(Column(head) for head in heads), tuple(tuple(row) for row in rows)),
+                _torques(joints, trace),
+            ),
         )
         for number, (name, heads, rows, joints, trace) in enumerate(cases)
     ]
-    return render("Real robots", sections, subtitle="Torques of rows that no choice has seen, behind the low-pass they are scored at")
+    return render(
+        "Real robots",
+        sections,
+        subtitle="Torques of rows that no choice has seen, behind the low-pass they are scored at",
+    )
 
 
 def _torques(joints: tuple[str, ...], trace: Trace) -> Figure:
     panels = []
     for j, name in enumerate(joints):
-        drawn = figures.torque_over_time(*(Series(trace.t, values[:, j]) for values in (trace.measured, trace.predicted)))
+        drawn = figures.torque_over_time(
+            *(Series(trace.t, values[:, j]) for values in (trace.measured, trace.predicted))
+        )
         drawn["layout"]["yaxis"]["title"] = {"text": f"{name} [N·m]"}
         panels.append(Panel(name, drawn))
-    return Figure(tuple(panels), "Torque of every joint: measured, and predicted by the physically consistent fit", arrangement="grid")
+    return Figure(
+        tuple(panels),
+        "Torque of every joint: measured, and predicted by the physically consistent fit",
+        arrangement="grid",
+    )

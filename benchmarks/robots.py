@@ -1,4 +1,6 @@
-"""Robots of the benchmarks, as this project and as Pinocchio read them, with joints in the same order."""
+"""Robots of the benchmarks, as this project and as Pinocchio read them, with joints in the same
+order.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,20 @@ EXAMPLES = {
 }
 
 
-VALKYRIE = Path(__file__).resolve().parents[2] / "shared" / "data" / "robots" / "valkyrie" / "derived_valkyrie_A_44dof.urdf"
+VALKYRIE = (
+    Path(__file__).resolve().parents[2]
+    / "shared"
+    / "data"
+    / "robots"
+    / "valkyrie"
+    / "derived_valkyrie_A_44dof.urdf"
+)
 
 
 def valkyrie() -> Path:
-    """44 joints: the published model where it is beside the repository, else the robot of its dimensions that ships with the package."""
+    """44 joints: the published model where it is beside the repository, else the robot of its
+    dimensions that ships with the package.
+    """
     return VALKYRIE if VALKYRIE.is_file() else robots.path("valkyrie")
 
 
@@ -60,14 +71,27 @@ def pair(name: str, path: Path, samples: int) -> Pair:
 
     with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
         warnings.simplefilter("ignore")
-        # Pinocchio reads mimic joints as free ones, so both get the file without them: the same work for both.
+        # Pinocchio reads mimic joints as free ones, so both get the file without them: the same
+        # work for both.
         free = Path(folder) / path.name
-        free.write_text(re.sub(r"<mimic[^>]*/>", "", path.read_text(encoding="utf-8")), encoding="utf-8")
+        free.write_text(
+            re.sub(r"<mimic[^>]*/>", "", path.read_text(encoding="utf-8")), encoding="utf-8"
+        )
         robot = th.load(free)
         model = pinocchio.buildModelFromUrdf(str(free))
     if model.nq != model.nv or model.nv != robot.nv:
-        raise SystemExit(f"{name}: continuous joints make Pinocchio's q differ; choose another robot for the benchmark")
+        raise SystemExit(
+            f"{name}: continuous joints make Pinocchio's q differ; choose another robot for the"
+            " benchmark"
+        )
     rng = np.random.default_rng(0)
     states = tuple(rng.normal(size=(samples, robot.nv)) for _ in range(3))
     order = [robot.joint_names.index(joint) for joint in list(model.names)[1:]]
-    return Pair(name, robot, model, model.createData(), states, tuple(np.ascontiguousarray(s[:, order]) for s in states))
+    return Pair(
+        name,
+        robot,
+        model,
+        model.createData(),
+        states,
+        tuple(np.ascontiguousarray(s[:, order]) for s in states),
+    )

@@ -31,7 +31,13 @@ print(f"compiling\\t{compilation.seconds:.3f}")
 
 
 def run(code: str, **environment: str) -> str:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, **environment})
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, **environment},
+    )
     return done.stdout
 
 
@@ -39,10 +45,16 @@ def main() -> None:
     print(f"\nimport thetahat: {min(float(run(IMPORT)) for _ in range(5)):.3f} s (may take 0.5)")
     with tempfile.TemporaryDirectory() as folder:
         for when in ("cold", "cached"):
-            rows = [line.split("\t") for line in run(COMPILE, NUMBA_CACHE_DIR=folder, THETAHAT_QUIET="1").splitlines()]
+            rows = [
+                line.split("\t")
+                for line in run(COMPILE, NUMBA_CACHE_DIR=folder, THETAHAT_QUIET="1").splitlines()
+            ]
             *rows, (_, compiling) = rows
             total = sum(float(seconds) for _, seconds in rows)
-            print(f"first calls, {when}: {total:.2f} s in all, of it compiling {float(compiling):.2f} (may take 20)")
+            print(
+                f"first calls, {when}: {total:.2f} s in all, of it compiling {float(compiling):.2f}"
+                " (may take 20)"
+            )
             print("   " + ", ".join(f"{name} {float(seconds):.2f}" for name, seconds in rows))
 
 

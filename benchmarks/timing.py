@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 
 def best(call: Callable[[], object], *, repeats: int = 7, at_least: float = 0.02) -> float:
-    """Seconds of one call, the best of `repeats` rounds that each last at least `at_least` seconds."""
+    """Seconds of one call, the best of `repeats` rounds that each last at least `at_least`
+    seconds.
+    """
     call()
     start = time.perf_counter()
     call()
@@ -23,7 +25,9 @@ def best(call: Callable[[], object], *, repeats: int = 7, at_least: float = 0.02
 
 
 def interleaved(*calls: Callable[[], object], repeats: int = 7) -> list[float]:
-    """Best seconds of each call, taken in turn, so that a slow moment of the machine hits all of them."""
+    """Best seconds of each call, taken in turn, so that a slow moment of the machine hits all of
+    them.
+    """
     results = [float("inf")] * len(calls)
     for call in calls:
         call()
@@ -34,7 +38,9 @@ def interleaved(*calls: Callable[[], object], repeats: int = 7) -> list[float]:
 
 
 def verdict(what: str, found: float, allowed: float | None, unit: str, missed: list[str]) -> str:
-    """ "met" or "MISSED" beside a figure; what is missed is added to the list, and "" said where nothing is allowed or not."""
+    """ "met" or "MISSED" beside a figure; what is missed is added to the list, and "" said where
+    nothing is allowed or not.
+    """
     if allowed is None:
         return ""
     if found <= allowed:

@@ -1,8 +1,11 @@
-"""What MkDocs does to these pages beyond Markdown, so that they say what the code says and need no other host.
+"""What MkDocs does to these pages beyond Markdown, so that they say what the code says and need no
+other host.
 
 - LaTeX between dollars becomes MathML.
-- A paragraph ``Code: `thetahat.a.b`, `thetahat.c.d`.`` becomes the source of these functions as it stands today.
-- A paragraph ``Public names of `thetahat.a`.`` becomes the documentation of every public name that comes from there.
+- A paragraph ``Code: `thetahat.a.b`, `thetahat.c.d`.`` becomes the source of these functions as it
+  stands today.
+- A paragraph ``Public names of `thetahat.a`.`` becomes the documentation of every public name that
+  comes from there.
 - A paragraph ``Options of every verb.`` becomes tables of the command line's options.
 - `th.name` links to its documentation, [Key2008] to the list of references.
 """
@@ -33,21 +36,31 @@ CODE = re.compile(rf"^Code: ({NAMES})\.$", re.MULTILINE)
 PUBLIC = re.compile(rf"^Public names of ({NAMES})\.$", re.MULTILINE)
 VERBS = "Options of every verb."
 NOTHING = "Nothing is public here yet."
-FENCE = re.compile(r"^(```.*?^```|~~~.*?^~~~|#+ .*?$)", re.MULTILINE | re.DOTALL)  # code, and headings, which are links already
+FENCE = re.compile(
+    r"^(```.*?^```|~~~.*?^~~~|#+ .*?$)", re.MULTILINE | re.DOTALL
+)  # code, and headings, which are links already
 MATH = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 KEY = re.compile(r"\[([A-Z]\w+?\d{4}|Kolathaya)\]")
 TAGS = re.compile(r"(<pre.*?</pre>|<a .*?</a>|<[^>]+>)", re.DOTALL)
 # Brackets around a matrix are drawn by extra.css: few machines have a font that stretches them.
 MATRIX = re.compile(r"<mo>&#x0005B;</mo><mtable>((?:(?!<mtable>).)*?)</mtable><mo>&#x0005D;</mo>")
-RELATIONS = "\u2ab0\u2aaf\u227b\u227a"  # ⪰ and its like: operators, which latex2mathml takes for letters
+RELATIONS = (  # ⪰ and its like: operators, which latex2mathml takes for letters
+    "\u2ab0\u2aaf\u227b\u227a"
+)
 
 
-# -- what MkDocs calls ------------------------------------------------------------------------------------------------
+# -- what MkDocs calls -----------------------------------------------------------------------------
 
 
 def on_files(files: Any, config: Any) -> Any:
     """Add the colours of code."""
-    files.append(File.generated(config, "pygments.css", content=HtmlFormatter(style="friendly").get_style_defs(".highlight")))
+    files.append(
+        File.generated(
+            config,
+            "pygments.css",
+            content=HtmlFormatter(style="friendly").get_style_defs(".highlight"),
+        )
+    )
     return files
 
 
@@ -55,8 +68,15 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Fill in what comes from the code, then link names."""
     try:
         markdown = CODE.sub(lambda found: "\n\n".join(map(listing, names_in(found[1]))), markdown)
-        markdown = PUBLIC.sub(lambda found: "\n\n".join(f"::: {name}" for name in public_names(names_in(found[1]))) or NOTHING, markdown)
-        markdown = re.sub(rf"^{re.escape(VERBS)}$", lambda _: command_line(), markdown, flags=re.MULTILINE)
+        markdown = PUBLIC.sub(
+            lambda found: (
+                "\n\n".join(f"::: {name}" for name in public_names(names_in(found[1]))) or NOTHING
+            ),
+            markdown,
+        )
+        markdown = re.sub(
+            rf"^{re.escape(VERBS)}$", lambda _: command_line(), markdown, flags=re.MULTILINE
+        )
     except (LookupError, ValueError) as error:
         raise PluginError(f"{page.file.src_uri}: {error}") from None
     parts = FENCE.split(markdown)
@@ -67,22 +87,28 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 def on_page_content(content: str, page: Any, **_: Any) -> str:
     """Equations to MathML, keys of references to links."""
     try:
-        content = MATH.sub(lambda found: mathml(html.unescape(found[2]), display=found[1] == "div"), content)
+        content = MATH.sub(
+            lambda found: mathml(html.unescape(found[2]), display=found[1] == "div"), content
+        )
     except ValueError as error:
         raise PluginError(f"{page.file.src_uri}: {error}") from None
     if page.file.src_uri == "references.md":
         return re.sub(r"<td>\[(\w+)\]", r'<td id="\1">[\1]', content)
     up = "../" * page.file.src_uri.count("/")
     parts = TAGS.split(content)
-    parts[::2] = [KEY.sub(rf'<a href="{up}references.html#\1">[\1]</a>', part) for part in parts[::2]]
+    parts[::2] = [
+        KEY.sub(rf'<a href="{up}references.html#\1">[\1]</a>', part) for part in parts[::2]
+    ]
     return "".join(parts)
 
 
-# -- equations --------------------------------------------------------------------------------------------------------
+# -- equations -------------------------------------------------------------------------------------
 
 
 def mathml(latex: str, *, display: bool) -> str:
-    """MathML of an equation; ValueError where the converter does not know a command, which it would pass on as text."""
+    """MathML of an equation; ValueError where the converter does not know a command, which it would
+    pass on as text.
+    """
     found = convert(latex.strip(), display="block" if display else "inline")
     for sign in RELATIONS:
         entity = f"&#x0{ord(sign):04X};"
@@ -97,7 +123,7 @@ def mathml(latex: str, *, display: bool) -> str:
     return found
 
 
-# -- the code ---------------------------------------------------------------------------------------------------------
+# -- the code --------------------------------------------------------------------------------------
 
 
 def names_in(text: str) -> list[str]:
@@ -113,16 +139,25 @@ def parsed(file: Path) -> tuple[ast.Module, list[str]]:
 
 
 def listing(name: str) -> str:
-    """The source of a function, class or method as a block of code, under its name; LookupError where there is none."""
+    """The source of a function, class or method as a block of code, under its name; LookupError
+    where there is none.
+    """
     parts = name.split(".")
     for split in range(len(parts) - 1, 0, -1):
         base = SOURCE.joinpath(*parts[:split])
-        file = next((path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file()), None)
+        file = next(
+            (path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file()),
+            None,
+        )
         if file is None:
             continue
         node, lines = parsed(file)
         for part in parts[split:]:
-            inside = [n for n in node.body if isinstance(n, ast.FunctionDef | ast.ClassDef) and n.name == part]
+            inside = [
+                n
+                for n in node.body
+                if isinstance(n, ast.FunctionDef | ast.ClassDef) and n.name == part
+            ]
             if not inside:
                 raise LookupError(f"{name} is not in {file.relative_to(ROOT)}")
             node = inside[0]
@@ -152,11 +187,18 @@ def _linked(found: re.Match[str]) -> str:
 def prefixes() -> tuple[str, ...]:
     """Every module that some page documents the public names of."""
     pages = sorted((ROOT / "docs").rglob("*.md"))
-    return tuple(name for page in pages for line in PUBLIC.findall(page.read_text(encoding="utf-8")) for name in names_in(line))
+    return tuple(
+        name
+        for page in pages
+        for line in PUBLIC.findall(page.read_text(encoding="utf-8"))
+        for name in names_in(line)
+    )
 
 
 def public_names(modules: list[str]) -> list[str]:
-    """The public names of these modules and those below, but for modules that another line names more closely."""
+    """The public names of these modules and those below, but for modules that another line names
+    more closely.
+    """
     out = []
     for name, home in homes().items():
         over = [prefix for prefix in prefixes() if home == prefix or home.startswith(f"{prefix}.")]
@@ -173,7 +215,9 @@ def command_line() -> str:
     from thetahat.cli.app import app
 
     group = typer.main.get_command(app)
-    return "\n\n".join(_verb(name, command) for name, command in _verbs(group.commands) if not command.hidden)
+    return "\n\n".join(
+        _verb(name, command) for name, command in _verbs(group.commands) if not command.hidden
+    )
 
 
 def _verbs(commands: dict[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
@@ -188,14 +232,27 @@ def _verbs(commands: dict[str, Any], before: str = "") -> Iterator[tuple[str, An
 
 def _verb(name: str, command: Any) -> str:
     arguments = [p for p in command.params if p.param_type_name == "argument"]
-    options = [p for p in command.params if p.param_type_name == "option" and not getattr(p, "hidden", False)]
-    usage = " ".join([*(f"{a.metavar or a.name.upper()}{'...' if a.nargs == -1 else ''}" for a in arguments)])
+    options = [
+        p
+        for p in command.params
+        if p.param_type_name == "option" and not getattr(p, "hidden", False)
+    ]
+    usage = " ".join(
+        [*(f"{a.metavar or a.name.upper()}{'...' if a.nargs == -1 else ''}" for a in arguments)]
+    )
     rows = [f"| `{a.metavar or a.name.upper()}` | {_cell(a.help)} |" for a in arguments]
     for option in options:
         flags = ", ".join(f"`{flag}`" for flag in (*option.opts, *option.secondary_opts))
         value = "" if option.is_flag else f" {option.metavar or 'VALUE'}"
-        default = f" Default: {option.default}." if getattr(option, "show_default", False) and option.default not in (None, False, ()) else ""
-        rows.append(f"| {flags}{value} | {_cell(option.help)}{default}{' Required.' if option.required else ''} |")
+        default = (
+            f" Default: {option.default}."
+            if getattr(option, "show_default", False) and option.default not in (None, False, ())
+            else ""
+        )
+        rows.append(
+            f"| {flags}{value} |"
+            f" {_cell(option.help)}{default}{' Required.' if option.required else ''} |"
+        )
     table = "\n".join(["| argument or option | meaning |", "| --- | --- |", *rows])
     return f"## {name}\n\n`thetahat {name} {usage}` – {_cell(command.help)}\n\n{table}"
 

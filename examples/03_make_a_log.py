@@ -1,10 +1,11 @@
-"""A log to try `thetahat identify` on: an arm that is 20 % heavier than its file says, moved for twenty seconds.
+"""A log to try `thetahat identify` on: an arm that is 20 % heavier than its file says, moved for
+twenty seconds.
 
     python examples/03_make_a_log.py arm4.csv
     thetahat identify arm4 arm4.csv --out result
 
-Positions are sums of three sines per joint, torques are the heavier arm's with friction and sensor noise; the robot file
-that `identify` starts from is the lighter one.
+Positions are sums of three sines per joint, torques are the heavier arm's with friction and sensor
+noise; the robot file that `identify` starts from is the lighter one.
 """
 
 from __future__ import annotations
@@ -33,8 +34,14 @@ def make_log(path: Path, *, seed: int = 0) -> None:
         q += 0.4 * np.sin(t * w + w)
         dq += 0.4 * w * np.cos(t * w + w)
         ddq -= 0.4 * w**2 * np.sin(t * w + w)
-    tau = th.inverse_dynamics(heavier, q, dq, ddq) + np.random.default_rng(seed).normal(0.0, NOISE, q.shape)
-    names = ["t", *(f"q.{joint}" for joint in robot.joint_names), *(f"tau.{joint}" for joint in robot.joint_names)]
+    tau = th.inverse_dynamics(heavier, q, dq, ddq) + np.random.default_rng(seed).normal(
+        0.0, NOISE, q.shape
+    )
+    names = [
+        "t",
+        *(f"q.{joint}" for joint in robot.joint_names),
+        *(f"tau.{joint}" for joint in robot.joint_names),
+    ]
     path.parent.mkdir(parents=True, exist_ok=True)
     np.savetxt(path, np.hstack([t, q, tau]), delimiter=",", header=",".join(names), comments="")
 

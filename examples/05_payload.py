@@ -2,8 +2,9 @@
 
     python examples/05_payload.py
 
-From two runs, with and without the payload: the arm's own parameters and friction cancel, and need not be known. From one run of an
-arm that was identified before: what that run shows beyond the arm is the payload, and the arm's own uncertainty is counted.
+From two runs, with and without the payload: the arm's own parameters and friction cancel, and need
+not be known. From one run of an arm that was identified before: what that run shows beyond the arm
+is the payload, and the arm's own uncertainty is counted.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from thetahat import robots
 from thetahat.model.parameters import from_mass_com_inertia, transform
 
 NOISE = 0.2  # [N·m] of the torque sensors
-HELD = from_mass_com_inertia(np.array(0.75), np.array([0.02, 0.0, 0.06]), np.diag([3e-3, 3e-3, 8e-4]))  # in the tool's frame
+HELD = from_mass_com_inertia(
+    np.array(0.75), np.array([0.02, 0.0, 0.06]), np.diag([3e-3, 3e-3, 8e-4])
+)  # in the tool's frame
 
 
 def run(robot: th.Robot, rng: np.random.Generator) -> th.Information:
@@ -32,7 +35,8 @@ def run(robot: th.Robot, rng: np.random.Generator) -> th.Information:
 
 arm = th.load(robots.path("arm7")).with_drive(viscous=True, coulomb=True, offset=True)
 
-# The simulated truth: the payload's ten numbers, seen from the body that carries the tool, are added to that body's.
+# The simulated truth: the payload's ten numbers, seen from the body that carries the tool, are
+# added to that body's.
 tool = next(link for link in arm.links if link.name == "tool")
 theta = arm.theta.copy()
 theta[10 * tool.body : 10 * tool.body + 10] += transform(HELD, tool.rotation, tool.translation)
@@ -46,4 +50,7 @@ print(th.payload_from_difference(loaded, unloaded, "tool"))
 print("One run, of an arm that was identified without payload:")
 payload = th.payload_on_link(loaded, th.identify(unloaded), "tool")
 print(payload)
-print(f"The arm that holds it weighs {payload.added_to(arm).mass:.3f} kg, the bare one {arm.mass:.3f} kg.")
+print(
+    f"The arm that holds it weighs {payload.added_to(arm).mass:.3f} kg, the bare one"
+    f" {arm.mass:.3f} kg."
+)

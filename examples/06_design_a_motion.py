@@ -1,9 +1,10 @@
-"""Which motion reveals the robot? A Fourier series designed for most information inside the limits of the robot file.
+"""Which motion reveals the robot? A Fourier series designed for most information inside the limits
+of the robot file.
 
     python examples/06_design_a_motion.py [MOTION]
 
-MOTION (default motion.csv in a temporary folder) gets t, q.<joint>, dq.<joint>, ddq.<joint> at 1 kHz for a driver to play.
-`thetahat excite` does the same from the command line.
+MOTION (default motion.csv in a temporary folder) gets t, q.<joint>, dq.<joint>, ddq.<joint> at 1
+kHz for a driver to play. `thetahat excite` does the same from the command line.
 """
 
 from __future__ import annotations
@@ -21,16 +22,24 @@ from thetahat.excite.families import FourierFamily
 
 robot = th.load(robots.path("arm4")).with_drive(viscous=True, coulomb=True, offset=True)
 
-# The same limits for all: those of the file, the hand above the table on which the arm stands, and four seconds to think.
-limits = th.motion_limits(robot, boxes=[th.Box("hand", lower=(-2.0, -2.0, -0.4), upper=(2.0, 2.0, 2.0))])
+# The same limits for all: those of the file, the hand above the table on which the arm stands, and
+# four seconds to think.
+limits = th.motion_limits(
+    robot, boxes=[th.Box("hand", lower=(-2.0, -2.0, -0.4), upper=(2.0, 2.0, 2.0))]
+)
 found = th.design(robot, duration=8.0, limits=limits, starts=8, seconds=4.0)
 print(found)
 
 # What a motion at random, scaled up to the first limit it meets, shows in the same time.
 problem, _ = planned(robot, FourierFamily(robot.joint_names, 8.0, 5), limits=limits)
-_, log_det, condition = measured(robot, random_motion(problem, np.random.default_rng(0)), found.noise)
+_, log_det, condition = measured(
+    robot, random_motion(problem, np.random.default_rng(0)), found.noise
+)
 gain = np.exp((found.log_det - log_det) / (2 * len(found.information.base)))
-print(f"a random motion: condition {condition:.3g}; standard deviations {gain:.1f} times as large (geometric mean)")
+print(
+    f"a random motion: condition {condition:.3g}; standard deviations {gain:.1f} times as large"
+    " (geometric mean)"
+)
 
 with tempfile.TemporaryDirectory() as folder:
     path = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(folder) / "motion.csv"

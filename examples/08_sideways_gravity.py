@@ -1,4 +1,5 @@
-"""The arm hangs on a wall. Its file does not know, but its torques do: the audit of the log says which way gravity points.
+"""The arm hangs on a wall. Its file does not know, but its torques do: the audit of the log says
+which way gravity points.
 
     python examples/08_sideways_gravity.py
 
@@ -25,7 +26,12 @@ motion = Fourier.at_rest(arm, 10.0, centre=[0.0, 0.0, 0.0, 1.0], a=a, b=b, perio
 
 with tempfile.TemporaryDirectory() as folder:
     path = Path(folder) / "wall.csv"
-    th.simulate(th.OwnPlant(arm.with_gravity(SIDEWAYS)), motion, rate=250.0, realism=th.Realism(torque_noise=0.2)).save(path)
+    th.simulate(
+        th.OwnPlant(arm.with_gravity(SIDEWAYS)),
+        motion,
+        rate=250.0,
+        realism=th.Realism(torque_noise=0.2),
+    ).save(path)
     log = th.read_log(path, arm)
     for finding in log.findings:
         print(f"audit: {finding.message}")
@@ -33,4 +39,7 @@ with tempfile.TemporaryDirectory() as folder:
         robot = robot.with_drive(viscous=True, coulomb=True, offset=True)
         train, test = th.prepare(log, robot).split(0.7)
         estimate = th.identify(th.information(robot, train))
-        print(f"gravity {name:17} held-out R² {th.validate(robot.with_parameters(estimate), test).r2_total:.4f}")
+        print(
+            f"gravity {name:17} held-out R²"
+            f" {th.validate(robot.with_parameters(estimate), test).r2_total:.4f}"
+        )

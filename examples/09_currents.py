@@ -1,9 +1,11 @@
-"""The log has motor currents, and one motor's gain is unknown: identify it beside the inertial parameters.
+"""The log has motor currents, and one motor's gain is unknown: identify it beside the inertial
+parameters.
 
     python examples/09_currents.py
 
-A torque is gain × current. With all gains known, currents are torques. An unknown gain is one more column of the least-squares problem,
-[Y | −i]·[x; gain] = what the known motors exert. At least one gain (or a known mass) must be given, or everything could be scaled alike.
+A torque is gain × current. With all gains known, currents are torques. An unknown gain is one more
+column of the least-squares problem, [Y | −i]·[x; gain] = what the known motors exert. At least one
+gain (or a known mass) must be given, or everything could be scaled alike.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ rng = np.random.default_rng(0)
 a, b = rng.normal(size=(2, arm.nv, 5)) * 1.2
 t = np.arange(0.0, 10.0, 0.004)
 q, dq, ddq = Fourier.at_rest(arm, 10.0, centre=[0.0, 0.0, 0.0, 1.0], a=a, b=b).at(t)
-current = (th.inverse_dynamics(arm, q, dq, ddq) + 0.1 * rng.normal(size=q.shape)) / GAINS  # [A], what the drives log
+current = (
+    th.inverse_dynamics(arm, q, dq, ddq) + 0.1 * rng.normal(size=q.shape)
+) / GAINS  # [A], what the drives log
 
 # All gains known: currents are torques, and everything else is as usual.
 known = arm.without_drive().with_actuation(np.eye(4), gains=GAINS)

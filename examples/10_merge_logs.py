@@ -25,7 +25,9 @@ def run(moving: list[int]) -> th.Information:
     a, b = np.zeros((2, robot.nv, 5))
     a[moving], b[moving] = rng.normal(size=(2, len(moving), 5)) * 1.2
     t = np.arange(0.0, 10.0, 0.004)
-    q, dq, ddq = Fourier.at_rest(robot, 10.0, centre=rng.uniform(-0.5, 0.5, robot.nv), a=a, b=b).at(t)
+    q, dq, ddq = Fourier.at_rest(robot, 10.0, centre=rng.uniform(-0.5, 0.5, robot.nv), a=a, b=b).at(
+        t
+    )
     tau = th.inverse_dynamics(robot, q, dq, ddq) + 0.2 * rng.normal(size=q.shape)
     return th.information(robot, th.Samples(q=q, dq=dq, ddq=ddq, tau=tau))
 

@@ -2,10 +2,11 @@
 
     python examples/12_online_and_control.py
 
-The loop below is the one of a real robot: read a sample, let the identifier judge it, command with the model that its
-gate allows, write everything down. Here a simulated arm that is not quite as its file says stands in for the robot, and
-a clock that does not wait for the real one. Until the buffer is full and every check of the gate holds, computed torque
-runs on the file's values; then on the identified ones, without a step in the torques.
+The loop below is the one of a real robot: read a sample, let the identifier judge it, command with
+the model that its gate allows, write everything down. Here a simulated arm that is not quite as its
+file says stands in for the robot, and a clock that does not wait for the real one. Until the buffer
+is full and every check of the gate holds, computed torque runs on the file's values; then on the
+identified ones, without a step in the torques.
 """
 
 from __future__ import annotations
@@ -29,9 +30,22 @@ def main() -> None:
     nominal = th.load(robots.path("valkyrie_arm"))
     truth = as_built(nominal, seed=2)
     plant = th.OwnPlant(truth, realism=th.Realism.typical(truth))
-    identifier = th.OnlineIdentifier(nominal.with_drive(viscous=True, coulomb=True, offset=True), rate=3.0, window=50, threshold=0.95)
-    controller = th.Switched(identifier, lambda robot: th.ComputedTorque(robot, kp=400.0, kd=40.0), slew=50.0)
-    motion = tick_tock(nominal, np.array([-0.6, -0.9, -1.0, -1.6]), np.array([0.9, 0.5, 0.9, -0.2]), time=1.6, repeats=7)
+    identifier = th.OnlineIdentifier(
+        nominal.with_drive(viscous=True, coulomb=True, offset=True),
+        rate=3.0,
+        window=50,
+        threshold=0.95,
+    )
+    controller = th.Switched(
+        identifier, lambda robot: th.ComputedTorque(robot, kp=400.0, kd=40.0), slew=50.0
+    )
+    motion = tick_tock(
+        nominal,
+        np.array([-0.6, -0.9, -1.0, -1.6]),
+        np.array([0.9, 0.5, 0.9, -0.2]),
+        time=1.6,
+        repeats=7,
+    )
     goals = motion.at(np.arange(0.0, SECONDS + 1.0, 1.0 / RATE))
     errors = []
 
@@ -52,11 +66,21 @@ def main() -> None:
         with th.Journal(path) as journal:
             online = th.OnlineControl(identifier, controller, wanted=wanted, journal=journal)
             th.Loop(RATE, clock=VirtualClock()).run(read, online, write, duration=SECONDS)
-        opened = next((record for record in th.Journal.read(path) if record.kind == "gate" and record.values["open"]), None)
+        opened = next(
+            (
+                record
+                for record in th.Journal.read(path)
+                if record.kind == "gate" and record.values["open"]
+            ),
+            None,
+        )
         assert opened is not None, identifier.gate.reason
         print(f"{opened.t:.1f} s: open: {opened.values['reason']}")
         print(f"the journal holds {th.Journal.report(path)}")
-    rms = [np.sqrt(np.mean(np.square(part), axis=0)) for part in (errors[: int(15 * RATE)], errors[-int(4 * RATE) :])]
+    rms = [
+        np.sqrt(np.mean(np.square(part), axis=0))
+        for part in (errors[: int(15 * RATE)], errors[-int(4 * RATE) :])
+    ]
     for name, before, after in zip(nominal.joint_names, *rms, strict=True):
         print(f"{name:18} off course by {1e3 * before:6.1f} mrad before, {1e3 * after:5.1f} after")
     assert np.all(rms[1] < rms[0])

@@ -3,8 +3,8 @@
     thetahat watch listen arm7
     python examples/13_bridge.py "ws://127.0.0.1:8765/joint-states?token=…"
 
-The second line takes the address that the first one prints. A real robot would be read in `states`; here an arm that is
-10 % heavier than its file says stands in for it.
+The second line takes the address that the first one prints. A real robot would be read in `states`;
+here an arm that is 10 % heavier than its file says stands in for it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ def bridge(address: str, states: Iterator[dict]) -> int:
 
 
 def states(seconds: float) -> Iterator[dict]:
-    """What a robot's driver would give: t, name, position, velocity, effort, the fields of ROS's JointState."""
+    """What a robot's driver would give: t, name, position, velocity, effort, the fields of ROS's
+    JointState.
+    """
     robot = th.load(robots.path("arm7"))
     truth = robot.with_parameters(1.1 * robot.theta)
     t = np.arange(round(seconds * RATE)) / RATE
@@ -60,7 +62,10 @@ def states(seconds: float) -> Iterator[dict]:
 
 def main() -> None:
     if len(sys.argv) < 2:
-        raise SystemExit('give the address that `thetahat watch listen arm7` prints, such as "ws://127.0.0.1:8765/joint-states?token=…"')
+        raise SystemExit(
+            "give the address that `thetahat watch listen arm7` prints, such as"
+            ' "ws://127.0.0.1:8765/joint-states?token=…"'
+        )
     seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 30.0
     print(f"sent {bridge(sys.argv[1], states(seconds))} samples")
 

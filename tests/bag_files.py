@@ -1,4 +1,6 @@
-"""Bags for tests, written by rosbags; and MCAP checksums filled in by the specification, since rosbags leaves them out."""
+"""Bags for tests, written by rosbags; and MCAP checksums filled in by the specification, since
+rosbags leaves them out.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,12 @@ START = 1_700_000_000_123_456_789  # [ns]
 def motion(rows: int = 300, joints: int = 2, rate: float = 100.0) -> dict[str, np.ndarray]:
     t = np.arange(rows) / rate
     phase = 2 * np.pi * np.outer(t, np.arange(1, joints + 1) * 0.5)
-    return {"t": t, "q": 0.5 * np.sin(phase), "dq": 0.5 * np.cos(phase), "tau": 3.0 * np.cos(phase) + 0.1}
+    return {
+        "t": t,
+        "q": 0.5 * np.sin(phase),
+        "dq": 0.5 * np.cos(phase),
+        "tau": 3.0 * np.cos(phase) + 0.1,
+    }
 
 
 def typestore(ros1: bool = False):
@@ -24,13 +31,22 @@ def typestore(ros1: bool = False):
     return typesys.get_typestore(typesys.Stores.ROS1_NOETIC if ros1 else typesys.Stores.ROS2_HUMBLE)
 
 
-def message(store, names: Sequence[str], i: int, data: dict[str, np.ndarray], *, stamped: bool = True):
+def message(
+    store, names: Sequence[str], i: int, data: dict[str, np.ndarray], *, stamped: bool = True
+):
     types = store.types
     nanoseconds = START + round(data["t"][i] * 1e9) if stamped else 0
     time = types["builtin_interfaces/msg/Time"](nanoseconds // 10**9, nanoseconds % 10**9)
     header = types["std_msgs/msg/Header"]
-    head = header(seq=i, stamp=time, frame_id="base") if "seq" in header.__dataclass_fields__ else header(stamp=time, frame_id="base")
-    pick = (np.ascontiguousarray(data[key][i]) if key in data else np.array([]) for key in ("q", "dq", "tau"))
+    head = (
+        header(seq=i, stamp=time, frame_id="base")
+        if "seq" in header.__dataclass_fields__
+        else header(stamp=time, frame_id="base")
+    )
+    pick = (
+        np.ascontiguousarray(data[key][i]) if key in data else np.array([])
+        for key in ("q", "dq", "tau")
+    )
     return types["sensor_msgs/msg/JointState"](head, list(names), *pick)
 
 
@@ -38,37 +54,73 @@ def write_ros1(path: Path, names: Sequence[str], data: dict[str, np.ndarray]) ->
     rosbag1 = pytest.importorskip("rosbags.rosbag1")
     store = typestore(ros1=True)
     with rosbag1.Writer(path) as writer:
-        connection = writer.add_connection("/joint_states", "sensor_msgs/msg/JointState", typestore=store)
+        connection = writer.add_connection(
+            "/joint_states", "sensor_msgs/msg/JointState", typestore=store
+        )
         for i in range(len(data["t"])):
             raw = store.serialize_ros1(message(store, names, i, data), "sensor_msgs/msg/JointState")
             writer.write(connection, START + round(data["t"][i] * 1e9), raw)
     return path
 
 
-def write_ros2(folder: Path, names: Sequence[str], data: dict[str, np.ndarray], *, storage: str = "mcap", compress: bool = False, **extra) -> Path:
-    """A ROS 2 bag. `extra`: other (names, data) published on the same topic between the messages; `text` adds a string topic."""
+def write_ros2(
+    folder: Path,
+    names: Sequence[str],
+    data: dict[str, np.ndarray],
+    *,
+    storage: str = "mcap",
+    compress: bool = False,
+    **extra,
+) -> Path:
+    """A ROS 2 bag. `extra`: other (names, data) published on the same topic between the messages;
+    `text` adds a string topic.
+    """
     rosbag2 = pytest.importorskip("rosbags.rosbag2")
     store = typestore()
-    writer = rosbag2.Writer(folder, version=9, storage_plugin=getattr(rosbag2.StoragePlugin, storage.upper()))
+    writer = rosbag2.Writer(
+        folder, version=9, storage_plugin=getattr(rosbag2.StoragePlugin, storage.upper())
+    )
     if compress:
         writer.set_compression(rosbag2.CompressionMode.STORAGE, rosbag2.CompressionFormat.ZSTD)
     stamped = extra.pop("stamped", True)
     with writer:
-        joints = writer.add_connection("/joint_states", "sensor_msgs/msg/JointState", typestore=store)
+        joints = writer.add_connection(
+            "/joint_states", "sensor_msgs/msg/JointState", typestore=store
+        )
         text = writer.add_connection("/chatter", "std_msgs/msg/String", typestore=store)
         for i in range(len(data["t"])):
             when = START + round(data["t"][i] * 1e9)
-            writer.write(joints, when, store.serialize_cdr(message(store, names, i, data, stamped=stamped), "sensor_msgs/msg/JointState"))
+            writer.write(
+                joints,
+                when,
+                store.serialize_cdr(
+                    message(store, names, i, data, stamped=stamped), "sensor_msgs/msg/JointState"
+                ),
+            )
             if i % 50 == 0:
-                writer.write(text, when, store.serialize_cdr(store.types["std_msgs/msg/String"]("hello"), "std_msgs/msg/String"))
+                writer.write(
+                    text,
+                    when,
+                    store.serialize_cdr(
+                        store.types["std_msgs/msg/String"]("hello"), "std_msgs/msg/String"
+                    ),
+                )
             if "other" in extra and i % 10 == 0:
                 others, values = extra["other"]
-                writer.write(joints, when, store.serialize_cdr(message(store, others, i, values), "sensor_msgs/msg/JointState"))
+                writer.write(
+                    joints,
+                    when,
+                    store.serialize_cdr(
+                        message(store, others, i, values), "sensor_msgs/msg/JointState"
+                    ),
+                )
     return folder
 
 
 def with_checksums(data: bytes) -> bytes:
-    """The same MCAP file with the CRCs of its chunks, data section and summary filled in (mcap.dev/spec)."""
+    """The same MCAP file with the CRCs of its chunks, data section and summary filled in
+    (mcap.dev/spec).
+    """
     out, at, summary = bytearray(data), 8, 0
     while at < len(out) - 8:
         opcode, size = struct.unpack_from("<BQ", out, at)

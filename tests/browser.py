@@ -1,4 +1,6 @@
-"""Debian's Chromium without a window, for tests of pages: what a page says, what fails in it, what it asks for, and what does not fit."""
+"""Debian's Chromium without a window, for tests of pages: what a page says, what fails in it, what
+it asks for, and what does not fit.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +15,29 @@ import pytest
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 OPTIONS = (
-    *("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run"),
+    *(
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        "--no-first-run",
+    ),
     "--enable-unsafe-swiftshader",  # 3D figures are drawn by the processor
 )
-HARMLESS = ("Canvas2D: Multiple readback", "GL Driver Message")  # about speed, of the drawing of 3D figures without a graphics card
+HARMLESS = (
+    "Canvas2D: Multiple readback",
+    "GL Driver Message",
+)  # about speed, of the drawing of 3D figures without a graphics card
 PATIENCE = 60.0  # [s] for a page to be drawn on a busy machine
 
-DRAWN = "[...document.querySelectorAll('.plot')].every(node => node.dataset.drawn === node.dataset.panel)"
+DRAWN = (
+    "[...document.querySelectorAll('.plot')].every(node => node.dataset.drawn ==="
+    " node.dataset.panel)"
+)
 
-# Elements that stick out of the window, but for those inside a box that scrolls or hides what does not fit.
+# Elements that stick out of the window, but for those inside a box that scrolls or hides what does
+# not fit.
 TOO_WIDE = """() => {
   const width = document.documentElement.clientWidth, out = [];
   const held = (node) => {
@@ -46,14 +62,18 @@ class Seen:
 
     console: list[str] = field(default_factory=list)  # warnings and errors
     errors: list[str] = field(default_factory=list)  # exceptions nobody caught
-    requests: list[str] = field(default_factory=list)  # addresses asked for, but for data: and blob:
+    requests: list[str] = field(
+        default_factory=list
+    )  # addresses asked for, but for data: and blob:
     dialogs: list[str] = field(default_factory=list)
 
 
 @contextmanager
 def chromium() -> Iterator[Any]:
     """A running browser; skips, with the reason, where there is none."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="pages are tested with Playwright (pip install playwright)")
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="pages are tested with Playwright (pip install playwright)"
+    )
     if CHROMIUM is None:
         pytest.skip("pages are tested in Chromium (apt-get install chromium)")
     with playwright.sync_playwright() as driver:
@@ -65,13 +85,19 @@ def chromium() -> Iterator[Any]:
 
 
 @contextmanager
-def opened(browser: Any, address: str, *, width: int = 1280, height: int = 900, dark: bool = False) -> Iterator[tuple[Any, Seen]]:
+def opened(
+    browser: Any, address: str, *, width: int = 1280, height: int = 900, dark: bool = False
+) -> Iterator[tuple[Any, Seen]]:
     """(page, what happened in it) of an address."""
-    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light")
+    context = browser.new_context(
+        viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light"
+    )
     page, seen = context.new_page(), Seen()
 
     def said(message: Any) -> None:
-        if message.type in ("error", "warning") and not any(text in message.text for text in HARMLESS):
+        if message.type in ("error", "warning") and not any(
+            text in message.text for text in HARMLESS
+        ):
             seen.console.append(f"{message.type}: {message.text}")
 
     def asked(request: Any) -> None:
@@ -94,7 +120,9 @@ def opened(browser: Any, address: str, *, width: int = 1280, height: int = 900, 
 
 
 def until(page: Any, expression: str, *, what: str) -> None:
-    """Wait for a JavaScript expression to be true. (Playwright's own waiting evaluates text in the page, which a strict policy forbids.)"""
+    """Wait for a JavaScript expression to be true. (Playwright's own waiting evaluates text in the
+    page, which a strict policy forbids.)
+    """
     end = time.monotonic() + PATIENCE
     while not page.evaluate(expression):
         assert time.monotonic() < end, f"waited {PATIENCE:.0f} s for: {what}"
@@ -102,7 +130,9 @@ def until(page: Any, expression: str, *, what: str) -> None:
 
 
 def steady(page: Any, expression: str, *, what: str) -> Any:
-    """The value of a JavaScript expression once it has stayed the same for 0.3 s: a busy machine draws late."""
+    """The value of a JavaScript expression once it has stayed the same for 0.3 s: a busy machine
+    draws late.
+    """
     end, value = time.monotonic() + PATIENCE, page.evaluate(expression)
     while True:
         page.wait_for_timeout(300)
@@ -113,7 +143,9 @@ def steady(page: Any, expression: str, *, what: str) -> Any:
 
 
 def draw_all(page: Any) -> int:
-    """Bring every figure into view, as a reader does who scrolls, and wait until each is drawn; returns how many there are."""
+    """Bring every figure into view, as a reader does who scrolls, and wait until each is drawn;
+    returns how many there are.
+    """
     plots = page.query_selector_all(".plot")
     for plot in plots:
         plot.evaluate("node => node.scrollIntoView({behavior: 'instant', block: 'center'})")
@@ -124,5 +156,7 @@ def draw_all(page: Any) -> int:
 
 def too_wide(page: Any) -> list[str]:
     """What sticks out of the window."""
-    wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    wide = page.evaluate(
+        "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    )
     return [*([f"the page scrolls by {wide} px"] if wide > 0 else []), *page.evaluate(TOO_WIDE)]

@@ -1,4 +1,6 @@
-"""Random problems for consistent fits: robots of 2 to 44 joints, noise, motion that shows little, priors that contradict the data, bounds."""
+"""Random problems for consistent fits: robots of 2 to 44 joints, noise, motion that shows little,
+priors that contradict the data, bounds.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def robot(name: str) -> th.Robot:
     return columns.apply(x)
 
 
-def motion(robot: th.Robot, rng: np.random.Generator, count: int, *, still: float = 0.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def motion(
+    robot: th.Robot, rng: np.random.Generator, count: int, *, still: float = 0.0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Random states; a share of the joints never moves."""
     q = th.random_configuration(robot, rng, count)
     dq, ddq = rng.normal(size=(count, robot.nv)), 3.0 * rng.normal(size=(count, robot.nv))
@@ -46,8 +50,12 @@ def motion(robot: th.Robot, rng: np.random.Generator, count: int, *, still: floa
     return q, dq, ddq
 
 
-def folded(robot: th.Robot, rng: np.random.Generator, *, count: int, noise: float, still: float = 0.0) -> tuple[Information, th.Samples]:
-    """Information of a simulated log: inverse dynamics plus noise, relative to each joint's RMS torque."""
+def folded(
+    robot: th.Robot, rng: np.random.Generator, *, count: int, noise: float, still: float = 0.0
+) -> tuple[Information, th.Samples]:
+    """Information of a simulated log: inverse dynamics plus noise, relative to each joint's RMS
+    torque.
+    """
     q, dq, ddq = motion(robot, rng, count, still=still)
     tau = th.inverse_dynamics(robot, q, dq, ddq)
     tau = tau + noise * np.sqrt(np.mean(tau**2, axis=0)) * rng.normal(size=tau.shape)
@@ -64,7 +72,10 @@ class Case:
 
     def __str__(self) -> str:
         e = self.estimator
-        return f"{self.name} {e.metric} weight {e.weight:.1g} rank {self.information.rank}/{len(self.information.base)} bounds {self.bounded}"
+        return (
+            f"{self.name} {e.metric} weight {e.weight:.1g} rank"
+            f" {self.information.rank}/{len(self.information.base)} bounds {self.bounded}"
+        )
 
 
 def random_case(seed: int, names: tuple[str, ...] = SMALL + LARGE) -> Case:
@@ -79,30 +90,56 @@ def random_case(seed: int, names: tuple[str, ...] = SMALL + LARGE) -> Case:
         theta[10:20] = theta[:10]
         arm = arm.with_parameters(theta)
     count = int(10 ** rng.uniform(0.7, 2.5))
-    info, _ = folded(arm, rng, count=count, noise=10 ** rng.uniform(-5.0, 0.3), still=float(rng.choice([0.0, 0.0, 0.3, 0.8])))
+    info, _ = folded(
+        arm,
+        rng,
+        count=count,
+        noise=10 ** rng.uniform(-5.0, 0.3),
+        still=float(rng.choice([0.0, 0.0, 0.3, 0.8])),
+    )
     metric = str(rng.choice(["euclidean", "entropic"]))
-    weight = float(10 ** rng.uniform(-4.0, 4.0)) if metric == "entropic" or rng.random() < 0.8 else 0.0
+    weight = (
+        float(10 ** rng.uniform(-4.0, 4.0)) if metric == "entropic" or rng.random() < 0.8 else 0.0
+    )
     bounds, total, frozen = {}, None, ()
     if kind == 0:
         mass = arm.theta.reshape(-1, 10)[:, 9]
         bounds = {
-            bodies[b]: Bounds(mass=tuple(np.sort(rng.uniform(0.3, 3.0, 2)) * max(mass[b], 0.1))) for b in rng.choice(len(bodies), 2, replace=False)
+            bodies[b]: Bounds(mass=tuple(np.sort(rng.uniform(0.3, 3.0, 2)) * max(mass[b], 0.1)))
+            for b in rng.choice(len(bodies), 2, replace=False)
         }
         total = tuple(np.sort(rng.uniform(0.2, 3.0, 2)) * mass.sum())
     elif kind == 1:
-        bounds = {bodies[-1]: Bounds(com_ellipsoid=(rng.normal(size=3) * 0.1, rng.uniform(0.01, 0.3, 3)))}
+        bounds = {
+            bodies[-1]: Bounds(com_ellipsoid=(rng.normal(size=3) * 0.1, rng.uniform(0.01, 0.3, 3)))
+        }
     elif kind == 2:
         frozen = (bodies[0],)
         total = float(arm.theta.reshape(-1, 10)[:, 9].sum() * rng.uniform(0.8, 1.2))
     prior = _prior(arm, rng, physical=metric == "entropic" or bool(frozen))
-    estimator = th.Consistent(prior=prior, weight=weight, metric=metric, bounds=bounds, total_mass=total, frozen=frozen, tied=tied)
+    estimator = th.Consistent(
+        prior=prior,
+        weight=weight,
+        metric=metric,
+        bounds=bounds,
+        total_mass=total,
+        frozen=frozen,
+        tied=tied,
+    )
     return Case(name, info, estimator, kind < 3)
 
 
 def _prior(arm: th.Robot, rng: np.random.Generator, *, physical: bool) -> np.ndarray:
-    """A guess that contradicts the data: other masses and centres, and now and then no physical body at all."""
+    """A guess that contradicts the data: other masses and centres, and now and then no physical
+    body at all.
+    """
     theta = arm.theta.reshape(-1, 10).copy()
     wrong = theta * 10 ** rng.uniform(-1.0, 1.0, (len(theta), 1))
     if not physical and rng.random() < 0.5:
         return (wrong * rng.uniform(-1.0, 2.0, wrong.shape)).ravel()
-    return np.concatenate([parameters.transform(row, np.eye(3), 0.05 * rng.normal(size=3)) for row in parameters.project(wrong)])
+    return np.concatenate(
+        [
+            parameters.transform(row, np.eye(3), 0.05 * rng.normal(size=3))
+            for row in parameters.project(wrong)
+        ]
+    )

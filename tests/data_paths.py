@@ -1,4 +1,6 @@
-"""Where test robots and logs are: beside the repository (../shared/data) and in the example-robot-data package."""
+"""Where test robots and logs are: beside the repository (../shared/data) and in the
+example-robot-data package.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared" / "data"
-EXAMPLES = Path(sysconfig.get_paths()["purelib"]) / "cmeel.prefix" / "share" / "example-robot-data" / "robots"
+EXAMPLES = (
+    Path(sysconfig.get_paths()["purelib"])
+    / "cmeel.prefix"
+    / "share"
+    / "example-robot-data"
+    / "robots"
+)
 
 NO_SHARED = "the shared data folder is not beside the repository"
 NO_EXAMPLES = "example-robot-data is not installed (pip install example-robot-data)"
@@ -56,12 +64,24 @@ def example_robot(name: str) -> Path:
 
 def valkyrie() -> list[Path]:
     """The Valkyrie models of ../shared/data/robots, largest first; skips where absent."""
-    return sorted(shared_file("robots", "valkyrie").rglob("*.urdf"), key=lambda path: -path.stat().st_size)
+    return sorted(
+        shared_file("robots", "valkyrie").rglob("*.urdf"), key=lambda path: -path.stat().st_size
+    )
 
 
 def corpus(pattern: str) -> list[tuple[str, Path]]:
-    """(short name, path) of every file matching the pattern in ../shared/data and in example-robot-data; empty where absent."""
+    """(short name, path) of every file matching the pattern in ../shared/data and in
+    example-robot-data; empty where absent.
+    """
     found = []
-    for title, folder in (("models", SHARED / "models"), ("robots", SHARED / "robots"), ("logs", SHARED / "logs"), ("example-robot-data", EXAMPLES)):
-        found += [(f"{title}/{path.relative_to(folder).as_posix()}", path) for path in sorted(folder.rglob(pattern))]
+    for title, folder in (
+        ("models", SHARED / "models"),
+        ("robots", SHARED / "robots"),
+        ("logs", SHARED / "logs"),
+        ("example-robot-data", EXAMPLES),
+    ):
+        found += [
+            (f"{title}/{path.relative_to(folder).as_posix()}", path)
+            for path in sorted(folder.rglob(pattern))
+        ]
     return found

@@ -1,4 +1,6 @@
-"""Runs of faults: a controller on the stream of an arm, what goes wrong with that, and what must and must not happen then."""
+"""Runs of faults: a controller on the stream of an arm, what goes wrong with that, and what must
+and must not happen then.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,13 @@ from thetahat.errors import UsageError
 from thetahat.online import kernels
 from thetahat.online.identifier import OnlineIdentifier
 
-GOOD = 0.80  # R² per joint that an accepted model must have against the true robot, noise-free, over the whole motion
+# R² per joint that an accepted model must have against the true robot, noise-free, over the whole
+# motion
+GOOD = 0.80
 LIMIT = 300.0  # [N·m] of the commands
-AT_THE_START = {kind for kind in KINDS if kind.startswith("garbage at the start")}  # they meet no open gate
+AT_THE_START = {
+    kind for kind in KINDS if kind.startswith("garbage at the start")
+}  # they meet no open gate
 SPIKES = {"torque spike", "position spike", "speed spike"}
 
 
@@ -37,8 +43,19 @@ class Outcome:
 
 
 def snapshot(one: OnlineIdentifier) -> OnlineIdentifier:
-    """A copy to run on from here: robots and compiled kernels are shared, as nobody changes them."""
-    shared = [one.nominal, one.nominal.tree, one.robot, kernels, kernels.take, kernels.watch_step, kernels.predict, one._robot]
+    """A copy to run on from here: robots and compiled kernels are shared, as nobody changes
+    them.
+    """
+    shared = [
+        one.nominal,
+        one.nominal.tree,
+        one.robot,
+        kernels,
+        kernels.take,
+        kernels.watch_step,
+        kernels.predict,
+        one._robot,
+    ]
     return copy.deepcopy(one, {id(each): each for each in shared})
 
 
@@ -68,7 +85,11 @@ def run(kind: str, seed: int) -> Outcome:
     before = list(stream.cycles)
     fault = KINDS[kind](stream, rng, first)
     first = fault.first
-    spiked = {k for k, (a, b) in enumerate(zip(stream.cycles, before, strict=False)) if a is not b} if late and kind in SPIKES else set()
+    spiked = (
+        {k for k, (a, b) in enumerate(zip(stream.cycles, before, strict=False)) if a is not b}
+        if late and kind in SPIKES
+        else set()
+    )
     outcome = Outcome(kind, seed, False, None)
     judge, loop, spikes = Judge(stream, outcome), Loop(one, outcome), one.events.counts["spike"]
     for k in range(start, len(stream.cycles)):
@@ -88,23 +109,39 @@ def run(kind: str, seed: int) -> Outcome:
         judge.look(one, k, fault)
         if k >= first and outcome.closed_after is None and not one.gate.open:
             outcome.closed_after = PERIOD * (k - first)
-    if one.events.counts["spike"] - spikes < len(spiked) - 1:  # one may meet a step of friction, and pass for its beginning
-        outcome.broken.append(f"{one.events.counts['spike'] - spikes} of {len(spiked)} spikes were counted")
-    if outcome.open_before and fault.within is not None and (outcome.closed_after is None or outcome.closed_after > fault.within + 1e-9):
-        outcome.broken.append(f"the gate closed {outcome.closed_after} s after the fault, not within {fault.within}")
+    if (
+        one.events.counts["spike"] - spikes < len(spiked) - 1
+    ):  # one may meet a step of friction, and pass for its beginning
+        outcome.broken.append(
+            f"{one.events.counts['spike'] - spikes} of {len(spiked)} spikes were counted"
+        )
+    if (
+        outcome.open_before
+        and fault.within is not None
+        and (outcome.closed_after is None or outcome.closed_after > fault.within + 1e-9)
+    ):
+        outcome.broken.append(
+            f"the gate closed {outcome.closed_after} s after the fault, not within {fault.within}"
+        )
     return outcome
 
 
 class Loop:
-    """The controller of the faulty stream: computed torque on whichever model the gate allows, asked after every sample."""
+    """The controller of the faulty stream: computed torque on whichever model the gate allows,
+    asked after every sample.
+    """
 
     def __init__(self, one: OnlineIdentifier, outcome: Outcome) -> None:
         self.one, self.outcome, self.wanted = one, outcome, motion()[1]
-        self.law = Switched(one, lambda robot: ComputedTorque(robot, limits=LIMIT), nominal=one.nominal)
+        self.law = Switched(
+            one, lambda robot: ComputedTorque(robot, limits=LIMIT), nominal=one.nominal
+        )
         self.seen = (0.0, *(x[0] for x in self.wanted[:2]))
 
     def turn(self, k: int, cycle: object) -> None:
-        """One cycle: finite, inside the limits, and not by an identified model while the gate is closed, not even in the cycle it closed in."""
+        """One cycle: finite, inside the limits, and not by an identified model while the gate is
+        closed, not even in the cycle it closed in.
+        """
         self.seen = self.seen if cycle is MISS else cycle[:3]
         at = min(k, len(self.wanted[0]) - 1)
         command = self.law(*self.seen, tuple(x[at] for x in self.wanted))
@@ -113,7 +150,9 @@ class Loop:
         if self.law.identified:
             self.outcome.identified += 1
             if not self.one.gate.open:
-                self.outcome.broken.append(f"cycle {k}: a command by an identified model while the gate is closed")
+                self.outcome.broken.append(
+                    f"cycle {k}: a command by an identified model while the gate is closed"
+                )
 
 
 class Judge:
@@ -129,7 +168,10 @@ class Judge:
         if not state.reason:
             broken.append("a state without a reason")
         if state.open == (one.robot is one.nominal):
-            broken.append(f"cycle {k}: the gate is {'open' if state.open else 'closed'} and the robot is the other one")
+            broken.append(
+                f"cycle {k}: the gate is {'open' if state.open else 'closed'} and the robot is the"
+                " other one"
+            )
         if state.open and one.robot is not self.last:
             self.last = one.robot
             self.outcome.accepted += 1
@@ -150,5 +192,9 @@ class Judge:
             broken.append(f"cycle {k}: commands that are not finite")
         true = th.inverse_dynamics(self.stream.truth_at(k), *self.states)
         r2 = 1.0 - np.sum((command - true) ** 2, axis=0) / np.sum(true**2, axis=0)
-        if np.min(r2) < GOOD and fault.kind != "joint order" and not (k - fault.first) * PERIOD <= (fault.within or 0.0):
+        if (
+            np.min(r2) < GOOD
+            and fault.kind != "joint order"
+            and not (k - fault.first) * PERIOD <= (fault.within or 0.0)
+        ):
             broken.append(f"cycle {k}: a model with R² {np.round(r2, 3)} against the true robot")

@@ -1,7 +1,8 @@
 """What can go wrong with a stream, seeded.
 
-Each kind says when its fault can be known of at all (`within`, seconds after it begins; None: it need not close the gate), and whether
-what comes after it is a lie for good (`persistent`): then no model may be accepted from it, ever.
+Each kind says when its fault can be known of at all (`within`, seconds after it begins; None: it
+need not close the gate), and whether what comes after it is a lie for good (`persistent`): then no
+model may be accepted from it, ever.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ def _not_finite(channel: int, value: float) -> Callable:
 def _spike(channel: int, size: Callable[[np.random.Generator], np.ndarray]) -> Callable:
     def inject(stream: Stream, rng: np.random.Generator, first: int) -> Fault:
         j = rng.integers(4)
-        for k in rng.choice(np.arange(first, first + 400, 4), 5, replace=False):  # apart, so that each can be told
+        for k in rng.choice(
+            np.arange(first, first + 400, 4), 5, replace=False
+        ):  # apart, so that each can be told
             arrays = list(stream.cycles[k])
             arrays[channel] = _with(arrays[channel], j, arrays[channel][j] + size(rng)[j])
             stream.cycles[k] = tuple(arrays)
@@ -63,14 +66,19 @@ def _stuck(*, speed_too: bool) -> Callable:
         for k in range(first, len(stream.cycles)):
             t, q, dq, tau = stream.cycles[k]
             stream.cycles[k] = (t, _with(q, j, value), _with(dq, j, 0.0) if speed_too else dq, tau)
-        # With its speed at zero, too, the joint seems to stand still, and its torques leave the fit: that shows once it has gone so far that the
-        # torques of the others contradict. Until then the model in use is right, and so is the one that others' torques give.
+        # With its speed at zero, too, the joint seems to stand still, and its torques leave the
+        # fit: that shows once it has gone so far that the torques of the others contradict. Until
+        # then the model in use is right, and so is the one that others' torques give.
         return Fault("stuck", first, 2.5 if speed_too else 0.6, not speed_too)
 
     return inject
 
 
-def _torques(change: Callable[[np.ndarray, np.ndarray, np.random.Generator], np.ndarray], within: float, kind: str) -> Callable:
+def _torques(
+    change: Callable[[np.ndarray, np.ndarray, np.random.Generator], np.ndarray],
+    within: float,
+    kind: str,
+) -> Callable:
     def inject(stream: Stream, rng: np.random.Generator, first: int) -> Fault:
         joints = rng.permutation(4)
         last = stream.cycles[first][3].copy()
@@ -146,12 +154,22 @@ def _standstill(stream: Stream, rng: np.random.Generator, first: int) -> Fault:
     carried = th.inverse_dynamics(truth(), q, zero, zero)
     for k in range(first, len(stream.cycles)):
         now = stream.cycles[k][0]
-        stream.cycles[k] = (now, q, 2e-3 * rng.normal(size=4), carried + sigma() * rng.normal(size=4))
+        stream.cycles[k] = (
+            now,
+            q,
+            2e-3 * rng.normal(size=4),
+            carried + sigma() * rng.normal(size=4),
+        )
     return Fault("standstill", first, 5.5, False)
 
 
 def _payload(stream: Stream, rng: np.random.Generator, first: int) -> Fault:
-    loaded = Payload(truth().body_names[-1], float(rng.uniform(1.0, 3.0)), com=(0.0, 0.2, 0.0), inertia_com=(5e-3, 0, 0, 5e-3, 0, 5e-3)).on(truth())
+    loaded = Payload(
+        truth().body_names[-1],
+        float(rng.uniform(1.0, 3.0)),
+        com=(0.0, 0.2, 0.0),
+        inertia_com=(5e-3, 0, 0, 5e-3, 0, 5e-3),
+    ).on(truth())
     _, (q, dq, ddq) = motion()
     more = th.inverse_dynamics(loaded, q, dq, ddq) - th.inverse_dynamics(truth(), q, dq, ddq)
     for k in range(first, len(stream.cycles)):
@@ -168,8 +186,9 @@ def _joint_order(stream: Stream, rng: np.random.Generator, first: int) -> Fault:
     for k in range(first, len(stream.cycles)):
         t, *arrays = stream.cycles[k]
         stream.cycles[k] = (t, *(array[order] for array in arrays))
-    # All channels alike: what was identified before stops fitting at once. From the start it is a robot like another, and on one motion a physical
-    # model may explain it (parallel axes: R² 0.95 to 0.99), so that only the threshold decides.
+    # All channels alike: what was identified before stops fitting at once. From the start it is a
+    # robot like another, and on one motion a physical model may explain it (parallel axes: R² 0.95
+    # to 0.99), so that only the threshold decides.
     return Fault("joint order", first, 0.5, False)
 
 
@@ -220,22 +239,35 @@ def _stamp(stream: Stream, rng: np.random.Generator, first: int) -> Fault:
 
 
 def _outlier(stream: Stream, rng: np.random.Generator, first: int) -> Fault:
-    """One stamp that is another time; from the past it is dropped as out of order, from the future it is a clock that was set, twice."""
+    """One stamp that is another time; from the past it is dropped as out of order, from the future
+    it is a clock that was set, twice.
+    """
     t, *arrays = stream.cycles[first]
     ahead = bool(rng.integers(2))
-    stream.cycles[first] = (t + 10.0 ** rng.uniform(-0.9, 9.0) if ahead else t - 10.0 ** rng.uniform(-1.5, 9.0), *arrays)
+    stream.cycles[first] = (
+        t + 10.0 ** rng.uniform(-0.9, 9.0) if ahead else t - 10.0 ** rng.uniform(-1.5, 9.0),
+        *arrays,
+    )
     return Fault("stamp", first, 0.0 if ahead else None, False)
 
 
 def _first_samples(then: Callable | None) -> Callable:
-    """Garbage of any size among the very first samples; and then perhaps a channel that lies from the start."""
+    """Garbage of any size among the very first samples; and then perhaps a channel that lies from
+    the start.
+    """
 
     def inject(stream: Stream, rng: np.random.Generator, first: int) -> Fault:
         fault = Fault("first samples", 0, None, False)
         if then is not None:
             fault = replace(then(stream, rng, 0), within=None)
         for k in rng.choice(25, int(rng.integers(1, 4)), replace=False):
-            _put(stream, int(k), int(rng.integers(1, 4)), int(rng.integers(4)), rng.choice([-1.0, 1.0]) * 10.0 ** rng.uniform(1.5, 8.5))
+            _put(
+                stream,
+                int(k),
+                int(rng.integers(1, 4)),
+                int(rng.integers(4)),
+                rng.choice([-1.0, 1.0]) * 10.0 ** rng.uniform(1.5, 8.5),
+            )
         return fault
 
     return inject
@@ -247,17 +279,35 @@ def _after_a_gap(stream: Stream, rng: np.random.Generator, first: int) -> Fault:
     for k in range(first, first + gap):
         stream.cycles[k] = MISS
     for k in range(first + gap, first + gap + int(rng.integers(1, 4))):
-        _put(stream, k, int(rng.integers(1, 4)), int(rng.integers(4)), rng.choice([-1.0, 1.0]) * 10.0 ** rng.uniform(1.5, 8.5))
+        _put(
+            stream,
+            k,
+            int(rng.integers(1, 4)),
+            int(rng.integers(4)),
+            rng.choice([-1.0, 1.0]) * 10.0 ** rng.uniform(1.5, 8.5),
+        )
     return Fault("after a gap", first, 19.5 * PERIOD, False)
 
 
 def _two(stream: Stream, rng: np.random.Generator, first: int) -> Fault:
     """A channel that lies for good, and a moment later something else that goes by."""
-    lie = (_torques(_dead_noisy, 0.6, "dead torque"), _torques(_flipped, 0.6, "flipped"), _torques(_swapped, 0.6, "swapped"))[rng.integers(3)]
-    other = (_not_finite(1, np.nan), _spike(3, lambda rng: np.full(4, 10.0 ** rng.uniform(2.0, 6.0))), _after_a_gap, _drop(1, 20, None), _long_size)
+    lie = (
+        _torques(_dead_noisy, 0.6, "dead torque"),
+        _torques(_flipped, 0.6, "flipped"),
+        _torques(_swapped, 0.6, "swapped"),
+    )[rng.integers(3)]
+    other = (
+        _not_finite(1, np.nan),
+        _spike(3, lambda rng: np.full(4, 10.0 ** rng.uniform(2.0, 6.0))),
+        _after_a_gap,
+        _drop(1, 20, None),
+        _long_size,
+    )
     fault = lie(stream, rng, first)
     other[rng.integers(len(other))](stream, rng, first + int(rng.integers(0, 30)))
-    return replace(fault, within=fault.within + 0.6)  # what goes by may hide the lie for a moment, as the gate closes for it and opens again
+    return replace(
+        fault, within=fault.within + 0.6
+    )  # what goes by may hide the lie for a moment, as the gate closes for it and opens again
 
 
 def _long_size(stream: Stream, rng: np.random.Generator, first: int) -> Fault:
@@ -271,8 +321,12 @@ KINDS: dict[str, Callable] = {
     "nan position": _not_finite(1, np.nan),
     "nan torque": _not_finite(3, np.nan),
     "infinite speed": _not_finite(2, np.inf),
-    "torque spike": _spike(3, lambda rng: rng.choice([-1.0, 1.0]) * 50.0 * sigma() * 10.0 ** rng.uniform(0.0, 4.0)),
-    "position spike": _spike(1, lambda rng: np.full(4, rng.choice([-1.0, 1.0]) * 10.0 ** rng.uniform(-2.0, 3.0))),
+    "torque spike": _spike(
+        3, lambda rng: rng.choice([-1.0, 1.0]) * 50.0 * sigma() * 10.0 ** rng.uniform(0.0, 4.0)
+    ),
+    "position spike": _spike(
+        1, lambda rng: np.full(4, rng.choice([-1.0, 1.0]) * 10.0 ** rng.uniform(-2.0, 3.0))
+    ),
     "frozen encoder": _stuck(speed_too=False),
     "frozen encoder and speed": _stuck(speed_too=True),
     "dead torque": _torques(_dead, 0.6, "dead torque"),
@@ -292,7 +346,9 @@ KINDS: dict[str, Callable] = {
     "loop stall": _stall,
     "size change": _size,
     "frozen stream": _frozen,
-    "speed spike": _spike(2, lambda rng: np.full(4, rng.choice([-1.0, 1.0]) * 10.0 ** rng.uniform(0.3, 4.0))),
+    "speed spike": _spike(
+        2, lambda rng: np.full(4, rng.choice([-1.0, 1.0]) * 10.0 ** rng.uniform(0.3, 4.0))
+    ),
     "absurd number": _garbage(lambda rng: 10.0 ** rng.uniform(9.5, 300.0)),
     "bad stamp": _stamp,
     "stamp of another time": _outlier,

@@ -40,7 +40,11 @@ def truth() -> th.Robot:
 
 @cache
 def nominal() -> th.Robot:
-    return wrong_by(truth(), 0.2, 3).without_drive().with_drive(viscous=True, coulomb=True, offset=True)
+    return (
+        wrong_by(truth(), 0.2, 3)
+        .without_drive()
+        .with_drive(viscous=True, coulomb=True, offset=True)
+    )
 
 
 @cache
@@ -56,7 +60,9 @@ def sigma() -> np.ndarray:
 
 
 def clean(seed: int, *, stream_truth: th.Robot | None = None) -> Stream:
-    """The stream without faults: encoders of 18 bits, speeds with noise of 2e-3, torques of one per cent."""
+    """The stream without faults: encoders of 18 bits, speeds with noise of 2e-3, torques of one per
+    cent.
+    """
     rng = np.random.default_rng(seed)
     t, (q, dq, ddq) = motion()
     own = stream_truth or truth()
@@ -68,4 +74,6 @@ def clean(seed: int, *, stream_truth: th.Robot | None = None) -> Stream:
 
 
 def identifier(**options: object) -> OnlineIdentifier:
-    return OnlineIdentifier(nominal(), rate=RATE, window=WINDOW, period=PERIOD, dwell=0.5, refit=2.0, **options)
+    return OnlineIdentifier(
+        nominal(), rate=RATE, window=WINDOW, period=PERIOD, dwell=0.5, refit=2.0, **options
+    )

@@ -1,4 +1,6 @@
-"""Logs in many files for tests of shards, workers and the store: an arm's motion with friction, in every shape a log comes in."""
+"""Logs in many files for tests of shards, workers and the store: an arm's motion with friction, in
+every shape a log comes in.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ from thetahat.fleet.gather import Gathered, Gatherer
 from thetahat.identify.information import Information
 from thetahat.model.robot import Robot
 
-SAME = 1e-10  # of the estimate, column by column in proportion to what the column contributes to the torque
+# of the estimate, column by column in proportion to what the column contributes to the torque
+SAME = 1e-10
 
 
 @cache
@@ -31,13 +34,22 @@ def fitted(robot: Robot) -> Robot:
     return robot.without_drive().with_drive(viscous=True, coulomb=True, offset=True)
 
 
-def columns(seed: int = 0, *, robot: Robot | None = None, seconds: float = 20.0, rate: float = 200.0, start: float = 0.0) -> dict[str, np.ndarray]:
+def columns(
+    seed: int = 0,
+    *,
+    robot: Robot | None = None,
+    seconds: float = 20.0,
+    rate: float = 200.0,
+    start: float = 0.0,
+) -> dict[str, np.ndarray]:
     """Named columns of a log: measured positions, velocities and torques, with noise."""
     robot = robot or arm()
     t, q, dq, ddq = motion(robot.nv, seconds=seconds, rate=rate, seed=seed)
     rng = np.random.default_rng(100 + seed)
     size = np.arange(1, robot.nv + 1)
-    tau = th.inverse_dynamics(robot, q, dq, ddq, rigid=True) + size * (0.7 * dq + 1.3 * np.sign(dq) + 0.4)
+    tau = th.inverse_dynamics(robot, q, dq, ddq, rigid=True) + size * (
+        0.7 * dq + 1.3 * np.sign(dq) + 0.4
+    )
     tau += rng.normal(0.0, 0.05, tau.shape)
     q, dq = q + rng.normal(0.0, 1e-5, q.shape), dq + rng.normal(0.0, 1e-3, q.shape)
     out = {"t": start + t}
@@ -47,7 +59,9 @@ def columns(seed: int = 0, *, robot: Robot | None = None, seconds: float = 20.0,
 
 
 def write(path: Path, table: dict[str, np.ndarray], *, group: int = 1_500) -> Path:
-    """A log file by its ending; Parquet in small row groups, so that shards and groups do not fall together."""
+    """A log file by its ending; Parquet in small row groups, so that shards and groups do not fall
+    together.
+    """
     if path.suffix == ".parquet":
         polars.DataFrame(table).write_parquet(path, row_group_size=group)
     elif path.suffix == ".csv":
@@ -65,7 +79,7 @@ def folder_of(path: Path, count: int, *, ending: str = ".parquet", **options: fl
     return path
 
 
-# -- every shape ------------------------------------------------------------------------------------------------------
+# -- every shape -----------------------------------------------------------------------------------
 
 
 def quicker(table: dict[str, np.ndarray], times: float) -> dict[str, np.ndarray]:
@@ -133,11 +147,20 @@ SHAPES: dict[str, Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]] = {
 }
 
 
-# -- both ways --------------------------------------------------------------------------------------------------------
+# -- both ways -------------------------------------------------------------------------------------
 
 
-def one_pass(robot: Robot, paths: object, *, fitted: Robot, settings: Settings | None = None, span: tuple[int, int] | None = None) -> Information:
-    """What `read_log`, `prepare` and `information` make of the logs, in one pass and all in memory."""
+def one_pass(
+    robot: Robot,
+    paths: object,
+    *,
+    fitted: Robot,
+    settings: Settings | None = None,
+    span: tuple[int, int] | None = None,
+) -> Information:
+    """What `read_log`, `prepare` and `information` make of the logs, in one pass and all in
+    memory.
+    """
     from thetahat.data.log import read_log
     from thetahat.identify.information import information
 
@@ -157,7 +180,9 @@ def gathered(
 
 
 def differ(a: Information, b: Information) -> float:
-    """The largest difference of two estimates: of each base parameter, times its column, relative to the torque."""
+    """The largest difference of two estimates: of each base parameter, times its column, relative
+    to the torque.
+    """
     from thetahat.identify.least_squares import LeastSquares
 
     x, y = (LeastSquares().estimate(each).x_base for each in (a, b))

@@ -19,7 +19,9 @@ from thetahat.cli.app import app
 from thetahat.cli.diff import diff
 from thetahat.cli.history import history
 
-jsonschema = pytest.importorskip("jsonschema", reason="jsonschema checks the answers (pip install jsonschema)")
+jsonschema = pytest.importorskip(
+    "jsonschema", reason="jsonschema checks the answers (pip install jsonschema)"
+)
 Thetahat = Callable[..., Done]
 QUICK = ["--no-tune", "--no-report"]  # what is tuned has tests of its own
 
@@ -46,9 +48,14 @@ def thetahat(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 
 
 def require(name: str, answer: dict[str, Any]) -> None:
-    schema = json.loads((ROOT / "src/thetahat/schemas" / f"{name}.json").read_text(encoding="utf-8"))
+    schema = json.loads(
+        (ROOT / "src/thetahat/schemas" / f"{name}.json").read_text(encoding="utf-8")
+    )
     jsonschema.Draft202012Validator.check_schema(schema)
-    errors = [f"{list(error.absolute_path)}: {error.message}" for error in jsonschema.Draft202012Validator(schema).iter_errors(answer)]
+    errors = [
+        f"{list(error.absolute_path)}: {error.message}"
+        for error in jsonschema.Draft202012Validator(schema).iter_errors(answer)
+    ]
     assert errors == []
 
 

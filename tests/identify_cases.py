@@ -9,8 +9,34 @@ from pathlib import Path
 
 import pytest
 
-KEYS = {"schema", "method", "samples", "rank", "columns", "condition", "r2", "consistent", "status", "joints", "links", "base_parameters", "parity"}
-KEYS |= {"score_cutoff", "provenance", "findings", "locked", "dropped", "advice", "motors", "structural_rank", "warnings", "certificate", "unseen"}
+KEYS = {
+    "schema",
+    "method",
+    "samples",
+    "rank",
+    "columns",
+    "condition",
+    "r2",
+    "consistent",
+    "status",
+    "joints",
+    "links",
+    "base_parameters",
+    "parity",
+}
+KEYS |= {
+    "score_cutoff",
+    "provenance",
+    "findings",
+    "locked",
+    "dropped",
+    "advice",
+    "motors",
+    "structural_rank",
+    "warnings",
+    "certificate",
+    "unseen",
+}
 JOINT_KEYS = {
     "name",
     "r2_test",

@@ -1,4 +1,6 @@
-"""Sessions and servers of the live page for tests, and clients that are not ours: http.client, sockets and the websockets library."""
+"""Sessions and servers of the live page for tests, and clients that are not ours: http.client,
+sockets and the websockets library.
+"""
 
 from __future__ import annotations
 
@@ -44,16 +46,39 @@ PATIENCE = 30.0  # [s] on a busy machine
 def motion(robot: th.Robot, seconds: float) -> Sinusoids:
     """Two sinusoids per joint."""
     rng = np.random.default_rng(0)
-    frequency = np.column_stack([rng.permutation(np.linspace(0.2, 0.9, robot.nv)) for _ in range(2)])
+    frequency = np.column_stack(
+        [rng.permutation(np.linspace(0.2, 0.9, robot.nv)) for _ in range(2)]
+    )
     phase = rng.uniform(0.0, 2.0 * np.pi, (robot.nv, 2))
-    return Sinusoids(robot.joint_names, seconds, np.zeros(robot.nv), np.full((robot.nv, 2), 0.3), frequency, phase, ramp=0.5)
+    return Sinusoids(
+        robot.joint_names,
+        seconds,
+        np.zeros(robot.nv),
+        np.full((robot.nv, 2), 0.3),
+        frequency,
+        phase,
+        ramp=0.5,
+    )
 
 
-def experiment(robot: str = "arm4", *, seconds: float = 60.0, rate: float = 500.0, window: int = 24, updates: float = 12.0) -> Experiment:
+def experiment(
+    robot: str = "arm4",
+    *,
+    seconds: float = 60.0,
+    rate: float = 500.0,
+    window: int = 24,
+    updates: float = 12.0,
+) -> Experiment:
     """A closed loop whose buffer fills within two seconds."""
     nominal = th.load(robots.path(robot))
     truth = as_built(nominal, seed=0)
-    identifier = OnlineIdentifier(nominal.with_drive(viscous=True, coulomb=True, offset=True), None, updates, window, held=True)
+    identifier = OnlineIdentifier(
+        nominal.with_drive(viscous=True, coulomb=True, offset=True),
+        None,
+        updates,
+        window,
+        held=True,
+    )
     controller = Switched(identifier, lambda model: th.ComputedTorque(model, kp=400.0, kd=40.0))
     plant = OwnPlant(truth, realism=Realism(torque_noise=0.01))
     loop = ClosedLoop(plant, motion(nominal, seconds), controller, identifier, rate=rate)
@@ -76,10 +101,18 @@ def samples(robot: th.Robot, seconds: float, rate: float) -> tuple[np.ndarray, .
     return t, q, dq, tau
 
 
-def state(robot: th.Robot, t: float, q: np.ndarray, dq: np.ndarray | None, tau: np.ndarray) -> dict[str, Any]:
+def state(
+    robot: th.Robot, t: float, q: np.ndarray, dq: np.ndarray | None, tau: np.ndarray
+) -> dict[str, Any]:
     """As ROS's JointState."""
     velocity = [] if dq is None else dq.tolist()
-    return {"t": t, "name": list(robot.joint_names), "position": q.tolist(), "velocity": velocity, "effort": tau.tolist()}
+    return {
+        "t": t,
+        "name": list(robot.joint_names),
+        "position": q.tolist(),
+        "velocity": velocity,
+        "effort": tau.tolist(),
+    }
 
 
 @contextmanager
@@ -90,21 +123,39 @@ def served(source: Source, *, speed: float = 1.0, port: int = 0) -> Iterator[Ser
         yield server
 
 
-def get(server: Server, path: str, *, headers: dict[str, str] | None = None, method: str = "GET", token: bool = True) -> tuple[int, bytes, dict]:
+def get(
+    server: Server,
+    path: str,
+    *,
+    headers: dict[str, str] | None = None,
+    method: str = "GET",
+    token: bool = True,
+) -> tuple[int, bytes, dict]:
     """(status, body, headers) of a request."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
     try:
         joined = f"{path}{'&' if '?' in path else '?'}token={TOKEN}" if token else path
         connection.request(method, joined, headers=headers or {})
         answer = connection.getresponse()
-        return answer.status, answer.read(), {name.lower(): value for name, value in answer.getheaders()}
+        return (
+            answer.status,
+            answer.read(),
+            {name.lower(): value for name, value in answer.getheaders()},
+        )
     finally:
         connection.close()
 
 
 def viewer(server: Server, path: str = "/live", **options: Any) -> ClientConnection:
     """A WebSocket with the token."""
-    return connect(f"ws://{server.name}{path}?token={TOKEN}", max_size=None, compression=None, open_timeout=PATIENCE, close_timeout=1.0, **options)
+    return connect(
+        f"ws://{server.name}{path}?token={TOKEN}",
+        max_size=None,
+        compression=None,
+        open_timeout=PATIENCE,
+        close_timeout=1.0,
+        **options,
+    )
 
 
 def strict(text: str) -> dict[str, Any]:
@@ -116,7 +167,13 @@ def strict(text: str) -> dict[str, Any]:
     return json.loads(text, parse_constant=refuse)
 
 
-def receive(client: ClientConnection, kind: str, *, patience: float = PATIENCE, seen: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+def receive(
+    client: ClientConnection,
+    kind: str,
+    *,
+    patience: float = PATIENCE,
+    seen: list[dict[str, Any]] | None = None,
+) -> dict[str, Any]:
     """The next message of a kind."""
     end = time.monotonic() + patience
     while time.monotonic() < end:
@@ -159,7 +216,12 @@ def resident() -> int:
 
 def program(*arguments: str) -> subprocess.Popen[str]:
     """`thetahat` in a process of its own."""
-    return subprocess.Popen([sys.executable, "-m", "thetahat.cli", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, "-m", "thetahat.cli", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def taken(viewer: Viewer) -> list[dict[str, Any]]:
@@ -189,7 +251,9 @@ class Reader:
 
     @property
     def state(self) -> dict[str, Any]:
-        found = [message for message in list(self.messages) if message["type"] in ("frame", "hello")]
+        found = [
+            message for message in list(self.messages) if message["type"] in ("frame", "hello")
+        ]
         return found[-1]["state"] if found else {"gate": {}}
 
     def close(self) -> None:

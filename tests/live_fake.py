@@ -1,4 +1,5 @@
-"""A server that speaks to the live page with synthetic data: what the page does is tested without a robot, and can be told to happen.
+"""A server that speaks to the live page with synthetic data: what the page does is tested without a
+robot, and can be told to happen.
 
 `python tests/live_fake.py [joints] [mode] [port]` shows it in a browser.
 """
@@ -27,8 +28,8 @@ from thetahat.report.page import plotly_file
 from thetahat.report.traces import Series
 
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; img-src 'self' data: blob:; "
-    "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self';"
+    " img-src 'self' data: blob:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 )
 TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 PERIOD, SWITCHES = 0.02, (8.0, 40.0)  # [s] of points; when the gate opens, and when it closes again
@@ -69,13 +70,17 @@ class Fake:
             self.t = self.age + time.monotonic() - self.begin
         return self.t
 
-    # -- what there is to say ------------------------------------------------------------------------------------------
+    # -- what there is to say ----------------------------------------------------------------------
 
     def open(self, t: float) -> bool:
         return bool(SWITCHES[0] <= t < SWITCHES[1])
 
     def r2(self, t: np.ndarray, k: int) -> np.ndarray:
-        return 1.0 - (0.9 + 0.1 * k) * np.exp(-np.asarray(t) / (1.6 + 0.2 * k)) - 0.003 * (1 + k % 3) * (1 + np.sin(0.7 * np.asarray(t) + k))
+        return (
+            1.0
+            - (0.9 + 0.1 * k) * np.exp(-np.asarray(t) / (1.6 + 0.2 * k))
+            - 0.003 * (1 + k % 3) * (1 + np.sin(0.7 * np.asarray(t) + k))
+        )
 
     def torque(self, t: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         noise = np.sin(1e4 * np.asarray(t) ** 2)
@@ -88,12 +93,22 @@ class Fake:
     def drawn(self) -> dict[str, int]:
         """Names of the lines of R² and error, and the joint of each."""
         some = range(len(self.joints)) if len(self.joints) <= MANY else (0, 1, 2)
-        return {self.joints[k] if len(self.joints) <= MANY else f"{('worst', 'median', 'chosen')[k]}: {self.joints[k]}": k for k in some}
+        return {
+            (
+                self.joints[k]
+                if len(self.joints) <= MANY
+                else f"{('worst', 'median', 'chosen')[k]}: {self.joints[k]}"
+            ): k
+            for k in some
+        }
 
     def lines(self, name: str, t: np.ndarray, joint: int) -> list[np.ndarray]:
         match name:
             case "r2":
-                return [np.mean([self.r2(t, k) for k in range(3)], axis=0), *(self.r2(t, k) for k in self.drawn().values())]
+                return [
+                    np.mean([self.r2(t, k) for k in range(3)], axis=0),
+                    *(self.r2(t, k) for k in self.drawn().values()),
+                ]
             case "torque":
                 return list(self.torque(t, joint))
             case "error":
@@ -110,19 +125,33 @@ class Fake:
         match name:
             case "r2":
                 curves = dict(zip(["all joints", *self.drawn()], rows, strict=True))
-                return online.r2_over_time(curves, threshold=0.95, identified=grounds, full_at=5.0 if end > 5.0 else None)
+                return online.r2_over_time(
+                    curves, threshold=0.95, identified=grounds, full_at=5.0 if end > 5.0 else None
+                )
             case "torque":
                 return torque_over_time(*rows)
             case "error":
-                return online.over_time(dict(zip(self.drawn(), rows, strict=True)), "wanted − true [rad]", identified=grounds)
+                return online.over_time(
+                    dict(zip(self.drawn(), rows, strict=True)),
+                    "wanted − true [rad]",
+                    identified=grounds,
+                )
             case "fill":
                 named = zip(("buffer", "rank"), (BLUE, ORANGE), rows, strict=True)
-                return figure([line(linear(y.t), linear(y.y), n, c) for n, c, y in named], x=axis("time [s]"), y=axis("share [%]", range=[0, 105]))
+                return figure(
+                    [line(linear(y.t), linear(y.y), n, c) for n, c, y in named],
+                    x=axis("time [s]"),
+                    y=axis("share [%]", range=[0, 105]),
+                )
             case _:
                 return online.over_time({"p50": rows[0], "p99": rows[1]}, "cycle [µs]")
 
     def panels(self) -> list[str]:
-        return [name for name in ("r2", "torque", "error", "fill", "cycle") if name != "error" or self.mode == "study"]
+        return [
+            name
+            for name in ("r2", "torque", "error", "fill", "cycle")
+            if name != "error" or self.mode == "study"
+        ]
 
     def place(self, t: float) -> tuple[np.ndarray, list[list[float]]]:
         """Bones of a chain, (3, points), and the pose of every body."""
@@ -139,14 +168,34 @@ class Fake:
     def scene(self) -> dict[str, Any]:
         bones, _ = self.place(self.t)
         sphere, faces = stick._sphere()
-        radii, centre = np.array([0.08, 0.06, 0.7 / len(self.joints)]), np.array([0.0, 0.0, 0.8 / len(self.joints)])
-        mesh = dict(zip("xyz", (sphere * radii + centre).T.tolist(), strict=True)) | dict(zip("ijk", faces.T.tolist(), strict=True))
+        radii, centre = (
+            np.array([0.08, 0.06, 0.7 / len(self.joints)]),
+            np.array([0.0, 0.0, 0.8 / len(self.joints)]),
+        )
+        mesh = dict(zip("xyz", (sphere * radii + centre).T.tolist(), strict=True)) | dict(
+            zip("ijk", faces.T.tolist(), strict=True)
+        )
         data = [
-            {"type": "scatter3d", "mode": "lines", **dict(zip("xyz", bones.tolist(), strict=True)), "name": "robot", "line": {"color": "#808790"}}
+            {
+                "type": "scatter3d",
+                "mode": "lines",
+                **dict(zip("xyz", bones.tolist(), strict=True)),
+                "name": "robot",
+                "line": {"color": "#808790"},
+            }
         ]
-        data += [{"type": "mesh3d", **mesh, "name": "identified", "color": "#2f7ed8"} for _ in self.joints]
+        data += [
+            {"type": "mesh3d", **mesh, "name": "identified", "color": "#2f7ed8"}
+            for _ in self.joints
+        ]
         angle = np.linspace(0.0, 2.0 * np.pi, 25)
-        ring = np.stack([1.3 * radii[0] * np.cos(angle), 0.0 * angle, 1.3 * radii[2] * np.sin(angle) + centre[2]])
+        ring = np.stack(
+            [
+                1.3 * radii[0] * np.cos(angle),
+                0.0 * angle,
+                1.3 * radii[2] * np.sin(angle) + centre[2],
+            ]
+        )
         rings = {
             "type": "scatter3d",
             "mode": "lines",
@@ -158,8 +207,14 @@ class Fake:
 
     def state(self, t: float) -> dict[str, Any]:
         opened = self.open(t)
-        scores = [None if k == len(self.joints) - 1 and t < 4.0 else float(self.r2(t, k)) for k in range(len(self.joints))]
-        gate = {"open": opened, "reason": "all nine conditions hold" if opened else self.closed_reason}
+        scores = [
+            None if k == len(self.joints) - 1 and t < 4.0 else float(self.r2(t, k))
+            for k in range(len(self.joints))
+        ]
+        gate = {
+            "open": opened,
+            "reason": "all nine conditions hold" if opened else self.closed_reason,
+        }
         gate |= {
             "since": SWITCHES[0] if opened else SWITCHES[1] if t > SWITCHES[1] else 0.0,
             "r2": float(self.r2(t, 0)),
@@ -198,7 +253,10 @@ class Fake:
         )
         for k, joint in enumerate(self.joints):
             for j, (name, unit, nominal) in enumerate(kinds):
-                value, std = nominal * (1.0 + 0.3 * np.sin(k + j) * (1.0 - np.exp(-t / 5.0))), 0.05 * abs(nominal) + 0.3 * abs(nominal) / (1.0 + t)
+                value, std = (
+                    nominal * (1.0 + 0.3 * np.sin(k + j) * (1.0 - np.exp(-t / 5.0))),
+                    0.05 * abs(nominal) + 0.3 * abs(nominal) / (1.0 + t),
+                )
                 if name == "Ixy":  # nothing to speak of, and not known better than that
                     value, std = -4.74e-5, 8e-4
                 told = {
@@ -207,13 +265,34 @@ class Fake:
                     "unit": unit,
                     "nominal": nominal * (1.0 + 0.1 * k),
                 }
-                rows.append({**told, "value": float(value), "std": float(std), "identified": (k + j) % 4 != 3})
+                rows.append(
+                    {
+                        **told,
+                        "value": float(value),
+                        "std": float(std),
+                        "identified": (k + j) % 4 != 3,
+                    }
+                )
         return {"type": "parameters", "t": t, "rows": rows}
 
     def hello(self) -> dict[str, Any]:
         t, count = self.now(), len(self.joints)
-        titles = {"r2": "R² per joint", "torque": "Torque", "error": "Joint errors", "fill": "Buffer and rank", "cycle": "Cycle time"}
-        panels = [{"id": "torque:0" if n == "torque" else n, "title": titles[n], "figure": self.panel(n, t), "span": None} for n in self.panels()]
+        titles = {
+            "r2": "R² per joint",
+            "torque": "Torque",
+            "error": "Joint errors",
+            "fill": "Buffer and rank",
+            "cycle": "Cycle time",
+        }
+        panels = [
+            {
+                "id": "torque:0" if n == "torque" else n,
+                "title": titles[n],
+                "figure": self.panel(n, t),
+                "span": None,
+            }
+            for n in self.panels()
+        ]
         told = {
             "type": "hello",
             "version": "0",
@@ -231,21 +310,38 @@ class Fake:
             "threshold": 0.95,
             "drive_file": self.drive_file,
         }
-        told |= {"window": 50, "started": self.started, "panels": panels, "scene": self.scene(), "state": self.state(t)}
+        told |= {
+            "window": 50,
+            "started": self.started,
+            "panels": panels,
+            "scene": self.scene(),
+            "state": self.state(t),
+        }
         events = [{"type": "event", "t": 0.0, "kind": "info", "message": "the run began"}]
         return told | {"parameters": self.parameters(t), "events": events}
 
     def frame(self, seq: int, before: float, t: float, joint: int) -> dict[str, Any]:
         times = np.arange(np.ceil(before / PERIOD) * PERIOD, t, PERIOD)
         extend = {
-            f"torque:{joint}" if n == "torque" else n: [[times.round(4).tolist(), np.round(y, 5).tolist()] for y in self.lines(n, times, joint)]
+            f"torque:{joint}" if n == "torque" else n: [
+                [times.round(4).tolist(), np.round(y, 5).tolist()]
+                for y in self.lines(n, times, joint)
+            ]
             for n in self.panels()
         }
         bones, poses = self.place(t)
         pose = dict(zip("xyz", bones.round(5).tolist(), strict=True))
-        return {"type": "frame", "seq": seq, "t": t, "state": self.state(t), "extend": extend, "pose": pose, "bodies": poses}
+        return {
+            "type": "frame",
+            "seq": seq,
+            "t": t,
+            "state": self.state(t),
+            "extend": extend,
+            "pose": pose,
+            "bodies": poses,
+        }
 
-    # -- the server ----------------------------------------------------------------------------------------------------
+    # -- the server --------------------------------------------------------------------------------
 
     async def _listen(self, ws: Any, viewer: dict[str, Any]) -> None:
         async for text in ws.iter_text():
@@ -254,7 +350,13 @@ class Fake:
             match message:
                 case {"type": "subscribe", "joint": joint}:
                     viewer["joint"] = joint
-                    await ws.send_json({"type": "figure", "id": f"torque:{joint}", "figure": self.panel("torque", self.t, joint)})
+                    await ws.send_json(
+                        {
+                            "type": "figure",
+                            "id": f"torque:{joint}",
+                            "figure": self.panel("torque", self.t, joint),
+                        }
+                    )
                 case {"type": "command", "name": "pause" | "resume" as name}:
                     self.hold(name == "pause")
                 case {"type": "command", "name": "force_nominal" | "release" as name}:
@@ -279,8 +381,19 @@ class Fake:
                     before = t
                 if self.open(t) != opened:
                     opened = self.open(t)
-                    messages += [{"type": "figure", "id": n, "figure": self.panel(n, t)} for n in ("r2", "error") if n in self.panels()]
-                    messages.append({"type": "event", "t": t, "kind": "gate", "message": f"the gate {'opened' if opened else 'closed'}"})
+                    messages += [
+                        {"type": "figure", "id": n, "figure": self.panel(n, t)}
+                        for n in ("r2", "error")
+                        if n in self.panels()
+                    ]
+                    messages.append(
+                        {
+                            "type": "event",
+                            "t": t,
+                            "kind": "gate",
+                            "message": f"the gate {'opened' if opened else 'closed'}",
+                        }
+                    )
                 if t - told > 0.4:
                     told = t
                     messages.append(self.parameters(t))
@@ -300,22 +413,39 @@ class Fake:
             for package, folder in (("thetahat.live", "static"), ("thetahat.report", "style")):
                 path = resources.files(package).joinpath(folder, name)
                 if path.is_file():
-                    return Response(path.read_bytes(), media_type=TYPES[name.rpartition(".")[2]], headers={"Content-Security-Policy": POLICY})
+                    return Response(
+                        path.read_bytes(),
+                        media_type=TYPES[name.rpartition(".")[2]],
+                        headers={"Content-Security-Policy": POLICY},
+                    )
             return Response("no such file", status_code=404)
 
         async def download(request: Any) -> Response:
             if request.path_params["name"] == "robot" and self.robot_file:
                 return Response(
-                    "<robot/>", media_type="application/xml", headers={"Content-Disposition": 'attachment; filename="arm_identified.urdf"'}
+                    "<robot/>",
+                    media_type="application/xml",
+                    headers={"Content-Disposition": 'attachment; filename="arm_identified.urdf"'},
                 )
             if request.path_params["name"] != "estimate.json":
                 return JSONResponse({"message": "there is no estimate yet"}, status_code=409)
-            return JSONResponse({"schema": "fake"}, headers={"Content-Disposition": 'attachment; filename="arm-estimate.json"'})
+            return JSONResponse(
+                {"schema": "fake"},
+                headers={"Content-Disposition": 'attachment; filename="arm-estimate.json"'},
+            )
 
         routes = [
-            Route("/", lambda _: Response("wrong token", status_code=403) if self.refuse else asset("index.html")),
+            Route(
+                "/",
+                lambda _: (
+                    Response("wrong token", status_code=403) if self.refuse else asset("index.html")
+                ),
+            ),
             Route("/static/{name}", lambda request: asset(request.path_params["name"])),
-            Route("/plotly.min.js", lambda _: FileResponse(plotly_file(), media_type="text/javascript")),
+            Route(
+                "/plotly.min.js",
+                lambda _: FileResponse(plotly_file(), media_type="text/javascript"),
+            ),
             Route("/download/{name}", download),
             WebSocketRoute("/live", self.live),
         ]
@@ -326,13 +456,20 @@ class Fake:
         return f"http://127.0.0.1:{self.port}/"
 
     def start(self) -> None:
-        uvicorn = pytest.importorskip("uvicorn", reason='the live page needs pip install "thetahat[web]"')
+        uvicorn = pytest.importorskip(
+            "uvicorn", reason='the live page needs pip install "thetahat[web]"'
+        )
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(("127.0.0.1", self.port))
             self.port = probe.getsockname()[1]
         config = uvicorn.Config(
-            self.app(), host="127.0.0.1", port=self.port, log_level="critical", ws="websockets-sansio", timeout_graceful_shutdown=1
+            self.app(),
+            host="127.0.0.1",
+            port=self.port,
+            log_level="critical",
+            ws="websockets-sansio",
+            timeout_graceful_shutdown=1,
         )
         self.server = uvicorn.Server(config)
         self.thread = threading.Thread(target=self.server.run, daemon=True)
@@ -362,14 +499,24 @@ def running(**options: Any) -> Iterator[Fake]:
 
 def named(count: int) -> tuple[str, ...]:
     """Names as long as those of a humanoid."""
-    parts = ("leftHipYaw", "leftHipRoll", "leftKneePitch", "torsoYaw", "rightShoulderPitch", "rightForearmYaw", "lowerNeckPitch")
+    parts = (
+        "leftHipYaw",
+        "leftHipRoll",
+        "leftKneePitch",
+        "torsoYaw",
+        "rightShoulderPitch",
+        "rightForearmYaw",
+        "lowerNeckPitch",
+    )
     return tuple(f"{parts[k % len(parts)]}{k // len(parts) or ''}" for k in range(count))
 
 
 if __name__ == "__main__":
     arguments = sys.argv[1:]
     with running(
-        joints=named(int(arguments[0]) if arguments else 7), mode=(arguments[1:2] or ["study"])[0], port=int((arguments[2:3] or [0])[0])
+        joints=named(int(arguments[0]) if arguments else 7),
+        mode=(arguments[1:2] or ["study"])[0],
+        port=int((arguments[2:3] or [0])[0]),
     ) as shown_here:
         print(shown_here.address, flush=True)
         with contextlib.suppress(KeyboardInterrupt):

@@ -13,7 +13,10 @@ pytest.importorskip("starlette", reason='the live page needs pip install "thetah
 pytest.importorskip("uvicorn", reason='the live page needs pip install "thetahat[web]"')
 pytest.importorskip("websockets", reason='the live page needs pip install "thetahat[web]"')
 
-REFUSED = ("WebSocket connection to", "Failed to load resource")  # what a browser itself says of a server that is gone
+REFUSED = (
+    "WebSocket connection to",
+    "Failed to load resource",
+)  # what a browser itself says of a server that is gone
 
 OVERLAPS = """() => {
   const boxes = [...document.querySelectorAll(".card, .bar > *, .tools button, .tools a, .tools select, .fact, .card .head > *")]
@@ -64,9 +67,17 @@ def text_of(page: Any, selector: str) -> str:
 
 
 def settled(page: Any) -> None:
-    browser.until(page, "document.querySelectorAll('#joints .joint[aria-label]').length > 0", what="the joints' R²")
+    browser.until(
+        page,
+        "document.querySelectorAll('#joints .joint[aria-label]').length > 0",
+        what="the joints' R²",
+    )
     if page.viewport_size["width"] > 1000:  # else it is further down
-        browser.until(page, "document.querySelector('#r2 .plot').dataset.drawn === 'r2'", what="the first figure")
+        browser.until(
+            page,
+            "document.querySelector('#r2 .plot').dataset.drawn === 'r2'",
+            what="the first figure",
+        )
 
 
 def until_got(page: Any, fake: live_fake.Fake, message: dict[str, Any]) -> None:
@@ -74,11 +85,18 @@ def until_got(page: Any, fake: live_fake.Fake, message: dict[str, Any]) -> None:
         if message in fake.got:
             return
         page.wait_for_timeout(25)
-    raise AssertionError(f"the page did not send {message}, but {[each for each in fake.got if each['type'] != 'ack']}")
+    raise AssertionError(
+        f"the page did not send {message}, but"
+        f" {[each for each in fake.got if each['type'] != 'ack']}"
+    )
 
 
 def require_quiet(seen: browser.Seen, address: str, *, gone: bool = False) -> None:
-    assert [text for text in seen.console if not (gone and any(known in text for known in REFUSED))] == []
+    assert [
+        text for text in seen.console if not (gone and any(known in text for known in REFUSED))
+    ] == []
     assert seen.errors == []
     assert seen.dialogs == []
-    assert [each for each in seen.requests if not each.startswith(address)] == [], "nothing is asked for but the server's own"
+    assert [each for each in seen.requests if not each.startswith(address)] == [], (
+        "nothing is asked for but the server's own"
+    )

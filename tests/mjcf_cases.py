@@ -15,9 +15,13 @@ from thetahat.model.xml import read_xml
 
 mujoco = pytest.importorskip("mujoco")
 
-# Both sides are double precision; the robots are a few metres and kilograms, the chains under 10 joints long.
+# Both sides are double precision; the robots are a few metres and kilograms, the chains under 10
+# joints long.
 TOLERANCE = 1e-9
-INERTIAL = '<inertial pos="0.1 -0.05 0.2" quat="0.9 0.1 -0.3 0.2" mass="1.5" diaginertia="0.02 0.03 0.04"/>'
+INERTIAL = (
+    '<inertial pos="0.1 -0.05 0.2" quat="0.9 0.1 -0.3 0.2" mass="1.5" diaginertia="0.02 0.03'
+    ' 0.04"/>'
+)
 
 
 def save(text: str, name: str = "robot.xml") -> Path:
@@ -35,7 +39,7 @@ def load(text: str, **options: object) -> Robot:
     return read_mjcf(read_xml(save(text)), **options)
 
 
-# -- the robot's kinematics and mass matrix, from the definition of its nodes -------------------------------------------
+# -- the robot's kinematics and mass matrix, from the definition of its nodes ----------------------
 
 
 def turn(axis: np.ndarray, angle: float) -> np.ndarray:
@@ -99,17 +103,21 @@ def dynamics(robot: Robot, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         while joint >= 0:
             node = robot.tree.nodes[joint]
             relative, away = rotation.T @ frames[joint][0], rotation.T @ (frames[joint][1] - origin)
-            motion = np.block([[relative, np.zeros((3, 3))], [parameters.skew(away) @ relative, relative]])
+            motion = np.block(
+                [[relative, np.zeros((3, 3))], [parameters.skew(away) @ relative, relative]]
+            )
             at = robot.tree.v_index[node.name]
             jacobian[:, at : at + node.kind.nv] = motion @ screws(node)
             joint = node.parent
         mass += jacobian.T @ parameters.to_spatial_inertia(theta) @ jacobian
         g = rotation.T @ robot.gravity
-        gravity -= jacobian.T @ np.r_[np.cross(parameters.first_moment(theta), g), theta[parameters.M] * g]
+        gravity -= (
+            jacobian.T @ np.r_[np.cross(parameters.first_moment(theta), g), theta[parameters.M] * g]
+        )
     return mass, gravity
 
 
-# -- the same, from MuJoCo ----------------------------------------------------------------------------------------------
+# -- the same, from MuJoCo -------------------------------------------------------------------------
 
 
 def random_q(robot: Robot, rng: np.random.Generator) -> np.ndarray:
@@ -122,7 +130,9 @@ def random_q(robot: Robot, rng: np.random.Generator) -> np.ndarray:
 
 
 def to_mujoco(robot: Robot, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """MuJoCo's qpos (w first), and T with qvel = T·dq (MuJoCo's free joint: linear in world axes, then angular in the body's)."""
+    """MuJoCo's qpos (w first), and T with qvel = T·dq (MuJoCo's free joint: linear in world axes,
+    then angular in the body's).
+    """
     qpos, velocity = q.copy(), np.eye(robot.nv)
     for node in robot.tree.nodes:
         at, dof = robot.tree.q_index[node.name] + node.kind.nq - 4, robot.tree.v_index[node.name]
@@ -160,8 +170,12 @@ def assert_same(robot: Robot, model: mujoco.MjModel, seed: int = 0) -> None:
         inertia -= np.diag(model.dof_armature)
         mass, gravity = dynamics(robot, q)
         scale = max(1.0, float(np.max(np.abs(inertia), initial=0.0)))
-        np.testing.assert_allclose(mass, velocity.T @ inertia @ velocity, atol=TOLERANCE * scale, rtol=0)
-        np.testing.assert_allclose(gravity, velocity.T @ data.qfrc_bias, atol=TOLERANCE * scale, rtol=0)
+        np.testing.assert_allclose(
+            mass, velocity.T @ inertia @ velocity, atol=TOLERANCE * scale, rtol=0
+        )
+        np.testing.assert_allclose(
+            gravity, velocity.T @ data.qfrc_bias, atol=TOLERANCE * scale, rtol=0
+        )
 
 
 def check(text: str, **others: str) -> Robot:

@@ -1,4 +1,6 @@
-"""What the tests of online identification share: robots, motions, and measurements of them, computed rather than simulated."""
+"""What the tests of online identification share: robots, motions, and measurements of them,
+computed rather than simulated.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def arm(name: str = "arm4") -> th.Robot:
 def smooth(name: str = "arm4") -> th.Robot:
     """The same without dry friction: torques that never leap."""
     robot = th.load(robots.path(name))
-    return replace(robot, drive=robot.drive.with_values(coulomb=np.zeros(robot.nv))).with_drive(viscous=True, offset=True)
+    return replace(robot, drive=robot.drive.with_values(coulomb=np.zeros(robot.nv))).with_drive(
+        viscous=True, offset=True
+    )
 
 
 def frictionless(name: str = "arm4") -> th.Robot:
@@ -54,7 +58,13 @@ class Run:
         """Torques with noise, as a share of each joint's RMS; speeds with noise [rad/s]."""
         rng = np.random.default_rng(seed)
         sigma = torque * np.sqrt(np.mean(self.tau**2, axis=0))
-        return Run(self.t, self.q, self.dq + speed * rng.normal(size=self.dq.shape), self.ddq, self.tau + sigma * rng.normal(size=self.tau.shape))
+        return Run(
+            self.t,
+            self.q,
+            self.dq + speed * rng.normal(size=self.dq.shape),
+            self.ddq,
+            self.tau + sigma * rng.normal(size=self.tau.shape),
+        )
 
     def part(self, first: float, last: float) -> Run:
         inside = (self.t >= first) & (self.t < last)
@@ -70,7 +80,9 @@ def run(robot: th.Robot, seconds: float, *, rate: float = 200.0, seed: int = 5) 
     return Run(t, q, dq, ddq, th.inverse_dynamics(robot, q, dq, ddq))
 
 
-def stopping(robot: th.Robot, seconds: float, *, rate: float = 200.0, seed: int = 5, over: float = 3.0) -> Run:
+def stopping(
+    robot: th.Robot, seconds: float, *, rate: float = 200.0, seed: int = 5, over: float = 3.0
+) -> Run:
     """The same motion, slowed down over the last seconds until it stands."""
     t = np.arange(round(seconds * rate)) / rate
     x = np.clip((t - (seconds - over)) / over, 0.0, 1.0)
@@ -81,7 +93,9 @@ def stopping(robot: th.Robot, seconds: float, *, rate: float = 200.0, seed: int 
     return Run(t, q, dq, ddq, th.inverse_dynamics(robot, q, dq, ddq))
 
 
-def push_all(one: OnlineIdentifier, stream: Run, *, speeds: bool = True, exact: bool = False) -> OnlineIdentifier:
+def push_all(
+    one: OnlineIdentifier, stream: Run, *, speeds: bool = True, exact: bool = False
+) -> OnlineIdentifier:
     """exact: with accelerations as they are."""
     for t, q, dq, tau, ddq in stream.rows():
         one.push(t, q, dq if speeds or exact else None, tau, ddq if exact else None)

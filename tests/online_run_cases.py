@@ -1,4 +1,6 @@
-"""An online run on an arm whose measurements are computed rather than simulated: the same in a test and in a child process that is killed."""
+"""An online run on an arm whose measurements are computed rather than simulated: the same in a test
+and in a child process that is killed.
+"""
 
 from __future__ import annotations
 
@@ -33,19 +35,29 @@ def stream() -> Run:
 
 
 def identifier(**options: object) -> OnlineIdentifier:
-    return OnlineIdentifier(wrong(truth()), rate=10.0, window=50, period=1.0 / RATE, dwell=0.5, refit=2.0, **options)
+    return OnlineIdentifier(
+        wrong(truth()), rate=10.0, window=50, period=1.0 / RATE, dwell=0.5, refit=2.0, **options
+    )
 
 
 class Rig:
-    """An identifier, a switched controller and a journal, on a clock that runs when it is told to; samples come from a list, None is missing."""
+    """An identifier, a switched controller and a journal, on a clock that runs when it is told to;
+    samples come from a list, None is missing.
+    """
 
-    def __init__(self, path: Path | None = None, *, first: int = 0, again: bool = False, **options: object) -> None:
+    def __init__(
+        self, path: Path | None = None, *, first: int = 0, again: bool = False, **options: object
+    ) -> None:
         self.identifier = identifier(**options)
         if again:
             resume(self.identifier, path)
-        self.controller = Switched(self.identifier, self.make, slew=50.0, nominal=self.identifier.nominal)
+        self.controller = Switched(
+            self.identifier, self.make, slew=50.0, nominal=self.identifier.nominal
+        )
         self.journal = None if path is None else Journal(path)
-        self.online = OnlineControl(self.identifier, self.controller, wanted=self.wanted, journal=self.journal)
+        self.online = OnlineControl(
+            self.identifier, self.controller, wanted=self.wanted, journal=self.journal
+        )
         self.first, self.clock = first, VirtualClock()
         data = stream()
         self.samples: list = list(zip(data.t.tolist(), data.q, data.dq, data.tau, strict=True))
@@ -68,11 +80,15 @@ class Rig:
 
     def run(self, until: float = SECONDS) -> LoopReport:
         last = min(round(until * RATE), len(self.samples))
-        return Loop(RATE, clock=self.clock).run(self.read, self.online, self.write, until=lambda: self.at >= last)
+        return Loop(RATE, clock=self.clock).run(
+            self.read, self.online, self.write, until=lambda: self.at >= last
+        )
 
 
 def child(path: str, first: int, *, again: bool) -> None:
-    """Run on through the stream, round and round; after every command its number goes into the pipe: that one is acknowledged."""
+    """Run on through the stream, round and round; after every command its number goes into the
+    pipe: that one is acknowledged.
+    """
     rig = Rig(Path(path), first=first, again=again)
     k = first
 
@@ -83,7 +99,9 @@ def child(path: str, first: int, *, again: bool) -> None:
 
     def read() -> tuple:
         data = stream()
-        i = k % len(data)  # where the stream begins again, the robot leaps and the identifier has something to say
+        i = k % len(
+            data
+        )  # where the stream begins again, the robot leaps and the identifier has something to say
         return (k / RATE, data.q[i], data.dq[i], data.tau[i])
 
     Loop(RATE, clock=rig.clock).run(read, rig.online, write)

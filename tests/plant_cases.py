@@ -1,4 +1,6 @@
-"""What the tests of plants share: motions inside the limits of a robot, robots, engines, and the path from a simulation to a score."""
+"""What the tests of plants share: motions inside the limits of a robot, robots, engines, and the
+path from a simulation to a score.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ class Sines:
 
 
 def sines(robot: Robot, *, seed: int, duration: float) -> Sines:
-    """A motion by hand: random amplitudes and phases, scaled into 90 % of the limits by their sum."""
+    """A motion by hand: random amplitudes and phases, scaled into 90 % of the limits by
+    their sum.
+    """
     rng = np.random.default_rng(seed)
     limits = [node.limits for node in robot.tree.independent]
     lower, upper = (np.array([getattr(x, name) for x in limits]) for name in ("lower", "upper"))
@@ -60,8 +64,15 @@ def sines(robot: Robot, *, seed: int, duration: float) -> Sines:
     slides = np.array([node.kind is JointKind.PRISMATIC for node in robot.tree.independent])
     half = np.minimum(0.5 * (upper - lower), np.where(slides, 0.3, 1.5))
     centre = 0.5 * (np.where(bounded, lower, 0.0) + np.where(bounded, upper, 0.0))
-    speed = np.minimum([x.velocity if x.velocity > 0.0 else np.inf for x in limits], np.where(slides, 0.5, MAX_SPEED))
-    a = rng.uniform(0.3, 1.0, (robot.nv, len(FREQUENCIES))) * rng.choice([-1.0, 1.0], (robot.nv, len(FREQUENCIES))) / FREQUENCIES**0.7
+    speed = np.minimum(
+        [x.velocity if x.velocity > 0.0 else np.inf for x in limits],
+        np.where(slides, 0.5, MAX_SPEED),
+    )
+    a = (
+        rng.uniform(0.3, 1.0, (robot.nv, len(FREQUENCIES)))
+        * rng.choice([-1.0, 1.0], (robot.nv, len(FREQUENCIES)))
+        / FREQUENCIES**0.7
+    )
     size, rate = np.sum(np.abs(a), axis=1), np.sum(np.abs(a) * Sines.w, axis=1)
     a *= 0.9 * np.minimum(half / size, speed / rate)[:, None]
     return Sines(duration, centre, a, rng.uniform(0.0, 2.0 * np.pi, a.shape))
@@ -80,31 +91,70 @@ def load(name: str) -> Robot:
 
 
 def wrong_by(robot: Robot, fraction: float, seed: int) -> Robot:
-    """The robot with every body heavier or lighter by up to a fraction: physical, and what a data sheet might say."""
-    scale = np.random.default_rng(seed).uniform(1.0 - fraction, 1.0 + fraction, len(robot.body_names))
+    """The robot with every body heavier or lighter by up to a fraction: physical, and what a data
+    sheet might say.
+    """
+    scale = np.random.default_rng(seed).uniform(
+        1.0 - fraction, 1.0 + fraction, len(robot.body_names)
+    )
     return robot.with_parameters((robot.theta.reshape(-1, 10) * scale[:, None]).ravel())
 
 
-def one_joint(inertia: float = 0.5, *, gravity: float = 0.0, mass: float = 1.0, length: float = 0.0, drive: dict | None = None) -> Robot:
-    """A joint about the horizontal y axis that carries one body, its centre `length` below the axis."""
+def one_joint(
+    inertia: float = 0.5,
+    *,
+    gravity: float = 0.0,
+    mass: float = 1.0,
+    length: float = 0.0,
+    drive: dict | None = None,
+) -> Robot:
+    """A joint about the horizontal y axis that carries one body, its centre `length` below the
+    axis.
+    """
     from thetahat.model.drive import Drive
     from thetahat.model.parameters import from_mass_com_inertia
 
-    node = Node("hinge", JointKind.REVOLUTE, -1, np.eye(3), np.zeros(3), np.array([0.0, 1.0, 0.0]), "bob")
+    node = Node(
+        "hinge", JointKind.REVOLUTE, -1, np.eye(3), np.zeros(3), np.array([0.0, 1.0, 0.0]), "bob"
+    )
     about_centre = inertia - mass * length**2
-    theta = from_mass_com_inertia(np.array(mass), np.array([0.0, 0.0, -length]), about_centre * np.diag([1.0, 1.0, 1.0]))
+    theta = from_mass_com_inertia(
+        np.array(mass), np.array([0.0, 0.0, -length]), about_centre * np.diag([1.0, 1.0, 1.0])
+    )
     values = {name: np.array([value]) for name, value in (drive or {}).items()}
-    return Robot("pendulum", Tree((node,)), theta, replace(Drive.none(1), **values), gravity=np.array([0.0, 0.0, -gravity]))
+    return Robot(
+        "pendulum",
+        Tree((node,)),
+        theta,
+        replace(Drive.none(1), **values),
+        gravity=np.array([0.0, 0.0, -gravity]),
+    )
 
 
-def scored(truth: Robot, plant: type[Plant], realism: Realism, *, seconds: float, seed: int = 0) -> tuple[np.ndarray, th.Estimate, Recording]:
-    """Simulate, prepare, identify from a wrong nominal robot, and score on another motion: R² per joint, the estimate, the recording."""
+def scored(
+    truth: Robot, plant: type[Plant], realism: Realism, *, seconds: float, seed: int = 0
+) -> tuple[np.ndarray, th.Estimate, Recording]:
+    """Simulate, prepare, identify from a wrong nominal robot, and score on another motion: R² per
+    joint, the estimate, the recording.
+    """
     nominal = wrong_by(truth, 0.3, seed + 10)
     body = plant(truth, realism=realism)
     controller = Tracking(nominal)
-    runs = [simulate(body, sines(truth, seed=seed + k, duration=seconds), controller=controller, seed=seed + k) for k in (0, 1)]
+    runs = [
+        simulate(
+            body,
+            sines(truth, seed=seed + k, duration=seconds),
+            controller=controller,
+            seed=seed + k,
+        )
+        for k in (0, 1)
+    ]
     robot = nominal.without_drive().with_drive(viscous=True, coulomb=True, offset=True)
     train = th.prepare(runs[0].log, robot)
     test = th.prepare(runs[1].log, robot)
     estimate = th.identify(th.information(robot, train), th.Consistent(), samples=train)
-    return np.ma.filled(th.validate(robot.with_parameters(estimate), test).r2, np.nan), estimate, runs[0]
+    return (
+        np.ma.filled(th.validate(robot.with_parameters(estimate), test).r2, np.nan),
+        estimate,
+        runs[0],
+    )

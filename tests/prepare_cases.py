@@ -15,7 +15,7 @@ BATCH = 1e-12  # relative, of batches against the whole
 NAMES = ("q", "dq", "ddq", "tau")
 
 
-# -- a log made by hand, with the attributes of thetahat.data.log.Log ---------------------------------------------------
+# -- a log made by hand, with the attributes of thetahat.data.log.Log ------------------------------
 
 
 class Chunk(NamedTuple):
@@ -56,7 +56,10 @@ class HandLog:
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        return tuple(Run(str(c.run), len(c.t), c.row, c.t[0], c.t[-1], float(np.median(np.diff(c.t))), 0.0) for c in self.whole)
+        return tuple(
+            Run(str(c.run), len(c.t), c.row, c.t[0], c.t[-1], float(np.median(np.diff(c.t))), 0.0)
+            for c in self.whole
+        )
 
     @property
     def rows(self) -> int:
@@ -73,13 +76,17 @@ class HandLog:
         rows = rows or self.piece
         for c in self.whole:
             for at in range(0, len(c.t), rows):
-                yield Chunk(*(None if x is None else x[at : at + rows] for x in c[:5]), c.run, c.row + at)
+                yield Chunk(
+                    *(None if x is None else x[at : at + rows] for x in c[:5]), c.run, c.row + at
+                )
 
 
 def log_of(robot: th.Robot, *runs: dict, **more) -> HandLog:
     chunks, row = [], 0
     for number, run in enumerate(runs):
-        chunks.append(Chunk(run["t"], run["q"], run.get("dq"), run.get("ddq"), run.get("tau"), number, row))
+        chunks.append(
+            Chunk(run["t"], run["q"], run.get("dq"), run.get("ddq"), run.get("tau"), number, row)
+        )
         row += len(run["t"])
     return HandLog(tuple(chunks), robot.joint_names, **more)
 
@@ -87,9 +94,17 @@ def log_of(robot: th.Robot, *runs: dict, **more) -> HandLog:
 def motion(robot: th.Robot, t: np.ndarray, *, seed: int = 0, top: float = 2.0) -> dict:
     """q, dq, ddq of sums of sines up to `top` Hz, and the torques of the robot for them."""
     rng = np.random.default_rng(seed)
-    w, phase, size = 2 * np.pi * rng.uniform(0.1 * top, top, (5, robot.nv)), rng.uniform(0, 6, (5, robot.nv)), rng.uniform(0.05, 0.3, (5, robot.nv))
+    w, phase, size = (
+        2 * np.pi * rng.uniform(0.1 * top, top, (5, robot.nv)),
+        rng.uniform(0, 6, (5, robot.nv)),
+        rng.uniform(0.05, 0.3, (5, robot.nv)),
+    )
     angle = t[:, None, None] * w + phase
-    q, dq, ddq = (size * np.sin(angle)).sum(1), (size * w * np.cos(angle)).sum(1), (-size * w**2 * np.sin(angle)).sum(1)
+    q, dq, ddq = (
+        (size * np.sin(angle)).sum(1),
+        (size * w * np.cos(angle)).sum(1),
+        (-size * w**2 * np.sin(angle)).sum(1),
+    )
     return {"t": t, "q": q, "dq": dq, "ddq": ddq, "tau": th.inverse_dynamics(robot, q, dq, ddq)}
 
 
@@ -109,4 +124,9 @@ def uneven(n: int, period: float = 2e-3, seed: int = 1) -> np.ndarray:
 
 
 def difference(a: Samples, b: Samples) -> float:
-    return max(float(np.max(np.abs(getattr(a, name) - getattr(b, name)) / np.max(np.abs(getattr(a, name))))) for name in NAMES)
+    return max(
+        float(
+            np.max(np.abs(getattr(a, name) - getattr(b, name)) / np.max(np.abs(getattr(a, name))))
+        )
+        for name in NAMES
+    )

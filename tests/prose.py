@@ -1,7 +1,9 @@
-"""Pages whose code runs: a page is worked through from top to bottom in one folder, as a reader would, in this process.
+"""Pages whose code runs: a page is worked through from top to bottom in one folder, as a reader
+would, in this process.
 
-Blocks of `python` share their names, and a warning is an error. Lines of `sh` must succeed. Blocks of `console` show what a command prints, or
-says on stderr where it fails; a line … stands for any lines, and `$ echo $?` for the exit code. Blocks of `text` are not run.
+Blocks of `python` share their names, and a warning is an error. Lines of `sh` must succeed. Blocks
+of `console` show what a command prints, or says on stderr where it fails; a line … stands for any
+lines, and `$ echo $?` for the exit code. Blocks of `text` are not run.
 """
 
 from __future__ import annotations
@@ -27,7 +29,10 @@ RUN = ("python", "sh", "console")
 SHOWN = ("text", "json", "xml")  # read, not run
 WIDTH = "100"  # columns of the terminal whose output pages show
 SLOW_VERBS = ("demo", "watch")  # they have tests of their own; here it is enough that they exist
-HURRY = {"excite": ["--seconds", "2"], "identify": ["--no-tune"]}  # a design with less time; what is shown in full (console) is tuned
+HURRY = {
+    "excite": ["--seconds", "2"],
+    "identify": ["--no-tune"],
+}  # a design with less time; what is shown in full (console) is tuned
 ANYTHING = "…"
 
 
@@ -69,8 +74,12 @@ class Answer:
 class Reader:
     """Someone who works through a page in a folder of their own."""
 
-    def __init__(self, page: Path, folder: Path, *, alone: bool = False, waiting: tuple[str, ...] = ()) -> None:
-        """alone: every block of Python stands for itself. waiting: verbs and names that pages may use before they exist; such blocks are left out."""
+    def __init__(
+        self, page: Path, folder: Path, *, alone: bool = False, waiting: tuple[str, ...] = ()
+    ) -> None:
+        """alone: every block of Python stands for itself. waiting: verbs and names that pages may
+        use before they exist; such blocks are left out.
+        """
         self.page, self.folder, self.alone, self.waiting = page, folder, alone, waiting
         self.names: dict[str, object] = {"__name__": "__main__"}
         self.code = 0
@@ -80,7 +89,10 @@ class Reader:
         """Run everything on the page."""
         for block in blocks(self.page.read_text(encoding="utf-8")):
             where = f"{self.page.relative_to(ROOT)}, line {block.line}"
-            assert block.language in (*RUN, *SHOWN), f"{where}: a block of {block.language or 'no language'}; give one of {', '.join((*RUN, *SHOWN))}"
+            assert block.language in (*RUN, *SHOWN), (
+                f"{where}: a block of {block.language or 'no language'}; give one of"
+                f" {', '.join((*RUN, *SHOWN))}"
+            )
             missing = self._missing(block)
             if missing:
                 self.left_out.append(f"{where} waits for {missing}")
@@ -89,7 +101,9 @@ class Reader:
             elif block.language == "sh":
                 for line in commands(block):
                     answer = self._shell(line, where)
-                    assert answer is None or answer.code == 0, f"{where}: {line!r} exits {answer.code}: {answer.err}"
+                    assert answer is None or answer.code == 0, (
+                        f"{where}: {line!r} exits {answer.code}: {answer.err}"
+                    )
             elif block.language == "console":
                 for command, shown in sessions(block):
                     self._session(command, shown, where)
@@ -99,15 +113,27 @@ class Reader:
 
         for name in self.waiting:
             verb = not name.startswith("th.")
-            used = re.search(rf"^(?:\$ )?thetahat {name}\b" if verb else rf"\b{re.escape(name)}\b", block.text, flags=re.MULTILINE)
-            if used and block.language in RUN and not (name in verbs() if verb else hasattr(thetahat, name[3:])):
+            used = re.search(
+                rf"^(?:\$ )?thetahat {name}\b" if verb else rf"\b{re.escape(name)}\b",
+                block.text,
+                flags=re.MULTILINE,
+            )
+            if (
+                used
+                and block.language in RUN
+                and not (name in verbs() if verb else hasattr(thetahat, name[3:]))
+            ):
                 return name
         return None
 
     def _python(self, block: Block, where: str) -> None:
         code = compile("\n" * (block.line - 1) + block.text, str(self.page), "exec")
         names = {"__name__": "__main__"} if self.alone else self.names
-        with contextlib.chdir(self.folder), contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+        with (
+            contextlib.chdir(self.folder),
+            contextlib.redirect_stdout(io.StringIO()),
+            warnings.catch_warnings(),
+        ):
             warnings.simplefilter("error")
             try:
                 exec(code, names)
@@ -118,13 +144,26 @@ class Reader:
         """Run a command; make's and pip's lines must name what exists."""
         match shlex.split(line):
             case ["thetahat", verb, *arguments]:
-                return run([verb, "--help"] if verb in SLOW_VERBS else [verb, *arguments, *HURRY.get(verb, [])], self.folder)
+                return run(
+                    (
+                        [verb, "--help"]
+                        if verb in SLOW_VERBS
+                        else [verb, *arguments, *HURRY.get(verb, [])]
+                    ),
+                    self.folder,
+                )
             case ["python", script, *arguments]:
-                with contextlib.chdir(self.folder), contextlib.redirect_stdout(io.StringIO()), patch.object(sys, "argv", [script, *arguments]):
+                with (
+                    contextlib.chdir(self.folder),
+                    contextlib.redirect_stdout(io.StringIO()),
+                    patch.object(sys, "argv", [script, *arguments]),
+                ):
                     runpy.run_path(str(ROOT / script), run_name="__main__")
             case ["make", target]:
                 if shutil.which("make"):
-                    subprocess.run(["make", "--dry-run", target], cwd=ROOT, check=True, capture_output=True)
+                    subprocess.run(
+                        ["make", "--dry-run", target], cwd=ROOT, check=True, capture_output=True
+                    )
             case ["pip", "install", what]:
                 check_install(what)
             case _:
@@ -140,24 +179,38 @@ class Reader:
         answer = run(arguments, self.folder)
         self.code = answer.code
         said = answer.out if answer.code == 0 else answer.err
-        pattern = re.escape(without_seconds(shown)).replace(re.escape(ANYTHING + "\n"), r"(?:.*\n)*?")
-        assert re.fullmatch(pattern, without_seconds(said)), f"{where}: {command!r} exits {answer.code} and says\n{said}{answer.err}"
+        pattern = re.escape(without_seconds(shown)).replace(
+            re.escape(ANYTHING + "\n"), r"(?:.*\n)*?"
+        )
+        assert re.fullmatch(pattern, without_seconds(said)), (
+            f"{where}: {command!r} exits {answer.code} and says\n{said}{answer.err}"
+        )
 
 
 def verbs() -> set[str]:
     """What `thetahat` can do."""
     from thetahat.cli.app import app
 
-    return {command.name or command.callback.__name__ for command in app.registered_commands} | {group.name for group in app.registered_groups}
+    return {command.name or command.callback.__name__ for command in app.registered_commands} | {
+        group.name for group in app.registered_groups
+    }
 
 
 def run(arguments: list[str], folder: Path) -> Answer:
-    """`thetahat` with these arguments, in this process: what it costs to start it would be most of the time."""
+    """`thetahat` with these arguments, in this process: what it costs to start it would be most of
+    the time.
+    """
     from thetahat.cli import main
 
-    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+    out, err = (
+        io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2)
+    )
     code = 0
-    with contextlib.chdir(folder), warnings.catch_warnings(), pytest.MonkeyPatch.context() as patched:
+    with (
+        contextlib.chdir(folder),
+        warnings.catch_warnings(),
+        pytest.MonkeyPatch.context() as patched,
+    ):
         patched.setenv("COLUMNS", WIDTH)
         for name, value in (("argv", ["thetahat", *arguments]), ("stdout", out), ("stderr", err)):
             patched.setattr(sys, name, value)
@@ -172,7 +225,9 @@ def check_install(what: str) -> None:
     """What `pip install` names is this package, with extras it has."""
     extras = re.fullmatch(r"\.(?:\[(.+)\])?", what)
     assert extras, f"{what} is not this package"
-    declared = re.findall(r"^(\w+) = \[", (ROOT / "pyproject.toml").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    declared = re.findall(
+        r"^(\w+) = \[", (ROOT / "pyproject.toml").read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
     assert set(filter(None, (extras[1] or "").split(","))) <= set(declared)
 
 

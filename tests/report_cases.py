@@ -19,7 +19,9 @@ from thetahat.report.identification import sections
 from thetahat.report.section import Section
 from thetahat.report.traces import Traces
 
-HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>&amp;\"'`%{x}"  # a name that wants to be more than text
+HOSTILE = (  # a name that wants to be more than text
+    "</script><script>alert(1)</script><img src=x onerror=alert(2)>&amp;\"'`%{x}"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,11 +33,23 @@ class Case:
 
     @property
     def sections(self) -> list[Section]:
-        return sections(self.found, robot=self.robot, identified=self.identified, traces=self.traces)
+        return sections(
+            self.found, robot=self.robot, identified=self.identified, traces=self.traces
+        )
 
 
-def samples(robot: Robot, *, seconds: float = 16.0, rate: float = 200.0, noise: float = 0.3, seed: int = 0, runs: int = 2) -> Samples:
-    """Rows of a robot a fifth heavier than its file says, with friction; runs begin with rows of the filter's edge, slow rows are standstill."""
+def samples(
+    robot: Robot,
+    *,
+    seconds: float = 16.0,
+    rate: float = 200.0,
+    noise: float = 0.3,
+    seed: int = 0,
+    runs: int = 2,
+) -> Samples:
+    """Rows of a robot a fifth heavier than its file says, with friction; runs begin with rows of
+    the filter's edge, slow rows are standstill.
+    """
     t, q, dq, ddq = simulated_log.motion(robot.nv, seconds=seconds, rate=rate, seed=seed)
     tau = th.inverse_dynamics(robot.with_parameters(1.2 * robot.theta), q, dq, ddq)
     tau += noise * np.random.default_rng(seed + 1).normal(size=tau.shape)
@@ -44,25 +58,41 @@ def samples(robot: Robot, *, seconds: float = 16.0, rate: float = 200.0, noise: 
     begin = np.flatnonzero(np.diff(run, prepend=-1))
     for first in begin:
         reason[first : first + 20] = EDGE
-    return Samples(q=q, dq=dq, ddq=ddq, tau=tau, t=t, run=run, reason=reason, period=1.0 / rate, cutoff=20.0)
+    return Samples(
+        q=q, dq=dq, ddq=ddq, tau=tau, t=t, run=run, reason=reason, period=1.0 / rate, cutoff=20.0
+    )
 
 
-def case(robot: Robot | None = None, *, held_out: bool = True, estimator: Any = None, **options: Any) -> Case:
+def case(
+    robot: Robot | None = None, *, held_out: bool = True, estimator: Any = None, **options: Any
+) -> Case:
     """An identified robot and its report's input."""
     robot = th.load(robots.path("arm4")) if robot is None else robot
     whole = samples(robot, **options)
     train, test = whole.split(0.7) if held_out else (whole, None)
-    fitted = robot.without_drive().with_drive(viscous=True, coulomb=True, offset=True, armature=False)
+    fitted = robot.without_drive().with_drive(
+        viscous=True, coulomb=True, offset=True, armature=False
+    )
     info = th.information(fitted, train)
-    estimate = th.identify(info, estimator or th.Consistent(prior=robot), samples=train if estimator is None else None)
+    estimate = th.identify(
+        info, estimator or th.Consistent(prior=robot), samples=train if estimator is None else None
+    )
     model = fitted.with_parameters(estimate)
     plain = fitted.with_parameters(th.identify(info, th.LeastSquares()))
-    scores = None if test is None else th.validate(model, test, nominal=robot, beside={PLAIN: plain})
+    scores = (
+        None if test is None else th.validate(model, test, nominal=robot, beside={PLAIN: plain})
+    )
     collector = Collector(model, robot)
     for part, rows in (("train", train), ("test", test)):
         if rows is not None:
             collector.add(rows, part)
-    settings = {"cutoff": 20.0, "cutoff_reason": "given", "armature": "left out as asked", "rows_fitted": [0, len(train)], "rows_held_out": None}
+    settings = {
+        "cutoff": 20.0,
+        "cutoff_reason": "given",
+        "armature": "left out as asked",
+        "rows_fitted": [0, len(train)],
+        "rows_held_out": None,
+    }
     provenance = {
         "robot": robot.name,
         "robot_file": robots.__name__,
@@ -71,14 +101,21 @@ def case(robot: Robot | None = None, *, held_out: bool = True, estimator: Any = 
         "version": th.__version__,
         "settings": settings,
     }
-    found = as_data(estimate, rows=info.rows, robot=robot, test=scores, raw=scores, provenance=provenance)
+    found = as_data(
+        estimate, rows=info.rows, robot=robot, test=scores, raw=scores, provenance=provenance
+    )
     found |= {"locked": [], "dropped": train.dropped, "findings": [], "warnings": []}
     return Case(found, robot, model, collector.result())
 
 
 def hostile(folder: Path) -> Robot:
     """arm4 with a robot, a joint and a link that are called HOSTILE."""
-    name = HOSTILE.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
+    name = (
+        HOSTILE.replace("&", "&amp;")
+        .replace("<", "&lt;")
+        .replace(">", "&gt;")
+        .replace('"', "&quot;")
+    )
     text = robots.path("arm4").read_text(encoding="utf-8")
     for old in ('"elbow"', '"forearm"', '"arm4"'):
         assert old in text

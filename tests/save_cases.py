@@ -1,4 +1,6 @@
-"""Robots with other values, and what differs between two XML files, found by a tokeniser that knows nothing of the writer."""
+"""Robots with other values, and what differs between two XML files, found by a tokeniser that knows
+nothing of the writer.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ _ATTRIBUTE = re.compile(rb"\s+([^\s=/>]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)')")
 
 @dataclass(frozen=True)
 class Value:
-    """A changed value: the named element around it, its tag, the attribute, and its text before and after."""
+    """A changed value: the named element around it, its tag, the attribute, and its text before and
+    after.
+    """
 
     owner: str
     tag: str
@@ -34,7 +38,9 @@ class Value:
 
 
 def tokens(text: bytes) -> list[tuple[tuple[str, str, str] | None, bytes]]:
-    """Everything in a file, in order: (where, bytes) of every attribute's value, (None, bytes) of all between them."""
+    """Everything in a file, in order: (where, bytes) of every attribute's value, (None, bytes) of
+    all between them.
+    """
     out: list[tuple[tuple[str, str, str] | None, bytes]] = []
     owner, at = "", 0
     for found in _TOKEN.finditer(text):
@@ -44,12 +50,25 @@ def tokens(text: bytes) -> list[tuple[tuple[str, str, str] | None, bytes]]:
             out.append((None, found[0]))
             continue
         tag, inside = found["tag"].decode(), found.start("attributes")
-        values = [(a[1].decode(), a.span(2) if a[2] is not None else a.span(3)) for a in _ATTRIBUTE.finditer(found["attributes"])]
+        values = [
+            (a[1].decode(), a.span(2) if a[2] is not None else a.span(3))
+            for a in _ATTRIBUTE.finditer(found["attributes"])
+        ]
         if tag in ("link", "joint", "body"):
-            owner = next((text[inside + start : inside + stop].decode() for name, (start, stop) in values if name == "name"), f"unnamed {tag}")
+            owner = next(
+                (
+                    text[inside + start : inside + stop].decode()
+                    for name, (start, stop) in values
+                    if name == "name"
+                ),
+                f"unnamed {tag}",
+            )
         last = found.start()
         for name, (start, stop) in values:
-            out += [(None, text[last : inside + start]), ((owner, tag, name), text[inside + start : inside + stop])]
+            out += [
+                (None, text[last : inside + start]),
+                ((owner, tag, name), text[inside + start : inside + stop]),
+            ]
             last = inside + stop
         out.append((None, text[last : found.end()]))
     assert at == len(text)
@@ -61,7 +80,9 @@ def changed_values(old: bytes, new: bytes) -> list[Value]:
     """The attribute values that differ between two files; fails where anything else does."""
     before, after = tokens(old), tokens(new)
     for (a, text), (b, other) in zip(before, after, strict=False):
-        assert a == b, f"{a} {text!r} became {b} {other!r}: elements or attributes were added or removed"
+        assert a == b, (
+            f"{a} {text!r} became {b} {other!r}: elements or attributes were added or removed"
+        )
     assert len(before) == len(after)
     out = []
     for (where, a), (_, b) in zip(before, after, strict=True):
@@ -71,10 +92,14 @@ def changed_values(old: bytes, new: bytes) -> list[Value]:
     return out
 
 
-def changed_inertials(old: bytes, new: bytes) -> tuple[list[tuple[str, list[bytes], list[bytes]]], list[bytes]]:
-    """(owner, attributes before, attributes after) of each changed `<inertial>`, and the other tags that changed; an `<inertial>` may be new.
+def changed_inertials(
+    old: bytes, new: bytes
+) -> tuple[list[tuple[str, list[bytes], list[bytes]]], list[bytes]]:
+    """(owner, attributes before, attributes after) of each changed `<inertial>`, and the other tags
+    that changed; an `<inertial>` may be new.
 
-    Fails where any byte differs outside of changed tags and new inertials (with the blanks before them).
+    Fails where any byte differs outside of changed tags and new inertials (with the blanks before
+    them).
     """
     before, after = _tags(old), _tags(new)
     inertials, others = [], []
@@ -82,9 +107,13 @@ def changed_inertials(old: bytes, new: bytes) -> tuple[list[tuple[str, list[byte
     for j, (owner, part) in enumerate(after):
         if i < len(before) and before[i][1] == part:
             i += 1
-        elif part.startswith(b"<inertial") and not (i < len(before) and before[i][1].startswith(b"<inertial")):
+        elif part.startswith(b"<inertial") and not (
+            i < len(before) and before[i][1].startswith(b"<inertial")
+        ):
             inertials.append((owner, [], _names(part)))
-        elif not part.strip() and any(0 <= k < len(after) and after[k][1].startswith(b"<inertial") for k in (j - 1, j + 1)):
+        elif not part.strip() and any(
+            0 <= k < len(after) and after[k][1].startswith(b"<inertial") for k in (j - 1, j + 1)
+        ):
             blanks += 1
         else:
             name = re.match(rb"<[\w:]+", part)
@@ -115,7 +144,7 @@ def _tags(text: bytes) -> list[tuple[str, bytes]]:
     return out
 
 
-# -- a small arm -----------------------------------------------------------------------------------------------------------
+# -- a small arm -----------------------------------------------------------------------------------
 
 URDF = """<robot name="arm">
   <link name="base"/>
@@ -173,7 +202,7 @@ def heavier(robot: Robot, name: str, factor: float = 2.0) -> Robot:
     return with_body(robot, name, parameters.from_mass_com_inertia(factor * mass, com, inertia))
 
 
-# -- robots with other values ---------------------------------------------------------------------------------------------
+# -- robots with other values ----------------------------------------------------------------------
 
 
 def loaded(path: Path, **options: object) -> Robot | None:
@@ -192,7 +221,11 @@ def single_links(robot: Robot) -> list[Link]:
     out = []
     for body in range(len(robot.body_names)):
         heavy = [link for link in robot.links if link.body == body and np.any(link.theta)]
-        if len(heavy) == 1 and heavy[0].theta[parameters.M] > 0.0 and parameters.check(heavy[0].theta):
+        if (
+            len(heavy) == 1
+            and heavy[0].theta[parameters.M] > 0.0
+            and parameters.check(heavy[0].theta)
+        ):
             out.append(heavy[0])
     return out
 
@@ -200,12 +233,16 @@ def single_links(robot: Robot) -> list[Link]:
 def with_link(robot: Robot, link: Link, theta: np.ndarray) -> Robot:
     """The robot with other ten numbers of a link that is a body alone."""
     new = robot.theta.copy()
-    new[10 * link.body : 10 * link.body + 10] = parameters.transform(theta, link.rotation, link.translation)
+    new[10 * link.body : 10 * link.body + 10] = parameters.transform(
+        theta, link.rotation, link.translation
+    )
     return robot.with_parameters(new)
 
 
 def stretched(theta: np.ndarray, rng: np.random.Generator, amount: float = 0.05) -> np.ndarray:
-    """Another body near this one, physical if it is: all its matter stretched, moved by centimetres, and made denser."""
+    """Another body near this one, physical if it is: all its matter stretched, moved by
+    centimetres, and made denser.
+    """
     T = np.eye(4) + amount * np.triu(rng.normal(size=(4, 4)))
     T[:3, 3] *= 0.1
     return parameters.from_pseudo_inertia(T @ parameters.to_pseudo_inertia(theta) @ T.T)
@@ -216,7 +253,9 @@ def varied(robot: Robot, seed: int = 0) -> Robot:
     rng = np.random.default_rng(seed)
     theta = [stretched(body, rng) if np.any(body) else body for body in robot.theta.reshape(-1, 10)]
     per_joint = [rng.uniform(0.05, 1.0, 4) * (node.kind.nv < 6) for node in robot.tree.independent]
-    values = np.repeat(np.array(per_joint), [node.kind.nv for node in robot.tree.independent], axis=0)
+    values = np.repeat(
+        np.array(per_joint), [node.kind.nv for node in robot.tree.independent], axis=0
+    )
     terms = dict(zip(("viscous", "coulomb", "armature", "offset"), values.T, strict=True))
     return replace(robot, theta=np.concatenate(theta), drive=robot.drive.with_values(**terms))
 

@@ -22,7 +22,11 @@ def settle(folder: Path) -> None:
 
 
 def same(a: Information, b: Information) -> bool:
-    return all(np.array_equal(x, y) for x, y in zip(a.factors, b.factors, strict=True)) and np.array_equal(a.rows, b.rows) and a.samples == b.samples
+    return (
+        all(np.array_equal(x, y) for x, y in zip(a.factors, b.factors, strict=True))
+        and np.array_equal(a.rows, b.rows)
+        and a.samples == b.samples
+    )
 
 
 def run(store: Store | None, paths: object, span: tuple[int, int] | None = None):

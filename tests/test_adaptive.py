@@ -1,4 +1,6 @@
-"""Adaptive control of Slotine and Li: its regressor, its laws, and that what it promises (V falls, errors vanish, bodies stay bodies) is so."""
+"""Adaptive control of Slotine and Li: its regressor, its laws, and that what it promises (V falls,
+errors vanish, bodies stay bodies) is so.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ from thetahat.model import parameters
 from thetahat.model.tree import JointKind
 
 SAME = 1e-12  # of the largest entry: the same sums in another order
-HELD = 0.01  # of V at the beginning: torques and gradients are held for a millisecond, in which the proof's continuous law would have moved on
+# of V at the beginning: torques and gradients are held for a millisecond, in which the proof's
+# continuous law would have moved on
+HELD = 0.01
 ONE_DOF = (JointKind.REVOLUTE, JointKind.PRISMATIC)
 LAWS = {"log-det": LogDet(gamma=0.5), "euclidean": Euclidean(gain=0.5)}
 both_laws = pytest.mark.parametrize("law", LAWS)
@@ -37,17 +41,22 @@ def states(robot: th.Robot, seed: int, samples: int = 11) -> tuple[np.ndarray, .
     return th.random_configuration(robot, rng, samples), *rng.normal(size=(3, samples, robot.nv))
 
 
-# -- the regressor ----------------------------------------------------------------------------------------------------
+# -- the regressor ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_the_regressor_holds_the_coriolis_matrix_itself(seed: int) -> None:
-    """D q̈_r + C(q, q̇) q̇_r + G with the C of `coriolis_matrix`, for joints of every kind, mimic joints and massless nodes."""
+    """D q̈_r + C(q, q̇) q̇_r + G with the C of `coriolis_matrix`, for joints of every kind, mimic
+    joints and massless nodes.
+    """
     robot = random_robot(seed, nodes=7)
     q, dq, dq_r, ddq_r = states(robot, seed)
     Y = slotine_li_regressor(robot, q, dq, dq_r, ddq_r)
     C, D = th.coriolis_matrix(robot, q, dq), th.mass_matrix(robot, q, rigid=True)
-    assert_same(Y @ robot.theta, np.einsum("kij,kj->ki", D, ddq_r) + np.einsum("kij,kj->ki", C, dq_r) + th.gravity(robot, q))
+    assert_same(
+        Y @ robot.theta,
+        np.einsum("kij,kj->ki", D, ddq_r) + np.einsum("kij,kj->ki", C, dq_r) + th.gravity(robot, q),
+    )
     assert_same(slotine_li_regressor(robot, q, dq, dq, ddq_r), th.regressor(robot, q, dq, ddq_r))
     assert_same(slotine_li_regressor(robot, q[3], dq[3], dq_r[3], ddq_r[3]), Y[3])
 
@@ -62,16 +71,26 @@ def test_its_torque_is_that_of_pinocchios_coriolis_matrix(name: str) -> None:
     for k in range(len(q)):
         x, map_ = oracle.configuration(q[k : k + 1])[0], oracle.velocity
         C = pin.computeCoriolisMatrix(oracle.model, oracle.data, x, map_ @ dq[k])
-        theirs = map_.T @ (C @ (map_ @ dq_r[k])) + oracle.mass_matrix(q[k : k + 1])[0] @ ddq_r[k] + oracle.gravity(q[k : k + 1])[0]
+        theirs = (
+            map_.T @ (C @ (map_ @ dq_r[k]))
+            + oracle.mass_matrix(q[k : k + 1])[0] @ ddq_r[k]
+            + oracle.gravity(q[k : k + 1])[0]
+        )
         assert_same(ours[k], theirs)
 
 
 def test_it_is_the_polarised_regressor_where_joints_turn_or_slide() -> None:
-    """C(q, x)y is symmetric in x and y there, so Y(q, q̇, q̇_r, q̈_r) = Y(q, (q̇ + q̇_r)/2, q̈_r) − Y(q, (q̇ − q̇_r)/2, 0) + Y(q, 0, 0)."""
+    """C(q, x)y is symmetric in x and y there, so Y(q, q̇, q̇_r, q̈_r) = Y(q, (q̇ + q̇_r)/2, q̈_r) −
+    Y(q, (q̇ − q̇_r)/2, 0) + Y(q, 0, 0).
+    """
     robot = random_robot(3, nodes=8, kinds=ONE_DOF, mimic=False)
     q, dq, dq_r, ddq_r = states(robot, 2)
     none = np.zeros_like(dq)
-    polarised = th.regressor(robot, q, (dq + dq_r) / 2, ddq_r) - th.regressor(robot, q, (dq - dq_r) / 2, none) + th.regressor(robot, q, none, none)
+    polarised = (
+        th.regressor(robot, q, (dq + dq_r) / 2, ddq_r)
+        - th.regressor(robot, q, (dq - dq_r) / 2, none)
+        + th.regressor(robot, q, none, none)
+    )
     assert_same(slotine_li_regressor(robot, q, dq, dq_r, ddq_r), polarised)
 
 
@@ -82,7 +101,13 @@ def test_torque_and_gradient_need_no_matrix(seed: int) -> None:
     terms, s = AdaptiveTerms(robot), np.random.default_rng(seed).normal(size=robot.nv)
     for k in range(len(q)):
         Y = slotine_li_regressor(robot, q[k], dq[k], dq_r[k], ddq_r[k])
-        terms.q[:], terms.dq[:], terms.dq_r[:], terms.ddq_r[:], terms.s[:] = q[k], dq[k], dq_r[k], ddq_r[k], s
+        terms.q[:], terms.dq[:], terms.dq_r[:], terms.ddq_r[:], terms.s[:] = (
+            q[k],
+            dq[k],
+            dq_r[k],
+            ddq_r[k],
+            s,
+        )
         terms()
         assert_same(terms.tau, Y @ robot.theta)
         assert_same(terms.gradient, Y.T @ s)
@@ -97,10 +122,12 @@ def test_regressor_arguments_are_checked() -> None:
         slotine_li_regressor(robot, q, q, q, np.where(np.arange(4) == 1, np.nan, q))
 
 
-# -- the laws ---------------------------------------------------------------------------------------------------------
+# -- the laws --------------------------------------------------------------------------------------
 
 
-def test_the_dual_of_a_gradient_pairs_with_pseudo_inertias_as_the_gradient_with_parameters() -> None:
+def test_the_dual_of_a_gradient_pairs_with_pseudo_inertias_as_the_gradient_with_parameters() -> (
+    None
+):
     rng = np.random.default_rng(0)
     g, theta = rng.normal(size=(2, 20, 10))
     pairing = np.trace(dual(g) @ parameters.to_pseudo_inertia(theta), axis1=1, axis2=2)
@@ -108,7 +135,9 @@ def test_the_dual_of_a_gradient_pairs_with_pseudo_inertias_as_the_gradient_with_
 
 
 def test_the_log_det_law_is_the_natural_gradient_of_its_own_distance() -> None:
-    """d/dt distance(Θ̂, Θ) = −g·(Θ̂ − Θ) along the law, for every Θ; and a small step follows the rate."""
+    """d/dt distance(Θ̂, Θ) = −g·(Θ̂ − Θ) along the law, for every Θ; and a small step follows the
+    rate.
+    """
     truth = load("arm4").without_drive()
     state, rng = LogDet(gamma=0.3).begin(wrong_by(truth, 0.4, 1)), np.random.default_rng(0)
     none = np.zeros(0)
@@ -128,13 +157,20 @@ def test_the_log_det_law_is_the_natural_gradient_of_its_own_distance() -> None:
 
 def friction(robot: th.Robot, **values: float) -> th.Robot:
     bare = robot.without_drive().with_drive(**dict.fromkeys(values, True))
-    return replace(bare, drive=bare.drive.with_values(**{term: np.full(robot.nv, value) for term, value in values.items()}))
+    return replace(
+        bare,
+        drive=bare.drive.with_values(
+            **{term: np.full(robot.nv, value) for term, value in values.items()}
+        ),
+    )
 
 
 @both_laws
 @pytest.mark.parametrize("driven", [False, True])
 def test_the_lyapunov_function_falls_as_the_proof_says(law: str, driven: bool) -> None:
-    """V̇ = −sᵀK s − sᵀ(f(q̇) − f(q̇_r)) along the flow of robot and law, at states of any kind: V at both ends of a step of ±h."""
+    """V̇ = −sᵀK s − sᵀ(f(q̇) − f(q̇_r)) along the flow of robot and law, at states of any kind: V
+    at both ends of a step of ±h.
+    """
     robot = load("arm7").without_drive()
     truth = friction(robot, viscous=0.8, offset=0.5, armature=0.2) if driven else robot
     guess = wrong_by(truth, 0.5, 3)
@@ -156,18 +192,28 @@ def test_the_lyapunov_function_falls_as_the_proof_says(law: str, driven: bool) -
             at = copy.copy(control)
             at.state = moved
             wanted = tuple(x[0] for x in motion.at(np.array([t + step])))
-            values.append(at.lyapunov(q + step * dq + 0.5 * step**2 * ddq, dq + step * ddq, wanted, truth=truth))
+            values.append(
+                at.lyapunov(
+                    q + step * dq + 0.5 * step**2 * ddq, dq + step * ddq, wanted, truth=truth
+                )
+            )
         s, dq_r, _ = control.sliding(q, dq, (q_d, dq_d, ddq_d))
-        lost = s @ (control.damping * s) + (s @ (truth.drive.friction(dq) - truth.drive.friction(dq_r)) if driven else 0.0)
+        lost = s @ (control.damping * s) + (
+            s @ (truth.drive.friction(dq) - truth.drive.friction(dq_r)) if driven else 0.0
+        )
         assert (values[0] - values[1]) / (2 * h) == pytest.approx(-lost, rel=1e-4)
         assert lost > 0.0
 
 
-# -- closed loops -----------------------------------------------------------------------------------------------------
+# -- closed loops ----------------------------------------------------------------------------------
 
 
-def closed_loop(truth: th.Robot, control: SlotineLi, motion: Sines, seconds: float, *, rate: float = 1000.0) -> tuple[np.ndarray, np.ndarray]:
-    """(error at every tick, V at every fourth): the true robot's forward dynamics by Runge–Kutta, torques held for a tick."""
+def closed_loop(
+    truth: th.Robot, control: SlotineLi, motion: Sines, seconds: float, *, rate: float = 1000.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """(error at every tick, V at every fourth): the true robot's forward dynamics by Runge–Kutta,
+    torques held for a tick.
+    """
     dt, t = 1.0 / rate, np.arange(int(seconds * rate)) / rate
     q_d, dq_d, ddq_d = motion.at(t)
     q, dq = q_d[0] + 0.1, dq_d[0].copy()
@@ -179,7 +225,12 @@ def closed_loop(truth: th.Robot, control: SlotineLi, motion: Sines, seconds: flo
         if k % 4 == 0:
             V.append(control.lyapunov(q, dq, wanted, truth=truth))
         if isinstance(control.law, LogDet):
-            assert np.all(np.linalg.eigvalsh(parameters.to_pseudo_inertia(control.state.theta.reshape(-1, 10))) > 0.0)
+            assert np.all(
+                np.linalg.eigvalsh(
+                    parameters.to_pseudo_inertia(control.state.theta.reshape(-1, 10))
+                )
+                > 0.0
+            )
 
         def rates(x: np.ndarray, v: np.ndarray, u: np.ndarray = u) -> tuple[np.ndarray, np.ndarray]:
             return v, th.forward_dynamics(truth, x, v, u)
@@ -209,7 +260,9 @@ def test_errors_vanish_and_v_falls_in_closed_loop(law: str) -> None:
     assert np.sqrt(np.mean(error[-500:] ** 2)) < 0.1 * np.sqrt(np.mean(error[:500] ** 2))
     frozen = SlotineLi(guess, LogDet(gamma=1e9), bandwidth=10.0)
     stays, _ = closed_loop(truth, frozen, motion, 3.0)
-    assert np.sqrt(np.mean(error[-500:] ** 2)) < 0.5 * np.sqrt(np.mean(stays[-500:] ** 2)), "it is the adaptation that does it"
+    assert np.sqrt(np.mean(error[-500:] ** 2)) < 0.5 * np.sqrt(np.mean(stays[-500:] ** 2)), (
+        "it is the adaptation that does it"
+    )
     if law == "log-det":
         control.adapted.require_physical("this test")
 
@@ -228,7 +281,9 @@ def test_friction_is_learned_too_and_stays_positive() -> None:
 def test_absurd_gains_leave_every_estimate_physical_and_every_command_finite(gamma: float) -> None:
     robot = friction(load("arm7"), viscous=0.5, coulomb=0.2, offset=0.1, armature=0.05)
     law = LogDet(gamma=gamma, offset_gain=1e12)
-    control, limited = (SlotineLi(robot, law, bandwidth=50.0, limits=limits) for limits in (False, 1e6))
+    control, limited = (
+        SlotineLi(robot, law, bandwidth=50.0, limits=limits) for limits in (False, 1e6)
+    )
     rng = np.random.default_rng(0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -261,12 +316,16 @@ def test_nothing_moves_where_s_is_zero() -> None:
 
 
 def test_nothing_is_learned_from_what_should_not_teach() -> None:
-    """A cut torque, an unusable sample, a repeated or backward stamp, a gap: Θ̂ stays; one ordinary step moves it."""
+    """A cut torque, an unusable sample, a repeated or backward stamp, a gap: Θ̂ stays; one ordinary
+    step moves it.
+    """
     robot = load("arm4").without_drive()
     q, dq, wanted = np.full(4, 0.2), np.zeros(4), (np.zeros(4), np.zeros(4), np.zeros(4))
     nan = np.full(4, np.nan)
 
-    def learned(*calls: tuple[float, np.ndarray], limits: object = False, resync: bool = False) -> bool:
+    def learned(
+        *calls: tuple[float, np.ndarray], limits: object = False, resync: bool = False
+    ) -> bool:
         control = SlotineLi(robot, limits=limits)
         before = control.state.theta.copy()
         for t, x in calls:
@@ -288,7 +347,9 @@ def test_nothing_is_learned_from_what_should_not_teach() -> None:
 def test_bodies_at_the_edge_and_massless_ones_are_taken() -> None:
     robot = load("arm4").without_drive()
     theta = robot.theta.copy().reshape(-1, 10)
-    theta[3] = parameters.from_mass_com_inertia(np.array(1.0), np.array([0.0, 0.0, 0.3]), np.zeros((3, 3)))  # a point mass
+    theta[3] = parameters.from_mass_com_inertia(
+        np.array(1.0), np.array([0.0, 0.0, 0.3]), np.zeros((3, 3))
+    )  # a point mass
     theta[1] = 0.0
     control = SlotineLi(robot.with_parameters(theta.ravel()))
     for k in range(20):
@@ -303,14 +364,18 @@ def test_coupled_motors_adapt_their_friction_at_motor_speed() -> None:
     truth = load("double_pendulum").without_drive().with_actuation(B).with_drive(viscous=True)
     truth = replace(truth, drive=truth.drive.with_values(viscous=np.array([0.4, 0.7])))
     guess = replace(truth, drive=truth.drive.with_values(viscous=np.array([0.1, 0.1])))
-    error, V = closed_loop(truth, SlotineLi(guess, LogDet(gamma=0.1)), sines(truth, seed=3, duration=3.0), 3.0)
+    error, V = closed_loop(
+        truth, SlotineLi(guess, LogDet(gamma=0.1)), sines(truth, seed=3, duration=3.0), 3.0
+    )
     assert risen(V) <= HELD * V[0]
     assert np.sqrt(np.mean(error[-500:] ** 2)) < 0.2 * np.sqrt(np.mean(error[:500] ** 2))
 
 
 def test_refusals_are_sentences() -> None:
     robot = load("arm4")
-    with pytest.raises(UsageError, match=rf"coulomb of '{robot.joint_names[0]}' starts at 0.*Euclidean"):
+    with pytest.raises(
+        UsageError, match=rf"coulomb of '{robot.joint_names[0]}' starts at 0.*Euclidean"
+    ):
         SlotineLi(robot.without_drive().with_drive(coulomb=True))
     SlotineLi(robot.without_drive().with_drive(coulomb=True), Euclidean())
     for make, words in (
@@ -319,7 +384,14 @@ def test_refusals_are_sentences() -> None:
         (lambda: Euclidean(gain=-1.0).begin(robot), "gain is -1.0"),
         (lambda: Euclidean(gain=(1.0, 2.0)).begin(robot), "one per parameter"),
         (lambda: SlotineLi(robot, bandwidth=-3.0), "bandwidth is -3.0"),
-        (lambda: SlotineLi(robot.without_drive().with_actuation(lambda q: np.broadcast_to(np.eye(4), (*q.shape[:-1], 4, 4)))), "depends on q"),
+        (
+            lambda: SlotineLi(
+                robot.without_drive().with_actuation(
+                    lambda q: np.broadcast_to(np.eye(4), (*q.shape[:-1], 4, 4))
+                )
+            ),
+            "depends on q",
+        ),
     ):
         with pytest.raises(UsageError, match=words):
             make()

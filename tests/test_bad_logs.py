@@ -1,4 +1,6 @@
-"""Bad logs (bad-inputs.md): one sentence that names file, place, value and fix, the right exit code, the original untouched."""
+"""Bad logs (bad-inputs.md): one sentence that names file, place, value and fix, the right exit
+code, the original untouched.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,11 @@ TEXTS = {
     "cut before the last line end": (GOOD[:-1], 3, ["line 41", "no line end"]),
     "short row": (inserted(7, "0.065,1,2,3"), 3, ["line 8", "4 fields", "names 7"]),
     "long row": (inserted(7, "0.065,1,2,3,4,5,6,7,8"), 3, ["line 8", "9 fields", "names 7"]),
-    "a short and a long row": (inserted(7, "0.065,1,2,3,4,5\n0.067,1,2,3,4,5,6,7"), 3, ["line 8", "6 fields"]),
+    "a short and a long row": (
+        inserted(7, "0.065,1,2,3,4,5\n0.067,1,2,3,4,5,6,7"),
+        3,
+        ["line 8", "6 fields"],
+    ),
     "blank row": (inserted(7, ""), 3, ["line 8", "blank"]),
     "repeated header": (inserted(20, HEADER), 3, ["line 21", "header is repeated"]),
     "text cell": (changed(9, 3, "broken"), 3, ["line 10", "'dq1'", "'broken'", "not a number"]),
@@ -88,29 +94,73 @@ TEXTS = {
     "quoted decimal comma": (changed(9, 5, '"1,5"'), 3, ["line 10", "'1,5'", "decimal point"]),
     "open quotation mark": (changed(9, 5, '"1'), 3, ["line 10", "quotation mark"]),
     "semicolons": (GOOD.replace(",", ";"), 3, ["line 1", "semicolons", "commas"]),
-    "semicolons and decimal commas": (GOOD.replace(",", ";").replace(".", ","), 3, ["line 1", "semicolons", "decimal points"]),
-    "semicolons below a header with commas": (inserted(1, ROWS[0].replace(",", ";")), 3, ["line 2", "semicolons"]),
-    "decimal commas": ("t,q1,q2\n" + "".join(f"0,{i:02d},1,5,2,5\n" for i in range(9)), 3, ["line 2", "decimal commas", "decimal points"]),
+    "semicolons and decimal commas": (
+        GOOD.replace(",", ";").replace(".", ","),
+        3,
+        ["line 1", "semicolons", "decimal points"],
+    ),
+    "semicolons below a header with commas": (
+        inserted(1, ROWS[0].replace(",", ";")),
+        3,
+        ["line 2", "semicolons"],
+    ),
+    "decimal commas": (
+        "t,q1,q2\n" + "".join(f"0,{i:02d},1,5,2,5\n" for i in range(9)),
+        3,
+        ["line 2", "decimal commas", "decimal points"],
+    ),
     "tabs": (GOOD.replace(",", "\t"), 3, ["line 1", "tabs"]),
     "spaces": (GOOD.replace(",", " "), 3, ["line 1", "spaces"]),
     "carriage returns alone": (GOOD.replace("\n", "\r"), 3, ["line 1", "carriage return"]),
     "no header": ("\n".join(ROWS) + "\n", 3, ["line 1", "header"]),
     "duplicate column": (GOOD.replace("q2,", "q1,", 1), 3, ["'q1'", "twice"]),
-    "two names for one joint": (GOOD.replace("q2,", "q.shoulder,", 1), 3, ["'q1'", "'q.shoulder'", "remove one"]),
+    "two names for one joint": (
+        GOOD.replace("q2,", "q.shoulder,", 1),
+        3,
+        ["'q1'", "'q.shoulder'", "remove one"],
+    ),
     "no stamps": (GOOD.replace("t,", "time,", 1), 3, ["'t'", "t=time", "q1"]),
-    "no positions": (GOOD.replace("q1,q2,dq1,dq2", "a,b,c,d", 1).replace("tau1,tau2", "e,f"), 3, ["no joint positions", "shoulder, elbow"]),
-    "torque without position": (GOOD.replace("q2,", "x,", 1), 3, ["no position of joint 'elbow'", "q.elbow"]),
-    "a joint too many": (GOOD.replace("q2,", "q3,", 1), 3, ["'q3'", "joints 1 to 2", "shoulder, elbow"]),
+    "no positions": (
+        GOOD.replace("q1,q2,dq1,dq2", "a,b,c,d", 1).replace("tau1,tau2", "e,f"),
+        3,
+        ["no joint positions", "shoulder, elbow"],
+    ),
+    "torque without position": (
+        GOOD.replace("q2,", "x,", 1),
+        3,
+        ["no position of joint 'elbow'", "q.elbow"],
+    ),
+    "a joint too many": (
+        GOOD.replace("q2,", "q3,", 1),
+        3,
+        ["'q3'", "joints 1 to 2", "shoulder, elbow"],
+    ),
     "joints from 0": (GOOD.replace("q1,q2", "q0,q1", 1), 3, ["'q0'", "count joints from 1"]),
-    "other joint names": (GOOD.replace("q1,q2", "q.left,q.right", 1).replace("dq1,dq2,tau1,tau2", "a,b,c,d"), 3, ["left, right", "shoulder, elbow"]),
-    "one misspelt joint": (GOOD.replace("q1,q2", "q.shoulder,q.elbw", 1).replace("dq1,dq2,tau1,tau2", "a,b,c,d"), 3, ["elbw", "elbow"]),
+    "other joint names": (
+        GOOD.replace("q1,q2", "q.left,q.right", 1).replace("dq1,dq2,tau1,tau2", "a,b,c,d"),
+        3,
+        ["left, right", "shoulder, elbow"],
+    ),
+    "one misspelt joint": (
+        GOOD.replace("q1,q2", "q.shoulder,q.elbw", 1).replace("dq1,dq2,tau1,tau2", "a,b,c,d"),
+        3,
+        ["elbw", "elbow"],
+    ),
     "a wrong coordinate": (GOOD.replace("q2,", "q.elbow.x,", 1), 3, ["'q.elbow.x'", "q.elbow"]),
     "repeated stamp": (changed(12, 0, "0.10"), 3, ["line 13", "repeats", "0.1"]),
     "backward stamp": (changed(12, 0, "0.05"), 3, ["line 13", "goes back", "0.05", "0.1"]),
     "NUL in a cell": (changed(9, 5, "1\0"), 3, ["line 10", "NUL"]),
     "NUL in the header": (GOOD.replace("dq1", "d\0q1", 1), 3, ["line 1", "NUL"]),
-    "20,000 columns": (",".join(["t", *(f"x{i}" for i in range(20_000))]) + "\n", 7, ["20001 columns", "4096"]),
-    "100,000 columns": (",".join(["t", *(f"x{i}" for i in range(100_000))]) + "\n", 7, ["100001 columns"]),
+    "20,000 columns": (
+        ",".join(["t", *(f"x{i}" for i in range(20_000))]) + "\n",
+        7,
+        ["20001 columns", "4096"],
+    ),
+    "100,000 columns": (
+        ",".join(["t", *(f"x{i}" for i in range(100_000))]) + "\n",
+        7,
+        ["100001 columns"],
+    ),
     "a first line without end": ("x" * (2**20 + 5), 7, ["line 1", "longer"]),
     "a row without end": (GOOD + "1," * (4 * 2**20), 7, ["line 42", "longer"]),
 }
@@ -127,8 +177,12 @@ def test_bad_csv(robot: th.Robot, tmp_path: Path, case: str) -> None:
         assert word in str(error), str(error)
 
 
-@pytest.mark.parametrize("case", [name for name, (_, code, _) in TEXTS.items() if code == 3 and "line end" not in name])
-def test_bad_csv_is_placed_the_same_however_it_is_cut(robot: th.Robot, tmp_path: Path, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "case", [name for name, (_, code, _) in TEXTS.items() if code == 3 and "line end" not in name]
+)
+def test_bad_csv_is_placed_the_same_however_it_is_cut(
+    robot: th.Robot, tmp_path: Path, case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text, _, _ = TEXTS[case]
     path = tmp_path / "log.csv"
     path.write_text(text, encoding="utf-8", newline="")
@@ -137,8 +191,12 @@ def test_bad_csv_is_placed_the_same_however_it_is_cut(robot: th.Robot, tmp_path:
     assert str(refusal(path, robot)) == whole
 
 
-@pytest.mark.parametrize(("line", "fields"), [(ROWS[20], 7), (ROWS[20] + ",x,y", 9), (ROWS[20] + ",x,,", 10)])
-def test_fields_are_counted_even_where_nobody_reads_them(robot: th.Robot, tmp_path: Path, line: str, fields: int) -> None:
+@pytest.mark.parametrize(
+    ("line", "fields"), [(ROWS[20], 7), (ROWS[20] + ",x,y", 9), (ROWS[20] + ",x,,", 10)]
+)
+def test_fields_are_counted_even_where_nobody_reads_them(
+    robot: th.Robot, tmp_path: Path, line: str, fields: int
+) -> None:
     path = tmp_path / "log.csv"
     lines = [HEADER + ",note", *(row + ",x" for row in ROWS)]
     path.write_text("\n".join([*lines[:21], line, *lines[22:]]) + "\n")
@@ -158,15 +216,25 @@ def test_salvage_leaves_a_cut_row_out(robot: th.Robot, tmp_path: Path) -> None:
     log = read_log(path, robot, salvage=True)
     assert log.rows == 39
     assert sum(len(chunk) for chunk in log.chunks()) == 39
-    assert "line 41" in next(finding.message for finding in log.findings if finding.kind == "salvaged")
+    assert "line 41" in next(
+        finding.message for finding in log.findings if finding.kind == "salvaged"
+    )
 
 
 BYTES = {
     "UTF-16 with mark": (GOOD.encode("utf-16"), 3, ["UTF-16", "UTF-8"]),
     "UTF-16 without mark": (GOOD.encode("utf-16-le"), 3, ["UTF-16"]),
     "UTF-16, other end first": (GOOD.encode("utf-16-be"), 3, ["UTF-16"]),
-    "Latin-1 header": (GOOD.replace("dq1", "é1", 1).encode("latin-1"), 3, ["line 1", "UTF-8", "Latin-1"]),
-    "Latin-1 run name": (GOOD.replace("tau2", "seg", 1).replace("2.25\n", "é\n", 1).encode("latin-1"), 3, ["line 4", "UTF-8"]),
+    "Latin-1 header": (
+        GOOD.replace("dq1", "é1", 1).encode("latin-1"),
+        3,
+        ["line 1", "UTF-8", "Latin-1"],
+    ),
+    "Latin-1 run name": (
+        GOOD.replace("tau2", "seg", 1).replace("2.25\n", "é\n", 1).encode("latin-1"),
+        3,
+        ["line 4", "UTF-8"],
+    ),
     "gzip": (gzip.compress(GOOD.encode()), 7, ["gzip", "unpack"]),
     "gzip bomb": (gzip.compress(bytes(50_000_000)), 7, ["gzip"]),
     "zstd": (b"\x28\xb5\x2f\xfd" + bytes(20), 7, ["zstd"]),
@@ -185,7 +253,7 @@ def test_bad_bytes(robot: th.Robot, tmp_path: Path, case: str) -> None:
         assert word in str(error), str(error)
 
 
-# -- Parquet ----------------------------------------------------------------------------------------------------------
+# -- Parquet ---------------------------------------------------------------------------------------
 
 
 def columns() -> dict[str, np.ndarray]:
@@ -248,7 +316,14 @@ def test_bad_parquet_values(robot: th.Robot, tmp_path: Path, other: dict, words:
 
 
 def test_whole_numbers_in_parquet_are_numbers(robot: th.Robot, tmp_path: Path) -> None:
-    log = read_log(parquet(tmp_path / "log.parquet", tau1=np.arange(40, dtype=np.int32), tau2=np.arange(40, dtype=np.float32)), robot)
+    log = read_log(
+        parquet(
+            tmp_path / "log.parquet",
+            tau1=np.arange(40, dtype=np.int32),
+            tau2=np.arange(40, dtype=np.float32),
+        ),
+        robot,
+    )
     np.testing.assert_array_equal(log.read()[0].tau, np.column_stack([np.arange(40.0)] * 2))
 
 
@@ -256,11 +331,13 @@ def test_a_parquet_bomb_is_refused(robot: th.Robot, tmp_path: Path) -> None:
     import polars
 
     path = tmp_path / "bomb.parquet"
-    polars.select(polars.repeat(0.0, 40_000_000).alias("t"), polars.repeat(0.0, 40_000_000).alias("q1")).write_parquet(path)
+    polars.select(
+        polars.repeat(0.0, 40_000_000).alias("t"), polars.repeat(0.0, 40_000_000).alias("q1")
+    ).write_parquet(path)
     assert refusal(path, robot).exit_code == 7
 
 
-# -- NPZ --------------------------------------------------------------------------------------------------------------
+# -- NPZ -------------------------------------------------------------------------------------------
 
 
 class Trap:
@@ -287,7 +364,14 @@ def test_pickles_are_refused_and_never_run(robot: th.Robot, tmp_path: Path) -> N
         archive.writestr("q.npy", pickle.dumps(Trap(mark)))
     structured = np.zeros(3, dtype=[("a", "f8"), ("b", object)])
     np.savez(tmp_path / "structured.npz", **good, extra=structured)
-    for name in ("object.npz", "column.npz", "pickle.npz", "log.pkl", "member.npz", "structured.npz"):
+    for name in (
+        "object.npz",
+        "column.npz",
+        "pickle.npz",
+        "log.pkl",
+        "member.npz",
+        "structured.npz",
+    ):
         error = refusal(tmp_path / name, robot)
         assert error.exit_code == 7, name
     assert not mark.exists()
@@ -334,21 +418,25 @@ def test_bad_npz(robot: th.Robot, tmp_path: Path) -> None:
 
 def test_an_array_that_lies_about_its_shape_is_refused(robot: th.Robot, tmp_path: Path) -> None:
     header = io.BytesIO()
-    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (10**15,)})
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "<f8", "fortran_order": False, "shape": (10**15,)}
+    )
     with zipfile.ZipFile(tmp_path / "log.npz", "w") as archive:
         archive.writestr("t.npy", header.getvalue() + bytes(80))
     error = refusal(tmp_path / "log.npz", robot)
     assert (error.exit_code, "shape" in str(error)) == (3, True)
 
 
-def test_a_large_column_major_array_is_refused(robot: th.Robot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_column_major_array_is_refused(
+    robot: th.Robot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(npz_format, "MAX_TURNED", 100)
     np.savez(tmp_path / "log.npz", t=np.arange(40.0), q=np.asfortranarray(np.zeros((40, 2))))
     error = refusal(tmp_path / "log.npz", robot)
     assert (error.exit_code, "ascontiguousarray(q)" in str(error)) == (7, True)
 
 
-# -- files ------------------------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------
 
 
 def test_files_that_are_none(robot: th.Robot, tmp_path: Path) -> None:
@@ -373,7 +461,10 @@ def test_files_that_are_none(robot: th.Robot, tmp_path: Path) -> None:
 
 
 def test_a_file_that_grows_or_vanishes_is_a_storage_error(robot: th.Robot, tmp_path: Path) -> None:
-    many = "\n".join([HEADER, *(f"{i * 0.01:.2f},0,0,0,0,{i % 3},{i % 4}" for i in range(3000))]) + "\n"
+    many = (
+        "\n".join([HEADER, *(f"{i * 0.01:.2f},0,0,0,0,{i % 3},{i % 4}" for i in range(3000))])
+        + "\n"
+    )
     for name, change in (
         ("grows", lambda p: p.open("a").write(many[-60:])),
         ("vanishes", Path.unlink),
@@ -393,7 +484,9 @@ def test_a_file_that_grows_or_vanishes_is_a_storage_error(robot: th.Robot, tmp_p
         assert caught.value.exit_code == 6
 
 
-def test_a_recording_under_way_is_named_as_such(robot: th.Robot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recording_under_way_is_named_as_such(
+    robot: th.Robot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "log.csv"
     path.write_text(GOOD)
     reading = csv_format.CsvTable._pieces
@@ -414,11 +507,15 @@ def test_files_of_one_log_have_the_same_columns(robot: th.Robot, tmp_path: Path)
     good = columns()
     a = write_table(tmp_path / "a.csv", list(good), list(good.values()))
     b = write_table(tmp_path / "b.csv", list(good)[:-1], list(good.values())[:-1])
-    with pytest.raises(th.ThetahatError, match=r"b\.csv and .*a\.csv bring different columns \(tau2"):
+    with pytest.raises(
+        th.ThetahatError, match=r"b\.csv and .*a\.csv bring different columns \(tau2"
+    ):
         read_log([a, b], robot)
 
 
-@pytest.mark.parametrize("patterns", ["q", "q=x", "z={joint}", "q={joint},q={number}", {"q": 3}, "q=p_{joint}"])
+@pytest.mark.parametrize(
+    "patterns", ["q", "q=x", "z={joint}", "q={joint},q={number}", {"q": 3}, "q=p_{joint}"]
+)
 def test_bad_patterns(robot: th.Robot, tmp_path: Path, patterns: object) -> None:
     path = tmp_path / "log.csv"
     path.write_text(GOOD)

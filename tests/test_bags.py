@@ -1,4 +1,6 @@
-"""ROS bags and MCAP: what rosbags writes is what is read; damage is found by checksums; what is left can be salvaged."""
+"""ROS bags and MCAP: what rosbags writes is what is read; damage is found by checksums; what is
+left can be salvaged.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def robot() -> th.Robot:
 @pytest.fixture(scope="module")
 def mcap(robot: th.Robot, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """An MCAP file with all its checksums."""
-    folder = bag_files.write_ros2(tmp_path_factory.mktemp("bag") / "bag", robot.joint_names, bag_files.motion())
+    folder = bag_files.write_ros2(
+        tmp_path_factory.mktemp("bag") / "bag", robot.joint_names, bag_files.motion()
+    )
     return bag_files.with_checksums((folder / "bag.mcap").read_bytes())
 
 
@@ -50,7 +54,7 @@ def refused(path: Path, robot: th.Robot, **options) -> th.ThetahatError:
     return caught.value
 
 
-# -- what is written is read ------------------------------------------------------------------------------------------
+# -- what is written is read -----------------------------------------------------------------------
 
 
 def test_bags_of_every_kind(robot: th.Robot, tmp_path: Path, mcap: bytes) -> None:
@@ -70,7 +74,9 @@ def test_bags_of_every_kind(robot: th.Robot, tmp_path: Path, mcap: bytes) -> Non
         assert_equal(log.read()[0], data)
         for source in log.sources:
             assert source.sha256 == hashlib.sha256(Path(source.path).read_bytes()).hexdigest()
-    assert {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()} == files, "nothing is written, no journal either"
+    assert {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()} == files, (
+        "nothing is written, no journal either"
+    )
 
 
 def test_only_checksums_make_a_bag_verified(robot: th.Robot, tmp_path: Path, mcap: bytes) -> None:
@@ -85,15 +91,23 @@ def test_the_decoder_agrees_with_rosbags(encoding: str) -> None:
     store = bag_files.typestore(ros1=encoding == "ros1")
     decoder, rng = Decoder(encoding), np.random.default_rng(0)
     for i in range(40):
-        names = [f"joint_{'x' * int(rng.integers(0, 9))}{k}" for k in range(int(rng.integers(0, 5)))]
-        data = {"t": np.array([rng.uniform(0, 1e4)] * 1)} | {key: rng.normal(size=(1, len(names))) for key in ("q", "dq", "tau")[: 1 + i % 3]}
+        names = [
+            f"joint_{'x' * int(rng.integers(0, 9))}{k}" for k in range(int(rng.integers(0, 5)))
+        ]
+        data = {"t": np.array([rng.uniform(0, 1e4)] * 1)} | {
+            key: rng.normal(size=(1, len(names))) for key in ("q", "dq", "tau")[: 1 + i % 3]
+        }
         written = bag_files.message(store, names, 0, data)
         serialise = store.serialize_cdr if encoding == "cdr" else store.serialize_ros1
         raw = bytes(serialise(written, "sensor_msgs/msg/JointState"))
         found = decoder.decode(raw)
         assert found.names == tuple(names)
         assert found.stamp == written.header.stamp.sec * 10**9 + written.header.stamp.nanosec
-        for mine, theirs in ((found.position, written.position), (found.velocity, written.velocity), (found.effort, written.effort)):
+        for mine, theirs in (
+            (found.position, written.position),
+            (found.velocity, written.velocity),
+            (found.effort, written.effort),
+        ):
             np.testing.assert_array_equal(mine, theirs)
         for cut in range(0, len(raw), 7):
             with pytest.raises(BadMessage):
@@ -102,34 +116,57 @@ def test_the_decoder_agrees_with_rosbags(encoding: str) -> None:
 
 def test_publishers_that_share_a_topic_and_other_orders(robot: th.Robot, tmp_path: Path) -> None:
     data = bag_files.motion()
-    shared = bag_files.write_ros2(tmp_path / "shared", robot.joint_names, data, other=(("finger",), bag_files.motion(joints=1)))
+    shared = bag_files.write_ros2(
+        tmp_path / "shared",
+        robot.joint_names,
+        data,
+        other=(("finger",), bag_files.motion(joints=1)),
+    )
     log = read_log(shared, robot)
     assert_equal(log.read()[0], data)
     assert "30 messages" in next(f.message for f in log.findings if f.kind == "ignored-messages")
     turned = {key: array[:, ::-1] if array.ndim == 2 else array for key, array in data.items()}
-    assert_equal(read_log(bag_files.write_ros2(tmp_path / "turned", robot.joint_names[::-1], turned), robot).read()[0], data)
+    assert_equal(
+        read_log(
+            bag_files.write_ros2(tmp_path / "turned", robot.joint_names[::-1], turned), robot
+        ).read()[0],
+        data,
+    )
 
 
 def test_what_a_publisher_does_not_measure(robot: th.Robot, tmp_path: Path) -> None:
     data = bag_files.motion()
-    positions = read_log(bag_files.write_ros2(tmp_path / "positions", robot.joint_names, {key: data[key] for key in ("t", "q")}), robot)
+    positions = read_log(
+        bag_files.write_ros2(
+            tmp_path / "positions", robot.joint_names, {key: data[key] for key in ("t", "q")}
+        ),
+        robot,
+    )
     assert (positions.has_dq, positions.has_tau) == (False, False)
     unknown = data | {"tau": np.full_like(data["tau"], np.nan)}
-    assert not read_log(bag_files.write_ros2(tmp_path / "nan", robot.joint_names, unknown), robot).has_tau
+    assert not read_log(
+        bag_files.write_ros2(tmp_path / "nan", robot.joint_names, unknown), robot
+    ).has_tau
     broken = data | {"tau": data["tau"].copy()}
     broken["tau"][17, 1] = np.nan
     error = refused(bag_files.write_ros2(tmp_path / "broken", robot.joint_names, broken), robot)
-    assert (error.exit_code, "message 17" in str(error), "tau.elbow" in str(error)) == (3, True, True)
+    assert (error.exit_code, "message 17" in str(error), "tau.elbow" in str(error)) == (
+        3,
+        True,
+        True,
+    )
 
 
 def test_messages_without_stamps_go_by_their_recording(robot: th.Robot, tmp_path: Path) -> None:
     data = bag_files.motion()
-    log = read_log(bag_files.write_ros2(tmp_path / "bag", robot.joint_names, data, stamped=False), robot)
+    log = read_log(
+        bag_files.write_ros2(tmp_path / "bag", robot.joint_names, data, stamped=False), robot
+    )
     assert_equal(log.read()[0], data)
     assert "unstamped" in [finding.kind for finding in log.findings]
 
 
-# -- what is asked for is not there -----------------------------------------------------------------------------------
+# -- what is asked for is not there ----------------------------------------------------------------
 
 
 def test_topics_and_names_that_are_not_there_are_listed(robot: th.Robot, tmp_path: Path) -> None:
@@ -148,11 +185,16 @@ def test_topics_and_names_that_are_not_there_are_listed(robot: th.Robot, tmp_pat
 
 def test_a_bag_without_messages(robot: th.Robot, tmp_path: Path) -> None:
     empty = {key: array[:0] for key, array in bag_files.motion().items()}
-    assert refused(bag_files.write_ros2(tmp_path / "bag", robot.joint_names, empty), robot).exit_code == 5
+    assert (
+        refused(bag_files.write_ros2(tmp_path / "bag", robot.joint_names, empty), robot).exit_code
+        == 5
+    )
 
 
 @pytest.mark.parametrize(("name", "needs"), [("x.bag", "rosbags"), ("x.db3", "rosbags")])
-def test_a_missing_library_is_named(robot: th.Robot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, needs: str) -> None:
+def test_a_missing_library_is_named(
+    robot: th.Robot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, needs: str
+) -> None:
     (tmp_path / name).write_bytes(b"#ROSBAG V2.0\n")
     monkeypatch.setitem(sys.modules, needs, None)
     error = refused(tmp_path / name, robot)
@@ -160,21 +202,31 @@ def test_a_missing_library_is_named(robot: th.Robot, tmp_path: Path, monkeypatch
     assert "pip install 'thetahat[ros]'" in str(error)
 
 
-# -- damage -----------------------------------------------------------------------------------------------------------
+# -- damage ----------------------------------------------------------------------------------------
 
 
 def written_by_mcap(robot: th.Robot, compression: str) -> bytes:
     """The same messages through the reference writer, with its own choice of checksums."""
     import io
 
-    writer_module = pytest.importorskip("mcap.writer", reason="the reference implementation (pip install mcap) is not installed")
+    writer_module = pytest.importorskip(
+        "mcap.writer", reason="the reference implementation (pip install mcap) is not installed"
+    )
     store, data, out = bag_files.typestore(), bag_files.motion(), io.BytesIO()
-    writer = writer_module.Writer(out, compression=getattr(writer_module.CompressionType, compression), chunk_size=8_000)
+    writer = writer_module.Writer(
+        out, compression=getattr(writer_module.CompressionType, compression), chunk_size=8_000
+    )
     writer.start("ros2", "test")
-    schema = writer.register_schema("sensor_msgs/msg/JointState", "ros2msg", b"std_msgs/Header header")
+    schema = writer.register_schema(
+        "sensor_msgs/msg/JointState", "ros2msg", b"std_msgs/Header header"
+    )
     channel = writer.register_channel("/joint_states", "cdr", schema)
     for i in range(len(data["t"])):
-        raw = bytes(store.serialize_cdr(bag_files.message(store, robot.joint_names, i, data), "sensor_msgs/msg/JointState"))
+        raw = bytes(
+            store.serialize_cdr(
+                bag_files.message(store, robot.joint_names, i, data), "sensor_msgs/msg/JointState"
+            )
+        )
         time = bag_files.START + round(data["t"][i] * 1e9)
         writer.add_message(channel, time, raw, time)
     writer.finish()
@@ -182,7 +234,9 @@ def written_by_mcap(robot: th.Robot, compression: str) -> bytes:
 
 
 @pytest.mark.parametrize("writer", ["rosbags", "NONE", "LZ4", "ZSTD"])
-def test_flipped_bits_are_found_or_change_nothing(robot: th.Robot, tmp_path: Path, mcap: bytes, writer: str) -> None:
+def test_flipped_bits_are_found_or_change_nothing(
+    robot: th.Robot, tmp_path: Path, mcap: bytes, writer: str
+) -> None:
     good = mcap if writer == "rosbags" else written_by_mcap(robot, writer)
     path = tmp_path / "log.mcap"
     path.write_bytes(good)
@@ -201,10 +255,14 @@ def test_flipped_bits_are_found_or_change_nothing(robot: th.Robot, tmp_path: Pat
             assert "\n" not in str(error)  # noqa: PT017
         else:
             assert_equal(chunk, data)
-    assert found >= FLIPS * (1.0 if writer == "rosbags" else 0.98), "with a checksum over all data, nothing goes unnoticed"
+    assert found >= FLIPS * (1.0 if writer == "rosbags" else 0.98), (
+        "with a checksum over all data, nothing goes unnoticed"
+    )
 
 
-def test_a_cut_mcap_is_refused_and_can_be_salvaged(robot: th.Robot, tmp_path: Path, mcap: bytes) -> None:
+def test_a_cut_mcap_is_refused_and_can_be_salvaged(
+    robot: th.Robot, tmp_path: Path, mcap: bytes
+) -> None:
     data = bag_files.motion()
     path = tmp_path / "cut.mcap"
     for part in (0.3, 0.6, 0.9, 0.999):
@@ -239,7 +297,16 @@ def test_salvage_of_many_chunks(robot: th.Robot, tmp_path: Path, compression: st
 
 
 @pytest.mark.parametrize("name", ["log.mcap", "log.bag", "log.db3"])
-@pytest.mark.parametrize("content", [b"", b"nonsense" * 100, b"\x89MCAP0\r\n", b"#ROSBAG V2.0\n" + b"\0" * 60, b"SQLite format 3\0" + b"\1" * 200])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"nonsense" * 100,
+        b"\x89MCAP0\r\n",
+        b"#ROSBAG V2.0\n" + b"\0" * 60,
+        b"SQLite format 3\0" + b"\1" * 200,
+    ],
+)
 def test_files_that_are_no_bags(robot: th.Robot, tmp_path: Path, name: str, content: bytes) -> None:
     (tmp_path / name).write_bytes(content)
     assert refused(tmp_path / name, robot).exit_code == 3
@@ -249,7 +316,8 @@ def test_cut_bags_of_the_other_kinds(robot: th.Robot, tmp_path: Path) -> None:
     data = bag_files.motion(2000)
     for path in (
         bag_files.write_ros1(tmp_path / "one.bag", robot.joint_names, data),
-        bag_files.write_ros2(tmp_path / "two", robot.joint_names, data, storage="sqlite3") / "two.db3",
+        bag_files.write_ros2(tmp_path / "two", robot.joint_names, data, storage="sqlite3")
+        / "two.db3",
     ):
         whole = path.read_bytes()
         path.write_bytes(whole[: len(whole) // 2])
@@ -270,7 +338,11 @@ def test_an_mcap_bomb_is_refused(robot: th.Robot, tmp_path: Path, mcap: bytes) -
 
 def test_mcap_statistics_are_compared(tmp_path: Path, mcap: bytes) -> None:
     """The summary's copy of a name must be that of the data, even where no checksum says so."""
-    plain = bytearray(bag_files.write_ros2(tmp_path / "bag", ("a", "b"), bag_files.motion()).joinpath("bag.mcap").read_bytes())
+    plain = bytearray(
+        bag_files.write_ros2(tmp_path / "bag", ("a", "b"), bag_files.motion())
+        .joinpath("bag.mcap")
+        .read_bytes()
+    )
     last = plain.rindex(b"/joint_states")
     plain[last + 1] ^= 1
     (tmp_path / "x.mcap").write_bytes(plain)

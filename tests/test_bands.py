@@ -21,13 +21,18 @@ from uncertainty_cases import Z95, Experiment, arm, first_order, path, spread
 
 def test_the_band_is_the_dense_formula() -> None:
     experiment = Experiment.of("arm4", 3.0)
-    info, samples = experiment.with_noise(spread(experiment.robot) * np.random.default_rng(0).normal(size=experiment.samples.tau.shape))
+    info, samples = experiment.with_noise(
+        spread(experiment.robot)
+        * np.random.default_rng(0).normal(size=experiment.samples.tau.shape)
+    )
     estimate = LeastSquares(weights="joint").estimate(info)
     predicted, half = torque_band(estimate, samples)
     Y = full_regressor(experiment.robot, samples.q, samples.dq, samples.ddq)
     np.testing.assert_allclose(predicted, Y @ estimate.x, rtol=1e-9, atol=1e-9)
     B = Y[..., estimate.base.independent]
-    np.testing.assert_allclose(half, Z95 * np.sqrt(np.einsum("svk,kl,svl->sv", B, estimate.covariance, B)), rtol=1e-9)
+    np.testing.assert_allclose(
+        half, Z95 * np.sqrt(np.einsum("svk,kl,svl->sv", B, estimate.covariance, B)), rtol=1e-9
+    )
     noise = spread(experiment.robot)
     _, wider = torque_band(estimate, (samples.q, samples.dq, samples.ddq), noise=noise)
     np.testing.assert_allclose(wider**2, half**2 + (Z95 * noise) ** 2, rtol=1e-9)
@@ -37,23 +42,32 @@ def test_the_band_is_the_dense_formula() -> None:
 
 
 def test_bands_hold_the_torque_in_most_logs() -> None:
-    """The true torque of another motion in 95 % of logs with correlated noise; its measurement too, with the noise added."""
+    """The true torque of another motion in 95 % of logs with correlated noise; its measurement too,
+    with the noise added.
+    """
     experiment = Experiment.of("arm4")
     robot, rng = experiment.robot, np.random.default_rng(1)
     _, q, dq, ddq = (a[::500] for a in path(robot, 10.0, seed=3))
     truth = th.inverse_dynamics(robot, q, dq, ddq)
     held, measured, plain = [], [], []
     for _ in range(25):
-        info, samples = experiment.with_noise(spread(robot) * first_order(rng, experiment.samples.tau.shape, time=0.02))
+        info, samples = experiment.with_noise(
+            spread(robot) * first_order(rng, experiment.samples.tau.shape, time=0.02)
+        )
         estimate = LeastSquares(weights="joint").estimate(info)
-        covariance, model = noise_covariance(info, estimate.x_base, samples, weigh(info, "joint").joints)
+        covariance, model = noise_covariance(
+            info, estimate.x_base, samples, weigh(info, "joint").joints
+        )
         honest = replace(estimate, covariance=covariance)
         predicted, half = torque_band(honest, (q, dq, ddq))
         held.append(np.abs(predicted - truth) <= half)
         plain.append(np.abs(predicted - truth) <= torque_band(estimate, (q, dq, ddq))[1])
         _, wide = torque_band(honest, (q, dq, ddq), noise=model.std)
-        measured.append(np.abs(predicted - truth - spread(robot) * rng.normal(size=truth.shape)) <= wide)
-    # 25 logs; the rows of one log share its 36 errors, so that about ten of its 80 numbers are independent
+        measured.append(
+            np.abs(predicted - truth - spread(robot) * rng.normal(size=truth.shape)) <= wide
+        )
+    # 25 logs; the rows of one log share its 36 errors, so that about ten of its 80 numbers are
+    # independent
     assert np.mean(held) == pytest.approx(0.95, abs=3.1 * np.sqrt(0.95 * 0.05 / 250))
     assert np.mean(measured) == pytest.approx(0.95, abs=0.02)
     assert np.mean(plain) < 0.35
@@ -66,7 +80,9 @@ def test_rows_that_touch_what_was_not_seen_are_masked() -> None:
     for array, value in zip(still, (0.3, 0.0, 0.0), strict=True):
         array[:, 3] = value
     tau = th.inverse_dynamics(robot, *still) + 0.1 * np.random.default_rng(2).normal(size=dq.shape)
-    estimate = LeastSquares().estimate(information(robot, Samples(q=still[0], dq=still[1], ddq=still[2], tau=tau, t=t)))
+    estimate = LeastSquares().estimate(
+        information(robot, Samples(q=still[0], dq=still[1], ddq=still[2], tau=tau, t=t))
+    )
     hidden = np.flatnonzero(estimate.base_std.mask)
     assert len(hidden)
     state = q[:50], dq[:50], ddq[:50]

@@ -1,4 +1,6 @@
-"""A solver that hangs: the loop goes on with the last valid model, and the next task gets another worker."""
+"""A solver that hangs: the loop goes on with the last valid model, and the next task gets another
+worker.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,12 @@ def until(true: object, seconds: float = 30.0) -> None:
         time.sleep(0.01)
 
 
-def test_a_solver_that_hangs_leaves_the_model_in_use_and_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a valid model before: it stays to the last, the gate stays open, and once solvers answer again so does the next."""
+def test_a_solver_that_hangs_leaves_the_model_in_use_and_is_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With a valid model before: it stays to the last, the gate stays open, and once solvers answer
+    again so does the next.
+    """
     robot = arm()
     solve, hangs, asked = beside.solve, threading.Event(), []
 
@@ -33,7 +39,9 @@ def test_a_solver_that_hangs_leaves_the_model_in_use_and_is_replaced(monkeypatch
         return solve(task)
 
     rows = list(run(robot, 8.0).noisy(0.01).rows())
-    with exactly(wrong(robot), rate=10.0, window=20, estimator=th.Consistent(), beside="thread", patience=5.0) as one:
+    with exactly(
+        wrong(robot), rate=10.0, window=20, estimator=th.Consistent(), beside="thread", patience=5.0
+    ) as one:
         for t, q, dq, tau, ddq in rows[:1000]:
             one.push(t, q, dq, tau, ddq)
             until(lambda: not one._beside.busy)
@@ -46,7 +54,9 @@ def test_a_solver_that_hangs_leaves_the_model_in_use_and_is_replaced(monkeypatch
             time.sleep(0.001)
         assert one.gate.open, one.gate.reason
         assert one.robot is in_use
-        assert any("was given up; the last valid model stays" in event.sentence for event in one.events)
+        assert any(
+            "was given up; the last valid model stays" in event.sentence for event in one.events
+        )
         assert len(set(asked)) >= 2  # another thread
         hangs.set()
         monkeypatch.setattr(beside, "solve", solve)
@@ -63,7 +73,11 @@ def test_threads_that_hang_are_not_given_up_without_end() -> None:
     one = Beside("thread", arm(), patience=1e-3, events=events)
     for _ in range(LOST):
         one._executor = one._start()
-        one._future, one._since, one._late = one._executor.submit(never.wait, 20.0), time.monotonic(), False
+        one._future, one._since, one._late = (
+            one._executor.submit(never.wait, 20.0),
+            time.monotonic(),
+            False,
+        )
         until(lambda: one.ready or one._future is None)
     one.submit(None)
     assert one._future is None

@@ -14,13 +14,15 @@ from thetahat.errors import UsageError
 from thetahat.identify.buffer import InformativeBuffer
 from thetahat.identify.information import information
 
-# -- the streaming buffer ---------------------------------------------------------------------------------------------
+# -- the streaming buffer --------------------------------------------------------------------------
 
 
 def feed(buffer: InformativeBuffer, samples: Samples, rows: range | None = None) -> np.ndarray:
     """Push rows; which were kept."""
     rows = range(len(samples)) if rows is None else rows
-    return np.array([buffer.push(samples.q[i], samples.dq[i], samples.ddq[i], samples.tau[i]) for i in rows])
+    return np.array(
+        [buffer.push(samples.q[i], samples.dq[i], samples.ddq[i], samples.tau[i]) for i in rows]
+    )
 
 
 def then_stands_still(robot: th.Robot, seed: int, moving: int, still: int) -> Samples:
@@ -29,10 +31,16 @@ def then_stands_still(robot: th.Robot, seed: int, moving: int, still: int) -> Sa
     q = np.concatenate([samples.q, samples.q[-1] + 1e-4 * rng.normal(size=(still, robot.nq))])
     dq = np.concatenate([samples.dq, 1e-3 * rng.normal(size=(still, robot.nv))])
     ddq = np.concatenate([samples.ddq, 1e-2 * rng.normal(size=(still, robot.nv))])
-    drive = robot.drive.with_values(viscous=np.full(robot.nv, 0.5), coulomb=np.full(robot.nv, 0.8), offset=np.full(robot.nv, 0.1))
+    drive = robot.drive.with_values(
+        viscous=np.full(robot.nv, 0.5),
+        coulomb=np.full(robot.nv, 0.8),
+        offset=np.full(robot.nv, 0.1),
+    )
     tau = th.inverse_dynamics(replace(robot, drive=drive), q, dq, ddq)
     tau[:moving] = samples.tau
-    tau[moving:] += 0.02 * np.sqrt(np.mean(samples.tau**2, axis=0)) * rng.normal(size=(still, robot.nv))
+    tau[moving:] += (
+        0.02 * np.sqrt(np.mean(samples.tau**2, axis=0)) * rng.normal(size=(still, robot.nv))
+    )
     return Samples(q=q, dq=dq, ddq=ddq, tau=tau)
 
 
@@ -44,10 +52,18 @@ def test_a_long_standstill_does_not_wash_the_buffer_out() -> None:
     window = samples.subset(slice(len(samples) - size, None))
     assert len(buffer.samples) == size
     assert log_det(robot, buffer.samples) > log_det(robot, window) + 100.0
-    assert log_det(robot, buffer.samples) > log_det(robot, samples.subset(slice(0, 800, 8)))  # better than thinning
+    assert log_det(robot, buffer.samples) > log_det(
+        robot, samples.subset(slice(0, 800, 8))
+    )  # better than thinning
     held_out = information(robot, simulated(robot, 21, 1000))
     assert buffer.information().rank == len(held_out.base)
-    assert np.min(scores(buffer.information(), held_out) - scores(information(robot, samples.subset(slice(800))), held_out)) > -0.01
+    assert (
+        np.min(
+            scores(buffer.information(), held_out)
+            - scores(information(robot, samples.subset(slice(800))), held_out)
+        )
+        > -0.01
+    )
 
 
 def test_updates_stay_true_over_many_pushes() -> None:
@@ -57,16 +73,25 @@ def test_updates_stay_true_over_many_pushes() -> None:
     samples = simulated(robot, 22, 5000)
     for part in range(0, 5000, 1000):
         feed(buffer, samples, range(part, part + 1000))
-        A = np.concatenate([buffer._weights[:, None] * buffer._rows(*state) for state in zip(*buffer._state[:3], strict=True)])
+        A = np.concatenate(
+            [
+                buffer._weights[:, None] * buffer._rows(*state)
+                for state in zip(*buffer._state[:3], strict=True)
+            ]
+        )
         exact = np.linalg.slogdet(A.T @ A + buffer._ridge * np.eye(A.shape[1]))[1]
         assert buffer.log_det == pytest.approx(exact, abs=1e-8)
-        own = np.linalg.lstsq(A * buffer._scale**-1, (buffer._state[3] * buffer._weights).ravel(), rcond=None)[0]
+        own = np.linalg.lstsq(
+            A * buffer._scale**-1, (buffer._state[3] * buffer._weights).ravel(), rcond=None
+        )[0]
         assert np.allclose(buffer.x_base, own, atol=1e-4 * np.max(np.abs(own)))
     assert buffer.counts.kept > 200
 
 
 def test_a_new_sample_is_kept_only_if_it_adds_more_than_it_costs() -> None:
-    """Without the guard and with weights that stand still, log-det never falls, and what is turned away could not have raised it."""
+    """Without the guard and with weights that stand still, log-det never falls, and what is turned
+    away could not have raised it.
+    """
     robot, size = pendulum(), 12
     samples = simulated(robot, 23, 400)
     buffer = InformativeBuffer(robot, size, outlier=np.inf)
@@ -79,10 +104,16 @@ def test_a_new_sample_is_kept_only_if_it_adds_more_than_it_costs() -> None:
         now = log_det(robot, buffer.samples)
         assert now >= before - 1e-6
         if not kept:
-            joined = [np.concatenate([getattr(held, name), getattr(samples, name)[i : i + 1]]) for name in ("q", "dq", "ddq", "tau")]
+            joined = [
+                np.concatenate([getattr(held, name), getattr(samples, name)[i : i + 1]])
+                for name in ("q", "dq", "ddq", "tau")
+            ]
             swaps = [np.setdiff1d(np.arange(size + 1), k) for k in range(size)]
             both = Samples(**dict(zip(("q", "dq", "ddq", "tau"), joined, strict=True)))
-            assert max(log_det(robot, both.subset(rows)) for rows in swaps[:: size // 3]) <= before + 0.01
+            assert (
+                max(log_det(robot, both.subset(rows)) for rows in swaps[:: size // 3])
+                <= before + 0.01
+            )
         before = now
 
 
@@ -90,20 +121,28 @@ def test_spikes_are_turned_away() -> None:
     robot, rng = ur10(), np.random.default_rng(24)
     samples = simulated(robot, 24, 1500)
     spiked = rng.random(1500) < 0.03
-    tau = samples.tau + spiked[:, None] * np.sqrt(np.mean(samples.tau**2, axis=0)) * np.where(rng.random((1500, 6)) < 0.5, -1.0, 1.0)  # 50σ
+    tau = samples.tau + spiked[:, None] * np.sqrt(np.mean(samples.tau**2, axis=0)) * np.where(
+        rng.random((1500, 6)) < 0.5, -1.0, 1.0
+    )  # 50σ
     buffer = InformativeBuffer(robot, 80)
     kept = feed(buffer, replace(samples, tau=tau))
     assert not np.any(kept[200:] & spiked[200:])
-    assert np.sum(spiked[200:]) <= buffer.counts.outliers <= np.sum(spiked) + 30  # of 1500, few for nothing
+    assert (
+        np.sum(spiked[200:]) <= buffer.counts.outliers <= np.sum(spiked) + 30
+    )  # of 1500, few for nothing
     assert buffer.counts.changes == 0
 
 
 def test_spikes_that_got_in_before_there_was_a_fit_are_let_go() -> None:
-    """Even where they are the most informative samples: the robot moves fast at first, then slowly for good."""
+    """Even where they are the most informative samples: the robot moves fast at first, then slowly
+    for good.
+    """
     robot = ur10()
     samples = simulated(robot, 32, 600)
     pace = np.where(np.arange(600) < 80, 1.0, 0.3)[:, None]
-    drive = robot.drive.with_values(viscous=np.full(6, 0.5), coulomb=np.full(6, 0.8), offset=np.full(6, 0.1))
+    drive = robot.drive.with_values(
+        viscous=np.full(6, 0.5), coulomb=np.full(6, 0.8), offset=np.full(6, 0.1)
+    )
     dq, ddq = pace * samples.dq, pace**2 * samples.ddq
     tau = th.inverse_dynamics(replace(robot, drive=drive), samples.q, dq, ddq)
     spread = 0.02 * np.sqrt(np.mean(tau**2, axis=0))
@@ -119,9 +158,15 @@ def test_spikes_that_got_in_before_there_was_a_fit_are_let_go() -> None:
 def test_a_payload_taken_up_is_not_locked_out() -> None:
     robot, size = ur10(), 80
     theta = robot.theta.copy()
-    theta[-10:] += th.from_pinocchio(np.array([3.0, 0.1, 0.2, 0.3, 0.05, 0.0, 0.05, 0.0, 0.0, 0.05]))
+    theta[-10:] += th.from_pinocchio(
+        np.array([3.0, 0.1, 0.2, 0.3, 0.05, 0.0, 0.05, 0.0, 0.0, 0.05])
+    )
     loaded = robot.with_parameters(theta)
-    before, after, held_out = simulated(robot, 25, 600), simulated(loaded, 26, 600), information(robot, simulated(loaded, 27, 600))
+    before, after, held_out = (
+        simulated(robot, 25, 600),
+        simulated(loaded, 26, 600),
+        information(robot, simulated(loaded, 27, 600)),
+    )
     buffer = InformativeBuffer(robot, size)
     feed(buffer, before)
     assert buffer.counts.changes == 0
@@ -191,7 +236,9 @@ def test_torques_marked_unusable_do_not_count() -> None:
     assert np.array_equal(wild.samples.q, tame.samples.q)
     assert 0 < np.sum(~wild.samples.valid) == np.sum(wild.samples.tau[:, 1] == 1e6)
     assert wild.information().rows[1] == np.sum(wild.samples.valid[:, 1])
-    assert not wild.push(samples.q[0], samples.dq[0], samples.ddq[0], samples.tau[0], valid=[False, False])
+    assert not wild.push(
+        samples.q[0], samples.dq[0], samples.ddq[0], samples.tau[0], valid=[False, False]
+    )
 
 
 def test_a_robot_that_never_moves_fills_the_buffer_and_no_more() -> None:
@@ -207,7 +254,10 @@ def test_a_robot_that_never_moves_fills_the_buffer_and_no_more() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"size": 2}, r"size is 2; give at least 6 samples: 12 base parameters over 2 degrees of freedom"),
+        (
+            {"size": 2},
+            r"size is 2; give at least 6 samples: 12 base parameters over 2 degrees of freedom",
+        ),
         ({"size": 20.0}, "size is 20.0; give"),
         ({"size": 20, "outlier": 0.0}, "outlier is 0.0; give"),
         ({"size": 20, "patience": 0}, "patience is 0; give"),

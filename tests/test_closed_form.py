@@ -1,4 +1,6 @@
-"""A 2R arm against its closed form, derived by SymPy from Lagrange's equations (tests/oracles/two_link.py)."""
+"""A 2R arm against its closed form, derived by SymPy from Lagrange's equations
+(tests/oracles/two_link.py).
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,19 @@ import thetahat as th
 from oracles.two_link import TwoLink
 
 ARMS, STATES = 3, 20
-GRAVITIES = (np.array([0.0, 0.0, -9.81]), np.array([6.0, 1.5, -7.0]))  # upright, and mounted sideways
+GRAVITIES = (
+    np.array([0.0, 0.0, -9.81]),
+    np.array([6.0, 1.5, -7.0]),
+)  # upright, and mounted sideways
 CLOSE = 1e-12  # of the size of what is summed: rounding of some hundred operations
 
 
-def error(got: np.ndarray, expected: np.ndarray, *, size: np.ndarray | float | None = None) -> float:
-    """The largest error, as a fraction of `size` (of the largest expected number where none is given)."""
+def error(
+    got: np.ndarray, expected: np.ndarray, *, size: np.ndarray | float | None = None
+) -> float:
+    """The largest error, as a fraction of `size` (of the largest expected number where none is
+    given).
+    """
     size = np.max(np.abs(expected)) if size is None else size
     return float(np.max(np.abs(np.asarray(got) - expected) / size))
 
@@ -45,11 +54,27 @@ def test_the_closed_form_agrees_with_pinocchio(arm):
     data = model.createData()
     for q, dq, ddq in zip(*states, strict=True):
         at = pin.integrate(model, pin.neutral(model), q)
-        size = np.sum(np.abs(closed.regressor(q, dq, ddq, gravity=GRAVITIES[0]) * closed.theta), axis=1)
-        assert error(closed.inverse_dynamics(q, dq, ddq, gravity=GRAVITIES[0]), pin.rnea(model, data, at, dq, ddq), size=size) < CLOSE
+        size = np.sum(
+            np.abs(closed.regressor(q, dq, ddq, gravity=GRAVITIES[0]) * closed.theta), axis=1
+        )
+        assert (
+            error(
+                closed.inverse_dynamics(q, dq, ddq, gravity=GRAVITIES[0]),
+                pin.rnea(model, data, at, dq, ddq),
+                size=size,
+            )
+            < CLOSE
+        )
         upper = np.triu(pin.crba(model, data, at))
         assert error(closed.D(q), upper + np.triu(upper, 1).T) < CLOSE
-        assert error(closed.regressor(q, dq, ddq, gravity=GRAVITIES[0]) @ closed.theta, pin.rnea(model, data, at, dq, ddq), size=size) < CLOSE
+        assert (
+            error(
+                closed.regressor(q, dq, ddq, gravity=GRAVITIES[0]) @ closed.theta,
+                pin.rnea(model, data, at, dq, ddq),
+                size=size,
+            )
+            < CLOSE
+        )
 
 
 def test_parameters_and_names(arm, robot):
@@ -65,7 +90,9 @@ def test_mass_matrix(arm, robot):
 
 
 def test_coriolis_matrix(arm, robot):
-    """Entry by entry: for one-DOF joints C is the one of Christoffel symbols (paper, eq. coriolisdetails)."""
+    """Entry by entry: for one-DOF joints C is the one of Christoffel symbols (paper, eq.
+    coriolisdetails).
+    """
     closed, (q, dq, _) = arm
     expected = np.array([closed.C(x, v) for x, v in zip(q, dq, strict=True)])
     size = np.max(np.abs([closed.D(x) for x in q]))  # entries cancel down from the size of D
@@ -84,7 +111,13 @@ def test_gravity_and_potential_energy(arm, robot, gravity):
 
 def test_kinetic_energy(arm, robot):
     closed, (q, dq, _) = arm
-    assert error(th.kinetic_energy(robot, q, dq), np.array([closed.T(x, v) for x, v in zip(q, dq, strict=True)])) < CLOSE
+    assert (
+        error(
+            th.kinetic_energy(robot, q, dq),
+            np.array([closed.T(x, v) for x, v in zip(q, dq, strict=True)]),
+        )
+        < CLOSE
+    )
 
 
 @pytest.mark.parametrize("gravity", GRAVITIES, ids=["upright", "sideways"])
@@ -93,7 +126,9 @@ def test_inverse_dynamics_and_regressor(arm, robot, gravity):
     closed, states = arm
     robot = robot.with_gravity(gravity)
     Y = np.array([closed.regressor(*state, gravity=gravity) for state in zip(*states, strict=True)])
-    tau = np.array([closed.inverse_dynamics(*state, gravity=gravity) for state in zip(*states, strict=True)])
+    tau = np.array(
+        [closed.inverse_dynamics(*state, gravity=gravity) for state in zip(*states, strict=True)]
+    )
     size = np.sum(np.abs(Y * closed.theta), axis=-1)
     assert error(th.regressor(robot, *states), Y) < CLOSE
     assert error(th.regressor_by_unit_parameters(robot, *states), Y) < CLOSE
@@ -104,14 +139,18 @@ def test_inverse_dynamics_and_regressor(arm, robot, gravity):
 
 
 def test_a_wrong_mass_is_noticed(arm, robot):
-    """The comparison can fail: one part in 1e9 of the heavier link's mass, c and Ī_C as they are, is far above the tolerance.
+    """The comparison can fail: one part in 1e9 of the heavier link's mass, c and Ī_C as they are,
+    is far above the tolerance.
 
-    (The number m in θ alone would not do: with m·c and the inertia held, the first link's mass moves no joint.)
+    (The number m in θ alone would not do: with m·c and the inertia held, the first link's mass
+    moves no joint.)
     """
     closed, states = arm
     masses = closed.masses.copy()
     masses[np.argmax(masses)] *= 1 + 1e-9
     theta = replace(closed, masses=masses).theta
-    Y = np.array([closed.regressor(*state, gravity=GRAVITIES[0]) for state in zip(*states, strict=True)])
+    Y = np.array(
+        [closed.regressor(*state, gravity=GRAVITIES[0]) for state in zip(*states, strict=True)]
+    )
     tau = th.inverse_dynamics(robot.with_parameters(theta), *states, rigid=True)
     assert error(tau, Y @ closed.theta, size=np.sum(np.abs(Y * closed.theta), axis=-1)) > CLOSE

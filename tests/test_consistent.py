@@ -1,4 +1,6 @@
-"""Physically consistent fits: against CVXPY's formulation of the same problem, over random problems, and the laws they must keep."""
+"""Physically consistent fits: against CVXPY's formulation of the same problem, over random
+problems, and the laws they must keep.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from thetahat.identify.run import identify
 from thetahat.model import parameters
 
 pytestmark = pytest.mark.filterwarnings(f"ignore::{RobotWarning.__module__}.RobotWarning")
-SAME = 1e-5  # relative: what two interior-point methods agree on, the other one's tolerance being 1e-8 of a badly scaled problem
+# relative: what two interior-point methods agree on, the other one's tolerance being 1e-8 of a
+# badly scaled problem
+SAME = 1e-5
 LEAST = 1e-9  # of the trace: smallest eigenvalue of every body
 
 
@@ -26,18 +30,33 @@ def pseudo_inertia(cp, theta):
     """J of θ in CVXPY, written out."""
     ixx, ixy, ixz, mz, my, iyy, iyz, mx, izz, m = (theta[k] for k in range(10))
     half = (ixx + iyy + izz) / 2
-    return cp.bmat([[half - ixx, -ixy, -ixz, mx], [-ixy, half - iyy, -iyz, my], [-ixz, -iyz, half - izz, mz], [mx, my, mz, m]])
+    return cp.bmat(
+        [
+            [half - ixx, -ixy, -ixz, mx],
+            [-ixy, half - iyy, -iyz, my],
+            [-ixz, -iyz, half - izz, mz],
+            [mx, my, mz, m],
+        ]
+    )
 
 
 def oracle(estimator: th.Consistent, info, samples) -> tuple[float, np.ndarray]:
     """(optimum, x) of the same problem, from the plain regressor of all samples, by CVXPY."""
     cp = pytest.importorskip("cvxpy")
-    f = objective(info, prior=estimator.prior, weight=estimator.weight, metric=estimator.metric, weights=estimator.weights)
+    f = objective(
+        info,
+        prior=estimator.prior,
+        weight=estimator.weight,
+        metric=estimator.metric,
+        weights=estimator.weights,
+    )
     columns, n = f.columns, f.columns.inertial
     Y = full_regressor(info.robot, samples.q, samples.dq, samples.ddq) / f.weights.noise[:, None]
     x = cp.Variable(columns.count)
     v = x / f.scale
-    residual = (Y.reshape(-1, columns.count) * f.scale) @ v - (samples.tau / f.weights.noise).ravel()
+    residual = (Y.reshape(-1, columns.count) * f.scale) @ v - (
+        samples.tau / f.weights.noise
+    ).ravel()
     misfit = 0.5 * cp.sum_squares(residual)
     away = 0.5 * cp.sum_squares((x - f.x0) / f.scale)
     constraints = [x[k] >= 0 for k in f.nonnegative]
@@ -54,18 +73,29 @@ def oracle(estimator: th.Consistent, info, samples) -> tuple[float, np.ndarray]:
     problem = cp.Problem(cp.Minimize(misfit + estimator.weight * away), constraints)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        problem.solve(solver=cp.CLARABEL, tol_gap_rel=1e-10, tol_gap_abs=1e-10, tol_feas=1e-10, static_regularization_constant=1e-10)
+        problem.solve(
+            solver=cp.CLARABEL,
+            tol_gap_rel=1e-10,
+            tol_gap_abs=1e-10,
+            tol_feas=1e-10,
+            static_regularization_constant=1e-10,
+        )
     assert problem.status in ("optimal", "optimal_inaccurate")
     return float(problem.value), np.asarray(x.value)
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "entropic"])
-@pytest.mark.parametrize(("name", "noise"), [("double_pendulum", 0.3), ("arm4", 0.1), ("ur5", 0.5), ("panda", 0.2)])
+@pytest.mark.parametrize(
+    ("name", "noise"), [("double_pendulum", 0.3), ("arm4", 0.1), ("ur5", 0.5), ("panda", 0.2)]
+)
 def test_same_optimum_as_cvxpy(name: str, noise: float, metric: str) -> None:
     arm, rng = robot(name), np.random.default_rng(11)
     info, samples = folded(arm, rng, count=120, noise=noise)
     prior = np.concatenate(
-        [parameters.transform(theta, np.eye(3), [0.02, 0.0, 0.03]) for theta in 1.4 * parameters.project(arm.theta.reshape(-1, 10))]
+        [
+            parameters.transform(theta, np.eye(3), [0.02, 0.0, 0.03])
+            for theta in 1.4 * parameters.project(arm.theta.reshape(-1, 10))
+        ]
     )
     estimator = th.Consistent(prior=prior, metric=metric, weight=0.5)
     estimate = identify(info, estimator)
@@ -73,7 +103,9 @@ def test_same_optimum_as_cvxpy(name: str, noise: float, metric: str) -> None:
     f = objective(info, prior=prior, weight=0.5, metric=metric, weights="iterated")
     left = value - f.value(x)  # what no x explains, which the factor leaves out
     assert f.value(estimate.x) + left == pytest.approx(value, rel=SAME)
-    np.testing.assert_allclose(estimate.x_base, info.base.map @ x, atol=SAME * np.abs(estimate.x_base).max())
+    np.testing.assert_allclose(
+        estimate.x_base, info.base.map @ x, atol=SAME * np.abs(estimate.x_base).max()
+    )
     assert estimate.status == "solved"
     assert estimate.consistent
     assert estimate.certificate.objective == pytest.approx(f.value(estimate.x), rel=1e-6)
@@ -85,7 +117,9 @@ def certified(seed: int, names: tuple[str, ...]) -> str:
     estimate, e = identify(case.information, case.estimator), case.estimator
     certificate = estimate.certificate
     assert np.all(np.isfinite(estimate.x)), case
-    assert all(np.isfinite([certificate.objective, certificate.gap, certificate.infeasibility])), case
+    assert all(np.isfinite([certificate.objective, certificate.gap, certificate.infeasibility])), (
+        case
+    )
     if estimate.status == "infeasible":
         assert case.bounded, case
         assert certificate.infeasibility > 0.0, case
@@ -103,7 +137,9 @@ def certified(seed: int, names: tuple[str, ...]) -> str:
         if limits.mass is not None:
             assert limits.mass[0] * (1 - 1e-9) <= mass <= limits.mass[1] * (1 + 1e-9), case
     for tie in e.tied:
-        first, second = (theta[case.information.robot.body_names.index(name)] for name in (tie.first, tie.second))
+        first, second = (
+            theta[case.information.robot.body_names.index(name)] for name in (tie.first, tie.second)
+        )
         np.testing.assert_allclose(np.abs(first), np.abs(second), rtol=1e-12)
     return estimate.status
 
@@ -130,7 +166,8 @@ def test_what_no_motion_shows_stays_at_the_nominal_robot(name: str) -> None:
     never = ~np.any(info.base.map, axis=0)
     assert np.any(never)
     np.testing.assert_array_equal(estimate.x[never], x0[never])
-    # beyond single parameters: no combination that the data leave open has moved, where no constraint holds it
+    # beyond single parameters: no combination that the data leave open has moved, where no
+    # constraint holds it
     held = identify(info, th.Consistent(prior=prior.ravel(), weight=1.0))
     f = objective(info, prior=prior.ravel(), weight=1.0, metric="euclidean", weights="iterated")
     pull = info.base.nullspace.T @ ((held.x - x0) / f.scale**2)
@@ -162,7 +199,10 @@ def test_a_strong_prior_wins_and_a_weak_one_does_not(metric: str) -> None:
     prior = parameters.project(arm.theta.reshape(-1, 10), 1e-3) * 1.5
     truth = info.base.of(Columns(arm).x0)
     data = identify(info, th.LeastSquares(weights="joint"))
-    strong, weak = (identify(info, th.Consistent(prior=prior.ravel(), weight=w, metric=metric)) for w in (1e13, 1e-6))
+    strong, weak = (
+        identify(info, th.Consistent(prior=prior.ravel(), weight=w, metric=metric))
+        for w in (1e13, 1e-6)
+    )
     np.testing.assert_allclose(strong.theta, prior.ravel(), rtol=1e-3, atol=1e-5)
     spread = np.sqrt(np.diag(data.covariance))
     assert np.max(np.abs(weak.x_base - data.x_base) / spread) < 4.0
@@ -170,25 +210,40 @@ def test_a_strong_prior_wins_and_a_weak_one_does_not(metric: str) -> None:
 
 
 def test_the_entropic_prior_is_the_same_in_every_frame() -> None:
-    """Turning and shifting every body's frame changes θ, and nothing else: the divergence of the same two bodies is one number."""
+    """Turning and shifting every body's frame changes θ, and nothing else: the divergence of the
+    same two bodies is one number.
+    """
     arm = robot("arm4")
     info, _ = folded(arm, np.random.default_rng(6), count=50, noise=0.1)
     f = objective(info, prior=None, weight=1.0, metric="entropic", weights="iterated")
     rng = np.random.default_rng(8)
-    theta0, theta = f.x0[: f.columns.inertial].reshape(-1, 10), 1.3 * f.x0[: f.columns.inertial].reshape(-1, 10)
+    theta0, theta = (
+        f.x0[: f.columns.inertial].reshape(-1, 10),
+        1.3 * f.x0[: f.columns.inertial].reshape(-1, 10),
+    )
     turned = [np.linalg.qr(rng.normal(size=(3, 3)))[0] for _ in theta]
     turned = [R * np.sign(np.linalg.det(R)) for R in turned]
     shift = rng.normal(size=(len(theta), 3))
 
     def moved(rows):
-        return np.concatenate([parameters.transform(row, R, p) for row, R, p in zip(rows, turned, shift, strict=True)])
+        return np.concatenate(
+            [parameters.transform(row, R, p) for row, R, p in zip(rows, turned, shift, strict=True)]
+        )
 
     rest = f.x0[f.columns.inertial :]
-    g = objective(info, prior=np.concatenate([moved(theta0), rest]), weight=1.0, metric="entropic", weights="iterated")
-    assert g.distance(np.concatenate([moved(theta), rest])) == pytest.approx(f.distance(np.concatenate([theta.ravel(), rest])), rel=1e-9)
+    g = objective(
+        info,
+        prior=np.concatenate([moved(theta0), rest]),
+        weight=1.0,
+        metric="entropic",
+        weights="iterated",
+    )
+    assert g.distance(np.concatenate([moved(theta), rest])) == pytest.approx(
+        f.distance(np.concatenate([theta.ravel(), rest])), rel=1e-9
+    )
 
 
-# -- what is known beside the log ---------------------------------------------------------------------------------------
+# -- what is known beside the log ------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -222,7 +277,9 @@ def test_bounds_hold(panda, metric: str) -> None:
 def test_frozen_and_tied_links(panda) -> None:
     arm, info = panda
     first, second, third = arm.body_names[0], arm.body_names[-2], arm.body_names[-1]
-    estimate = identify(info, th.Consistent(frozen=(first,), tied=(Tie(second, third, mirror="y"),)))
+    estimate = identify(
+        info, th.Consistent(frozen=(first,), tied=(Tie(second, third, mirror="y"),))
+    )
     assert estimate.status == "solved"
     theta = estimate.theta.reshape(-1, 10)
     np.testing.assert_array_equal(theta[0], arm.theta[:10])
@@ -236,10 +293,17 @@ def test_frozen_and_tied_links(panda) -> None:
 
 @pytest.mark.parametrize("metric", ["euclidean", "entropic"])
 def test_a_tie_that_the_data_contradict_is_named(metric: str) -> None:
-    """Precise data against links that are not alike: the misfit is millions of noise variances per row, and counts as noise."""
+    """Precise data against links that are not alike: the misfit is millions of noise variances per
+    row, and counts as noise.
+    """
     arm = robot("panda")
     info, _ = folded(arm, np.random.default_rng(215), count=100, noise=1e-6)
-    estimate = identify(info, th.Consistent(metric=metric, weight=1e-4, tied=(Tie(arm.body_names[2], arm.body_names[3], "x"),)))
+    estimate = identify(
+        info,
+        th.Consistent(
+            metric=metric, weight=1e-4, tied=(Tie(arm.body_names[2], arm.body_names[3], "x"),)
+        ),
+    )
     assert estimate.status == "solved"
     assert "contradicts the log" in estimate.advice[0]
     assert estimate.certificate.objective < np.sum(info.rows)
@@ -248,12 +312,20 @@ def test_a_tie_that_the_data_contradict_is_named(metric: str) -> None:
 
 def test_bounds_that_conflict_are_a_status_with_advice(panda) -> None:
     arm, info = panda
-    estimate = identify(info, th.Consistent(bounds={arm.body_names[2]: Bounds(mass=(3.0, 4.0))}, total_mass=(1.0, 2.0)))
+    estimate = identify(
+        info,
+        th.Consistent(bounds={arm.body_names[2]: Bounds(mass=(3.0, 4.0))}, total_mass=(1.0, 2.0)),
+    )
     assert estimate.status == "infeasible"
     assert "total mass in 1 … 2 kg" in estimate.advice[0]
     assert arm.body_names[2] in estimate.advice[0]
     np.testing.assert_array_equal(estimate.x, Columns(arm).x0)
-    frozen = identify(info, th.Consistent(frozen=(arm.body_names[2],), bounds={arm.body_names[2]: Bounds(mass=(9.0, 10.0))}))
+    frozen = identify(
+        info,
+        th.Consistent(
+            frozen=(arm.body_names[2],), bounds={arm.body_names[2]: Bounds(mass=(9.0, 10.0))}
+        ),
+    )
     assert frozen.status == "infeasible"
 
 

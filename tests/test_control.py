@@ -1,4 +1,6 @@
-"""Computed torque, gravity compensation and PD: the paper's lemma, closed forms of the closed loop, and commands finite whatever comes in."""
+"""Computed torque, gravity compensation and PD: the paper's lemma, closed forms of the closed loop,
+and commands finite whatever comes in.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,15 @@ LEMMA = 1e-8  # the issue's bound
 KP, KD = 400.0, 40.0
 
 
-def state(robot: th.Robot, seed: int) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+def state(
+    robot: th.Robot, seed: int
+) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray, np.ndarray]]:
     rng = np.random.default_rng(seed)
-    return th.random_configuration(robot, rng), rng.normal(size=robot.nv), tuple(rng.normal(size=(3, robot.nv)))
+    return (
+        th.random_configuration(robot, rng),
+        rng.normal(size=robot.nv),
+        tuple(rng.normal(size=(3, robot.nv))),
+    )
 
 
 def commanded(q: np.ndarray, dq: np.ndarray, wanted: tuple) -> np.ndarray:
@@ -44,7 +52,7 @@ def close(a: np.ndarray, b: np.ndarray, bound: float) -> bool:
     return bool(np.max(np.abs(a - b)) <= bound * np.max(np.abs(b)))
 
 
-# -- the law ----------------------------------------------------------------------------------------------------------
+# -- the law ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.filterwarnings("ignore::thetahat.errors.RobotWarning")
@@ -55,14 +63,23 @@ def test_the_torque_is_that_of_pinocchio_at_the_commanded_acceleration(name: str
     law = ComputedTorque(robot, KP, KD)
     for seed in range(5):
         q, dq, wanted = state(robot, seed)
-        assert close(law(0.0, q, dq, wanted), oracle.inverse_dynamics(q[None], dq[None], commanded(q, dq, wanted)[None])[0], SAME)
+        assert close(
+            law(0.0, q, dq, wanted),
+            oracle.inverse_dynamics(q[None], dq[None], commanded(q, dq, wanted)[None])[0],
+            SAME,
+        )
 
 
 def drives(robot: th.Robot) -> dict[str, th.Robot]:
-    """Every kind of drive: one motor per joint, motors that drive several, a shape only a function knows."""
+    """Every kind of drive: one motor per joint, motors that drive several, a shape only a function
+    knows.
+    """
     rng = np.random.default_rng(3)
     B = np.eye(robot.nv) + np.diag(np.ones(robot.nv - 1), 1)
-    terms = {term: rng.uniform(0.1, 1.0, robot.nv) for term in ("viscous", "coulomb", "offset", "armature")}
+    terms = {
+        term: rng.uniform(0.1, 1.0, robot.nv)
+        for term in ("viscous", "coulomb", "offset", "armature")
+    }
     bare = robot.without_drive()
     cubic = Shape("cubic", lambda dq, ddq, load: dq**3 * (1.0 + np.abs(load)), needs_load=True)
     plain = replace(bare, drive=bare.drive.with_values(**terms))
@@ -84,18 +101,30 @@ def test_friction_is_that_of_the_wanted_or_the_measured_speed(kind: str) -> None
         measured = th.inverse_dynamics(robot, q, dq, a)
         rotors = robot.drive.joint_armature() @ a
         at_wanted = rigid + robot.drive.torque(wanted[1], a, q=q, load=rigid)
-        for friction, expected in (("measured", measured), ("wanted", at_wanted), ("none", rigid + rotors)):
-            assert close(ComputedTorque(robot, KP, KD, friction=friction)(0.0, q, dq, wanted), expected, SAME)
-        assert close(Tracking(robot, bandwidth=20.0)(0.0, q, dq, wanted), at_wanted, SAME)  # ω² = 400, 2ω = 40
+        for friction, expected in (
+            ("measured", measured),
+            ("wanted", at_wanted),
+            ("none", rigid + rotors),
+        ):
+            assert close(
+                ComputedTorque(robot, KP, KD, friction=friction)(0.0, q, dq, wanted), expected, SAME
+            )
+        assert close(
+            Tracking(robot, bandwidth=20.0)(0.0, q, dq, wanted), at_wanted, SAME
+        )  # ω² = 400, 2ω = 40
         pd = ComputedTorque(robot, KP, KD, pd=(7.0, np.arange(4.0)))(0.0, q, dq, wanted)
-        assert close(pd, at_wanted + 7.0 * (wanted[0] - q) + np.arange(4.0) * (wanted[1] - dq), SAME)
+        assert close(
+            pd, at_wanted + 7.0 * (wanted[0] - q) + np.arange(4.0) * (wanted[1] - dq), SAME
+        )
 
 
-# -- the lemma --------------------------------------------------------------------------------------------------------
+# -- the lemma -------------------------------------------------------------------------------------
 
 
 def from_fewest_samples(robot: th.Robot, method: object) -> tuple[th.Estimate, int]:
-    """Identified from p* noise-free samples: the first so many random ones that see every direction there is."""
+    """Identified from p* noise-free samples: the first so many random ones that see every direction
+    there is.
+    """
     rng, rank = np.random.default_rng(1), len(th.base_parameters(robot))
     q, (dq, ddq) = th.random_configuration(robot, rng, 200), rng.normal(size=(2, 200, robot.nv))
     tau = th.inverse_dynamics(robot, q, dq, ddq)
@@ -110,7 +139,9 @@ def from_fewest_samples(robot: th.Robot, method: object) -> tuple[th.Estimate, i
 @pytest.mark.filterwarnings("ignore::thetahat.errors.RobotWarning")
 @pytest.mark.parametrize("name", ["double_pendulum", "arm4", "arm7", "panda"])
 def test_the_lemma(name: str) -> None:
-    """With Θ̂ from p* samples q̈ = q̈_cmd, though Θ̂ is not the robot's Θ: by Pinocchio's D and C q̇ + G of the true robot."""
+    """With Θ̂ from p* samples q̈ = q̈_cmd, though Θ̂ is not the robot's Θ: by Pinocchio's D and C
+    q̇ + G of the true robot.
+    """
     robot = load(name).without_drive()
     estimate, count = from_fewest_samples(robot, th.LeastSquares())
     believed = robot.with_parameters(estimate)
@@ -123,39 +154,61 @@ def test_the_lemma(name: str) -> None:
         wanted_acceleration, u = commanded(q, dq, wanted), law(0.0, q, dq, wanted)
         assert close(th.forward_dynamics(robot, q, dq, u), wanted_acceleration, LEMMA)
         bias = oracle.inverse_dynamics(q[None], dq[None], np.zeros((1, robot.nv)))[0]
-        assert close(np.linalg.solve(oracle.mass_matrix(q[None])[0], u - bias), wanted_acceleration, LEMMA)
+        assert close(
+            np.linalg.solve(oracle.mass_matrix(q[None])[0], u - bias), wanted_acceleration, LEMMA
+        )
 
 
 @both_engines
 def test_the_lemma_in_closed_loop(plant: str) -> None:
-    """The same in motion, with the physical Θ̂ a controller gets: the acceleration of every tick is the one that was commanded."""
+    """The same in motion, with the physical Θ̂ a controller gets: the acceleration of every tick is
+    the one that was commanded.
+    """
     robot = load("arm4").without_drive()
-    estimate, _ = from_fewest_samples(robot, th.Consistent(prior=wrong_by(robot, 0.3, 2), weight=1e-12))
+    estimate, _ = from_fewest_samples(
+        robot, th.Consistent(prior=wrong_by(robot, 0.3, 2), weight=1e-12)
+    )
     believed = robot.with_parameters(estimate)
     assert np.max(np.abs(believed.theta - robot.theta)) > 1e-2
-    run = simulate(engine(plant)(robot), sines(robot, seed=3, duration=1.0), controller=ComputedTorque(believed, KP, KD))
+    run = simulate(
+        engine(plant)(robot),
+        sines(robot, seed=3, duration=1.0),
+        controller=ComputedTorque(believed, KP, KD),
+    )
     asked = run.wanted[2] + KP * (run.wanted[0] - run.q) + KD * (run.wanted[1] - run.dq)
-    assert close(run.ddq, asked, 1e-6)  # the consistent fit is an interior point: its base parameters carry 1e-8 of barrier
-    wrong = simulate(engine(plant)(robot), sines(robot, seed=3, duration=1.0), controller=ComputedTorque(wrong_by(robot, 0.3, 2), KP, KD))
+    assert close(
+        run.ddq, asked, 1e-6
+    )  # the consistent fit is an interior point: its base parameters carry 1e-8 of barrier
+    wrong = simulate(
+        engine(plant)(robot),
+        sines(robot, seed=3, duration=1.0),
+        controller=ComputedTorque(wrong_by(robot, 0.3, 2), KP, KD),
+    )
     asked = wrong.wanted[2] + KP * (wrong.wanted[0] - wrong.q) + KD * (wrong.wanted[1] - wrong.dq)
     assert not close(wrong.ddq, asked, 1e-2)
 
 
-# -- closed loops -----------------------------------------------------------------------------------------------------
+# -- closed loops ----------------------------------------------------------------------------------
 
 
 @both_engines
 def test_errors_die_out_as_their_own_equation_says_joint_by_joint(plant: str) -> None:
-    """ë + 2ω ė + ω² e = 0 for each joint alone: e = e₀(1 + ωt)exp(−ωt), whatever the joint is coupled to."""
+    """ë + 2ω ė + ω² e = 0 for each joint alone: e = e₀(1 + ωt)exp(−ωt), whatever the joint is
+    coupled to.
+    """
     robot, w, dt = load("panda").without_drive(), 20.0, 2e-4
     law, body = ComputedTorque(robot, w**2, 2.0 * w), engine(plant)(robot)
-    rest = 0.5 * np.array([node.limits.lower + node.limits.upper for node in robot.tree.independent])
+    rest = 0.5 * np.array(
+        [node.limits.lower + node.limits.upper for node in robot.tree.independent]
+    )
     e0, still = 0.05 * np.where(np.arange(robot.nv) % 2, 1.0, 0.0), np.zeros(robot.nv)
     body.reset(rest - e0)
     for k in range(1500):
         now = body.state
         expected = e0 * (1.0 + w * now.t) * np.exp(-w * now.t)
-        assert np.max(np.abs(rest - now.q - expected)) <= 0.02 * 0.05  # torques are held for dt: ω·dt/2 = 0.2 %
+        assert (
+            np.max(np.abs(rest - now.q - expected)) <= 0.02 * 0.05
+        )  # torques are held for dt: ω·dt/2 = 0.2 %
         body.step(law(now.t, now.q, now.dq, (rest, still, still)), dt)
         if k == 500:
             assert np.max(np.abs(rest - now.q)) > 0.015
@@ -176,7 +229,9 @@ def test_gravity_compensation_holds_any_posture_and_pd_alone_sags(plant: str) ->
         now = body.state
         assert np.max(np.abs(now.dq)) < 1e-6
         error = posture - now.q
-        held = still if expected is not None else th.gravity(robot, now.q)  # kp e carries what the model does not
+        held = (
+            still if expected is not None else th.gravity(robot, now.q)
+        )  # kp e carries what the model does not
         assert np.max(np.abs(kp * error - held)) < 1e-4
         assert (np.max(np.abs(error)) < 1e-9) == (expected is not None)
 
@@ -189,7 +244,10 @@ def test_pd_gains_make_a_joint_the_oscillator_they_promise() -> None:
     assert close(kp, 144.0 * inertia, SAME)
     assert close(kd, 2.0 * 0.7 * 12.0 * inertia, SAME)
     many = th.random_configuration(robot, np.random.default_rng(5), 50)
-    assert np.all(pd_gains(robot, 12.0)[0] >= 0.8 * 144.0 * np.max(np.einsum("kii->ki", th.mass_matrix(robot, many)), axis=0))
+    assert np.all(
+        pd_gains(robot, 12.0)[0]
+        >= 0.8 * 144.0 * np.max(np.einsum("kii->ki", th.mass_matrix(robot, many)), axis=0)
+    )
     with pytest.raises(UsageError, match="bandwidth is -1"):
         pd_gains(robot, -1.0)
 
@@ -205,7 +263,7 @@ def test_identified_computed_torque_tracks_better_than_a_wrong_model() -> None:
     assert errors[1] < 0.2 * errors[0]
 
 
-# -- commands are finite and inside the limits --------------------------------------------------------------------------
+# -- commands are finite and inside the limits -----------------------------------------------------
 
 HOSTILE = st.one_of(
     st.floats(allow_nan=True, allow_infinity=True, width=64),
@@ -259,25 +317,41 @@ def test_a_fault_holds_then_halts_then_is_forgotten() -> None:
         assert law.fault == f"dq of joint {robot.joint_names[2]!r} is nan"
         assert law.faults == count
     for _ in range(3):
-        assert close(law(0.0, q + 1.0, bad, wanted), th.gravity(robot, q), SAME), "from the 20th on: still, where it was last seen"
+        assert close(law(0.0, q + 1.0, bad, wanted), th.gravity(robot, q), SAME), (
+            "from the 20th on: still, where it was last seen"
+        )
     assert np.array_equal(law(0.0, q, dq, wanted), good)
     assert law.fault == ""
-    assert np.array_equal(ComputedTorque(robot)(0.0, q, bad, wanted), np.zeros(4)), "nothing was ever seen"
+    assert np.array_equal(ComputedTorque(robot)(0.0, q, bad, wanted), np.zeros(4)), (
+        "nothing was ever seen"
+    )
     huge = law(0.0, np.full(4, 1e200), np.full(4, 1e200), wanted)
     assert np.array_equal(huge, good)
     assert "overflows" in law.fault
 
 
 def test_the_quick_look_at_a_robot_says_what_the_thorough_one_does() -> None:
-    """Clearly physical robots pass at once, all others are looked at body by body: never another verdict, rods and masses near zero included."""
+    """Clearly physical robots pass at once, all others are looked at body by body: never another
+    verdict, rods and masses near zero included.
+    """
     robot, rng = load("arm4"), np.random.default_rng(0)
     thetas = [robot.theta, np.zeros(robot.theta.size)]
     for scale in (1e-3, 0.1, 1.0):
-        thetas += [robot.theta * (1.0 + scale * rng.normal(size=robot.theta.size)) for _ in range(30)]
+        thetas += [
+            robot.theta * (1.0 + scale * rng.normal(size=robot.theta.size)) for _ in range(30)
+        ]
     for body in range(len(robot.body_names)):
         bodies = robot.theta.reshape(-1, 10)
         values, vectors = np.linalg.eigh(parameters.to_pseudo_inertia(bodies[body]))
-        for least in (0.0, 1e-17, -1e-17, 1e-13, -1e-13, 1e-6, -1e-6):  # from a rod that is one to one that cannot be
+        for least in (
+            0.0,
+            1e-17,
+            -1e-17,
+            1e-13,
+            -1e-13,
+            1e-6,
+            -1e-6,
+        ):  # from a rod that is one to one that cannot be
             values[0] = least * values[-1]
             changed = bodies.copy()
             changed[body] = parameters.from_pseudo_inertia((vectors * values) @ vectors.T)
@@ -295,7 +369,10 @@ def test_the_quick_look_at_a_robot_says_what_the_thorough_one_does() -> None:
     assert 20 < sum(verdicts) < len(verdicts) - 20
     quick = replace(robot, theta=1.01 * robot.theta)
     ComputedTorque(quick)
-    assert "consistency" not in quick.__dict__, "the thorough look takes 2 ms at 44 joints, too long for the cycle in which a model is switched to"
+    assert "consistency" not in quick.__dict__, (
+        "the thorough look takes 2 ms at 44 joints, too long for the cycle in which a model is"
+        " switched to"
+    )
 
 
 def test_limits_cut_and_say_where() -> None:
@@ -333,7 +410,7 @@ def test_any_kind_of_array_of_the_right_size_is_taken_and_no_other() -> None:
     assert np.array_equal(law(0.0, q, dq, wanted), u)
 
 
-# -- what is refused ----------------------------------------------------------------------------------------------------
+# -- what is refused -------------------------------------------------------------------------------
 
 
 def test_refusals_are_sentences() -> None:
@@ -345,7 +422,10 @@ def test_refusals_are_sentences() -> None:
     for law in (ComputedTorque, GravityCompensation):
         with pytest.raises(UsageError, match=r"free, which no motor drives.*base fixed"):
             law(floating)
-        with pytest.raises(UnphysicalRobot, match=rf"needs a physical robot, but body '{robot.body_names[2]}'.*negative.*projected"):
+        with pytest.raises(
+            UnphysicalRobot,
+            match=rf"needs a physical robot, but body '{robot.body_names[2]}'.*negative.*projected",
+        ):
             law(negative)
         law(negative, 1.0, 1.0, physical=False)
     for options, words in (
@@ -366,6 +446,8 @@ def test_refusals_are_sentences() -> None:
     with pytest.raises(UsageError, match="robot is str"):
         ComputedTorque("panda.urdf")
     pendulum = one_joint()
-    stuck = replace(pendulum, tree=Tree((replace(pendulum.tree.nodes[0], limits=Limits(effort=0.0)),)))
+    stuck = replace(
+        pendulum, tree=Tree((replace(pendulum.tree.nodes[0], limits=Limits(effort=0.0)),))
+    )
     with pytest.raises(UsageError, match="states an effort limit of 0"):
         ComputedTorque(stuck, limits=True)

@@ -16,15 +16,20 @@ from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind
 
 STATES = 12
-# Of Σ_k |Y_jk θ_k|. Odd files have links of a gram hanging on tonnes, metres from the joint: what cancels inside a sum of
-# positive terms is bounded by their size only up to the depth of the tree.
+# Of Σ_k |Y_jk θ_k|. Odd files have links of a gram hanging on tonnes, metres from the joint: what
+# cancels inside a sum of positive terms is bounded by their size only up to the depth of the tree.
 TOLERANCE = 1e-11
-# MuJoCo computes about the centre of mass of whole trees; on a gripper and a mobile base it is off by 9e-11 and 5e-11 from an
-# evaluation in extended precision, from which this project is off by 2e-14 and 0.
+# MuJoCo computes about the centre of mass of whole trees; on a gripper and a mobile base it is off
+# by 9e-11 and 5e-11 from an evaluation in extended precision, from which this project is off by
+# 2e-14 and 0.
 MUJOCO_TOLERANCE = 1e-9
 
 URDF = corpus("*.urdf")
-MJCF = [(name, path) for name, path in corpus("*.xml") if "mjcf_stripped" in name or "dm_control" in name or "bullet3" in name]
+MJCF = [
+    (name, path)
+    for name, path in corpus("*.xml")
+    if "mjcf_stripped" in name or "dm_control" in name or "bullet3" in name
+]
 
 
 def loaded(path: Path) -> Robot | None:
@@ -56,14 +61,18 @@ def test_every_urdf_that_pinocchio_reads() -> None:
     for name, path in URDF:
         robot = loaded(path)
         if robot is None or any(node.kind is JointKind.PLANAR for node in robot.tree.nodes):
-            continue  # Pinocchio takes no notice of a planar joint's axis; test_laws compares planar joints on models built by hand
+            # Pinocchio takes no notice of a planar joint's axis; test_laws compares planar joints
+            # on models built by hand
+            continue
         try:
             pinocchio.buildModelFromUrdf(str(path))
         except Exception:  # whatever type Boost makes of it
             continue
         oracle = pinocchio_bridge.from_urdf(path, robot, mimic=False)
         state = states(robot)
-        error = np.abs(th.inverse_dynamics(robot, *state, rigid=True) - oracle.inverse_dynamics(*state))
+        error = np.abs(
+            th.inverse_dynamics(robot, *state, rigid=True) - oracle.inverse_dynamics(*state)
+        )
         if np.any(error > TOLERANCE * size(robot, state) + 1e-300):
             failed.append((name, float(np.max(error))))
         compared += 1

@@ -1,4 +1,6 @@
-"""The design of motions: limits are held at every millisecond, the criterion is what it says, and the result beats chance."""
+"""The design of motions: limits are held at every millisecond, the criterion is what it says, and
+the result beats chance.
+"""
 
 from __future__ import annotations
 
@@ -26,18 +28,25 @@ from thetahat.model.lock import lock
 
 EXACT = 1e-10
 SLOPE = 1e-5  # of the gradient's largest entry: differences of the regressor with steps of 1e-6
-BETTER_THAN_MEDIAN, BETTER_THAN_BEST, WELL_CONDITIONED = 1.8, 1.4, 15.0  # what a design has to reach
+BETTER_THAN_MEDIAN, BETTER_THAN_BEST, WELL_CONDITIONED = (
+    1.8,
+    1.4,
+    15.0,
+)  # what a design has to reach
 RANDOM = 60
 
 
 def rows_by_pinocchio(robot: th.Robot, motion) -> np.ndarray:
     """[Y | viscous | Coulomb | offset] with the regressor of Pinocchio, (n, nv, columns)."""
     Y, nv = pinocchio_bridge.from_robot(robot).regressor(motion.q, motion.dq, motion.ddq), robot.nv
-    friction = [np.eye(nv) * column[:, None, :] for column in (motion.dq, np.sign(motion.dq), np.ones_like(motion.dq))]
+    friction = [
+        np.eye(nv) * column[:, None, :]
+        for column in (motion.dq, np.sign(motion.dq), np.ones_like(motion.dq))
+    ]
     return np.concatenate([Y, *friction], axis=2)
 
 
-# -- criterion and gradient -------------------------------------------------------------------------------------------
+# -- criterion and gradient ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["double_pendulum", "arm4", "arm7"])
@@ -47,7 +56,10 @@ def test_log_det_and_condition_are_those_of_the_regressor_of_pinocchio(name: str
     problem, _ = planned(robot, FourierFamily(robot.joint_names, 6.0, 4))
     trajectory = random_motion(problem, rng)
     info, value, condition = measured(robot, trajectory, problem.noise, rate=50.0)
-    rows = rows_by_pinocchio(robot, trajectory.sampled(50.0))[:, :, info.base.independent] / problem.noise[:, None]
+    rows = (
+        rows_by_pinocchio(robot, trajectory.sampled(50.0))[:, :, info.base.independent]
+        / problem.noise[:, None]
+    )
     A = rows.reshape(-1, len(info.base))
     assert value == pytest.approx(np.linalg.slogdet(A.T @ A)[1], abs=1e-6)
     assert condition == pytest.approx(np.linalg.cond(A / np.linalg.norm(A, axis=0)), rel=1e-8)
@@ -61,7 +73,9 @@ def test_criteria_have_the_slope_they_state() -> None:
     for criterion in (log_det, log_condition):
         value, M = criterion(F)
         h = 1e-6
-        assert np.sum(M * D) == pytest.approx((criterion(F + h * D)[0] - criterion(F - h * D)[0]) / (2 * h), rel=1e-6)
+        assert np.sum(M * D) == pytest.approx(
+            (criterion(F + h * D)[0] - criterion(F - h * D)[0]) / (2 * h), rel=1e-6
+        )
         assert criterion(np.zeros((6, 6)))[0] == np.inf
     assert log_det(F)[0] == pytest.approx(-np.linalg.slogdet(F)[1] / 12)
     exact = np.log(np.linalg.cond(A / np.linalg.norm(A, axis=0)))
@@ -72,7 +86,10 @@ def test_criteria_have_the_slope_they_state() -> None:
 def problems() -> dict:
     """Problems of every make: criteria, families, starts, earlier logs, boxes, coupled motors."""
     two, four = shipped("double_pendulum"), shipped("arm4")
-    box = (Box(four.links[-1].name, [-2.0, -2.0, -2.0], [2.0, 2.0, 2.0]), Box(four.links[-1].name, [5.0, 5.0, 5.0], [6.0, 6.0, 6.0], inside=False))
+    box = (
+        Box(four.links[-1].name, [-2.0, -2.0, -2.0], [2.0, 2.0, 2.0]),
+        Box(four.links[-1].name, [5.0, 5.0, 5.0], [6.0, 6.0, 6.0], inside=False),
+    )
     coupled = (
         th.load(robots.path("double_pendulum"))
         .without_drive()
@@ -92,7 +109,9 @@ def problems() -> dict:
     }
 
 
-@pytest.mark.parametrize("name", ["log-det", "condition", "spline", "boxes", "earlier", "coupled", "no friction"])
+@pytest.mark.parametrize(
+    "name", ["log-det", "condition", "spline", "boxes", "earlier", "coupled", "no friction"]
+)
 def test_the_gradient_is_that_of_the_criterion_and_the_limits(name: str) -> None:
     """Against SciPy's differences, entry by entry."""
     problem, _ = problems()[name]
@@ -105,19 +124,23 @@ def test_the_gradient_is_that_of_the_criterion_and_the_limits(name: str) -> None
     assert np.max(np.abs(numeric - gradient.ravel())) <= 10 * SLOPE * np.max(np.abs(numeric))
     D, h = rng.normal(size=X.shape), 1e-5
     change = (problem.look(X + h * D).curved - problem.look(X - h * D).curved) / (2 * h)
-    assert np.max(np.abs(np.einsum("srjm,jm->sr", jacobian, D) - change)) <= SLOPE * np.max(np.abs(change), initial=1.0)
+    assert np.max(np.abs(np.einsum("srjm,jm->sr", jacobian, D) - change)) <= SLOPE * np.max(
+        np.abs(change), initial=1.0
+    )
 
 
 def test_a_gradient_in_parts_is_the_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
     problem, _ = problems()["log-det"]
-    look = problem.look(random_coefficients(problem, np.random.default_rng(0), problem.limits.centre))
+    look = problem.look(
+        random_coefficients(problem, np.random.default_rng(0), problem.limits.centre)
+    )
     whole = problem.gradient(look)
     monkeypatch.setattr("thetahat.excite.problem.MEMORY", 100_000)
     for a, b in zip(whole, problem.gradient(look), strict=True):
         assert np.allclose(a, b, rtol=1e-6, atol=1e-9 * np.max(np.abs(a)))
 
 
-# -- designs ----------------------------------------------------------------------------------------------------------
+# -- designs ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +180,9 @@ def test_random_motions_meet_a_limit_and_break_none() -> None:
     problem, _ = planned(robot, FourierFamily(robot.joint_names, 5.0, 4))
     for together in (True, False):
         for seed in range(5):
-            motion = random_motion(problem, np.random.default_rng(seed), together=together).sampled(1000.0)
+            motion = random_motion(problem, np.random.default_rng(seed), together=together).sampled(
+                1000.0
+            )
             worst = max(shares(problem.limits, motion, torques(robot, motion)).values())
             assert 0.97 < worst <= HELD
 
@@ -172,14 +197,22 @@ def test_a_motion_is_scaled_into_its_limits_or_said_not_to_fit() -> None:
     ratio = kept[:, family.moving] / X[:, family.moving]
     assert np.allclose(ratio, ratio[0, 0])
     assert np.array_equal(kept[:, 0], X[:, 0])
-    assert 0.99 < max(margin.used for margin in problem.limits.check(robot, family.trajectory(kept))) <= 1.0
+    assert (
+        0.99
+        < max(margin.used for margin in problem.limits.check(robot, family.trajectory(kept)))
+        <= 1.0
+    )
     far = Box(robot.links[-1].name, [50.0, 50.0, 50.0], [51.0, 51.0, 51.0])
     nowhere, _ = planned(robot, family, limits=motion_limits(robot, boxes=[far]))
     assert restored(nowhere, X) is None
 
 
-def test_a_search_whose_motion_cannot_be_scaled_falls_back_on_the_way_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where the centre of a motion that keeps a box does not: the motion before is taken, never one that breaks a limit."""
+def test_a_search_whose_motion_cannot_be_scaled_falls_back_on_the_way_it_came(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As where the centre of a motion that keeps a box does not: the motion before is taken, never
+    one that breaks a limit.
+    """
     robot, calls = shipped("double_pendulum"), []
 
     def once(problem, X, **options):
@@ -200,11 +233,23 @@ def pendulum() -> th.Robot:
 
 @pytest.mark.parametrize("criterion", ["log-det", "condition"])
 def test_a_design_is_as_good_as_scipy_finds(criterion: str) -> None:
-    """One joint: SLSQP with limits at every sample of the grid, from ten motions at random, finds nothing better."""
+    """One joint: SLSQP with limits at every sample of the grid, from ten motions at random, finds
+    nothing better.
+    """
     robot = pendulum()
-    limits = motion_limits(robot, position=(-1.5, 1.0), velocity=3.0, acceleration=8.0, torque=np.inf)
-    made = design(robot, duration=4.0, harmonics=3, limits=limits, noise=0.1, criterion=criterion, starts=10)
-    problem, _ = planned(robot, FourierFamily(robot.joint_names, 4.0, 3), limits=limits, noise=0.1, criterion=criterion)
+    limits = motion_limits(
+        robot, position=(-1.5, 1.0), velocity=3.0, acceleration=8.0, torque=np.inf
+    )
+    made = design(
+        robot, duration=4.0, harmonics=3, limits=limits, noise=0.1, criterion=criterion, starts=10
+    )
+    problem, _ = planned(
+        robot,
+        FourierFamily(robot.joint_names, 4.0, 3),
+        limits=limits,
+        noise=0.1,
+        criterion=criterion,
+    )
     problem = replace(problem, tight=1.0)
 
     def objective(x: np.ndarray) -> float:
@@ -218,19 +263,33 @@ def test_a_design_is_as_good_as_scipy_finds(criterion: str) -> None:
     best, rng = np.inf, np.random.default_rng(0)
     for _ in range(10):
         start = 0.5 * random_coefficients(problem, rng, limits.centre).ravel()
-        found = minimize(objective, start, method="SLSQP", constraints={"type": "ineq", "fun": room}, options={"maxiter": 200})
+        found = minimize(
+            objective,
+            start,
+            method="SLSQP",
+            constraints={"type": "ineq", "fun": room},
+            options={"maxiter": 200},
+        )
         if np.min(room(found.x)) > -1e-6:
             best = min(best, found.fun)
     _, value, condition = measured(robot, made.trajectory, made.noise)
-    ours = -value / (2 * len(made.information.base)) if criterion == "log-det" else np.log(condition)
-    theirs = measured(robot, problem.family.trajectory(np.zeros((1, problem.family.size))), made.noise)[1]
+    ours = (
+        -value / (2 * len(made.information.base)) if criterion == "log-det" else np.log(condition)
+    )
+    theirs = measured(
+        robot, problem.family.trajectory(np.zeros((1, problem.family.size))), made.noise
+    )[1]
     assert theirs == -np.inf  # standing still shows nothing
-    assert ours <= best + (0.01 if criterion == "log-det" else 0.05)  # 1 %: the grid's limits are 0.5 % tighter; a smooth condition number
+    assert ours <= best + (
+        0.01 if criterion == "log-det" else 0.05
+    )  # 1 %: the grid's limits are 0.5 % tighter; a smooth condition number
 
 
 def test_the_seed_alone_decides() -> None:
     robot = shipped("double_pendulum")
-    one, two, other = (design(robot, duration=5.0, harmonics=3, starts=3, seed=seed) for seed in (4, 4, 5))
+    one, two, other = (
+        design(robot, duration=5.0, harmonics=3, starts=3, seed=seed) for seed in (4, 4, 5)
+    )
     assert one.complete
     assert one.evaluations == two.evaluations
     t = np.linspace(0, 5, 20)
@@ -239,18 +298,24 @@ def test_the_seed_alone_decides() -> None:
 
 
 def test_a_design_complements_an_earlier_log() -> None:
-    """The log of a robot whose last joints stood still lacks directions; the next motion brings them, and adds more than the best motion alone."""
+    """The log of a robot whose last joints stood still lacks directions; the next motion brings
+    them, and adds more than the best motion alone.
+    """
     robot = shipped("arm4")
     limits = motion_limits(robot)
     there = limits.centre + 0.8 * limits.reach * [1, 1, 0, 0]
     noise = np.full(4, 0.5)
-    earlier = measured(robot, tick_tock(robot, limits.centre, there, time=2.0, repeats=60), noise)[0]
+    earlier = measured(robot, tick_tock(robot, limits.centre, there, time=2.0, repeats=60), noise)[
+        0
+    ]
     assert earlier.rank < len(earlier.base)
     options = {"duration": 4.0, "harmonics": 3, "starts": 4, "noise": noise}
     alone, after = design(robot, **options), design(robot, earlier=earlier, **options)
     assert (after.information + earlier).rank == len(earlier.base)
     together = measured(robot, alone.trajectory, noise, earlier=earlier)[1]
-    assert after.log_det == pytest.approx(measured(robot, after.trajectory, noise, earlier=earlier)[1])
+    assert after.log_det == pytest.approx(
+        measured(robot, after.trajectory, noise, earlier=earlier)[1]
+    )
     assert after.log_det > together
     assert measured(robot, after.trajectory, noise)[1] < alone.log_det  # by itself it shows less
 
@@ -258,7 +323,10 @@ def test_a_design_complements_an_earlier_log() -> None:
 def test_noise_decides_which_joint_counts() -> None:
     """A joint whose torque is noisier is given less: what the other shows grows."""
     robot = shipped("double_pendulum")
-    quiet = [design(robot, duration=5.0, harmonics=3, starts=4, noise=noise) for noise in ((1.0, 1e-3), (1e-3, 1.0))]
+    quiet = [
+        design(robot, duration=5.0, harmonics=3, starts=4, noise=noise)
+        for noise in ((1.0, 1e-3), (1e-3, 1.0))
+    ]
     assert not np.allclose(quiet[0].trajectory.at(1.0)[0], quiet[1].trajectory.at(1.0)[0])
     for made in quiet:
         other = quiet[1] if made is quiet[0] else quiet[0]
@@ -270,7 +338,9 @@ def test_a_start_a_spline_and_boxes_are_kept() -> None:
     plain = motion_limits(robot)
     link = robot.links[-1].name
     free = design(robot, duration=4.0, harmonics=3, starts=2, limits=plain)
-    places = Box(link, [-9.0] * 3, [9.0] * 3).positions(robot, free.trajectory.sampled(100.0).q)[:, 0]
+    places = Box(link, [-9.0] * 3, [9.0] * 3).positions(robot, free.trajectory.sampled(100.0).q)[
+        :, 0
+    ]
     middle, half = (places.max(0) + places.min(0)) / 2, (places.max(0) - places.min(0)) / 2
     box = Box(link, middle - 0.8 * half - 1e-3, middle + 0.8 * half + 1e-3)
     limits = motion_limits(robot, boxes=[box])
@@ -299,12 +369,15 @@ def test_the_time_limit_cuts_and_what_is_there_is_returned() -> None:
     assert max(margin.used for margin in made.margins) <= 1.0
     assert np.isfinite(made.log_det)
     assert len(told) > 1
-    assert all(a.criterion <= b.criterion and a.left >= b.left and a.done <= b.done for a, b in pairwise(told))
+    assert all(
+        a.criterion <= b.criterion and a.left >= b.left and a.done <= b.done
+        for a, b in pairwise(told)
+    )
     assert 0.0 <= told[-1].left <= 1.0
     assert design(robot, starts=2, seconds=1e-6).condition > 1.0
 
 
-# -- in full ----------------------------------------------------------------------------------------------------------
+# -- in full ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -312,7 +385,9 @@ def test_the_time_limit_cuts_and_what_is_there_is_returned() -> None:
 @pytest.mark.parametrize("name", ["panda", "ur10"])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_arms_in_full(name: str, seed: int) -> None:
-    """10 s, 5 harmonics, inside 60 s; and so much better than random motions, even those scaled joint by joint."""
+    """10 s, 5 harmonics, inside 60 s; and so much better than random motions, even those scaled
+    joint by joint.
+    """
     robot = arm(name)
     began = time.monotonic()
     made = design(robot, seed=seed)
@@ -324,7 +399,12 @@ def test_arms_in_full(name: str, seed: int) -> None:
     problem, _ = planned(robot, FourierFamily(robot.joint_names, 10.0, 5))
     for together in (True, False):
         rng = np.random.default_rng(1)
-        found = np.array([measured(robot, random_motion(problem, rng, together=together), problem.noise)[1] for _ in range(RANDOM)])
+        found = np.array(
+            [
+                measured(robot, random_motion(problem, rng, together=together), problem.noise)[1]
+                for _ in range(RANDOM)
+            ]
+        )
         ratio = np.exp((made.log_det - found) / (2 * len(made.information.base)))
         assert np.median(ratio) >= BETTER_THAN_MEDIAN
         assert np.min(ratio) >= BETTER_THAN_BEST

@@ -31,7 +31,15 @@ def arm(dry: Dry | None) -> Robot:
 def moved(seconds: float = 8.0, **more) -> Samples:
     t, q, dq, ddq = motion(4, seconds=seconds, rate=RATE)
     provenance = {"settings": {"torque_cutoff": CUTOFF, "order": 4, "derivative": "butterworth"}}
-    values = {"q": q, "dq": dq, "ddq": ddq, "tau": np.zeros_like(q), "t": t, "run": np.zeros(len(t), dtype=int), "period": 1.0 / RATE}
+    values = {
+        "q": q,
+        "dq": dq,
+        "ddq": ddq,
+        "tau": np.zeros_like(q),
+        "t": t,
+        "run": np.zeros(len(t), dtype=int),
+        "period": 1.0 / RATE,
+    }
     return Samples(**{**values, "cutoff": CUTOFF, "provenance": provenance, **more})
 
 
@@ -70,7 +78,9 @@ def test_hysteresis_solves_its_differential_equation() -> None:
 
 
 def test_friction_holds_its_direction_while_the_motor_stands() -> None:
-    speed = np.concatenate([np.full(500, 0.2), np.zeros(300), np.full(2, -0.001), np.zeros(100)])[:, None]
+    speed = np.concatenate([np.full(500, 0.2), np.zeros(300), np.full(2, -0.001), np.zeros(100)])[
+        :, None
+    ]
     out, state = np.empty_like(speed), np.zeros(1)
     follow(speed, 0.002, np.zeros(1), np.array([0.01]), state, out)
     assert out[499] == pytest.approx(1.0, abs=1e-8)
@@ -83,9 +93,17 @@ def test_friction_holds_its_direction_while_the_motor_stands() -> None:
 def test_a_stream_gives_what_the_whole_gives(name: str, size: int) -> None:
     samples, robot = moved(3.0), arm(LAWS[name])
     whole = directed(samples, robot).direction
-    parts = list(directed_batches((samples.subset(slice(k, k + size)) for k in range(0, len(samples), size)), robot))
-    assert [len(part) for part in parts] == [min(size, len(samples) - k) for k in range(0, len(samples), size)]
-    np.testing.assert_allclose(np.concatenate([part.direction for part in parts]), whole, atol=1e-12)
+    parts = list(
+        directed_batches(
+            (samples.subset(slice(k, k + size)) for k in range(0, len(samples), size)), robot
+        )
+    )
+    assert [len(part) for part in parts] == [
+        min(size, len(samples) - k) for k in range(0, len(samples), size)
+    ]
+    np.testing.assert_allclose(
+        np.concatenate([part.direction for part in parts]), whole, atol=1e-12
+    )
 
 
 def test_runs_and_gaps_begin_anew() -> None:
@@ -105,11 +123,15 @@ def test_a_plain_robot_is_as_it_was() -> None:
     assert samples.direction_of(arm(LAWS["zone"]).drive) is None
     found = directed(samples, arm(LAWS["zone"]))
     assert found.direction_of(arm(LAWS["sign"]).drive) is None  # another law
-    assert directed(found, arm(LAWS["zone"])) is found or np.array_equal(directed(found, arm(LAWS["zone"])).direction, found.direction)
+    assert directed(found, arm(LAWS["zone"])) is found or np.array_equal(
+        directed(found, arm(LAWS["zone"])).direction, found.direction
+    )
 
 
 def test_a_fit_with_the_law_finds_the_friction_and_one_without_does_not() -> None:
-    """Torques by a law with hysteresis, low-passed as measured ones are; the columns must be what the low-pass shows."""
+    """Torques by a law with hysteresis, low-passed as measured ones are; the columns must be what
+    the low-pass shows.
+    """
     law = Dry(np.zeros(4), np.full(4, 0.03))
     true = arm(law)
     values = {"viscous": np.array([0.5, 0.4, 0.3, 0.2]), "coulomb": np.array([2.0, 1.5, 1.0, 0.5])}
@@ -121,7 +143,9 @@ def test_a_fit_with_the_law_finds_the_friction_and_one_without_does_not() -> Non
     found = th.identify(th.information(arm(law), samples), th.LeastSquares())
     np.testing.assert_allclose(found.drive["coulomb"], values["coulomb"], rtol=1e-6)
     assert th.validate(true, samples).r2_total == pytest.approx(1.0, abs=1e-12)
-    plain = th.identify(th.information(arm(None), replace(samples, direction=None, dry=None)), th.LeastSquares())
+    plain = th.identify(
+        th.information(arm(None), replace(samples, direction=None, dry=None)), th.LeastSquares()
+    )
     assert np.max(np.abs(plain.drive["coulomb"] / values["coulomb"] - 1.0)) > 0.02
 
 
@@ -129,12 +153,17 @@ def test_further_shapes_are_their_formulas_and_leave_motors_out() -> None:
     dq = np.array([[0.3, -0.2, 0.1, 0.05]])
     drive = Drive.none(4)
     for shape, expected in (
-        (stribeck(np.array([0.1, 0.0, 0.1, 0.1])), np.sign(dq) * np.exp(-((dq / 0.1) ** 2)) * [1, 0, 1, 1]),
+        (
+            stribeck(np.array([0.1, 0.0, 0.1, 0.1])),
+            np.sign(dq) * np.exp(-((dq / 0.1) ** 2)) * [1, 0, 1, 1],
+        ),
         (one_sided(np.array([1.0, 1.0, 0.0, 1.0])), np.abs(dq) * [1, 1, 0, 1]),
         (quadratic(np.array([1.0, 0.0, 1.0, 1.0])), dq * np.abs(dq) * [1, 0, 1, 1]),
         (by_load(np.array([1.0, 1.0, 0.0, 1.0])), np.sign(dq) * 7.0 * [1, 1, 0, 1]),
     ):
-        (column,) = drive.with_shape(shape).motor_columns(dq, 0.0 * dq, load=np.full((1, 4), -7.0))[1]
+        (column,) = drive.with_shape(shape).motor_columns(dq, 0.0 * dq, load=np.full((1, 4), -7.0))[
+            1
+        ]
         np.testing.assert_allclose(column, expected, rtol=1e-12)
 
 

@@ -1,4 +1,6 @@
-"""Drive columns: what motors add beside the rigid bodies, at motor speed through the actuation map. Oracles: MuJoCo, SymPy."""
+"""Drive columns: what motors add beside the rigid bodies, at motor speed through the actuation map.
+Oracles: MuJoCo, SymPy.
+"""
 
 from __future__ import annotations
 
@@ -49,15 +51,21 @@ def mujoco_inverse(text: str, q, dq, ddq) -> np.ndarray:
 
 
 def close(a, b, tolerance: float = EXACT) -> bool:
-    return bool(np.max(np.abs(a - b), initial=0.0) <= tolerance * max(1.0, np.max(np.abs(b), initial=0.0)))
+    return bool(
+        np.max(np.abs(a - b), initial=0.0) <= tolerance * max(1.0, np.max(np.abs(b), initial=0.0))
+    )
 
 
 def states(robot: th.Robot, seed: int, samples: int):
     rng = np.random.default_rng(seed)
-    return th.random_configuration(robot, rng, samples), rng.normal(size=(samples, robot.nv)), rng.normal(size=(samples, robot.nv))
+    return (
+        th.random_configuration(robot, rng, samples),
+        rng.normal(size=(samples, robot.nv)),
+        rng.normal(size=(samples, robot.nv)),
+    )
 
 
-# -- torque ------------------------------------------------------------------------------------------------------------
+# -- torque ----------------------------------------------------------------------------------------
 
 
 def test_damping_and_armature_on_joints_are_mujocos(tmp_path) -> None:
@@ -65,19 +73,35 @@ def test_damping_and_armature_on_joints_are_mujocos(tmp_path) -> None:
     robot = load_text(text, tmp_path)
     q, dq, ddq = states(robot, 0, 20)
     for sample in range(20):
-        assert close(th.inverse_dynamics(robot, q[sample], dq[sample], ddq[sample]), mujoco_inverse(text, q[sample], dq[sample], ddq[sample]))
+        assert close(
+            th.inverse_dynamics(robot, q[sample], dq[sample], ddq[sample]),
+            mujoco_inverse(text, q[sample], dq[sample], ddq[sample]),
+        )
 
 
 def test_motors_behind_a_coupling_are_mujocos_tendons(tmp_path) -> None:
     bare = dict(da=0, ia=0, db=0, ib=0)  # noqa: C408
     robot = load_text(WRIST.format(**bare, tendon=""), tmp_path).with_actuation(COUPLED)
-    robot = replace(robot, drive=robot.drive.with_values(viscous=np.array([0.7, 0.3, 0.2]), armature=np.array([0.02, 0.01, 0.03])))
+    robot = replace(
+        robot,
+        drive=robot.drive.with_values(
+            viscous=np.array([0.7, 0.3, 0.2]), armature=np.array([0.02, 0.01, 0.03])
+        ),
+    )
     q, dq, ddq = states(robot, 1, 20)
     tau = th.inverse_dynamics(robot, q, dq, ddq)
     for sample in range(20):
-        assert close(tau[sample], mujoco_inverse(WRIST.format(**bare, tendon=TENDONS), q[sample], dq[sample], ddq[sample]))
+        assert close(
+            tau[sample],
+            mujoco_inverse(
+                WRIST.format(**bare, tendon=TENDONS), q[sample], dq[sample], ddq[sample]
+            ),
+        )
     assert close(th.forward_dynamics(robot, q, dq, tau), ddq, 1e-10)
-    assert close(th.kinetic_energy(robot, q, dq), 0.5 * np.einsum("si,sij,sj->s", dq, th.mass_matrix(robot, q), dq))
+    assert close(
+        th.kinetic_energy(robot, q, dq),
+        0.5 * np.einsum("si,sij,sj->s", dq, th.mass_matrix(robot, q), dq),
+    )
 
 
 def pushrods(q: np.ndarray) -> np.ndarray:
@@ -93,22 +117,34 @@ def pushrods(q: np.ndarray) -> np.ndarray:
 def test_rotors_behind_pushrods_follow_lagrange(tmp_path) -> None:
     t = sympy.Symbol("t")
     q = [sympy.Function(f"q{k}")(t) for k in range(3)]
-    motors = [q[0] + sympy.Rational(3, 10) * sympy.sin(q[1]), q[1] * sympy.cos(q[0]) - q[0] ** 2 / 5, q[2]]
+    motors = [
+        q[0] + sympy.Rational(3, 10) * sympy.sin(q[1]),
+        q[1] * sympy.cos(q[0]) - q[0] ** 2 / 5,
+        q[2],
+    ]
     inertia = [sympy.Rational(1, 2), sympy.Rational(3, 10), sympy.Rational(1, 10)]
     energy = sum(a * m.diff(t) ** 2 for a, m in zip(inertia, motors, strict=True)) / 2
     torque = [energy.diff(x.diff(t)).diff(t) - energy.diff(x) for x in q]
     flat = sympy.symbols("a:3 b:3 c:3")
-    order = [(x.diff(t, 2), flat[6 + k]) for k, x in enumerate(q)] + [(x.diff(t), flat[3 + k]) for k, x in enumerate(q)]
+    order = [(x.diff(t, 2), flat[6 + k]) for k, x in enumerate(q)] + [
+        (x.diff(t), flat[3 + k]) for k, x in enumerate(q)
+    ]
     order += [(x, flat[k]) for k, x in enumerate(q)]
     lagrange = sympy.lambdify(flat, [expression.doit().subs(order) for expression in torque])
 
-    robot = load_text(WRIST.format(da=0, ia=0, db=0, ib=0, tendon=""), tmp_path).with_actuation(pushrods)
+    robot = load_text(WRIST.format(da=0, ia=0, db=0, ib=0, tendon=""), tmp_path).with_actuation(
+        pushrods
+    )
     robot = replace(robot, drive=robot.drive.with_values(armature=np.array([0.5, 0.3, 0.1])))
     state = states(robot, 2, 30)
     added = th.inverse_dynamics(robot, *state) - th.inverse_dynamics(robot, *state, rigid=True)
     for got, *sample in zip(added, *state, strict=True):
         assert close(got, np.array(lagrange(*np.concatenate(sample))), DIFFERENCE)
-    assert close(th.forward_dynamics(robot, *state[:2], th.inverse_dynamics(robot, *state)), state[2], DIFFERENCE)
+    assert close(
+        th.forward_dynamics(robot, *state[:2], th.inverse_dynamics(robot, *state)),
+        state[2],
+        DIFFERENCE,
+    )
     one = th.inverse_dynamics(robot, *(a[0] for a in state))
     assert close(one, th.inverse_dynamics(robot, *state)[0])
 
@@ -116,7 +152,9 @@ def test_rotors_behind_pushrods_follow_lagrange(tmp_path) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_a_gear_changes_who_turns_not_the_torque(seed: int) -> None:
     robot = random_robot(seed, drive=True)
-    ratio = np.random.default_rng(seed).uniform(10.0, 100.0, robot.nv) * np.resize([1.0, -1.0], robot.nv)
+    ratio = np.random.default_rng(seed).uniform(10.0, 100.0, robot.nv) * np.resize(
+        [1.0, -1.0], robot.nv
+    )
     geared = robot.with_actuation(np.diag(ratio))
     state = random_state(robot, seed, 9)
     assert close(th.inverse_dynamics(geared, *state), th.inverse_dynamics(robot, *state))
@@ -135,7 +173,7 @@ def test_friction_takes_power_through_any_map(seed: int) -> None:
         assert np.all(np.sum(dq * drive.friction(dq), axis=1) > 0.0)
 
 
-# -- columns -----------------------------------------------------------------------------------------------------------
+# -- columns ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -145,9 +183,16 @@ def test_the_columns_times_x_are_the_torque(seed: int, mapped: bool) -> None:
     if mapped:
         rng = np.random.default_rng(seed)
         robot = robot.without_drive().with_actuation(rng.normal(size=(robot.nv, robot.nv + 1)))
-        robot = replace(robot, drive=robot.drive.with_values(**{term: rng.normal(size=robot.nv + 1) for term in TERMS}))
+        robot = replace(
+            robot,
+            drive=robot.drive.with_values(
+                **{term: rng.normal(size=robot.nv + 1) for term in TERMS}
+            ),
+        )
     robot = robot.with_drive(**ALL_TERMS)
-    robot = replace(robot, drive=replace(robot.drive, motors=None))  # free joints too: their values are in the torque
+    robot = replace(
+        robot, drive=replace(robot.drive, motors=None)
+    )  # free joints too: their values are in the torque
     columns, state = Columns(robot), random_state(robot, seed, 6)
     Y = full_regressor(robot, *state)
     assert Y.shape == (6, robot.nv, columns.count)
@@ -197,25 +242,34 @@ LOADED = Shape("load", lambda dq, ddq, load: np.sign(dq) * np.abs(load), needs_l
 
 def test_a_further_shape_is_one_more_column_and_nothing_else_changes() -> None:
     robot = random_robot(3, nodes=4, drive=True, kinds=(0, 1), mimic=False).with_drive(viscous=True)
-    robot = replace(robot, drive=robot.drive.with_shape(stribeck(0.1), 0.4).with_shape(LOADED, 0.05))
+    robot = replace(
+        robot, drive=robot.drive.with_shape(stribeck(0.1), 0.4).with_shape(LOADED, 0.05)
+    )
     columns, state = Columns(robot), random_state(robot, 3, 7)
     load = th.inverse_dynamics(robot, *state, rigid=True)
     assert columns.drive.identified == ("viscous", "stribeck", "load")
     others = replace(robot.drive, viscous=np.zeros(robot.nv), extra=(), identified=())
     fixed = th.inverse_dynamics(replace(robot, drive=others), *state)
     rest = fixed - load  # the terms that are not columns
-    assert close(full_regressor(robot, *state, load=load) @ columns.x0 + rest, th.inverse_dynamics(robot, *state))
-    other = replace(robot, drive=robot.drive.with_shape(stribeck(0.5), 0.4))  # the outer search moves the shape
+    assert close(
+        full_regressor(robot, *state, load=load) @ columns.x0 + rest,
+        th.inverse_dynamics(robot, *state),
+    )
+    other = replace(
+        robot, drive=robot.drive.with_shape(stribeck(0.5), 0.4)
+    )  # the outer search moves the shape
     assert other.drive.identified == robot.drive.identified
     assert not close(th.inverse_dynamics(other, *state), th.inverse_dynamics(robot, *state))
     with pytest.raises(UsageError, match="depends on the load"):
         full_regressor(robot, *state)
-    added = [name for name in robot.base_parameters.column_names if name.startswith(("stribeck", "load"))]
+    added = [
+        name for name in robot.base_parameters.column_names if name.startswith(("stribeck", "load"))
+    ]
     assert len(added) == 2 * robot.nv
     assert set(added) <= set(robot.base_parameters.names), "each is identifiable alone"
 
 
-# -- currents and refusals ---------------------------------------------------------------------------------------------
+# -- currents and refusals -------------------------------------------------------------------------
 
 
 def test_currents_become_torques_by_known_gains_only(tmp_path) -> None:
@@ -223,7 +277,9 @@ def test_currents_become_torques_by_known_gains_only(tmp_path) -> None:
     current = np.random.default_rng(0).normal(size=(5, 3))
     actuation = robot.with_actuation(COUPLED, gains=[0.1, 0.2, 0.3]).drive.actuation
     assert close(actuation.joint_torque_of_current(current), current * [0.1, 0.2, 0.3] @ COUPLED.T)
-    partly = robot.with_actuation(COUPLED, gains=[0.1, None, 0.3], names=["x", "y", "z"]).drive.actuation
+    partly = robot.with_actuation(
+        COUPLED, gains=[0.1, None, 0.3], names=["x", "y", "z"]
+    ).drive.actuation
     with pytest.raises(NotIdentifiable, match="motor 'y' is not known"):
         partly.joint_torque_of_current(current)
     columns, names, torque = partly.gain_columns(current)
@@ -255,7 +311,9 @@ def test_what_cannot_be_is_refused_in_a_sentence(tmp_path) -> None:
     with pytest.raises(UsageError, match="term 'viscos' is unknown; terms: viscous"):
         robot.with_drive(viscos=True)
     with pytest.raises(UsageError, match="must take many configurations"):
-        full_regressor(bare.with_actuation(lambda q: np.eye(2)).with_drive(viscous=True), *states(robot, 0, 4))
+        full_regressor(
+            bare.with_actuation(lambda q: np.eye(2)).with_drive(viscous=True), *states(robot, 0, 4)
+        )
     with pytest.raises(UsageError, match="hand in q"):
         bare.with_actuation(pushrods).drive.torque(np.zeros(3), np.zeros(3))
     with pytest.raises(UsageError, match="one per motor"):
@@ -270,7 +328,9 @@ def test_what_cannot_be_is_refused_in_a_sentence(tmp_path) -> None:
 
 def test_motors_are_named_by_the_joint_they_drive_alone(tmp_path) -> None:
     robot = load_text(WRIST.format(da=0.4, ia=0, db=0.1, ib=0, tendon=""), tmp_path)
-    both = robot.with_actuation(np.hstack([np.eye(3), [[0.0], [1.0], [1.0]]]))  # joint friction, and a shaft that turns with two of them
+    both = robot.with_actuation(
+        np.hstack([np.eye(3), [[0.0], [1.0], [1.0]]])
+    )  # joint friction, and a shaft that turns with two of them
     assert isinstance(both.drive.actuation, Actuation)
     assert both.drive.actuation.names == ("a", "b", "c", "motor4")
     assert np.array_equal(both.drive.viscous, [0.4, 0.1, 0.0, 0.0])

@@ -1,4 +1,6 @@
-"""`drive.json`: what a robot's file cannot hold of its drive, written beside it and applied again."""
+"""`drive.json`: what a robot's file cannot hold of its drive, written beside it and applied
+again.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +36,22 @@ def test_what_the_format_cannot_hold_is_in_drive_json_and_named() -> None:
     assert saved.as_data()["drive_file"] == "drive.json"
     assert {file.name for file in saved.files} == {"new.urdf", "drive.json"}
     data = json.loads(Path("drive.json").read_text())
-    assert (data["schema"], data["robot"], data["joints"]) == ("thetahat/drive/1", "new.urdf", ["shoulder", "elbow"])
+    assert (data["schema"], data["robot"], data["joints"]) == (
+        "thetahat/drive/1",
+        "new.urdf",
+        ["shoulder", "elbow"],
+    )
     assert data["terms"] == {
         "offset": {"units": ["N·m", "N·m"], "values": [0.5, -1.0]},
         "armature": {"units": ["kg·m²", "kg·m²"], "values": [0.25, 0.0]},
     }
     again, state = with_drive_file(th.load("new.urdf")), states(robot)
-    np.testing.assert_array_equal(th.inverse_dynamics(again, *state), th.inverse_dynamics(robot, *state))
-    assert np.any(th.inverse_dynamics(th.load("new.urdf"), *state) != th.inverse_dynamics(robot, *state))
+    np.testing.assert_array_equal(
+        th.inverse_dynamics(again, *state), th.inverse_dynamics(robot, *state)
+    )
+    assert np.any(
+        th.inverse_dynamics(th.load("new.urdf"), *state) != th.inverse_dynamics(robot, *state)
+    )
 
 
 def test_a_drive_file_belongs_to_one_robot_and_goes_when_it_is_not_needed() -> None:
@@ -49,7 +59,9 @@ def test_a_drive_file_belongs_to_one_robot_and_goes_when_it_is_not_needed() -> N
     save(drives(robot, offset=[1.0, 0]), "one.urdf")
     other = save(drives(robot, offset=[2.0, 0]), "two.urdf")
     assert other.drive_file == Path("two.drive.json"), "drive.json is taken"
-    assert [with_drive_file(th.load(f"{name}.urdf")).drive.offset[0] for name in ("one", "two")] == [1.0, 2.0]
+    assert [
+        with_drive_file(th.load(f"{name}.urdf")).drive.offset[0] for name in ("one", "two")
+    ] == [1.0, 2.0]
     assert with_drive_file(th.load("arm.urdf")).drive.offset[0] == 0.0
     save(drives(robot, offset=[3.0, 0]), "two.urdf")
     save(robot, "one.urdf")
@@ -63,20 +75,38 @@ def test_a_drive_file_belongs_to_one_robot_and_goes_when_it_is_not_needed() -> N
 def test_a_drive_file_of_another_version_is_noticed() -> None:
     save(drives(load(), offset=[1.0, 0]), "new.urdf")
     Path("new.urdf").write_text(Path("new.urdf").read_text() + "\n")
-    with pytest.warns(RobotWarning, match=r"drive\.json was written for another version of new\.urdf"):
+    with pytest.warns(
+        RobotWarning, match=r"drive\.json was written for another version of new\.urdf"
+    ):
         with_drive_file(th.load("new.urdf"))
 
 
 def test_actuation_maps_and_their_motors() -> None:
-    """A coupled pair: its motors' friction has no place in the file; a motor that drives one joint alone has, at the joint."""
-    robot = load().without_drive().with_actuation(np.array([[2.0, 0.0], [1.0, 3.0]]), names=["left", "right"], gains=[0.1, None])
-    robot = replace(robot, drive=robot.drive.with_values(viscous=[0.1, 0.2], coulomb=[0.0, 0.5], armature=[0.0, 0.01]))
+    """A coupled pair: its motors' friction has no place in the file; a motor that drives one joint
+    alone has, at the joint.
+    """
+    robot = (
+        load()
+        .without_drive()
+        .with_actuation(
+            np.array([[2.0, 0.0], [1.0, 3.0]]), names=["left", "right"], gains=[0.1, None]
+        )
+    )
+    robot = replace(
+        robot,
+        drive=robot.drive.with_values(viscous=[0.1, 0.2], coulomb=[0.0, 0.5], armature=[0.0, 0.01]),
+    )
     saved = save(robot, "new.urdf")
     assert saved.not_in_file == ("actuation", "viscous", "armature")
     assert [node.friction for node in th.load("new.urdf").tree.nodes] == [0.0, 1.5]
     again, state = with_drive_file(th.load("new.urdf"), "drive.json"), states(robot)
-    np.testing.assert_array_equal(th.inverse_dynamics(again, *state), th.inverse_dynamics(robot, *state))
-    assert (again.drive.actuation.names, again.drive.actuation.gains) == (("left", "right"), (0.1, None))
+    np.testing.assert_array_equal(
+        th.inverse_dynamics(again, *state), th.inverse_dynamics(robot, *state)
+    )
+    assert (again.drive.actuation.names, again.drive.actuation.gains) == (
+        ("left", "right"),
+        (0.1, None),
+    )
     with pytest.raises(UsageError, match=r"maps motors to the joints shoulder, elbow.*lock"):
         with_drive_file(lock(th.load("new.urdf"), ["elbow"]), "drive.json")
 
@@ -89,7 +119,9 @@ def test_maps_and_shapes_that_are_code_are_named_and_must_be_handed_in() -> None
     with pytest.raises(UsageError, match=r"shape of term 'stribeck' is code.*shapes="):
         with_drive_file(th.load("new.urdf"))
     again, state = with_drive_file(th.load("new.urdf"), shapes=[stribeck]), states(robot)
-    np.testing.assert_array_equal(th.inverse_dynamics(again, *state), th.inverse_dynamics(robot, *state))
+    np.testing.assert_array_equal(
+        th.inverse_dynamics(again, *state), th.inverse_dynamics(robot, *state)
+    )
 
     def rods(q: np.ndarray) -> np.ndarray:
         return np.cos(q)[..., :, None] * np.eye(2)
@@ -100,10 +132,20 @@ def test_maps_and_shapes_that_are_code_are_named_and_must_be_handed_in() -> None
     with pytest.raises(UsageError, match=r"depends on q.*with_actuation"):
         with_drive_file(th.load("rods.urdf"))
     again = with_drive_file(th.load("rods.urdf").without_drive().with_actuation(rods))
-    np.testing.assert_array_equal(th.inverse_dynamics(again, *state), th.inverse_dynamics(robot, *state))
+    np.testing.assert_array_equal(
+        th.inverse_dynamics(again, *state), th.inverse_dynamics(robot, *state)
+    )
 
 
-GOOD = {"schema": "thetahat/drive/1", "robot": "a", "sha256": "", "joints": ["shoulder"], "motors": ["shoulder"], "terms": {}, "actuation": None}
+GOOD = {
+    "schema": "thetahat/drive/1",
+    "robot": "a",
+    "sha256": "",
+    "joints": ["shoulder"],
+    "motors": ["shoulder"],
+    "terms": {},
+    "actuation": None,
+}
 
 
 @pytest.mark.parametrize(
@@ -134,7 +176,9 @@ def test_a_broken_drive_file_is_refused_in_a_sentence(content: object, message: 
 
 
 def test_a_drive_file_of_another_robot_is_refused() -> None:
-    Path("drive.json").write_text(json.dumps(GOOD | {"motors": ["hip"], "terms": {"offset": {"values": [1.0]}}}))
+    Path("drive.json").write_text(
+        json.dumps(GOOD | {"motors": ["hip"], "terms": {"offset": {"values": [1.0]}}})
+    )
     with pytest.raises(UsageError, match=r"'hip'.*shoulder, elbow"):
         with_drive_file(load(), "drive.json")
     with pytest.raises(StorageError, match=r"does not exist"):

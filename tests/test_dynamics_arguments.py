@@ -1,4 +1,6 @@
-"""What the dynamics take and give back: shapes, kinds of arrays, bad arguments; one sample, many, threads and `out` to the last bit."""
+"""What the dynamics take and give back: shapes, kinds of arrays, bad arguments; one sample, many,
+threads and `out` to the last bit.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ FUNCTIONS: dict[str, Callable[..., np.ndarray]] = {
     "gravity": lambda r, q, dq, ddq, **o: th.gravity(r, q, **o),
     "regressor": lambda r, q, dq, ddq, **o: th.regressor(r, q, dq, ddq, **o),
     "static_regressor": lambda r, q, dq, ddq, **o: th.static_regressor(r, q, **o),
-    "regressor_by_unit_parameters": lambda r, q, dq, ddq: th.regressor_by_unit_parameters(r, q, dq, ddq),
+    "regressor_by_unit_parameters": lambda r, q, dq, ddq: th.regressor_by_unit_parameters(
+        r, q, dq, ddq
+    ),
     "mass_matrix_by_bodies": lambda r, q, dq, ddq: th.mass_matrix_by_bodies(r, q),
     "kinetic_energy": lambda r, q, dq, ddq: th.kinetic_energy(r, q, dq),
     "potential_energy": lambda r, q, dq, ddq: th.potential_energy(r, q),
@@ -40,10 +44,22 @@ FUNCTIONS: dict[str, Callable[..., np.ndarray]] = {
     "integrate": lambda r, q, dq, ddq: th.integrate(r, q, dq),
 }
 WITH_OUT = tuple(FUNCTIONS)[:7]
-READS = {"dq": ("inverse_dynamics", "forward_dynamics", "coriolis_matrix", "regressor", "kinetic_energy", "integrate"), "ddq": ("inverse_dynamics",)}
+READS = {
+    "dq": (
+        "inverse_dynamics",
+        "forward_dynamics",
+        "coriolis_matrix",
+        "regressor",
+        "kinetic_energy",
+        "integrate",
+    ),
+    "ddq": ("inverse_dynamics",),
+}
 
 over_functions = pytest.mark.parametrize("function", FUNCTIONS.values(), ids=list(FUNCTIONS))
-over_out = pytest.mark.parametrize("call", [FUNCTIONS[name] for name in WITH_OUT], ids=list(WITH_OUT))
+over_out = pytest.mark.parametrize(
+    "call", [FUNCTIONS[name] for name in WITH_OUT], ids=list(WITH_OUT)
+)
 
 
 @pytest.fixture(scope="module")
@@ -67,12 +83,14 @@ def refusal(error: type[Exception], call: Callable[..., object], *arguments, **o
     return message
 
 
-# -- what is taken ----------------------------------------------------------------------------------------------------
+# -- what is taken ---------------------------------------------------------------------------------
 
 
 @over_functions
 def test_any_kind_of_array_of_numbers(robot: Robot, state, function) -> None:
-    """Lists, other floats, other byte orders, strides, read-only memory: the same answer, and nothing is written to them."""
+    """Lists, other floats, other byte orders, strides, read-only memory: the same answer, and
+    nothing is written to them.
+    """
     q, dq, ddq = state
     expected = function(robot, q, dq, ddq)
     frozen = [x.copy() for x in state]
@@ -86,25 +104,36 @@ def test_any_kind_of_array_of_numbers(robot: Robot, state, function) -> None:
         [np.asfortranarray(x) for x in state],
         [x.astype(">f8") for x in state],
         [x.astype(np.longdouble) for x in state],
-        [np.concatenate([np.zeros(1, np.uint8), x.view(np.uint8).ravel()])[1:].view(np.float64).reshape(x.shape) for x in state],  # unaligned
+        [
+            np.concatenate([np.zeros(1, np.uint8), x.view(np.uint8).ravel()])[1:]
+            .view(np.float64)
+            .reshape(x.shape)
+            for x in state
+        ],  # unaligned
     )
     for variant in variants:
         assert np.array_equal(function(robot, *variant), expected)
-    assert all(np.array_equal(a, b) for a, b in zip(state, frozen, strict=True)), "an input was changed"
+    assert all(np.array_equal(a, b) for a, b in zip(state, frozen, strict=True)), (
+        "an input was changed"
+    )
 
 
 @over_functions
 def test_integers_are_numbers(function) -> None:
     robot = random_robot(5, nodes=4, kinds=ONE_DOF)
     whole = [np.arange(SAMPLES * robot.nv).reshape(SAMPLES, robot.nv) % 3 - 1 for _ in range(3)]
-    assert np.array_equal(function(robot, *whole), function(robot, *(x.astype(float) for x in whole)))
+    assert np.array_equal(
+        function(robot, *whole), function(robot, *(x.astype(float) for x in whole))
+    )
 
 
 @over_functions
 def test_single_precision_is_taken_as_it_is(function) -> None:
     robot = random_robot(5, nodes=4, kinds=ONE_DOF)
     state = [x.astype(np.float32) for x in random_state(robot, 5, SAMPLES)]
-    assert np.array_equal(function(robot, *state), function(robot, *(x.astype(float) for x in state)))
+    assert np.array_equal(
+        function(robot, *state), function(robot, *(x.astype(float) for x in state))
+    )
 
 
 @over_functions
@@ -127,7 +156,9 @@ def test_a_robot_that_cannot_move(function, lead: tuple[int, ...]) -> None:
     result = np.asarray(function(rock, empty, empty, empty))
     assert result.shape[: len(lead)] == lead
     assert not np.any(result)
-    assert th.inverse_dynamics(rock, empty, empty, empty, wrenches=np.zeros((*lead, 0, 6))).shape == (*lead, 0)
+    assert th.inverse_dynamics(
+        rock, empty, empty, empty, wrenches=np.zeros((*lead, 0, 6))
+    ).shape == (*lead, 0)
 
 
 def test_quaternions_count_by_their_direction(robot: Robot, state) -> None:
@@ -137,10 +168,15 @@ def test_quaternions_count_by_their_direction(robot: Robot, state) -> None:
     for _, at in robot.tree.quaternions:
         nearly[:, at : at + 4] *= 1.0 + 0.9e-3
     assert robot.tree.quaternions
-    np.testing.assert_allclose(th.inverse_dynamics(robot, nearly, dq, ddq), th.inverse_dynamics(robot, q, dq, ddq), rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(
+        th.inverse_dynamics(robot, nearly, dq, ddq),
+        th.inverse_dynamics(robot, q, dq, ddq),
+        rtol=1e-11,
+        atol=1e-11,
+    )
 
 
-# -- what is refused --------------------------------------------------------------------------------------------------
+# -- what is refused -------------------------------------------------------------------------------
 
 
 @over_functions
@@ -150,7 +186,13 @@ def test_wrong_shapes_of_q_are_refused(robot: Robot, state, function) -> None:
         message = refusal(UsageError, function, robot, bad, dq, ddq)
         assert f"q has shape {np.shape(bad)}" in message
         assert f"({robot.nq},) or (samples, {robot.nq})" in message
-    for bad in ("q", ["a"] * robot.nq, [[1.0], [2.0, 3.0]], q.astype(complex), [object()] * robot.nq):
+    for bad in (
+        "q",
+        ["a"] * robot.nq,
+        [[1.0], [2.0, 3.0]],
+        q.astype(complex),
+        [object()] * robot.nq,
+    ):
         assert "not an array of real numbers" in refusal(UsageError, function, robot, bad, dq, ddq)
     assert "q" in refusal(UsageError, function, robot, None, dq, ddq)
 
@@ -164,7 +206,10 @@ def test_not_finite_is_refused_by_place(robot: Robot, state, function, bad: floa
     assert f"q[1] is {bad}" in refusal(UsageError, function, robot, q[3], dq[3], ddq[3])
 
 
-@pytest.mark.parametrize(("name", "function"), [(name, function) for name, functions in READS.items() for function in functions])
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [(name, function) for name, functions in READS.items() for function in functions],
+)
 def test_rates_are_checked_like_q(robot: Robot, state, name: str, function: str) -> None:
     q, dq, ddq = state
     position = {"dq": 1, "ddq": 2}[name]
@@ -229,13 +274,18 @@ def test_an_out_that_was_pickled_is_an_out(robot: Robot, state, call) -> None:
 
 
 def test_out_may_be_an_input(robot: Robot, state) -> None:
-    """Torques over accelerations, in place; friction and rotors, which are added last, still see the input."""
+    """Torques over accelerations, in place; friction and rotors, which are added last, still see
+    the input.
+    """
     for k in (1, 2):
         arguments = [x.copy() for x in state]
         expected = th.inverse_dynamics(robot, *state)
         assert np.array_equal(th.inverse_dynamics(robot, *arguments, out=arguments[k]), expected)
         arguments = [x.copy() for x in state]
-        assert np.array_equal(th.forward_dynamics(robot, *arguments, out=arguments[k]), th.forward_dynamics(robot, *state))
+        assert np.array_equal(
+            th.forward_dynamics(robot, *arguments, out=arguments[k]),
+            th.forward_dynamics(robot, *state),
+        )
 
 
 @pytest.mark.parametrize("threads", [0, -1, 1.5, "2", np.nan])
@@ -249,10 +299,16 @@ def test_bad_theta_and_wrenches_are_refused(robot: Robot, state) -> None:
     theta[7], wrenches[1, 2, 3] = np.nan, np.inf
     assert "theta[7] is nan" in refusal(UsageError, th.inverse_dynamics, robot, *state, theta=theta)
     for function in (th.inverse_dynamics, th.forward_dynamics):
-        assert "wrenches[1, 2, 3] is inf" in refusal(UsageError, function, robot, *state, wrenches=wrenches)
-        assert "couple, then a force" in refusal(UsageError, function, robot, *state, wrenches=wrenches[0])
+        assert "wrenches[1, 2, 3] is inf" in refusal(
+            UsageError, function, robot, *state, wrenches=wrenches
+        )
+        assert "couple, then a force" in refusal(
+            UsageError, function, robot, *state, wrenches=wrenches[0]
+        )
         assert "real numbers" in refusal(UsageError, function, robot, *state, wrenches="none")
-    assert "theta has shape" in refusal(UsageError, th.inverse_dynamics, robot, *state, theta=robot.theta[:-10])
+    assert "theta has shape" in refusal(
+        UsageError, th.inverse_dynamics, robot, *state, theta=robot.theta[:-10]
+    )
     assert "real numbers" in refusal(UsageError, th.inverse_dynamics, robot, *state, theta="heavy")
 
 
@@ -262,21 +318,37 @@ def test_an_unknown_body_lists_the_bodies(robot: Robot, state) -> None:
     assert all(name in message for name in robot.body_names)
 
 
-# -- singular mass matrices -------------------------------------------------------------------------------------------
+# -- singular mass matrices ------------------------------------------------------------------------
 
-AXES = {"x": np.array([1.0, 0.0, 0.0]), "z": np.array([0.0, 0.0, 1.0]), "skew": np.array([0.6, 0.0, 0.8])}
-ROD = parameters.from_mass_com_inertia(1.0, np.array([0.0, 0.0, 0.3]), np.diag([0.02, 0.02, 0.0]))  # turns about z without inertia
+AXES = {
+    "x": np.array([1.0, 0.0, 0.0]),
+    "z": np.array([0.0, 0.0, 1.0]),
+    "skew": np.array([0.6, 0.0, 0.8]),
+}
+ROD = parameters.from_mass_com_inertia(
+    1.0, np.array([0.0, 0.0, 0.3]), np.diag([0.02, 0.02, 0.0])
+)  # turns about z without inertia
 POINT = parameters.from_mass_com_inertia(1.0, np.array([0.1, 0.2, 0.3]), np.zeros((3, 3)))
 NOTHING = np.zeros(10)
 BODY = cloud(np.random.default_rng(0))
 SINGULAR = {  # (kind, axis, θ) of each joint of a chain; the joints that must be named
-    "nothing at the end": ([(JointKind.REVOLUTE, "x", BODY), (JointKind.REVOLUTE, "z", NOTHING)], ["joint1"]),
-    "a rod about itself": ([(JointKind.REVOLUTE, "x", BODY), (JointKind.REVOLUTE, "z", ROD)], ["joint1"]),
+    "nothing at the end": (
+        [(JointKind.REVOLUTE, "x", BODY), (JointKind.REVOLUTE, "z", NOTHING)],
+        ["joint1"],
+    ),
+    "a rod about itself": (
+        [(JointKind.REVOLUTE, "x", BODY), (JointKind.REVOLUTE, "z", ROD)],
+        ["joint1"],
+    ),
     "a rod alone": ([(JointKind.REVOLUTE, "z", ROD)], ["joint0"]),
     "a point on a ball joint": ([(JointKind.BALL, "z", POINT)], ["joint0"]),
     "a free point": ([(JointKind.REVOLUTE, "x", BODY), (JointKind.FREE, "z", POINT)], ["joint1"]),
     "two slides along one line": (
-        [(JointKind.REVOLUTE, "x", BODY), (JointKind.PRISMATIC, "skew", NOTHING), (JointKind.PRISMATIC, "skew", BODY)],
+        [
+            (JointKind.REVOLUTE, "x", BODY),
+            (JointKind.PRISMATIC, "skew", NOTHING),
+            (JointKind.PRISMATIC, "skew", BODY),
+        ],
         ["joint1", "joint2"],
     ),
 }
@@ -286,16 +358,27 @@ def chain(parts: list[tuple[JointKind, str, np.ndarray]]) -> Robot:
     rng = np.random.default_rng(1)
     nodes, before = [], ""
     for i, (kind, axis, _) in enumerate(parts):
-        turn = np.eye(3) if axis == before else np.linalg.qr(rng.normal(size=(3, 3)))[0]  # a second joint along the first stays so
+        turn = (
+            np.eye(3) if axis == before else np.linalg.qr(rng.normal(size=(3, 3)))[0]
+        )  # a second joint along the first stays so
         turn = turn * np.sign(np.linalg.det(turn))
-        nodes.append(Node(f"joint{i}", kind, i - 1, turn, rng.normal(size=3), AXES[axis], f"link{i}"))
+        nodes.append(
+            Node(f"joint{i}", kind, i - 1, turn, rng.normal(size=3), AXES[axis], f"link{i}")
+        )
         before = axis
-    return Robot("chain", Tree(tuple(nodes)), np.concatenate([theta for _, _, theta in parts]), Drive.none(sum(n.kind.nv for n in nodes)))
+    return Robot(
+        "chain",
+        Tree(tuple(nodes)),
+        np.concatenate([theta for _, _, theta in parts]),
+        Drive.none(sum(n.kind.nv for n in nodes)),
+    )
 
 
 @pytest.mark.parametrize(("parts", "named"), SINGULAR.values(), ids=list(SINGULAR))
 def test_a_singular_mass_matrix_names_the_link(parts, named: list[str]) -> None:
-    """Also where rounding leaves it a tiny inertia, and an acceleration of 1e16 rad/s² would come out; a rotor makes it regular."""
+    """Also where rounding leaves it a tiny inertia, and an acceleration of 1e16 rad/s² would come
+    out; a rotor makes it regular.
+    """
     robot = chain(parts)
     state = random_state(robot, 2, 20)
     message = refusal(UnphysicalRobot, th.forward_dynamics, robot, *state)
@@ -304,7 +387,9 @@ def test_a_singular_mass_matrix_names_the_link(parts, named: list[str]) -> None:
         assert repr(name) in message
         assert repr(name.replace("joint", "link")) in message
     assert message.count("(link ") == len(named)
-    assert "singular" in refusal(UnphysicalRobot, th.forward_dynamics, robot, *(x[0] for x in state))
+    assert "singular" in refusal(
+        UnphysicalRobot, th.forward_dynamics, robot, *(x[0] for x in state)
+    )
     geared = replace(robot, drive=robot.drive.with_values(armature=np.full(robot.nv, 0.1)))
     assert np.max(np.abs(th.forward_dynamics(geared, *state))) < 1e4
     assert "singular" in refusal(UnphysicalRobot, th.forward_dynamics, geared, *state, rigid=True)
@@ -335,7 +420,7 @@ def test_overflow_is_not_called_singular() -> None:
     assert "units" in refusal(UsageError, th.forward_dynamics, robot, q, 1e200 * dq, tau)
 
 
-# -- one sample, many samples, threads, out ---------------------------------------------------------------------------
+# -- one sample, many samples, threads, out --------------------------------------------------------
 
 BATCH_ROBOTS = {  # (seed, joints, options): how a regressor's rows lie in memory differs with each
     "one joint": (0, 1, {"kinds": (JointKind.REVOLUTE,)}),
@@ -355,7 +440,9 @@ def batch_robot(recipe: tuple[int, int, dict]) -> Robot:
 
 
 def guarded(shape: tuple[int, ...], shift: int) -> tuple[np.ndarray, np.ndarray]:
-    """(memory, out): out lies `shift` doubles off a cache line, full of NaN, with guards on both sides."""
+    """(memory, out): out lies `shift` doubles off a cache line, full of NaN, with guards on both
+    sides.
+    """
     size = int(np.prod(shape))
     memory = np.full(size + 4 * LINE, GUARD)
     start = LINE + (-memory.ctypes.data // 8) % LINE + shift
@@ -401,12 +488,18 @@ def test_threads_change_no_bit(call: Callable[..., np.ndarray]) -> None:
 @pytest.mark.parametrize("shift", range(LINE))
 @pytest.mark.parametrize("name", ["chain and branches", "one-DOF", "large"])
 def test_streamed_regressors_are_the_same_numbers(name: str, shift: int) -> None:
-    """Results too large for the caches are written past them, in whole cache lines: another path, the same bits."""
+    """Results too large for the caches are written past them, in whole cache lines: another path,
+    the same bits.
+    """
     robot = batch_robot(BATCH_ROBOTS[name])
     per_sample = 8 * robot.nv * len(robot.theta)
-    samples = 2 * (1 << 24) // per_sample + 2 * LINE + 3  # so large that each of two threads streams
+    samples = (
+        2 * (1 << 24) // per_sample + 2 * LINE + 3
+    )  # so large that each of two threads streams
     states = random_state(robot, 7, samples)
-    small = np.concatenate([th.regressor(robot, *(x[k : k + 200] for x in states)) for k in range(0, samples, 200)])
+    small = np.concatenate(
+        [th.regressor(robot, *(x[k : k + 200] for x in states)) for k in range(0, samples, 200)]
+    )
     for threads in (1, 2):
         memory, out = guarded(small.shape, shift)
         th.regressor(robot, *states, out=out, threads=threads)
@@ -421,7 +514,11 @@ def test_many_threads_may_call_at_once() -> None:
     calls = {name: FUNCTIONS[name] for name in WITH_OUT}
     expected = {name: call(robot, *states, threads=1) for name, call in calls.items()}
     with ThreadPoolExecutor(8) as pool:
-        jobs = [(name, pool.submit(calls[name], robot, *states, threads=2)) for _ in range(20) for name in calls]
+        jobs = [
+            (name, pool.submit(calls[name], robot, *states, threads=2))
+            for _ in range(20)
+            for name in calls
+        ]
         assert all(np.array_equal(job.result(), expected[name]) for name, job in jobs)
 
 

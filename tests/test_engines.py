@@ -1,6 +1,8 @@
-"""Agreement with engines nobody here wrote: Pinocchio on URDF robots, MuJoCo on MJCF robots, 1,000 random states each.
+"""Agreement with engines nobody here wrote: Pinocchio on URDF robots, MuJoCo on MJCF robots, 1,000
+random states each.
 
-Everything is judged joint by joint, at 1e-12 of Σ_k |Y_jk θ_k|: the size of what is summed to the torque of joint j.
+Everything is judged joint by joint, at 1e-12 of Σ_k |Y_jk θ_k|: the size of what is summed to the
+torque of joint j.
 """
 
 from __future__ import annotations
@@ -23,23 +25,37 @@ from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind
 
 STATES = 1_000
-TOLERANCE = 1e-12  # of Σ_k |Y_jk θ_k|, as asked for; what is seen is below 7e-13, and below 1e-13 on most robots
+# of Σ_k |Y_jk θ_k|, as asked for; what is seen is below 7e-13, and below 1e-13 on most robots
+TOLERANCE = 1e-12
 MASS_ERROR = 1e-9  # relative, on the heaviest body: must be seen
-FELT = 0.05  # a body is felt where its mass makes this share of a joint's Σ_k |Y_jk θ_k|: one part in 1e9 of it is 50 × the tolerance
+# a body is felt where its mass makes this share of a joint's Σ_k |Y_jk θ_k|: one part in 1e9 of it
+# is 50 × the tolerance
+FELT = 0.05
 SKIPPED = 6  # at most so many heavier ones are not felt: bases of fingers, shoulders of two arms
 CHUNK = 100  # states per regressor comparison: 64 × 580 numbers each
 
-VALKYRIE = {"valkyrie44": "derived_valkyrie_A_44dof.urdf", "valkyrie58": "derived_valkyrie_A_58dof_nomesh.urdf"}
+VALKYRIE = {
+    "valkyrie44": "derived_valkyrie_A_44dof.urdf",
+    "valkyrie58": "derived_valkyrie_A_58dof_nomesh.urdf",
+}
 FLOATING = ("talos", "talos_full", "icub", "solo12", "anymal", "g1", "valkyrie44")
-URDF_CASES = [(name, False) for name in (*EXAMPLE_ROBOTS, *VALKYRIE)] + [(name, True) for name in FLOATING]
+URDF_CASES = [(name, False) for name in (*EXAMPLE_ROBOTS, *VALKYRIE)] + [
+    (name, True) for name in FLOATING
+]
 
 MENAGERIE = "models/mjcf_stripped/mujoco_menagerie"
 MJCF_CASES = {  # what is special about them
     "digit": "models/mjcf_stripped/RAPTOR/Robots/digit-v3/digit-v3.xml",  # free and ball joints
     "cassie": f"{MENAGERIE}/agility_cassie/cassie.xml",  # free and ball joints, `ref`
-    "dog": "models/mjcf_stripped/dm_control/dm_control/locomotion/walkers/assets/dog_v2/dog.xml",  # free, three joints on one body
-    "cmu_humanoid": "models/dm_control/dm_control/locomotion/walkers/assets/humanoid_CMU_V2019.xml",  # 28 bodies with several joints
-    "human": f"{MENAGERIE}/ms_human_700/MS-Human-700-Locomotion.xml",  # slides and hinges on one body
+    "dog": (
+        "models/mjcf_stripped/dm_control/dm_control/locomotion/walkers/assets/dog_v2/dog.xml"
+    ),  # free, three joints on one body
+    "cmu_humanoid": (
+        "models/dm_control/dm_control/locomotion/walkers/assets/humanoid_CMU_V2019.xml"
+    ),  # 28 bodies with several joints
+    "human": (
+        f"{MENAGERIE}/ms_human_700/MS-Human-700-Locomotion.xml"
+    ),  # slides and hinges on one body
     "pusher": "models/bullet3/data/mjcf/pusher.xml",  # slides, inertia from geoms, no gravity
     "panda": f"{MENAGERIE}/franka_emika_panda/panda.xml",  # slides
     "aloha": f"{MENAGERIE}/aloha/aloha.xml",  # two arms, slides
@@ -52,7 +68,9 @@ MJCF_CASES = {  # what is special about them
 
 def load(path: Path, **options: bool) -> Robot:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RobotWarning)  # some of these robots have unphysical links: the engines do not mind
+        warnings.simplefilter(
+            "ignore", RobotWarning
+        )  # some of these robots have unphysical links: the engines do not mind
         return th.load(path, **options)
 
 
@@ -75,16 +93,22 @@ def worst(error: np.ndarray, size: np.ndarray) -> float:
 
 
 def heavier(robot: Robot, Y: np.ndarray) -> Robot:
-    """The robot with one body's mass wrong by one part in 1e9, its centre of mass and Ī_C as they are.
+    """The robot with one body's mass wrong by one part in 1e9, its centre of mass and Ī_C as they
+    are.
 
-    The body is the heaviest one that some joint feels, in the states of the regressor Y: what turns about its own centre of
-    mass alone (the first link of most arms) makes no torque whatever its mass, and no comparison of torques could notice it.
+    The body is the heaviest one that some joint feels, in the states of the regressor Y: what turns
+    about its own centre of mass alone (the first link of most arms) makes no torque whatever its
+    mass, and no comparison of torques could notice it.
     """
     theta = robot.theta.reshape(-1, 10)
     mass, com, _ = parameters.to_mass_com_inertia(theta)
-    change = parameters.from_mass_com_inertia(mass, com, np.zeros((len(mass), 3, 3)))  # of θ when the mass doubles
+    change = parameters.from_mass_com_inertia(
+        mass, com, np.zeros((len(mass), 3, 3))
+    )  # of θ when the mass doubles
     made = np.abs(np.einsum("sjbk,bk->sjb", Y.reshape(*Y.shape[:2], -1, 10), change))
-    felt = np.any(made > FELT * np.sum(np.abs(Y * robot.theta), axis=-1, keepdims=True), axis=(0, 1))
+    felt = np.any(
+        made > FELT * np.sum(np.abs(Y * robot.theta), axis=-1, keepdims=True), axis=(0, 1)
+    )
     heaviest = int(np.argmax(np.where(felt, mass, 0.0)))
     assert np.sum(mass > mass[heaviest]) <= SKIPPED, "most of the heavy bodies must be felt"
     changed = theta.copy()
@@ -92,7 +116,7 @@ def heavier(robot: Robot, Y: np.ndarray) -> Robot:
     return robot.with_parameters(changed.ravel())
 
 
-# -- Pinocchio --------------------------------------------------------------------------------------------------------
+# -- Pinocchio -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +130,9 @@ class Case:
 
     @cached_property
     def oracle(self) -> pinocchio_bridge.Oracle:
-        return pinocchio_bridge.from_urdf(self.path, self.robot, floating_base=self.floating, mimic=False)
+        return pinocchio_bridge.from_urdf(
+            self.path, self.robot, floating_base=self.floating, mimic=False
+        )
 
     def chunks(self) -> Iterator[tuple[np.ndarray, ...]]:
         return zip(*(np.split(x, STATES // CHUNK) for x in self.states), strict=True)
@@ -114,23 +140,38 @@ class Case:
     @cached_property
     def size(self) -> np.ndarray:
         """Σ_k |Y_jk θ_k|, (states, nv), by Pinocchio's regressor."""
-        return np.concatenate([np.sum(np.abs(self.oracle.regressor(*state) * self.robot.theta), axis=-1) for state in self.chunks()])
+        return np.concatenate(
+            [
+                np.sum(np.abs(self.oracle.regressor(*state) * self.robot.theta), axis=-1)
+                for state in self.chunks()
+            ]
+        )
 
     @cached_property
     def torque(self) -> np.ndarray:
         return self.oracle.inverse_dynamics(*self.states)
 
 
-@pytest.fixture(scope="module", params=URDF_CASES, ids=[f"{name}{'-floating' if floating else ''}" for name, floating in URDF_CASES])
+@pytest.fixture(
+    scope="module",
+    params=URDF_CASES,
+    ids=[f"{name}{'-floating' if floating else ''}" for name, floating in URDF_CASES],
+)
 def case(request) -> Case:
     name, floating = request.param
-    path = example_robot(name) if name in EXAMPLE_ROBOTS else shared_file("robots", "valkyrie", VALKYRIE[name])
+    path = (
+        example_robot(name)
+        if name in EXAMPLE_ROBOTS
+        else shared_file("robots", "valkyrie", VALKYRIE[name])
+    )
     robot = load(path, floating_base=floating)
     return Case(path, floating, robot, random_states(robot, seed=1))
 
 
 def test_enough_robots() -> None:
-    """Twelve robots of example-robot-data, the five that were named, floating bases, Valkyrie twice; six of MJCF, all its joints."""
+    """Twelve robots of example-robot-data, the five that were named, floating bases, Valkyrie
+    twice; six of MJCF, all its joints.
+    """
     assert len(EXAMPLE_ROBOTS) >= 12
     assert {"panda", "ur5", "talos", "icub", "solo12"} <= set(EXAMPLE_ROBOTS)
     assert len(FLOATING) >= 2
@@ -144,30 +185,45 @@ def test_inverse_dynamics(case: Case) -> None:
 
 
 def test_gravity(case: Case) -> None:
-    """On the scale of the moving robot: at rest, all terms of an upright joint are zero, and its rounding would have no scale."""
+    """On the scale of the moving robot: at rest, all terms of an upright joint are zero, and its
+    rounding would have no scale.
+    """
     q = case.states[0]
     assert worst(th.gravity(case.robot, q) - case.oracle.gravity(q), case.size) < TOLERANCE
 
 
 def test_mass_matrix(case: Case) -> None:
-    """Entry by entry, at 1e-12 of √(D_jj D_kk), the largest that an entry of a positive definite matrix can be.
+    """Entry by entry, at 1e-12 of √(D_jj D_kk), the largest that an entry of a positive definite
+    matrix can be.
 
-    Σ_k |Y_jk θ_k| at unit accelerations would be no scale here: where an entry is zero by symmetry, all its terms are.
+    Σ_k |Y_jk θ_k| at unit accelerations would be no scale here: where an entry is zero by symmetry,
+    all its terms are.
     """
     q = case.states[0]
     expected = case.oracle.mass_matrix(q)
     length = np.sqrt(np.einsum("sjj->sj", expected))
-    assert worst(th.mass_matrix(case.robot, q, rigid=True) - expected, length[:, :, None] * length[:, None, :]) < TOLERANCE
+    assert (
+        worst(
+            th.mass_matrix(case.robot, q, rigid=True) - expected,
+            length[:, :, None] * length[:, None, :],
+        )
+        < TOLERANCE
+    )
 
 
 def test_regressor(case: Case) -> None:
-    """Σ_k |ΔY_jk θ_k| against Σ_k |Y_jk θ_k|; and every entry, also where θ_k is zero, against the largest of its row."""
+    """Σ_k |ΔY_jk θ_k| against Σ_k |Y_jk θ_k|; and every entry, also where θ_k is zero, against the
+    largest of its row.
+    """
     theta = case.robot.theta
     for state in case.chunks():
         got, expected = th.regressor(case.robot, *state), case.oracle.regressor(*state)
         size = np.sum(np.abs(expected * theta), axis=-1)
         assert worst(np.sum(np.abs((got - expected) * theta), axis=-1), size) < TOLERANCE
-        assert worst(np.max(np.abs(got - expected), axis=-1), np.max(np.abs(expected), axis=-1)) < TOLERANCE
+        assert (
+            worst(np.max(np.abs(got - expected), axis=-1), np.max(np.abs(expected), axis=-1))
+            < TOLERANCE
+        )
 
 
 def test_a_seeded_mass_error_is_noticed(case: Case) -> None:
@@ -179,7 +235,9 @@ def test_a_seeded_mass_error_is_noticed(case: Case) -> None:
 
 @pytest.mark.parametrize("name", ["panda", "baxter"])
 def test_mimic_joints_as_pinocchio_has_them(name: str) -> None:
-    """Above, followers move by themselves in Pinocchio and are projected; here its own mimic joints do it (no regressor for them)."""
+    """Above, followers move by themselves in Pinocchio and are projected; here its own mimic joints
+    do it (no regressor for them).
+    """
     path = example_robot(name)
     robot = load(path)
     assert robot.tree.has_mimic
@@ -187,18 +245,31 @@ def test_mimic_joints_as_pinocchio_has_them(name: str) -> None:
     assert oracle.model.nv == robot.nv
     states = random_states(robot, seed=2)
     size = np.sum(np.abs(th.regressor(robot, *states) * robot.theta), axis=-1)
-    assert worst(th.inverse_dynamics(robot, *states, rigid=True) - oracle.inverse_dynamics(*states), size) < TOLERANCE
+    assert (
+        worst(
+            th.inverse_dynamics(robot, *states, rigid=True) - oracle.inverse_dynamics(*states), size
+        )
+        < TOLERANCE
+    )
     expected = oracle.mass_matrix(states[0])
     length = np.sqrt(np.einsum("sjj->sj", expected))
-    assert worst(th.mass_matrix(robot, states[0], rigid=True) - expected, length[:, :, None] * length[:, None, :]) < TOLERANCE
+    assert (
+        worst(
+            th.mass_matrix(robot, states[0], rigid=True) - expected,
+            length[:, :, None] * length[:, None, :],
+        )
+        < TOLERANCE
+    )
 
 
-# -- MuJoCo -----------------------------------------------------------------------------------------------------------
+# -- MuJoCo ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class MjcfCase:
-    """A robot with its damping and rotor inertia, states, MuJoCo's torques and the size of what is summed to them."""
+    """A robot with its damping and rotor inertia, states, MuJoCo's torques and the size of what is
+    summed to them.
+    """
 
     robot: Robot
     states: tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -212,9 +283,15 @@ def mjcf_case(request) -> MjcfCase:
     robot = mujoco_bridge.comparable(load(path))
     q, dq, ddq = random_states(robot, seed=3)
     parts = zip(*(np.split(x, STATES // CHUNK) for x in (q, dq, ddq)), strict=True)
-    size = np.concatenate([np.sum(np.abs(th.regressor(robot, *part) * robot.theta), axis=-1) for part in parts])
-    size += np.abs(robot.drive.viscous * dq) + np.abs(robot.drive.armature * ddq)  # the columns of the drive
-    return MjcfCase(robot, (q, dq, ddq), mujoco_bridge.from_mjcf(path, robot).inverse_dynamics(q, dq, ddq), size)
+    size = np.concatenate(
+        [np.sum(np.abs(th.regressor(robot, *part) * robot.theta), axis=-1) for part in parts]
+    )
+    size += np.abs(robot.drive.viscous * dq) + np.abs(
+        robot.drive.armature * ddq
+    )  # the columns of the drive
+    return MjcfCase(
+        robot, (q, dq, ddq), mujoco_bridge.from_mjcf(path, robot).inverse_dynamics(q, dq, ddq), size
+    )
 
 
 def test_inverse_dynamics_against_mujoco(mjcf_case: MjcfCase) -> None:
@@ -224,13 +301,18 @@ def test_inverse_dynamics_against_mujoco(mjcf_case: MjcfCase) -> None:
 
 
 def test_a_seeded_mass_error_is_noticed_by_mujoco(mjcf_case: MjcfCase) -> None:
-    wrong = heavier(mjcf_case.robot, th.regressor(mjcf_case.robot, *(x[:CHUNK] for x in mjcf_case.states)))
+    wrong = heavier(
+        mjcf_case.robot, th.regressor(mjcf_case.robot, *(x[:CHUNK] for x in mjcf_case.states))
+    )
     got = th.inverse_dynamics(wrong, *mjcf_case.states)
     assert worst(got - mjcf_case.torque, mjcf_case.size) > TOLERANCE
 
 
 def test_all_joints_of_mjcf_are_there() -> None:
-    robots = [load(shared_file(*MJCF_CASES[name].split("/"))) for name in ("digit", "cmu_humanoid", "human")]
+    robots = [
+        load(shared_file(*MJCF_CASES[name].split("/")))
+        for name in ("digit", "cmu_humanoid", "human")
+    ]
     nodes = [node for robot in robots for node in robot.tree.nodes]
     assert {node.kind for node in nodes} == set(JointKind) - {JointKind.PLANAR}
     assert any(node.body is None for node in nodes), "placeholders between the joints of one body"

@@ -1,4 +1,6 @@
-"""Essential parameters: what is dropped, against refits with NumPy and F-tests with SciPy, and what must not be dropped."""
+"""Essential parameters: what is dropped, against refits with NumPy and F-tests with SciPy, and what
+must not be dropped.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,19 @@ from thetahat.identify.weights import weigh
 from uncertainty_cases import Experiment, arm, first_order, path, spread
 
 
-def noisy(name: str, *, seconds: float = 10.0, time: float = 0.0, seed: int = 0) -> tuple[Experiment, th.Information, Samples]:
+def noisy(
+    name: str, *, seconds: float = 10.0, time: float = 0.0, seed: int = 0
+) -> tuple[Experiment, th.Information, Samples]:
     experiment = Experiment.of(name, seconds)
     return experiment, *experiment.with_noise(
-        spread(experiment.robot) * first_order(np.random.default_rng(seed), experiment.samples.tau.shape, time=time)
+        spread(experiment.robot)
+        * first_order(np.random.default_rng(seed), experiment.samples.tau.shape, time=time)
     )
 
 
-def weighted(experiment: Experiment, info: th.Information, samples: Samples) -> tuple[np.ndarray, np.ndarray]:
+def weighted(
+    experiment: Experiment, info: th.Information, samples: Samples
+) -> tuple[np.ndarray, np.ndarray]:
     """All rows in base columns and their torques, each over its joint's noise."""
     w, p = weigh(info, "joint").joints, len(info.base)
     rows = np.zeros((info.robot.nv, len(samples), p))
@@ -60,7 +67,9 @@ def test_every_step_is_a_refit_with_one_column_less() -> None:
 
 
 def test_parameters_that_are_zero_go_and_those_that_matter_stay() -> None:
-    """An arm without offsets: they go first. Half a newton metre of Coulomb friction stays, and what is left is known better than before."""
+    """An arm without offsets: they go first. Half a newton metre of Coulomb friction stays, and
+    what is left is known better than before.
+    """
     _, info, _ = noisy("arm4")
     result = essential(info)
     assert not any("coulomb" in name or "viscous" in name for name in result.dropped)
@@ -74,13 +83,21 @@ def test_parameters_that_are_zero_go_and_those_that_matter_stay() -> None:
 
 
 def test_truly_zero_parameters_are_dropped_at_the_level_stated() -> None:
-    """Four offsets are zero in 30 logs: each is dropped about as often as the F-test says, never much less."""
+    """Four offsets are zero in 30 logs: each is dropped about as often as the F-test says, never
+    much less.
+    """
     experiment = Experiment.of("arm4", 3.0)
-    offsets = [k for k, name in enumerate(experiment.clean.base.names) if "offset" in name and experiment.truth[k] == 0.0]
+    offsets = [
+        k
+        for k, name in enumerate(experiment.clean.base.names)
+        if "offset" in name and experiment.truth[k] == 0.0
+    ]
     assert len(offsets) == 4
     rng, dropped = np.random.default_rng(5), []
     for _ in range(30):
-        info, _ = experiment.with_noise(spread(experiment.robot) * rng.normal(size=experiment.samples.tau.shape))
+        info, _ = experiment.with_noise(
+            spread(experiment.robot) * rng.normal(size=experiment.samples.tau.shape)
+        )
         dropped += [k not in essential(info).kept for k in offsets]
     assert np.mean(dropped) > 0.85
 
@@ -89,19 +106,28 @@ def test_correlated_noise_keeps_fewer() -> None:
     """Rows at 1 kHz are not independent: with the noise's model fewer parameters are essential."""
     _, info, samples = noisy("arm4", time=0.02)
     weights = weigh(info, "joint").joints
-    _, model = noise_covariance(info, LeastSquares(weights="joint").estimate(info).x_base, samples, weights)
+    _, model = noise_covariance(
+        info, LeastSquares(weights="joint").estimate(info).x_base, samples, weights
+    )
     every, independent = essential(info), essential(info, noise=model)
     assert len(independent.kept) < len(every.kept)
     freedom = np.sum(info.rows / model.inflation**2) - len(info.base)
-    assert all(step.p_step == pytest.approx(stats.f.sf(step.f_step, 1, freedom), rel=1e-8) for step in independent.steps)
-    assert np.ma.median(independent.before / every.before) == pytest.approx(6.3, rel=0.15)  # √(2·20 ms/1 ms)
+    assert all(
+        step.p_step == pytest.approx(stats.f.sf(step.f_step, 1, freedom), rel=1e-8)
+        for step in independent.steps
+    )
+    assert np.ma.median(independent.before / every.before) == pytest.approx(
+        6.3, rel=0.15
+    )  # √(2·20 ms/1 ms)
 
 
 def test_without_noise_everything_that_is_not_zero_stays() -> None:
     experiment = Experiment.of("arm4", 3.0)
     result = essential(experiment.clean)
     tiny = np.abs(experiment.truth) < 1e-12
-    np.testing.assert_array_equal(np.setdiff1d(np.arange(len(tiny)), result.kept), np.flatnonzero(tiny))
+    np.testing.assert_array_equal(
+        np.setdiff1d(np.arange(len(tiny)), result.kept), np.flatnonzero(tiny)
+    )
     np.testing.assert_allclose(result.x_base, experiment.truth, rtol=1e-6, atol=1e-9)
 
 
@@ -109,12 +135,16 @@ def test_what_is_not_seen_goes_first_and_costs_nothing() -> None:
     robot = arm("arm4")
     t, q, dq, ddq = path(robot, 5.0)
     q[:, 3], dq[:, 3], ddq[:, 3] = 0.3, 0.0, 0.0
-    tau = th.inverse_dynamics(robot, q, dq, ddq) + 0.1 * np.random.default_rng(2).normal(size=dq.shape)
+    tau = th.inverse_dynamics(robot, q, dq, ddq) + 0.1 * np.random.default_rng(2).normal(
+        size=dq.shape
+    )
     info = information(robot, Samples(q=q, dq=dq, ddq=ddq, tau=tau, t=t))
     short = len(info.base) - info.rank
     assert short > 0
     result = essential(info)
-    assert all(not np.isfinite(step.relative_std) and step.f_step < 1e-6 for step in result.steps[:short])
+    assert all(
+        not np.isfinite(step.relative_std) and step.f_step < 1e-6 for step in result.steps[:short]
+    )
     assert np.all(np.isfinite(result.x_base))
     assert not np.any(result.std[result.kept].mask)
     assert "not seen" in str(result)
@@ -133,7 +163,9 @@ def test_a_wide_limit_drops_nothing() -> None:
     _, info, _ = noisy("double_pendulum")
     result = essential(info, limit=1e12)
     assert not result.steps
-    np.testing.assert_allclose(result.x_base, LeastSquares(weights="joint").estimate(info).x_base, rtol=1e-9)
+    np.testing.assert_allclose(
+        result.x_base, LeastSquares(weights="joint").estimate(info).x_base, rtol=1e-9
+    )
     with pytest.raises(UsageError, match="level is 0"):
         essential(info, level=0)
     with pytest.raises(UsageError, match="limit is -1"):

@@ -1,4 +1,6 @@
-"""Laws that every estimator keeps: the truth comes back without noise, nothing non-finite comes out, what is not seen is named."""
+"""Laws that every estimator keeps: the truth comes back without noise, nothing non-finite comes
+out, what is not seen is named.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,19 @@ from thetahat.model import parameters
 
 pytestmark = pytest.mark.filterwarnings(f"ignore::{RobotWarning.__module__}.RobotWarning")
 
-ROBOTS = ("double_pendulum", "arm4", "arm7", "ur5", "ur10", "kinova", "panda", "xarm7", "solo12", "baxter", "talos")
+ROBOTS = (
+    "double_pendulum",
+    "arm4",
+    "arm7",
+    "ur5",
+    "ur10",
+    "kinova",
+    "panda",
+    "xarm7",
+    "solo12",
+    "baxter",
+    "talos",
+)
 CLOSED_FORM, CONIC = 1e-8, 1e-5  # relative error of base parameters, noise-free
 
 CLOSED = {
@@ -36,10 +50,16 @@ SOLVED = {
 
 
 def physical(name: str) -> th.Robot:
-    """The robot with bodies that exist with some thickness: the truth must be one that a physical fit may find."""
+    """The robot with bodies that exist with some thickness: the truth must be one that a physical
+    fit may find.
+    """
     arm = robot(name)
     theta = arm.theta.reshape(-1, 10)
-    return arm.with_parameters(np.concatenate([row if parameters.check(row, 0.0) else parameters.project(row, 1e-4) for row in theta]))
+    return arm.with_parameters(
+        np.concatenate(
+            [row if parameters.check(row, 0.0) else parameters.project(row, 1e-4) for row in theta]
+        )
+    )
 
 
 @pytest.mark.parametrize("estimator", [*CLOSED, *SOLVED])
@@ -51,7 +71,9 @@ def test_the_truth_is_found_without_noise(name: str, estimator: str) -> None:
     estimate = identify(info, {**CLOSED, **SOLVED}[estimator](x))
     truth = info.base.of(x)
     error = np.linalg.norm((estimate.x_base - truth) * info.base.scale[info.base.independent])
-    assert error <= (CLOSED_FORM if estimator in CLOSED else CONIC) * np.linalg.norm(truth * info.base.scale[info.base.independent])
+    assert error <= (CLOSED_FORM if estimator in CLOSED else CONIC) * np.linalg.norm(
+        truth * info.base.scale[info.base.independent]
+    )
     if estimator in CLOSED:
         assert estimate.r2 >= 1.0 - 1e-12
     assert estimate.status == "solved"
@@ -75,7 +97,12 @@ def edge_cases() -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarr
         "huge torque": (q, dq, ddq, 1e60 * tau),
         "tiny torque": (q, dq, ddq, 1e-60 * tau),
         "pure noise": (q, dq, ddq, rng.normal(size=tau.shape)),
-        "one joint noisy": (q, dq, ddq, tau + np.array([0.0, 0.0, 1e3, 0.0]) * rng.normal(size=tau.shape)),
+        "one joint noisy": (
+            q,
+            dq,
+            ddq,
+            tau + np.array([0.0, 0.0, 1e3, 0.0]) * rng.normal(size=tau.shape),
+        ),
         "wild speeds": (q, 1e8 * dq, 1e12 * ddq, tau),
     }
 
@@ -100,7 +127,15 @@ def test_nothing_non_finite_leaves_an_estimator(case: str, estimator: str) -> No
     assert estimate.r2 is None or np.isfinite(estimate.r2)
     assert not np.any(np.isnan(estimate.covariance))
     if estimate.certificate is not None:
-        assert all(np.isfinite([estimate.certificate.objective, estimate.certificate.gap, estimate.certificate.eigenvalue]))
+        assert all(
+            np.isfinite(
+                [
+                    estimate.certificate.objective,
+                    estimate.certificate.gap,
+                    estimate.certificate.eigenvalue,
+                ]
+            )
+        )
     if info.rank < len(info.base):
         assert any("excite" in sentence for sentence in estimate.advice)
 
@@ -140,9 +175,21 @@ def test_positive_equals_scipy() -> None:
     arm = robot("double_pendulum")
     info, samples = folded(arm, np.random.default_rng(3), count=60, noise=0.3)
     Y = full_regressor(arm, samples.q, samples.dq, samples.ddq).reshape(-1, Columns(arm).count)
-    held = np.isin([name for name, _ in Columns(arm).pairs], ["Ixx", "Iyy", "Izz", "m", "viscous", "coulomb", "armature"])
-    found = lsq_linear(Y, samples.tau.ravel(), bounds=(np.where(held, 0.0, -np.inf), np.inf), method="bvls", tol=1e-14, max_iter=5000)
+    held = np.isin(
+        [name for name, _ in Columns(arm).pairs],
+        ["Ixx", "Iyy", "Izz", "m", "viscous", "coulomb", "armature"],
+    )
+    found = lsq_linear(
+        Y,
+        samples.tau.ravel(),
+        bounds=(np.where(held, 0.0, -np.inf), np.inf),
+        method="bvls",
+        tol=1e-14,
+        max_iter=5000,
+    )
     estimate = identify(info, th.Positive())
     np.testing.assert_allclose(Y @ estimate.x, Y @ found.x, atol=1e-4 * np.abs(samples.tau).max())
-    ours, theirs = (float(np.sum((Y @ x - samples.tau.ravel()) ** 2)) for x in (estimate.x, found.x))
+    ours, theirs = (
+        float(np.sum((Y @ x - samples.tau.ravel()) ** 2)) for x in (estimate.x, found.x)
+    )
     assert ours == pytest.approx(theirs, rel=1e-6)

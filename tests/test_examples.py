@@ -1,4 +1,6 @@
-"""Every example runs as a user would run it, in seconds, without a warning, and says what is true."""
+"""Every example runs as a user would run it, in seconds, without a warning, and says what
+is true.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ LINES = 40  # an example is read by people
 def said(name: str) -> str:
     """What an example prints."""
     command = [sys.executable, "-W", "error", EXAMPLES / name]
-    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False, timeout=LIMIT)
+    done = subprocess.run(
+        command, capture_output=True, text=True, encoding="utf-8", check=False, timeout=LIMIT
+    )
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     return done.stdout
@@ -39,7 +43,9 @@ def number(pattern: str, text: str) -> float:
 
 
 def test_examples_are_numbered_without_gaps_and_each_has_a_test() -> None:
-    assert [path.name[:3] for path in NUMBERED] == [f"{k:02d}_" for k in range(1, len(NUMBERED) + 1)]
+    assert [path.name[:3] for path in NUMBERED] == [
+        f"{k:02d}_" for k in range(1, len(NUMBERED) + 1)
+    ]
     tested = Path(__file__).read_text(encoding="utf-8")
     for path in NUMBERED:
         assert f'"{path.name}"' in tested, f"{path.name} has no test"
@@ -56,7 +62,9 @@ def test_inspect() -> None:
     text = said("01_inspect.py")
     assert len(text.splitlines()) < LINES
     assert text.count("could be built") == 7
-    assert number(r"(\d+) base parameters", text) == len(th.base_parameters(th.load(robots.path("arm7"))))
+    assert number(r"(\d+) base parameters", text) == len(
+        th.base_parameters(th.load(robots.path("arm7")))
+    )
 
 
 def test_dynamics() -> None:
@@ -67,11 +75,29 @@ def test_dynamics() -> None:
 
 def test_the_log_of_a_heavier_arm_is_identified(tmp_path: Path) -> None:
     log, out = tmp_path / "arm4.csv", tmp_path / "result"
-    subprocess.run([sys.executable, EXAMPLES / "03_make_a_log.py", log], check=True, capture_output=True, timeout=LIMIT)
-    command = [sys.executable, "-m", "thetahat.cli", "identify", "arm4", log, "--out", out, "--json"]
-    answer = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=LIMIT).stdout)
+    subprocess.run(
+        [sys.executable, EXAMPLES / "03_make_a_log.py", log],
+        check=True,
+        capture_output=True,
+        timeout=LIMIT,
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "thetahat.cli",
+        "identify",
+        "arm4",
+        log,
+        "--out",
+        out,
+        "--json",
+    ]
+    answer = json.loads(
+        subprocess.run(command, check=True, capture_output=True, text=True, timeout=LIMIT).stdout
+    )
     assert answer["r2"]["test"] > 0.995
-    # The arm that made the log is 20 % heavier, and what shows of that is the gravity torque of the last joint: m·c of the forearm.
+    # The arm that made the log is 20 % heavier, and what shows of that is the gravity torque of the
+    # last joint: m·c of the forearm.
     forearm = answer["links"][-1]
     assert forearm["name"] == "forearm"
     assert json.loads((out / "estimate.json").read_text())["r2"] == answer["r2"]
@@ -87,7 +113,9 @@ def test_identify() -> None:
 
 
 def test_payload() -> None:
-    """0.75 kg, 6 cm in front of the tool, found within three of its own standard deviations, in both ways."""
+    """0.75 kg, 6 cm in front of the tool, found within three of its own standard deviations, in
+    both ways.
+    """
     text = said("05_payload.py")
     for name, truth in (("mass", 0.75), ("com z", 0.06), ("com x", 0.02), ("Izz", 8e-4)):
         found = re.findall(rf"^  {name} +(\S+) +± (\S+)", text, flags=re.MULTILINE)
@@ -152,6 +180,12 @@ def test_online_and_control() -> None:
 def test_bridge_says_what_it_needs() -> None:
     """That it feeds the page is tested where the page is: tests/test_live_listen.py."""
     pytest.importorskip("websockets", reason='the live page needs pip install "thetahat[web]"')
-    done = subprocess.run([sys.executable, EXAMPLES / "13_bridge.py"], capture_output=True, text=True, check=False, timeout=LIMIT)
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / "13_bridge.py"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LIMIT,
+    )
     assert done.returncode == 1
     assert "thetahat watch listen arm7" in done.stderr

@@ -1,4 +1,6 @@
-"""The triangular factor and its least squares, against NIST's certified regressions and exact identities."""
+"""The triangular factor and its least squares, against NIST's certified regressions and exact
+identities.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,21 @@ import pytest
 from data_paths import SHARED, needs_shared
 from thetahat.identify import factor
 
-SETS = ("Norris", "Pontius", "NoInt1", "NoInt2", "Filip", "Longley", "Wampler1", "Wampler2", "Wampler3", "Wampler4", "Wampler5")
-MARGIN = 0.5  # digits: what the order of operations may cost beside the column-scaled QR the figures come from
+SETS = (
+    "Norris",
+    "Pontius",
+    "NoInt1",
+    "NoInt2",
+    "Filip",
+    "Longley",
+    "Wampler1",
+    "Wampler2",
+    "Wampler3",
+    "Wampler4",
+    "Wampler5",
+)
+# digits: what the order of operations may cost beside the column-scaled QR the figures come from
+MARGIN = 0.5
 ZERO_STD = 1e-9  # where the certified standard deviation is zero
 
 
@@ -34,7 +49,9 @@ def digits(value: float, certified: float) -> float:
     """Correct significant digits, 15 at the most."""
     if value == certified:
         return 15.0
-    return min(15.0, -np.log10(abs(value - certified) / abs(certified) if certified else abs(value)))
+    return min(
+        15.0, -np.log10(abs(value - certified) / abs(certified) if certified else abs(value))
+    )
 
 
 @needs_shared
@@ -43,11 +60,18 @@ def test_certified_regressions(name: str) -> None:
     X, y, certified = nist(name)
     solution = factor.solve(factor.fold(X, y))
     assert solution.rank == X.shape[1]
-    std = solution.residual / np.sqrt(max(len(y) - X.shape[1], 1)) * np.linalg.norm(solution.inverse, axis=1)
+    std = (
+        solution.residual
+        / np.sqrt(max(len(y) - X.shape[1], 1))
+        * np.linalg.norm(solution.inverse, axis=1)
+    )
     wanted = certified["min_LRE_float64"]["qr_scaled"] - MARGIN
     wanted_std = certified["LRE_scaled_QR"]["std"]
     for k, parameter in enumerate(certified["parameters"]):
-        assert digits(solution.x[k], float(parameter["estimate"])) >= wanted, (name, parameter["name"])
+        assert digits(solution.x[k], float(parameter["estimate"])) >= wanted, (
+            name,
+            parameter["name"],
+        )
         exact = float(parameter["std_dev"])
         if exact == 0.0:
             assert std[k] <= ZERO_STD
@@ -60,7 +84,10 @@ def test_normal_equations_would_fail_the_same_check() -> None:
     """The check can fail: by normal equations Filip has no correct digit."""
     X, y, certified = nist("Filip")
     x = np.linalg.lstsq(X.T @ X, X.T @ y, rcond=0.0)[0]
-    assert min(digits(x[k], float(p["estimate"])) for k, p in enumerate(certified["parameters"])) < certified["min_LRE_float64"]["qr_scaled"] - MARGIN
+    assert (
+        min(digits(x[k], float(p["estimate"])) for k, p in enumerate(certified["parameters"]))
+        < certified["min_LRE_float64"]["qr_scaled"] - MARGIN
+    )
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -73,7 +100,9 @@ def test_merge_is_batch_for_any_split_and_order(seed: int) -> None:
     together, apart = factor.fold(A, b), factor.merged(*parts)
     size = np.linalg.norm(np.column_stack([A, b]), axis=0)
     np.testing.assert_allclose(apart / size, together / size, atol=1e-12 * np.sqrt(500))
-    np.testing.assert_allclose(factor.solve(apart).x * size[:-1], factor.solve(together).x * size[:-1], rtol=1e-11)
+    np.testing.assert_allclose(
+        factor.solve(apart).x * size[:-1], factor.solve(together).x * size[:-1], rtol=1e-11
+    )
 
 
 def test_rank_short_names_the_direction() -> None:

@@ -1,7 +1,8 @@
 """Seeded faults of the stream, thirty-five kinds, with a controller on it.
 
-No command that is not finite, none by an identified model while the gate is closed, and no model from channels that lie. The short version
-runs some of each kind, the long one 10,000 in all (about 0.2 s each, half an hour on one core): ``pytest -m slow tests/test_faults.py``.
+No command that is not finite, none by an identified model while the gate is closed, and no model
+from channels that lie. The short version runs some of each kind, the long one 10,000 in all (about
+0.2 s each, half an hour on one core): ``pytest -m slow tests/test_faults.py``.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ SHORT, LONG = 8, 10_000
 def test_faults(kind: str) -> None:
     outcomes = [run(kind, seed) for seed in range(SHORT)]
     assert not [(outcome.seed, outcome.broken[:3]) for outcome in outcomes if outcome.broken]
-    assert kind in AT_THE_START or sum(outcome.identified for outcome in outcomes) > 0  # an identified model was in charge before
+    assert (
+        kind in AT_THE_START or sum(outcome.identified for outcome in outcomes) > 0
+    )  # an identified model was in charge before
 
 
 @pytest.mark.slow
@@ -36,13 +39,17 @@ def test_ten_thousand_faults(kind: str) -> None:
 
 @pytest.mark.parametrize("seed", [1280, 1316])
 def test_samples_after_a_change_do_not_pass_for_usual(seed: int) -> None:
-    """Both closed too late: lying samples, held out like all others, raised the watch's idea of a usual error, or were too few to lower R²."""
+    """Both closed too late: lying samples, held out like all others, raised the watch's idea of a
+    usual error, or were too few to lower R².
+    """
     assert not run("dead torque with noise", seed).broken
 
 
 @pytest.mark.parametrize("seed", [1192, 1325])
 def test_a_model_that_would_not_open_the_gate_takes_no_place_of_one_in_use(seed: int) -> None:
-    """Half of what was fitted was of the robot before it took up a payload: R² 0.93 on samples held out keeps a gate open and opens none."""
+    """Half of what was fitted was of the robot before it took up a payload: R² 0.93 on samples held
+    out keeps a gate open and opens none.
+    """
     assert not run("payload", seed).broken
 
 
@@ -52,8 +59,12 @@ def test_without_a_fault_the_gate_opens_and_stays_open() -> None:
     for cycle in clean(0).cycles[start:]:
         one.push(*cycle)
         assert one.gate.open, one.gate.reason
-    assert not {"stuck", "dead torque", "alarm", "gap", "closed"} & {kind for kind, count in one.events.counts.items() if count}
-    assert one.events.counts["spike"] <= 0.001 * len(clean(0).cycles)  # a step of friction that is just as large as a spike would be
+    assert not {"stuck", "dead torque", "alarm", "gap", "closed"} & {
+        kind for kind, count in one.events.counts.items() if count
+    }
+    assert one.events.counts["spike"] <= 0.001 * len(
+        clean(0).cycles
+    )  # a step of friction that is just as large as a spike would be
     assert one.events.counts["step"] > 10
 
 
@@ -72,7 +83,7 @@ def test_a_copy_goes_on_as_the_original() -> None:
     assert whole.gate.r2 == copied.gate.r2
 
 
-# -- single sentences of bad-inputs.md ---------------------------------------------------------------------------------------
+# -- single sentences of bad-inputs.md -------------------------------------------------------------
 
 
 @pytest.fixture
@@ -145,15 +156,22 @@ def test_a_spike_is_rejected_and_counted_and_a_step_is_not(one) -> None:
     one.push(*CYCLES[AT + 1])
     assert one.events.counts["spike"] == 1
     assert one.events.counts["step"] == warmed(0)[0].events.counts["step"]
-    assert [event.t for event in one.events if event.kind == "spike"][-1:] == [t]  # on record once the next sample told that it was one
+    assert [event.t for event in one.events if event.kind == "spike"][-1:] == [
+        t
+    ]  # on record once the next sample told that it was one
 
 
 def test_a_step_is_not_put_on_record_as_a_spike(one) -> None:
-    told, leap = [event for event in one.events if event.kind == "spike"], np.array([0.0, 50.0, 0.0, 0.0])
+    told, leap = (
+        [event for event in one.events if event.kind == "spike"],
+        np.array([0.0, 50.0, 0.0, 0.0]),
+    )
     spikes, steps = one.events.counts["spike"], one.events.counts["step"]
     for t, q, dq, tau in CYCLES[AT : AT + 2]:
         one.push(t, q, dq, tau + leap)
-        assert [event for event in one.events if event.kind == "spike"] == told  # not for a moment: the live page tells all that it sees
+        assert [
+            event for event in one.events if event.kind == "spike"
+        ] == told  # not for a moment: the live page tells all that it sees
     assert (one.events.counts["spike"], one.events.counts["step"]) == (spikes, steps + 1)
 
 

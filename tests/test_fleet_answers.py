@@ -1,4 +1,6 @@
-"""A run of `identify --store` in which nothing is new reads no row of any log and answers the same; whatever is new is noticed."""
+"""A run of `identify --store` in which nothing is new reads no row of any log and answers the same;
+whatever is new is noticed.
+"""
 
 from __future__ import annotations
 
@@ -45,13 +47,22 @@ def written(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_second_run_with_nothing_new_reads_no_rows_and_answers_the_same(
-    thetahat: Thetahat,  # noqa: F811
+    thetahat: Thetahat,
     logs: Path,
     tmp_path: Path,
     rows: list[int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    given = ["identify", "arm4", logs, "--out", tmp_path / "out", "--store", tmp_path / "store", *QUICK]
+    given = [
+        "identify",
+        "arm4",
+        logs,
+        "--out",
+        tmp_path / "out",
+        "--store",
+        tmp_path / "store",
+        *QUICK,
+    ]
     first = thetahat(*given)
     before = written(tmp_path / "out")
     assert {"estimate.json", "report.html", "arm4_identified.urdf"} <= set(before)
@@ -63,20 +74,38 @@ def test_a_second_run_with_nothing_new_reads_no_rows_and_answers_the_same(
     assert (again.code, again.data) == (0, first.data)
     assert written(tmp_path / "out") == before
     told = thetahat("history", "--store", tmp_path / "store", "--json").data["runs"]
-    assert [(run["state"], run["samples"], len(run["logs"])) for run in told] == [("done", first.data["samples"], 3)] * 2
+    assert [(run["state"], run["samples"], len(run["logs"])) for run in told] == [
+        ("done", first.data["samples"], 3)
+    ] * 2
     monkeypatch.setattr(kept_answers, "program", lambda: "another")
     assert thetahat(*given).code == 0
     assert rows  # another program may answer otherwise
 
 
-def test_whatever_is_new_is_noticed(thetahat: Thetahat, logs: Path, tmp_path: Path, rows: list[int]) -> None:  # noqa: F811
-    robot, prior = (Path(shutil.copy(robots.path("arm4"), tmp_path / f"{name}.urdf")) for name in ("robot", "prior"))
+def test_whatever_is_new_is_noticed(
+    thetahat: Thetahat, logs: Path, tmp_path: Path, rows: list[int]
+) -> None:
+    robot, prior = (
+        Path(shutil.copy(robots.path("arm4"), tmp_path / f"{name}.urdf"))
+        for name in ("robot", "prior")
+    )
 
     def told(*more: Any, out: str = "out") -> bool:
         """Whether rows were read."""
         rows.clear()
         done = thetahat(
-            "identify", robot, logs, "--prior", prior, "--out", tmp_path / out, "--store", tmp_path / "store", "--no-report", *QUICK, *more
+            "identify",
+            robot,
+            logs,
+            "--prior",
+            prior,
+            "--out",
+            tmp_path / out,
+            "--store",
+            tmp_path / "store",
+            "--no-report",
+            *QUICK,
+            *more,
         )
         assert done.code == 0, done.err
         return bool(rows)
@@ -98,8 +127,20 @@ def test_whatever_is_new_is_noticed(thetahat: Thetahat, logs: Path, tmp_path: Pa
     assert not told()
 
 
-def test_an_answer_that_is_damaged_is_found_anew_and_that_is_said(thetahat: Thetahat, logs: Path, tmp_path: Path, rows: list[int]) -> None:  # noqa: F811
-    given = ["identify", "arm4", logs, "--out", tmp_path / "out", "--store", tmp_path / "store", "--no-report", *QUICK]
+def test_an_answer_that_is_damaged_is_found_anew_and_that_is_said(
+    thetahat: Thetahat, logs: Path, tmp_path: Path, rows: list[int]
+) -> None:
+    given = [
+        "identify",
+        "arm4",
+        logs,
+        "--out",
+        tmp_path / "out",
+        "--store",
+        tmp_path / "store",
+        "--no-report",
+        *QUICK,
+    ]
     first = thetahat(*given).data
     (path,) = (tmp_path / "store/answers").iterdir()
     path.write_bytes(path.read_bytes()[:-5])
@@ -111,10 +152,21 @@ def test_an_answer_that_is_damaged_is_found_anew_and_that_is_said(thetahat: Thet
     assert rows == []
 
 
-def test_the_oldest_answers_go_first(thetahat: Thetahat, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_the_oldest_answers_go_first(
+    thetahat: Thetahat, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(kept_answers, "BYTES", 60_000)
     for cutoff in (8.0, 9.0, 10.0, 11.0):
-        given = ["--out", tmp_path / "out", "--store", tmp_path / "store", "--cutoff", cutoff, "--no-report", *QUICK]
+        given = [
+            "--out",
+            tmp_path / "out",
+            "--store",
+            tmp_path / "store",
+            "--cutoff",
+            cutoff,
+            "--no-report",
+            *QUICK,
+        ]
         assert thetahat("identify", "arm4", logs, *given).code == 0
     kept = list((tmp_path / "store/answers").iterdir())
     assert 0 < sum(path.stat().st_size for path in kept) <= 60_000

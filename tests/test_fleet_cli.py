@@ -1,6 +1,6 @@
-"""`identify --workers --store`: the answer of one pass, and every trouble in one sentence with its exit code."""
-
-# ruff: noqa: F811 (a fixture is named where it is used)
+"""`identify --workers --store`: the answer of one pass, and every trouble in one sentence with its
+exit code.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +16,12 @@ import numpy as np
 import pytest
 
 from fleet_cases import arm, fitted, folder_of
-from fleet_cli_cases import QUICK, Thetahat, logs, one_error, require, thetahat  # noqa: F401 (fixtures)
+from fleet_cli_cases import (
+    QUICK,
+    Thetahat,
+    one_error,
+    require,
+)
 from test_fleet_survey import spoil
 from thetahat.cli import scale
 from thetahat.cli.crew import Rows
@@ -27,10 +32,13 @@ from thetahat.errors import StorageError, UsageError
 from thetahat.fleet.fingerprint import robot_fingerprint
 
 SAME = 1e-10  # of a parameter's standard deviation, beside 1e-10 of its value
-wired = pytest.mark.skipif("workers" not in inspect.signature(identify).parameters, reason="identify does not take --workers and --store yet")
+wired = pytest.mark.skipif(
+    "workers" not in inspect.signature(identify).parameters,
+    reason="identify does not take --workers and --store yet",
+)
 
 
-# -- identify ---------------------------------------------------------------------------------------------------------
+# -- identify --------------------------------------------------------------------------------------
 
 
 def require_same_answer(a: dict[str, Any], b: dict[str, Any]) -> None:
@@ -43,35 +51,67 @@ def require_same_answer(a: dict[str, Any], b: dict[str, Any]) -> None:
     for one, other in zip(a["joints"], b["joints"], strict=True):
         for name in ("rows_train", "rows_test"):
             assert one[name] == other[name]
-        for name in ("r2_train", "r2_test", "r2_test_moving", "r2_test_raw", "rms_nominal", "rms_test"):
+        for name in (
+            "r2_train",
+            "r2_test",
+            "r2_test_moving",
+            "r2_test_raw",
+            "rms_nominal",
+            "rms_test",
+        ):
             assert abs(one[name] - other[name]) <= 1e-9
 
 
 @wired
-@pytest.mark.parametrize("quick", [QUICK, pytest.param([], marks=pytest.mark.slow)], ids=["quick", "tuned"])
-def test_identify_with_workers_and_a_store_is_identify(thetahat: Thetahat, logs: Path, tmp_path: Path, quick: list[str]) -> None:
-    pytest.importorskip("distributed", reason="workers need the extra dask (pip install 'dask[distributed]')")
+@pytest.mark.parametrize(
+    "quick", [QUICK, pytest.param([], marks=pytest.mark.slow)], ids=["quick", "tuned"]
+)
+def test_identify_with_workers_and_a_store_is_identify(
+    thetahat: Thetahat, logs: Path, tmp_path: Path, quick: list[str]
+) -> None:
+    pytest.importorskip(
+        "distributed", reason="workers need the extra dask (pip install 'dask[distributed]')"
+    )
     store = tmp_path / "store"
     alone = thetahat("identify", "arm4", logs, "--out", tmp_path / "a", "--json", *quick).data
-    for k, options in enumerate((["--workers", 2, "--store", store], ["--store", store])):  # not to one folder: that would be the first answer again
-        done = thetahat("identify", "arm4", logs, "--out", tmp_path / f"b{k}", "--json", *options, *quick)
+    for k, options in enumerate(
+        (["--workers", 2, "--store", store], ["--store", store])
+    ):  # not to one folder: that would be the first answer again
+        done = thetahat(
+            "identify", "arm4", logs, "--out", tmp_path / f"b{k}", "--json", *options, *quick
+        )
         assert done.code == 0, done.err
         require("estimate", done.data)
         require_same_answer(alone, done.data)
     told = thetahat("history", "--store", store, "--json").data
     require("history", told)
-    assert [(run["id"], run["state"], run["robot"], len(run["logs"])) for run in told["runs"]] == [(2, "done", "arm4", 3), (1, "done", "arm4", 3)]
+    assert [(run["id"], run["state"], run["robot"], len(run["logs"])) for run in told["runs"]] == [
+        (2, "done", "arm4", 3),
+        (1, "done", "arm4", 3),
+    ]
     found = thetahat("diff", 1, 2, "--store", store, "--json").data
     require("diff", found)
     assert found["largest"] == 0.0
 
 
 @wired
-def test_a_bad_shard_is_named_the_rest_kept_and_the_exit_code_3(thetahat: Thetahat, tmp_path: Path) -> None:
+def test_a_bad_shard_is_named_the_rest_kept_and_the_exit_code_3(
+    thetahat: Thetahat, tmp_path: Path
+) -> None:
     folder = folder_of(tmp_path / "logs", 3)
     wanted = thetahat("identify", "arm4", folder, "--out", tmp_path / "a", "--json", *QUICK).data
     name, said, _ = spoil(folder, "damaged")
-    done = thetahat("identify", "arm4", folder, "--out", tmp_path / "b", "--json", "--store", tmp_path / "store", *QUICK)
+    done = thetahat(
+        "identify",
+        "arm4",
+        folder,
+        "--out",
+        tmp_path / "b",
+        "--json",
+        "--store",
+        tmp_path / "store",
+        *QUICK,
+    )
     one_error(done, 3, name, said, "left out; the answer is of the others")
     require_same_answer(wanted, done.data)
     (run,) = thetahat("history", "--store", tmp_path / "store", "--json").data["runs"]
@@ -80,25 +120,53 @@ def test_a_bad_shard_is_named_the_rest_kept_and_the_exit_code_3(thetahat: Thetah
 
 
 @wired
-def test_a_scheduler_that_is_not_there_is_exit_code_6(thetahat: Thetahat, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("distributed", reason="workers need the extra dask (pip install 'dask[distributed]')")
+def test_a_scheduler_that_is_not_there_is_exit_code_6(
+    thetahat: Thetahat, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip(
+        "distributed", reason="workers need the extra dask (pip install 'dask[distributed]')"
+    )
     monkeypatch.setattr("thetahat.fleet.workers.PATIENCE", 0.5)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
-    done = thetahat("identify", "arm4", logs, "--out", tmp_path, "--scheduler", address, "--store", tmp_path / "store")
+    done = thetahat(
+        "identify",
+        "arm4",
+        logs,
+        "--out",
+        tmp_path,
+        "--scheduler",
+        address,
+        "--store",
+        tmp_path / "store",
+    )
     one_error(done, 6, address, "cannot be reached")
     (run,) = thetahat("history", "--store", tmp_path / "store", "--json").data["runs"]
     assert (run["state"], address in run["verdict"]) == ("failed", True)
 
 
 @wired
-def test_a_full_disk_is_exit_code_6_and_the_answer_is_there(thetahat: Thetahat, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_exit_code_6_and_the_answer_is_there(
+    thetahat: Thetahat, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(path: Path, data: bytes, **more: bool) -> None:
-        raise StorageError(f"{path} cannot be written: No space left on device; check the room on its disk")
+        raise StorageError(
+            f"{path} cannot be written: No space left on device; check the room on its disk"
+        )
 
     monkeypatch.setattr("thetahat.fleet.store.write_atomically", full)
-    done = thetahat("identify", "arm4", logs, "--out", tmp_path / "out", "--json", "--store", tmp_path / "store", *QUICK)
+    done = thetahat(
+        "identify",
+        "arm4",
+        logs,
+        "--out",
+        tmp_path / "out",
+        "--json",
+        "--store",
+        tmp_path / "store",
+        *QUICK,
+    )
     one_error(done, 6, "No space left")
     assert done.data["samples"] == 8_400
     assert (tmp_path / "out/estimate.json").is_file()
@@ -125,7 +193,9 @@ def test_a_new_store_on_a_full_disk_is_done_without(
             raise sqlite3.OperationalError("database or disk is full")
 
         monkeypatch.setattr("thetahat.fleet.store.sqlite3.connect", no_room)
-    done = thetahat("identify", "arm4", logs, "--out", tmp_path / "out", "--json", "--store", store, *QUICK)
+    done = thetahat(
+        "identify", "arm4", logs, "--out", tmp_path / "out", "--json", "--store", store, *QUICK
+    )
     one_error(done, 6, "No space left" if how == "folder" else "disk is full")
     assert done.data["samples"] == 8_400
     assert (tmp_path / "out/estimate.json").is_file()
@@ -133,7 +203,11 @@ def test_a_new_store_on_a_full_disk_is_done_without(
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [((0, None, None), "--workers is 0"), ((2, "tcp://x", None), "exclude|both given"), ((None, None, __file__), "is a file")],
+    [
+        ((0, None, None), "--workers is 0"),
+        ((2, "tcp://x", None), "exclude|both given"),
+        ((None, None, __file__), "is a file"),
+    ],
     ids=["none", "both", "file"],
 )
 def test_options_that_cannot_be_are_said(options: tuple, said: str) -> None:
@@ -156,13 +230,29 @@ def test_alone_and_with_a_store_a_crew_does_the_same(logs: Path, tmp_path: Path)
             found = crew.information(rows, fitted(arm()))
             stream.require_rows(arm())
             seen: list = []
-            test = crew.score(replace(rows, span=(span[1], log.rows)), arm(), arm(), seen=seen.append)
+            test = crew.score(
+                replace(rows, span=(span[1], log.rows)), arm(), arm(), seen=seen.append
+            )
             again = sum(map(len, crew.samples(rows, fitted(arm()), "again")))
-            answers.append((found.factors, found.rows, stream.dropped_in_training, stream.period, test.r2, test.rows, again, sum(map(len, seen))))
+            answers.append(
+                (
+                    found.factors,
+                    found.rows,
+                    stream.dropped_in_training,
+                    stream.period,
+                    test.r2,
+                    test.rows,
+                    again,
+                    sum(map(len, seen)),
+                )
+            )
             crew.conclude()
     for a, b in zip(*answers, strict=True):
         if isinstance(a, tuple):
-            assert all(np.allclose(x, y, rtol=0.0, atol=1e-10 * np.abs(x).max()) for x, y in zip(a, b, strict=True))
+            assert all(
+                np.allclose(x, y, rtol=0.0, atol=1e-10 * np.abs(x).max())
+                for x, y in zip(a, b, strict=True)
+            )
         else:
             assert np.allclose(a, b, rtol=1e-9) if isinstance(a, np.ndarray) else a == b
 
@@ -179,7 +269,10 @@ def test_standard_deviations_from_an_excerpt_are_those_of_all_rows(
     spreads = []
     for excerpt in (1_000_000, 16_000):
         monkeypatch.setattr("thetahat.fleet.gather.EXCERPT", excerpt)
-        with Progress(quiet=True) as progress, scale.opened(scale.Scale(store=tmp_path / f"store{excerpt}"), progress) as crew:
+        with (
+            Progress(quiet=True) as progress,
+            scale.opened(scale.Scale(store=tmp_path / f"store{excerpt}"), progress) as crew,
+        ):
             log = crew.read([str(folder)], arm())
             settings = crew.choose(log, arm())
             crew._gatherer._shard = 1_000
@@ -197,7 +290,9 @@ def test_standard_deviations_from_an_excerpt_are_those_of_all_rows(
     assert abs(np.median(np.log(independent / spreads[0]))) > 0.2  # which is another thing
 
 
-def test_what_is_tuned_is_read_sparsely_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_tuned_is_read_sparsely_and_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from thetahat.data import excerpt
     from thetahat.data.log import read_log
     from thetahat.data.prepare import choose
@@ -210,7 +305,12 @@ def test_what_is_tuned_is_read_sparsely_and_kept(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("thetahat.data.cutoff.WINDOWS", 6)
     folder = folder_of(tmp_path / "logs", 3, seconds=120.0)
     whole = read_log(folder, arm())
-    drive = fitted(arm()).drive.with_dry(Dry(np.full(4, 0.1), np.zeros(4))).with_shape(stribeck(np.full(4, 0.2))).with_shape(quadratic())
+    drive = (
+        fitted(arm())
+        .drive.with_dry(Dry(np.full(4, 0.1), np.zeros(4)))
+        .with_shape(stribeck(np.full(4, 0.2)))
+        .with_shape(quadratic())
+    )
     robot = replace(fitted(arm()), drive=drive)
     span, read, calls = (0, 60_000), [], []
 
@@ -219,21 +319,40 @@ def test_what_is_tuned_is_read_sparsely_and_kept(tmp_path: Path, monkeypatch: py
         read.append(sum(len(chunk) for chunk in log.chunks()))
         settings = choose(log, arm(), span=span)
         assert settings == choose(whole, arm(), span=span)
-        mine, theirs = (excerpt.excerpt(each, arm(), span=span).prepared(settings) for each in (log, whole))
+        mine, theirs = (
+            excerpt.excerpt(each, arm(), span=span).prepared(settings) for each in (log, whole)
+        )
         assert np.array_equal(mine.tau, theirs.tau)
         return Tuned(settings, robot, 3.0, "entropic", ("because",), np.ones(4))
 
     answers = []
     for _ in range(2):
-        with Progress(quiet=True) as progress, scale.opened(scale.Scale(store=tmp_path / "store"), progress) as crew:
+        with (
+            Progress(quiet=True) as progress,
+            scale.opened(scale.Scale(store=tmp_path / "store"), progress) as crew,
+        ):
             log = crew.read([str(folder)], arm())
-            answers.append(crew.tuned(log, arm(), fitted(arm()), span, {"cutoff": None, "min_speed": None, "method": "x"}, make))
+            answers.append(
+                crew.tuned(
+                    log,
+                    arm(),
+                    fitted(arm()),
+                    span,
+                    {"cutoff": None, "min_speed": None, "method": "x"},
+                    make,
+                )
+            )
     assert len(calls) == 1
     assert read[0] < 40_000
     first, again = answers
     assert replace(again.settings, reasoning="") == replace(first.settings, reasoning="")
     assert robot_fingerprint(again.robot, values=True) == robot_fingerprint(robot, values=True)
-    assert (again.weight, again.metric, again.reasons, again.rms.tolist()) == (3.0, "entropic", ("because",), [1.0] * 4)
+    assert (again.weight, again.metric, again.reasons, again.rms.tolist()) == (
+        3.0,
+        "entropic",
+        ("because",),
+        [1.0] * 4,
+    )
 
 
 def test_progress_says_samples_per_second_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,6 @@
-"""Entries are keyed by DATA_FORMAT: what makes preparing or folding yield other numbers must raise it, or a store mixes old with new."""
+"""Entries are keyed by DATA_FORMAT: what makes preparing or folding yield other numbers must raise
+it, or a store mixes old with new.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,12 @@ SETTINGS = Settings(
     delay=0.003,
     spikes=(0.06, 0.08, 0.09, 0.08, 0.19, 0.2, 0.22, 0.13, 1.5, 1.7, 27.0, 1.1),
 )
-RELATIVE = 2e-6  # processors and BLAS differ by 1e-10 at most; what is written down has seven digits
+RELATIVE = (
+    2e-6  # processors and BLAS differ by 1e-10 at most; what is written down has seven digits
+)
 
-# By DATA_FORMAT: torques by what became of them per joint, and sizes of columns of [Y | u] over all joints, which no rotation of a factor changes.
+# By DATA_FORMAT: torques by what became of them per joint, and sizes of columns of [Y | u] over all
+# joints, which no rotation of a factor changes.
 GOLDEN: dict[int, tuple[list[list[int]], list[float]]] = {
     1: (
         [
@@ -78,11 +83,15 @@ GOLDEN: dict[int, tuple[list[list[int]], list[float]]] = {
 
 
 def found(tmp_path: Path) -> tuple[list[list[int]], np.ndarray]:
-    """A fold of a log with jitter, gaps, wraps, a saturated and a dead torque, spikes, standstill, a delay and dry friction over a zone."""
+    """A fold of a log with jitter, gaps, wraps, a saturated and a dead torque, spikes, standstill,
+    a delay and dry friction over a zone.
+    """
     path = write(tmp_path / "log.parquet", jittered(gaps(spoiled(wrapped(columns(seconds=18.0))))))
     gatherer = Gatherer(rows=900)
     files = gatherer.survey(path, arm())
-    fit = replace(fitted(arm()), drive=fitted(arm()).drive.with_dry(Dry(np.full(4, 0.05), np.zeros(4))))
+    fit = replace(
+        fitted(arm()), drive=fitted(arm()).drive.with_dry(Dry(np.full(4, 0.05), np.zeros(4)))
+    )
     information, told = gatherer.fold(files, Fold(Prepared(arm(), SETTINGS), fit))
     stacked = information.stacked()
     sizes = np.linalg.norm(stacked, axis=0)
@@ -92,9 +101,15 @@ def found(tmp_path: Path) -> tuple[list[list[int]], np.ndarray]:
 
 
 def test_other_numbers_for_the_same_log_need_another_format(tmp_path: Path) -> None:
-    assert DATA_FORMAT in GOLDEN, f"DATA_FORMAT was raised to {DATA_FORMAT}: write the numbers of this fold into GOLDEN beside it"
+    assert DATA_FORMAT in GOLDEN, (
+        f"DATA_FORMAT was raised to {DATA_FORMAT}: write the numbers of this fold into GOLDEN"
+        " beside it"
+    )
     counts, sizes = GOLDEN[DATA_FORMAT]
     mine, theirs = found(tmp_path)
-    advice = "preparing or folding yields other numbers than before: raise DATA_FORMAT in thetahat/fleet/fingerprint.py, so that stores compute anew"
+    advice = (
+        "preparing or folding yields other numbers than before: raise DATA_FORMAT in"
+        " thetahat/fleet/fingerprint.py, so that stores compute anew"
+    )
     assert mine == counts, advice
     assert theirs == pytest.approx(sizes, rel=RELATIVE), advice

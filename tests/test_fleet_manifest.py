@@ -1,4 +1,6 @@
-"""`thetahat fleet MANIFEST`: manifests good and bad, periods, the three files it writes, the store, and what it keeps when something fails."""
+"""`thetahat fleet MANIFEST`: manifests good and bad, periods, the three files it writes, the store,
+and what it keeps when something fails.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ from thetahat.fleet import estimates
 from thetahat.fleet.manifest import read_manifest
 from thetahat.fleet.periods import life, times
 
-jsonschema = pytest.importorskip("jsonschema", reason="jsonschema checks the answers (pip install jsonschema)")
+jsonschema = pytest.importorskip(
+    "jsonschema", reason="jsonschema checks the answers (pip install jsonschema)"
+)
 FILES = {"fleet.parquet", "fleet.html", "fleet.json"}
 
 
@@ -66,21 +70,26 @@ def _write(folder: Path, text: str, name: str = "fleet.toml") -> Path:
 
 def _log(path: Path, *, run: int = 0) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    polars.DataFrame(run_of(arm(), (), run, 2, np.random.default_rng(run), seconds=4.0)).write_parquet(path)
+    polars.DataFrame(
+        run_of(arm(), (), run, 2, np.random.default_rng(run), seconds=4.0)
+    ).write_parquet(path)
     return path
 
 
-# -- manifests --------------------------------------------------------------------------------------------------------
+# -- manifests -------------------------------------------------------------------------------------
 
 
 def test_toml_and_csv_say_the_same(tmp_path: Path) -> None:
     toml = _write(
         tmp_path,
-        'robot = "arm4"\n[robots.a]\nlogs = ["a/*.parquet", "s3://bucket/a"]\n'
-        '[[robots.b.logs]]\nlog = "b.csv"\ndate = 2024-03-01\n[[robots.b.logs]]\nlog = "c.csv"\nperiod = "spring"\n',
+        'robot = "arm4"\n[robots.a]\nlogs = ["a/*.parquet",'
+        ' "s3://bucket/a"]\n[[robots.b.logs]]\nlog = "b.csv"\ndate ='
+        ' 2024-03-01\n[[robots.b.logs]]\nlog = "c.csv"\nperiod = "spring"\n',
     )
     table = _write(
-        tmp_path, "id,robot,log,period,date\na,arm4,a/*.parquet,,\na,arm4,s3://bucket/a,,\nb,arm4,b.csv,,2024-03-01\nb,,c.csv,spring,\n", "fleet.csv"
+        tmp_path,
+        "id,robot,log,period,date\na,arm4,a/*.parquet,,\na,arm4,s3://bucket/a,,\nb,arm4,b.csv,,2024-03-01\nb,,c.csv,spring,\n",
+        "fleet.csv",
     )
     one, other = read_manifest(toml), read_manifest(table)
     assert one.members == other.members
@@ -95,15 +104,35 @@ BAD = {
     "empty": ("", "fleet.toml", "names no robot"),
     "syntax": ("[robots.a]\nrobot = \n", "fleet.toml", "line 2"),
     "unknown key": ('[robots.a]\nrobot = "arm4"\nlogs = "x"\nlegs = 2\n', "fleet.toml", "'legs'"),
-    "unknown key above": ('robots_ = 1\n[robots.a]\nrobot = "arm4"\nlogs = "x"\n', "fleet.toml", "'robots_'"),
-    "unknown key of a log": ('[robots.a]\nrobot = "arm4"\nlogs = [{log = "x", when = "now"}]\n', "fleet.toml", "'when'"),
-    "twice": ('[robots.a]\nrobot = "arm4"\nlogs = "x"\n[robots.a]\nlogs = "y"\n', "fleet.toml", "line 4"),
+    "unknown key above": (
+        'robots_ = 1\n[robots.a]\nrobot = "arm4"\nlogs = "x"\n',
+        "fleet.toml",
+        "'robots_'",
+    ),
+    "unknown key of a log": (
+        '[robots.a]\nrobot = "arm4"\nlogs = [{log = "x", when = "now"}]\n',
+        "fleet.toml",
+        "'when'",
+    ),
+    "twice": (
+        '[robots.a]\nrobot = "arm4"\nlogs = "x"\n[robots.a]\nlogs = "y"\n',
+        "fleet.toml",
+        "line 4",
+    ),
     "no robot file": ('[robots.a]\nlogs = "x"\n', "fleet.toml", "no robot file"),
-    "robot file not there": ('[robots.a]\nrobot = "arm5.urdf"\nlogs = "x"\n', "fleet.toml", "'arm5.urdf'"),
+    "robot file not there": (
+        '[robots.a]\nrobot = "arm5.urdf"\nlogs = "x"\n',
+        "fleet.toml",
+        "'arm5.urdf'",
+    ),
     "robot file a number": ('[robots.a]\nrobot = 4\nlogs = "x"\n', "fleet.toml", "is 4"),
     "no logs": ('[robots.a]\nrobot = "arm4"\n', "fleet.toml", "no logs"),
     "log a number": ('[robots.a]\nrobot = "arm4"\nlogs = [3]\n', "fleet.toml", "is 3"),
-    "date": ('[robots.a]\nrobot = "arm4"\nlogs = [{log = "x", date = "May"}]\n', "fleet.toml", "'May'"),
+    "date": (
+        '[robots.a]\nrobot = "arm4"\nlogs = [{log = "x", date = "May"}]\n',
+        "fleet.toml",
+        "'May'",
+    ),
     "a list of robots": ('robots = ["a"]\n', "fleet.toml", "[robots.<id>]"),
     "not text": ("\udcff", "fleet.toml", "UTF-8"),
     "another ending": ("{}", "fleet.json", ".toml or .csv"),
@@ -120,7 +149,9 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_bad_manifest_is_one_sentence_and_exit_code_3(case: str, tmp_path: Path, thetahat: Thetahat) -> None:
+def test_a_bad_manifest_is_one_sentence_and_exit_code_3(
+    case: str, tmp_path: Path, thetahat: Thetahat
+) -> None:
     text, name, said = BAD[case]
     (tmp_path / name).write_bytes(text.encode("utf-8", "surrogateescape"))
     done = thetahat(tmp_path / name, "--out", tmp_path / "out")
@@ -134,9 +165,16 @@ def test_a_bad_manifest_is_one_sentence_and_exit_code_3(case: str, tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("options", "code", "said"),
-    [(["--level", "0"], 2, "--level"), (["--by", "year"], 2, "--by"), (["--cutoff", "-1"], 2, "--cutoff"), (["--workers", "0"], 2, "--workers")],
+    [
+        (["--level", "0"], 2, "--level"),
+        (["--by", "year"], 2, "--by"),
+        (["--cutoff", "-1"], 2, "--cutoff"),
+        (["--workers", "0"], 2, "--workers"),
+    ],
 )
-def test_options_out_of_range(options: list[str], code: int, said: str, tmp_path: Path, thetahat: Thetahat) -> None:
+def test_options_out_of_range(
+    options: list[str], code: int, said: str, tmp_path: Path, thetahat: Thetahat
+) -> None:
     manifest = _write(tmp_path, '[robots.a]\nrobot = "arm4"\nlogs = "x"\n')
     done = thetahat(manifest, "--out", tmp_path / "out", *options)
     assert (done.code, done.err.count("\n")) == (code, 1)
@@ -149,11 +187,13 @@ def test_a_manifest_that_is_not_there(tmp_path: Path, thetahat: Thetahat) -> Non
     assert "none.toml" in done.err
 
 
-# -- periods ----------------------------------------------------------------------------------------------------------
+# -- periods ---------------------------------------------------------------------------------------
 
 
 def _member(tmp_path: Path, logs: str) -> Any:
-    return read_manifest(_write(tmp_path, f'[robots.a]\nrobot = "arm4"\nlogs = {logs}\n')).members[0]
+    return read_manifest(_write(tmp_path, f'[robots.a]\nrobot = "arm4"\nlogs = {logs}\n')).members[
+        0
+    ]
 
 
 def test_every_log_is_a_period_by_default_in_the_order_of_the_manifest(tmp_path: Path) -> None:
@@ -167,9 +207,20 @@ def test_every_log_is_a_period_by_default_in_the_order_of_the_manifest(tmp_path:
 def test_dates_decide_by_day_week_and_month(tmp_path: Path) -> None:
     for name in ("run_2024-03-02.parquet", "20240301-b.parquet", "undated.parquet"):
         _log(tmp_path / name)
-    member = _member(tmp_path, '["run_2024-03-02.parquet", "20240301-b.parquet", {log = "undated.parquet", date = 2024-04-30}]')
-    assert [period.label for period in life(member, "day").periods] == ["2024-03-01", "2024-03-02", "2024-04-30"]
-    assert [(period.label, len(period.items)) for period in life(member, "month").periods] == [("2024-03", 2), ("2024-04", 1)]
+    member = _member(
+        tmp_path,
+        '["run_2024-03-02.parquet", "20240301-b.parquet", {log = "undated.parquet", date ='
+        " 2024-04-30}]",
+    )
+    assert [period.label for period in life(member, "day").periods] == [
+        "2024-03-01",
+        "2024-03-02",
+        "2024-04-30",
+    ]
+    assert [(period.label, len(period.items)) for period in life(member, "month").periods] == [
+        ("2024-03", 2),
+        ("2024-04", 1),
+    ]
     assert [period.label for period in life(member, "week").periods] == ["2024-W09", "2024-W18"]
     assert times(life(member, "day").periods).tolist() == [0.0, 1.0, 60.0]
 
@@ -186,19 +237,26 @@ def test_a_log_that_is_not_there_is_named(tmp_path: Path) -> None:
     _log(tmp_path / "a.parquet")
     found = life(_member(tmp_path, '["a.parquet", "gone.parquet"]'))
     assert len(found.periods) == 1
-    assert [(failure.exit_code, "gone.parquet" in failure.sentence) for failure in found.failures] == [(3, True)]
+    assert [
+        (failure.exit_code, "gone.parquet" in failure.sentence) for failure in found.failures
+    ] == [(3, True)]
 
 
-# -- the whole verb ---------------------------------------------------------------------------------------------------
+# -- the whole verb --------------------------------------------------------------------------------
 
 
 def require_schema(answer: dict[str, Any]) -> None:
     schema = json.loads((ROOT / "src/thetahat/schemas/fleet.json").read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator.check_schema(schema)
-    assert [f"{list(each.absolute_path)}: {each.message}" for each in jsonschema.Draft202012Validator(schema).iter_errors(answer)] == []
+    assert [
+        f"{list(each.absolute_path)}: {each.message}"
+        for each in jsonschema.Draft202012Validator(schema).iter_errors(answer)
+    ] == []
 
 
-def test_table_page_and_answer_then_the_same_from_the_store(tmp_path: Path, thetahat: Thetahat, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_table_page_and_answer_then_the_same_from_the_store(
+    tmp_path: Path, thetahat: Thetahat, monkeypatch: pytest.MonkeyPatch
+) -> None:
     what = tuple(each for each in planted(5, 8, seed=3) if each.kind == "payload")
     manifest = write_fleet(tmp_path / "logs", 5, 8, seed=3, changes=what)
     out, arguments = tmp_path / "out", ("--no-tune", "--store", tmp_path / "store")
@@ -208,16 +266,43 @@ def test_table_page_and_answer_then_the_same_from_the_store(tmp_path: Path, thet
     require_schema(answer)
     assert answer == json.loads((out / "fleet.json").read_text())
     assert {file.name for file in out.iterdir()} == FILES
-    assert answer["summary"] | {"findings": 0} == {"robots": 5, "periods": 40, "samples": 24_000, "findings": 0, "left_out": 0}
+    assert answer["summary"] | {"findings": 0} == {
+        "robots": 5,
+        "periods": 40,
+        "samples": 24_000,
+        "findings": 0,
+        "left_out": 0,
+    }
 
     table = polars.read_parquet(out / "fleet.parquet")
-    assert table.columns == ["robot", "period", "parameter", "kind", "unit", "value", "std", "z_life", "z_fleet", "r2", "rows"]
+    assert table.columns == [
+        "robot",
+        "period",
+        "parameter",
+        "kind",
+        "unit",
+        "value",
+        "std",
+        "z_life",
+        "z_fleet",
+        "r2",
+        "rows",
+    ]
     assert table["robot"].unique().sort().to_list() == [name_of(k) for k in range(5)]
-    names = {"viscous_elbow", "coulomb_arm_yaw", "offset_shoulder_roll", "payload_forearm", "mass_forearm", "mcy_forearm"}
+    names = {
+        "viscous_elbow",
+        "coulomb_arm_yaw",
+        "offset_shoulder_roll",
+        "payload_forearm",
+        "mass_forearm",
+        "mcy_forearm",
+    }
     assert names <= set(table["parameter"])
     assert len(table) == 40 * len(answer["robots"][0]["parameters"])
     robot = what[0].robot
-    mass = table.filter((polars.col("robot") == robot) & (polars.col("parameter") == "payload_forearm"))
+    mass = table.filter(
+        (polars.col("robot") == robot) & (polars.col("parameter") == "payload_forearm")
+    )
     after = np.array([int(label.removeprefix("run")) >= what[0].run for label in mass["period"]])
     heavier = mass["value"].to_numpy()[after].mean() - mass["value"].to_numpy()[~after].mean()
     assert heavier == pytest.approx(what[0].size, abs=0.15)
@@ -231,37 +316,62 @@ def test_table_page_and_answer_then_the_same_from_the_store(tmp_path: Path, thet
     (out / "fleet.json").unlink()
     _log(tmp_path / "logs" / name_of(0) / "run008.parquet")  # a folder that grew by one
     computed, estimated = [], estimates.estimated
-    monkeypatch.setattr(estimates, "estimated", lambda gatherer, recipe, task: computed.append(task.name) or estimated(gatherer, recipe, task))
+    monkeypatch.setattr(
+        estimates,
+        "estimated",
+        lambda gatherer, recipe, task: (
+            computed.append(task.name) or estimated(gatherer, recipe, task)
+        ),
+    )
     again = json.loads(thetahat(manifest, "--out", out, *arguments, "--json").out)
-    one, other = ([each["value"] for each in found["robots"][1]["parameters"] if each["kind"] != "mass"] for found in (answer, again))
+    one, other = (
+        [each["value"] for each in found["robots"][1]["parameters"] if each["kind"] != "mass"]
+        for found in (answer, again)
+    )
     assert one == other  # but for payloads, which are weighed by what all periods together show
     assert again["summary"]["periods"] == 41
     assert computed == [f"{name_of(0)}, run008"]
 
 
 def test_every_period_is_a_run_that_history_finds_and_diff_compares(
-    tmp_path: Path, thetahat: Thetahat, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    thetahat: Thetahat,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     manifest, store = write_fleet(tmp_path / "logs", 2, 4, seed=4, seconds=4.0), tmp_path / "store"
 
     def verb(*arguments: object) -> dict[str, Any]:
-        monkeypatch.setattr(sys, "argv", ["thetahat", *map(str, arguments), "--store", str(store), "--json"])
+        monkeypatch.setattr(
+            sys, "argv", ["thetahat", *map(str, arguments), "--store", str(store), "--json"]
+        )
         with pytest.raises(SystemExit) as ended:
             cli.main()
         assert not ended.value.code
         return json.loads(capsys.readouterr().out)
 
     for _ in range(2):  # an estimate that is remembered is not remembered again
-        assert thetahat(manifest, "--out", tmp_path / "out", "--no-tune", "--store", store).code == 0
+        assert (
+            thetahat(manifest, "--out", tmp_path / "out", "--no-tune", "--store", store).code == 0
+        )
         runs = verb("history")["runs"]
-        assert sorted((run["robot"], run["period"]) for run in runs) == [(name_of(k), f"run{p:03d}") for k in range(2) for p in range(4)]
+        assert sorted((run["robot"], run["period"]) for run in runs) == [
+            (name_of(k), f"run{p:03d}") for k in range(2) for p in range(4)
+        ]
     (run,) = verb("history", "--period", "run002", "--robot", name_of(1))["runs"]
-    assert (run["state"], run["method"], run["samples"], run["verdict"][:10]) == ("done", "least-squares", 400, "Fitted: R²")
+    assert (run["state"], run["method"], run["samples"], run["verdict"][:10]) == (
+        "done",
+        "least-squares",
+        400,
+        "Fitted: R²",
+    )
     assert [Path(log["path"]).name for log in run["logs"]] == ["run002.parquet"]
     (other,) = verb("history", "--period", "run003", "--robot", name_of(1))["runs"]
     found = verb("diff", run["id"], other["id"])
     schema = json.loads((ROOT / "src/thetahat/schemas/diff.json").read_text(encoding="utf-8"))
-    assert [each.message for each in jsonschema.Draft202012Validator(schema).iter_errors(found)] == []
+    assert [
+        each.message for each in jsonschema.Draft202012Validator(schema).iter_errors(found)
+    ] == []
     assert found["same_robot"]
     assert 0.0 < found["largest"] < 8.0
     assert found["logs"]["shared"] == 0
@@ -282,7 +392,10 @@ def test_a_damaged_entry_is_said(tmp_path: Path, thetahat: Thetahat) -> None:
 def test_two_workers_answer_as_one_does(tmp_path: Path, thetahat: Thetahat) -> None:
     pytest.importorskip("distributed", reason="workers need the extra dask")
     manifest = write_fleet(tmp_path / "logs", 2, 5, seed=5, seconds=4.0)
-    alone, shared = (thetahat(manifest, "--out", tmp_path / "out", "--no-tune", "--json", *more) for more in ((), ("--workers", 2)))
+    alone, shared = (
+        thetahat(manifest, "--out", tmp_path / "out", "--no-tune", "--json", *more)
+        for more in ((), ("--workers", 2))
+    )
     assert (alone.code, shared.code) == (0, 0), shared.err
     assert json.loads(alone.out) == json.loads(shared.out)
 
@@ -292,14 +405,18 @@ def test_what_fails_is_named_and_the_rest_kept(tmp_path: Path, thetahat: Thetaha
     (tmp_path / name_of(0) / "run001.parquet").write_bytes(b"not a table at all")
     manifest = _write(
         tmp_path,
-        f'robot = "arm4"\n[robots.good]\nlogs = "{name_of(1)}"\n[robots.half]\nlogs = "{name_of(0)}"\n'
-        f'[robots.gone]\nlogs = "nothing.parquet"\n[robots.thief]\nlogs = "{name_of(1)}/run000.parquet"\n',
+        f'robot = "arm4"\n[robots.good]\nlogs = "{name_of(1)}"\n[robots.half]\nlogs ='
+        f' "{name_of(0)}"\n[robots.gone]\nlogs = "nothing.parquet"\n[robots.thief]\nlogs ='
+        f' "{name_of(1)}/run000.parquet"\n',
     )
     done = thetahat(manifest, "--out", tmp_path / "out", "--no-tune", "--json")
     assert done.code == 3
     answer = json.loads(done.out)
     require_schema(answer)
-    assert [(robot["id"], len(robot["periods"])) for robot in answer["robots"]] == [("good", 2), ("half", 1)]
+    assert [(robot["id"], len(robot["periods"])) for robot in answer["robots"]] == [
+        ("good", 2),
+        ("half", 1),
+    ]
     for said in ("run001.parquet", "nothing.parquet", "also one of good"):
         assert sum(said in each["sentence"] for each in answer["left_out"]) == 1, said
         assert said in done.err
@@ -321,7 +438,9 @@ def test_an_answer_is_never_written_over_the_manifest(tmp_path: Path, thetahat: 
     assert manifest.read_text().startswith("[robots.a]")
 
 
-def test_a_manifest_larger_than_any_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_manifest_larger_than_any_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("thetahat.fleet.manifest.LARGEST", 10)
     with pytest.raises(MalformedInput, match="bytes"):
         read_manifest(_write(tmp_path, '[robots.a]\nrobot = "arm4"\nlogs = "x"\n'))

@@ -1,4 +1,6 @@
-"""Shards: whatever a log looks like and wherever it is cut, all of its shards together are what one pass over it yields."""
+"""Shards: whatever a log looks like and wherever it is cut, all of its shards together are what one
+pass over it yields.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,18 @@ import pytest
 
 import thetahat as th
 from data_paths import shared_file
-from fleet_cases import SAME, SHAPES, arm, columns, differ, fitted, folder_of, jittered, one_pass, write
+from fleet_cases import (
+    SAME,
+    SHAPES,
+    arm,
+    columns,
+    differ,
+    fitted,
+    folder_of,
+    jittered,
+    one_pass,
+    write,
+)
 from thetahat.cli.measured import Stream
 from thetahat.data.log import read_log
 from thetahat.data.prepare import Settings, choose
@@ -27,7 +40,13 @@ ROWS = 700  # of a shard here: some are shorter than their halo
 ROUNDING = 1e-11  # of a channel's largest value: the same filters, transformed from other places on
 
 
-def both(path: Path, settings: Settings | None = None, span: tuple[int, int] | None = None, *, rows: int = ROWS) -> tuple[Samples, Samples, int]:
+def both(
+    path: Path,
+    settings: Settings | None = None,
+    span: tuple[int, int] | None = None,
+    *,
+    rows: int = ROWS,
+) -> tuple[Samples, Samples, int]:
     """(samples of one pass, samples of the shards put together, number of shards)."""
     robot = arm()
     log = read_log(path, robot)
@@ -35,7 +54,11 @@ def both(path: Path, settings: Settings | None = None, span: tuple[int, int] | N
     files = Gatherer().survey(path, robot)
     shards = plan(files, settings, span, rows=rows)
     parts = [part for shard in shards for part in samples(shard, robot, settings, timed=True)]
-    return th.prepare(log, robot, settings=settings, span=span), concatenate(parts, same_log=True), len(shards)
+    return (
+        th.prepare(log, robot, settings=settings, span=span),
+        concatenate(parts, same_log=True),
+        len(shards),
+    )
 
 
 def require_same(one: Samples, other: Samples) -> None:
@@ -84,7 +107,10 @@ def test_whatever_the_settings(tmp_path: Path, change: dict) -> None:
 
 @pytest.mark.parametrize("rows", [1, 50, 311, 100_000])
 def test_wherever_it_is_cut(tmp_path: Path, rows: int) -> None:
-    one, other, count = both(write(tmp_path / "log.csv", SHAPES["gaps"](jittered(columns(seconds=1.6, rate=1_000.0)))), rows=max(rows, 50))
+    one, other, count = both(
+        write(tmp_path / "log.csv", SHAPES["gaps"](jittered(columns(seconds=1.6, rate=1_000.0)))),
+        rows=max(rows, 50),
+    )
     assert count >= 2 or rows == 100_000
     require_same(one, other)
 
@@ -92,7 +118,10 @@ def test_wherever_it_is_cut(tmp_path: Path, rows: int) -> None:
 MEASURED = {
     "panda": ("panda/panda_nomesh_from_example_robot_data.urdf", "panda/panda_exciting_traj1.csv"),
     "kr300": ("kr300/kr300_from_dh.urdf", "kr300/kr300.csv"),
-    "pendulum": ("double_pendulum/double_pendulum_C1_from_yml.urdf", "double_pendulum/double_pendulum_C1.csv"),
+    "pendulum": (
+        "double_pendulum/double_pendulum_C1_from_yml.urdf",
+        "double_pendulum/double_pendulum_C1.csv",
+    ),
 }
 
 
@@ -102,7 +131,11 @@ def test_so_it_is_with_logs_of_real_robots(name: str) -> None:
     robot = th.load(urdf)
     log, files = read_log(path, robot), Gatherer().survey(path, robot)
     settings = choose(log, robot)
-    parts = [part for shard in plan(files, settings, rows=2_500) for part in samples(shard, robot, settings, timed=True)]
+    parts = [
+        part
+        for shard in plan(files, settings, rows=2_500)
+        for part in samples(shard, robot, settings, timed=True)
+    ]
     require_same(th.prepare(log, robot, settings=settings), concatenate(parts, same_log=True))
 
 
@@ -120,7 +153,10 @@ def test_a_bag_is_a_shard(tmp_path: Path) -> None:
     from bag_files import write_ros2
 
     table, joints = columns(seconds=6.0), arm().joint_names
-    data = {"t": table["t"]} | {kind: np.column_stack([table[f"{kind}.{joint}"] for joint in joints]) for kind in ("q", "dq", "tau")}
+    data = {"t": table["t"]} | {
+        kind: np.column_stack([table[f"{kind}.{joint}"] for joint in joints])
+        for kind in ("q", "dq", "tau")
+    }
     one, other, count = both(write_ros2(tmp_path / "bag", joints, data))
     assert count == 1
     require_same(one, other)
@@ -128,22 +164,28 @@ def test_a_bag_is_a_shard(tmp_path: Path) -> None:
 
 def test_joints_without_a_column_are_locked_in_every_shard(tmp_path: Path) -> None:
     robot = arm()
-    table = {name: array for name, array in columns().items() if not name.endswith(robot.joint_names[1])}
+    table = {
+        name: array for name, array in columns().items() if not name.endswith(robot.joint_names[1])
+    }
     path = write(tmp_path / "log.parquet", table)
     files = Gatherer().survey(path, robot)
     settings, locked = choose(files.log, robot), files.log.locked
     fit = fitted(lock(robot, locked))
     found, _ = Gatherer(rows=ROWS).fold(files, Fold(Prepared(robot, settings, locked, (0, 2)), fit))
     stream = Stream(robot, locked, (0, 2))
-    one = information(fit, stream(iter([th.prepare(read_log(path, robot), robot, settings=settings)])))
+    one = information(
+        fit, stream(iter([th.prepare(read_log(path, robot), robot, settings=settings)]))
+    )
     assert found.robot.nv == 3
     assert found.rows.tolist() == one.rows.tolist()
     assert one.rows[1] == 0
     for a, b in zip(one.factors, found.factors, strict=True):
-        assert np.allclose(a.T @ a, b.T @ b, rtol=0.0, atol=1e-12 * np.abs(a.T @ a).max(initial=1.0))
+        assert np.allclose(
+            a.T @ a, b.T @ b, rtol=0.0, atol=1e-12 * np.abs(a.T @ a).max(initial=1.0)
+        )
 
 
-# -- estimates --------------------------------------------------------------------------------------------------------
+# -- estimates -------------------------------------------------------------------------------------
 
 
 def surveyed(path: Path) -> tuple[Catalogue, Settings]:
@@ -187,5 +229,8 @@ def test_what_was_left_out_is_counted(tmp_path: Path, rows: int) -> None:
     files, settings = surveyed(path)
     _, told = Gatherer(rows=rows).fold(files, Fold(Prepared(arm(), settings), fitted(arm())))
     one = th.prepare(read_log(path, arm()), arm(), settings=settings)
-    assert np.array_equal(told.result.counts, [np.bincount(codes, minlength=told.result.counts.shape[1]) for codes in one.reason.T])
+    assert np.array_equal(
+        told.result.counts,
+        [np.bincount(codes, minlength=told.result.counts.shape[1]) for codes in one.reason.T],
+    )
     assert told.result.period == pytest.approx(0.005, rel=1e-12)

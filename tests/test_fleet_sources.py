@@ -1,4 +1,6 @@
-"""Where logs are: URLs of every kind, what tells one file from its successor, and the copies that are kept."""
+"""Where logs are: URLs of every kind, what tells one file from its successor, and the copies that
+are kept.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ MEMORY = fsspec.get_filesystem_class("memory")
 
 
 class Server(MEMORY):
-    """A file system with the habits of fsspec's HTTP: a file's key is its address, and what tells its content is in its info alone."""
+    """A file system with the habits of fsspec's HTTP: a file's key is its address, and what tells
+    its content is in its info alone.
+    """
 
     protocol = "http"
     store: dict[str, Any] = {}  # noqa: RUF012 (as fsspec's own)
@@ -77,36 +81,49 @@ def server(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return Server.store
 
 
-def test_identify_takes_a_url_without_any_option(thetahat: Thetahat, tmp_path: Path) -> None:  # noqa: F811
+def test_identify_takes_a_url_without_any_option(thetahat: Thetahat, tmp_path: Path) -> None:
     folder = folder_of(tmp_path / "logs", 2)
     memory = fsspec.filesystem("memory")
     for path in folder.iterdir():
         memory.pipe(f"/plain/{path.name}", path.read_bytes())
     try:
-        wanted = thetahat("identify", "arm4", folder, "--out", tmp_path / "a", "--json", *QUICK).data
-        done = thetahat("identify", "arm4", "memory://plain", "--out", tmp_path / "b", "--json", *QUICK)
+        wanted = thetahat(
+            "identify", "arm4", folder, "--out", tmp_path / "a", "--json", *QUICK
+        ).data
+        done = thetahat(
+            "identify", "arm4", "memory://plain", "--out", tmp_path / "b", "--json", *QUICK
+        )
         assert done.code == 0, done.err
         require_same_answer(wanted, done.data)
     finally:
         memory.rm("/plain", recursive=True)
 
 
-def test_a_log_that_is_replaced_at_the_same_address_is_read_anew(server: dict[str, Any], tmp_path: Path) -> None:
+def test_a_log_that_is_replaced_at_the_same_address_is_read_anew(
+    server: dict[str, Any], tmp_path: Path
+) -> None:
     for seed in (1, 2):
-        server["http://lab/run.parquet"] = write(tmp_path / "run.parquet", columns(seed)).read_bytes()
+        server["http://lab/run.parquet"] = write(
+            tmp_path / "run.parquet", columns(seed)
+        ).read_bytes()
         (entry,) = Gatherer().survey("http://lab/run.parquet", arm()).entries
         (wanted,) = Gatherer().survey(tmp_path / "run.parquet", arm()).entries
         assert entry.survey.digest == wanted.survey.digest
 
 
-def test_a_presigned_address_is_a_log_by_its_name_and_its_signature_is_not_told(server: dict[str, Any], tmp_path: Path) -> None:
+def test_a_presigned_address_is_a_log_by_its_name_and_its_signature_is_not_told(
+    server: dict[str, Any], tmp_path: Path
+) -> None:
     url = "http://lab/run.parquet?X-Amz-Signature=secret&X=1"
     server[url] = write(tmp_path / "run.parquet", columns(1)).read_bytes()
     files = Gatherer().survey(url, arm())
     work = Fold(Prepared(arm(), settings := choose(files.log, arm())), fitted(arm()))
     found, told = Gatherer(rows=ROWS).fold(files, work)
     assert (told.shards, found.samples) == (4, 4_000)
-    assert np.array_equal(found.rows, one_pass(arm(), tmp_path / "run.parquet", fitted=fitted(arm()), settings=settings).rows)
+    assert np.array_equal(
+        found.rows,
+        one_pass(arm(), tmp_path / "run.parquet", fitted=fitted(arm()), settings=settings).rows,
+    )
     assert [source.path for source in files.log.sources] == ["http://lab/run.parquet"]
     del server[url]
     with pytest.raises(Exception, match=r"run\.parquet") as caught:
@@ -121,7 +138,9 @@ def test_logs_in_an_archive_keep_where_it_is(tmp_path: Path) -> None:
             for seed in seeds:
                 file.write(write(tmp_path / f"{seed}.parquet", columns(seed)), f"run{seed}.parquet")
         files = Gatherer().survey(f"zip://*.parquet::file://{archive}", arm())
-        assert sorted(entry.item.place for entry in files.entries) == [f"zip://run{seed}.parquet::file://{archive}" for seed in sorted(seeds)]
+        assert sorted(entry.item.place for entry in files.entries) == [
+            f"zip://run{seed}.parquet::file://{archive}" for seed in sorted(seeds)
+        ]
         assert files.log.rows == 8_000
 
 
@@ -134,7 +153,9 @@ def test_what_a_protocol_needs_is_named(monkeypatch: pytest.MonkeyPatch) -> None
         Gatherer().survey("https://lab/run.parquet", arm())
 
 
-def test_copies_stay_within_bounds_and_those_in_use_stay(server: dict[str, Any], scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_stay_within_bounds_and_those_in_use_stay(
+    server: dict[str, Any], scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sources, "FETCHED_BYTES", 2_500)
     monkeypatch.setattr(sources, "HELD", 2)
     items = [sources.Item(f"http://lab/{k}.csv", "") for k in range(8)]
@@ -151,8 +172,12 @@ def test_copies_stay_within_bounds_and_those_in_use_stay(server: dict[str, Any],
     assert last.exists()
 
 
-def test_two_topics_of_one_bag_are_two_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("thetahat.fleet.store.SETTLED", -1.0)  # a file written just now counts as known
+def test_two_topics_of_one_bag_are_two_logs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "thetahat.fleet.store.SETTLED", -1.0
+    )  # a file written just now counts as known
     pytest.importorskip("rosbags", reason="bags are written by rosbags (pip install rosbags)")
     from rosbags import rosbag2
 
@@ -163,12 +188,20 @@ def test_two_topics_of_one_bag_are_two_logs(tmp_path: Path, monkeypatch: pytest.
     sides = {}
     for k, side in enumerate(("/left/joint_states", "/right/joint_states")):
         table = columns(k, seconds=10.0)
-        sides[side] = {"t": table["t"]} | {kind: np.column_stack([table[f"{kind}.{joint}"] for joint in joints]) for kind in ("q", "dq", "tau")}
+        sides[side] = {"t": table["t"]} | {
+            kind: np.column_stack([table[f"{kind}.{joint}"] for joint in joints])
+            for kind in ("q", "dq", "tau")
+        }
     with writer:
-        topics = {side: writer.add_connection(side, "sensor_msgs/msg/JointState", typestore=types) for side in sides}
+        topics = {
+            side: writer.add_connection(side, "sensor_msgs/msg/JointState", typestore=types)
+            for side in sides
+        }
         for i in range(2_000):
             for side, data in sides.items():
-                told = types.serialize_cdr(message(types, joints, i, data, stamped=True), "sensor_msgs/msg/JointState")
+                told = types.serialize_cdr(
+                    message(types, joints, i, data, stamped=True), "sensor_msgs/msg/JointState"
+                )
                 writer.write(topics[side], START + round(data["t"][i] * 1e9), told)
     left, right = sides
     with Store(tmp_path / "store") as store:
@@ -176,7 +209,9 @@ def test_two_topics_of_one_bag_are_two_logs(tmp_path: Path, monkeypatch: pytest.
         def torque(side: str, cutoff: float, kept: Store | None = store) -> float:
             gatherer = Gatherer(store=kept, rows=500)
             files = gatherer.survey(tmp_path / "bag", arm(), Reading(topic=side))
-            found, _ = gatherer.fold(files, Fold(Prepared(arm(), choose(files.log, arm(), cutoff=cutoff)), fitted(arm())))
+            found, _ = gatherer.fold(
+                files, Fold(Prepared(arm(), choose(files.log, arm(), cutoff=cutoff)), fitted(arm()))
+            )
             return float(np.linalg.norm(found.torque_norms()))
 
         first = torque(left, 10.0)

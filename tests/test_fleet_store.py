@@ -1,4 +1,6 @@
-"""The store: the same content is computed once, whatever happens meanwhile; what is damaged is computed anew; growing costs what is new."""
+"""The store: the same content is computed once, whatever happens meanwhile; what is damaged is
+computed anew; growing costs what is new.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def logs(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The change of a file cannot be dated back (ctime), so here a file counts as settled at once."""
+    """The change of a file cannot be dated back (ctime), so here a file counts as settled
+    at once.
+    """
     monkeypatch.setattr("thetahat.fleet.store.SETTLED", -1.0)
 
 
@@ -51,10 +55,12 @@ class Watched:
         return original(path, **options)
 
 
-# -- by content -------------------------------------------------------------------------------------------------------
+# -- by content ------------------------------------------------------------------------------------
 
 
-def test_what_the_store_gives_is_what_was_computed(tmp_path: Path, logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_store_gives_is_what_was_computed(
+    tmp_path: Path, logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plain, _, _ = run(None, logs)
     with Store(tmp_path / "store") as store:
         first, told, _ = run(store, logs)
@@ -63,17 +69,23 @@ def test_what_the_store_gives_is_what_was_computed(tmp_path: Path, logs: Path, m
         again, told, _ = run(store, logs)
         assert (told.shards, told.computed) == (16, 0)
         assert seen.names == []
-        (tmp_path / "store/objects" / told.root[:2] / told.root).unlink()  # all in one; the shards are still there
+        (
+            tmp_path / "store/objects" / told.root[:2] / told.root
+        ).unlink()  # all in one; the shards are still there
         from_shards, told, _ = run(store, logs)
         assert told.computed == 0
     assert same(plain, first)
     assert same(plain, again)
     assert same(plain, from_shards)
-    assert [each.provenance[0]["sources"] for each in (first, again)] == [plain.provenance[0]["sources"]] * 2
+    assert [each.provenance[0]["sources"] for each in (first, again)] == [
+        plain.provenance[0]["sources"]
+    ] * 2
     assert differ(one_pass(arm(), logs, fitted=fitted(arm())), plain) <= SAME
 
 
-def test_a_grown_folder_reads_what_is_new_alone(tmp_path: Path, logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_grown_folder_reads_what_is_new_alone(
+    tmp_path: Path, logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Store(tmp_path / "store") as store:
         run(store, logs)
         write(logs / "run100.parquet", columns(100))
@@ -83,17 +95,25 @@ def test_a_grown_folder_reads_what_is_new_alone(tmp_path: Path, logs: Path, monk
         assert (told.shards, told.computed) == (20, 4)
         assert set(seen.names) == {"run100.parquet"}
         assert len(files.entries) == 5
-    assert differ(one_pass(arm(), logs, fitted=fitted(arm()), settings=_settings(found)), found) <= SAME
+    assert (
+        differ(one_pass(arm(), logs, fitted=fitted(arm()), settings=_settings(found)), found)
+        <= SAME
+    )
 
 
 def _settings(found: Information):
     from thetahat.data.prepare import Settings
 
-    values = {name: tuple(value) if isinstance(value, list) else value for name, value in found.provenance[0]["settings"].items()}
+    values = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in found.provenance[0]["settings"].items()
+    }
     return Settings(**values)
 
 
-def test_settings_stay_while_they_fit_and_are_chosen_anew_where_not(tmp_path: Path, logs: Path) -> None:
+def test_settings_stay_while_they_fit_and_are_chosen_anew_where_not(
+    tmp_path: Path, logs: Path
+) -> None:
     with Store(tmp_path / "store") as store:
         before = _settings(run(store, logs)[0])
         for k in range(4):
@@ -113,7 +133,10 @@ def test_rows_held_out_have_no_say_in_settings(tmp_path: Path, logs: Path) -> No
         before = _settings(run(store, logs, (0, 14_000))[0])
         calm, quick = columns(400), quicker(columns(401, seconds=120.0), 6.0)
         quick["t"] = quick["t"] + 60.0
-        write(logs / "run400.parquet", {name: np.concatenate([calm[name], quick[name]]) for name in calm})
+        write(
+            logs / "run400.parquet",
+            {name: np.concatenate([calm[name], quick[name]]) for name in calm},
+        )
         kept = _settings(run(store, logs, (0, 20_000))[0])
         assert replace(kept, reasoning="") == replace(before, reasoning="")
         assert _settings(run(store, logs)[0]).min_speed != before.min_speed
@@ -128,7 +151,10 @@ def test_a_threshold_that_would_be_too_small_is_not_kept(name: str, ratio: float
 
     def changed(factor: float) -> Settings:
         value = getattr(kept, name)
-        return replace(kept, **{name: factor * value if isinstance(value, float) else (value[0], factor * value[1])})
+        return replace(
+            kept,
+            **{name: factor * value if isinstance(value, float) else (value[0], factor * value[1])},
+        )
 
     assert _fits(kept, changed(0.99 * ratio), ALONE)
     assert not _fits(kept, changed(1.01 * ratio), ALONE)
@@ -140,7 +166,11 @@ def test_a_span_that_moves_keeps_the_shards_it_does_not_touch(tmp_path: Path, lo
         run(store, logs, (0, 9_500))
         _, told, _ = run(store, logs, (0, 14_500))
         assert told.shards == 15
-        assert told.computed == 7  # the one that was cut at row 9,500, its neighbour whose halo met the cut, and those behind
+        assert (
+            told.computed == 7
+            # the one that was cut at row 9,500, its neighbour whose halo met the cut, and those
+            # behind
+        )
 
 
 def test_a_copy_under_another_name_is_not_folded_again(tmp_path: Path, logs: Path) -> None:
@@ -168,7 +198,10 @@ def test_whatever_changes_the_result_changes_the_key(logs: Path, change: str) ->
         return fingerprint(work.fingerprint, plan(files, work.settings, rows=ROWS)[0].content)
 
     before = key(work, files)
-    assert before == key(Fold(Prepared(th.load(robot.source), settings), fitted(th.load(robot.source))), Gatherer().survey(logs, robot))
+    assert before == key(
+        Fold(Prepared(th.load(robot.source), settings), fitted(th.load(robot.source))),
+        Gatherer().survey(logs, robot),
+    )
     if change == "cutoff":
         work = Fold(Prepared(robot, replace(settings, cutoff=settings.cutoff * 1.0000001)), fit)
     elif change == "drive":
@@ -194,10 +227,17 @@ def test_a_robots_values_do_not_matter_to_a_fold_but_to_a_score() -> None:
     assert robot_fingerprint(robot, values=True) != robot_fingerprint(other, values=True)
     from thetahat.model.shapes import by_load, stribeck
 
-    drives = [replace(robot, drive=robot.drive.with_shape(shape)) for shape in (stribeck(0.1), stribeck(0.2), by_load())]
+    drives = [
+        replace(robot, drive=robot.drive.with_shape(shape))
+        for shape in (stribeck(0.1), stribeck(0.2), by_load())
+    ]
     assert len({robot_fingerprint(each) for each in drives}) == 3
-    loaded, heavier = (replace(each, drive=each.drive.with_shape(by_load())) for each in (robot, other))
-    assert robot_fingerprint(loaded) != robot_fingerprint(heavier)  # its column is the load that the robot's own values make
+    loaded, heavier = (
+        replace(each, drive=each.drive.with_shape(by_load())) for each in (robot, other)
+    )
+    assert robot_fingerprint(loaded) != robot_fingerprint(
+        heavier
+    )  # its column is the load that the robot's own values make
 
 
 def test_which_logs_and_entries_belong_to_a_robot_and_a_period(tmp_path: Path, logs: Path) -> None:
@@ -213,13 +253,18 @@ def test_which_logs_and_entries_belong_to_a_robot_and_a_period(tmp_path: Path, l
             ("r1", "2025", "run001.parquet"),
         ]
         entries = store.entries_of("r1", "2025", fold=work.fingerprint)
-        assert [(entry.first, entry.stop, entry.samples) for entry in entries] == [(k, k + 1000, 1000) for k in range(0, 4000, 1000)]
-        parts = [store.get(entry.key, lambda data, key=entry.key: Fold.from_bytes(data, key)) for entry in entries]
+        assert [(entry.first, entry.stop, entry.samples) for entry in entries] == [
+            (k, k + 1000, 1000) for k in range(0, 4000, 1000)
+        ]
+        parts = [
+            store.get(entry.key, lambda data, key=entry.key: Fold.from_bytes(data, key))
+            for entry in entries
+        ]
     alone = Gatherer(rows=ROWS).fold(Gatherer().survey(logs / "run001.parquet", arm()), work)[0]
     assert same(Fold.merged(parts).on(fitted(arm())), alone)
 
 
-# -- bags -------------------------------------------------------------------------------------------------------------
+# -- bags ------------------------------------------------------------------------------------------
 
 
 def bag_folder(folder: Path, count: int = 2) -> Path:
@@ -229,20 +274,29 @@ def bag_folder(folder: Path, count: int = 2) -> Path:
     folder.mkdir()
     for k in range(count):
         table, joints = columns(k), arm().joint_names
-        data = {"t": table["t"]} | {kind: np.column_stack([table[f"{kind}.{joint}"] for joint in joints]) for kind in ("q", "dq", "tau")}
+        data = {"t": table["t"]} | {
+            kind: np.column_stack([table[f"{kind}.{joint}"] for joint in joints])
+            for kind in ("q", "dq", "tau")
+        }
         write_ros2(folder / f"bag{k}", joints, data)
     np.savez_compressed(folder / "last.npz", **columns(count))
     return folder
 
 
 def test_segments_of_a_bag_are_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a store, what can only be read from its beginning is decoded once, set aside, and cut like any other log."""
+    """With a store, what can only be read from its beginning is decoded once, set aside, and cut
+    like any other log.
+    """
     from thetahat.data.formats.bags import BagTable
 
     bags = bag_folder(tmp_path / "bags")
     decoded = []
     original = BagTable.read
-    monkeypatch.setattr(BagTable, "read", lambda self, *a, **k: decoded.append(self.path.name) or original(self, *a, **k))
+    monkeypatch.setattr(
+        BagTable,
+        "read",
+        lambda self, *a, **k: decoded.append(self.path.name) or original(self, *a, **k),
+    )
     with Store(tmp_path / "store") as store:
         found, told, files = run(store, bags)
         assert told.shards == 12
@@ -257,7 +311,10 @@ def test_segments_of_a_bag_are_shards(tmp_path: Path, monkeypatch: pytest.Monkey
         work = Fold(Prepared(arm(), replace(_settings(found), cutoff=9.0)), fitted(arm()))
         again, told = Gatherer(store=store, rows=ROWS).fold(files, work)
         assert told.computed == 12
-        assert differ(one_pass(arm(), bags, fitted=fitted(arm()), settings=work.settings), again) <= SAME
+        assert (
+            differ(one_pass(arm(), bags, fitted=fitted(arm()), settings=work.settings), again)
+            <= SAME
+        )
 
 
 def test_where_nothing_can_be_set_aside_a_bag_is_decoded_again(tmp_path: Path) -> None:
@@ -267,7 +324,10 @@ def test_where_nothing_can_be_set_aside_a_bag_is_decoded_again(tmp_path: Path) -
         found, told, _ = run(store, bags)
         assert told.failures == ()
         assert told.shards == 8
-        assert differ(one_pass(arm(), bags, fitted=fitted(arm()), settings=_settings(found)), found) <= SAME
+        assert (
+            differ(one_pass(arm(), bags, fitted=fitted(arm()), settings=_settings(found)), found)
+            <= SAME
+        )
 
 
 def test_the_oldest_spools_go_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,6 @@
-"""The store when something goes wrong: damage, a full disk, two runs at once, and kills at any moment."""
+"""The store when something goes wrong: damage, a full disk, two runs at once, and kills at any
+moment.
+"""
 
 from __future__ import annotations
 
@@ -37,20 +39,31 @@ def logs(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The change of a file cannot be dated back (ctime), so here a file counts as settled at once."""
+    """The change of a file cannot be dated back (ctime), so here a file counts as settled
+    at once.
+    """
     monkeypatch.setattr("thetahat.fleet.store.SETTLED", -1.0)
 
 
-# -- damage -----------------------------------------------------------------------------------------------------------
+# -- damage ----------------------------------------------------------------------------------------
 
 
 def test_bytes_are_what_they_were_or_damaged() -> None:
     rng = np.random.default_rng(0)
-    arrays = {"a": rng.normal(size=(3, 4)), "b": np.arange(5), "c": np.array([True, False]), "d": np.zeros((0, 2)), "e": np.arange(3, dtype=np.uint8)}
+    arrays = {
+        "a": rng.normal(size=(3, 4)),
+        "b": np.arange(5),
+        "c": np.array([True, False]),
+        "d": np.zeros((0, 2)),
+        "e": np.arange(3, dtype=np.uint8),
+    }
     data = codec.packed({"x": [1, None, "é"]}, arrays)
     values, found = codec.unpacked(data)
     assert values == {"x": [1, None, "é"]}
-    assert all(np.array_equal(found[name], array) and found[name].shape == array.shape for name, array in arrays.items())
+    assert all(
+        np.array_equal(found[name], array) and found[name].shape == array.shape
+        for name, array in arrays.items()
+    )
     for at in range(0, len(data), 7):
         broken = bytearray(data)
         broken[at] ^= 0x10
@@ -79,7 +92,11 @@ def test_a_damaged_entry_is_computed_anew(tmp_path: Path, logs: Path, how: str) 
         paths = [tmp_path / "store/objects" / entry.key[:2] / entry.key for entry in entries]
         data = bytearray(paths[3].read_bytes())
         data[len(data) // 2] ^= 4
-        paths[3].write_bytes({"bit": bytes(data), "cut": data[:99], "empty": b"", "other": paths[4].read_bytes()}[how])
+        paths[3].write_bytes(
+            {"bit": bytes(data), "cut": data[:99], "empty": b"", "other": paths[4].read_bytes()}[
+                how
+            ]
+        )
         root.unlink()
         found, told, _ = run(store, logs)
         assert told.computed == 1
@@ -96,7 +113,9 @@ def test_a_folder_that_is_no_store_is_said(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="is no store"):
         Store(tmp_path / "none", create=False)
     (tmp_path / "bad").mkdir()
-    (tmp_path / "bad/store.sqlite").write_bytes(b"this is no database at all, but long enough to be taken for one" * 99)
+    (tmp_path / "bad/store.sqlite").write_bytes(
+        b"this is no database at all, but long enough to be taken for one" * 99
+    )
     with pytest.raises(StorageError, match="is damaged"):
         Store(tmp_path / "bad")
     (tmp_path / "file").write_text("")
@@ -110,7 +129,9 @@ def test_a_folder_that_is_no_store_is_said(tmp_path: Path) -> None:
         Store(tmp_path / "new")
 
 
-def test_a_full_disk_stops_nothing_and_is_said_once(tmp_path: Path, logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_stops_nothing_and_is_said_once(
+    tmp_path: Path, logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from thetahat.fleet import store as storing
 
     wanted, _, _ = run(None, logs)
@@ -118,7 +139,9 @@ def test_a_full_disk_stops_nothing_and_is_said_once(tmp_path: Path, logs: Path, 
 
     def full(path: Path, data: bytes, **more: bool) -> None:
         if len(written) >= 9:
-            raise StorageError(f"{path} cannot be written: No space left on device; check the room on its disk")
+            raise StorageError(
+                f"{path} cannot be written: No space left on device; check the room on its disk"
+            )
         written.append(path)
         original(path, data, **more)
 
@@ -139,9 +162,19 @@ def test_a_full_disk_stops_nothing_and_is_said_once(tmp_path: Path, logs: Path, 
 
 
 def test_what_belongs_together_is_written_together_or_not_at_all(tmp_path: Path) -> None:
-    """A run is not done without its logs, and a choice not made without the logs it was held against."""
-    found = {"method": "x", "samples": 1, "rank": 1, "r2": {"train": 1.0, "test": None}, "consistent": True}
-    found["provenance"] = {"logs": [{"path": "a", "sha256": "a"}, {"path": "b", "sha256": []}]}  # which the database refuses
+    """A run is not done without its logs, and a choice not made without the logs it was held
+    against.
+    """
+    found = {
+        "method": "x",
+        "samples": 1,
+        "rank": 1,
+        "r2": {"train": 1.0, "test": None},
+        "consistent": True,
+    }
+    found["provenance"] = {
+        "logs": [{"path": "a", "sha256": "a"}, {"path": "b", "sha256": []}]
+    }  # which the database refuses
     with Store(tmp_path / "store") as store:
         number = runs.begin(store, arm())
         with pytest.raises(StorageError):
@@ -151,11 +184,13 @@ def test_what_belongs_together_is_written_together_or_not_at_all(tmp_path: Path)
         choice._replace(store, "series", {"x": 1}, ["a"])
         with pytest.raises(StorageError):
             choice._replace(store, "series", {"x": 2}, ["b", []])
-        assert [row["settings"] for row in store.query("SELECT settings FROM settings")] == ['{"x": 1}']
+        assert [row["settings"] for row in store.query("SELECT settings FROM settings")] == [
+            '{"x": 1}'
+        ]
         assert [row["digest"] for row in store.query("SELECT digest FROM settled")] == ["a"]
 
 
-# -- at once, and killed ----------------------------------------------------------------------------------------------
+# -- at once, and killed ---------------------------------------------------------------------------
 
 
 def test_what_a_killed_writer_left_is_tidied_up_in_time(tmp_path: Path) -> None:
@@ -207,14 +242,26 @@ print("done", flush=True)
 
 
 def killed_runs(tmp_path: Path, logs: Path, times: int) -> None:
-    """kill -9 at random moments: the store opens, and once a run is let through, its result is that of a run without a store."""
+    """kill -9 at random moments: the store opens, and once a run is let through, its result is that
+    of a run without a store.
+    """
     store = str(tmp_path / "store")
     code = WORK.format(paths=[str(ROOT / "src"), str(ROOT / "tests")], store=store, logs=str(logs))
     began = time.monotonic()
     gathered(Gatherer(rows=100), logs, arm(), fitted(arm()))
-    rng, killed, longest, surveys, entries = random.Random(0), 0, 2.0 * (time.monotonic() - began), len(list(logs.iterdir())), 0
-    while killed < times or entries <= surveys:  # the last one left shards behind, so that there is something to go on from
-        with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    rng, killed, longest, surveys, entries = (
+        random.Random(0),
+        0,
+        2.0 * (time.monotonic() - began),
+        len(list(logs.iterdir())),
+        0,
+    )
+    while (
+        killed < times or entries <= surveys
+    ):  # the last one left shards behind, so that there is something to go on from
+        with subprocess.Popen(
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as process:
             assert process.stdout.readline() == "ready\n"
             process.stdin.write("go\n")
             process.stdin.flush()
@@ -229,10 +276,17 @@ def killed_runs(tmp_path: Path, logs: Path, times: int) -> None:
         with Store(store) as opened:
             assert opened.query("PRAGMA integrity_check")[0][0] == "ok"
             # Every entry that is there is whole.
-            entries = len([codec.unpacked(path.read_bytes()) for path in Path(store, "objects").rglob("[0-9a-f]" * 64)])
+            entries = len(
+                [
+                    codec.unpacked(path.read_bytes())
+                    for path in Path(store, "objects").rglob("[0-9a-f]" * 64)
+                ]
+            )
     with Store(store) as opened:
         found, told, _ = gathered(Gatherer(store=opened, rows=100), logs, arm(), fitted(arm()))
-        assert told.computed <= max(told.shards - (entries - surveys), 0)  # what the killed ones did was not in vain
+        assert told.computed <= max(
+            told.shards - (entries - surveys), 0
+        )  # what the killed ones did was not in vain
     wanted, _, _ = gathered(Gatherer(rows=100), logs, arm(), fitted(arm()))
     assert same(found, wanted)
 
@@ -246,19 +300,40 @@ def test_killed_at_fifty_random_moments(tmp_path: Path, logs: Path) -> None:
     killed_runs(tmp_path, logs, 50)
 
 
-# -- the verb itself --------------------------------------------------------------------------------------------------
+# -- the verb itself -------------------------------------------------------------------------------
 
 
 def verb(folder: Path, logs: Path, out: str, *more: str) -> subprocess.Popen[str]:
     """`thetahat identify --store` in processes of their own, which can be killed together."""
-    given = ["identify", "arm4", str(logs), "--out", str(folder / out), "--store", str(folder / "store"), "--json", "--no-tune", "--no-report", *more]
+    given = [
+        "identify",
+        "arm4",
+        str(logs),
+        "--out",
+        str(folder / out),
+        "--store",
+        str(folder / "store"),
+        "--json",
+        "--no-tune",
+        "--no-report",
+        *more,
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "THETAHAT_QUIET": "1"}
     command = [sys.executable, "-m", "thetahat.cli", *given]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True)
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    )
 
 
 def answered(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """The answer, without the words on how its settings came about: those say that they were kept."""
+    """The answer, without the words on how its settings came about: those say that they
+    were kept.
+    """
     out, err = process.communicate()
     assert process.returncode == 0, err
     found = json.loads(out)
@@ -278,11 +353,17 @@ def test_two_processes_at_once_are_safe(tmp_path: Path, logs: Path) -> None:
 
 
 def killed_verbs(tmp_path: Path, logs: Path, times: int) -> None:
-    """kill -9 of `identify --workers 2 --store` and its workers at random moments: the store opens, and a run let through answers as one without."""
-    pytest.importorskip("distributed", reason="workers need the extra dask (pip install 'dask[distributed]')")
+    """kill -9 of `identify --workers 2 --store` and its workers at random moments: the store opens,
+    and a run let through answers as one without.
+    """
+    pytest.importorskip(
+        "distributed", reason="workers need the extra dask (pip install 'dask[distributed]')"
+    )
     store, workers, rng = tmp_path / "store", ("--workers", "2"), random.Random(1)
     began = time.monotonic()
-    wanted = answered(verb(tmp_path, logs, "out"))  # whoever computes, it is the same to the last bit
+    wanted = answered(
+        verb(tmp_path, logs, "out")
+    )  # whoever computes, it is the same to the last bit
     longest = 2.5 * (time.monotonic() - began)  # processes must be started, too
     shutil.rmtree(store)
     killed, between = 0, max(times // 5, 2)

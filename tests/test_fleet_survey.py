@@ -1,4 +1,6 @@
-"""Files surveyed apart make the log that one reading of all of them makes: runs, masks, findings. What cannot be used is named, the rest kept."""
+"""Files surveyed apart make the log that one reading of all of them makes: runs, masks, findings.
+What cannot be used is named, the rest kept.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def require_same_log(found: Log, wanted: Log) -> None:
     )
     for a, b in zip(found.chunks(), wanted.chunks(), strict=True):
         assert (a.run, a.row) == (b.run, b.row)
-        assert all(np.array_equal(getattr(a, name), getattr(b, name)) for name in ("t", "q", "dq", "tau"))
+        assert all(
+            np.array_equal(getattr(a, name), getattr(b, name)) for name in ("t", "q", "dq", "tau")
+        )
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -71,7 +75,9 @@ def test_torques_saturate_at_the_limit_of_all_files(tmp_path: Path) -> None:
     alone = Gatherer().survey(tmp_path / "0.parquet", arm()).log
     together = Gatherer().survey(tmp_path, arm()).log
     assert any(mask.reason == "saturated" for mask in alone.masks)
-    assert not any(mask.reason == "saturated" for mask in together.masks)  # another file goes beyond: no limit of the drive
+    assert not any(
+        mask.reason == "saturated" for mask in together.masks
+    )  # another file goes beyond: no limit of the drive
     require_same_log(together, read_log(tmp_path, arm()))
 
 
@@ -87,11 +93,15 @@ def test_a_limit_that_several_files_reach_is_one(tmp_path: Path) -> None:
     require_same_log(found, wanted)
 
 
-def test_the_windows_that_judge_the_log_are_those_of_one_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_windows_that_judge_the_log_are_those_of_one_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     judged: list[Windows] = []
     original = audit.judge
 
-    def watched(robot: Robot, columns: ColumnMap, windows: Windows, **options: object) -> tuple[list, list]:
+    def watched(
+        robot: Robot, columns: ColumnMap, windows: Windows, **options: object
+    ) -> tuple[list, list]:
         judged.append(windows)
         return original(robot, columns, windows, **options)
 
@@ -128,7 +138,9 @@ def test_a_survey_comes_back_from_bytes_as_it_was(tmp_path: Path, shape: str) ->
         survey.from_bytes(bytes(broken))
 
 
-def test_settings_are_chosen_as_in_one_pass_reading_a_fraction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_are_chosen_as_in_one_pass_reading_a_fraction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from thetahat.fleet import rows
 
     folder = folder_of(tmp_path / "logs", 12, seconds=64.0)
@@ -136,7 +148,9 @@ def test_settings_are_chosen_as_in_one_pass_reading_a_fraction(tmp_path: Path, m
     read: list[int] = []
     original = rows.read_rows
 
-    def watched(table: Table, columns: ColumnMap, first: int, stop: int, **options: object) -> Iterator[np.ndarray]:
+    def watched(
+        table: Table, columns: ColumnMap, first: int, stop: int, **options: object
+    ) -> Iterator[np.ndarray]:
         read.append(stop - first)
         return original(table, columns, first, stop, **options)
 
@@ -146,7 +160,9 @@ def test_settings_are_chosen_as_in_one_pass_reading_a_fraction(tmp_path: Path, m
     assert sum(read) < 0.75 * span[1]
 
 
-def test_of_a_bag_what_settings_need_is_read_in_one_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_bag_what_settings_need_is_read_in_one_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from thetahat.fleet import rows
 
     monkeypatch.setattr("thetahat.data.cutoff.WINDOWS", 6)
@@ -156,7 +172,9 @@ def test_of_a_bag_what_settings_need_is_read_in_one_go(tmp_path: Path, monkeypat
     read: list[tuple[int, int]] = []
     original = rows.read_rows
 
-    def watched(table: Table, columns: ColumnMap, first: int, stop: int, **options: object) -> Iterator[np.ndarray]:
+    def watched(
+        table: Table, columns: ColumnMap, first: int, stop: int, **options: object
+    ) -> Iterator[np.ndarray]:
         read.append((first, stop))
         return original(table, columns, first, stop, **options)
 
@@ -165,7 +183,7 @@ def test_of_a_bag_what_settings_need_is_read_in_one_go(tmp_path: Path, monkeypat
     assert len(read) == 2
 
 
-# -- what cannot be used ----------------------------------------------------------------------------------------------
+# -- what cannot be used ---------------------------------------------------------------------------
 
 
 def spoil(folder: Path, how: str) -> tuple[str, str, int]:
@@ -182,18 +200,33 @@ def spoil(folder: Path, how: str) -> tuple[str, str, int]:
         path.write_bytes(bytes(data))
         return path.name, "cannot be read as Parquet", 3
     if how == "names":
-        write(folder / "bad.parquet", {name.replace("elbow", "ellbow"): array for name, array in table.items()})
+        write(
+            folder / "bad.parquet",
+            {name.replace("elbow", "ellbow"): array for name, array in table.items()},
+        )
         return "bad.parquet", "joint names differ", 3
     if how == "columns":
-        write(folder / "bad.parquet", {name: array for name, array in table.items() if not name.startswith("dq.")})
+        write(
+            folder / "bad.parquet",
+            {name: array for name, array in table.items() if not name.startswith("dq.")},
+        )
         return "bad.parquet", "different columns", 3
     if how == "degrees":
-        write(folder / "bad.parquet", {name: array * 57.29578 if name.startswith(("q.", "dq.")) else array for name, array in table.items()})
+        write(
+            folder / "bad.parquet",
+            {
+                name: array * 57.29578 if name.startswith(("q.", "dq.")) else array
+                for name, array in table.items()
+            },
+        )
         return "bad.parquet", "degrees", 3
     if how == "text":
         (folder / "bad.csv").write_text("t,q1\n0,1\n1,one\n")
         return "bad.csv", "one", 3
-    write(folder / "bad.npz", {"t": np.zeros(0)} | {name: np.zeros(0) for name in table if name != "t"})
+    write(
+        folder / "bad.npz",
+        {"t": np.zeros(0)} | {name: np.zeros(0) for name in table if name != "t"},
+    )
     return "bad.npz", "no rows", 5
 
 
@@ -214,7 +247,10 @@ def test_a_bad_file_is_named_and_the_rest_kept(tmp_path: Path, how: str) -> None
 @pytest.mark.parametrize("name", ["a.parquet", "z.parquet"])
 def test_most_files_say_which_columns_a_log_has(tmp_path: Path, name: str) -> None:
     folder = folder_of(tmp_path / "logs", 2)
-    write(folder / name, {column: array for column, array in columns(5).items() if not column.startswith("dq.")})
+    write(
+        folder / name,
+        {column: array for column, array in columns(5).items() if not column.startswith("dq.")},
+    )
     files = Gatherer().survey(folder, arm())
     assert [name in failure.name for failure in files.failures] == [True]
     assert files.log.has_dq
@@ -230,7 +266,9 @@ def test_where_no_file_is_left_the_first_is_said(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     folder = folder_of(tmp_path / "logs", 1)
     files = Gatherer().survey([folder, tmp_path / "gone.csv"], arm())
-    assert [(each.exit_code, "gone.csv does not exist" in each.sentence) for each in files.failures] == [(6, True)]
+    assert [
+        (each.exit_code, "gone.csv does not exist" in each.sentence) for each in files.failures
+    ] == [(6, True)]
     with pytest.raises(StorageError, match="no file fits"):
         Gatherer().survey(str(tmp_path / "*.csv"), arm())
     with pytest.raises(UsageError, match="give a file"):
@@ -245,14 +283,18 @@ def test_a_file_that_changes_between_survey_and_fold_is_named(tmp_path: Path) ->
     settings = choose(files.log, arm())
     write(folder / "run001.parquet", columns(7))
     found, told = Gatherer().fold(files, Fold(Prepared(arm(), settings), arm().without_drive()))
-    assert [(each.exit_code, "changed after it was surveyed" in each.sentence) for each in told.failures] == [(6, True)]
+    assert [
+        (each.exit_code, "changed after it was surveyed" in each.sentence) for each in told.failures
+    ] == [(6, True)]
     assert found.samples == 4_000
 
 
-# -- where logs are ---------------------------------------------------------------------------------------------------
+# -- where logs are --------------------------------------------------------------------------------
 
 
-def test_urls_are_fetched_once_and_read_like_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_urls_are_fetched_once_and_read_like_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fsspec = pytest.importorskip("fsspec", reason="fsspec comes with the extra dask")
     monkeypatch.setenv("TMPDIR", str(tmp_path / "scratch"))
     (tmp_path / "scratch").mkdir()
@@ -262,13 +304,22 @@ def test_urls_are_fetched_once_and_read_like_files(tmp_path: Path, monkeypatch: 
     for path in sorted(folder.iterdir()):
         memory.pipe(f"/fleet/{path.name}", path.read_bytes())
     try:
-        for name in ("memory://fleet", "memory://fleet/*.parquet", ["memory://fleet/run000.parquet", "memory://fleet/run001.parquet"]):
+        for name in (
+            "memory://fleet",
+            "memory://fleet/*.parquet",
+            ["memory://fleet/run000.parquet", "memory://fleet/run001.parquet"],
+        ):
             files = Gatherer().survey(name, arm())
-            assert [entry.item.place.rpartition("/")[2] for entry in files.entries] == ["run000.parquet", "run001.parquet"]
+            assert [entry.item.place.rpartition("/")[2] for entry in files.entries] == [
+                "run000.parquet",
+                "run001.parquet",
+            ]
             assert all(entry.item.remote for entry in files.entries)
         wanted = read_log(folder, arm())
         assert files.log.runs == wanted.runs
-        assert [source.sha256 for source in files.log.sources] == [source.sha256 for source in wanted.sources]
+        assert [source.sha256 for source in files.log.sources] == [
+            source.sha256 for source in wanted.sources
+        ]
         assert th.prepare(files.log, arm(), cutoff=10.0).q.shape == (8_000, 4)
         before = sorted((tmp_path / "scratch").rglob("*run00*"))
         Gatherer().survey(name, arm())
@@ -278,4 +329,6 @@ def test_urls_are_fetched_once_and_read_like_files(tmp_path: Path, monkeypatch: 
     files = Gatherer().survey([folder / "run000.parquet", "memory://fleet/run009.parquet"], arm())
     assert "run009.parquet" in files.failures[0].sentence
     assert files.failures[0].exit_code == 6
-    assert not Gatherer().survey(f"file://{folder}", arm()).entries[0].item.remote  # what is here is not copied
+    assert (
+        not Gatherer().survey(f"file://{folder}", arm()).entries[0].item.remote
+    )  # what is here is not copied

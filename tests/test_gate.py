@@ -1,4 +1,6 @@
-"""The gate: opens on evidence alone, closes at once, and says why. Each condition is shown by a case that the paper's rule alone would let pass."""
+"""The gate: opens on evidence alone, closes at once, and says why. Each condition is shown by a
+case that the paper's rule alone would let pass.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,21 @@ from thetahat.online.identifier import OnlineIdentifier
 NAMES = ("one", "two")
 
 
-def score(r2: tuple[float, float], *, u2: tuple[float, float] = (100.0, 100.0), correlation: float = 1.0, nominal2: float = 100.0) -> Score:
+def score(
+    r2: tuple[float, float],
+    *,
+    u2: tuple[float, float] = (100.0, 100.0),
+    correlation: float = 1.0,
+    nominal2: float = 100.0,
+) -> Score:
     u = np.array(u2)
-    return Score((1.0 - np.array(r2)) * u, u, np.full(2, 100), np.full(2, nominal2), correlation * np.sqrt(u * nominal2))
+    return Score(
+        (1.0 - np.array(r2)) * u,
+        u,
+        np.full(2, 100),
+        np.full(2, nominal2),
+        correlation * np.sqrt(u * nominal2),
+    )
 
 
 def evidence(**changes: object) -> Evidence:
@@ -50,7 +64,7 @@ def opened() -> Gate:
     return gate
 
 
-# -- the rules ------------------------------------------------------------------------------------------------------------
+# -- the rules -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -62,17 +76,29 @@ def opened() -> Gate:
         ({"r2_fit": float("nan")}, "R² of the fit is undefined"),
         ({"seen": 4.0}, "shows 4 of 10 directions"),
         ({"seen": None}, "rank of the data is not known"),
-        ({"physical": False, "sentence": "body 'arm': mass is negative"}, "base parameters: body 'arm': mass is negative"),
+        (
+            {"physical": False, "sentence": "body 'arm': mass is negative"},
+            "base parameters: body 'arm': mass is negative",
+        ),
         ({"physical": None, "held": None}, "no physical model has been computed yet"),
         ({"held": score((0.99, 0.94))}, "R² of joint 'two' on samples held out is 0.9400"),
         ({"held": score((0.99, float("nan")))}, "not finite"),
-        ({"held": score((0.99, 0.99), u2=(100.0, 0.0))}, "R² of joint 'two' on samples held out is undefined"),
+        (
+            {"held": score((0.99, 0.99), u2=(100.0, 0.0))},
+            "R² of joint 'two' on samples held out is undefined",
+        ),
         ({"ahead": (11.0, 100.0)}, "R² of samples predicted ahead is 0.8900"),
         ({"ahead": (0.0, 0.0)}, "predicted ahead is undefined"),
         ({"moving": np.array([True, False])}, "joint 'two' has not moved lately"),
         ({"still_for": 6.0}, "nothing has moved for 6 s"),
-        ({"channels": ("the torque of joint 'two' does not change",)}, "the torque of joint 'two' does not change"),
-        ({"held": score((0.99, 0.99), correlation=-0.9)}, "runs against the nominal robot's (correlation -0.90)"),
+        (
+            {"channels": ("the torque of joint 'two' does not change",)},
+            "the torque of joint 'two' does not change",
+        ),
+        (
+            {"held": score((0.99, 0.99), correlation=-0.9)},
+            "runs against the nominal robot's (correlation -0.90)",
+        ),
         ({"held": score((0.99, 0.99), u2=(100.0, 0.5))}, "is 7.1% of the nominal robot's"),
     ],
 )
@@ -115,12 +141,20 @@ def test_closed_it_stays_closed_for_the_dwell_time_and_says_so() -> None:
 
 
 def test_a_joint_that_carries_next_to_nothing_is_judged_by_noise() -> None:
-    """Torques of 0.02 in noise of 0.01: R² cannot be high. It passes where the error is the noise, and the nominal robot asks for no more."""
-    quiet = {"noise": np.array([0.01, 0.01]), "held": score((0.99, 0.2), u2=(100.0, 100 * 0.02**2), nominal2=100 * 0.02**2)}
+    """Torques of 0.02 in noise of 0.01: R² cannot be high. It passes where the error is the noise,
+    and the nominal robot asks for no more.
+    """
+    quiet = {
+        "noise": np.array([0.01, 0.01]),
+        "held": score((0.99, 0.2), u2=(100.0, 100 * 0.02**2), nominal2=100 * 0.02**2),
+    }
     gate = Gate(Rules())
     gate.judge(10.0, evidence(**quiet))
     assert gate.state.open, gate.state.reason
-    wrong_model = {**quiet, "held": score((0.99, -3.0), u2=(100.0, 100 * 0.02**2), nominal2=100 * 0.02**2)}
+    wrong_model = {
+        **quiet,
+        "held": score((0.99, -3.0), u2=(100.0, 100 * 0.02**2), nominal2=100 * 0.02**2),
+    }
     gate = Gate(Rules())
     gate.judge(10.0, evidence(**wrong_model))
     assert not gate.state.open
@@ -131,14 +165,27 @@ def test_a_joint_that_carries_next_to_nothing_is_judged_by_noise() -> None:
 
 def test_joints_that_are_not_judged_do_not_matter() -> None:
     gate = Gate(Rules())
-    gate.judge(10.0, evidence(judged=np.array([True, False]), moving=np.array([True, False]), held=score((0.99, -5.0))))
+    gate.judge(
+        10.0,
+        evidence(
+            judged=np.array([True, False]), moving=np.array([True, False]), held=score((0.99, -5.0))
+        ),
+    )
     assert gate.state.open, gate.state.reason
 
 
 def test_a_still_joint_whose_torque_is_not_what_carries_it_closes() -> None:
     gate = opened()
     gate.judge(
-        11.0, evidence(held=replace(score((0.99, 0.99)), still2=np.array([0.0, 50.0]), still_u2=np.full(2, 100.0), still_rows=np.full(2, 100)))
+        11.0,
+        evidence(
+            held=replace(
+                score((0.99, 0.99)),
+                still2=np.array([0.0, 50.0]),
+                still_u2=np.full(2, 100.0),
+                still_rows=np.full(2, 100),
+            )
+        ),
     )
     assert not gate.state.open
     assert "check its encoder" in gate.state.reason
@@ -151,7 +198,7 @@ def test_rules_without_hysteresis_are_refused() -> None:
         Rules(dwell=-1)
 
 
-# -- what the paper's rule alone lets pass ----------------------------------------------------------------------------------
+# -- what the paper's rule alone lets pass ---------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +212,9 @@ def motion(robot: th.Robot) -> Run:
 
 
 def papers_rule(one: OnlineIdentifier) -> bool:
-    return one.gate.fill == one.gate.size and one.gate.r2_fit is not None and one.gate.r2_fit >= 0.95
+    return (
+        one.gate.fill == one.gate.size and one.gate.r2_fit is not None and one.gate.r2_fit >= 0.95
+    )
 
 
 def test_a_good_robot_passes(robot: th.Robot, motion: Run) -> None:
@@ -193,7 +242,9 @@ def test_held_out_r2_is_what_validate_says(robot: th.Robot, motion: Run) -> None
 
 
 def test_a_dead_torque_sensor_does_not(robot: th.Robot, motion: Run) -> None:
-    """Without signal the fit is perfect there: stacked R² is high, and the joint's model is nothing."""
+    """Without signal the fit is perfect there: stacked R² is high, and the joint's model is
+    nothing.
+    """
     rng = np.random.default_rng(0)
     for dead in (0.0, 0.01 * rng.normal(size=len(motion))):
         tau = motion.tau.copy()
@@ -205,7 +256,9 @@ def test_a_dead_torque_sensor_does_not(robot: th.Robot, motion: Run) -> None:
 
 
 def test_a_standstill_fit_does_not() -> None:
-    """One joint creeps, the others stand: without dry friction their torques are explained perfectly, by next to no rank."""
+    """One joint creeps, the others stand: without dry friction their torques are explained
+    perfectly, by next to no rank.
+    """
     robot = smooth()
     t = np.arange(26 * 200) / 200.0
     q = np.tile([0.3, 0.4, -0.5, 0.8], (len(t), 1))
@@ -224,7 +277,9 @@ def test_a_standstill_fit_does_not() -> None:
 
 
 def test_no_model_with_a_negative_mass_is_ever_handed_out(robot: th.Robot) -> None:
-    """Much noise, little motion: least squares has bodies of negative mass; what is in use, if anything, has none."""
+    """Much noise, little motion: least squares has bodies of negative mass; what is in use, if
+    anything, has none.
+    """
     weird, seen = 0, 0
     for seed in range(4):
         stream = run(robot, 22.0, seed=seed).noisy(0.15, 5e-3, seed=seed)
@@ -267,10 +322,12 @@ def test_unknown_joints_hold_it_closed_until_they_move_or_are_left_out(robot: th
     one = push_all(exactly(wrong(robot), rate=6.0, joints=names), still, exact=True)
     assert one.gate.open, one.gate.reason
     elbow = robot.velocity_names.index("elbow")
-    assert one.robot.drive.coulomb[elbow] == one.nominal.drive.coulomb[elbow]  # what nothing shows stays nominal
+    assert (
+        one.robot.drive.coulomb[elbow] == one.nominal.drive.coulomb[elbow]
+    )  # what nothing shows stays nominal
 
 
-# -- standstill, the solver, and reading it ---------------------------------------------------------------------------------
+# -- standstill, the solver, and reading it --------------------------------------------------------
 
 
 def test_at_standstill_an_open_gate_keeps_its_verdict_for_the_hold_time(robot: th.Robot) -> None:
@@ -281,7 +338,9 @@ def test_at_standstill_an_open_gate_keeps_its_verdict_for_the_hold_time(robot: t
     carried = th.inverse_dynamics(robot, last, zero, zero)
     rng, opened = np.random.default_rng(1), []
     for k in range(1200):
-        one.push(24.0 + 0.005 * k, last, 1e-3 * rng.normal(size=4), carried + 0.01 * rng.normal(size=4))
+        one.push(
+            24.0 + 0.005 * k, last, 1e-3 * rng.normal(size=4), carried + 0.01 * rng.normal(size=4)
+        )
         opened.append(one.gate.open)
     closed = 0.005 * opened.index(False)
     assert 2.0 < closed < 3.6
@@ -289,16 +348,26 @@ def test_at_standstill_an_open_gate_keeps_its_verdict_for_the_hold_time(robot: t
     assert "nothing has moved" in one.gate.reason
 
 
-def test_an_estimator_whose_demands_conflict_leaves_the_nominal_model(robot: th.Robot, motion: Run) -> None:
-    impossible = th.Consistent(total_mass=0.1, bounds={robot.body_names[0]: th.Bounds(mass=(5.0, 6.0))})
-    one = push_all(exactly(wrong(robot), rate=10.0, window=20, estimator=impossible), motion.part(0.0, 5.0), exact=True)
+def test_an_estimator_whose_demands_conflict_leaves_the_nominal_model(
+    robot: th.Robot, motion: Run
+) -> None:
+    impossible = th.Consistent(
+        total_mass=0.1, bounds={robot.body_names[0]: th.Bounds(mass=(5.0, 6.0))}
+    )
+    one = push_all(
+        exactly(wrong(robot), rate=10.0, window=20, estimator=impossible),
+        motion.part(0.0, 5.0),
+        exact=True,
+    )
     assert not one.gate.open
     assert one.robot is one.nominal
     assert one.events.counts["solver"] > 0
     assert "no physical" in one.gate.reason
 
 
-def test_a_solver_without_an_answer_leaves_the_last_valid_model(robot: th.Robot, motion: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_solver_without_an_answer_leaves_the_last_valid_model(
+    robot: th.Robot, motion: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from thetahat.online import beside
     from thetahat.online.physical import Answer
 

@@ -1,4 +1,6 @@
-"""Base parameters: their number, map and names. Oracles: Pinocchio's regressor, published lists, textbooks; and two ways that must agree."""
+"""Base parameters: their number, map and names. Oracles: Pinocchio's regressor, published lists,
+textbooks; and two ways that must agree.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +19,33 @@ from oracles.random_trees import random_robot
 from thetahat.errors import RobotWarning, UsageError
 from thetahat.identify.columns import full_regressor
 from thetahat.identify.extended import _orthonormal, extended_regressor
-from thetahat.identify.identifiability import ALONE, GROUP, NEVER, BaseParameters, base_parameters, random_states
+from thetahat.identify.identifiability import (
+    ALONE,
+    GROUP,
+    NEVER,
+    BaseParameters,
+    base_parameters,
+    random_states,
+)
 from thetahat.identify.naming import short_labels
 from thetahat.identify.nullspace import parameter_nullspace
 from thetahat.model.assemble import JointSpec, LinkSpec, assemble
 from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind
 
-pytestmark = pytest.mark.filterwarnings(f"ignore::{RobotWarning.__module__}.{RobotWarning.__name__}")
+pytestmark = pytest.mark.filterwarnings(
+    f"ignore::{RobotWarning.__module__}.{RobotWarning.__name__}"
+)
 
-MAP = 1e-10  # relative error of Y·x = Y_base·(M·x); pivots below 1e-12 count as zero, and K has entries of order one
-GAP = 1e-9  # singular values of a scaled regressor: identifiable directions are above 1e-5 here, rounding below 1e-13
+# relative error of Y·x = Y_base·(M·x); pivots below 1e-12 count as zero, and K has entries of order
+# one
+MAP = 1e-10
+# singular values of a scaled regressor: identifiable directions are above 1e-5 here, rounding below
+# 1e-13
+GAP = 1e-9
 
-# Files whose rounding (1.5708 for π/2) makes directions that an exact file would not have: named weak, tested apart.
+# Files whose rounding (1.5708 for π/2) makes directions that an exact file would not have: named
+# weak, tested apart.
 ROUNDED = {"anymal-kinova", "borinot_flying_arm_2", "kinova", "so100", "so101"}
 TOO_LARGE = {"tiago_dual"}  # 101 joints: in the speed test alone
 
@@ -38,8 +54,17 @@ FRICTION = {"viscous": True, "coulomb": True, "offset": True}
 
 def example_files() -> list[Path]:
     """Every URDF of example-robot-data that is a robot of moving bodies."""
-    empty = {"quadrotor_base", "iris_simple", "alex_psyonic_hands", "ur3"}  # no joints; refused by the reader
-    return [path for path in sorted(EXAMPLES.rglob("*.urdf")) if path.stem not in ROUNDED | TOO_LARGE | empty]
+    empty = {
+        "quadrotor_base",
+        "iris_simple",
+        "alex_psyonic_hands",
+        "ur3",
+    }  # no joints; refused by the reader
+    return [
+        path
+        for path in sorted(EXAMPLES.rglob("*.urdf"))
+        if path.stem not in ROUNDED | TOO_LARGE | empty
+    ]
 
 
 @cache
@@ -48,11 +73,15 @@ def load(path: Path, **options) -> Robot:
 
 
 def rank(Y: np.ndarray) -> int:
-    """Numerical rank of stacked rows by singular values, columns scaled to length one (zero ones left out)."""
+    """Numerical rank of stacked rows by singular values, columns scaled to length one (zero ones
+    left out).
+    """
     Y = Y.reshape(-1, Y.shape[-1])
     Y = Y / np.maximum(np.linalg.norm(Y, axis=1, keepdims=True), 1e-300)
     norm = np.linalg.norm(Y, axis=0)
-    values = np.linalg.svd(Y[:, norm > 1e-10 * np.max(norm)] / norm[norm > 1e-10 * np.max(norm)], compute_uv=False)
+    values = np.linalg.svd(
+        Y[:, norm > 1e-10 * np.max(norm)] / norm[norm > 1e-10 * np.max(norm)], compute_uv=False
+    )
     return int(np.sum(values > GAP * values[0]))
 
 
@@ -69,12 +98,18 @@ def check_map(robot: Robot, base: BaseParameters, tolerance: float = MAP) -> Non
     Y = full_regressor(robot, *state, load=rng.normal(size=(8, robot.nv)) if needs_load else None)
     x = rng.normal(size=base.columns)
     size = np.abs(Y) @ np.abs(x)
-    assert np.max(np.abs(Y @ x - Y[..., base.independent] @ base.of(x)) / np.maximum(size, 1e-300), initial=0.0) < tolerance
+    assert (
+        np.max(
+            np.abs(Y @ x - Y[..., base.independent] @ base.of(x)) / np.maximum(size, 1e-300),
+            initial=0.0,
+        )
+        < tolerance
+    )
     assert np.array_equal(base.map[:, base.independent], np.eye(base.count))
     assert np.max(np.abs(base.map @ base.nullspace), initial=0.0) < 1e-12
 
 
-# -- number: against Pinocchio, against the literature, and by two ways ------------------------------------------------
+# -- number: against Pinocchio, against the literature, and by two ways ----------------------------
 
 
 @needs_examples
@@ -92,7 +127,9 @@ def test_count_is_the_rank_of_pinocchios_regressor(path: Path) -> None:
     if not robot.tree.has_mimic:
         null = parameter_nullspace(robot)
         assert null.identifiable == base.count
-        assert np.linalg.matrix_rank(base.map @ null.basis / np.linalg.norm(null.basis), tol=1e-9) == 0, "the two nullspaces differ"
+        assert (
+            np.linalg.matrix_rank(base.map @ null.basis / np.linalg.norm(null.basis), tol=1e-9) == 0
+        ), "the two nullspaces differ"
 
 
 @pytest.mark.parametrize("name", ["solo12", "talos", "panda", "icub"])
@@ -100,7 +137,9 @@ def test_a_floating_base_shows_more(name: str) -> None:
     path = example_robot(name)
     robot = load(path, floating_base=True)
     base = base_parameters(robot)
-    assert base.count == pinocchio_rank(robot, pinocchio_bridge.from_urdf(path, robot, floating_base=True, mimic=False))
+    assert base.count == pinocchio_rank(
+        robot, pinocchio_bridge.from_urdf(path, robot, floating_base=True, mimic=False)
+    )
     assert base.count > base_parameters(load(path)).count
     check_map(robot, base)
     if not robot.tree.has_mimic:
@@ -122,7 +161,15 @@ def test_random_trees_of_every_kind_of_joint(seed: int) -> None:
         assert np.max(np.abs(Y @ null.basis), initial=0.0) < 1e-10 * np.max(np.abs(Y), initial=1.0)
 
 
-VALKYRIE = {"A_58dof_nomesh": 388, "A_44dof": 290, "A_32dof": 206, "right_arm4": 24, "left_arm4": 24, "right_leg4": 22, "left_leg4": 22}
+VALKYRIE = {
+    "A_58dof_nomesh": 388,
+    "A_44dof": 290,
+    "A_32dof": 206,
+    "right_arm4": 24,
+    "left_arm4": 24,
+    "right_leg4": 22,
+    "left_leg4": 22,
+}
 
 
 @pytest.mark.parametrize(("name", "count"), VALKYRIE.items())
@@ -139,7 +186,9 @@ def test_valkyrie(name: str, count: int, record_property) -> None:
 
 
 def test_a_panda_with_friction_has_64_of_91() -> None:
-    robot = load(shared_file("logs", "panda", "panda_gaz2019_published.urdf")).with_drive(**FRICTION)
+    robot = load(shared_file("logs", "panda", "panda_gaz2019_published.urdf")).with_drive(
+        **FRICTION
+    )
     base = robot.base_parameters
     assert (base.count, base.columns) == (64, 91)
     assert base_parameters(robot, drive=False).count == 43
@@ -148,11 +197,21 @@ def test_a_panda_with_friction_has_64_of_91() -> None:
 
 def published_rows(lines: list[str], names: tuple[str, ...]) -> np.ndarray:
     """Sums such as `Izz2 + 1.0*Ia2 + 0.050625*m3` as vectors over our columns."""
-    word = {"mx": "mcx", "my": "mcy", "mz": "mcz", "Ia": "armature_joint", "fv": "viscous_joint", "fs": "coulomb_joint", "off": "offset_joint"}
+    word = {
+        "mx": "mcx",
+        "my": "mcy",
+        "mz": "mcz",
+        "Ia": "armature_joint",
+        "fv": "viscous_joint",
+        "fs": "coulomb_joint",
+        "off": "offset_joint",
+    }
     shaft = {"Iam": "armature_motor7", "fvm": "viscous_motor7", "fsm": "coulomb_motor7"}
     rows = np.zeros((len(lines), len(names)))
     for row, line in zip(rows, lines, strict=True):
-        for sign, value, name, link in re.findall(r"([+-]?)\s*(?:([\d.]+)\*)?([A-Za-z]+)(\d)", line.split(",")[0]):
+        for sign, value, name, link in re.findall(
+            r"([+-]?)\s*(?:([\d.]+)\*)?([A-Za-z]+)(\d)", line.split(",")[0]
+        ):
             column = shaft.get(name) or f"{word.get(name, name)}_{link}"
             row[names.index(column)] += float(f"{sign}1") * float(value or 1.0)
             if column in ("offset_joint_5", "offset_joint_6"):
@@ -161,10 +220,23 @@ def published_rows(lines: list[str], names: tuple[str, ...]) -> np.ndarray:
 
 
 def test_the_tx40_with_its_wrist_has_the_published_parameters() -> None:
-    """Published: 61 (60 in the file, whose list lacks Ia6). The robot file is rounded, so that one rotor more is told apart, weakly."""
-    published = shared_file("logs", "tx40", "published_TX40_bp_5.csv").read_text(encoding="utf-8-sig").strip().splitlines()
-    wrist = np.hstack([np.eye(6), np.array([[0, 0, 0, 0, 1, 1]]).T])  # friction on every joint, and a shaft that turns with joints 5 and 6
-    robot = load(shared_file("logs", "tx40", "tx40_mdh_modified.urdf")).with_actuation(wrist).with_drive(**FRICTION, armature=True)
+    """Published: 61 (60 in the file, whose list lacks Ia6). The robot file is rounded, so that one
+    rotor more is told apart, weakly.
+    """
+    published = (
+        shared_file("logs", "tx40", "published_TX40_bp_5.csv")
+        .read_text(encoding="utf-8-sig")
+        .strip()
+        .splitlines()
+    )
+    wrist = np.hstack(
+        [np.eye(6), np.array([[0, 0, 0, 0, 1, 1]]).T]
+    )  # friction on every joint, and a shaft that turns with joints 5 and 6
+    robot = (
+        load(shared_file("logs", "tx40", "tx40_mdh_modified.urdf"))
+        .with_actuation(wrist)
+        .with_drive(**FRICTION, armature=True)
+    )
     base = robot.base_parameters
     assert base.columns == 88
     assert base.strong_count == base.strong.count == 61
@@ -173,9 +245,14 @@ def test_the_tx40_with_its_wrist_has_the_published_parameters() -> None:
     assert np.max(np.abs(outside)) < 1e-5, "a published parameter is no combination of ours"
     assert np.linalg.matrix_rank(rows) == len(rows) == 60
     ours = {tuple(np.round(row, 4)) for row in base.strong.map}
-    assert sum(tuple(np.round(row, 4)) in ours for row in rows) == 60, "the same representatives, too"
+    assert sum(tuple(np.round(row, 4)) in ours for row in rows) == 60, (
+        "the same representatives, too"
+    )
     assert "offset_joint_5 + offset_motor7" in base.names
-    assert "Izz_1 + Iyy_2 + Iyy_3 + 0.07·mcz_3 + 0.0519·m_3 + 0.0519·m_4 + 0.0519·m_5 + 0.0519·m_6 + armature_joint_1" in base.names
+    assert (
+        "Izz_1 + Iyy_2 + Iyy_3 + 0.07·mcz_3 + 0.0519·m_3 + 0.0519·m_4 + 0.0519·m_5 + 0.0519·m_6 +"
+        " armature_joint_1" in base.names
+    )
     check_map(robot, base)
 
 
@@ -191,7 +268,9 @@ def test_what_hangs_on_the_rounding_of_a_file_is_named_weak(name: str) -> None:
     robot = load(shared_file(*parts) if parts[0] == "logs" else example_robot("kinova"))
     base = base_parameters(robot)
     assert base.count in counts
-    assert base.strong_count == base.strong.count == parameter_nullspace(robot).identifiable == strong
+    assert (
+        base.strong_count == base.strong.count == parameter_nullspace(robot).identifiable == strong
+    )
     assert len(base.weak_names) == base.count - strong >= 1
     assert set(base.weak_names) <= set(base.names)
     assert np.all(base.strength[base.weak] < 1e-6)
@@ -201,11 +280,17 @@ def test_what_hangs_on_the_rounding_of_a_file_is_named_weak(name: str) -> None:
     assert "weak" in str(base)
 
 
-@pytest.mark.parametrize("path", [path for path in sorted(EXAMPLES.rglob("*.urdf")) if path.stem in ROUNDED], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [path for path in sorted(EXAMPLES.rglob("*.urdf")) if path.stem in ROUNDED],
+    ids=lambda path: path.stem,
+)
 def test_rounded_files_are_bracketed_by_the_other_way(path: Path) -> None:
     robot = load(path)
     base = base_parameters(robot)
-    loose, tight = (parameter_nullspace(robot, tolerance=tolerance).identifiable for tolerance in (1e-4, 1e-13))
+    loose, tight = (
+        parameter_nullspace(robot, tolerance=tolerance).identifiable for tolerance in (1e-4, 1e-13)
+    )
     assert loose <= base.strong_count <= base.count <= tight
     check_map(robot, base)
 
@@ -216,19 +301,37 @@ def test_a_hundred_joints_do_not_take_long(record_property) -> None:
     start = time.perf_counter()
     base = base_parameters(robot)
     record_property("seconds", time.perf_counter() - start)
-    assert base.count == parameter_nullspace(robot).identifiable if not robot.tree.has_mimic else base.count > 0
+    assert (
+        base.count == parameter_nullspace(robot).identifiable
+        if not robot.tree.has_mimic
+        else base.count > 0
+    )
     assert time.perf_counter() - start < 60.0, "hangs"
 
 
-# -- gravity, drive, mimic ---------------------------------------------------------------------------------------------
+# -- gravity, drive, mimic -------------------------------------------------------------------------
 
 
 def chain(*joints: tuple[JointKind, str, tuple[float, float, float]], **options) -> Robot:
     """Links 1, 2, … with these joints: kind, axis (x, y or z) and place in the link before."""
     axes = dict(zip("xyz", np.eye(3), strict=True))
-    links = [LinkSpec("base"), *(LinkSpec(str(k + 1), np.r_[0.1, 0, 0, 0, 0, 0.1, 0, 0, 0.1, 1.0]) for k in range(len(joints)))]
+    links = [
+        LinkSpec("base"),
+        *(
+            LinkSpec(str(k + 1), np.r_[0.1, 0, 0, 0, 0, 0.1, 0, 0, 0.1, 1.0])
+            for k in range(len(joints))
+        ),
+    ]
     specs = [
-        JointSpec(f"j{k + 1}", kind, links[k].name, links[k + 1].name, np.eye(3), np.array(place, dtype=float), axes[axis])
+        JointSpec(
+            f"j{k + 1}",
+            kind,
+            links[k].name,
+            links[k + 1].name,
+            np.eye(3),
+            np.array(place, dtype=float),
+            axes[axis],
+        )
         for k, (kind, axis, place) in enumerate(joints)
     ]
     return assemble("chain", links, specs, root="base", **options)
@@ -237,8 +340,14 @@ def chain(*joints: tuple[JointKind, str, tuple[float, float, float]], **options)
 R, P = JointKind.REVOLUTE, JointKind.PRISMATIC
 ARM = ((R, "z", (0, 0, 0)), (R, "z", (0.7, 0, 0)))
 
-# Count of a single revolute body: Izz, and its first moment across the axis where gravity has a part across it.
-GRAVITIES = {"along": ((0, 0, -9.81), 1), "across": ((0, -9.81, 0), 3), "aslant": ((3.0, 0, -9.0), 3), "none": ((0, 0, 0), 1)}
+# Count of a single revolute body: Izz, and its first moment across the axis where gravity has a
+# part across it.
+GRAVITIES = {
+    "along": ((0, 0, -9.81), 1),
+    "across": ((0, -9.81, 0), 3),
+    "aslant": ((3.0, 0, -9.0), 3),
+    "none": ((0, 0, 0), 1),
+}
 
 
 @pytest.mark.parametrize("direction", GRAVITIES)
@@ -254,9 +363,18 @@ def test_gravity_along_the_first_axis_shows_nothing(direction: str) -> None:
 
 
 def test_a_planar_arm_has_the_textbooks_parameters() -> None:
-    """Two links, l = 0.7 m: link 2's mass shows as if it sat at its joint, on link 1, and nothing out of the plane shows."""
+    """Two links, l = 0.7 m: link 2's mass shows as if it sat at its joint, on link 1, and nothing
+    out of the plane shows.
+    """
     across = base_parameters(chain(*ARM, gravity=(0, -9.81, 0)))
-    assert set(across.names) == {"Izz_1 + 0.49·m_2", "mcx_1 + 0.7·m_2", "mcy_1", "Izz_2", "mcx_2", "mcy_2"}
+    assert set(across.names) == {
+        "Izz_1 + 0.49·m_2",
+        "mcx_1 + 0.7·m_2",
+        "mcy_1",
+        "Izz_2",
+        "mcx_2",
+        "mcy_2",
+    }
     flat = base_parameters(chain(*ARM, gravity=(0, 0, -9.81)))
     assert set(flat.names) == {"Izz_1 + 0.49·m_2", "Izz_2", "mcx_2", "mcy_2"}
     kind = dict(zip(across.column_names, across.kinds, strict=True))
@@ -266,7 +384,9 @@ def test_a_planar_arm_has_the_textbooks_parameters() -> None:
 
 
 def test_a_wrist_regroups_as_gautier_and_khalil_write() -> None:
-    """[Gautier1990]: across a revolute joint Iyy goes to the link before and is subtracted from Ixx; m and m·cz go to the link before."""
+    """[Gautier1990]: across a revolute joint Iyy goes to the link before and is subtracted from
+    Ixx; m and m·cz go to the link before.
+    """
     robot = chain((R, "z", (0, 0, 0)), (R, "x", (0, 0, 0.5)), (R, "z", (0, 0, 0.3)))
     names = set(base_parameters(robot).names)
     assert {"Izz_3", "Ixx_3 − Iyy_3", "Ixy_3", "Ixz_3", "Iyz_3", "mcx_3", "mcy_3"} <= names
@@ -281,7 +401,8 @@ def test_a_gantry_shows_masses_alone() -> None:
     assert base.count == parameter_nullspace(robot).identifiable == 3
     driven = robot.with_drive(offset=True, armature=True)
     names = driven.base_parameters.names
-    # A rotor is a mass that gravity does not pull, so along z the offset tells it from one, up to g.
+    # A rotor is a mass that gravity does not pull, so along z the offset tells it from one, up to
+    # g.
     assert driven.base_parameters.count == 6
     assert any("armature_j3" in name and "m_3" in name for name in names)
     check_map(driven, driven.base_parameters)
@@ -297,21 +418,41 @@ def test_a_first_rotor_joins_the_first_inertia() -> None:
 
 def test_ball_and_planar_joints_show_what_pinocchio_says() -> None:
     ball, planar = JointKind.BALL, JointKind.PLANAR
-    for joints in [((ball, "z", (0, 0, 0)),), ((planar, "z", (0, 0, 0)),), ((planar, "y", (0, 0, 0)), (ball, "z", (0.2, 0, 0)), ARM[1])]:
+    for joints in [
+        ((ball, "z", (0, 0, 0)),),
+        ((planar, "z", (0, 0, 0)),),
+        ((planar, "y", (0, 0, 0)), (ball, "z", (0.2, 0, 0)), ARM[1]),
+    ]:
         robot = chain(*joints)
-        assert base_parameters(robot).count == parameter_nullspace(robot).identifiable == pinocchio_rank(robot, pinocchio_bridge.from_robot(robot))
+        assert (
+            base_parameters(robot).count
+            == parameter_nullspace(robot).identifiable
+            == pinocchio_rank(robot, pinocchio_bridge.from_robot(robot))
+        )
     alone = base_parameters(chain((ball, "z", (0, 0, 0))))
-    assert set(alone.names) == {"Ixx_1", "Ixy_1", "Ixz_1", "Iyy_1", "Iyz_1", "Izz_1", "mcx_1", "mcy_1", "mcz_1"}, "all but the mass"
+    assert set(alone.names) == {
+        "Ixx_1",
+        "Ixy_1",
+        "Ixz_1",
+        "Iyy_1",
+        "Iyz_1",
+        "Izz_1",
+        "mcx_1",
+        "mcy_1",
+        "mcz_1",
+    }, "all but the mass"
 
 
-# -- laws of the result ------------------------------------------------------------------------------------------------
+# -- laws of the result ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["panda", "ur5", "talos", "baxter"])
 def test_alone_group_and_never_mean_what_they_say(name: str) -> None:
     robot = load(example_robot(name)).with_drive(**FRICTION, armature=True)
     base = robot.base_parameters
-    Y = full_regressor(robot, *random_states(robot, np.random.default_rng(4), 12)).reshape(-1, base.columns)
+    Y = full_regressor(robot, *random_states(robot, np.random.default_rng(4), 12)).reshape(
+        -1, base.columns
+    )
     null = base.nullspace
     projector, *_ = np.linalg.lstsq(base.map.T, np.eye(base.columns), rcond=None)
     in_row_space = np.linalg.norm(base.map.T @ projector - np.eye(base.columns), axis=0) < 1e-9
@@ -365,15 +506,27 @@ def test_the_extended_regressor_is_the_regressor(seed: int) -> None:
     assert np.max(np.abs(extended_regressor(robot, *state) - Y)) < 1e-12 * np.max(np.abs(Y))
 
 
-@pytest.mark.skipif(np.finfo(np.longdouble).eps >= np.finfo(float).eps, reason="long double is double on this machine")
+@pytest.mark.skipif(
+    np.finfo(np.longdouble).eps >= np.finfo(float).eps,
+    reason="long double is double on this machine",
+)
 def test_the_extended_regressor_is_extended() -> None:
-    """m_2 = 0.25·Izz_1 + 0.5·mcx_1 holds to double's rounding in double, and to less than a hundredth of that here."""
+    """m_2 = 0.25·Izz_1 + 0.5·mcx_1 holds to double's rounding in double, and to less than a
+    hundredth of that here.
+    """
     robot = chain((R, "z", (0, 0, 0)), (R, "z", (0.5, 0, 0)), gravity=(0, -9.81, 0))
     state = random_states(robot, np.random.default_rng(0), 6)
-    double, extended = (Y[..., 19] - 0.25 * Y[..., 8] - 0.5 * Y[..., 7] for Y in (th.regressor(robot, *state), extended_regressor(robot, *state)))
+    double, extended = (
+        Y[..., 19] - 0.25 * Y[..., 8] - 0.5 * Y[..., 7]
+        for Y in (th.regressor(robot, *state), extended_regressor(robot, *state))
+    )
     assert 0.0 < np.max(np.abs(extended)) < 0.01 * np.max(np.abs(double))
-    turn = _orthonormal(np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0].astype(np.longdouble))
-    assert np.max(np.abs(turn.T @ turn - np.eye(3))) < 1e-18, "geometry that is rigid to double only would part equal columns"
+    turn = _orthonormal(
+        np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0].astype(np.longdouble)
+    )
+    assert np.max(np.abs(turn.T @ turn - np.eye(3))) < 1e-18, (
+        "geometry that is rigid to double only would part equal columns"
+    )
 
 
 def test_labels_leave_out_what_all_share() -> None:

@@ -15,7 +15,9 @@ from thetahat.identify.information import Information, information
 from thetahat.identify.least_squares import LeastSquares
 from thetahat.identify.run import identify as run
 
-MERGE = 1e-12  # relative to the size of a column: rounding of a QR of a few thousand rows stays below
+MERGE = (
+    1e-12  # relative to the size of a column: rounding of a QR of a few thousand rows stays below
+)
 
 
 def identify(info: Information, estimator: object = None):
@@ -57,10 +59,14 @@ def test_least_squares_is_the_pseudo_inverse(name: str, count: int) -> None:
     np.testing.assert_allclose(estimate.x, x, atol=1e-9 * np.abs(x).max())
     residual = u - Y @ x
     assert estimate.r2 == pytest.approx(1.0 - residual @ residual / (u @ u), abs=1e-12)
-    per_joint = 1.0 - np.sum(residual.reshape(-1, robot.nv) ** 2, axis=0) / np.sum(samples.tau**2, axis=0)
+    per_joint = 1.0 - np.sum(residual.reshape(-1, robot.nv) ** 2, axis=0) / np.sum(
+        samples.tau**2, axis=0
+    )
     np.testing.assert_allclose(estimate.r2_per_joint, per_joint, atol=1e-12)
     norms = np.linalg.norm(Y, axis=0)
-    scaled = Y / np.where(norms > 1e-9 * norms.max(), norms, np.inf)  # columns that are zero but for rounding stay so
+    scaled = Y / np.where(
+        norms > 1e-9 * norms.max(), norms, np.inf
+    )  # columns that are zero but for rounding stay so
     assert estimate.rank == len(estimate.base) == np.linalg.matrix_rank(scaled, tol=1e-9)
     assert estimate.status == "solved"
 
@@ -68,7 +74,9 @@ def test_least_squares_is_the_pseudo_inverse(name: str, count: int) -> None:
 def test_the_truth_is_found_without_noise() -> None:
     robot = arm("arm7")
     estimate = identify(information(robot, simulated(robot, 2000)))
-    truth = np.concatenate([robot.theta, robot.drive.viscous, robot.drive.coulomb, robot.drive.offset])
+    truth = np.concatenate(
+        [robot.theta, robot.drive.viscous, robot.drive.coulomb, robot.drive.offset]
+    )
     np.testing.assert_allclose(estimate.x_base, estimate.base.map @ truth, rtol=1e-8, atol=1e-10)
     assert estimate.r2 >= 1.0 - 1e-12
 
@@ -79,12 +87,16 @@ def test_merge_is_batch_for_any_split_and_order(seed: int) -> None:
     samples = simulated(robot, 3000, seed=seed, noise=0.1)
     rng = np.random.default_rng(seed)
     order = rng.permutation(3000)
-    parts = [information(robot, samples.subset(rows)) for rows in np.split(order, np.sort(rng.choice(np.arange(1, 3000), 5, replace=False)))]
+    parts = [
+        information(robot, samples.subset(rows))
+        for rows in np.split(order, np.sort(rng.choice(np.arange(1, 3000), 5, replace=False)))
+    ]
     merged = parts[0]
     for part in parts[1:]:
         merged = merged + part
     whole = information(robot, samples, threads=1)
-    # One joint's columns may depend on each other, and its factor is then not unique; all joints' together is.
+    # One joint's columns may depend on each other, and its factor is then not unique; all joints'
+    # together is.
     a, b = merged.stacked(), whole.stacked()
     size = np.linalg.norm(b, axis=0)
     np.testing.assert_allclose(a / size, b / size, rtol=0, atol=MERGE)
@@ -93,7 +105,9 @@ def test_merge_is_batch_for_any_split_and_order(seed: int) -> None:
         np.testing.assert_allclose(one.T @ one, gram, rtol=0, atol=MERGE * np.abs(gram).max())
     np.testing.assert_array_equal(merged.rows, whole.rows)
     assert merged.samples == whole.samples == 3000
-    np.testing.assert_allclose(identify(merged).x_base, identify(whole).x_base, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(
+        identify(merged).x_base, identify(whole).x_base, rtol=1e-9, atol=1e-11
+    )
 
 
 def test_a_stream_of_batches_is_one_pass() -> None:
@@ -122,7 +136,9 @@ def test_rows_marked_unusable_do_not_count() -> None:
     reason[100:300, 1] = 1
     spoiled = samples.tau.copy()
     spoiled[100:300, 1] = 1e6
-    masked = information(robot, Samples(q=samples.q, dq=samples.dq, ddq=samples.ddq, tau=spoiled, reason=reason))
+    masked = information(
+        robot, Samples(q=samples.q, dq=samples.dq, ddq=samples.ddq, tau=spoiled, reason=reason)
+    )
     assert masked.rows.tolist() == [1200, 1000, 1200, 1200]
     Y = full_regressor(robot, samples.q, samples.dq, samples.ddq)
     keep = reason == 0
@@ -136,7 +152,9 @@ def test_row_weights_are_those_of_weighted_least_squares() -> None:
     weights = np.random.default_rng(1).uniform(0.1, 2.0, samples.tau.shape)
     Y, u = stacked(robot, samples)
     x = np.linalg.pinv(Y * weights.ravel()[:, None]) @ (u * weights.ravel())
-    np.testing.assert_allclose(identify(information(robot, samples, weights=weights)).x, x, atol=1e-9 * np.abs(x).max())
+    np.testing.assert_allclose(
+        identify(information(robot, samples, weights=weights)).x, x, atol=1e-9 * np.abs(x).max()
+    )
 
 
 def test_joint_weights_are_the_two_stage_fit() -> None:
@@ -147,7 +165,9 @@ def test_joint_weights_are_the_two_stage_fit() -> None:
     samples = Samples(q=samples.q, dq=samples.dq, ddq=samples.ddq, tau=tau)
     info = information(robot, samples)
     first, second = identify(info), identify(info, LeastSquares(weights="joint"))
-    truth = first.base.map @ np.concatenate([robot.theta, robot.drive.viscous, robot.drive.coulomb, robot.drive.offset])
+    truth = first.base.map @ np.concatenate(
+        [robot.theta, robot.drive.viscous, robot.drive.coulomb, robot.drive.offset]
+    )
     # Gauss–Markov: the weighted fit is the closer one where its own standard deviations say so.
     z_plain, z_weighted = np.abs(first.x_base - truth), np.abs(second.x_base - truth)
     assert np.median(z_weighted / z_plain) < 0.5
@@ -161,7 +181,9 @@ def test_standard_deviations_are_those_of_ordinary_least_squares() -> None:
     Y, u = stacked(robot, samples)
     B = Y[:, estimate.base.independent]
     residual = u - B @ np.linalg.lstsq(B, u, rcond=None)[0]
-    expected = np.sqrt(np.diag(np.linalg.inv(B.T @ B)) * (residual @ residual) / (len(u) - B.shape[1]))
+    expected = np.sqrt(
+        np.diag(np.linalg.inv(B.T @ B)) * (residual @ residual) / (len(u) - B.shape[1])
+    )
     np.testing.assert_allclose(estimate.base_std, expected, rtol=1e-8)
 
 
@@ -170,12 +192,16 @@ def test_mimic_and_multi_dof_robots_fold_like_the_plain_regressor() -> None:
     samples = simulated(robot, 1100, noise=0.1)
     Y, u = stacked(robot, samples)
     x = np.linalg.pinv(Y) @ u
-    np.testing.assert_allclose(identify(information(robot, samples)).x, x, atol=1e-8 * np.abs(x).max())
+    np.testing.assert_allclose(
+        identify(information(robot, samples)).x, x, atol=1e-8 * np.abs(x).max()
+    )
     floating = th.load(example_robot("solo12"), floating_base=True)
     samples = simulated(floating, 700, noise=0.1)
     Y, u = stacked(floating, samples)
     x = np.linalg.pinv(Y) @ u
-    np.testing.assert_allclose(identify(information(floating, samples)).x, x, atol=1e-8 * np.abs(x).max())
+    np.testing.assert_allclose(
+        identify(information(floating, samples)).x, x, atol=1e-8 * np.abs(x).max()
+    )
 
 
 def test_a_coupled_wrist_folds_through_the_actuation_map() -> None:
@@ -185,7 +211,9 @@ def test_a_coupled_wrist_folds_through_the_actuation_map() -> None:
     samples = simulated(robot, 1500, noise=0.05)
     Y, u = stacked(robot, samples)
     x = np.linalg.pinv(Y) @ u
-    np.testing.assert_allclose(identify(information(robot, samples)).x, x, atol=1e-9 * np.abs(x).max())
+    np.testing.assert_allclose(
+        identify(information(robot, samples)).x, x, atol=1e-9 * np.abs(x).max()
+    )
 
 
 def test_standstill_is_rank_short_and_says_which_joint_to_move() -> None:
@@ -209,7 +237,9 @@ def still_elbow(robot: th.Robot, *, noise: float) -> Samples:
     samples = simulated(robot, 800)
     q, dq, ddq = samples.q.copy(), samples.dq.copy(), samples.ddq.copy()
     q[:, 3], dq[:, 3], ddq[:, 3] = 0.3, 0.0, 0.0
-    tau = th.inverse_dynamics(robot, q, dq, ddq) + noise * np.random.default_rng(5).normal(size=dq.shape)
+    tau = th.inverse_dynamics(robot, q, dq, ddq) + noise * np.random.default_rng(5).normal(
+        size=dq.shape
+    )
     return Samples(q=q, dq=dq, ddq=ddq, tau=tau)
 
 
@@ -221,7 +251,9 @@ def test_a_still_joint_is_named() -> None:
 
 @pytest.mark.parametrize("weights", [None, "joint"])
 def test_rank_short_is_the_pseudo_inverse_too(weights: str | None) -> None:
-    """What the data do not see must not spoil what they do: of all best fits the one of least norm."""
+    """What the data do not see must not spoil what they do: of all best fits the one of
+    least norm.
+    """
     robot = arm()
     samples = still_elbow(robot, noise=0.1)
     info = information(robot, samples)
@@ -229,8 +261,12 @@ def test_rank_short_is_the_pseudo_inverse_too(weights: str | None) -> None:
     Y, u = stacked(robot, samples)
     if weights == "joint":
         inverse = np.linalg.pinv(Y, rcond=1e-10)
-        taken = np.einsum("rc,cr->r", Y, inverse).reshape(-1, robot.nv).sum(axis=0)  # of each joint's noise, by the fit
-        variance = np.sum((u - Y @ (inverse @ u)).reshape(-1, robot.nv) ** 2, axis=0) / (len(samples.q) - taken)
+        taken = (
+            np.einsum("rc,cr->r", Y, inverse).reshape(-1, robot.nv).sum(axis=0)
+        )  # of each joint's noise, by the fit
+        variance = np.sum((u - Y @ (inverse @ u)).reshape(-1, robot.nv) ** 2, axis=0) / (
+            len(samples.q) - taken
+        )
         weight = np.tile(1.0 / np.sqrt(variance), len(samples.q))
         Y, u = Y * weight[:, None], u * weight
     x = np.linalg.pinv(Y, rcond=1e-10) @ u
@@ -264,7 +300,10 @@ def test_wrong_samples_are_refused() -> None:
 
 def test_valkyrie_arm_and_leg() -> None:
     """The paper's robots: the rank of the data is the structural one, 24 and 22."""
-    for file, rank in (("derived_valkyrie_right_arm4.urdf", 24), ("derived_valkyrie_right_leg4.urdf", 22)):
+    for file, rank in (
+        ("derived_valkyrie_right_arm4.urdf", 24),
+        ("derived_valkyrie_right_leg4.urdf", 22),
+    ):
         robot = th.load(shared_file("robots", "valkyrie", file)).without_drive()
         info = information(robot, simulated(robot, 400))
         assert info.rank == len(info.base) == rank

@@ -1,4 +1,6 @@
-"""The journal: whatever kills its writer, what was acknowledged is there, in order, and the rest is said."""
+"""The journal: whatever kills its writer, what was acknowledged is there, in order, and the rest is
+said.
+"""
 
 from __future__ import annotations
 
@@ -37,19 +39,32 @@ def filled(path: Path, count: int = 6, **options: object) -> Path:
     return path
 
 
-# -- what goes in comes out -------------------------------------------------------------------------------------------
+# -- what goes in comes out ------------------------------------------------------------------------
 
-SCALAR = st.one_of(st.none(), st.booleans(), st.integers(-(2**60), 2**60), st.text(max_size=20), st.floats(allow_nan=False, allow_infinity=False))
+SCALAR = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**60), 2**60),
+    st.text(max_size=20),
+    st.floats(allow_nan=False, allow_infinity=False),
+)
 ARRAY = st.lists(st.floats(), max_size=6).map(np.array)
 
 
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(
-        st.tuples(st.sampled_from(["sample", "gate", "größe"]), st.floats(), st.dictionaries(st.sampled_from("abc"), SCALAR | ARRAY)), max_size=12
+        st.tuples(
+            st.sampled_from(["sample", "gate", "größe"]),
+            st.floats(),
+            st.dictionaries(st.sampled_from("abc"), SCALAR | ARRAY),
+        ),
+        max_size=12,
     )
 )
-def test_records_come_out_as_they_went_in(tmp_path_factory: pytest.TempPathFactory, records: list) -> None:
+def test_records_come_out_as_they_went_in(
+    tmp_path_factory: pytest.TempPathFactory, records: list
+) -> None:
     path = tmp_path_factory.mktemp("journal") / "x.journal"
     for part in (records[:5], records[5:]):  # written by two, one after the other
         with Journal(path) as journal:
@@ -66,11 +81,19 @@ def test_records_come_out_as_they_went_in(tmp_path_factory: pytest.TempPathFacto
             if exact:
                 assert np.array_equal(np.asarray(record.values[name]), value, equal_nan=True)
             elif isinstance(value, np.ndarray):
-                assert record.values[name] == [x if np.isfinite(x) else None for x in value.tolist()]
+                assert record.values[name] == [
+                    x if np.isfinite(x) else None for x in value.tolist()
+                ]
             else:
                 assert record.values[name] == value
     report = Journal.report(path)
-    assert (report.records, report.torn_bytes, report.damaged_bytes, report.missing, report.lost) == (len(records), 0, 0, 0, 0)
+    assert (
+        report.records,
+        report.torn_bytes,
+        report.damaged_bytes,
+        report.missing,
+        report.lost,
+    ) == (len(records), 0, 0, 0, 0)
 
 
 def test_the_report_says_what_is_held(tmp_path: Path) -> None:
@@ -85,7 +108,7 @@ def test_the_report_says_what_is_held(tmp_path: Path) -> None:
     assert "no records" in str(Journal.report(filled(tmp_path / "empty.journal", 0)))
 
 
-# -- death at any byte ------------------------------------------------------------------------------------------------
+# -- death at any byte -----------------------------------------------------------------------------
 
 
 def test_a_file_cut_at_any_byte_holds_every_whole_record_and_takes_more(tmp_path: Path) -> None:
@@ -98,12 +121,19 @@ def test_a_file_cut_at_any_byte_holds_every_whole_record_and_takes_more(tmp_path
         whole = sum(end <= cut for end in ends)
         assert len(list(Journal.read(path))) == whole
         report = Journal.report(path)
-        kept = max([len(MAGIC) if cut >= len(MAGIC) else 0, *(end for end in _all_ends(data) if end <= cut)])
+        kept = max(
+            [
+                len(MAGIC) if cut >= len(MAGIC) else 0,
+                *(end for end in _all_ends(data) if end <= cut),
+            ]
+        )
         assert (report.records, report.torn_bytes, report.damaged_bytes) == (whole, cut - kept, 0)
         if cut % 7 == 0 or cut < 30:
             with Journal(path) as journal:
                 assert journal.dropped_bytes == (cut - kept if cut >= len(MAGIC) else 0)
-                assert path.stat().st_size == max(kept, len(MAGIC)), "the torn tail is gone before anything is added"
+                assert path.stat().st_size == max(kept, len(MAGIC)), (
+                    "the torn tail is gone before anything is added"
+                )
                 assert journal.append("sample", 9.0, q=np.array([7.0, 8.0, 9.0]), speed=1.0)
             after = list(Journal.read(path))
             assert len(after) == whole + 1
@@ -121,11 +151,15 @@ def _all_ends(data: bytes) -> list[int]:
 
 @settings(max_examples=80, deadline=None)
 @given(st.data())
-def test_a_flipped_byte_costs_the_record_it_is_in_and_no_other(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_a_flipped_byte_costs_the_record_it_is_in_and_no_other(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
     path = filled(tmp_path_factory.mktemp("journal") / "x.journal", 12)
     content = bytearray(path.read_bytes())
     ends = _all_ends(bytes(content))
-    at = data.draw(st.integers(ends[0], len(content) - 1))  # behind the layout, which all records need
+    at = data.draw(
+        st.integers(ends[0], len(content) - 1)
+    )  # behind the layout, which all records need
     content[at] ^= data.draw(st.integers(1, 255))
     path.write_bytes(content)
     hit = next(k for k, end in enumerate(ends) if at < end)
@@ -133,7 +167,9 @@ def test_a_flipped_byte_costs_the_record_it_is_in_and_no_other(tmp_path_factory:
     assert [round(r.t * 10) for r in Journal.read(path)] == expected
     report = Journal.report(path)
     size = ends[hit] - ends[hit - 1]
-    assert (report.torn_bytes, report.damaged_bytes) == ((size, 0) if hit == len(ends) - 1 else (0, size))
+    assert (report.torn_bytes, report.damaged_bytes) == (
+        (size, 0) if hit == len(ends) - 1 else (0, size)
+    )
 
 
 def test_frames_are_found_again_across_blocks_of_garbage(tmp_path: Path) -> None:
@@ -144,7 +180,9 @@ def test_frames_are_found_again_across_blocks_of_garbage(tmp_path: Path) -> None
     assert len(list(Journal.read(path))) == 6
     assert Journal.report(path).damaged_bytes == len(garbage)
     with path.open("rb") as file:
-        assert [d for d in frames(file, len(MAGIC)) if isinstance(d, Damage)] == [Damage(len(MAGIC), len(garbage))]
+        assert [d for d in frames(file, len(MAGIC)) if isinstance(d, Damage)] == [
+            Damage(len(MAGIC), len(garbage))
+        ]
 
 
 WRITER = """
@@ -164,8 +202,12 @@ while True:
 
 
 @pytest.mark.parametrize("max_bytes", [None, 20_000])
-def test_kill_9_at_any_moment_loses_no_acknowledged_record(tmp_path: Path, max_bytes: int | None) -> None:
-    """One journal, killed again and again; each writer tells through a pipe what was acknowledged, and the next goes on from there."""
+def test_kill_9_at_any_moment_loses_no_acknowledged_record(
+    tmp_path: Path, max_bytes: int | None
+) -> None:
+    """One journal, killed again and again; each writer tells through a pipe what was acknowledged,
+    and the next goes on from there.
+    """
     path, rng, start = tmp_path / "run.journal", np.random.default_rng(0), 0
     for kill in range(KILLS // 2):
         child = python(WRITER.format(path=str(path), max_bytes=max_bytes, start=start))
@@ -181,20 +223,25 @@ def test_kill_9_at_any_moment_loses_no_acknowledged_record(tmp_path: Path, max_b
         assert indices[-1] >= acknowledged
         assert Journal.report(path).missing == 0
         for record in found[-20:]:
-            assert record.kind == "decision" or np.array_equal(record.values["q"], np.arange(7.0) + record.t)
+            assert record.kind == "decision" or np.array_equal(
+                record.values["q"], np.arange(7.0) + record.t
+            )
         start = indices[-1] + 1
     assert start > 100
     assert (len(Journal.report(path).files) > 1) == (max_bytes is not None)
 
 
-# -- one writer -------------------------------------------------------------------------------------------------------
+# -- one writer ------------------------------------------------------------------------------------
 
 
 def test_a_second_writer_is_refused_and_readers_are_not(tmp_path: Path) -> None:
     path = tmp_path / "a.journal"
     with Journal(path) as journal:
         journal.append("sample", 0.0, q=np.zeros(2))
-        with pytest.raises(RefusedForSafety, match=r"a\.journal is being written by another process.*choose another file") as refused:
+        with pytest.raises(
+            RefusedForSafety,
+            match=r"a\.journal is being written by another process.*choose another file",
+        ) as refused:
             Journal(path)
         assert refused.value.exit_code == 7
         code = f"""
@@ -211,7 +258,7 @@ except Exception as error:
     assert [r.t for r in Journal.read(path)] == [0.0, 1.0, 2.0]
 
 
-# -- a disk that is full ----------------------------------------------------------------------------------------------
+# -- a disk that is full ---------------------------------------------------------------------------
 
 FULL = """
 import resource, signal, time, numpy as np
@@ -245,11 +292,20 @@ def test_a_full_disk_stops_no_one_and_is_told_at_the_end(tmp_path: Path) -> None
     samples = [int(r.t) for r in found if r.kind == "sample"]
     assert samples == [*range(int(first)), *range(100, 200)], "what was acknowledged is there"
     report = Journal.report(path)
-    assert (report.lost, report.kinds["gap"], report.torn_bytes, report.damaged_bytes) == (int(lost), 1, 0, 0)
-    assert all(np.array_equal(r.values["q"], np.arange(7.0) + r.t) for r in found if r.kind == "sample")
+    assert (report.lost, report.kinds["gap"], report.torn_bytes, report.damaged_bytes) == (
+        int(lost),
+        1,
+        0,
+        0,
+    )
+    assert all(
+        np.array_equal(r.values["q"], np.arange(7.0) + r.t) for r in found if r.kind == "sample"
+    )
 
 
-def test_attempts_on_a_full_disk_are_rare_and_a_layout_that_never_arrived_is_declared_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attempts_on_a_full_disk_are_rare_and_a_layout_that_never_arrived_is_declared_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real, calls, full = os.pwrite, [], [True]
 
     def pwrite(fd: int, data: bytes, offset: int) -> int:
@@ -281,7 +337,7 @@ def test_attempts_on_a_full_disk_are_rare_and_a_layout_that_never_arrived_is_dec
     assert journal.error.exit_code == 6
 
 
-# -- files ------------------------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------
 
 
 def test_files_are_set_aside_and_the_oldest_dropped(tmp_path: Path) -> None:
@@ -319,7 +375,11 @@ def test_refusals_are_sentences(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="could not be opened"):
         Journal(tmp_path / "file" / "a.journal")
-    for options, words in (({"sync": "often"}, "sync is 'often'"), ({"max_bytes": 10}, "max_bytes is 10"), ({"keep": -1}, "keep is -1")):
+    for options, words in (
+        ({"sync": "often"}, "sync is 'often'"),
+        ({"max_bytes": 10}, "max_bytes is 10"),
+        ({"keep": -1}, "keep is -1"),
+    ):
         with pytest.raises(UsageError, match=words):
             Journal(tmp_path / "a.journal", **options)
     journal = Journal(tmp_path / "a.journal", sync="disk")

@@ -1,4 +1,6 @@
-"""The compiled parts by themselves: sine and cosine, eight lanes at once, where compiled code is kept, and what the user is told."""
+"""The compiled parts by themselves: sine and cosine, eight lanes at once, where compiled code is
+kept, and what the user is told.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ def lanes_of(values: np.ndarray) -> np.ndarray:
     return out
 
 
-# -- sine and cosine --------------------------------------------------------------------------------------------------
+# -- sine and cosine -------------------------------------------------------------------------------
 
 
 @numba.njit
@@ -52,8 +54,12 @@ def sine_and_cosine(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def near_quarter_turns() -> np.ndarray:
-    """The doubles next to multiples of π/2 up to 1e6: there one of the two functions is all cancellation."""
-    quarters = np.unique(np.concatenate([np.arange(1, 200), np.random.default_rng(0).integers(1, 636_619, 1_500)]))
+    """The doubles next to multiples of π/2 up to 1e6: there one of the two functions is all
+    cancellation.
+    """
+    quarters = np.unique(
+        np.concatenate([np.arange(1, 200), np.random.default_rng(0).integers(1, 636_619, 1_500)])
+    )
     with mpmath.workprec(200):
         return np.array([float(int(k) * mpmath.pi / 2) for k in quarters])
 
@@ -61,7 +67,9 @@ def near_quarter_turns() -> np.ndarray:
 def random_angles(low: float, high: float, count: int = 1_500) -> np.ndarray:
     """Of both signs, sizes spread evenly over the decades."""
     rng = np.random.default_rng(1)
-    return rng.choice([-1.0, 1.0], count) * 10.0 ** rng.uniform(np.log10(low), np.log10(high), count)
+    return rng.choice([-1.0, 1.0], count) * 10.0 ** rng.uniform(
+        np.log10(low), np.log10(high), count
+    )
 
 
 ANGLES = {
@@ -69,7 +77,9 @@ ANGLES = {
     "up to 1e6": np.random.default_rng(3).uniform(-1e6, 1e6, 2_000),
     "near quarter turns": near_quarter_turns(),
     "tiny": random_angles(1e-320, 1e-1),
-    "at the switch": np.concatenate([np.nextafter(s * 1e6, [0.0, s * np.inf]) for s in (-1, 1)] + [np.array([-1e6, 1e6])]),
+    "at the switch": np.concatenate(
+        [np.nextafter(s * 1e6, [0.0, s * np.inf]) for s in (-1, 1)] + [np.array([-1e6, 1e6])]
+    ),
     "beyond the switch": random_angles(1e6, 1e22),
     "astronomic": random_angles(1e22, 1e300, 300),
 }
@@ -81,35 +91,48 @@ def test_sine_and_cosine_to_two_units_in_the_last_place(angles: np.ndarray) -> N
     with mpmath.workprec(1_200):
         for got, exact in zip(sine_and_cosine(angles), (mpmath.sin, mpmath.cos), strict=True):
             expected = [exact(mpmath.mpf(float(x))) for x in angles]
-            error = np.array([abs(float(mpmath.mpf(float(g)) - e)) for g, e in zip(got, expected, strict=True)])
+            error = np.array(
+                [abs(float(mpmath.mpf(float(g)) - e)) for g, e in zip(got, expected, strict=True)]
+            )
             assert np.all(error <= ULPS * np.array([np.spacing(abs(float(e))) for e in expected]))
             assert np.all(error <= ABSOLUTE)
 
 
 def test_sine_and_cosine_of_zero_and_mixed_lanes() -> None:
-    """One large angle among eight sends all of them through the C library: neighbours may change by a rounding, no more."""
+    """One large angle among eight sends all of them through the C library: neighbours may change by
+    a rounding, no more.
+    """
     s, c = sine_and_cosine(np.array([0.0, -0.0]))
     assert np.array_equal(s, [0.0, 0.0])
     assert np.array_equal(c, [1.0, 1.0])
     x = np.linspace(-3.0, 3.0, WIDTH)
     mixed = x.copy()
     mixed[3] = 1e9
-    for plain, beside, exact in zip(sine_and_cosine(x), sine_and_cosine(mixed), (np.sin, np.cos), strict=True):
+    for plain, beside, exact in zip(
+        sine_and_cosine(x), sine_and_cosine(mixed), (np.sin, np.cos), strict=True
+    ):
         np.testing.assert_allclose(np.delete(beside, 3), np.delete(plain, 3), rtol=0, atol=ABSOLUTE)
         np.testing.assert_allclose(beside, exact(mixed), rtol=0, atol=ABSOLUTE)
 
 
 @pytest.mark.parametrize("size", [1e3, 1e6, 1e9, 1e15])
 def test_joints_may_have_turned_often(size: float) -> None:
-    """A continuous joint counts its turns: torques at huge angles are Pinocchio's, as accurate as at small ones."""
+    """A continuous joint counts its turns: torques at huge angles are Pinocchio's, as accurate as
+    at small ones.
+    """
     robot = random_robot(7, nodes=6, kinds=(JointKind.REVOLUTE,), mimic=False)
     q, dq, ddq = random_state(robot, 7, 50)
     q = size * q
     expected = pinocchio_bridge.from_robot(robot).inverse_dynamics(q, dq, ddq)
-    np.testing.assert_allclose(th.inverse_dynamics(robot, q, dq, ddq), expected, rtol=0, atol=1e-12 * np.max(np.abs(expected)))
+    np.testing.assert_allclose(
+        th.inverse_dynamics(robot, q, dq, ddq),
+        expected,
+        rtol=0,
+        atol=1e-12 * np.max(np.abs(expected)),
+    )
 
 
-# -- lanes ------------------------------------------------------------------------------------------------------------
+# -- lanes -----------------------------------------------------------------------------------------
 
 
 @numba.njit
@@ -130,7 +153,17 @@ def test_arithmetic_is_lane_by_lane() -> None:
     a, b = np.random.default_rng(4).normal(size=(2, WIDTH))
     out = batch._aligned(9, 1, WIDTH)
     _arithmetic(lanes_of(a), lanes_of(b), out)
-    expected = [a + b, a - b, a * b, a / b, -a, 2.0 - a, a / 4.0, np.minimum(a, b), np.full(WIDTH, 7.0)]
+    expected = [
+        a + b,
+        a - b,
+        a * b,
+        a / b,
+        -a,
+        2.0 - a,
+        a / 4.0,
+        np.minimum(a, b),
+        np.full(WIDTH, 7.0),
+    ]
     assert np.array_equal(out[:, 0], expected)
 
 
@@ -142,7 +175,9 @@ def _copy_tile(source, target, first, last, count, column):
 @pytest.mark.parametrize("count", range(1, WIDTH + 1))
 def test_gather_and_scatter_keep_to_the_tile(count: int) -> None:
     """Lanes past the last sample repeat it when read, and are not written."""
-    source = np.random.default_rng(5).normal(size=(3 + count, 4))  # ends with the tile: nothing past it may be read into a result
+    source = np.random.default_rng(5).normal(
+        size=(3 + count, 4)
+    )  # ends with the tile: nothing past it may be read into a result
     target = np.full((3 + WIDTH, 4), GUARD)
     _copy_tile(source, target, 3, len(source) - 1, count, 2)
     assert np.array_equal(target[3 : 3 + count, 2], source[3:, 2])
@@ -165,9 +200,17 @@ def test_gather_repeats_the_last_sample() -> None:
 def _ten(values, rows, count, column, add):
     v = values
     ten = (
-        lanes.load(v, 0, 0), lanes.load(v, 1, 0), lanes.load(v, 2, 0), lanes.load(v, 3, 0), lanes.load(v, 4, 0),
-        lanes.load(v, 5, 0), lanes.load(v, 6, 0), lanes.load(v, 7, 0), lanes.load(v, 8, 0), lanes.load(v, 9, 0),
-    )  # fmt: skip
+        lanes.load(v, 0, 0),
+        lanes.load(v, 1, 0),
+        lanes.load(v, 2, 0),
+        lanes.load(v, 3, 0),
+        lanes.load(v, 4, 0),
+        lanes.load(v, 5, 0),
+        lanes.load(v, 6, 0),
+        lanes.load(v, 7, 0),
+        lanes.load(v, 8, 0),
+        lanes.load(v, 9, 0),
+    )
     if add:
         lanes.add_ten(rows, count, column, ten)
     else:
@@ -203,7 +246,11 @@ def test_whole_lines_are_written_and_nothing_else(streamed: bool) -> None:
         target[:] = GUARD
         _write(target, at, source, streamed)
         expected = np.full(48, GUARD)
-        expected[at : at + 8], expected[at + 8 : at + 16], expected[at + 16 : at + 24] = source[0, 1:9], source[0, 2:10] + source[1, 3:11], 0.0
+        expected[at : at + 8], expected[at + 8 : at + 16], expected[at + 16 : at + 24] = (
+            source[0, 1:9],
+            source[0, 2:10] + source[1, 3:11],
+            0.0,
+        )
         assert np.array_equal(target, expected)
 
 
@@ -221,11 +268,13 @@ def test_scratch_begins_at_a_cache_line() -> None:
     assert all(batch._aligned(n, 1, WIDTH).ctypes.data % 64 == 0 for n in range(1, 40))
 
 
-# -- where compiled code is kept --------------------------------------------------------------------------------------
+# -- where compiled code is kept -------------------------------------------------------------------
 
 
 def test_the_cache_is_keyed_by_every_kernel(tmp_path: Path, monkeypatch) -> None:
-    """Numba does not notice an edit in a file that a kernel calls into; a hash of all of them does."""
+    """Numba does not notice an edit in a file that a kernel calls into; a hash of all of
+    them does.
+    """
     home = Path(jit.__file__).parent
     shutil.copytree(home, tmp_path / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
     original = jit._digest()
@@ -245,7 +294,9 @@ def test_the_cache_is_keyed_by_every_kernel(tmp_path: Path, monkeypatch) -> None
 
 
 def test_the_cache_goes_where_it_can_be_written(tmp_path: Path, monkeypatch) -> None:
-    """NUMBA_CACHE_DIR, else the user's cache, else the machine's temporary folder, else nowhere; never an error."""
+    """NUMBA_CACHE_DIR, else the user's cache, else the machine's temporary folder, else nowhere;
+    never an error.
+    """
     blocked, user, machine = tmp_path / "file", tmp_path / "user", tmp_path / "machine"
     blocked.write_text("", encoding="utf-8")
     user.mkdir()
@@ -286,11 +337,15 @@ def run_cold(folder: Path, **environment: str) -> subprocess.CompletedProcess[st
 
 
 def test_a_user_who_waits_for_the_compiler_is_told_so(tmp_path: Path) -> None:
-    """Once, on standard error; not when the code is there already, and not when told to be quiet."""
+    """Once, on standard error; not when the code is there already, and not when told to be
+    quiet.
+    """
     cold, warm = run_cold(tmp_path / "a"), run_cold(tmp_path / "a")
     assert cold.stderr.count("compiling its kernels") == 1
     assert cold.stderr.count("\n") == 1
     assert warm.stderr == ""
     assert cold.stdout == warm.stdout
-    assert [folder.name for folder in (tmp_path / "a").iterdir()] == [f"thetahat-kernels-{jit._digest()}"]
+    assert [folder.name for folder in (tmp_path / "a").iterdir()] == [
+        f"thetahat-kernels-{jit._digest()}"
+    ]
     assert run_cold(tmp_path / "b", THETAHAT_QUIET="1").stderr == ""

@@ -1,4 +1,6 @@
-"""A loop in a process of its own: it says the same as one in a thread, obeys, and its end is told."""
+"""A loop in a process of its own: it says the same as one in a thread, obeys, and its end
+is told.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def dying_source() -> Study:
 
 
 def test_a_loop_apart_says_the_same_and_obeys() -> None:
-    """The run of another process ends as the same run here, bit for bit; pause and commands reach it; nothing of it is left at the end."""
+    """The run of another process ends as the same run here, bit for bit; pause and commands reach
+    it; nothing of it is left at the end.
+    """
     plain = cases.experiment(seconds=3.0)
     for _ in plain.loop.cycles():
         pass
@@ -57,7 +61,10 @@ def test_a_loop_apart_says_the_same_and_obeys() -> None:
         until(lambda: bool(reader.all("bye")), "the end")
         assert session.shared.tap.cycles == plain.loop.count == 1500
         np.testing.assert_array_equal(session.memory.samples["q"], plain.identifier.samples.q)
-        held, ends = session.memory.held["tau"], plain.identifier.held_out.tau  # of the last update, and of the end, which has some newer ones
+        held, ends = (
+            session.memory.held["tau"],
+            plain.identifier.held_out.tau,
+        )  # of the last update, and of the end, which has some newer ones
         both = held[np.flatnonzero(np.all(held == ends[0], axis=1))[0] :]
         assert len(both) > 20
         np.testing.assert_array_equal(both, ends[: len(both)])
@@ -85,7 +92,9 @@ def test_a_loop_apart_that_dies_is_told() -> None:
 
 
 def test_a_loop_apart_does_not_wait_for_a_page_that_does_not_read() -> None:
-    """The wire's other end is never read from: the calls return at once, and what there is no room for is lost."""
+    """The wire's other end is never read from: the calls return at once, and what there is no room
+    for is lost.
+    """
     mine, theirs = socket.socketpair()
     source = cases.study()
     wire = Wire(mine, 500.0)
@@ -109,8 +118,12 @@ def test_a_loop_apart_does_not_wait_for_a_page_that_does_not_read() -> None:
     mine.close()
 
 
-def test_a_change_of_the_gate_that_there_was_no_room_for_is_sent_again_and_the_end_always_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A parcel is dropped while there is no room; with the next that goes, the gate arrives as it is now."""
+def test_a_change_of_the_gate_that_there_was_no_room_for_is_sent_again_and_the_end_always_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A parcel is dropped while there is no room; with the next that goes, the gate arrives as it
+    is now.
+    """
     mine, theirs = socket.socketpair()
     wire = Wire(mine, 500.0)
 
@@ -136,5 +149,10 @@ def test_a_change_of_the_gate_that_there_was_no_room_for_is_sent_again_and_the_e
         end = HEAD.size + HEAD.unpack_from(data)[0]
         parcels.append(pickle.loads(data[HEAD.size : end]))
         data = data[end:]
-    assert [None if gate is None else gate.reason for *_, gate in parcels] == ["closed", "open", None, None]
+    assert [None if gate is None else gate.reason for *_, gate in parcels] == [
+        "closed",
+        "open",
+        None,
+        None,
+    ]
     assert parcels[-1][1] == [("end", "")]

@@ -1,4 +1,6 @@
-"""`thetahat watch` at the command line: it says what is wrong in one sentence, prints a link that works, and ends cleanly."""
+"""`thetahat watch` at the command line: it says what is wrong in one sentence, prints a link that
+works, and ends cleanly.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,11 @@ def command(*arguments: object) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]), "NO_COLOR": "1"}
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]),
+        "NO_COLOR": "1",
+    }
 
 
 def refused(*arguments: object) -> tuple[int, str]:
@@ -52,7 +58,13 @@ def refused(*arguments: object) -> tuple[int, str]:
 @contextmanager
 def running(*arguments: object) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
     """(the process, the lines it printed to stdout first)."""
-    process = subprocess.Popen(command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
+    process = subprocess.Popen(
+        command(*arguments),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
     try:
         yield process, [process.stdout.readline().strip()]
     finally:
@@ -71,7 +83,11 @@ def ended(process: subprocess.Popen[str], number: int = signal.SIGINT) -> tuple[
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
-        (["study", "cartwheel"], 2, "study 'cartwheel' is unknown; studies: double-pendulum, leg, arm, valkyrie"),
+        (
+            ["study", "cartwheel"],
+            2,
+            "study 'cartwheel' is unknown; studies: double-pendulum, leg, arm, valkyrie",
+        ),
         (["study", "arm", "--host", "0.0.0.0"], 2, "--allow-remote"),
         (["study", "arm", "--speed", "0"], 2, "--speed is 0.0; give a number above 0"),
         (["study", "arm", "--speed", "nan"], 2, "--speed is nan"),
@@ -100,11 +116,17 @@ def test_a_port_in_use_is_one_sentence() -> None:
         port = bound.getsockname()[1]
         code, said = refused("listen", "arm4", "--port", port, "--no-open")
     assert code == 2
-    assert said.strip() == f"error: port {port} of 127.0.0.1 is in use; give another with --port, or --port 0 for any that is free"
+    assert (
+        said.strip()
+        == f"error: port {port} of 127.0.0.1 is in use; give another with --port, or --port 0 for"
+        " any that is free"
+    )
 
 
 @pytest.mark.parametrize("missing", ["uvicorn", "starlette.websockets"])
-def test_without_the_extra_it_says_what_to_install(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_it_says_what_to_install(
+    missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for module in ("thetahat.live.server", "thetahat.live.sockets"):
         monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.setitem(sys.modules, missing, None)
@@ -115,7 +137,10 @@ def test_without_the_extra_it_says_what_to_install(missing: str, monkeypatch: py
 
 
 def test_it_prints_a_link_that_works_and_ctrl_c_ends_it_with_a_summary() -> None:
-    with running("study", "double-pendulum", "--plant", "own", "--speed", "5", *START) as (process, lines):
+    with running("study", "double-pendulum", "--plant", "own", "--speed", "5", *START) as (
+        process,
+        lines,
+    ):
         assert re.fullmatch(LINK, lines[0])
         with urllib.request.urlopen(lines[0], timeout=30) as answer:
             assert answer.status == 200
@@ -132,7 +157,11 @@ def test_it_prints_a_link_that_works_and_ctrl_c_ends_it_with_a_summary() -> None
         out, said = process.communicate(timeout=60)
     assert (process.returncode, out) == (0, "")
     assert "open the link to watch; Ctrl-C ends" in said
-    assert re.search(r"double-pendulum: \d+ samples in \d+ s, .* 0 dropped; \d+ updates, gate (open|closed) \(.+\)", said), said
+    assert re.search(
+        r"double-pendulum: \d+ samples in \d+ s, .* 0 dropped; \d+ updates, gate (open|closed)"
+        r" \(.+\)",
+        said,
+    ), said
     assert "Traceback" not in said
 
 
@@ -140,13 +169,21 @@ def test_a_log_is_played_from_the_command_line(tmp_path: Path) -> None:
     robot = th.load(robots.path("arm4"))
     t, q, dq, tau = cases.samples(robot, 3.0, 200.0)
     path = tmp_path / "log.csv"
-    write_table(path, column_names(robot, ["q", "dq", "tau"]), list(np.column_stack([t, q, dq, tau]).T))
-    with running("replay", "arm4", path, "--speed", "3", "--rate", "6", "--window", "12", "--json", *START) as (process, lines):
+    write_table(
+        path, column_names(robot, ["q", "dq", "tau"]), list(np.column_stack([t, q, dq, tau]).T)
+    )
+    with running(
+        "replay", "arm4", path, "--speed", "3", "--rate", "6", "--window", "12", "--json", *START
+    ) as (process, lines):
         text = lines[0]
         while not text.endswith("}"):
             text += process.stdout.readline().strip()
         told = json.loads(text)
-        assert (told["schema"], told["mode"], told["joint_states"]) == ("thetahat/watch/1", "replay", None)
+        assert (told["schema"], told["mode"], told["joint_states"]) == (
+            "thetahat/watch/1",
+            "replay",
+            None,
+        )
         address = urlsplit(told["page"])
         with cases.connect(f"ws://{address.netloc}/live?{address.query}", max_size=None) as page:
             assert receive(page, "hello")["title"] == "log.csv"
@@ -160,7 +197,10 @@ def test_a_log_is_played_from_the_command_line(tmp_path: Path) -> None:
 def test_listen_prints_where_to_send_to() -> None:
     robot = th.load(robots.path("arm4"))
     t, q, dq, tau = cases.samples(robot, 1.0, 100.0)
-    with running("listen", "arm4", "--token", "my-own-token", "--quiet", *START) as (process, lines):
+    with running("listen", "arm4", "--token", "my-own-token", "--quiet", *START) as (
+        process,
+        lines,
+    ):
         lines.append(process.stdout.readline().strip())
         assert lines[0].endswith("/?token=my-own-token")
         assert lines[1].startswith("ws://127.0.0.1:")

@@ -1,4 +1,6 @@
-"""Who may talk to the live page, at its edges: odd cookies of others, lengths with many digits, and every link that is printed works."""
+"""Who may talk to the live page, at its edges: odd cookies of others, lengths with many digits, and
+every link that is printed works.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,18 @@ from thetahat.live.security import Guard, is_local, reachable
 from thetahat.live.server import Server, listening
 from thetahat.live.session import Session
 
-ODD = ('prefs={"a":1}', "foo[bar]=1", "a=b c", "flag", "=", "a=é", 'quoted="x;y"', "a=1,b=2", "=;=;;", "\x01=\x02")
+ODD = (
+    'prefs={"a":1}',
+    "foo[bar]=1",
+    "a=b c",
+    "flag",
+    "=",
+    "a=é",
+    'quoted="x;y"',
+    "a=1,b=2",
+    "=;=;;",
+    "\x01=\x02",
+)
 
 
 async def nobody(*_: object) -> None:
@@ -26,7 +39,7 @@ def guard(host: str = "127.0.0.1") -> Guard:
     return Guard(nobody, token=TOKEN, host=host, port=8000)
 
 
-# -- cookies ----------------------------------------------------------------------------------------------------------
+# -- cookies ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("odd", ODD)
@@ -36,7 +49,14 @@ def test_odd_cookies_of_other_programs_do_not_lock_the_page_out(odd: str) -> Non
     for header in (f"{odd}; {mine}", f"{mine}; {odd}", f"{odd};{mine};{odd}"):
         assert guard().authorised(b"", {"cookie": [header]}), header
     assert guard().authorised(b"", {"cookie": [odd, mine]})
-    wrong = (odd, f"{odd}; thetahat-8000=no", f"{odd}; thetahat-80000={TOKEN}", f"x-thetahat-8000={TOKEN}", f"a={mine}", f"thetahat-8000={TOKEN}x")
+    wrong = (
+        odd,
+        f"{odd}; thetahat-8000=no",
+        f"{odd}; thetahat-80000={TOKEN}",
+        f"x-thetahat-8000={TOKEN}",
+        f"a={mine}",
+        f"thetahat-8000={TOKEN}x",
+    )
     for header in wrong:
         assert not guard().authorised(b"", {"cookie": [header]}), header
 
@@ -44,14 +64,46 @@ def test_odd_cookies_of_other_programs_do_not_lock_the_page_out(odd: str) -> Non
 def test_a_browser_with_odd_cookies_is_let_in() -> None:
     with served(cases.listener()) as server:
         for odd in ('prefs={"a":1}', "foo[bar]=1", "a=b c", "flag"):
-            assert get(server, "/", token=False, headers={"cookie": f"{odd}; thetahat-{server.port}={TOKEN}"})[0] == 200, odd
-            assert get(server, "/", token=False, headers={"cookie": f"{odd}; thetahat-{server.port}=wrong"})[0] == 401
+            assert (
+                get(
+                    server,
+                    "/",
+                    token=False,
+                    headers={"cookie": f"{odd}; thetahat-{server.port}={TOKEN}"},
+                )[0]
+                == 200
+            ), odd
+            assert (
+                get(
+                    server,
+                    "/",
+                    token=False,
+                    headers={"cookie": f"{odd}; thetahat-{server.port}=wrong"},
+                )[0]
+                == 401
+            )
 
 
-# -- lengths ----------------------------------------------------------------------------------------------------------
+# -- lengths ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("length", ["99999999", "00000000000099999999", "4097", "-1", "+1", "1e3", "²", "٣", "", "0x10", "9" * 5000, "1 1"])
+@pytest.mark.parametrize(
+    "length",
+    [
+        "99999999",
+        "00000000000099999999",
+        "4097",
+        "-1",
+        "+1",
+        "1e3",
+        "²",
+        "٣",
+        "",
+        "0x10",
+        "9" * 5000,
+        "1 1",
+    ],
+)
 def test_a_length_beyond_what_is_needed_is_refused_however_it_is_written(length: str) -> None:
     assert Guard._oversized({"content-length": [length]})
 
@@ -61,11 +113,13 @@ def test_a_length_within_what_is_needed_passes(length: str) -> None:
     assert not Guard._oversized({"content-length": [length]})
 
 
-# -- names ------------------------------------------------------------------------------------------------------------
+# -- names -----------------------------------------------------------------------------------------
 
 
 def asked(server: Server, name: str) -> int:
-    """The status that a browser gets which was given a link with this name and reaches the server by it."""
+    """The status that a browser gets which was given a link with this name and reaches the server
+    by it.
+    """
     connection = http.client.HTTPConnection(name, server.port, timeout=cases.PATIENCE)
     try:
         connection.request("GET", f"/?token={TOKEN}")
@@ -77,7 +131,9 @@ def asked(server: Server, name: str) -> int:
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "localhost", "0.0.0.0"])
 def test_the_link_that_is_printed_works(host: str) -> None:
     session = Session(cases.listener())
-    with Server(session, token=TOKEN, host=host, bound=listening(host, 0, allow_remote=True)) as server:
+    with Server(
+        session, token=TOKEN, host=host, bound=listening(host, 0, allow_remote=True)
+    ) as server:
         name = server.name.rsplit(":", 1)[0]
         assert name != "0.0.0.0"
         assert asked(server, name) == 200
@@ -87,7 +143,9 @@ def test_the_link_that_is_printed_works(host: str) -> None:
 
 
 def test_a_server_on_all_interfaces_is_found_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its link has the address that leads out of the machine; where none does, the machine's own."""
+    """Its link has the address that leads out of the machine; where none does, the
+    machine's own.
+    """
 
     class Way:
         found: Any = "192.168.1.5"

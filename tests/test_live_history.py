@@ -1,4 +1,6 @@
-"""What is kept of a run: bounded however long it is, no peak lost, up to date to the last row; and rings that a slow reader cannot hold up."""
+"""What is kept of a run: bounded however long it is, no peak lost, up to date to the last row; and
+rings that a slow reader cannot hold up.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def filled(history: History, values: np.ndarray, *, step: int = 7) -> History:
 
 
 def test_a_day_stays_light_and_keeps_every_peak() -> None:
-    """Twenty minutes at 50 Hz are enough to see that points do not grow: the line has the largest and least value, at their times."""
+    """Twenty minutes at 50 Hz are enough to see that points do not grow: the line has the largest
+    and least value, at their times.
+    """
     rng = np.random.default_rng(0)
     values = rng.normal(size=(60_000, 3))
     values[12_345, 1], values[777, 2], values[59_999, 0] = 40.0, -40.0, 9.0
@@ -46,13 +50,26 @@ def test_a_day_stays_light_and_keeps_every_peak() -> None:
             at = np.flatnonzero(line.y == values[k, channel])
             assert len(at) == 1
             assert line.t[at[0]] == pytest.approx(k * 0.02)
-        assert (line.t[-1], line.y[-1]) == (pytest.approx(59_999 * 0.02), values[-1, channel]), "up to date to the last row"
+        assert (line.t[-1], line.y[-1]) == (
+            pytest.approx(59_999 * 0.02),
+            values[-1, channel],
+        ), "up to date to the last row"
 
 
-@given(rows=st.integers(1, 700), buckets=st.integers(2, 9), tail=st.integers(2, 12), step=st.integers(1, 30), seed=st.integers(0, 99))
+@given(
+    rows=st.integers(1, 700),
+    buckets=st.integers(2, 9),
+    tail=st.integers(2, 12),
+    step=st.integers(1, 30),
+    seed=st.integers(0, 99),
+)
 @settings(max_examples=60, deadline=None)
-def test_a_line_is_made_of_rows_that_were_there(rows: int, buckets: int, tail: int, step: int, seed: int) -> None:
-    """Every point is a row, the first and last rows are in it, every row lies between its neighbours' extremes, and NaN stays a gap."""
+def test_a_line_is_made_of_rows_that_were_there(
+    rows: int, buckets: int, tail: int, step: int, seed: int
+) -> None:
+    """Every point is a row, the first and last rows are in it, every row lies between its
+    neighbours' extremes, and NaN stays a gap.
+    """
     rng = np.random.default_rng(seed)
     values = rng.normal(size=(rows, 1))
     values[rng.random(rows) < 0.1] = NO_NUMBER
@@ -68,7 +85,10 @@ def test_a_line_is_made_of_rows_that_were_there(rows: int, buckets: int, tail: i
 
 
 def test_what_is_new_is_handed_out_once() -> None:
-    history, values = History(2, buckets=10, tail=50), np.random.default_rng(1).normal(size=(400, 2))
+    history, values = (
+        History(2, buckets=10, tail=50),
+        np.random.default_rng(1).normal(size=(400, 2)),
+    )
     got, generations = [], 0
     for k in range(0, 400, 9):
         history.add(np.arange(k, min(k + 9, 400)) * 1.0, values[k : k + 9])
@@ -99,7 +119,7 @@ def test_grounds_begin_and_end_where_the_flag_does_and_stay_few() -> None:
     assert grounds.spans[-1][1] == 11.0 + 3 * 39
 
 
-# -- rings ------------------------------------------------------------------------------------------------------------
+# -- rings -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

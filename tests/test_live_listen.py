@@ -1,4 +1,6 @@
-"""Joint states from outside: every good sample arrives, every bad frame is answered with its reason and harms nothing."""
+"""Joint states from outside: every good sample arrives, every bad frame is answered with its reason
+and harms nothing.
+"""
 
 from __future__ import annotations
 
@@ -76,14 +78,21 @@ def message(robot: th.Robot, t: float = 1.0, **changes: Any) -> dict[str, Any]:
     return {key: value for key, value in found.items() if value is not ...}
 
 
-# -- frames -----------------------------------------------------------------------------------------------------------
+# -- frames ----------------------------------------------------------------------------------------
 
 finite = st.floats(-1e6, 1e6)
 
 
-@given(t=st.floats(0.0, 1e9), values=st.lists(finite, min_size=12, max_size=12), order=st.permutations(range(4)), speeds=st.booleans())
+@given(
+    t=st.floats(0.0, 1e9),
+    values=st.lists(finite, min_size=12, max_size=12),
+    order=st.permutations(range(4)),
+    speeds=st.booleans(),
+)
 @settings(max_examples=60, deadline=None)
-def test_both_encodings_say_the_same_whatever_the_order_of_the_joints(t: float, values: list[float], order: list[int], speeds: bool) -> None:
+def test_both_encodings_say_the_same_whatever_the_order_of_the_joints(
+    t: float, values: list[float], order: list[int], speeds: bool
+) -> None:
     robot = th.load(robots.path("arm4"))
     q, dq, tau = np.array(values).reshape(3, 4)
     names = [robot.joint_names[k] for k in order]
@@ -96,7 +105,10 @@ def test_both_encodings_say_the_same_whatever_the_order_of_the_joints(t: float, 
     }
     spoken, packed = Decoder(robot), Decoder(robot)
     assert packed.decode(json.dumps({"name": names})) is None
-    found = [spoken.decode(json.dumps(text)), packed.decode(encode(names, t, q[order], dq[order] if speeds else None, tau[order]))]
+    found = [
+        spoken.decode(json.dumps(text)),
+        packed.decode(encode(names, t, q[order], dq[order] if speeds else None, tau[order])),
+    ]
     for sample in found:
         assert isinstance(sample, Sample)
         assert sample.t == t
@@ -109,7 +121,9 @@ def test_both_encodings_say_the_same_whatever_the_order_of_the_joints(t: float, 
 
 
 def test_a_stamp_may_be_in_seconds_and_nanoseconds(robot: th.Robot) -> None:
-    sample = Decoder(robot).decode(json.dumps(message(robot, t=..., stamp={"sec": 1_700_000_000, "nanosec": 250_000_000})))
+    sample = Decoder(robot).decode(
+        json.dumps(message(robot, t=..., stamp={"sec": 1_700_000_000, "nanosec": 250_000_000}))
+    )
     assert sample.t == 1_700_000_000.25
 
 
@@ -142,7 +156,9 @@ BAD: list[tuple[dict[str, Any] | str | bytes, str]] = [
 
 
 @pytest.mark.parametrize(("bad", "reason"), BAD, ids=[str(k) for k in range(len(BAD))])
-def test_a_bad_frame_is_refused_in_a_sentence_and_the_next_one_is_taken(robot: th.Robot, bad: Any, reason: str) -> None:
+def test_a_bad_frame_is_refused_in_a_sentence_and_the_next_one_is_taken(
+    robot: th.Robot, bad: Any, reason: str
+) -> None:
     decoder = Decoder(robot)
     frame = json.dumps(message(robot, **bad)) if isinstance(bad, dict) else bad
     with pytest.raises(BadFrame, match=reason) as refused:
@@ -179,7 +195,9 @@ def test_stamps_must_increase_until_the_clock_was_set_back_for_good(robot: th.Ro
     for t in (0.1, 0.2):
         with pytest.raises(BadFrame):
             decoder.decode(json.dumps(message(robot, t=t)))
-    assert decoder.decode(json.dumps(message(robot, t=0.3))).t == 0.3, "the third that goes on from the past"
+    assert decoder.decode(json.dumps(message(robot, t=0.3))).t == 0.3, (
+        "the third that goes on from the past"
+    )
 
 
 @given(frame=st.one_of(st.binary(max_size=300), st.text(max_size=200)))
@@ -201,7 +219,7 @@ def test_a_robot_with_a_free_base_cannot_be_listened_to() -> None:
         Decoder(th.load(robots.path("arm4"), floating_base=True))
 
 
-# -- through the server -----------------------------------------------------------------------------------------------
+# -- through the server ----------------------------------------------------------------------------
 
 
 def answers(socket: Any, count: int) -> list[dict[str, Any]]:
@@ -209,7 +227,9 @@ def answers(socket: Any, count: int) -> list[dict[str, Any]]:
 
 
 def test_bad_frames_among_good_ones_are_answered_and_harm_nothing(robot: th.Robot) -> None:
-    """As many samples arrive as were good; every bad frame is answered once, with its number and why; the estimate is that of the good ones alone."""
+    """As many samples arrive as were good; every bad frame is answered once, with its number and
+    why; the estimate is that of the good ones alone.
+    """
     t, q, dq, tau = cases.samples(robot, 4.0, 250.0)
     good = [json.dumps(state(robot, t[k], q[k], dq[k], tau[k])) for k in range(len(t))]
     bad = {
@@ -239,7 +259,9 @@ def test_bad_frames_among_good_ones_are_answered_and_harm_nothing(robot: th.Robo
         dropped = server.session.shared.status.dropped
     for k in range(len(t)):
         clean.identifier.push(t[k], q[k], dq[k], tau[k])
-    assert dropped == clean.identifier.events.counts["spike"] <= 2  # a friction step right after another joint's
+    assert (
+        dropped == clean.identifier.events.counts["spike"] <= 2
+    )  # a friction step right after another joint's
     assert source.identifier.updates == clean.identifier.updates
     np.testing.assert_array_equal(source.identifier.estimate.x, clean.identifier.estimate.x)
     clean.identifier.close()
@@ -265,7 +287,10 @@ def test_one_robot_has_one_sender(robot: th.Robot) -> None:
         first.send(json.dumps(message(robot)))
         until(lambda: server.session.shared.tap.cycles == 1, "a sample")
         with viewer(server, "/joint-states") as second:
-            assert "another sender is connected" in strict(second.recv(timeout=cases.PATIENCE))["reason"]
+            assert (
+                "another sender is connected"
+                in strict(second.recv(timeout=cases.PATIENCE))["reason"]
+            )
             with pytest.raises(ConnectionClosed):
                 second.recv(timeout=cases.PATIENCE)
         first.send(json.dumps(message(robot, t=2.0)))
@@ -276,7 +301,11 @@ def test_one_robot_has_one_sender(robot: th.Robot) -> None:
 
 def test_a_pause_holds_the_picture_and_not_the_identification(robot: th.Robot) -> None:
     t, q, _, tau = cases.samples(robot, 3.0, 250.0)
-    with served(cases.listener()) as server, viewer(server, "/joint-states") as socket, viewer(server) as page:
+    with (
+        served(cases.listener()) as server,
+        viewer(server, "/joint-states") as socket,
+        viewer(server) as page,
+    ):
         receive(page, "hello")
         server.session.command("pause")
         while not receive(page, "frame")["state"]["paused"]:
@@ -289,21 +318,29 @@ def test_a_pause_holds_the_picture_and_not_the_identification(robot: th.Robot) -
         assert all(not each["extend"] for each in seen if each["type"] == "frame")
         server.session.command("resume")
         hello = receive(page, "hello")
-        drawn = next(panel["figure"]["data"][0]["x"] for panel in hello["panels"] if panel["id"] == "torque:0")
+        drawn = next(
+            panel["figure"]["data"][0]["x"]
+            for panel in hello["panels"]
+            if panel["id"] == "torque:0"
+        )
         assert max(drawn) > 2.5, "what came meanwhile is there"
 
 
-# -- at 1 kHz ---------------------------------------------------------------------------------------------------------
+# -- at 1 kHz --------------------------------------------------------------------------------------
 
 
 def listened(seconds: float, kind: str) -> tuple[dict[str, Any], Server, list[int]]:
-    """Frames of seven joints at 1 kHz from another process; what was sent, the server after it, and its memory every half second."""
+    """Frames of seven joints at 1 kHz from another process; what was sent, the server after it, and
+    its memory every half second.
+    """
     source = cases.listener("arm7")
     memory: list[int] = []
     with served(source) as server, viewer(server) as page:
         command = [sys.executable, "-c", SENDER, server.joint_states, str(seconds), "1000", kind]
         places = os.pathsep.join(str(ROOT / folder) for folder in ("src", "tests"))
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": places})
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": places}
+        )
         due = 0.0
         try:
             while process.poll() is None:
@@ -335,16 +372,31 @@ def test_no_frame_is_lost_in_a_minute_at_1_khz_and_memory_is_flat(kind: str) -> 
     sent, server, memory = listened(60.0, kind)
     assert sent["sent"] == server.session.shared.tap.cycles == 60_000
     assert sent["took"] < 61.0
-    assert (sent["answers"], server.session.source.lost, server.session.refused, server.session.shared.status.dropped) == (0, 0, 0, 0)
+    assert (
+        sent["answers"],
+        server.session.source.lost,
+        server.session.refused,
+        server.session.shared.status.dropped,
+    ) == (0, 0, 0, 0)
     third = len(memory) // 3
     grown = np.median(memory[-third:]) - np.median(memory[third : 2 * third])
-    print(f"{kind}: memory {memory[0] / 1e6:.1f} … {memory[-1] / 1e6:.1f} MB, {grown / 1e6:+.2f} MB from the middle third to the last")
+    print(
+        f"{kind}: memory {memory[0] / 1e6:.1f} … {memory[-1] / 1e6:.1f} MB, {grown / 1e6:+.2f} MB"
+        " from the middle third to the last"
+    )
     assert grown <= FLAT
 
 
 def test_the_bridge_of_the_examples_feeds_the_page() -> None:
     with served(cases.listener("arm7")) as server:
-        command = [sys.executable, "-W", "error", ROOT / "examples" / "13_bridge.py", server.joint_states, "2"]
+        command = [
+            sys.executable,
+            "-W",
+            "error",
+            ROOT / "examples" / "13_bridge.py",
+            server.joint_states,
+            "2",
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout == "sent 1000 samples\n"

@@ -1,4 +1,6 @@
-"""The live page in a real browser, against a server that speaks the contract: it draws, answers, comes back, and takes nothing for more than text."""
+"""The live page in a real browser, against a server that speaks the contract: it draws, answers,
+comes back, and takes nothing for more than text.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,17 @@ import pytest
 import browser
 import live_fake
 import report_cases
-from live_view import CONTRAST, CUT_NUMBERS, CUT_OFF, INKED, OVERLAPS, require_quiet, settled, text_of, until_got
+from live_view import (
+    CONTRAST,
+    CUT_NUMBERS,
+    CUT_OFF,
+    INKED,
+    OVERLAPS,
+    require_quiet,
+    settled,
+    text_of,
+    until_got,
+)
 
 CARDS = ("gate", "r2", "torque", "error", "fill", "parameters", "events", "robot", "cycle")
 
@@ -22,29 +34,57 @@ def fake() -> Iterator[live_fake.Fake]:
         yield running
 
 
-# -- what is drawn ----------------------------------------------------------------------------------------------------
+# -- what is drawn ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("width", "height", "dark", "joints"),
     [
-        *((390, 844, True, 7), (390, 844, False, 7), (1440, 900, False, 7), (1440, 900, True, 7), (3840, 2160, True, 44)),
+        *(
+            (390, 844, True, 7),
+            (390, 844, False, 7),
+            (1440, 900, False, 7),
+            (1440, 900, True, 7),
+            (3840, 2160, True, 44),
+        ),
         pytest.param(390, 844, False, 44, marks=pytest.mark.slow),
     ],
 )
-def test_draws_all_fits_and_is_quiet(chromium: Any, width: int, height: int, dark: bool, joints: int) -> None:
+def test_draws_all_fits_and_is_quiet(
+    chromium: Any, width: int, height: int, dark: bool, joints: int
+) -> None:
     with (
         live_fake.running(joints=live_fake.named(joints), age=12.0) as fake,
-        browser.opened(chromium, fake.address, width=width, height=height, dark=dark) as (page, seen),
+        browser.opened(chromium, fake.address, width=width, height=height, dark=dark) as (
+            page,
+            seen,
+        ),
     ):
         settled(page)
         assert browser.draw_all(page) == 5
-        assert page.evaluate("[...document.querySelectorAll('.plot')].every(node => node.querySelector('.scatterlayer .js-line'))")
-        page.evaluate("document.getElementById('stage').scrollIntoView({behavior: 'instant', block: 'center'})")
+        assert page.evaluate(
+            "[...document.querySelectorAll('.plot')].every(node =>"
+            " node.querySelector('.scatterlayer .js-line'))"
+        )
+        page.evaluate(
+            "document.getElementById('stage').scrollIntoView({behavior: 'instant', block:"
+            " 'center'})"
+        )
         browser.until(page, f"({INKED})() > 0.01", what="the robot on its stage")
-        assert page.evaluate("names => names.every(name => document.getElementById(name).offsetHeight > 100)", list(CARDS))
-        browser.until(page, "document.querySelectorAll('.parameters tbody tr:not(.spacer):not(.group)').length > 5", what="the parameters")
-        browser.until(page, f"document.querySelectorAll('#joints .joint').length === {joints}", what="a mark for every joint")
+        assert page.evaluate(
+            "names => names.every(name => document.getElementById(name).offsetHeight > 100)",
+            list(CARDS),
+        )
+        browser.until(
+            page,
+            "document.querySelectorAll('.parameters tbody tr:not(.spacer):not(.group)').length > 5",
+            what="the parameters",
+        )
+        browser.until(
+            page,
+            f"document.querySelectorAll('#joints .joint').length === {joints}",
+            what="a mark for every joint",
+        )
         assert browser.too_wide(page) == []
         assert page.evaluate(OVERLAPS) == []
         assert page.evaluate(CUT_OFF) == []
@@ -52,13 +92,18 @@ def test_draws_all_fits_and_is_quiet(chromium: Any, width: int, height: int, dar
         ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
         ink = page.evaluate("document.querySelector('.plot .xtick text').style.fill")
         assert (sum(map(int, ground[4:-1].split(","))) < 300) is dark
-        assert (sum(map(int, ink[4:-1].split(",")[:3])) > 300) is dark, "figures have the colours of the page"
+        assert (sum(map(int, ink[4:-1].split(",")[:3])) > 300) is dark, (
+            "figures have the colours of the page"
+        )
         require_quiet(seen, fake.address)
 
 
 @pytest.mark.parametrize("mode", ["listen", pytest.param("replay", marks=pytest.mark.slow)])
 def test_a_run_without_wanted_motion_has_no_errors_to_show(chromium: Any, mode: str) -> None:
-    with live_fake.running(mode=mode, age=12.0) as fake, browser.opened(chromium, fake.address) as (page, seen):
+    with (
+        live_fake.running(mode=mode, age=12.0) as fake,
+        browser.opened(chromium, fake.address) as (page, seen),
+    ):
         settled(page)
         assert page.evaluate("document.getElementById('error').hidden")
         assert browser.too_wide(page) == []
@@ -70,7 +115,8 @@ def test_a_run_without_wanted_motion_has_no_errors_to_show(chromium: Any, mode: 
 def test_redraws_five_times_a_second(chromium: Any, joints: int) -> None:
     """The page, its figures in view taken together, and the robot; and the server hears of it."""
     count = (
-        "({page: +document.documentElement.dataset.redraws, r2: +document.querySelector('#r2 .plot').dataset.redraws, robot: +stage.dataset.redraws})"
+        "({page: +document.documentElement.dataset.redraws, r2: +document.querySelector('#r2"
+        " .plot').dataset.redraws, robot: +stage.dataset.redraws})"
     )
     with (
         live_fake.running(joints=live_fake.named(joints), age=12.0) as fake,
@@ -91,23 +137,35 @@ def test_redraws_five_times_a_second(chromium: Any, joints: int) -> None:
         assert acks == sorted(acks)
 
 
-def test_draws_what_is_in_view_in_the_colours_of_the_moment(chromium: Any, fake: live_fake.Fake) -> None:
-    bright = "document.querySelector('#r2 .xtick text').style.fill.match(/\\d+/g).slice(0, 3).reduce((a, b) => a + +b, 0) > 450"
+def test_draws_what_is_in_view_in_the_colours_of_the_moment(
+    chromium: Any, fake: live_fake.Fake
+) -> None:
+    bright = (
+        "document.querySelector('#r2 .xtick text').style.fill.match(/\\d+/g).slice(0, 3).reduce((a,"
+        " b) => a + +b, 0) > 450"
+    )
     with browser.opened(chromium, fake.address, height=800) as (page, _):
         settled(page)
         page.wait_for_timeout(500)
-        assert page.evaluate("document.querySelector('#cycle .plot').dataset.drawn === undefined"), "what nobody sees is not drawn"
+        assert page.evaluate(
+            "document.querySelector('#cycle .plot').dataset.drawn === undefined"
+        ), "what nobody sees is not drawn"
         assert not page.evaluate(bright)
         page.emulate_media(color_scheme="dark")
         browser.until(page, bright, what="bright letters on dark ground")
 
 
-# -- the gate -----------------------------------------------------------------------------------------------------------
+# -- the gate --------------------------------------------------------------------------------------
 
 
 def test_the_gate_speaks(chromium: Any) -> None:
-    """Closed and why, open and since when; a switch is announced once, and words and signs tell states apart, not colour alone."""
-    with live_fake.running(age=live_fake.SWITCHES[0] - 0.5, paused=True) as fake, browser.opened(chromium, fake.address, width=1440) as (page, seen):
+    """Closed and why, open and since when; a switch is announced once, and words and signs tell
+    states apart, not colour alone.
+    """
+    with (
+        live_fake.running(age=live_fake.SWITCHES[0] - 0.5, paused=True) as fake,
+        browser.opened(chromium, fake.address, width=1440) as (page, seen),
+    ):
         settled(page)
         assert text_of(page, "#gate-word") == "Gate closed"
         assert text_of(page, "#gate-reason") == f"{fake.closed_reason}."
@@ -119,7 +177,11 @@ def test_the_gate_speaks(chromium: Any) -> None:
           listener.observe(document.getElementById("spoken"), {childList: true, characterData: true, subtree: true});
         }""")
         fake.hold(False)
-        browser.until(page, "document.getElementById('gate-word').textContent === 'Gate open'", what="the gate to open")
+        browser.until(
+            page,
+            "document.getElementById('gate-word').textContent === 'Gate open'",
+            what="the gate to open",
+        )
         assert "identified model" in text_of(page, "#gate-model")
         assert re.fullmatch(r"Open since 8\.0 s, for \d+\.\d s\.", text_of(page, "#gate-since"))
         assert page.evaluate("document.getElementById('gate-sign').getAttribute('d')") != closed
@@ -127,10 +189,21 @@ def test_the_gate_speaks(chromium: Any) -> None:
         page.wait_for_timeout(600)
         assert page.evaluate("window.spoken") == 2, "that it goes on, and that the gate is open"
         assert "Gate open" in page.evaluate("document.getElementById('spoken').textContent")
-        browser.until(page, "document.getElementById('events-list').textContent.includes('the gate opened')", what="the event")
-        grows = "Math.max(...document.querySelector('#r2 .plot').layout.shapes.filter(s => s.type === 'rect').map(s => s.x1))"
+        browser.until(
+            page,
+            "document.getElementById('events-list').textContent.includes('the gate opened')",
+            what="the event",
+        )
+        grows = (
+            "Math.max(...document.querySelector('#r2 .plot').layout.shapes.filter(s => s.type ==="
+            " 'rect').map(s => s.x1))"
+        )
         first = page.evaluate(grows)
-        browser.until(page, f"{grows} > {first + 0.5}", what="the ground to grow while the identified model is used")
+        browser.until(
+            page,
+            f"{grows} > {first + 0.5}",
+            what="the ground to grow while the identified model is used",
+        )
         require_quiet(seen, fake.address)
 
 
@@ -142,30 +215,52 @@ def test_words_stand_out_from_their_ground(chromium: Any) -> None:
         for theme in ("light", "dark"):
             page.emulate_media(color_scheme=theme)
             for state in ("open", "closed", "forced"):
-                page.evaluate("state => { document.getElementById('gate').dataset.state = state }", state)
+                page.evaluate(
+                    "state => { document.getElementById('gate').dataset.state = state }", state
+                )
                 for word in ("#gate-word", "#gate-reason", "#gate-since"):
                     assert page.evaluate(CONTRAST, [word, "#gate"]) >= 4.5, (theme, state, word)
             for word in (".fact .value", ".fact .more", ".fact dt"):
                 assert page.evaluate(CONTRAST, [word, ".fact"]) >= 4.5, (theme, word)
 
 
-# -- commands -------------------------------------------------------------------------------------------------------------
+# -- commands --------------------------------------------------------------------------------------
 
 
 def test_commands_by_keyboard_alone(chromium: Any, fake: live_fake.Fake) -> None:
     with browser.opened(chromium, fake.address) as (page, seen):
         settled(page)
         page.keyboard.press("p")
-        browser.until(page, "document.getElementById('pause').innerText.includes('Resume')", what="the button to say Resume")
-        browser.until(page, "document.getElementById('link').innerText.endsWith('paused')", what="the bar to say so")
+        browser.until(
+            page,
+            "document.getElementById('pause').innerText.includes('Resume')",
+            what="the button to say Resume",
+        )
+        browser.until(
+            page,
+            "document.getElementById('link').innerText.endsWith('paused')",
+            what="the bar to say so",
+        )
         page.keyboard.press("p")
-        browser.until(page, "document.getElementById('pause').innerText.includes('Pause')", what="the button to say Pause")
+        browser.until(
+            page,
+            "document.getElementById('pause').innerText.includes('Pause')",
+            what="the button to say Pause",
+        )
         page.keyboard.press("n")
-        browser.until(page, "document.getElementById('gate-word').textContent === 'Nominal model forced'", what="the nominal model")
+        browser.until(
+            page,
+            "document.getElementById('gate-word').textContent === 'Nominal model forced'",
+            what="the nominal model",
+        )
         assert page.get_attribute("#nominal", "aria-pressed") == "true"
         browser.until(page, "!document.getElementById('nominal').disabled", what="the button")
         page.keyboard.press("n")
-        browser.until(page, "document.getElementById('gate-word').textContent === 'Gate open'", what="the gate again")
+        browser.until(
+            page,
+            "document.getElementById('gate-word').textContent === 'Gate open'",
+            what="the gate again",
+        )
         browser.until(page, "!document.getElementById('reset').disabled", what="the button")
         page.keyboard.press("r")
         page.keyboard.press("Enter")  # keeps: the safe answer has the focus
@@ -183,7 +278,9 @@ def test_commands_by_keyboard_alone(chromium: Any, fake: live_fake.Fake) -> None
         require_quiet(seen, fake.address)
 
 
-def test_the_keyboard_reaches_everything_and_shows_where_it_is(chromium: Any, fake: live_fake.Fake) -> None:
+def test_the_keyboard_reaches_everything_and_shows_where_it_is(
+    chromium: Any, fake: live_fake.Fake
+) -> None:
     with browser.opened(chromium, fake.address, width=1440) as (page, _):
         settled(page)
         page.keyboard.press("Tab")
@@ -231,34 +328,64 @@ def test_refusals_and_errors_are_sentences(chromium: Any, fake: live_fake.Fake) 
             page.keyboard.press("e")
         assert found.value.suggested_filename == "arm-estimate.json"
         page.click("a[href='/download/robot']")
-        browser.until(page, "document.getElementById('notices').innerText.includes('there is no estimate yet')", what="the server's sentence")
+        browser.until(
+            page,
+            "document.getElementById('notices').innerText.includes('there is no estimate yet')",
+            what="the server's sentence",
+        )
         fake.says.append({"type": "error", "message": "that is not possible now"})
-        browser.until(page, "document.getElementById('notices').innerText.includes('that is not possible now')", what="the server's error")
-        fake.says.append({"type": "bye", "reason": "finished", "message": "the study has run its 60 s"})
-        browser.until(page, "document.getElementById('notices').innerText.includes('the study has run its 60 s')", what="the end")
+        browser.until(
+            page,
+            "document.getElementById('notices').innerText.includes('that is not possible now')",
+            what="the server's error",
+        )
+        fake.says.append(
+            {"type": "bye", "reason": "finished", "message": "the study has run its 60 s"}
+        )
+        browser.until(
+            page,
+            "document.getElementById('notices').innerText.includes('the study has run its 60 s')",
+            what="the end",
+        )
 
 
 def test_drive_terms_that_the_robot_file_cannot_hold_are_offered_beside_it(chromium: Any) -> None:
-    with live_fake.running(age=12.0, robot_file=True) as fake, browser.opened(chromium, fake.address) as (page, _):
+    with (
+        live_fake.running(age=12.0, robot_file=True) as fake,
+        browser.opened(chromium, fake.address) as (page, _),
+    ):
         settled(page)
         assert page.is_visible("a[href='/download/drive.json']")
         with page.expect_download() as found:
             page.click("a[href='/download/robot']")
         assert found.value.suggested_filename == "arm_identified.urdf"
-        said = "arm_identified.urdf cannot hold all drive terms: download drive.json, too, and keep it beside that file."
-        browser.until(page, f"document.getElementById('notices').innerText.includes({said!r})", what="that another file belongs to it")
-    with live_fake.running(age=12.0, drive_file=False) as fake, browser.opened(chromium, fake.address) as (page, _):
+        said = (
+            "arm_identified.urdf cannot hold all drive terms: download drive.json, too, and keep it"
+            " beside that file."
+        )
+        browser.until(
+            page,
+            f"document.getElementById('notices').innerText.includes({said!r})",
+            what="that another file belongs to it",
+        )
+    with (
+        live_fake.running(age=12.0, drive_file=False) as fake,
+        browser.opened(chromium, fake.address) as (page, _),
+    ):
         settled(page)
         assert not page.is_visible("a[href='/download/drive.json']")
 
 
-# -- what comes in ----------------------------------------------------------------------------------------------------
+# -- what comes in ---------------------------------------------------------------------------------
 
 
 def test_names_stay_text(chromium: Any) -> None:
     hostile = report_cases.HOSTILE
     joints = (hostile, "b</title><svg onload=alert(3)>", "__proto__")
-    with live_fake.running(joints=joints, title=hostile, closed_reason=hostile) as fake, browser.opened(chromium, fake.address) as (page, seen):
+    with (
+        live_fake.running(joints=joints, title=hostile, closed_reason=hostile) as fake,
+        browser.opened(chromium, fake.address) as (page, seen),
+    ):
         settled(page)
         fake.says += [
             {"type": "event", "t": 1.0, "kind": hostile, "message": hostile},
@@ -268,11 +395,28 @@ def test_names_stay_text(chromium: Any) -> None:
             {"type": "__proto__"},
             {"type": "frame"},
         ]
-        browser.until(page, f"document.getElementById('notices').innerText.includes({hostile!r})", what="the error")
+        browser.until(
+            page,
+            f"document.getElementById('notices').innerText.includes({hostile!r})",
+            what="the error",
+        )
         browser.draw_all(page)
-        for place in ("#title", "#gate-reason", "#joints", "#joint", "#events-list", "#r2 .legend", "#parameters-box"):
-            assert hostile in page.evaluate("place => document.querySelector(place).textContent", place), place
-        assert page.evaluate("document.querySelectorAll('img, svg[onload], script:not([src])').length") == 0
+        for place in (
+            "#title",
+            "#gate-reason",
+            "#joints",
+            "#joint",
+            "#events-list",
+            "#r2 .legend",
+            "#parameters-box",
+        ):
+            assert hostile in page.evaluate(
+                "place => document.querySelector(place).textContent", place
+            ), place
+        assert (
+            page.evaluate("document.querySelectorAll('img, svg[onload], script:not([src])').length")
+            == 0
+        )
         assert seen.dialogs == []
         assert seen.errors == []
         assert [each for each in seen.requests if not each.startswith(fake.address)] == []
@@ -302,7 +446,10 @@ def test_a_lines_past_is_bounded_and_keeps_its_peaks(chromium: Any, fake: live_f
         holes: [...drawn.y].filter(Number.isNaN).length, ends: [drawn.x[0], drawn.x[drawn.x.length - 1]],
       };
     }"""
-    with browser.opened(chromium, f"{fake.address}static/words.js") as (page, _):  # any document of the server
+    with browser.opened(chromium, f"{fake.address}static/words.js") as (
+        page,
+        _,
+    ):  # any document of the server
         told = page.evaluate(found)
     assert told["length"] <= 8192
     assert told["bytes"] == 65536

@@ -1,4 +1,6 @@
-"""The live page in use, in a real browser: choices stay, and the connection comes back by itself."""
+"""The live page in use, in a real browser: choices stay, and the connection comes back by
+itself.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ def fake() -> Iterator[live_fake.Fake]:
         yield running
 
 
-# -- choices ------------------------------------------------------------------------------------------------------------
+# -- choices ---------------------------------------------------------------------------------------
 
 
 def test_one_joint_is_chosen_everywhere(chromium: Any, fake: live_fake.Fake) -> None:
@@ -36,12 +38,19 @@ def test_one_joint_is_chosen_everywhere(chromium: Any, fake: live_fake.Fake) -> 
         assert page.get_attribute("#joints .joint:nth-child(6)", "aria-pressed") == "true"
         page.wait_for_timeout(500)
         before = page.evaluate(ends)
-        fake.says.append({"type": "figure", "id": "torque:2", "figure": {"data": [], "layout": {}}})  # late, of a joint that is not chosen any more
+        fake.says.append(
+            {"type": "figure", "id": "torque:2", "figure": {"data": [], "layout": {}}}
+        )  # late, of a joint that is not chosen any more
         browser.until(page, f"{ends} > {before + 0.5}", what="the chosen joint's torque to go on")
         thick = (
-            "Object.fromEntries(document.querySelector('#r2 .plot').data.filter(trace => trace.line).map(trace => [trace.name, trace.line.width]))"
+            "Object.fromEntries(document.querySelector('#r2 .plot').data.filter(trace =>"
+            " trace.line).map(trace => [trace.name, trace.line.width]))"
         )
-        browser.until(page, f"{thick}.joint_5 > {thick}.joint_4 + 1", what="the chosen joint's line to stand out")
+        browser.until(
+            page,
+            f"{thick}.joint_5 > {thick}.joint_4 + 1",
+            what="the chosen joint's line to stand out",
+        )
         require_quiet(seen, fake.address)
 
 
@@ -55,17 +64,30 @@ def test_a_readers_zoom_stays_until_he_follows_again(chromium: Any, fake: live_f
         page.mouse.down()
         page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 0.8 * box["height"], steps=6)
         page.mouse.up()
-        browser.until(page, "document.getElementById('r2').classList.contains('zoomed')", what="the zoom")
+        browser.until(
+            page, "document.getElementById('r2').classList.contains('zoomed')", what="the zoom"
+        )
         before = page.evaluate(f"[{shown}.xaxis.range, {shown}.yaxis.range]")
         page.wait_for_timeout(800)
         assert page.evaluate(f"[{shown}.xaxis.range, {shown}.yaxis.range]") == before
         page.click("#r2 .follow")
-        again = f"{shown}.xaxis.range[1] > {before[0][1]} && {shown}.yaxis.range[0] === {whole[0]} && {shown}.yaxis.range[1] >= {whole[1]}"
+        again = (
+            f"{shown}.xaxis.range[1] > {before[0][1]} && {shown}.yaxis.range[0] === {whole[0]} &&"
+            f" {shown}.yaxis.range[1] >= {whole[1]}"
+        )
         browser.until(page, again, what="the stream again, all of it")
         page.select_option("#span", "10")
-        browser.until(page, f"Math.abs({shown}.xaxis.range[1] - {shown}.xaxis.range[0] - 10) < 1e-6", what="the last ten seconds")
+        browser.until(
+            page,
+            f"Math.abs({shown}.xaxis.range[1] - {shown}.xaxis.range[0] - 10) < 1e-6",
+            what="the last ten seconds",
+        )
         page.click("#r2 .legend button:nth-child(2)")
-        browser.until(page, "document.querySelector('#r2 .plot').data[1].visible === false", what="a line to be hidden")
+        browser.until(
+            page,
+            "document.querySelector('#r2 .plot').data[1].visible === false",
+            what="a line to be hidden",
+        )
         require_quiet(seen, fake.address)
 
 
@@ -90,9 +112,18 @@ def test_the_robot_turns_and_keeps_its_view(chromium: Any, fake: live_fake.Fake)
 
 
 def test_many_joints_stay_light_and_the_worst_are_first(chromium: Any) -> None:
-    order = "[...document.querySelectorAll('#joints .joint')].sort((a, b) => a.style.order - b.style.order).map(chip => chip.title)"
-    rows = "[...document.querySelectorAll('.parameters tbody tr:not(.spacer):not([hidden])')].map(row => row.innerText.replace(/\\s+/g, ' '))"
-    with live_fake.running(joints=live_fake.named(44), age=12.0) as fake, browser.opened(chromium, fake.address, width=1440) as (page, _):
+    order = (
+        "[...document.querySelectorAll('#joints .joint')].sort((a, b) => a.style.order -"
+        " b.style.order).map(chip => chip.title)"
+    )
+    rows = (
+        "[...document.querySelectorAll('.parameters tbody tr:not(.spacer):not([hidden])')].map(row"
+        " => row.innerText.replace(/\\s+/g, ' '))"
+    )
+    with (
+        live_fake.running(joints=live_fake.named(44), age=12.0) as fake,
+        browser.opened(chromium, fake.address, width=1440) as (page, _),
+    ):
         settled(page)
         browser.until(page, f"{order}[0] === '{fake.joints[-1]}'", what="the worst joint first")
         page.click("#worst")
@@ -101,22 +132,32 @@ def test_many_joints_stay_light_and_the_worst_are_first(chromium: Any) -> None:
         browser.until(page, f"{rows}.length > 10", what="rows")
         assert len(page.evaluate(rows)) < 60
         page.evaluate("document.getElementById('parameters-box').scrollTop = 1e6")
-        browser.until(page, f"{rows}.some(row => row.startsWith('{fake.joints[-1]}'))", what="the last group")
+        browser.until(
+            page, f"{rows}.some(row => row.startsWith('{fake.joints[-1]}'))", what="the last group"
+        )
         page.fill("#parameters-filter", "no such name")
         browser.until(page, f"{rows}.length === 0", what="no such row")
         page.fill("#parameters-filter", "mass")
-        browser.until(page, f"{rows}.length > 2 && {rows}.every((row, k) => k % 2 === 0 || row.startsWith('mass'))", what="masses by link")
+        browser.until(
+            page,
+            f"{rows}.length > 2 && {rows}.every((row, k) => k % 2 === 0 || row.startsWith('mass'))",
+            what="masses by link",
+        )
         page.click(".listing thead .change button")
-        cells = "[...document.querySelectorAll('.listing tbody tr:not(.spacer):not([hidden]) td.change')]"
+        cells = (
+            "[...document.querySelectorAll('.listing tbody tr:not(.spacer):not([hidden])"
+            " td.change')]"
+        )
         shares = f"{cells}.map(cell => Math.abs(parseFloat(cell.innerText.replace('−', '-'))))"
         sorted_down = (
-            f"(list => list.length > 5 && list.every((value, k) => k === 0 || !(value > list[k - 1] + 0.11)))({shares}.filter(v => v === v))"
+            "(list => list.length > 5 && list.every((value, k) => k === 0 || !(value > list[k - 1]"
+            f" + 0.11)))({shares}.filter(v => v === v))"
         )
         browser.until(page, sorted_down, what="the largest change first")
         assert page.get_attribute(".listing thead .change", "aria-sort") == "descending"
 
 
-# -- the connection -----------------------------------------------------------------------------------------------------
+# -- the connection --------------------------------------------------------------------------------
 
 
 def test_comes_back_by_itself_and_says_so(chromium: Any, fake: live_fake.Fake) -> None:
@@ -134,18 +175,30 @@ def test_comes_back_by_itself_and_says_so(chromium: Any, fake: live_fake.Fake) -
         fake.got.clear()
         fake.started = "2026-01-01T12:30:00+00:00"
         fake.start()
-        browser.until(page, "document.getElementById('notices').innerText.includes('Connected again at')", what="the page to be back")
+        browser.until(
+            page,
+            "document.getElementById('notices').innerText.includes('Connected again at')",
+            what="the page to be back",
+        )
         assert "new run" in text_of(page, "#notices")
         assert not page.evaluate("document.body.classList.contains('stale')")
         until_got(page, fake, {"type": "subscribe", "joint": 1})
         t = page.inner_text("#time")
-        browser.until(page, f"document.getElementById('time').innerText !== {t!r}", what="new frames")
-        assert "without a connection" in text_of(page, "#events-list") or page.evaluate("document.documentElement.dataset.hellos") == "2"
+        browser.until(
+            page, f"document.getElementById('time').innerText !== {t!r}", what="new frames"
+        )
+        assert (
+            "without a connection" in text_of(page, "#events-list")
+            or page.evaluate("document.documentElement.dataset.hellos") == "2"
+        )
         fake.stop()
         fake.refuse = True  # a server that was started anew has another token
         fake.start()
         browser.until(
-            page, "document.getElementById('notices').innerText.includes('Open the link that it printed')", what="the page to say what to do"
+            page,
+            "document.getElementById('notices').innerText.includes('Open the link that it"
+            " printed')",
+            what="the page to say what to do",
         )
         require_quiet(seen, fake.address, gone=True)
 
@@ -154,7 +207,15 @@ def test_a_silent_server_is_said(chromium: Any, fake: live_fake.Fake) -> None:
     with browser.opened(chromium, fake.address) as (page, seen):
         settled(page)
         fake.silent, fake.paused = True, True
-        browser.until(page, "document.getElementById('notices').innerText.includes('has said nothing since')", what="the page to notice")
+        browser.until(
+            page,
+            "document.getElementById('notices').innerText.includes('has said nothing since')",
+            what="the page to notice",
+        )
         fake.silent = False
-        browser.until(page, "document.getElementById('notices').innerText === ''", what="the page to be content")
+        browser.until(
+            page,
+            "document.getElementById('notices').innerText === ''",
+            what="the page to be content",
+        )
         require_quiet(seen, fake.address)

@@ -1,4 +1,6 @@
-"""What the page is told, tick by tick: the model that is really in use, nothing of what was forgotten, all of what there is, and faults once."""
+"""What the page is told, tick by tick: the model that is really in use, nothing of what was
+forgotten, all of what there is, and faults once.
+"""
 
 from __future__ import annotations
 
@@ -44,15 +46,21 @@ def session() -> Session:
     return Session(cases.study())
 
 
-# -- the model in use -------------------------------------------------------------------------------------------------
+# -- the model in use ------------------------------------------------------------------------------
 
 
 def test_the_model_on_the_page_is_the_one_that_commanded_last(session: Session) -> None:
-    """The gate permits, the controller decides: rows of a nominal controller behind an open gate are nominal."""
+    """The gate permits, the controller decides: rows of a nominal controller behind an open gate
+    are nominal.
+    """
     viewer = session.attach()
     ticked(session, viewer)
     session.shared.gate = OPEN
-    for t, flags, model in ((0.1, 0, "nominal"), (0.2, IDENTIFIED, "identified"), (0.3, 0, "nominal")):
+    for t, flags, model in (
+        (0.1, 0, "nominal"),
+        (0.2, IDENTIFIED, "identified"),
+        (0.3, 0, "nominal"),
+    ):
         row(session, t, flags=flags)
         assert ticked(session, viewer)[-1]["state"]["model"] == model
     row(session, 0.4, flags=IDENTIFIED)
@@ -88,11 +96,14 @@ def test_a_model_that_no_controller_can_be_made_of_is_a_fault_and_the_page_says_
         models = {message["state"]["model"] for message in reader.all("frame")}
     reader.close()
     faults = [event["message"] for event in reader.all("event") if event["kind"] == "fault"]
-    assert faults[0] == "The controller keeps the nominal model: its mass matrix is not positive definite"
+    assert (
+        faults[0]
+        == "The controller keeps the nominal model: its mass matrix is not positive definite"
+    )
     assert models == {"nominal"}
 
 
-# -- a reset ----------------------------------------------------------------------------------------------------------
+# -- a reset ---------------------------------------------------------------------------------------
 
 
 def learned(session: Session, t: float) -> None:
@@ -101,11 +112,21 @@ def learned(session: Session, t: float) -> None:
     x = np.concatenate([1.5 * robot.theta, np.zeros(3 * robot.nv)])
     session.shared.update(t, OPEN, Memory(t, None, (), np.zeros(0), 7, {}, x))
     session.publisher._asked = asked = Future()
-    asked.set_result({"t": t, "rows": [{"name": "mass"}], "condition": 35.1, "rank": 7, "theta": (1.5 * robot.theta).tolist()})
+    asked.set_result(
+        {
+            "t": t,
+            "rows": [{"name": "mass"}],
+            "condition": 35.1,
+            "rank": 7,
+            "theta": (1.5 * robot.theta).tolist(),
+        }
+    )
 
 
 def test_nothing_of_what_was_forgotten_stays_on_the_page(session: Session) -> None:
-    """Parameters, their condition and the ellipsoids are those of the nominal robot again; a fit that was on its way is not shown."""
+    """Parameters, their condition and the ellipsoids are those of the nominal robot again; a fit
+    that was on its way is not shown.
+    """
     publisher, viewer = session.publisher, session.attach()
     begun = ticked(session, viewer)[0]
     assert begun["type"] == "hello"
@@ -118,20 +139,35 @@ def test_nothing_of_what_was_forgotten_stays_on_the_page(session: Session) -> No
     session.shared.update(2.5, GateState(False, "the memory is empty"), None)
     ticked(session, viewer)
     publisher._asked and publisher._asked.set_result(flying.result())
-    hello = next(message for _ in range(3) for message in ticked(session, viewer) if message["type"] == "hello")
+    hello = next(
+        message
+        for _ in range(3)
+        for message in ticked(session, viewer)
+        if message["type"] == "hello"
+    )
     assert hello["parameters"]["rows"] == []
     assert hello["state"]["gate"]["condition"] is None
-    ellipsoids = [[trace["x"] for trace in message["scene"]["data"][1:]] for message in (begun, hello)]
+    ellipsoids = [
+        [trace["x"] for trace in message["scene"]["data"][1:]] for message in (begun, hello)
+    ]
     assert ellipsoids[0] == ellipsoids[1]
-    assert all(message["type"] != "parameters" for _ in range(3) for message in ticked(session, viewer))
+    assert all(
+        message["type"] != "parameters" for _ in range(3) for message in ticked(session, viewer)
+    )
 
 
-# -- the end ----------------------------------------------------------------------------------------------------------
+# -- the end ---------------------------------------------------------------------------------------
 
 
 def times(messages: list[dict[str, Any]], panel: str = "error") -> list[float]:
     """Of the points that frames bring."""
-    return [t for message in messages for lines in [message.get("extend", {}).get(panel)] if lines for t in lines[0][0]]
+    return [
+        t
+        for message in messages
+        for lines in [message.get("extend", {}).get(panel)]
+        if lines
+        for t in lines[0][0]
+    ]
 
 
 def test_the_last_points_of_a_run_are_sent(session: Session) -> None:
@@ -147,7 +183,9 @@ def test_the_last_points_of_a_run_are_sent(session: Session) -> None:
     assert times(ticked(session, viewer)) == []
 
 
-def test_the_last_points_before_a_pause_are_sent_and_what_comes_meanwhile_is_not(session: Session) -> None:
+def test_the_last_points_before_a_pause_are_sent_and_what_comes_meanwhile_is_not(
+    session: Session,
+) -> None:
     viewer, shared = session.attach(), session.shared
     ticked(session, viewer)
     row(session, 0.1)
@@ -158,10 +196,12 @@ def test_the_last_points_before_a_pause_are_sent_and_what_comes_meanwhile_is_not
     assert times(ticked(session, viewer)) == []
 
 
-# -- faults -----------------------------------------------------------------------------------------------------------
+# -- faults ----------------------------------------------------------------------------------------
 
 
-def test_a_picture_that_cannot_be_drawn_is_one_sentence_and_an_event(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_picture_that_cannot_be_drawn_is_one_sentence_and_an_event(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Not a traceback a second; and the run goes on."""
     session = Session(cases.study())
 

@@ -26,7 +26,9 @@ def log_of(robot: th.Robot, seconds: float, *, speeds: bool = True) -> Any:
 
 @pytest.mark.parametrize("speeds", [True, False], ids=["speeds measured", "speeds derived"])
 def test_a_log_is_played_row_by_row_without_looking_ahead(speeds: bool) -> None:
-    """The identifier ends as one that is handed the rows by hand, and halfway it knows nothing of the second half."""
+    """The identifier ends as one that is handed the rows by hand, and halfway it knows nothing of
+    the second half.
+    """
     robot = th.load(robots.path("arm4"))
     log = log_of(robot, 5.0, speeds=speeds)
     session = Session(Replay(robot, log, Settings(rate=6.0, window=12)), speed=10.0)
@@ -37,10 +39,14 @@ def test_a_log_is_played_row_by_row_without_looking_ahead(speeds: bool) -> None:
     half = None
     for chunk in log.chunks():
         for k in range(len(chunk)):
-            by_hand.push(float(chunk.t[k]) - first, chunk.q[k], chunk.dq[k] if speeds else None, chunk.tau[k])
+            by_hand.push(
+                float(chunk.t[k]) - first, chunk.q[k], chunk.dq[k] if speeds else None, chunk.tau[k]
+            )
             if k == 500:
                 half = by_hand.estimate.x.copy()
-    np.testing.assert_allclose(session.identifier.estimate.x, by_hand.estimate.x, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        session.identifier.estimate.x, by_hand.estimate.x, rtol=1e-9, atol=1e-12
+    )
     assert session.identifier.updates == by_hand.updates
     short = log_of(robot, 501 / 200.0, speeds=speeds)
     cut = Session(Replay(robot, short, Settings(rate=6.0, window=12)), speed=10.0)

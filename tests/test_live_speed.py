@@ -1,4 +1,6 @@
-"""What the page costs the loop: frames come fast enough, and three readers do not show in the control cycle."""
+"""What the page costs the loop: frames come fast enough, and three readers do not show in the
+control cycle.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,12 @@ from thetahat.live.session import Session
 
 ENOUGH, MANY_ENOUGH = 30.0, 10.0  # frames per second of 7 and of 44 joints
 MORE = 1.10  # times the p99 without readers, of the processor time of a beat
-WALL, WALL_P99 = 1.25, 2.0  # times the median and the p99 without readers, on the wall: 0.99 to 1.06 and 0.81 to 1.21 with five others at work here
+WALL, WALL_P99 = (
+    1.25,
+    2.0,
+    # times the median and the p99 without readers, on the wall: 0.99 to 1.06 and 0.81 to 1.21 with
+    # five others at work here
+)
 
 
 def frames_per_second(page: object, seconds: float) -> float:
@@ -50,12 +57,14 @@ def test_ten_frames_a_second_of_44_joints() -> None:
 
 @pytest.mark.slow
 def test_three_readers_do_not_show_in_the_control_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The whole beat (control, identification, leaving what they brought) with three readers and without, in turn in one run.
+    """The whole beat (control, identification, leaving what they brought) with three readers and
+    without, in turn in one run.
 
-    p99 of its processor time grows by a tenth at most. On the wall, readers, server, a fit and the loop share two cores here with whatever else
-    runs, and who waits for a core is the system's choice: asserted are its median, and a wide bound on its p99 that only a loop which waits for
-    its page would break; the figures themselves are printed.
-    A second run, where the first is above, is judged together with it: it adds beats, and takes none away.
+    p99 of its processor time grows by a tenth at most. On the wall, readers, server, a fit and the
+    loop share two cores here with whatever else runs, and who waits for a core is the system's
+    choice: asserted are its median, and a wide bound on its p99 that only a loop which waits for
+    its page would break; the figures themselves are printed. A second run, where the first is
+    above, is judged together with it: it adds beats, and takes none away.
     """
     monkeypatch.syspath_prepend(ROOT)
     benchmark = pytest.importorskip("benchmarks.live")

@@ -1,4 +1,6 @@
-"""Viewers that read nothing: they lose frames, then their connection, cost little memory, and hold nobody up."""
+"""Viewers that read nothing: they lose frames, then their connection, cost little memory, and hold
+nobody up.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from thetahat.live.sources import Study
 from thetahat.studies import valkyrie
 
 STALLED, MORE = 50, 20e6  # viewers, [bytes] that they may cost together
-ROOM = 4096  # bytes that a stalled viewer's own side takes, so that what is not read waits at the server
+# bytes that a stalled viewer's own side takes, so that what is not read waits at the server
+ROOM = 4096
 LET_GO = 4.0  # [s] for a viewer to take a message, in this test
 
 
@@ -25,7 +28,10 @@ def stalled(server: Server) -> socket.socket:
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, ROOM)
     connection.connect(("127.0.0.1", server.port))
-    head = f"GET /live?token={TOKEN} HTTP/1.1\r\nHost: {server.name}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+    head = (
+        f"GET /live?token={TOKEN} HTTP/1.1\r\nHost: {server.name}\r\nUpgrade:"
+        " websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+    )
     connection.sendall(f"{head}Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n".encode())
     return connection
 
@@ -43,10 +49,14 @@ def ended(connection: socket.socket) -> bool:
     return False
 
 
-def test_fifty_viewers_that_read_nothing_lose_frames_then_their_connections_and_hold_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 44 joints, whose frames fill the kernel's buffers within a second: queues run over, patience ends, connections are gone from the server.
+def test_fifty_viewers_that_read_nothing_lose_frames_then_their_connections_and_hold_nobody_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of 44 joints, whose frames fill the kernel's buffers within a second: queues run over,
+    patience ends, connections are gone from the server.
 
-    Memory of the process is compared with that before, with a viewer that does read; frames come to that one all the time.
+    Memory of the process is compared with that before, with a viewer that does read; frames come to
+    that one all the time.
     """
     monkeypatch.setattr("thetahat.live.sockets.PATIENCE", LET_GO)
     with served(Study("valkyrie", valkyrie.experiment("own"))) as server, viewer(server) as page:
@@ -60,23 +70,33 @@ def test_fifty_viewers_that_read_nothing_lose_frames_then_their_connections_and_
             theirs = [stack.enter_context(stalled(server)) for _ in range(STALLED)]
             until(lambda: publisher.viewers == STALLED + 1, "all are there")
             begun = time.monotonic()
-            while (publisher.viewers > 1 or len(connections) > 1) and time.monotonic() - begun < cases.PATIENCE:
+            while (
+                publisher.viewers > 1 or len(connections) > 1
+            ) and time.monotonic() - begun < cases.PATIENCE:
                 frames += strict(page.recv(timeout=cases.PATIENCE))["type"] == "frame"
                 most = max(most, cases.resident())
                 dropped = max(dropped, publisher.state()["dropped"]["frames"])
             took = time.monotonic() - begun
-            print(f"{STALLED} stalled viewers: {(most - before) / 1e6:+.1f} MB, {dropped} frames dropped, gone after {took:.1f} s; ", end="")
+            print(
+                f"{STALLED} stalled viewers: {(most - before) / 1e6:+.1f} MB, {dropped} frames"
+                f" dropped, gone after {took:.1f} s; ",
+                end="",
+            )
             print(f"{frames / took:.1f} frames/s to a reader")
             assert publisher.viewers == 1, "they are let go"
             assert len(connections) == 1, "and nothing is left of them"
             assert all(ended(each) for each in theirs)
         assert dropped >= 40 * STALLED, "frames that each of them did not get"
         assert most - before <= MORE
-        assert frames / took >= 8.0, "frames per second to the one who reads, of 20, on a busy machine"
+        assert frames / took >= 8.0, (
+            "frames per second to the one who reads, of 20, on a busy machine"
+        )
 
 
 def test_a_long_message_comes_in_pieces_and_whole() -> None:
-    """The whole picture of a long run is more than one piece; letters that take several bytes are not torn."""
+    """The whole picture of a long run is more than one piece; letters that take several bytes are
+    not torn.
+    """
     source = cases.listener()
     source.title = "R² ≥ 0.95 😀 " * PIECE
     with served(source) as server, viewer(server) as page:

@@ -1,4 +1,6 @@
-"""A robot with locked joints moves, weighs and resists as the whole one does with those joints held still."""
+"""A robot with locked joints moves, weighs and resists as the whole one does with those joints held
+still.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ ROUNDING = 1e-11  # relative to the largest torque
 
 @pytest.mark.parametrize("seed", range(30))
 def test_the_rest_moves_as_before(seed: int) -> None:
-    """Every kind of joint, mimic ones and placeholders: τ of the joints left, with the others at rest, is unchanged; so are the kept drive terms."""
+    """Every kind of joint, mimic ones and placeholders: τ of the joints left, with the others at
+    rest, is unchanged; so are the kept drive terms.
+    """
     robot = random_robot(seed, nodes=9, drive=True)
     rng = np.random.default_rng(seed)
     names = [name for name in robot.joint_names if rng.random() < 0.4][: len(robot.joint_names) - 1]
@@ -30,7 +34,12 @@ def test_the_rest_moves_as_before(seed: int) -> None:
     DQ[:, v_kept], DDQ[:, v_kept] = dq, ddq
     for rigid in (True, False):
         whole = th.inverse_dynamics(robot, Q, DQ, DDQ, rigid=rigid)[:, v_kept]
-        np.testing.assert_allclose(th.inverse_dynamics(small, q, dq, ddq, rigid=rigid), whole, rtol=0, atol=ROUNDING * np.abs(whole).max())
+        np.testing.assert_allclose(
+            th.inverse_dynamics(small, q, dq, ddq, rigid=rigid),
+            whole,
+            rtol=0,
+            atol=ROUNDING * np.abs(whole).max(),
+        )
 
 
 def test_panda_without_fingers_is_pinocchios_reduced_model() -> None:
@@ -40,11 +49,22 @@ def test_panda_without_fingers_is_pinocchios_reduced_model() -> None:
     fingers = [name for name in robot.joint_names if "finger" in name]
     small = lock(robot, fingers)
     model = pinocchio.buildModelFromUrdf(str(path))
-    reduced = pinocchio.buildReducedModel(model, [i for i, name in enumerate(model.names) if "finger" in name], pinocchio.neutral(model))
+    reduced = pinocchio.buildReducedModel(
+        model,
+        [i for i, name in enumerate(model.names) if "finger" in name],
+        pinocchio.neutral(model),
+    )
     q, dq, ddq = random_state(small, 0, samples=10)
     data = reduced.createData()
-    expected = np.array([pinocchio.rnea(reduced, data, *state) for state in zip(q, dq, ddq, strict=True)])
-    np.testing.assert_allclose(th.inverse_dynamics(small, q, dq, ddq, rigid=True), expected, rtol=0, atol=ROUNDING * np.abs(expected).max())
+    expected = np.array(
+        [pinocchio.rnea(reduced, data, *state) for state in zip(q, dq, ddq, strict=True)]
+    )
+    np.testing.assert_allclose(
+        th.inverse_dynamics(small, q, dq, ddq, rigid=True),
+        expected,
+        rtol=0,
+        atol=ROUNDING * np.abs(expected).max(),
+    )
     assert len(small.body_names) == 7
     last = {link.name for link in small.links if link.body == 6}
     assert last >= {"panda_link7", "panda_hand", "panda_leftfinger", "panda_rightfinger"}

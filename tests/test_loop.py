@@ -1,4 +1,6 @@
-"""The fixed-rate loop: deadlines, stalls, missing samples and signals, on a clock that runs when it is told to, and on the machine's."""
+"""The fixed-rate loop: deadlines, stalls, missing samples and signals, on a clock that runs when it
+is told to, and on the machine's.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,11 @@ class Bench:
 
     def read(self) -> object:
         self.reads += 1
-        return self.reads if self.samples is None else self.samples[min(self.reads, len(self.samples)) - 1]
+        return (
+            self.reads
+            if self.samples is None
+            else self.samples[min(self.reads, len(self.samples)) - 1]
+        )
 
     def control(self, cycle: Cycle, sample: object) -> object:
         self.cycles.append(cycle)
@@ -52,11 +58,13 @@ class Bench:
 
     def run(self, rate: float = 1000.0, **options: object) -> LoopReport:
         known = ("stop_after", "stall")
-        loop = Loop(rate, clock=self.clock, **{name: options.pop(name) for name in known if name in options})
+        loop = Loop(
+            rate, clock=self.clock, **{name: options.pop(name) for name in known if name in options}
+        )
         return loop.run(self.read, self.control, self.write, **options)
 
 
-# -- deadlines --------------------------------------------------------------------------------------------------------
+# -- deadlines -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rate", [1000.0, 333.0, 50.0])
@@ -77,7 +85,9 @@ def test_a_late_cycle_skips_the_deadlines_it_missed_and_never_catches_up() -> No
     report = bench.run(duration=0.05)
     starts = np.array([c.t for c in bench.cycles])
     assert (report.overruns, report.missed, report.stalls) == (1, 2, 0)
-    assert starts[11] == pytest.approx(0.0135), "as soon as there is time, for the deadline at 13 ms"
+    assert starts[11] == pytest.approx(0.0135), (
+        "as soon as there is time, for the deadline at 13 ms"
+    )
     assert starts[12] == pytest.approx(0.014), "and on the grid again"
     assert np.min(np.diff(starts)) >= 0.5e-3 - 1e-12
     assert report.cycles == 50 - 2
@@ -121,7 +131,7 @@ def test_a_stall_makes_the_controller_fall_back() -> None:
     assert not hasattr(follow, "halt")
 
 
-# -- samples that do not come -------------------------------------------------------------------------------------------
+# -- samples that do not come ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("gap", [1, 7, STOP_AFTER - 1])
@@ -156,7 +166,7 @@ def test_samples_that_repeat_or_come_out_of_order_are_dropped() -> None:
     assert (report.dropped, report.held) == (4, 4)
 
 
-# -- ends -------------------------------------------------------------------------------------------------------------
+# -- ends ------------------------------------------------------------------------------------------
 
 
 def test_ends_on_asking_from_inside_outside_and_by_condition() -> None:
@@ -200,7 +210,9 @@ def test_an_error_halts_and_is_the_one_that_is_told(where: str) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_in_order(number: signal.Signals, tmp_path: Path) -> None:
-    """A process of its own: signalled while it runs, it halts, closes its journal, reports and returns 0."""
+    """A process of its own: signalled while it runs, it halts, closes its journal, reports and
+    returns 0.
+    """
     code = f"""
 import sys
 from thetahat.control.journal import Journal
@@ -215,7 +227,10 @@ with Journal({str(tmp_path / "run.journal")!r}) as journal:
 print(report.reason, report.cycles, flush=True)
 """
     with subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
     ) as child:
         assert child.stdout.readline() == "running\n"
         time.sleep(0.05)
@@ -232,16 +247,23 @@ def test_the_collector_is_quiet_while_the_loop_runs_and_as_before_after_it() -> 
     seen = []
     bench = Bench()
     loop = Loop(1000.0, clock=bench.clock)
-    loop.run(bench.read, lambda cycle, sample: seen.append((gc.isenabled(), gc.get_freeze_count() > 0)), bench.write, duration=0.01)
+    loop.run(
+        bench.read,
+        lambda cycle, sample: seen.append((gc.isenabled(), gc.get_freeze_count() > 0)),
+        bench.write,
+        duration=0.01,
+    )
     assert set(seen) == {(False, True)}
     assert gc.isenabled()
     assert gc.get_freeze_count() == 0
     seen.clear()
-    Loop(1000.0, clock=bench.clock, quiet_gc=False).run(bench.read, lambda c, s: seen.append(gc.isenabled()), bench.write, duration=0.01)
+    Loop(1000.0, clock=bench.clock, quiet_gc=False).run(
+        bench.read, lambda c, s: seen.append(gc.isenabled()), bench.write, duration=0.01
+    )
     assert set(seen) == {True}
 
 
-# -- a robot in the loop --------------------------------------------------------------------------------------------------
+# -- a robot in the loop ---------------------------------------------------------------------------
 
 
 def test_a_controller_in_the_loop_holds_halts_and_leaves_a_journal(tmp_path: Path) -> None:
@@ -256,14 +278,18 @@ def test_a_controller_in_the_loop_holds_halts_and_leaves_a_journal(tmp_path: Pat
     assert report.reason.startswith("20 samples")
     commands = np.array([command for _, command in bench.written])
     assert np.all(np.isfinite(commands))
-    assert np.max(np.abs(commands[-1] - th.gravity(robot, q))) < 1e-9, "the loop ends with the torque that holds it still"
+    assert np.max(np.abs(commands[-1] - th.gravity(robot, q))) < 1e-9, (
+        "the loop ends with the torque that holds it still"
+    )
     records = list(Journal.read(tmp_path / "robot.journal"))
     assert len(records) == 8
     assert np.array_equal([r.values["tau"] for r in records], commands[:8])
     assert np.isnan(records[5].values["q"]).all(), "what was measured is kept as it was measured"
 
 
-def test_records_that_were_lost_are_an_alarm_of_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_that_were_lost_are_an_alarm_of_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A disk that is full from the first record on: control goes on, and the report says so."""
     q = np.zeros(4)
     bench = Bench(samples=[(q, q)])
@@ -283,10 +309,14 @@ def _full(*_: object) -> None:
 
 
 def test_on_the_machines_clock() -> None:
-    report = Loop(500.0).run(lambda: 1, lambda cycle, sample: sample, lambda command: None, duration=0.4)
+    report = Loop(500.0).run(
+        lambda: 1, lambda cycle, sample: sample, lambda command: None, duration=0.4
+    )
     assert report.duration >= 0.4 - 2e-3
     assert report.cycles + report.missed >= 190
-    spun = Loop(500.0, clock=MonotonicClock(spin=2e-4)).run(lambda: 1, lambda cycle, sample: sample, lambda command: None, duration=0.1)
+    spun = Loop(500.0, clock=MonotonicClock(spin=2e-4)).run(
+        lambda: 1, lambda cycle, sample: sample, lambda command: None, duration=0.1
+    )
     assert spun.cycles > 10
     assert "cycles in" in str(report)
 

@@ -1,4 +1,6 @@
-"""What the memories remember: the same as a batch would hold, and nothing that standstill can break."""
+"""What the memories remember: the same as a batch would hold, and nothing that standstill can
+break.
+"""
 
 from __future__ import annotations
 
@@ -31,21 +33,32 @@ def states(robot: th.Robot, count: int, seed: int = 0) -> tuple[np.ndarray, np.n
     return tuple(np.random.default_rng(seed).normal(size=(3, count, robot.nv)))
 
 
-def measured(robot: th.Robot, count: int, *, noise: float = 0.1, seed: int = 0) -> tuple[np.ndarray, ...]:
+def measured(
+    robot: th.Robot, count: int, *, noise: float = 0.1, seed: int = 0
+) -> tuple[np.ndarray, ...]:
     q, dq, ddq = states(robot, count, seed)
-    return q, dq, ddq, th.inverse_dynamics(robot, q, dq, ddq) + noise * np.random.default_rng(seed + 1).normal(size=q.shape)
+    return (
+        q,
+        dq,
+        ddq,
+        th.inverse_dynamics(robot, q, dq, ddq)
+        + noise * np.random.default_rng(seed + 1).normal(size=q.shape),
+    )
 
 
 def feed(memory, arrays: tuple[np.ndarray, ...], valid: np.ndarray | None = None) -> None:
     for k in range(len(arrays[0])):
-        memory.add(*(array[k : k + 1] for array in arrays), np.ones(arrays[1].shape[1], dtype=bool) if valid is None else valid[k])
+        memory.add(
+            *(array[k : k + 1] for array in arrays),
+            np.ones(arrays[1].shape[1], dtype=bool) if valid is None else valid[k],
+        )
 
 
 def close(a: np.ndarray, b: np.ndarray, tolerance: float = SAME) -> bool:
     return bool(np.max(np.abs(a - b)) <= tolerance * np.max(np.abs(b)))
 
 
-# -- the triangle of all joints -----------------------------------------------------------------------------------------
+# -- the triangle of all joints --------------------------------------------------------------------
 
 
 def coupled(robot: th.Robot) -> th.Robot:
@@ -60,13 +73,19 @@ def coupled(robot: th.Robot) -> th.Robot:
     [
         pytest.param(lambda: arm(), id="arm4"),
         pytest.param(lambda: coupled(th.load(robots.path("arm4"))), id="arm4, coupled motors"),
-        pytest.param(lambda: th.load(example_robot("solo12")).with_drive(viscous=True), id="solo12"),
+        pytest.param(
+            lambda: th.load(example_robot("solo12")).with_drive(viscous=True), id="solo12"
+        ),
         pytest.param(lambda: th.load(example_robot("talos")).with_drive(armature=True), id="talos"),
-        pytest.param(lambda: th.load(example_robot("tiago")), id="tiago, mimic joints and sliding ones"),
+        pytest.param(
+            lambda: th.load(example_robot("tiago")), id="tiago, mimic joints and sliding ones"
+        ),
     ],
 )
 def test_the_quick_triangle_is_that_of_plain_rows(robot) -> None:
-    """NumPy's least squares on the rows themselves is the oracle; rows masked here and there, joints weighted."""
+    """NumPy's least squares on the rows themselves is the oracle; rows masked here and there,
+    joints weighted.
+    """
     robot = robot()
     count = 70  # more than one chunk
     q = th.random_configuration(robot, np.random.default_rng(0), count)
@@ -75,7 +94,9 @@ def test_the_quick_triangle_is_that_of_plain_rows(robot) -> None:
     joints = np.random.default_rng(3).uniform(0.5, 2.0, robot.nv)
     stack = Stack(robot)
     R = stack.of_rows(stack.rows(q, dq, ddq, tau, valid.astype(float)), joints)
-    Y = (full_regressor(robot, q, dq, ddq)[..., stack.base.independent] * (valid * joints)[..., None]).reshape(-1, len(stack.base))
+    Y = (
+        full_regressor(robot, q, dq, ddq)[..., stack.base.independent] * (valid * joints)[..., None]
+    ).reshape(-1, len(stack.base))
     u = (tau * valid * joints).ravel()
     assert np.array_equal(R, np.triu(R))
     assert close(R.T @ R, np.column_stack([Y, u]).T @ np.column_stack([Y, u]), 1e-12)
@@ -93,18 +114,27 @@ def test_a_short_triangle_gives_the_same_fit_as_the_library() -> None:
     assert close(fit.x, info.solution.x, 1e-8)
 
 
-# -- memories -----------------------------------------------------------------------------------------------------------
+# -- memories --------------------------------------------------------------------------------------
 
 
 def batch(robot: th.Robot, arrays: tuple[np.ndarray, ...], valid: np.ndarray):
     q, dq, ddq, tau = arrays
-    return information(robot, Samples(q=q, dq=dq, ddq=ddq, tau=tau, reason=np.where(valid, 0, MASKED).astype(np.uint8)))
+    return information(
+        robot,
+        Samples(q=q, dq=dq, ddq=ddq, tau=tau, reason=np.where(valid, 0, MASKED).astype(np.uint8)),
+    )
 
 
-@pytest.mark.parametrize(("kind", "last"), [("window", 50), ("growing", None), ("forgetting", None)])
+@pytest.mark.parametrize(
+    ("kind", "last"), [("window", 50), ("growing", None), ("forgetting", None)]
+)
 @pytest.mark.parametrize("count", [30, 50, 151, 300])
-def test_a_memory_is_the_batch_of_what_it_remembers(kind: str, last: int | None, count: int) -> None:
-    """The window: the last 50; growing, and forgetting with λ = 1: everything. Factors, solution, residuals and rows."""
+def test_a_memory_is_the_batch_of_what_it_remembers(
+    kind: str, last: int | None, count: int
+) -> None:
+    """The window: the last 50; growing, and forgetting with λ = 1: everything. Factors, solution,
+    residuals and rows.
+    """
     robot = arm()
     arrays, valid = measured(robot, count), np.random.default_rng(5).random((count, 4)) > 0.1
     memory = make(kind, robot, 50, forgetting=1.0)
@@ -147,13 +177,15 @@ def test_the_informative_memory_is_the_buffer() -> None:
 
 
 def test_names_and_numbers_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(UsageError, match=r"memory is 'rolling'; memories: window, growing, forgetting, informative"):
+    with pytest.raises(
+        UsageError, match=r"memory is 'rolling'; memories: window, growing, forgetting, informative"
+    ):
         make("rolling", arm(), 50, forgetting=1.0)
     with pytest.raises(UsageError, match=r"forgetting is 1\.5"):
         make("forgetting", arm(), 50, forgetting=1.5)
 
 
-# -- forgetting ---------------------------------------------------------------------------------------------------------
+# -- forgetting ------------------------------------------------------------------------------------
 
 
 def own_factor(memory: Recursive, v: int) -> tuple[np.ndarray, np.ndarray]:
@@ -163,12 +195,16 @@ def own_factor(memory: Recursive, v: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_a_motion_that_goes_on_is_forgotten_by_the_factor_per_sample() -> None:
-    """In a lasting motion the memory is the plain scheme's, Σ λ^age y yᵀ: its information settles at 1/(1 − λ) samples in every direction."""
+    """In a lasting motion the memory is the plain scheme's, Σ λ^age y yᵀ: its information settles
+    at 1/(1 − λ) samples in every direction.
+    """
     robot, factor, v = arm(viscous=True, offset=True), 0.98, 0
     memory = make("forgetting", robot, 50, forgetting=factor)
     arrays = measured(robot, 1500)
     shares = []
-    Y = full_regressor(robot, *arrays[:3])[:, v][:, memory.stack.base.independent][:, memory.stack.positions[v]]
+    Y = full_regressor(robot, *arrays[:3])[:, v][:, memory.stack.base.independent][
+        :, memory.stack.positions[v]
+    ]
     typical = np.linalg.inv(np.linalg.cholesky(Y.T @ Y / len(Y)))
     for k in range(1500):
         memory.add(*(array[k : k + 1] for array in arrays), ALL)
@@ -176,12 +212,16 @@ def test_a_motion_that_goes_on_is_forgotten_by_the_factor_per_sample() -> None:
             L, _ = own_factor(memory, v)
             shares.append(np.linalg.eigvalsh(typical @ (L.T @ L) @ typical.T) * (1.0 - factor))
     mean = np.mean(shares, axis=0)
-    assert np.all((mean > 0.1) & (mean < 6.0)), mean  # of 1/(1 − λ) samples, sorted: 50 samples of 24 columns spread as much
+    assert np.all((mean > 0.1) & (mean < 6.0)), (
+        mean
+    )  # of 1/(1 − λ) samples, sorted: 50 samples of 24 columns spread as much
     assert 0.5 < np.mean(mean) < 1.5
 
 
 def test_directions_without_excitation_are_not_forgotten() -> None:
-    """Joints 3 and 4 locked at a pose: what joint 4's own motion told before is there to the last digits."""
+    """Joints 3 and 4 locked at a pose: what joint 4's own motion told before is there to the last
+    digits.
+    """
     robot = arm(viscous=True, offset=True)
     memory = make("forgetting", robot, 50, forgetting=0.98)
     feed(memory, measured(robot, 4 * int(memory.blocks[3])))
@@ -193,11 +233,15 @@ def test_directions_without_excitation_are_not_forgotten() -> None:
     q[:, :2] = q[:1, :2]
     feed(memory, (q, dq, ddq, tau))
     after = own_factor(memory, 3)[0]
-    φ = full_regressor(robot, q[:1], dq[:1], ddq[:1])[0, 3][memory.stack.base.independent][memory.stack.positions[3]]
+    φ = full_regressor(robot, q[:1], dq[:1], ddq[:1])[0, 3][memory.stack.base.independent][
+        memory.stack.positions[3]
+    ]
     free = np.linalg.svd(φ[None])[2][1:]  # directions of x that the pose does not show
     known = [free @ (L.T @ L) @ free.T for L in (before, after)]
     assert close(known[1], known[0], 1e-9)
-    assert not close(after.T @ after, before.T @ before, 1e-3)  # while the pose's own direction is another
+    assert not close(
+        after.T @ after, before.T @ before, 1e-3
+    )  # while the pose's own direction is another
 
 
 def test_forgetting_as_such_moves_no_parameter() -> None:
@@ -208,7 +252,9 @@ def test_forgetting_as_such_moves_no_parameter() -> None:
     before = [np.linalg.solve(*own_factor(memory, v)) for v in range(4)]
     q, dq, ddq = states(robot, 200, seed=3)
     for k in range(200):
-        Y = full_regressor(robot, q[k : k + 1], dq[k : k + 1], ddq[k : k + 1])[0][:, memory.stack.base.independent]
+        Y = full_regressor(robot, q[k : k + 1], dq[k : k + 1], ddq[k : k + 1])[0][
+            :, memory.stack.base.independent
+        ]
         tau = np.array([[Y[v, own] @ before[v] for v, own in enumerate(memory.stack.positions)]])
         memory.add(q[k : k + 1], dq[k : k + 1], ddq[k : k + 1], tau, ALL)
     for v in range(4):
@@ -222,7 +268,9 @@ def test_forgetting_does_not_depend_on_units() -> None:
     arrays = measured(robot, 150)
     feed(memory, arrays)
     scaled = make("forgetting", robot, 50, forgetting=0.95)
-    scaled.stack.rows = lambda *a, rows=scaled.stack.rows: rows(*a) * np.geomspace(1e-3, 1e3, scaled.stack.height)[:, None]
+    scaled.stack.rows = lambda *a, rows=scaled.stack.rows: (
+        rows(*a) * np.geomspace(1e-3, 1e3, scaled.stack.height)[:, None]
+    )
     feed(scaled, arrays)
     for v, own in enumerate(memory.stack.positions):
         first = memory.stack.plan.starts[v]
@@ -234,11 +282,19 @@ def test_forgetting_does_not_depend_on_units() -> None:
 def test_forgetting_follows_a_robot_that_changes() -> None:
     """Many memories later nothing is left of the robot before; friction and all."""
     robot = arm()
-    heavier = robot.with_parameters(np.concatenate([1.5 * robot.theta, robot.drive.viscous, robot.drive.coulomb, robot.drive.offset]))
+    heavier = robot.with_parameters(
+        np.concatenate(
+            [1.5 * robot.theta, robot.drive.viscous, robot.drive.coulomb, robot.drive.offset]
+        )
+    )
     memory = make("forgetting", robot, 50, forgetting=0.95)
     feed(memory, measured(robot, 100, noise=0.0))
     feed(memory, measured(heavier, 1500, noise=0.0, seed=4))
-    truth = memory.stack.base.of(np.concatenate([heavier.theta, robot.drive.viscous, robot.drive.coulomb, robot.drive.offset]))
+    truth = memory.stack.base.of(
+        np.concatenate(
+            [heavier.theta, robot.drive.viscous, robot.drive.coulomb, robot.drive.offset]
+        )
+    )
     assert close(solve(memory.triangle()).x, truth, 1e-6)
 
 
@@ -249,7 +305,9 @@ def still(robot: th.Robot, seed: int = 7) -> tuple[np.ndarray, ...]:
 
 
 def stand_still(count: int) -> None:
-    """So many samples of one pose: factors bounded, parameters where they were; and the memory still learns afterwards."""
+    """So many samples of one pose: factors bounded, parameters where they were; and the memory
+    still learns afterwards.
+    """
     robot = arm(viscous=True, offset=True)
     robot = replace(robot, drive=robot.drive.with_values(coulomb=np.zeros(4)))
     memory = make("forgetting", robot, 50, forgetting=0.98)
@@ -260,12 +318,18 @@ def stand_still(count: int) -> None:
         memory.add(*pose, ALL)
     after = solve(memory.triangle())
     assert np.all(np.isfinite(memory._factors))
-    assert np.max(np.abs(memory._factors)) <= 10.0 * size  # information grows until the pose's torque is known to 1 − λ
+    assert (
+        np.max(np.abs(memory._factors)) <= 10.0 * size
+    )  # information grows until the pose's torque is known to 1 − λ
     assert after.rank == before.rank == len(memory.stack.base)
     assert np.max(np.abs(after.x - before.x)) <= 1e-6
-    heavier = robot.with_parameters(np.concatenate([1.3 * robot.theta, robot.drive.viscous, robot.drive.offset]))
+    heavier = robot.with_parameters(
+        np.concatenate([1.3 * robot.theta, robot.drive.viscous, robot.drive.offset])
+    )
     feed(memory, measured(heavier, 2500, noise=0.0, seed=4))
-    truth = memory.stack.base.of(np.concatenate([heavier.theta, robot.drive.viscous, robot.drive.offset]))
+    truth = memory.stack.base.of(
+        np.concatenate([heavier.theta, robot.drive.viscous, robot.drive.offset])
+    )
     assert close(solve(memory.triangle()).x, truth, 1e-6)
 
 
@@ -278,8 +342,12 @@ def test_a_million_still_samples() -> None:
     stand_still(1_000_000)
 
 
-def test_after_noisy_motion_standstill_moves_parameters_by_less_than_their_noise_and_then_no_more() -> None:
-    """Joints contradict each other by noise; a pose repeated settles their argument in its own direction, once. It is no drift."""
+def test_after_noisy_motion_standstill_moves_parameters_by_less_than_their_noise_and_then_no_more() -> (
+    None
+):
+    """Joints contradict each other by noise; a pose repeated settles their argument in its own
+    direction, once. It is no drift.
+    """
     robot = arm()
     memory = make("forgetting", robot, 50, forgetting=0.98)
     feed(memory, measured(robot, 300))
@@ -299,6 +367,8 @@ def test_after_noisy_motion_standstill_moves_parameters_by_less_than_their_noise
 
 
 def test_plain_forgetting_overflows_where_this_does_not() -> None:
-    """What the memory is spared: P/λ of a direction that nothing excites, after 71,000 steps at λ = 0.99."""
+    """What the memory is spared: P/λ of a direction that nothing excites, after 71,000 steps at λ =
+    0.99.
+    """
     with np.errstate(over="ignore"):
         assert np.isinf(np.float64(1.0) / np.float64(0.99) ** 71_000 * 1e2)

@@ -1,4 +1,6 @@
-"""MJCF: what MuJoCo computes from the file, the robot read from it computes too; what is unsafe or broken is refused in a sentence."""
+"""MJCF: what MuJoCo computes from the file, the robot read from it computes too; what is unsafe or
+broken is refused in a sentence.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,12 @@ mujoco = pytest.importorskip("mujoco")
 
 @pytest.fixture(autouse=True)
 def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)  # MuJoCo, as the oracle, writes its warnings to a file in the working folder
+    monkeypatch.chdir(
+        tmp_path
+    )  # MuJoCo, as the oracle, writes its warnings to a file in the working folder
 
 
-# -- agreement ----------------------------------------------------------------------------------------------------------
+# -- agreement -------------------------------------------------------------------------------------
 
 SEVERAL_JOINTS = mjcf(
     f"""
@@ -49,7 +53,14 @@ def test_several_joints_on_a_body_with_anchors_references_and_degrees() -> None:
     robot = check(SEVERAL_JOINTS)
     assert robot.joint_names == ("roll", "slide", "pitch", "wrist_joint", "drone_joint", "rotor")
     assert robot.body_names == ("base", "wrist", "drone", "body5")
-    assert [node.body for node in robot.tree.nodes] == [None, None, "base", "wrist", "drone", "body5"]
+    assert [node.body for node in robot.tree.nodes] == [
+        None,
+        None,
+        "base",
+        "wrist",
+        "drone",
+        "body5",
+    ]
     np.testing.assert_array_equal(robot.gravity, [1, -2, -9])
     np.testing.assert_allclose(robot.drive.viscous[:6], 0.5)
     np.testing.assert_allclose(robot.drive.armature, [0.2] * 3 + [0.0] * 10)
@@ -70,7 +81,8 @@ def test_an_error_of_one_part_in_1e7_would_be_seen() -> None:
 
 def test_radians_euler_sequence_and_effort() -> None:
     text = mjcf(
-        f'<body euler="0.1 0.2 0.3"><joint name="a" ref="0.5" range="-1 2" actuatorfrcrange="-30 20"/>{INERTIAL}</body>',
+        '<body euler="0.1 0.2 0.3"><joint name="a" ref="0.5" range="-1 2" actuatorfrcrange="-30'
+        f' 20"/>{INERTIAL}</body>',
         before='<compiler angle="radian" eulerseq="ZYX"/>',
     )
     limits = check(text).tree.nodes[0].limits
@@ -91,22 +103,36 @@ def test_inertia_from_primitive_geoms_classes_and_groups() -> None:
           <asset><mesh name="absent" file="absent.stl"/></asset>""",
     )
     robot = load(text)
-    for weightless in ('<geom class="visual" type="mesh" mesh="absent"/>', '<asset><mesh name="absent" file="absent.stl"/></asset>'):
+    for weightless in (
+        '<geom class="visual" type="mesh" mesh="absent"/>',
+        '<asset><mesh name="absent" file="absent.stl"/></asset>',
+    ):
         text = text.replace(weightless, "")  # the oracle cannot do without the file
     assert_same(robot, mujoco.MjModel.from_xml_string(text))
 
 
 @pytest.mark.parametrize("mode", ["true", "auto"])
 def test_inertia_from_geoms_wins_only_where_the_file_says_so(mode: str) -> None:
-    robot = check(mjcf(f'<body name="a"><joint/>{INERTIAL}<geom size="0.1"/></body>', before=f'<compiler inertiafromgeom="{mode}"/>'))
+    robot = check(
+        mjcf(
+            f'<body name="a"><joint/>{INERTIAL}<geom size="0.1"/></body>',
+            before=f'<compiler inertiafromgeom="{mode}"/>',
+        )
+    )
     assert robot.mass == pytest.approx(1.5 if mode == "auto" else 1000 * 4 / 3 * np.pi * 1e-3)
 
 
 def test_inertia_from_a_mesh_in_the_folder() -> None:
-    save("v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1\nf 1 3 2\nf 1 2 4\nf 1 4 3\nf 2 3 4\n", "parts/Tetra.obj")
+    save(
+        "v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1\nf 1 3 2\nf 1 2 4\nf 1 4 3\nf 2 3 4\n",
+        "parts/Tetra.obj",
+    )
     text = mjcf(
         '<body name="a"><joint/><geom type="mesh" mesh="Tetra"/></body>',
-        before='<compiler meshdir="parts"/><default><mesh scale="0.1 0.2 0.3"/></default><asset><mesh file="Tetra.obj"/></asset>',
+        before=(
+            '<compiler meshdir="parts"/><default><mesh scale="0.1 0.2 0.3"/></default><asset><mesh'
+            ' file="Tetra.obj"/></asset>'
+        ),
     )
     assert check(text).mass == pytest.approx(1000 * 0.006 / 6)
 
@@ -116,7 +142,10 @@ def test_geoms_assets_and_all_that_has_no_inertia_is_not_needed() -> None:
         mjcf(
             f"""<body name="a"><joint name="j" stiffness="3"/>{INERTIAL}
                   <geom type="mesh" mesh="m" material="x"/><site name="s"/><camera/><light/></body>""",
-            before='<compiler meshdir="../elsewhere"/><asset><mesh name="m" file="m.stl"/><material name="x" texture="t"/></asset><extension/>',
+            before=(
+                '<compiler meshdir="../elsewhere"/><asset><mesh name="m" file="m.stl"/><material'
+                ' name="x" texture="t"/></asset><extension/>'
+            ),
             after="""<actuator><motor joint="j" gear="50"/></actuator><sensor><gyro site="s"/></sensor><keyframe><key qpos="1"/></keyframe>
                      <equality><joint joint1="j" joint2="k"/></equality><tendon><fixed name="rope"><joint joint="j" coef="1"/></fixed></tendon>""",
         ),
@@ -131,10 +160,19 @@ def test_geoms_assets_and_all_that_has_no_inertia_is_not_needed() -> None:
 
 def test_includes_nest_and_are_sought_as_mujoco_seeks_them() -> None:
     robot = check(
-        '<mujoco><include file="parts/head.xml"/><worldbody><include file="parts/arm.xml"/></worldbody></mujoco>',
-        parts__head='<mujoco><compiler angle="radian"/><default><joint damping="2"/></default></mujoco>',
-        parts__arm=f'<mujocoinclude><body name="a"><joint range="-1 1"/>{INERTIAL}<include file="hand.xml"/></body></mujocoinclude>',
-        parts__hand=f'<mujocoinclude><body name="h" pos="0 0 1"><joint axis="0 1 0"/>{INERTIAL}</body></mujocoinclude>',
+        '<mujoco><include file="parts/head.xml"/><worldbody><include'
+        ' file="parts/arm.xml"/></worldbody></mujoco>',
+        parts__head=(
+            '<mujoco><compiler angle="radian"/><default><joint damping="2"/></default></mujoco>'
+        ),
+        parts__arm=(
+            f'<mujocoinclude><body name="a"><joint range="-1 1"/>{INERTIAL}<include'
+            ' file="hand.xml"/></body></mujocoinclude>'
+        ),
+        parts__hand=(
+            '<mujocoinclude><body name="h" pos="0 0 1"><joint axis="0 1'
+            f' 0"/>{INERTIAL}</body></mujocoinclude>'
+        ),
     )
     assert robot.body_names == ("a", "h")
     np.testing.assert_array_equal(robot.drive.viscous, [2, 2])
@@ -142,7 +180,10 @@ def test_includes_nest_and_are_sought_as_mujoco_seeks_them() -> None:
 
 
 def test_replicate_frame_and_attach() -> None:
-    finger = mjcf(f'<body name="f"><joint name="fj" range="-1 1"/>{INERTIAL}<geom size="1"/></body>', before='<compiler angle="radian"/>')
+    finger = mjcf(
+        f'<body name="f"><joint name="fj" range="-1 1"/>{INERTIAL}<geom size="1"/></body>',
+        before='<compiler angle="radian"/>',
+    )
     robot = check(
         mjcf(
             f"""<frame pos="0 0 1" euler="30 0 0"><body name="palm"><joint name="p"/>{INERTIAL}
@@ -159,7 +200,13 @@ def test_replicate_frame_and_attach() -> None:
 
 @pytest.mark.parametrize(
     "compiler",
-    ['settotalmass="10"', 'boundmass="2" boundinertia="0.5"', 'balanceinertia="true"', 'fusestatic="true"', 'autolimits="true" discardvisual="true"'],
+    [
+        'settotalmass="10"',
+        'boundmass="2" boundinertia="0.5"',
+        'balanceinertia="true"',
+        'fusestatic="true"',
+        'autolimits="true" discardvisual="true"',
+    ],
 )
 def test_compiler_options_that_change_inertia(compiler: str) -> None:
     text = mjcf(
@@ -175,13 +222,17 @@ def test_compiler_options_that_change_inertia(compiler: str) -> None:
 
 
 def test_gravity_given_and_gravity_switched_off() -> None:
-    text = mjcf(f"<body><joint/>{INERTIAL}</body>", before='<option><flag gravity="disable"/></option>')
+    text = mjcf(
+        f"<body><joint/>{INERTIAL}</body>", before='<option><flag gravity="disable"/></option>'
+    )
     np.testing.assert_array_equal(load(text).gravity, [0, 0, 0])
     np.testing.assert_array_equal(load(text, gravity=(0.0, 1.0, 2.0)).gravity, [0, 1, 2])
 
 
 def random_tree(rng: np.random.Generator, bodies: int) -> str:
-    """A random forest: bodies hang anywhere, with zero to three joints each; free ones in the world only."""
+    """A random forest: bodies hang anywhere, with zero to three joints each; free ones in the world
+    only.
+    """
     children: dict[int, list[int]] = {}
     for i in range(1, bodies + 1):
         children.setdefault(int(rng.integers(0, i)), []).append(i)
@@ -190,16 +241,33 @@ def random_tree(rng: np.random.Generator, bodies: int) -> str:
         return " ".join(repr(float(x)) for x in rng.normal(size=n))
 
     def joint(kind: str) -> str:
-        place = f'pos="{numbers(3)}" ref="{rng.normal()}"' if kind != "ball" else f'pos="{numbers(3)}"'
+        place = (
+            f'pos="{numbers(3)}" ref="{rng.normal()}"' if kind != "ball" else f'pos="{numbers(3)}"'
+        )
         return f'<joint type="{kind}" axis="{numbers(3)}" armature="0.1" {place}/>'
 
     def body(i: int, top: bool) -> str:
-        kinds = [["slide", "hinge", "ball"], ["hinge"], ["hinge", "slide", "hinge"], [], ["ball"], ["slide"]][int(rng.integers(0, 6))]
-        joints = "<freejoint/>" if top and rng.random() < 0.3 else "".join(joint(kind) for kind in kinds)
+        kinds = [
+            ["slide", "hinge", "ball"],
+            ["hinge"],
+            ["hinge", "slide", "hinge"],
+            [],
+            ["ball"],
+            ["slide"],
+        ][int(rng.integers(0, 6))]
+        joints = (
+            "<freejoint/>" if top and rng.random() < 0.3 else "".join(joint(kind) for kind in kinds)
+        )
         moments = rng.uniform(1.0, 1.9, 3)
-        inertial = f'<inertial pos="{numbers(3)}" quat="{numbers(4)}" mass="{rng.uniform(0.5, 3)}" diaginertia="{" ".join(map(str, moments))}"/>'
+        inertial = (
+            f'<inertial pos="{numbers(3)}" quat="{numbers(4)}" mass="{rng.uniform(0.5, 3)}"'
+            f' diaginertia="{" ".join(map(str, moments))}"/>'
+        )
         below = "".join(body(child, False) for child in children.get(i, []))
-        return f'<body name="b{i}" pos="{numbers(3)}" quat="{numbers(4)}">{joints}{inertial}{below}</body>'
+        return (
+            f'<body name="b{i}" pos="{numbers(3)}"'
+            f' quat="{numbers(4)}">{joints}{inertial}{below}</body>'
+        )
 
     return mjcf("".join(body(i, True) for i in children[0]), before='<compiler angle="radian"/>')
 
@@ -209,11 +277,14 @@ def test_random_forests(seed: int) -> None:
     check(random_tree(np.random.default_rng(seed), bodies=3 + seed % 8))
 
 
-# -- floating base --------------------------------------------------------------------------------------------------------
+# -- floating base ---------------------------------------------------------------------------------
 
 
 def test_floating_base_frees_the_root() -> None:
-    text = mjcf(f'<body name="base" pos="1 2 3" euler="10 20 30">{INERTIAL}<body name="arm" pos="0 0 1"><joint name="j"/>{INERTIAL}</body></body>')
+    text = mjcf(
+        f'<body name="base" pos="1 2 3" euler="10 20 30">{INERTIAL}<body name="arm" pos="0 0'
+        f' 1"><joint name="j"/>{INERTIAL}</body></body>'
+    )
     robot = load(text, floating_base=True)
     assert robot.joint_names == ("root_joint", "j")
     save(text.replace('euler="10 20 30">', "><freejoint/>"), "free.xml")
@@ -223,8 +294,14 @@ def test_floating_base_frees_the_root() -> None:
 @pytest.mark.parametrize(
     ("body", "part"),
     [
-        (f'<body name="a"><freejoint name="f"/>{INERTIAL}</body>', "already has a free joint ('f')"),
-        (f'<body name="a">{INERTIAL}</body><body name="b">{INERTIAL}</body>', "2 bodies in the world (a, b)"),
+        (
+            f'<body name="a"><freejoint name="f"/>{INERTIAL}</body>',
+            "already has a free joint ('f')",
+        ),
+        (
+            f'<body name="a">{INERTIAL}</body><body name="b">{INERTIAL}</body>',
+            "2 bodies in the world (a, b)",
+        ),
         (f'<body name="a"><joint name="j"/>{INERTIAL}</body>', "by joint 'j'"),
     ],
 )
@@ -234,7 +311,7 @@ def test_floating_base_where_it_cannot_be(body: str, part: str) -> None:
     assert part in str(caught.value)
 
 
-# -- what MuJoCo refuses and we can take ------------------------------------------------------------------------------------
+# -- what MuJoCo refuses and we can take -----------------------------------------------------------
 
 
 def test_massless_frames_and_point_masses_load() -> None:
@@ -247,7 +324,9 @@ def test_massless_frames_and_point_masses_load() -> None:
     robot = load(text)
     theta = robot.theta.reshape(3, 10)
     np.testing.assert_array_equal(theta[:2], 0.0)
-    np.testing.assert_allclose(theta[2], parameters.from_mass_com_inertia(2.0, [0.5, 0, 0], np.zeros((3, 3))))
+    np.testing.assert_allclose(
+        theta[2], parameters.from_mass_com_inertia(2.0, [0.5, 0, 0], np.zeros((3, 3)))
+    )
 
 
 @pytest.mark.parametrize(
@@ -266,5 +345,9 @@ def test_unphysical_inertia_loads_with_a_warning(inertial: str, part: str) -> No
     if "euler" in inertial:
         np.testing.assert_allclose(inertia, np.diag([3.0, 1.0, 1.0]), atol=1e-12)
     if "full" in inertial:
-        np.testing.assert_allclose(inertia, [[1, 0.1, 0.2], [0.1, 1, 0.3], [0.2, 0.3, -1]], atol=1e-12)
-    assert mass == pytest.approx(-1.0 if "-1" in inertial.split("dia")[0] and "full" not in inertial else 1.0)
+        np.testing.assert_allclose(
+            inertia, [[1, 0.1, 0.2], [0.1, 1, 0.3], [0.2, 0.3, -1]], atol=1e-12
+        )
+    assert mass == pytest.approx(
+        -1.0 if "-1" in inertial.split("dia")[0] and "full" not in inertial else 1.0
+    )

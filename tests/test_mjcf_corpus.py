@@ -1,4 +1,6 @@
-"""Every public MJCF file at hand loads as MuJoCo reads it, or is refused in one sentence that names file and reason."""
+"""Every public MJCF file at hand loads as MuJoCo reads it, or is refused in one sentence that names
+file and reason.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,16 @@ pytestmark = needs_shared
 
 MODELS = SHARED / "models"
 FILES = sorted(MODELS.rglob("*.xml"))
-TOLERANCE = 1e-12  # relative to the body's own size: both sides hold the same doubles, turned once into body axes
+# relative to the body's own size: both sides hold the same doubles, turned once into body axes
+TOLERANCE = 1e-12
 SECONDS = 5.0
 
 
 @pytest.fixture(autouse=True)
 def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)  # MuJoCo, as the oracle, writes its warnings to a file in the working folder
+    monkeypatch.chdir(
+        tmp_path
+    )  # MuJoCo, as the oracle, writes its warnings to a file in the working folder
 
 
 def load(path: Path) -> Robot | ThetahatError:
@@ -59,7 +64,12 @@ def body_tensor(model: mujoco.MjModel, i: int) -> tuple[float, np.ndarray, np.nd
     mujoco.mju_quat2Mat(turn, model.body_iquat[i])
     turn = turn.reshape(3, 3)
     mass, com = model.body_mass[i], model.body_ipos[i]
-    return mass, mass * com, turn @ np.diag(model.body_inertia[i]) @ turn.T + mass * (com @ com * np.eye(3) - np.outer(com, com))
+    return (
+        mass,
+        mass * com,
+        turn @ np.diag(model.body_inertia[i]) @ turn.T
+        + mass * (com @ com * np.eye(3) - np.outer(com, com)),
+    )
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(MODELS).as_posix())
@@ -83,10 +93,22 @@ def test_loads_as_mujoco_reads_it_or_is_refused_in_a_sentence(path: Path) -> Non
         theta = links[model.body(i).name or f"body{i}"].theta
         mass, moment, inertia = body_tensor(model, i)
         np.testing.assert_allclose(theta[parameters.M], mass, rtol=TOLERANCE)
-        np.testing.assert_allclose(parameters.first_moment(theta), moment, atol=TOLERANCE * max(mass, np.max(np.abs(moment))))
-        np.testing.assert_allclose(parameters.inertia_about_origin(theta), inertia, atol=TOLERANCE * max(np.max(inertia), 1e-300))
+        np.testing.assert_allclose(
+            parameters.first_moment(theta),
+            moment,
+            atol=TOLERANCE * max(mass, np.max(np.abs(moment))),
+        )
+        np.testing.assert_allclose(
+            parameters.inertia_about_origin(theta),
+            inertia,
+            atol=TOLERANCE * max(np.max(inertia), 1e-300),
+        )
     assert robot.mass == pytest.approx(sum(model.body_mass[i] for i in moving), rel=1e-12)
-    for term, values in (("viscous", model.dof_damping), ("coulomb", model.dof_frictionloss), ("armature", model.dof_armature)):
+    for term, values in (
+        ("viscous", model.dof_damping),
+        ("coulomb", model.dof_frictionloss),
+        ("armature", model.dof_armature),
+    ):
         np.testing.assert_array_equal(getattr(robot.drive, term), values)
 
 
@@ -108,18 +130,29 @@ def every_body_has_inertial(path: Path) -> bool:
     compiler = root.find("compiler")
     from_geoms = compiler is not None and compiler.get("inertiafromgeom") == "true"
     bodies = list(root.iter("body"))
-    return bool(bodies) and not from_geoms and root.find(".//include") is None and all(body.find("inertial") is not None for body in bodies)
+    return (
+        bool(bodies)
+        and not from_geoms
+        and root.find(".//include") is None
+        and all(body.find("inertial") is not None for body in bodies)
+    )
 
 
 def test_meshes_are_not_needed_where_every_body_has_its_inertial() -> None:
-    needing = [path for path in FILES if every_body_has_inertial(path) and "Error opening file" in str(compiled(path))]
+    needing = [
+        path
+        for path in FILES
+        if every_body_has_inertial(path) and "Error opening file" in str(compiled(path))
+    ]
     assert len(needing) >= 10
     for path in needing:
         assert isinstance(load(path), Robot), path
 
 
 def test_sizes_agree_with_the_table_of_files_whose_meshes_are_missing() -> None:
-    """`mjcf_features.csv` was made by MuJoCo from the same files with their geoms and meshes removed."""
+    """`mjcf_features.csv` was made by MuJoCo from the same files with their geoms and meshes
+    removed.
+    """
     compared = 0
     with shared_file("models", "mjcf_features.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):

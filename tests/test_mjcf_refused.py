@@ -16,10 +16,12 @@ mujoco = pytest.importorskip("mujoco")
 
 @pytest.fixture(autouse=True)
 def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)  # MuJoCo, as the oracle, writes its warnings to a file in the working folder
+    monkeypatch.chdir(
+        tmp_path
+    )  # MuJoCo, as the oracle, writes its warnings to a file in the working folder
 
 
-# -- refusals -----------------------------------------------------------------------------------------------------------
+# -- refusals --------------------------------------------------------------------------------------
 
 
 def refused(text: str, kind: type[ThetahatError], *parts: str) -> None:
@@ -69,29 +71,70 @@ def test_bad_values(old: str, new: str, parts: tuple[str, ...]) -> None:
 
 
 def test_errors_name_the_line_of_the_users_file() -> None:
-    save(f'<mujocoinclude>\n\n<body name="b">\n<joint foo="1"/>{INERTIAL}</body></mujocoinclude>', "part.xml")
-    refused(mjcf(f'\n\n{BODY}\n<body\n name="c" bar="2"/>'), MalformedInput, "robot.xml, line 4", "bar='2'")
+    save(
+        f'<mujocoinclude>\n\n<body name="b">\n<joint foo="1"/>{INERTIAL}</body></mujocoinclude>',
+        "part.xml",
+    )
+    refused(
+        mjcf(f'\n\n{BODY}\n<body\n name="c" bar="2"/>'),
+        MalformedInput,
+        "robot.xml, line 4",
+        "bar='2'",
+    )
     with pytest.raises(MalformedInput, match=r"part\.xml, line 4, .*foo='1'"):
         load(mjcf('<include file="part.xml"/>'))
 
 
-@pytest.mark.parametrize("text", ["<mujocoinclude/>", "<robot/>", "<mujoco/>", "<mujoco><worldbody><geom size='1'/></worldbody></mujoco>"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<mujocoinclude/>",
+        "<robot/>",
+        "<mujoco/>",
+        "<mujoco><worldbody><geom size='1'/></worldbody></mujoco>",
+    ],
+)
 def test_no_robot_in_it(text: str) -> None:
     refused(text, MalformedInput)
 
 
-@pytest.mark.parametrize("file", ["../secret.xml", "/etc/hostname", "sub/../../secret.xml", "link.xml", "linked/secret.xml", "..\\secret.xml"])
-def test_includes_stay_in_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str) -> None:
+@pytest.mark.parametrize(
+    "file",
+    [
+        "../secret.xml",
+        "/etc/hostname",
+        "sub/../../secret.xml",
+        "link.xml",
+        "linked/secret.xml",
+        "..\\secret.xml",
+    ],
+)
+def test_includes_stay_in_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
     (tmp_path / "secret.xml").write_text("<mujocoinclude/>")
     inside = tmp_path / "inside"
     (inside / "sub").mkdir(parents=True)
     (inside / "link.xml").symlink_to(tmp_path / "secret.xml")
     (inside / "linked").symlink_to(tmp_path)
     monkeypatch.chdir(inside)
-    refused(mjcf(f'<include file="{file}"/>{BODY}'), RefusedForSafety, "leaves the folder", "<include>")
-    refused(mjcf(f'{BODY}<attach model="m" prefix="x"/>', before=f'<asset><model name="m" file="{file}"/></asset>'), RefusedForSafety, "<model>")
+    refused(
+        mjcf(f'<include file="{file}"/>{BODY}'), RefusedForSafety, "leaves the folder", "<include>"
+    )
+    refused(
+        mjcf(
+            f'{BODY}<attach model="m" prefix="x"/>',
+            before=f'<asset><model name="m" file="{file}"/></asset>',
+        ),
+        RefusedForSafety,
+        "<model>",
+    )
     mesh = f'<asset><mesh name="m" file="{file}"/></asset>'
-    refused(mjcf('<body><joint/><geom type="mesh" mesh="m"/></body>', before=mesh), RefusedForSafety, "mesh")
+    refused(
+        mjcf('<body><joint/><geom type="mesh" mesh="m"/></body>', before=mesh),
+        RefusedForSafety,
+        "mesh",
+    )
 
 
 def test_symlinks_within_the_folder_are_fine() -> None:
@@ -107,8 +150,12 @@ def test_include_cycles_repeats_and_gaps() -> None:
     with pytest.raises(RefusedForSafety, match=r"b\.xml, line 1.*'a\.xml' includes itself"):
         load('<mujoco><include file="a.xml"/></mujoco>')
     save("<mujocoinclude/>", "c.xml")
-    refused('<mujoco><include file="c.xml"/><include file="./c.xml"/></mujoco>', MalformedInput, "twice")
-    refused('<mujoco><include file="absent.xml"/></mujoco>', MalformedInput, "'absent.xml' is not there")
+    refused(
+        '<mujoco><include file="c.xml"/><include file="./c.xml"/></mujoco>', MalformedInput, "twice"
+    )
+    refused(
+        '<mujoco><include file="absent.xml"/></mujoco>', MalformedInput, "'absent.xml' is not there"
+    )
     refused("<mujoco><include/></mujoco>", MalformedInput, "file")
     Path("loop.xml").symlink_to("loop.xml")
     refused('<mujoco><include file="loop.xml"/></mujoco>', MalformedInput, "loop.xml")
@@ -126,13 +173,23 @@ def test_long_include_chains() -> None:
 
 def test_a_model_that_attaches_itself() -> None:
     before = '<asset><model name="m" file="robot.xml"/></asset>'
-    refused(mjcf(f'{BODY}<attach model="m" prefix="x"/>', before=before), RefusedForSafety, "includes itself")
+    refused(
+        mjcf(f'{BODY}<attach model="m" prefix="x"/>', before=before),
+        RefusedForSafety,
+        "includes itself",
+    )
 
 
 def test_missing_and_broken_meshes() -> None:
     body = '<body name="arm"><joint/><geom type="mesh" mesh="m"/></body>'
     before = '<compiler meshdir="parts"/><asset><mesh name="m" file="hand.stl"/></asset>'
-    refused(mjcf(body, before=before), MalformedInput, "mesh 'parts/hand.stl' is not there", "body 'arm'", "<inertial>")
+    refused(
+        mjcf(body, before=before),
+        MalformedInput,
+        "mesh 'parts/hand.stl' is not there",
+        "body 'arm'",
+        "<inertial>",
+    )
     save("solid nonsense", "parts/hand.stl")
     refused(mjcf(body, before=before), MalformedInput, "MuJoCo refuses")
     refused(mjcf(body), MalformedInput, "mesh")
@@ -141,10 +198,25 @@ def test_missing_and_broken_meshes() -> None:
 @pytest.mark.parametrize(
     ("body", "part"),
     [
-        (f'<replicate count="3001" offset="1 0 0"><body><joint/>{INERTIAL}</body></replicate>', "3,000 bodies"),
+        (
+            f'<replicate count="3001" offset="1 0 0"><body><joint/>{INERTIAL}</body></replicate>',
+            "3,000 bodies",
+        ),
         (f"<body>{INERTIAL}</body>" * 3001, "3,000 bodies"),
-        ('<body><joint/><replicate count="1e9" offset="1 0 0"><geom size="1"/></replicate></body>', "1,000,000,000 copies"),
-        ('<body><joint/><replicate count="900"><replicate count="900"><geom size="1"/></replicate></replicate></body>', "810,000 copies"),
+        (
+            (
+                '<body><joint/><replicate count="1e9" offset="1 0 0"><geom'
+                ' size="1"/></replicate></body>'
+            ),
+            "1,000,000,000 copies",
+        ),
+        (
+            (
+                '<body><joint/><replicate count="900"><replicate count="900"><geom'
+                ' size="1"/></replicate></replicate></body>'
+            ),
+            "810,000 copies",
+        ),
         ("<body><joint/>" * 600 + "</body>" * 600, "490 deep"),
         (f"{'<body><joint/>' * 450}{'</body>' * 450}" * 6, "degrees of freedom"),
     ],
@@ -175,7 +247,8 @@ def test_mujoco_opens_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mujoco, "MjModel", Spy)
     load(
         mjcf(
-            '<include file="part.xml"/><body name="m"><joint/><geom type="mesh" mesh="t"/><attach model="sub" prefix="s_"/></body>',
+            '<include file="part.xml"/><body name="m"><joint/><geom type="mesh" mesh="t"/><attach'
+            ' model="sub" prefix="s_"/></body>',
             before="""<asset><mesh file="t.obj"/><mesh name="unused" file="u.obj"/><texture file="x.png" type="2d" name="x"/>
                         <hfield file="h.png" name="h" size="1 1 1 1"/>
                         <model name="sub" file="sub.xml"/></asset>""",

@@ -1,4 +1,6 @@
-"""Limits of motions: what the file says, what is given, what is assumed; and what cannot be is refused in a sentence."""
+"""Limits of motions: what the file says, what is given, what is assumed; and what cannot be is
+refused in a sentence.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from thetahat.excite.shapes import Fourier, Moves
 from thetahat.model.drive import Drive
 from thetahat.model.tree import Limits, Mimic
 
-# -- limits -----------------------------------------------------------------------------------------------------------
+# -- limits ----------------------------------------------------------------------------------------
 
 
 @needs_examples
@@ -40,7 +42,13 @@ def test_limits_are_those_of_the_file_less_a_margin() -> None:
 def test_given_limits_take_the_place_of_the_files() -> None:
     robot = shipped()
     first, last = robot.joint_names[0], robot.joint_names[-1]
-    limits = motion_limits(robot, position={first: (-0.1, 0.2)}, velocity={last: 0.3}, acceleration=2.0, torque=[1.0, 2.0, 3.0, np.inf])
+    limits = motion_limits(
+        robot,
+        position={first: (-0.1, 0.2)},
+        velocity={last: 0.3},
+        acceleration=2.0,
+        torque=[1.0, 2.0, 3.0, np.inf],
+    )
     plain = motion_limits(robot)
     assert (limits.lower[0], limits.upper[0], limits.velocity[-1]) == (-0.1, 0.2, 0.3)
     assert np.array_equal(limits.lower[1:], plain.lower[1:])
@@ -66,11 +74,24 @@ def test_what_the_file_does_not_say_is_assumed_and_said() -> None:
 def test_limits_of_a_follower_count_for_the_joint_it_follows() -> None:
     robot = shipped()
     a, b, *_ = robot.joint_names
-    nodes = list(with_limits(robot, **{a: Limits(-1.0, 1.0, 3.0, 9.0), b: Limits(-0.5, 1.0, 2.0, 1.0)}).tree.nodes)
-    nodes[1] = replace(nodes[1], mimic=Mimic(a, -2.0, 0.1))  # q_b = 0.1 − 2 q_a, so q_a is in [−0.45, 0.3] and slower than 1
+    nodes = list(
+        with_limits(
+            robot, **{a: Limits(-1.0, 1.0, 3.0, 9.0), b: Limits(-0.5, 1.0, 2.0, 1.0)}
+        ).tree.nodes
+    )
+    nodes[1] = replace(
+        nodes[1], mimic=Mimic(a, -2.0, 0.1)
+    )  # q_b = 0.1 − 2 q_a, so q_a is in [−0.45, 0.3] and slower than 1
     drive = Drive.none(3)
-    limits = motion_limits(replace(robot, tree=replace(robot.tree, nodes=tuple(nodes)), drive=drive), margin=1.0)
-    assert (limits.lower[0], limits.upper[0], limits.velocity[0], limits.torque[0]) == (-0.45, 0.3, 1.0, 9.0)
+    limits = motion_limits(
+        replace(robot, tree=replace(robot.tree, nodes=tuple(nodes)), drive=drive), margin=1.0
+    )
+    assert (limits.lower[0], limits.upper[0], limits.velocity[0], limits.torque[0]) == (
+        -0.45,
+        0.3,
+        1.0,
+        9.0,
+    )
 
 
 def test_check_finds_the_worst_of_every_limit() -> None:
@@ -78,7 +99,9 @@ def test_check_finds_the_worst_of_every_limit() -> None:
     robot = shipped("arm7")
     limits = motion_limits(robot, acceleration=3.0)
     rng = np.random.default_rng(0)
-    trajectory = Fourier.at_rest(robot, 4.0, centre=limits.centre, a=rng.normal(size=(7, 3)), b=rng.normal(size=(7, 3)))
+    trajectory = Fourier.at_rest(
+        robot, 4.0, centre=limits.centre, a=rng.normal(size=(7, 3)), b=rng.normal(size=(7, 3))
+    )
     motion = trajectory.sampled(1000.0)
     expected = shares(limits, motion, torques(robot, motion))
     for margin in limits.check(robot, trajectory):
@@ -88,7 +111,12 @@ def test_check_finds_the_worst_of_every_limit() -> None:
             assert abs(motion.dq[row, robot.joint_names.index(margin.name)]) == pytest.approx(
                 margin.used * limits.velocity[robot.joint_names.index(margin.name)]
             )
-    assert {margin.kind for margin in limits.check(robot, motion)} == {"position", "velocity", "acceleration", "torque"}
+    assert {margin.kind for margin in limits.check(robot, motion)} == {
+        "position",
+        "velocity",
+        "acceleration",
+        "torque",
+    }
 
 
 @needs_examples
@@ -115,7 +143,7 @@ def test_boxes_hold_points_of_links_where_pinocchio_puts_them(inside: bool) -> N
             assert np.all(soft >= used)  # what is smooth keeps more free, never less
 
 
-# -- refusals ---------------------------------------------------------------------------------------------------------
+# -- refusals --------------------------------------------------------------------------------------
 
 
 def floating() -> th.Robot:
@@ -131,16 +159,40 @@ JOINT = FOUR.joint_names[1]
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
-        (lambda: motion_limits(FOUR, position={JOINT: (0.5, -0.5)}), UsageError, f"{JOINT}.*lower < upper"),
+        (
+            lambda: motion_limits(FOUR, position={JOINT: (0.5, -0.5)}),
+            UsageError,
+            f"{JOINT}.*lower < upper",
+        ),
         (lambda: motion_limits(FOUR, position={JOINT: (0.5, 0.5)}), UsageError, "lower < upper"),
-        (lambda: motion_limits(with_limits(FOUR, **{JOINT: Limits(0.0, 0.0)})), UsageError, "no room"),
-        (lambda: motion_limits(FOUR, velocity={JOINT: 0.0}), UsageError, f"velocity limit of joint '{JOINT}' is 0"),
+        (
+            lambda: motion_limits(with_limits(FOUR, **{JOINT: Limits(0.0, 0.0)})),
+            UsageError,
+            "no room",
+        ),
+        (
+            lambda: motion_limits(FOUR, velocity={JOINT: 0.0}),
+            UsageError,
+            f"velocity limit of joint '{JOINT}' is 0",
+        ),
         (lambda: motion_limits(FOUR, torque=-1.0), UsageError, "torque limit of joint"),
-        (lambda: motion_limits(FOUR, acceleration=np.nan), UsageError, "acceleration limit of joint"),
-        (lambda: motion_limits(FOUR, velocity={"elbw": 1.0}), UsageError, "'elbw' is not in the robot; joints"),
+        (
+            lambda: motion_limits(FOUR, acceleration=np.nan),
+            UsageError,
+            "acceleration limit of joint",
+        ),
+        (
+            lambda: motion_limits(FOUR, velocity={"elbw": 1.0}),
+            UsageError,
+            "'elbw' is not in the robot; joints",
+        ),
         (lambda: motion_limits(FOUR, velocity=[1.0, 2.0]), UsageError, "4 numbers"),
         (lambda: motion_limits(FOUR, margin=0.0), UsageError, "margin is 0.0"),
-        (lambda: motion_limits(FOUR, boxes=[Box("nose", [0, 0, 0], [1, 1, 1])]), UsageError, "'nose' is not in robot"),
+        (
+            lambda: motion_limits(FOUR, boxes=[Box("nose", [0, 0, 0], [1, 1, 1])]),
+            UsageError,
+            "'nose' is not in robot",
+        ),
         (lambda: Box(TOOL, [0, 0, 0], [1, -1, 1]), UsageError, "along y"),
         (lambda: motion_limits(floating()), UsageError, "6 degrees of freedom"),
         (lambda: design(floating()), UsageError, "6 degrees of freedom"),
@@ -158,29 +210,58 @@ JOINT = FOUR.joint_names[1]
         (lambda: design(FOUR, rate=0.0), UsageError, "rate is 0.0"),
         (lambda: design(FOUR, start=np.zeros(3)), UsageError, "start has shape"),
         (lambda: design(FOUR, start=[0.0, 99.0, 0.0, 0.0]), UsageError, f"'{JOINT}' at 99"),
-        (lambda: design(FOUR, limits=motion_limits(FOUR, boxes=[FAR]), start=motion_limits(FOUR).centre), UsageError, f"box of {TOOL}"),
-        (lambda: design(FOUR, limits=motion_limits(FOUR, boxes=[FAR])), NotIdentifiable, "poses tried keeps the boxes"),
-        (lambda: design(pendulum_on_a_slope(), limits=None), NotIdentifiable, "torque limits are below gravity in each of"),
-        (lambda: design(FOUR, limits=motion_limits(shipped("arm7"))), UsageError, "the limits are of joints"),
+        (
+            lambda: design(
+                FOUR, limits=motion_limits(FOUR, boxes=[FAR]), start=motion_limits(FOUR).centre
+            ),
+            UsageError,
+            f"box of {TOOL}",
+        ),
+        (
+            lambda: design(FOUR, limits=motion_limits(FOUR, boxes=[FAR])),
+            NotIdentifiable,
+            "poses tried keeps the boxes",
+        ),
+        (
+            lambda: design(pendulum_on_a_slope(), limits=None),
+            NotIdentifiable,
+            "torque limits are below gravity in each of",
+        ),
+        (
+            lambda: design(FOUR, limits=motion_limits(shipped("arm7"))),
+            UsageError,
+            "the limits are of joints",
+        ),
         (lambda: design(FOUR, earlier=other_information()), UsageError, "another robot"),
     ],
 )
-def test_what_cannot_be_is_refused_in_a_sentence(call, error: type[ThetahatError], words: str) -> None:
+def test_what_cannot_be_is_refused_in_a_sentence(
+    call, error: type[ThetahatError], words: str
+) -> None:
     with pytest.raises(error, match=words) as caught:
         call()
     assert "\n" not in str(caught.value)
 
 
 def pendulum_on_a_slope() -> th.Robot:
-    """A robot whose first joint can never hold its weight: it slides along gravity with a feeble motor."""
+    """A robot whose first joint can never hold its weight: it slides along gravity with a feeble
+    motor.
+    """
     robot = shipped("arm4")
-    first = replace(robot.tree.nodes[0], kind=type(robot.tree.nodes[0].kind).PRISMATIC, axis=np.array([0.0, 0.0, 1.0]), limits=Limits(-1, 1, 1, 1e-3))
+    first = replace(
+        robot.tree.nodes[0],
+        kind=type(robot.tree.nodes[0].kind).PRISMATIC,
+        axis=np.array([0.0, 0.0, 1.0]),
+        limits=Limits(-1, 1, 1, 1e-3),
+    )
     return replace(robot, tree=replace(robot.tree, nodes=(first, *robot.tree.nodes[1:])))
 
 
 def other_information():
     robot = shipped("double_pendulum")
-    return measured(robot, Moves(robot.joint_names, np.array([[0.0, 0.0], [1.0, 1.0]]), [1.0]), np.ones(2))[0]
+    return measured(
+        robot, Moves(robot.joint_names, np.array([[0.0, 0.0], [1.0, 1.0]]), [1.0]), np.ones(2)
+    )[0]
 
 
 def test_a_start_that_cannot_be_held_is_refused() -> None:

@@ -1,4 +1,6 @@
-"""Identification while the robot moves: the same as afterwards from the same samples; causal, decimated, and not led astray by the stream."""
+"""Identification while the robot moves: the same as afterwards from the same samples; causal,
+decimated, and not led astray by the stream.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,14 @@ def motion(robot: th.Robot) -> Run:
     return run(robot, 30.0)
 
 
-# -- laws of the estimate -------------------------------------------------------------------------------------------------
+# -- laws of the estimate --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_without_noise_and_guess_r2_is_one(robot: th.Robot, motion: Run, memory: str) -> None:
-    """Paper, "with perfect sensing and no dependence on an incorrect initial guess, this quantity will converge precisely to unity"."""
+    """Paper, "with perfect sensing and no dependence on an incorrect initial guess, this quantity
+    will converge precisely to unity".
+    """
     one = push_all(exactly(wrong(robot), memory=memory), motion, exact=True)
     assert one.estimate.r2 >= 1.0 - 1e-12
     assert one.gate.r2_fit >= 1.0 - 1e-12
@@ -53,12 +57,19 @@ def test_a_window_is_the_batch_of_its_samples(robot: th.Robot, motion: Run) -> N
 
 
 def test_growing_memory_is_the_batch_of_all_updates() -> None:
-    """At 200 samples a second and 4 Hz every 50th sample is fitted, from the first that the filter lets through."""
+    """At 200 samples a second and 4 Hz every 50th sample is fitted, from the first that the filter
+    lets through.
+    """
     robot = smooth()
     stream = run(robot, 30.0).noisy()
     one = push_all(exactly(robot, memory="growing", rate=4.0), stream, exact=True)
     rows = np.arange(3, len(stream), 50)
-    batch = th.information(robot, th.Samples(q=stream.q[rows], dq=stream.dq[rows], ddq=stream.ddq[rows], tau=stream.tau[rows]))
+    batch = th.information(
+        robot,
+        th.Samples(
+            q=stream.q[rows], dq=stream.dq[rows], ddq=stream.ddq[rows], tau=stream.tau[rows]
+        ),
+    )
     assert one.updates == len(rows) == one.gate.fill
     assert np.array_equal(one.information.rows, batch.rows)
     assert near(one.estimate.x_base, th.identify(batch, th.LeastSquares()).x_base, SAME)
@@ -76,8 +87,14 @@ def test_growing_memory_is_the_batch_of_all_updates() -> None:
     ids=lambda e: f"{type(e).__name__}",
 )
 def test_any_estimator_of_the_library(robot: th.Robot, motion: Run, estimator: object) -> None:
-    """The estimate is what `identify` makes of the same samples, and the controller's model is physical."""
-    one = push_all(exactly(wrong(robot), rate=10.0, window=30, estimator=estimator), motion.part(0.0, 3.6).noisy(), exact=True)
+    """The estimate is what `identify` makes of the same samples, and the controller's model is
+    physical.
+    """
+    one = push_all(
+        exactly(wrong(robot), rate=10.0, window=30, estimator=estimator),
+        motion.part(0.0, 3.6).noisy(),
+        exact=True,
+    )
     samples = one.samples if isinstance(estimator, th.Robust) else None
     expected = th.identify(one.information, estimator, samples=samples)
     assert near(one.estimate.x, expected.x, 1e-9)
@@ -85,25 +102,43 @@ def test_any_estimator_of_the_library(robot: th.Robot, motion: Run, estimator: o
     assert all(one.robot.consistency)
 
 
-def test_the_model_in_use_has_the_base_parameters_of_the_estimator(robot: th.Robot, motion: Run) -> None:
-    one = push_all(exactly(wrong(robot), estimator=th.LeastSquares(weights="joint")), motion.noisy(0.001), exact=True)
+def test_the_model_in_use_has_the_base_parameters_of_the_estimator(
+    robot: th.Robot, motion: Run
+) -> None:
+    one = push_all(
+        exactly(wrong(robot), estimator=th.LeastSquares(weights="joint")),
+        motion.noisy(0.001),
+        exact=True,
+    )
     assert one.gate.open, one.gate.reason
-    base, x = one.estimate.base, np.concatenate([one.robot.theta, *(one.robot.drive.value(term) for term in one.robot.drive.identified)])
-    assert np.all(np.abs(base.of(x) - one.estimate.x_base) <= 4.0 * one.estimate.base_std.filled(np.inf))
+    base, x = (
+        one.estimate.base,
+        np.concatenate(
+            [one.robot.theta, *(one.robot.drive.value(term) for term in one.robot.drive.identified)]
+        ),
+    )
+    assert np.all(
+        np.abs(base.of(x) - one.estimate.x_base) <= 4.0 * one.estimate.base_std.filled(np.inf)
+    )
 
 
-# -- the guess ------------------------------------------------------------------------------------------------------------
+# -- the guess -------------------------------------------------------------------------------------
 
 
 def test_the_guess_keeps_the_beginning_bounded_and_then_goes(robot: th.Robot, motion: Run) -> None:
-    """Paper, the leg: with few samples the blend stays near the guess where they say nothing; with enough it does not matter which guess it was."""
+    """Paper, the leg: with few samples the blend stays near the guess where they say nothing; with
+    enough it does not matter which guess it was.
+    """
     nominal, guess = wrong(robot), wrong(robot, 0.5, 9)
     stream = motion.noisy()
     early = push_all(exactly(nominal, guess), stream.part(0.0, 1.0), exact=True)
     expected = th.identify(early.information, th.Prior(guess, 0.5))
     assert near(early.estimate.x, expected.x, SAME)
     assert not near(early.estimate.x, th.identify(early.information, th.LeastSquares()).x, 1e-2)
-    late = [push_all(exactly(nominal, each), stream, exact=True) for each in (guess, wrong(robot, 0.5, 10), None)]
+    late = [
+        push_all(exactly(nominal, each), stream, exact=True)
+        for each in (guess, wrong(robot, 0.5, 10), None)
+    ]
     for one in late:
         assert near(one.estimate.x_base, late[-1].estimate.x_base, SAME)
         assert one.nominal is nominal
@@ -111,12 +146,14 @@ def test_the_guess_keeps_the_beginning_bounded_and_then_goes(robot: th.Robot, mo
 
 def test_a_blend_that_stays_is_the_papers(robot: th.Robot, motion: Run) -> None:
     guess = wrong(robot, 0.5, 9)
-    one = push_all(exactly(wrong(robot), guess, alpha=0.3, blend="always"), motion.part(0.0, 20.0), exact=True)
+    one = push_all(
+        exactly(wrong(robot), guess, alpha=0.3, blend="always"), motion.part(0.0, 20.0), exact=True
+    )
     assert near(one.estimate.x, th.identify(one.information, th.Prior(guess, 0.3)).x, SAME)
     assert 0.99 < one.estimate.r2 < 1.0 - 1e-9  # right below one: the guess is wrong
 
 
-# -- decimation -------------------------------------------------------------------------------------------------------------
+# -- decimation ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rate", [97.0, 250.0, 1000.0])
@@ -134,8 +171,12 @@ def test_held_out_samples_are_in_no_fit(robot: th.Robot, motion: Run) -> None:
     assert not fitted & held
 
 
-def test_what_happened_to_the_order_of_samples_does_not_matter(robot: th.Robot, motion: Run) -> None:
-    """Duplicates, and copies that come too late, are dropped: the estimate is the same to the last bit."""
+def test_what_happened_to_the_order_of_samples_does_not_matter(
+    robot: th.Robot, motion: Run
+) -> None:
+    """Duplicates, and copies that come too late, are dropped: the estimate is the same to the last
+    bit.
+    """
     stream = motion.noisy().part(0.0, 20.0)
     plain = push_all(exactly(wrong(robot)), stream, exact=True)
     one = exactly(wrong(robot))
@@ -152,11 +193,13 @@ def test_what_happened_to_the_order_of_samples_does_not_matter(robot: th.Robot, 
     assert np.array_equal(one.robot.theta, plain.robot.theta)
 
 
-# -- beside the loop -----------------------------------------------------------------------------------------------------------
+# -- beside the loop -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("place", ["thread", "process"])
-def test_solved_beside_the_loop_it_comes_to_the_same(robot: th.Robot, motion: Run, place: str) -> None:
+def test_solved_beside_the_loop_it_comes_to_the_same(
+    robot: th.Robot, motion: Run, place: str
+) -> None:
     stream = motion.part(0.0, 4.2).noisy()
     options = {"rate": 10.0, "window": 30, "estimator": th.Consistent(), "patience": 60.0}
     plain = push_all(exactly(wrong(robot), **options), stream, exact=True)
@@ -164,14 +207,18 @@ def test_solved_beside_the_loop_it_comes_to_the_same(robot: th.Robot, motion: Ru
         deadline = time.monotonic() + 100.0
         for t, q, dq, tau, ddq in stream.rows():
             one.push(t, q, dq, tau, ddq)
-            while one._beside.busy and time.monotonic() < deadline:  # as if the loop were slow, so that no update goes without an answer
+            while (
+                one._beside.busy and time.monotonic() < deadline
+            ):  # as if the loop were slow, so that no update goes without an answer
                 time.sleep(0.001)
         assert near(one.estimate.x, plain.estimate.x, 1e-9)
         assert np.array_equal(one.gate.open, plain.gate.open)
         assert near(one._learner.x, plain._learner.x, 1e-9)
 
 
-def test_a_late_answer_leaves_the_last_valid_model(robot: th.Robot, motion: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_late_answer_leaves_the_last_valid_model(
+    robot: th.Robot, motion: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The loop goes on meanwhile, and what comes too late is not used."""
     from thetahat.online import beside
 
@@ -183,18 +230,27 @@ def test_a_late_answer_leaves_the_last_valid_model(robot: th.Robot, motion: Run,
         return solve(task)
 
     monkeypatch.setattr(beside, "solve", slowly)
-    with exactly(wrong(robot), rate=10.0, window=10, estimator=th.Consistent(), beside="thread", patience=0.05) as one:
+    with exactly(
+        wrong(robot),
+        rate=10.0,
+        window=10,
+        estimator=th.Consistent(),
+        beside="thread",
+        patience=0.05,
+    ) as one:
         for t, q, dq, tau, ddq in motion.part(0.0, 2.0).noisy().rows():
             one.push(t, q, dq, tau, ddq)
             if begun.is_set() and not one.events.counts["solver"]:
                 time.sleep(0.01)
         assert one.events.counts["solver"] >= 1
-        assert "no answer after 0.05 s" in next(e.sentence for e in one.events if e.kind == "solver")
+        assert "no answer after 0.05 s" in next(
+            e.sentence for e in one.events if e.kind == "solver"
+        )
         assert not one.gate.open
         assert one.robot is one.nominal
 
 
-# -- use and misuse ----------------------------------------------------------------------------------------------------------------
+# -- use and misuse --------------------------------------------------------------------------------
 
 
 def test_a_change_of_size_is_refused_and_changes_nothing(robot: th.Robot, motion: Run) -> None:
@@ -203,7 +259,9 @@ def test_a_change_of_size_is_refused_and_changes_nothing(robot: th.Robot, motion
     for k, (t, q, dq, tau, ddq) in enumerate(stream.rows()):
         plain.push(t, q, dq, tau, ddq)
         if k % 500 == 100:
-            with pytest.raises(UsageError, match=r"tau is of shape \(3,\); robot 'arm4' has \(4,\)"):
+            with pytest.raises(
+                UsageError, match=r"tau is of shape \(3,\); robot 'arm4' has \(4,\)"
+            ):
                 one.push(t, q, dq, tau[:3], ddq)
             with pytest.raises(UsageError, match=r"q is not an array of numbers"):
                 one.push(t, "here", dq, tau, ddq)
@@ -227,7 +285,10 @@ def test_a_change_of_size_is_refused_and_changes_nothing(robot: th.Robot, motion
         ({"alpha": 1.0, "guess": True}, r"alpha is 1\.0"),
         ({"blend": "late"}, r"blend is 'late'; give one of early, always"),
         ({"estimator": 3}, r"estimator is of type int"),
-        ({"estimator": th.Robust(th.LeastSquares()), "memory": "growing"}, r"Robust weighs single samples"),
+        (
+            {"estimator": th.Robust(th.LeastSquares()), "memory": "growing"},
+            r"Robust weighs single samples",
+        ),
         ({"joints": ["elbw"]}, r"joint 'elbw' is not in robot 'arm4'; joints: shoulder_pitch"),
         ({"beside": "cloud"}, r"beside is 'cloud'"),
         ({"payload_link": "hnd"}, r"link 'hnd' is not in robot 'arm4'"),
@@ -235,24 +296,37 @@ def test_a_change_of_size_is_refused_and_changes_nothing(robot: th.Robot, motion
         ({"patience": 0.0}, r"patience is 0\.0"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(robot: th.Robot, options: dict, message: str) -> None:
+def test_options_that_make_no_sense_are_refused(
+    robot: th.Robot, options: dict, message: str
+) -> None:
     guess = robot if options.pop("guess", None) else None
     with pytest.raises(UsageError, match=message):
         OnlineIdentifier(robot, guess, **options)
 
 
-def test_friction_that_is_known_and_not_identified_leaves_the_torques(motion: Run, robot: th.Robot) -> None:
-    """The robot's file states friction, and only bodies are identified: the model in use has that friction, and explains everything."""
+def test_friction_that_is_known_and_not_identified_leaves_the_torques(
+    motion: Run, robot: th.Robot
+) -> None:
+    """The robot's file states friction, and only bodies are identified: the model in use has that
+    friction, and explains everything.
+    """
     known = robot.with_drive(viscous=False, coulomb=False, offset=False)
     nominal = replace(known, theta=wrong(robot).theta)
     one = push_all(exactly(nominal), motion, exact=True)
     assert one.gate.open, one.gate.reason
     assert np.array_equal(one.robot.drive.coulomb, robot.drive.coulomb)
-    assert th.validate(one.robot, th.Samples(q=motion.q, dq=motion.dq, ddq=motion.ddq, tau=motion.tau)).r2_total > 1.0 - 1e-9
+    assert (
+        th.validate(
+            one.robot, th.Samples(q=motion.q, dq=motion.dq, ddq=motion.ddq, tau=motion.tau)
+        ).r2_total
+        > 1.0 - 1e-9
+    )
 
 
 def test_a_floating_base_is_identified_from_its_twist() -> None:
-    """Several degrees of freedom per joint: speeds must be measured, quaternions may change their sign."""
+    """Several degrees of freedom per joint: speeds must be measured, quaternions may change their
+    sign.
+    """
     base = th.load(robots.path("double_pendulum"), floating_base=True).without_drive()
     rng, n = np.random.default_rng(0), 3000
     t = 0.005 * np.arange(n)

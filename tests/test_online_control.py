@@ -1,4 +1,6 @@
-"""The assembled online run: the identifier sees a sample before the controller, everything is on record, and a kill loses nothing of it."""
+"""The assembled online run: the identifier sees a sample before the controller, everything is on
+record, and a kill loses nothing of it.
+"""
 
 from __future__ import annotations
 
@@ -33,13 +35,17 @@ def nominal_command(rig: Rig, k: int) -> np.ndarray:
     return rig.make(rig.identifier.nominal)(0.0, q, dq, rig.wanted(k / RATE))
 
 
-# -- the order of a cycle -----------------------------------------------------------------------------------------------
+# -- the order of a cycle --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize("channel", [1, 2, 3])
-def test_what_is_wrong_with_a_sample_closes_the_gate_for_this_very_cycle(channel: int, value: float) -> None:
-    """A number that is not finite in, and this cycle's command is the nominal model's: bad-inputs.md, "fallback this cycle"."""
+def test_what_is_wrong_with_a_sample_closes_the_gate_for_this_very_cycle(
+    channel: int, value: float
+) -> None:
+    """A number that is not finite in, and this cycle's command is the nominal model's:
+    bad-inputs.md, "fallback this cycle".
+    """
     rig = Rig()
     rig.run(OPEN)
     assert rig.controller.identified
@@ -53,7 +59,9 @@ def test_what_is_wrong_with_a_sample_closes_the_gate_for_this_very_cycle(channel
     if channel == 3:
         assert np.array_equal(tau, nominal_command(rig, rig.at))
     else:
-        assert np.array_equal(tau, before), "nothing can be computed from it: the last command is held"
+        assert np.array_equal(tau, before), (
+            "nothing can be computed from it: the last command is held"
+        )
 
 
 def test_a_stall_and_a_dead_channel_fall_back_in_their_cycle() -> None:
@@ -70,7 +78,9 @@ def test_a_stall_and_a_dead_channel_fall_back_in_their_cycle() -> None:
         rig.samples[k] = (t, q, dq, np.array([tau[0], rig.samples[at][3][1], *tau[2:]]))
     for k in range(at, at + 60):
         rig.online(Cycle(k, k / RATE, 0.0, False, 0), rig.samples[k])
-        assert rig.controller.identified == rig.identifier.gate.open, "the gate of this cycle, not of the last"
+        assert rig.controller.identified == rig.identifier.gate.open, (
+            "the gate of this cycle, not of the last"
+        )
     assert not rig.controller.identified
 
 
@@ -96,7 +106,7 @@ def test_refusals_are_sentences() -> None:
             th.OnlineControl(rig.identifier, controller, wanted=rig.wanted)
 
 
-# -- the journal --------------------------------------------------------------------------------------------------------
+# -- the journal -----------------------------------------------------------------------------------
 
 
 def test_the_journal_holds_what_was_measured_and_decided(tmp_path: Path) -> None:
@@ -109,13 +119,24 @@ def test_the_journal_holds_what_was_measured_and_decided(tmp_path: Path) -> None
     assert report.alarms == ()
     records = list(Journal.read(tmp_path / "run.journal"))
     kinds = Journal.report(tmp_path / "run.journal").kinds
-    assert (kinds["begin"], kinds["sample"], kinds["missing"], kinds["halt"]) == (1, len(stream()) - 1, 1, 1)
+    assert (kinds["begin"], kinds["sample"], kinds["missing"], kinds["halt"]) == (
+        1,
+        len(stream()) - 1,
+        1,
+        1,
+    )
     samples = [r for r in records if r.kind == "sample"]
     given = [sample for sample in rig.samples if sample is not None]
     for name, column in (("q", 1), ("dq", 2), ("measured", 3)):
-        assert np.array_equal([r.values[name] for r in samples], [s[column] for s in given], equal_nan=True)
-    assert np.array_equal([r.values["tau"] for r in samples], np.delete(rig.written[:-1], 700, axis=0)), "commands, without the one that was held"
-    other = identifier()  # dry friction makes torques leap, so more samples than the one are turned away
+        assert np.array_equal(
+            [r.values[name] for r in samples], [s[column] for s in given], equal_nan=True
+        )
+    assert np.array_equal(
+        [r.values["tau"] for r in samples], np.delete(rig.written[:-1], 700, axis=0)
+    ), "commands, without the one that was held"
+    other = (
+        identifier()
+    )  # dry friction makes torques leap, so more samples than the one are turned away
     used = [other.miss() if sample is None else other.push(*sample) for sample in rig.samples]
     assert [bool(r.values["used"]) for r in samples] == [each for each in used if each is not None]
     assert not samples[799].values["used"]
@@ -127,24 +148,32 @@ def test_the_journal_holds_what_was_measured_and_decided(tmp_path: Path) -> None
     first = next(r.values["stamp"] for r in samples if r.values["identified"])
     assert first == pytest.approx(switches[0].t, abs=1e-9)
     assert {r.values["what"] for r in records if r.kind == "event"} == {"not finite", "opened"}
-    assert f"{kinds['switch']} switch" in str(Journal.report(tmp_path / "run.journal")), "and it says so"
+    assert f"{kinds['switch']} switch" in str(Journal.report(tmp_path / "run.journal")), (
+        "and it says so"
+    )
 
 
 def test_a_payload_is_an_alarm_in_the_report_and_in_the_journal(tmp_path: Path) -> None:
     rig = Rig(tmp_path / "run.journal")
     data, at = stream(), round(OPEN * RATE)
-    heavy = th.inverse_dynamics(replace(truth(), theta=1.5 * truth().theta), data.q, data.dq, data.ddq)
+    heavy = th.inverse_dynamics(
+        replace(truth(), theta=1.5 * truth().theta), data.q, data.dq, data.ddq
+    )
     for k in range(at, len(rig.samples)):
         rig.samples[k] = (*rig.samples[k][:3], heavy[k])
     report = rig.run(OPEN + 2.0)
     rig.journal.close()
-    told = [r.values["sentence"] for r in Journal.read(tmp_path / "run.journal") if r.kind == "alarm"]
+    told = [
+        r.values["sentence"] for r in Journal.read(tmp_path / "run.journal") if r.kind == "alarm"
+    ]
     assert told == [rig.identifier.alarm.sentence]
     assert report.alarms == tuple(told)
     assert "ALARM" in str(report)
 
 
-def test_a_full_disk_stops_no_control_and_is_an_alarm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_stops_no_control_and_is_an_alarm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real, free = os.pwrite, [200_000]
 
     def pwrite(fd: int, data: bytes, offset: int) -> int:
@@ -171,14 +200,23 @@ def test_a_full_disk_stops_no_control_and_is_an_alarm(tmp_path: Path, monkeypatc
     assert rig.controller.identified
     assert np.array_equal(rig.written, plain.written), "not one command is another for it"
     held = Journal.report(tmp_path / "run.journal")
-    assert 0 < held.kinds["sample"] == sum(r.kind == "sample" for r in Journal.read(tmp_path / "run.journal"))
+    assert (
+        0
+        < held.kinds["sample"]
+        == sum(r.kind == "sample" for r in Journal.read(tmp_path / "run.journal"))
+    )
 
 
-# -- after a kill ---------------------------------------------------------------------------------------------------------
+# -- after a kill ----------------------------------------------------------------------------------
 
 
 def same_state(a: OnlineIdentifier, b: OnlineIdentifier) -> None:
-    assert (a.gate.open, a.gate.reason, a.gate.since, a.gate.fill) == (b.gate.open, b.gate.reason, b.gate.since, b.gate.fill)
+    assert (a.gate.open, a.gate.reason, a.gate.since, a.gate.fill) == (
+        b.gate.open,
+        b.gate.reason,
+        b.gate.since,
+        b.gate.fill,
+    )
     assert a.updates == b.updates
     assert a.events.counts == b.events.counts
     assert a.clock == b.clock
@@ -189,7 +227,9 @@ def same_state(a: OnlineIdentifier, b: OnlineIdentifier) -> None:
 
 
 @pytest.mark.parametrize("until", [0.5, 3.0, OPEN + 0.3, 9.0])
-def test_an_identifier_fed_from_the_journal_ends_in_the_same_state(tmp_path: Path, until: float) -> None:
+def test_an_identifier_fed_from_the_journal_ends_in_the_same_state(
+    tmp_path: Path, until: float
+) -> None:
     rig = Rig(tmp_path / "run.journal")
     rig.samples[300] = None
     rig.samples[400] = (*rig.samples[400][:3], np.full(4, np.nan))
@@ -217,12 +257,22 @@ def test_the_last_seconds_of_a_journal_are_enough_for_a_short_memory(tmp_path: P
 
 
 def killed_again_and_again(path: Path, kills: int, rng: np.random.Generator) -> None:
-    """An online run in a process of its own, killed at random moments; each one goes on from the journal of those before."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests")])}
+    """An online run in a process of its own, killed at random moments; each one goes on from the
+    journal of those before.
+    """
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests")]),
+    }
     first = 0
     for kill in range(kills):
-        code = f"import online_run_cases; online_run_cases.child({str(path)!r}, {first}, again={kill > 0})"
-        with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=environment) as running:
+        code = (
+            f"import online_run_cases; online_run_cases.child({str(path)!r}, {first},"
+            f" again={kill > 0})"
+        )
+        with subprocess.Popen(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, env=environment
+        ) as running:
             assert running.stdout.readline(), "it runs"
             time.sleep(rng.uniform(0.0, 0.25))
             running.send_signal(signal.SIGKILL)

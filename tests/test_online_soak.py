@@ -47,7 +47,9 @@ def test_memory_does_not_grow_in_eight_hours(memory: str) -> None:
 
 @pytest.mark.slow
 def test_a_million_still_samples_move_nothing() -> None:
-    """A thousand seconds at 1 kHz of a robot that stands still, noise and all: parameters and factors stay, and motion counts again."""
+    """A thousand seconds at 1 kHz of a robot that stands still, noise and all: parameters and
+    factors stay, and motion counts again.
+    """
     stand_still(1_000_000)
 
 
@@ -66,7 +68,11 @@ def stand_still(count: int) -> None:
     for k in range(count):
         one.push(30.0 + 0.001 * k, last, speeds[k % 1000], torques[k % 1000])
         if k == 500:  # the filter has forgotten the motion
-            count_before, before, factors = one._memory.count, one.estimate.x_base, one._memory._factors.copy()
+            count_before, before, factors = (
+                one._memory.count,
+                one.estimate.x_base,
+                one._memory._factors.copy(),
+            )
     assert one._memory.count == count_before
     assert not one.gate.open
     assert "nothing has moved" in one.gate.reason

@@ -1,4 +1,6 @@
-"""The ten numbers and their other forms, against Pinocchio, NumPy's own sums over point masses, and convex geometry."""
+"""The ten numbers and their other forms, against Pinocchio, NumPy's own sums over point masses, and
+convex geometry.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,18 @@ def random_cloud(rng: np.random.Generator, count: int = 8) -> tuple[np.ndarray, 
 def theta_of_cloud(masses: np.ndarray, points: np.ndarray) -> np.ndarray:
     """θ by direct summation, spelled out number by number in the paper's order."""
     x, y, z = points.T
-    sums = [y * y + z * z, -x * y, -x * z, z, y, x * x + z * z, -y * z, x, x * x + y * y, np.ones_like(x)]
+    sums = [
+        y * y + z * z,
+        -x * y,
+        -x * z,
+        z,
+        y,
+        x * x + z * z,
+        -y * z,
+        x,
+        x * x + y * y,
+        np.ones_like(x),
+    ]
     return np.array([masses @ s for s in sums])
 
 
@@ -42,15 +55,20 @@ bodies = seeds.map(random_theta)
 
 def rod(length: float = 0.7) -> np.ndarray:
     """Two point masses along x, off the origin: Ī_C = diag(0, I, I)."""
-    return theta_of_cloud(np.array([1.0, 2.0]), np.array([[0.1, 0.2, 0.3], [0.1 + length, 0.2, 0.3]]))
+    return theta_of_cloud(
+        np.array([1.0, 2.0]), np.array([[0.1, 0.2, 0.3], [0.1 + length, 0.2, 0.3]])
+    )
 
 
 def plate() -> np.ndarray:
     """Point masses in a plane: the largest moment is the sum of the other two."""
-    return theta_of_cloud(np.full(4, 0.5), np.array([[0, 0, 0.4], [1, 0, 0.4], [0, 2, 0.4], [1.5, 2, 0.4]], dtype=float))
+    return theta_of_cloud(
+        np.full(4, 0.5),
+        np.array([[0, 0, 0.4], [1, 0, 0.4], [0, 2, 0.4], [1.5, 2, 0.4]], dtype=float),
+    )
 
 
-# -- forms ------------------------------------------------------------------------------------------------------------
+# -- forms -----------------------------------------------------------------------------------------
 
 
 def test_the_order_is_the_papers():
@@ -71,12 +89,21 @@ def test_the_order_is_the_papers():
 @laws
 @given(theta=bodies)
 def test_round_trips(theta):
-    np.testing.assert_allclose(par.from_mass_com_inertia(*par.to_mass_com_inertia(theta)), theta, **CLOSE)
-    np.testing.assert_allclose(par.from_pseudo_inertia(par.to_pseudo_inertia(theta)), theta, **CLOSE)
+    np.testing.assert_allclose(
+        par.from_mass_com_inertia(*par.to_mass_com_inertia(theta)), theta, **CLOSE
+    )
+    np.testing.assert_allclose(
+        par.from_pseudo_inertia(par.to_pseudo_inertia(theta)), theta, **CLOSE
+    )
     np.testing.assert_array_equal(par.from_spatial_inertia(par.to_spatial_inertia(theta)), theta)
-    np.testing.assert_array_equal(par.from_origin(theta[par.M], par.first_moment(theta), par.inertia_about_origin(theta)), theta)
+    np.testing.assert_array_equal(
+        par.from_origin(theta[par.M], par.first_moment(theta), par.inertia_about_origin(theta)),
+        theta,
+    )
     np.testing.assert_array_equal(par.from_pinocchio(par.to_pinocchio(theta)), theta)
-    np.testing.assert_allclose(par.from_log_cholesky(par.to_log_cholesky(theta)), theta, rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(
+        par.from_log_cholesky(par.to_log_cholesky(theta)), theta, rtol=1e-11, atol=1e-11
+    )
 
 
 @laws
@@ -84,9 +111,13 @@ def test_round_trips(theta):
 def test_the_linear_forms_round_trip_for_any_ten_numbers(rng):
     """Estimates need not be physical; the linear forms do not care."""
     theta = rng.normal(size=10)
-    np.testing.assert_allclose(par.from_pseudo_inertia(par.to_pseudo_inertia(theta)), theta, **CLOSE)
+    np.testing.assert_allclose(
+        par.from_pseudo_inertia(par.to_pseudo_inertia(theta)), theta, **CLOSE
+    )
     np.testing.assert_array_equal(par.from_spatial_inertia(par.to_spatial_inertia(theta)), theta)
-    np.testing.assert_allclose(par.from_mass_com_inertia(*par.to_mass_com_inertia(theta)), theta, rtol=1e-9, atol=1e-9)  # m may be small
+    np.testing.assert_allclose(
+        par.from_mass_com_inertia(*par.to_mass_com_inertia(theta)), theta, rtol=1e-9, atol=1e-9
+    )  # m may be small
 
 
 @laws
@@ -112,8 +143,12 @@ def test_point_masses_give_every_form(rng):
     np.testing.assert_allclose(par.from_pseudo_inertia(pseudo), theta, **CLOSE)
     com = masses @ points / masses.sum()
     d = points - com
-    inertia_com = sum(m * (p @ p * np.eye(3) - np.outer(p, p)) for m, p in zip(masses, d, strict=True))
-    for got, expected in zip(par.to_mass_com_inertia(theta), (masses.sum(), com, inertia_com), strict=True):
+    inertia_com = sum(
+        m * (p @ p * np.eye(3) - np.outer(p, p)) for m, p in zip(masses, d, strict=True)
+    )
+    for got, expected in zip(
+        par.to_mass_com_inertia(theta), (masses.sum(), com, inertia_com), strict=True
+    ):
         np.testing.assert_allclose(got, expected, **CLOSE)
     assert par.check(theta)
 
@@ -129,25 +164,47 @@ def test_pinocchio_agrees_on_every_form(theta):
     back = pin.Inertia.FromDynamicParameters(par.to_pinocchio(theta))
     np.testing.assert_allclose(back.matrix(), inertia.matrix(), **CLOSE)
     angular_first = np.array([3, 4, 5, 0, 1, 2])
-    np.testing.assert_allclose(par.to_spatial_inertia(theta), inertia.matrix()[np.ix_(angular_first, angular_first)], **CLOSE)
+    np.testing.assert_allclose(
+        par.to_spatial_inertia(theta),
+        inertia.matrix()[np.ix_(angular_first, angular_first)],
+        **CLOSE,
+    )
     if hasattr(pin, "PseudoInertia"):  # Pinocchio ≥ 3.2
-        np.testing.assert_allclose(par.to_pseudo_inertia(theta), pin.PseudoInertia.FromDynamicParameters(pi).toMatrix(), **CLOSE)
+        np.testing.assert_allclose(
+            par.to_pseudo_inertia(theta),
+            pin.PseudoInertia.FromDynamicParameters(pi).toMatrix(),
+            **CLOSE,
+        )
         eta = par.to_log_cholesky(theta)
-        np.testing.assert_allclose(par.to_pinocchio(theta), pin.LogCholeskyParameters(eta).toDynamicParameters(), rtol=1e-11, atol=1e-11)
+        np.testing.assert_allclose(
+            par.to_pinocchio(theta),
+            pin.LogCholeskyParameters(eta).toDynamicParameters(),
+            rtol=1e-11,
+            atol=1e-11,
+        )
 
 
 def test_leading_axes_and_stacked_vectors():
     rng = np.random.default_rng(5)
     theta = np.array([[random_theta(rng) for _ in range(3)] for _ in range(2)])
-    forms = (par.to_spatial_inertia, par.to_pseudo_inertia, par.to_log_cholesky, par.to_pinocchio, par.project, par.first_moment)
+    forms = (
+        par.to_spatial_inertia,
+        par.to_pseudo_inertia,
+        par.to_log_cholesky,
+        par.to_pinocchio,
+        par.project,
+        par.first_moment,
+    )
     for form in forms:
         np.testing.assert_allclose(form(theta)[1, 2], form(theta[1, 2]), **CLOSE)
     stacked = theta.reshape(2, 30)
-    np.testing.assert_array_equal(par.to_pinocchio(stacked).reshape(2, 3, 10), par.to_pinocchio(theta))
+    np.testing.assert_array_equal(
+        par.to_pinocchio(stacked).reshape(2, 3, 10), par.to_pinocchio(theta)
+    )
     np.testing.assert_array_equal(par.from_pinocchio(par.to_pinocchio(stacked)), stacked)
 
 
-# -- change of frame --------------------------------------------------------------------------------------------------
+# -- change of frame -------------------------------------------------------------------------------
 
 
 @laws
@@ -158,15 +215,28 @@ def test_transform_is_the_same_body_from_another_frame(rng):
     theta = theta_of_cloud(masses, points)
     rotation, translation = Rotation.from_quat(rng.normal(size=4)).as_matrix(), rng.normal(size=3)
     moved = par.transform(theta, rotation, translation)
-    np.testing.assert_allclose(moved, theta_of_cloud(masses, points @ rotation.T + translation), rtol=1e-11, atol=1e-11)
-    acted = pin.SE3(rotation, translation).act(pin.Inertia.FromDynamicParameters(par.to_pinocchio(theta)))
-    np.testing.assert_allclose(par.to_pinocchio(moved), acted.toDynamicParameters(), rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(
+        moved, theta_of_cloud(masses, points @ rotation.T + translation), rtol=1e-11, atol=1e-11
+    )
+    acted = pin.SE3(rotation, translation).act(
+        pin.Inertia.FromDynamicParameters(par.to_pinocchio(theta))
+    )
+    np.testing.assert_allclose(
+        par.to_pinocchio(moved), acted.toDynamicParameters(), rtol=1e-11, atol=1e-11
+    )
     placement = pin.SE3(rotation, translation).homogeneous
-    np.testing.assert_allclose(par.to_pseudo_inertia(moved), placement @ par.to_pseudo_inertia(theta) @ placement.T, rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(
+        par.to_pseudo_inertia(moved),
+        placement @ par.to_pseudo_inertia(theta) @ placement.T,
+        rtol=1e-11,
+        atol=1e-11,
+    )
 
 
 def test_transform_keeps_the_small_moments_of_a_thin_body():
-    """A needle's own moment, 1e-12 of the others, survives a frame that does not move, to the last bit."""
+    """A needle's own moment, 1e-12 of the others, survives a frame that does not move, to the last
+    bit.
+    """
     theta = par.from_mass_com_inertia(1.0, np.zeros(3), np.diag([0.3, 0.3, 3e-13]))
     np.testing.assert_array_equal(par.transform(theta, np.eye(3), np.zeros(3)), theta)
     slid = par.transform(theta, np.eye(3), np.array([0.0, 0.0, 2.0]))
@@ -180,7 +250,7 @@ def test_transform_broadcasts():
     np.testing.assert_allclose(moved[2], par.transform(theta[2], np.eye(3), shifts[2]), **CLOSE)
 
 
-# -- refused shapes ---------------------------------------------------------------------------------------------------
+# -- refused shapes --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -188,12 +258,18 @@ def test_transform_broadcasts():
     [
         (lambda: par.to_pinocchio(np.zeros(11)), "multiple of 10"),
         (lambda: par.to_pinocchio(np.float64(1.0)), "multiple of 10"),
-        (lambda: par.to_pseudo_inertia(np.zeros(20)), r"reshape a stacked vector to \(bodies, 10\)"),
+        (
+            lambda: par.to_pseudo_inertia(np.zeros(20)),
+            r"reshape a stacked vector to \(bodies, 10\)",
+        ),
         (lambda: par.from_log_cholesky(np.zeros(9)), r"expected \(\.\.\., 10\)"),
         (lambda: par.check(np.zeros((2, 10))), "one body"),
         (lambda: par.project(np.full(10, np.nan)), "holds nan"),
         (lambda: par.to_log_cholesky(np.zeros(10)), "not strictly physical.*project"),
-        (lambda: par.to_log_cholesky(-random_theta(np.random.default_rng(0))), "not strictly physical.*project"),
+        (
+            lambda: par.to_log_cholesky(-random_theta(np.random.default_rng(0))),
+            "not strictly physical.*project",
+        ),
     ],
 )
 def test_what_cannot_be_done_is_said(call, words):
@@ -201,13 +277,15 @@ def test_what_cannot_be_done_is_said(call, words):
         call()
 
 
-# -- physical consistency ---------------------------------------------------------------------------------------------
+# -- physical consistency --------------------------------------------------------------------------
 
 
 def body(moments: tuple[float, float, float], mass: float = 2.0) -> np.ndarray:
     """A body with these principal moments, turned and off the origin."""
     turn = Rotation.from_euler("xyz", [0.3, -0.8, 1.1]).as_matrix()
-    return par.from_mass_com_inertia(mass, np.array([0.2, -0.1, 0.4]), turn @ np.diag(moments) @ turn.T)
+    return par.from_mass_com_inertia(
+        mass, np.array([0.2, -0.1, 0.4]), turn @ np.diag(moments) @ turn.T
+    )
 
 
 def with_value(index: int, value: float) -> np.ndarray:
@@ -225,7 +303,11 @@ def with_value(index: int, value: float) -> np.ndarray:
         (with_value(par.M, 0.0), r"mass is zero but I\w\w = ", None),
         (np.eye(10)[par.MCX] * -0.5, "mass is zero but mcx = -0.5", -0.5),
         (body((-0.1, 1.0, 1.0)), r"negative principal moment \(-0.1 kg·m²\)", -0.1),
-        (body((0.1, 0.2, 0.5)), "principal moments 0.1, 0.2, 0.5 kg·m² violate the triangle inequality by 0.2", -0.2),
+        (
+            body((0.1, 0.2, 0.5)),
+            "principal moments 0.1, 0.2, 0.5 kg·m² violate the triangle inequality by 0.2",
+            -0.2,
+        ),
         (with_value(par.M, 1e-310), "mass is too small", 1e-310),
     ],
 )
@@ -244,19 +326,31 @@ def test_each_failing_condition_is_named(theta, words, value):
         np.zeros(10),
         rod(),
         plate(),
-        theta_of_cloud(np.array([3.0]), np.array([[0.3, -0.2, 0.9]])),  # a point mass: Ī_C = 0, up to rounding
+        theta_of_cloud(
+            np.array([3.0]), np.array([[0.3, -0.2, 0.9]])
+        ),  # a point mass: Ī_C = 0, up to rounding
         theta_of_cloud(np.array([3.0]), np.array([[1e3 / 3, -200.1, 9.7]])),
         body((0.1, 0.2, 0.3)),  # a turned plate: on the boundary, up to rounding
         body((0.1, 0.2, 0.3000001)),  # five digits of CAD: beyond it by 3e-7
     ],
-    ids=["massless", "rod", "plate", "point", "far point", "turned plate", "plate with five digits"],
+    ids=[
+        "massless",
+        "rod",
+        "plate",
+        "point",
+        "far point",
+        "turned plate",
+        "plate with five digits",
+    ],
 )
 def test_bodies_on_the_boundary_are_physical(theta):
     assert par.check(theta), par.check(theta).condition
 
 
 def test_the_tolerance_is_that_of_cad_digits_and_no_more():
-    """At TOLERANCE the answer turns: half of it passes, twice of it fails; with tolerance 0 half of it fails too."""
+    """At TOLERANCE the answer turns: half of it passes, twice of it fails; with tolerance 0 half of
+    it fails too.
+    """
     largest = 0.3
     inside, outside = (body((0.1, 0.2, largest * (1 + k * par.TOLERANCE))) for k in (0.5, 2.0))
     assert par.check(inside)
@@ -279,10 +373,12 @@ def test_consistency_does_not_depend_on_the_frame():
     for moments, physical in (((0.1, 0.2, 0.29), True), ((0.1, 0.2, 0.31), False)):
         for _ in range(10):
             turn = Rotation.from_quat(rng.normal(size=4)).as_matrix()
-            assert bool(par.check(par.transform(body(moments), turn, rng.normal(size=3)))) is physical
+            assert (
+                bool(par.check(par.transform(body(moments), turn, rng.normal(size=3)))) is physical
+            )
 
 
-# -- projection -------------------------------------------------------------------------------------------------------
+# -- projection ------------------------------------------------------------------------------------
 
 
 def distance(a: np.ndarray, b: np.ndarray) -> float:
@@ -293,13 +389,21 @@ def distance(a: np.ndarray, b: np.ndarray) -> float:
 @given(rng=seeds)
 def test_projection_is_strictly_physical_and_idempotent(rng):
     """For any ten numbers, all eigenvalues negative included."""
-    for theta in (rng.normal(size=10), -random_theta(rng), body((0.1, 0.2, 0.5)), with_value(par.M, -2.0), rod()):
+    for theta in (
+        rng.normal(size=10),
+        -random_theta(rng),
+        body((0.1, 0.2, 0.5)),
+        with_value(par.M, -2.0),
+        rod(),
+    ):
         nearest = par.project(theta)
         assert par.check(nearest), par.check(nearest).condition
         values = np.linalg.eigvalsh(par.to_pseudo_inertia(nearest))
         assert values[0] > 0.5e-6 * values[-1]
         np.testing.assert_allclose(par.project(nearest), nearest, rtol=1e-12, atol=1e-12)
-        np.testing.assert_allclose(par.from_log_cholesky(par.to_log_cholesky(nearest)), nearest, rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(
+            par.from_log_cholesky(par.to_log_cholesky(nearest)), nearest, rtol=1e-8, atol=1e-8
+        )
 
 
 @laws
@@ -321,7 +425,9 @@ def test_projection_moves_a_singular_body_by_the_margin_only():
 @laws
 @given(rng=seeds)
 def test_projection_is_the_nearest(rng):
-    """⟨J − P, Z − P⟩ ≤ 0 for every physical Z: the condition that singles out the nearest point of a convex set."""
+    """⟨J − P, Z − P⟩ ≤ 0 for every physical Z: the condition that singles out the nearest point of
+    a convex set.
+    """
     theta = rng.normal(size=10)
     nearest = par.project(theta, margin=0.0)
     J, P = par.to_pseudo_inertia(theta), par.to_pseudo_inertia(nearest)
@@ -337,23 +443,43 @@ def test_projection_is_the_nearest(rng):
             assert distance(theta, nearest) <= distance(theta, step) + 1e-12
 
 
-# -- derivatives ------------------------------------------------------------------------------------------------------
+# -- derivatives -----------------------------------------------------------------------------------
 
 
 def test_log_cholesky_jacobian_is_sympys() -> None:
     """∂θ/∂η, each of the hundred entries, from the definition J = U Uᵀ written out in symbols."""
     eta = sympy.symbols("a d1 d2 d3 s12 s23 s13 t1 t2 t3", real=True)
     a, d1, d2, d3, s12, s23, s13, t1, t2, t3 = eta
-    U = sympy.exp(a) * sympy.Matrix([[sympy.exp(d1), s12, s13, t1], [0, sympy.exp(d2), s23, t2], [0, 0, sympy.exp(d3), t3], [0, 0, 0, 1]])
+    U = sympy.exp(a) * sympy.Matrix(
+        [
+            [sympy.exp(d1), s12, s13, t1],
+            [0, sympy.exp(d2), s23, t2],
+            [0, 0, sympy.exp(d3), t3],
+            [0, 0, 0, 1],
+        ]
+    )
     J = U * U.T
     S = J[:3, :3]
     inertia = S.trace() * sympy.eye(3) - S
     theta = sympy.Matrix(
-        [inertia[0, 0], inertia[0, 1], inertia[0, 2], J[2, 3], J[1, 3], inertia[1, 1], inertia[1, 2], J[0, 3], inertia[2, 2], J[3, 3]]
+        [
+            inertia[0, 0],
+            inertia[0, 1],
+            inertia[0, 2],
+            J[2, 3],
+            J[1, 3],
+            inertia[1, 1],
+            inertia[1, 2],
+            J[0, 3],
+            inertia[2, 2],
+            J[3, 3],
+        ]
     )
     exact = sympy.lambdify(eta, theta.jacobian(eta), "numpy")
     values = np.random.default_rng(4).normal(size=(3, 2, 10))
     expected = np.array([exact(*each) for each in values.reshape(-1, 10)]).reshape(3, 2, 10, 10)
-    np.testing.assert_allclose(par.log_cholesky_jacobian(values), expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max())
+    np.testing.assert_allclose(
+        par.log_cholesky_jacobian(values), expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max()
+    )
     with pytest.raises(UsageError, match="eta has shape"):
         par.log_cholesky_jacobian(np.zeros(9))

@@ -1,4 +1,6 @@
-"""Payloads: Pinocchio simulates the robot that holds one; NumPy's plain least squares and CVXPY solve the same problems from all rows."""
+"""Payloads: Pinocchio simulates the robot that holds one; NumPy's plain least squares and CVXPY
+solve the same problems from all rows.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,21 @@ import pytest
 
 import thetahat as th
 from data_paths import needs_examples
-from payload_cases import PANDA, TOOL, Bar, Run, case, every_way, noisy_pair, numbers, path, robot, sensor_noise, torques, truth
+from payload_cases import (
+    PANDA,
+    TOOL,
+    Bar,
+    Run,
+    case,
+    every_way,
+    noisy_pair,
+    numbers,
+    path,
+    robot,
+    sensor_noise,
+    torques,
+    truth,
+)
 from thetahat.data.samples import Samples
 from thetahat.identify.columns import full_regressor
 from thetahat.identify.consistent import MARGIN, smallest_eigenvalue
@@ -23,11 +39,19 @@ from thetahat.identify.weights import weigh
 from thetahat.model import parameters
 
 Z95 = 1.959963984540054
-EXACT = 1e-6  # relative to the size of each kind of number: noise-free, noise counts as a millionth of the torque
-ARMS = [("panda", TOOL), ("panda", "panda_link8"), ("ur10", "tool0"), ("arm4", "hand"), ("arm7", "tool"), ("panda", "panda_link4")]
+# relative to the size of each kind of number: noise-free, noise counts as a millionth of the torque
+EXACT = 1e-6
+ARMS = [
+    ("panda", TOOL),
+    ("panda", "panda_link8"),
+    ("ur10", "tool0"),
+    ("arm4", "hand"),
+    ("arm7", "tool"),
+    ("panda", "panda_link4"),
+]
 
 
-# -- the truth is found -----------------------------------------------------------------------------------------------
+# -- the truth is found ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("name", "link"), ARMS)
@@ -35,7 +59,9 @@ def test_without_noise_all_ten_are_exact(name: str, link: str) -> None:
     arm, loaded, unloaded = case(name, link)
     size = truth(Bar())[0] * np.array([1.0, *[0.1] * 3, *[0.01] * 6])
     for way, payload in every_way(arm, loaded.clean, unloaded.clean, link).items():
-        np.testing.assert_allclose(numbers(payload)[0] / size, truth(Bar()) / size, rtol=0, atol=EXACT, err_msg=way)
+        np.testing.assert_allclose(
+            numbers(payload)[0] / size, truth(Bar()) / size, rtol=0, atol=EXACT, err_msg=way
+        )
         assert payload.status == "solved"
         assert payload.consistent
         assert not payload.unseen
@@ -46,7 +72,9 @@ def test_without_noise_all_ten_are_exact(name: str, link: str) -> None:
 @pytest.mark.parametrize("mass", [0.3, 1.0, 3.0])
 @needs_examples
 def test_a_pandas_payload_within_one_percent(mass: float) -> None:
-    """Friction, offsets, and the noise of a Panda's sensors on 10 s at 1 kHz: both ways, ten draws each."""
+    """Friction, offsets, and the noise of a Panda's sensors on 10 s at 1 kHz: both ways, ten draws
+    each.
+    """
     for seed in range(10):
         arm, loaded, unloaded = noisy_pair(PANDA, TOOL, seed, bar=Bar(mass=mass))
         for payload in every_way(arm, loaded, unloaded, TOOL).values():
@@ -73,12 +101,14 @@ def test_folded_samples_with_noise_on_every_torque() -> None:
         assert np.all(np.abs(values - truth(bar)) < 4.5 * std)
 
 
-# -- one problem, solved rightly --------------------------------------------------------------------------------------
+# -- one problem, solved rightly -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("name", "link"), [("arm7", "link5"), ("arm4", "hand")])
 @pytest.mark.parametrize("differing", [(), ("coulomb", "offset")])
-def test_the_difference_is_one_least_squares_problem_of_all_rows(name: str, link: str, differing: tuple[str, ...]) -> None:
+def test_the_difference_is_one_least_squares_problem_of_all_rows(
+    name: str, link: str, differing: tuple[str, ...]
+) -> None:
     """NumPy, every row of both runs: values and covariance of [x shared; what differs; payload]."""
     arm, rng = robot(name), np.random.default_rng(0)
     blocks, infos = [], []
@@ -90,9 +120,15 @@ def test_the_difference_is_one_least_squares_problem_of_all_rows(name: str, link
         blocks.append((full_regressor(arm, q, dq, ddq), tau, weigh(infos[-1], "joint").noise))
     payload = payload_from_difference(infos[1], infos[0], link, differing=differing)
     there = next(each for each in arm.links if each.name == link)
-    place = np.column_stack([parameters.transform(unit, there.rotation, there.translation) for unit in np.eye(10)])
+    place = np.column_stack(
+        [parameters.transform(unit, there.rotation, there.translation) for unit in np.eye(10)]
+    )
     motors = len(arm.drive.column_motors)
-    terms = [len(arm.theta) + motors * arm.drive.identified.index(term) + k for term in differing for k in range(motors)]
+    terms = [
+        len(arm.theta) + motors * arm.drive.identified.index(term) + k
+        for term in differing
+        for k in range(motors)
+    ]
     rows, right = [], []
     for (Y, tau, noise), on in zip(blocks, (0.0, 1.0), strict=True):
         Y, n = Y / noise[:, None], Y.shape[0] * Y.shape[1]
@@ -105,8 +141,15 @@ def test_the_difference_is_one_least_squares_problem_of_all_rows(name: str, link
     x, *_ = np.linalg.lstsq(A / norms, b, rcond=1e-13)
     C = np.linalg.inv((A / norms).T @ (A / norms)) / norms / norms[:, None]
     std = np.sqrt(np.diag(C))
-    np.testing.assert_allclose(payload.least_squares / std[-10:], (x / norms)[-10:] / std[-10:], rtol=0, atol=1e-4)
-    np.testing.assert_allclose(payload.covariance / np.outer(std[-10:], std[-10:]), C[-10:, -10:] / np.outer(std[-10:], std[-10:]), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(
+        payload.least_squares / std[-10:], (x / norms)[-10:] / std[-10:], rtol=0, atol=1e-4
+    )
+    np.testing.assert_allclose(
+        payload.covariance / np.outer(std[-10:], std[-10:]),
+        C[-10:, -10:] / np.outer(std[-10:], std[-10:]),
+        rtol=0,
+        atol=1e-5,
+    )
 
 
 def test_the_body_is_the_best_one() -> None:
@@ -121,23 +164,38 @@ def test_the_body_is_the_best_one() -> None:
     assert not parameters.check(payload.least_squares)
     assert smallest_eigenvalue(payload.theta) >= 0.1 * MARGIN
     noise = weigh(info, "joint").noise
-    Y = dict(zip(arm.body_names, np.split(th.regressor(arm, q, dq, ddq), len(arm.body_names), axis=-1), strict=True))["flange"] / noise[:, None]
+    Y = (
+        dict(
+            zip(
+                arm.body_names,
+                np.split(th.regressor(arm, q, dq, ddq), len(arm.body_names), axis=-1),
+                strict=True,
+            )
+        )["flange"]
+        / noise[:, None]
+    )
     left = ((tau - th.inverse_dynamics(arm, q, dq, ddq)) / noise).ravel()
     A, norms = Y.reshape(-1, 10), np.linalg.norm(Y.reshape(-1, 10), axis=0)
     R = np.linalg.qr(np.column_stack([A / norms, left]), mode="r")
     v = cp.Variable(10)
     basis = parameters.to_pseudo_inertia(np.eye(10))
-    J = sum(v[k] / norms[k] * (basis[k] - MARGIN * np.trace(basis[k]) * np.eye(4)) for k in range(10))
+    J = sum(
+        v[k] / norms[k] * (basis[k] - MARGIN * np.trace(basis[k]) * np.eye(4)) for k in range(10)
+    )
     W = np.diag([10.0, 10.0, 10.0, 1.0])
     problem = cp.Problem(cp.Minimize(cp.sum_squares(R[:, :10] @ v - R[:, 10])), [W @ J @ W >> 0])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         problem.solve(solver=cp.CLARABEL, tol_gap_rel=1e-11, tol_gap_abs=1e-11, tol_feas=1e-11)
-    np.testing.assert_allclose(payload.theta / payload.theta_std, v.value / norms / payload.theta_std, rtol=0, atol=1e-3)
+    np.testing.assert_allclose(
+        payload.theta / payload.theta_std, v.value / norms / payload.theta_std, rtol=0, atol=1e-3
+    )
 
 
 def test_an_estimate_with_its_covariance_is_the_other_run() -> None:
-    """Weighted least squares of the unloaded run and its covariance hold all of that run: the two ways are one."""
+    """Weighted least squares of the unloaded run and its covariance hold all of that run: the two
+    ways are one.
+    """
     for seed in range(3):
         arm, loaded, unloaded = noisy_pair("arm7", "tool", seed)
         ways = every_way(arm, loaded, unloaded, "tool")
@@ -149,11 +207,21 @@ def test_an_estimate_with_its_covariance_is_the_other_run() -> None:
         assert "counts as exact" not in str(b)
 
 
-# -- intervals that cover ---------------------------------------------------------------------------------------------
+# -- intervals that cover --------------------------------------------------------------------------
 
 
-def coverage(name: str, link: str, way: str, draws: int, *, factor: float = 1.0, bar: Bar = Bar()) -> tuple[np.ndarray, np.ndarray]:  # noqa: B008
-    """Share of 95 % intervals that hold the truth: of mass, com and inertia; of the ten numbers by least squares."""
+def coverage(
+    name: str,
+    link: str,
+    way: str,
+    draws: int,
+    *,
+    factor: float = 1.0,
+    bar: Bar = Bar(),  # noqa: B008
+) -> tuple[np.ndarray, np.ndarray]:
+    """Share of 95 % intervals that hold the truth: of mass, com and inertia; of the ten numbers by
+    least squares.
+    """
     arm, loaded, unloaded = case(name, link, bar=bar)
     rng, std = np.random.default_rng(11), factor * sensor_noise(arm)
     ten = th.from_pinocchio(bar.inertia.toDynamicParameters())
@@ -163,7 +231,11 @@ def coverage(name: str, link: str, way: str, draws: int, *, factor: float = 1.0,
         if way == "difference":
             payload = payload_from_difference(with_load, without, link)
         else:
-            payload = payload_on_link(with_load, identify(without, LeastSquares(weights="joint")) if way == "estimate" else arm, link)
+            payload = payload_on_link(
+                with_load,
+                identify(without, LeastSquares(weights="joint")) if way == "estimate" else arm,
+                link,
+            )
         values, spread = numbers(payload)
         inside.append(np.abs(values - truth(bar)) <= Z95 * spread)
         linear.append(np.abs(payload.least_squares - ten) <= Z95 * payload.theta_std)
@@ -183,7 +255,9 @@ def test_intervals_cover(way: str) -> None:
 @pytest.mark.parametrize("way", ["difference", "estimate", "robot"])
 @pytest.mark.parametrize(("name", "link"), ARMS)
 def test_intervals_cover_on_other_robots(name: str, link: str, way: str) -> None:
-    """Near the edge of what is a body the fit is nearer to the truth than least squares, whose spread it keeps: it covers no less."""
+    """Near the edge of what is a body the fit is nearer to the truth than least squares, whose
+    spread it keeps: it covers no less.
+    """
     inside, linear = coverage(name, link, way, 1500)
     assert np.all((linear >= 0.92) & (linear <= 0.98)), linear
     assert np.all(inside >= 0.92), inside
@@ -199,12 +273,14 @@ def test_intervals_cover_for_light_and_heavy_payloads(mass: float) -> None:
     assert np.all(inside >= 0.92), inside
 
 
-# -- frames, friction, misfit, inflation ------------------------------------------------------------------------------
+# -- frames, friction, misfit, inflation -----------------------------------------------------------
 
 
 @needs_examples
 def test_frames_of_links_welded_to_the_same_body() -> None:
-    """The same payload seen from the flange, by Pinocchio's change of frame; and the robot that holds it feels Pinocchio's torques."""
+    """The same payload seen from the flange, by Pinocchio's change of frame; and the robot that
+    holds it feels Pinocchio's torques.
+    """
     arm, loaded, unloaded = case(PANDA, TOOL)
     links = {link.name: pin.SE3(link.rotation, link.translation) for link in arm.links}
     payload = payload_from_difference(loaded.clean, unloaded.clean, TOOL, frame="panda_link8")
@@ -214,14 +290,24 @@ def test_frames_of_links_welded_to_the_same_body() -> None:
     np.testing.assert_allclose(payload.inertia_com, seen.inertia, atol=1e-7)
     states = path(arm, 0.2, seed=9)
     holding = payload.added_to(arm)
-    np.testing.assert_allclose(th.inverse_dynamics(holding, *states), torques(arm, states, load=Bar().inertia, link=TOOL), atol=1e-5)
+    np.testing.assert_allclose(
+        th.inverse_dynamics(holding, *states),
+        torques(arm, states, load=Bar().inertia, link=TOOL),
+        atol=1e-5,
+    )
 
 
 def test_friction_that_changed_is_noticed_and_allowed_for() -> None:
     arm, rng = robot("arm7"), np.random.default_rng(3)
-    warm = replace(arm, drive=arm.drive.with_values(viscous=0.6 * arm.drive.viscous, offset=arm.drive.offset + 0.2))
+    warm = replace(
+        arm,
+        drive=arm.drive.with_values(viscous=0.6 * arm.drive.viscous, offset=arm.drive.offset + 0.2),
+    )
     loaded = Run.of(warm, path(arm, 10.0, seed=2), load=Bar().inertia, link="tool")
-    infos = [replace(run.noisy(rng, sensor_noise(arm)), robot=arm) for run in (loaded, Run.of(arm, path(arm, 10.0, seed=1)))]
+    infos = [
+        replace(run.noisy(rng, sensor_noise(arm)), robot=arm)
+        for run in (loaded, Run.of(arm, path(arm, 10.0, seed=1)))
+    ]
     naive = payload_from_difference(*infos, "tool")
     assert naive.misfit > 10.0
     assert "differing" in naive.advice[-1]
@@ -243,13 +329,16 @@ def test_a_payload_elsewhere_or_a_robot_that_is_another_is_noticed() -> None:
 
 def test_inflation_widens_the_intervals_of_its_joint() -> None:
     arm, loaded, unloaded = noisy_pair("arm7", "tool", 0)
-    plain, wide = (payload_from_difference(loaded, unloaded, "tool", inflation=k) for k in (None, np.full(arm.nv, 3.0)))
+    plain, wide = (
+        payload_from_difference(loaded, unloaded, "tool", inflation=k)
+        for k in (None, np.full(arm.nv, 3.0))
+    )
     np.testing.assert_allclose(wide.theta_std, 3.0 * plain.theta_std, rtol=1e-9)
     np.testing.assert_allclose(wide.least_squares, plain.least_squares, rtol=1e-6, atol=1e-9)
     factors = np.ones((2, arm.nv))
     factors[0, 2:5] = 5.0
     one = payload_from_difference(loaded, unloaded, "tool", inflation=factors)
     assert np.all((one.theta_std > plain.theta_std) & (one.theta_std < 5.0 * plain.theta_std))
-    assert payload_on_link(loaded, arm, "tool", inflation=np.full(arm.nv, 2.0)).mass_std == pytest.approx(
-        2.0 * payload_on_link(loaded, arm, "tool").mass_std
-    )
+    assert payload_on_link(
+        loaded, arm, "tool", inflation=np.full(arm.nv, 2.0)
+    ).mass_std == pytest.approx(2.0 * payload_on_link(loaded, arm, "tool").mass_std)

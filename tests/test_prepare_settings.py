@@ -21,10 +21,12 @@ from thetahat.errors import MalformedInput, NotIdentifiable, UsageError
 
 @pytest.fixture(scope="module")
 def arm() -> th.Robot:
-    return th.load(robots.path("arm4")).without_drive()  # no steps of friction: its torques are as smooth as its motion
+    return th.load(
+        robots.path("arm4")
+    ).without_drive()  # no steps of friction: its torques are as smooth as its motion
 
 
-# -- settings -------------------------------------------------------------------------------------------------------------
+# -- settings --------------------------------------------------------------------------------------
 
 
 def test_thinned_rows_are_rows_of_the_whole(arm: th.Robot) -> None:
@@ -36,10 +38,15 @@ def test_thinned_rows_are_rows_of_the_whole(arm: th.Robot) -> None:
     for name in (*NAMES, "reason", "t", "run"):
         np.testing.assert_array_equal(getattr(thin, name), getattr(whole, name)[kept])
     assert thin.period == pytest.approx(7 * whole.period)
-    parts = concatenate(prepare_batches(log, arm, settings=dataclasses.replace(settings, decimate=7), rows=100), same_log=True)
+    parts = concatenate(
+        prepare_batches(log, arm, settings=dataclasses.replace(settings, decimate=7), rows=100),
+        same_log=True,
+    )
     assert difference(thin, parts) < BATCH
     automatic = prepare(log, arm, settings=dataclasses.replace(settings, decimate="auto"))
-    assert len(automatic) == pytest.approx(len(whole) / 10, abs=2)  # 500 Hz, five rows per cycle of 10 Hz
+    assert len(automatic) == pytest.approx(
+        len(whole) / 10, abs=2
+    )  # 500 Hz, five rows per cycle of 10 Hz
 
 
 def test_torque_may_have_a_low_pass_of_its_own(arm: th.Robot) -> None:
@@ -51,30 +58,50 @@ def test_torque_may_have_a_low_pass_of_its_own(arm: th.Robot) -> None:
     assert np.max(np.abs(one.tau - two.tau)) > 0.1
 
 
-def test_torques_scored_behind_a_lower_low_pass_are_predicted_from_slower_motion(arm: th.Robot) -> None:
-    """An encoder that shakes at 20 Hz shakes the predicted torques; where those are scored up to 5 Hz, nothing of it may be left."""
+def test_torques_scored_behind_a_lower_low_pass_are_predicted_from_slower_motion(
+    arm: th.Robot,
+) -> None:
+    """An encoder that shakes at 20 Hz shakes the predicted torques; where those are scored up to 5
+    Hz, nothing of it may be left.
+    """
     run = motion(arm, even(8000), top=1.0)
     shaken = run | {"q": run["q"] + 1e-3 * np.sin(2 * np.pi * 20.0 * run["t"])[:, None]}
     settings = choose(log_of(arm, measured(run)), arm, cutoff=40.0)
     clean, scored, plain = (
         prepare(log_of(arm, measured(each)), arm, settings=setting)
-        for each, setting in ((run, settings.scored(5.0)), (shaken, settings.scored(5.0)), (shaken, dataclasses.replace(settings, torque_cutoff=5.0)))
+        for each, setting in (
+            (run, settings.scored(5.0)),
+            (shaken, settings.scored(5.0)),
+            (shaken, dataclasses.replace(settings, torque_cutoff=5.0)),
+        )
     )
     usable = (clean.reason == 0) & (scored.reason == 0) & (plain.reason == 0)
     left, before = (np.max(np.abs(each.ddq - clean.ddq)[usable]) for each in (scored, plain))
     assert left < 0.01 * before
     assert before > 5.0
-    assert (settings.scored(60.0).cutoff, settings.scored(None).cutoff, settings.scored(5.0).torque_cutoff) == (40.0, 40.0, 5.0)
+    assert (
+        settings.scored(60.0).cutoff,
+        settings.scored(None).cutoff,
+        settings.scored(5.0).torque_cutoff,
+    ) == (40.0, 40.0, 5.0)
 
 
 def test_provenance_is_plain_and_complete(arm: th.Robot) -> None:
     samples = prepare(log_of(arm, measured(motion(arm, even(3000)))), arm)
     known = json.loads(json.dumps(samples.provenance))
     assert known["sources"] == [{"path": "run.csv", "sha256": "00ff", "bytes": 17}]
-    again = Settings(**{name: tuple(value) if isinstance(value, list) else value for name, value in known["settings"].items()})
+    again = Settings(
+        **{
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in known["settings"].items()
+        }
+    )
     assert again.cutoff == samples.cutoff
     assert "Hz" in again.reasoning
-    np.testing.assert_array_equal(prepare(log_of(arm, measured(motion(arm, even(3000)))), arm, settings=again).tau, samples.tau)
+    np.testing.assert_array_equal(
+        prepare(log_of(arm, measured(motion(arm, even(3000)))), arm, settings=again).tau,
+        samples.tau,
+    )
 
 
 def test_what_cannot_be_done_is_said(arm: th.Robot) -> None:
@@ -88,7 +115,11 @@ def test_what_cannot_be_done_is_said(arm: th.Robot) -> None:
         (UsageError, "Hz", lambda: prepare(log, arm, cutoff=300.0)),
         (UsageError, "cutoff", lambda: prepare(log, arm, cutoff=-1.0)),
         (UsageError, "cutoff", lambda: prepare(log, arm, cutoff=np.nan)),
-        (UsageError, "butterworth, savgol, ema", lambda: prepare(log, arm, cutoff=5.0, derivative="spline")),
+        (
+            UsageError,
+            "butterworth, savgol, ema",
+            lambda: prepare(log, arm, cutoff=5.0, derivative="spline"),
+        ),
         (UsageError, "butterworth, savgol, ema", lambda: prepare(log, arm, derivative="spline")),
         (UsageError, "decimate", lambda: prepare(log, arm, cutoff=5.0, decimate=0)),
         (UsageError, "min_speed", lambda: prepare(log, arm, min_speed=[1.0, 2.0])),
@@ -97,17 +128,29 @@ def test_what_cannot_be_done_is_said(arm: th.Robot) -> None:
         (UsageError, "settings", lambda: prepare(log, arm, settings=settings, cutoff=3.0)),
         (UsageError, "rows", lambda: list(prepare_batches(log, arm, rows=0))),
         (UsageError, "joints", lambda: prepare(log, other)),
-        (MalformedInput, "torque", lambda: prepare(log_of(arm, {name: run[name] for name in ("t", "q")}), arm)),
+        (
+            MalformedInput,
+            "torque",
+            lambda: prepare(log_of(arm, {name: run[name] for name in ("t", "q")}), arm),
+        ),
         (MalformedInput, "row 17", lambda: prepare(log_of(arm, bad_row), arm)),
-        (NotIdentifiable, "rows", lambda: prepare(log_of(arm, {name: value[:6] for name, value in run.items()}), arm)),
-        (NotIdentifiable, "rows", lambda: choose(log_of(arm, {name: value[:20] for name, value in run.items()}), arm)),
+        (
+            NotIdentifiable,
+            "rows",
+            lambda: prepare(log_of(arm, {name: value[:6] for name, value in run.items()}), arm),
+        ),
+        (
+            NotIdentifiable,
+            "rows",
+            lambda: choose(log_of(arm, {name: value[:20] for name, value in run.items()}), arm),
+        ),
     ):
         with pytest.raises(error, match=word) as raised:
             call()
         assert "\n" not in str(raised.value)
 
 
-# -- the automatic cut-off --------------------------------------------------------------------------------------------------
+# -- the automatic cut-off -------------------------------------------------------------------------
 
 
 def test_the_cutoff_lets_the_motion_pass_and_follows_it(arm: th.Robot) -> None:
@@ -132,14 +175,30 @@ def test_noise_lowers_the_cutoff_but_not_below_the_motion(arm: th.Robot) -> None
 
 
 REAL = {  # log, robot, cut-off that a careful person used for the published baseline [Hz]
-    "panda": ("panda/panda_exciting_traj1.csv", "panda/panda_nomesh_from_example_robot_data.urdf", 10.0),
+    "panda": (
+        "panda/panda_exciting_traj1.csv",
+        "panda/panda_nomesh_from_example_robot_data.urdf",
+        10.0,
+    ),
     "tx40": ("tx40/tx40.csv", "tx40/tx40_mdh_modified.urdf", 50.0),
     "kr300": ("kr300/kr300.csv", "kr300/kr300_from_dh.urdf", 10.0),
     "ur10": ("ur10/ur10_exciting.csv", "ur10/ur10_nomesh.urdf", 5.0),
     "panda at 30 Hz": ("ur10/panda_exciting.csv", "ur10/panda_nomesh.urdf", 4.0),
-    "pendulum C1": ("double_pendulum/double_pendulum_C1.csv", "double_pendulum/double_pendulum_C1_from_yml.urdf", 5.0),
-    "pendulum C0": ("double_pendulum/double_pendulum_C0.csv", "double_pendulum/double_pendulum_C0_from_yml.urdf", 5.0),
-    "pendulum A0": ("double_pendulum/double_pendulum_A0.csv", "double_pendulum/double_pendulum_A0_from_yml.urdf", 5.0),
+    "pendulum C1": (
+        "double_pendulum/double_pendulum_C1.csv",
+        "double_pendulum/double_pendulum_C1_from_yml.urdf",
+        5.0,
+    ),
+    "pendulum C0": (
+        "double_pendulum/double_pendulum_C0.csv",
+        "double_pendulum/double_pendulum_C0_from_yml.urdf",
+        5.0,
+    ),
+    "pendulum A0": (
+        "double_pendulum/double_pendulum_A0.csv",
+        "double_pendulum/double_pendulum_A0_from_yml.urdf",
+        5.0,
+    ),
 }
 
 

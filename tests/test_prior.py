@@ -1,4 +1,6 @@
-"""The paper's blend with an initial guess, against NumPy's pseudo-inverse of its stacked matrices."""
+"""The paper's blend with an initial guess, against NumPy's pseudo-inverse of its stacked
+matrices.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def test_the_blend_is_the_pseudo_inverse_of_the_stacked_matrices(name: str, alph
     robot = arm(name)
     samples, x0 = simulated(robot, 300, noise=0.1), guess(robot)
     Y, u = stacked(robot, samples)
-    expected = np.linalg.pinv(np.vstack([alpha * Y, (1 - alpha) * np.eye(len(x0))])) @ np.concatenate([alpha * u, (1 - alpha) * x0])
+    expected = np.linalg.pinv(
+        np.vstack([alpha * Y, (1 - alpha) * np.eye(len(x0))])
+    ) @ np.concatenate([alpha * u, (1 - alpha) * x0])
     estimate = identify(information(robot, samples), Prior(x0, alpha))
     np.testing.assert_allclose(estimate.x, expected, rtol=0, atol=1e-10 * np.abs(expected).max())
     assert estimate.method == "prior"
@@ -34,10 +38,18 @@ def test_the_ends_of_alpha() -> None:
     robot = arm()
     samples, x0 = simulated(robot, 500, noise=0.05), guess(robot)
     info = information(robot, samples)
-    data, nearly_data, nearly_guess = identify(info), identify(info, Prior(x0, 1 - 1e-9)), identify(info, Prior(x0, 1e-9))
-    np.testing.assert_allclose(nearly_data.x_base, data.x_base, atol=1e-7 * np.abs(data.x_base).max())
+    data, nearly_data, nearly_guess = (
+        identify(info),
+        identify(info, Prior(x0, 1 - 1e-9)),
+        identify(info, Prior(x0, 1e-9)),
+    )
+    np.testing.assert_allclose(
+        nearly_data.x_base, data.x_base, atol=1e-7 * np.abs(data.x_base).max()
+    )
     np.testing.assert_allclose(nearly_guess.x, x0, atol=1e-7 * np.abs(x0).max())
-    assert np.linalg.norm(nearly_data.base_std - data.base_std) < 1e-5 * np.linalg.norm(data.base_std)
+    assert np.linalg.norm(nearly_data.base_std - data.base_std) < 1e-5 * np.linalg.norm(
+        data.base_std
+    )
 
 
 def test_what_the_data_do_not_see_stays_at_the_guess() -> None:
@@ -49,7 +61,11 @@ def test_what_the_data_do_not_see_stays_at_the_guess() -> None:
     # x along directions of base parameters that no row shows, and along what no motion shows at all
     change = np.linalg.lstsq(info.base.map, info.solution.directions, rcond=None)[0]
     hidden = np.hstack([change, info.base.nullspace])
-    np.testing.assert_allclose(hidden.T @ (estimate.x - x0) / np.linalg.norm(hidden, axis=0), 0.0, atol=1e-8 * np.abs(x0).max())
+    np.testing.assert_allclose(
+        hidden.T @ (estimate.x - x0) / np.linalg.norm(hidden, axis=0),
+        0.0,
+        atol=1e-8 * np.abs(x0).max(),
+    )
     assert np.all(np.isfinite(estimate.x))
 
 
@@ -57,9 +73,14 @@ def test_the_guess_may_be_a_robot_or_theta() -> None:
     robot = arm()
     info = information(robot, simulated(robot, 200, noise=0.1))
     heavier = robot.with_parameters(1.3 * robot.theta)
-    by_robot, by_theta = identify(info, Prior(heavier, 0.3)), identify(info, Prior(heavier.theta, 0.3))
+    by_robot, by_theta = (
+        identify(info, Prior(heavier, 0.3)),
+        identify(info, Prior(heavier.theta, 0.3)),
+    )
     np.testing.assert_array_equal(by_robot.x, by_theta.x)
-    np.testing.assert_array_equal(identify(info, Prior(None, 0.3)).x, identify(info, Prior(robot, 0.3)).x)
+    np.testing.assert_array_equal(
+        identify(info, Prior(None, 0.3)).x, identify(info, Prior(robot, 0.3)).x
+    )
 
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0, -0.1, float("nan")])
@@ -81,7 +102,14 @@ def test_weights_by_joint_reach_the_blend() -> None:
     robot = arm()
     rng = np.random.default_rng(3)
     samples = simulated(robot, 3000)
-    noisy = th.Samples(q=samples.q, dq=samples.dq, ddq=samples.ddq, tau=samples.tau + rng.normal(size=samples.tau.shape) * [5.0, 0.5, 0.05, 0.005])
+    noisy = th.Samples(
+        q=samples.q,
+        dq=samples.dq,
+        ddq=samples.ddq,
+        tau=samples.tau + rng.normal(size=samples.tau.shape) * [5.0, 0.5, 0.05, 0.005],
+    )
     info = information(robot, noisy)
     weighted = identify(info, Prior(None, 1 - 1e-9, weights="joint"))
-    np.testing.assert_allclose(weighted.x_base, identify(info, LeastSquares(weights="joint")).x_base, atol=1e-6)
+    np.testing.assert_allclose(
+        weighted.x_base, identify(info, LeastSquares(weights="joint")).x_base, atol=1e-6
+    )

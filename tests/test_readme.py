@@ -1,4 +1,6 @@
-"""What the README says runs: its Python, its commands, the output it shows, the files it links to."""
+"""What the README says runs: its Python, its commands, the output it shows, the files it
+links to.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What a report collects, draws and says: laws of the collector, figures that Plotly's own schema accepts, sections that are data."""
+"""What a report collects, draws and says: laws of the collector, figures that Plotly's own schema
+accepts, sections that are data.
+"""
 
 from __future__ import annotations
 
@@ -36,15 +38,23 @@ def case() -> report_cases.Case:
     return report_cases.case()
 
 
-# -- figures ----------------------------------------------------------------------------------------------------------
+# -- figures ---------------------------------------------------------------------------------------
 
 
 def drawings(sections: list[Section]) -> list[dict[str, Any]]:
-    return [panel.figure for section in sections for block in section.blocks if isinstance(block, Figure) for panel in block.panels]
+    return [
+        panel.figure
+        for section in sections
+        for block in section.blocks
+        if isinstance(block, Figure)
+        for panel in block.panels
+    ]
 
 
 def test_plotlys_own_schema_accepts_every_figure(case: report_cases.Case) -> None:
-    graph_objects = pytest.importorskip("plotly.graph_objects", reason="Plotly's Python package has the schema")
+    graph_objects = pytest.importorskip(
+        "plotly.graph_objects", reason="Plotly's Python package has the schema"
+    )
     found = drawings(case.sections)
     assert len(found) > 25
     for figure in found:
@@ -55,11 +65,21 @@ def test_figures_take_live_data_without_a_report() -> None:
     """What the live page calls: lines that are empty, one point, or all gaps."""
     for t, y in (([], []), ([0.0], [1.0]), ([0.0, 1.0], [np.nan, np.nan])):
         series = Series(np.array(t), np.array(y))
-        for figure in (figures.torque_over_time(series, series, series), figures.residual_over_time(series, rms=0.1)):
+        for figure in (
+            figures.torque_over_time(series, series, series),
+            figures.residual_over_time(series, rms=0.1),
+        ):
             json.dumps(figure, allow_nan=False)
-    assert figures.r2_by_joint(["a", "b"], {"test": [None, 0.99], "nominal": [None, None]})["data"][0]["x"] == [None, pytest.approx(0.01)]
+    assert figures.r2_by_joint(["a", "b"], {"test": [None, 0.99], "nominal": [None, None]})["data"][
+        0
+    ]["x"] == [None, pytest.approx(0.01)]
     json.dumps(
-        [figures.rms_by_joint(["a"], {"test": [None]}), figures.torque_scatter({}), figures.residual_spectrum({}), figures.friction_curve(None, {})]
+        [
+            figures.rms_by_joint(["a"], {"test": [None]}),
+            figures.torque_scatter({}),
+            figures.residual_spectrum({}),
+            figures.friction_curve(None, {}),
+        ]
     )
 
 
@@ -71,11 +91,16 @@ def test_rounding_is_finer_than_a_screen() -> None:
     assert base.linear([5.0, 5.0]) == [5.0, 5.0]
 
 
-@pytest.mark.parametrize("colour", [base.GREY, base.BLUE, base.ORANGE, base.PURPLE, base.GREEN, base.RED])
+@pytest.mark.parametrize(
+    "colour", [base.GREY, base.BLUE, base.ORANGE, base.PURPLE, base.GREEN, base.RED]
+)
 def test_colours_stand_out_on_light_and_dark(colour: str) -> None:
     def luminance(text: str) -> float:
         c = np.array([int(text[k : k + 2], 16) for k in (1, 3, 5)]) / 255.0
-        return float(np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722])
+        return float(
+            np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
+            @ [0.2126, 0.7152, 0.0722]
+        )
 
     for ground in GROUNDS:
         assert ground in asset("page.css")
@@ -88,7 +113,9 @@ def test_ellipsoids_are_those_mujoco_makes() -> None:
     mujoco = pytest.importorskip("mujoco", reason="MuJoCo is the oracle (pip install mujoco)")
     sizes = (0.31, 0.12, 0.05)
     geom = f"<geom type='ellipsoid' size='{sizes[0]} {sizes[1]} {sizes[2]}' mass='2.5'/>"
-    model = mujoco.MjModel.from_xml_string(f"<mujoco><worldbody><body pos='1 2 3'><freejoint/>{geom}</body></worldbody></mujoco>")
+    model = mujoco.MjModel.from_xml_string(
+        f"<mujoco><worldbody><body pos='1 2 3'><freejoint/>{geom}</body></worldbody></mujoco>"
+    )
     turn = np.zeros(9)
     mujoco.mju_quat2Mat(turn, model.body_iquat[1])
     inertia = turn.reshape(3, 3) @ np.diag(model.body_inertia[1]) @ turn.reshape(3, 3).T
@@ -112,7 +139,13 @@ def base_points(found: Any) -> np.ndarray:
 
 @pytest.mark.parametrize(
     ("moments", "share"),
-    [((1.0, 1.0, 1.0), 1 / 3), ((0.0, 1.0, 1.0), 0.0), ((1.0, 1.0, 2.0), 0.0), ((1.0, 1.0, 3.0), -0.2), ((-0.5, 1.0, 1.0), -0.2)],
+    [
+        ((1.0, 1.0, 1.0), 1 / 3),
+        ((0.0, 1.0, 1.0), 0.0),
+        ((1.0, 1.0, 2.0), 0.0),
+        ((1.0, 1.0, 3.0), -0.2),
+        ((-0.5, 1.0, 1.0), -0.2),
+    ],
 )
 def test_margins(moments: tuple[float, ...], share: float) -> None:
     theta = parameters.from_mass_com_inertia(2.0, np.array([0.1, 0.0, 0.3]), np.diag(moments))
@@ -131,13 +164,24 @@ def test_sticks_join_the_joints(arm: th.Robot) -> None:
     assert len(lines) >= 4
 
 
-# -- sections and page ------------------------------------------------------------------------------------------------
+# -- sections and page -----------------------------------------------------------------------------
 
 
 def test_sections_are_data_in_the_order_engineers_ask(case: report_cases.Case) -> None:
     sections = case.sections
     assert [section.anchor for section in sections] == [
-        *("verdict", "scores", "torque", "scatter", "residuals", "parameters", "bodies", "unseen", "audit", "provenance")
+        *(
+            "verdict",
+            "scores",
+            "torque",
+            "scatter",
+            "residuals",
+            "parameters",
+            "bodies",
+            "unseen",
+            "audit",
+            "provenance",
+        )
     ]
     data = as_data(sections)
     assert json.loads(json.dumps(data, allow_nan=False)) == data
@@ -146,19 +190,40 @@ def test_sections_are_data_in_the_order_engineers_ask(case: report_cases.Case) -
 
 
 def test_what_is_not_finite_is_null() -> None:
-    figure = Figure((Panel("p", {"data": [{"x": np.array([1.0, np.nan]), "y": (np.float64("inf"), np.int64(3))}], "layout": {}}),))
+    figure = Figure(
+        (
+            Panel(
+                "p",
+                {
+                    "data": [{"x": np.array([1.0, np.nan]), "y": (np.float64("inf"), np.int64(3))}],
+                    "layout": {},
+                },
+            ),
+        )
+    )
     (data,) = as_data([Section("x", "x", (figure, Table((Column("a"),), ((float("nan"),),))))])
     assert data["blocks"][0]["panels"][0]["figure"]["data"] == [{"x": [1.0, None], "y": [None, 3]}]
     assert data["blocks"][1]["rows"] == [[None]]
 
 
 def test_base_parameters_stand_beside_those_of_the_file(case: report_cases.Case) -> None:
-    parameters_section = next(section for section in case.sections if section.anchor == "parameters")
-    table = next(block for block in parameters_section.blocks if isinstance(block, Table) and block.folded)
+    parameters_section = next(
+        section for section in case.sections if section.anchor == "parameters"
+    )
+    table = next(
+        block for block in parameters_section.blocks if isinstance(block, Table) and block.folded
+    )
     base_map = case.identified.base_parameters.map
-    stated = base_map @ np.concatenate([case.robot.theta, *(case.robot.drive.value(term) for term in case.identified.drive.identified)])
+    stated = base_map @ np.concatenate(
+        [
+            case.robot.theta,
+            *(case.robot.drive.value(term) for term in case.identified.drive.identified),
+        ]
+    )
     np.testing.assert_allclose([row[-1] for row in table.rows], stated, rtol=1e-12)
-    assert [row[1] for row in table.rows] == [entry["value"] for entry in case.found["base_parameters"]]
+    assert [row[1] for row in table.rows] == [
+        entry["value"] for entry in case.found["base_parameters"]
+    ]
 
 
 @pytest.mark.parametrize(
@@ -170,16 +235,28 @@ def test_base_parameters_stand_beside_those_of_the_file(case: report_cases.Case)
         ({"r2": {"test": 0.9, "nominal": 0.95}}, "bad", "the file's own values predict better"),
         ({"joint": {"r2_test": 0.9}}, "warning", "below 0.95 on shoulder_pitch"),
         ({"joint": {"r2_test": -3.0}}, "bad", "no torque at all would do better on shoulder_pitch"),
-        ({"joint": {"rms_nominal": 1e-3}}, "warning", "the file's own values predict shoulder_pitch better"),
+        (
+            {"joint": {"rms_nominal": 1e-3}},
+            "warning",
+            "the file's own values predict shoulder_pitch better",
+        ),
         ({"consistent": False}, "warning", "for prediction, not for a simulator"),
         ({"rank": 20}, "warning", "shows 20 of"),
         ({"status": "infeasible"}, "bad", "contradict each other"),
     ],
 )
-def test_the_verdict_is_one_sentence_with_its_reason(case: report_cases.Case, change: dict[str, Any], level: str, said: str) -> None:
-    found = {**case.found, **{key: value for key, value in change.items() if key not in ("r2", "joint")}}
+def test_the_verdict_is_one_sentence_with_its_reason(
+    case: report_cases.Case, change: dict[str, Any], level: str, said: str
+) -> None:
+    found = {
+        **case.found,
+        **{key: value for key, value in change.items() if key not in ("r2", "joint")},
+    }
     found["r2"] = {**case.found["r2"], **change.get("r2", {})}
-    found["joints"] = [{**case.found["joints"][0], **change.get("joint", {})}, *case.found["joints"][1:]]
+    found["joints"] = [
+        {**case.found["joints"][0], **change.get("joint", {})},
+        *case.found["joints"][1:],
+    ]
     found_level, sentence = judged(found)
     assert found_level == level
     assert said in sentence
@@ -191,9 +268,14 @@ def test_page_stands_alone_and_lets_nothing_in(case: report_cases.Case) -> None:
     page = render("report", case.sections, subtitle="of a test")
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', page)[1]
     assert "default-src 'none'" in policy
-    assert "unsafe-inline" not in policy.split("script-src")[1].split(";")[0], "scripts run by their hash alone"
+    assert "unsafe-inline" not in policy.split("script-src")[1].split(";")[0], (
+        "scripts run by their hash alone"
+    )
     outside = page.replace(plotly_script(), "")
-    assert not re.search(r"(?:src|href)\s*=\s*(?![\"'](?:#|data:))", re.sub(r"<script.*?</script>", "", outside, flags=re.DOTALL))
+    assert not re.search(
+        r"(?:src|href)\s*=\s*(?![\"'](?:#|data:))",
+        re.sub(r"<script.*?</script>", "", outside, flags=re.DOTALL),
+    )
     assert page.count(plotly_script()) == 1
     assert len(page) - len(plotly_script()) < 3e6
     assert "None" not in re.sub(r"<(script|style).*?</\1>", "", outside, flags=re.DOTALL)
@@ -201,8 +283,16 @@ def test_page_stands_alone_and_lets_nothing_in(case: report_cases.Case) -> None:
 
 def test_page_of_text_alone_is_small_and_names_are_escaped() -> None:
     hostile = report_cases.HOSTILE
-    table = Table((Column("a"), Column("b", decimals=4)), ((hostile, 0.99996), ("", None), ("x", float("nan"))), hostile)
-    page = render(hostile, [Section(hostile, "one", (Text(hostile), Note(hostile, "bad"), table))], subtitle=hostile)
+    table = Table(
+        (Column("a"), Column("b", decimals=4)),
+        ((hostile, 0.99996), ("", None), ("x", float("nan"))),
+        hostile,
+    )
+    page = render(
+        hostile,
+        [Section(hostile, "one", (Text(hostile), Note(hostile, "bad"), table))],
+        subtitle=hostile,
+    )
     assert len(page) < 40_000, "no figures, no Plotly"
     assert "<script>alert" not in page
     assert "<img" not in page
@@ -212,7 +302,10 @@ def test_page_of_text_alone_is_small_and_names_are_escaped() -> None:
 
 
 def test_data_cannot_end_the_element_they_stand_in() -> None:
-    drawing = {"data": [{"name": "</script ><script >alert(1)</script ><!--", "y": [1.0]}], "layout": {}}
+    drawing = {
+        "data": [{"name": "</script ><script >alert(1)</script ><!--", "y": [1.0]}],
+        "layout": {},
+    }
     page = render("t", [Section("s", "s", (Figure((Panel("p", drawing),)),))])
     (data,) = re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', page)
     assert json.loads(data) == drawing
@@ -221,7 +314,10 @@ def test_data_cannot_end_the_element_they_stand_in() -> None:
 
 def test_code_in_prose_is_marked_after_it_is_escaped() -> None:
     page = render("t", [Section("s", "s", (Text("run `thetahat a <b>` now"),))])
-    assert '<code class="code"><span>thetahat</span> <span>a</span> <span>&lt;b&gt;</span></code>' in page
+    assert (
+        '<code class="code"><span>thetahat</span> <span>a</span> <span>&lt;b&gt;</span></code>'
+        in page
+    )
 
 
 def test_mistakes_in_sections_are_named() -> None:

@@ -1,4 +1,6 @@
-"""What a report collects: the same in pieces as at once, every extreme kept, spectra that hold the variance."""
+"""What a report collects: the same in pieces as at once, every extreme kept, spectra that hold the
+variance.
+"""
 
 from __future__ import annotations
 
@@ -42,11 +44,21 @@ def collected(robot: th.Robot, *parts: tuple[Samples, str], **options: Any) -> T
     return collector.result()
 
 
-def noise(robot: th.Robot, rows: int, *, period: float = 0.01, seed: int = 0, **more: Any) -> Samples:
+def noise(
+    robot: th.Robot, rows: int, *, period: float = 0.01, seed: int = 0, **more: Any
+) -> Samples:
     """A robot at rest at zero whose torque is noise: what is left is that noise and a constant."""
     rng = np.random.default_rng(seed)
     zero = np.zeros((rows, robot.nv))
-    return Samples(q=zero, dq=zero, ddq=zero, tau=rng.normal(size=(rows, robot.nv)), t=np.arange(rows) * period, period=period, **more)
+    return Samples(
+        q=zero,
+        dq=zero,
+        ddq=zero,
+        tau=rng.normal(size=(rows, robot.nv)),
+        t=np.arange(rows) * period,
+        period=period,
+        **more,
+    )
 
 
 def same(a: Any, b: Any, where: str = "") -> None:
@@ -80,7 +92,10 @@ def test_rows_in_pieces_give_what_all_rows_at_once_give(seed: int) -> None:
         cuts = [0, *np.sort(rng.integers(0, len(rows) + 1, size=rng.integers(1, 9))), len(rows)]
         parts += [(rows.subset(slice(a, b)), name) for a, b in itertools.pairwise(cuts)]
     options = {"points": 300, "cloud": 200}
-    same(collected(robot, *parts, **options), collected(robot, (train, "train"), (test, "test"), **options))
+    same(
+        collected(robot, *parts, **options),
+        collected(robot, (train, "train"), (test, "test"), **options),
+    )
 
 
 def test_lines_keep_every_extreme_and_break_between_runs(arm: th.Robot) -> None:
@@ -97,7 +112,9 @@ def test_lines_keep_every_extreme_and_break_between_runs(arm: th.Robot) -> None:
         assert np.nanmin(line.y) == rows.tau[used, j].min()
         known = dict(zip(rows.t[used].tolist(), rows.tau[used, j].tolist(), strict=True))
         drawn = np.isfinite(line.y)
-        assert [known[t] for t in line.t[drawn].tolist()] == line.y[drawn].tolist(), "every point is a row of the log, at its time"
+        assert [known[t] for t in line.t[drawn].tolist()] == line.y[drawn].tolist(), (
+            "every point is a row of the log, at its time"
+        )
         assert np.all(np.diff(line.t[drawn]) > 0.0)
         for begin in range(0, len(rows), 128):  # every bucket's extremes are there
             mine = used[begin : begin + 128]
@@ -122,7 +139,13 @@ def test_short_logs_are_drawn_row_by_row(arm: th.Robot) -> None:
 def test_an_envelope_has_the_least_width_that_fits() -> None:
     envelope = Envelope(1, 10)
     for n in range(1, 200):
-        envelope.add(np.array([float(n)]), np.array([[0.0]]), np.array([[True]]), marks=np.zeros((1, 1), dtype=bool), broken=False)
+        envelope.add(
+            np.array([float(n)]),
+            np.array([[0.0]]),
+            np.array([[True]]),
+            marks=np.zeros((1, 1), dtype=bool),
+            broken=False,
+        )
         assert -(-n // envelope.width) == len(envelope.begin) <= 10
         assert envelope.width == 1 or -(-n // (envelope.width // 2)) > 10
 
@@ -142,7 +165,9 @@ def test_spectrum_is_scipys_and_holds_the_variance(arm: th.Robot) -> None:
     f, density = signal.welch(rows.tau[:, 1], 100.0, nperseg=length)
     np.testing.assert_allclose(spectrum.frequency, f, rtol=1e-12)
     np.testing.assert_allclose(spectrum.torque**2, density, rtol=1e-9)
-    np.testing.assert_allclose(spectrum.residual**2, density, rtol=1e-9)  # the model's part of it is constant
+    np.testing.assert_allclose(
+        spectrum.residual**2, density, rtol=1e-9
+    )  # the model's part of it is constant
     assert length * 0.01 == pytest.approx(4.0, rel=0.5)
     assert np.trapezoid(spectrum.residual**2, f) == pytest.approx(rows.tau[:, 1].var(), rel=0.02)
 
@@ -156,24 +181,38 @@ def test_spectrum_takes_no_window_across_a_gap_or_a_masked_row(arm: th.Robot) ->
     reason = np.zeros(tau.shape, dtype=np.uint8)
     reason[4_321] = 3
     reason[:100] = 2  # windows begin where rows can be scored
-    spectrum = collected(arm, (replace(rows, tau=tau, run=run, reason=reason), "train")).joints[0].spectrum["train"]
+    spectrum = (
+        collected(arm, (replace(rows, tau=tau, run=run, reason=reason), "train"))
+        .joints[0]
+        .spectrum["train"]
+    )
     length = 2 * (len(spectrum.frequency) - 1)
     parts = [rows.tau[100:9_000, 0], rows.tau[9_000:, 0]]
-    windows = [part[at : at + length] for part in parts for at in range(0, len(part) - length + 1, length // 2)]
+    windows = [
+        part[at : at + length]
+        for part in parts
+        for at in range(0, len(part) - length + 1, length // 2)
+    ]
     kept = [w for w in windows if rows.tau[4_321, 0] not in w]
     assert len(kept) < len(windows)
     mean = np.mean([signal.welch(w, 100.0, nperseg=length)[1] for w in kept], axis=0)
-    np.testing.assert_allclose(spectrum.residual**2, mean, rtol=1e-6)  # 1e3 is taken off again: digits are lost
+    np.testing.assert_allclose(
+        spectrum.residual**2, mean, rtol=1e-6
+    )  # 1e3 is taken off again: digits are lost
     assert spectrum.windows == len(kept)
 
 
 def test_spectrum_of_a_long_log_skips_windows_fairly() -> None:
-    """White noise whose size changes late: skipped windows are counted by those that stand for them."""
+    """White noise whose size changes late: skipped windows are counted by those that stand for
+    them.
+    """
     rng = np.random.default_rng(0)
     welch, total = Welch(1, 64), 1 << 22
     for k in range(total // 65_536):
         size = 1.0 if k < 48 else 3.0
-        welch.add(size * rng.normal(size=(65_536, 1)), np.ones((65_536, 1), dtype=bool), begins=k == 0)
+        welch.add(
+            size * rng.normal(size=(65_536, 1)), np.ones((65_536, 1), dtype=bool), begins=k == 0
+        )
     f, density = welch.density(0, 1.0)
     assert welch.used[0] < 0.6 * total / 32
     assert welch.weight[0] == pytest.approx(total / 32, rel=0.001)
@@ -192,11 +231,15 @@ def test_clouds_are_fair_samples(arm: th.Robot) -> None:
     assert len(set(index.tolist())) == len(cloud) == 2000
     assert np.all(index % 2 == 1)
     assert stats.kstest(index / 40_000, "uniform").pvalue > 1e-3
-    assert abs(stats.spearmanr(np.arange(2000), index).statistic) < 0.1, "in random order, so that the first few are a sample too"
+    assert abs(stats.spearmanr(np.arange(2000), index).statistic) < 0.1, (
+        "in random order, so that the first few are a sample too"
+    )
 
 
 def test_friction_that_a_model_has_not_is_seen(arm: th.Robot) -> None:
-    """Coulomb friction c that the robot has and the model has not: medians of the residual are ±c, and friction stands ±c off the curve."""
+    """Coulomb friction c that the robot has and the model has not: medians of the residual are ±c,
+    and friction stands ±c off the curve.
+    """
     rows = report_cases.samples(arm, seconds=120.0, runs=1, noise=0.01)
     missing = 5.0
     tau = th.inverse_dynamics(arm, rows.q, rows.dq, rows.ddq) + missing * np.sign(rows.dq)
@@ -206,9 +249,13 @@ def test_friction_that_a_model_has_not_is_seen(arm: th.Robot) -> None:
         assert len(bins.centre) > 15
         np.testing.assert_allclose(bins.median, missing * np.sign(bins.centre), atol=1e-9)
         friction = joint.friction["test"]
-        curve = np.interp(friction.centre, joint.curve.t[joint.curve.t != 0], joint.curve.y[joint.curve.t != 0])
+        curve = np.interp(
+            friction.centre, joint.curve.t[joint.curve.t != 0], joint.curve.y[joint.curve.t != 0]
+        )
         slope = (friction.centre[1] - friction.centre[0]) * arm.drive.viscous[j]
-        np.testing.assert_allclose(friction.median - curve, missing * np.sign(friction.centre), atol=slope)
+        np.testing.assert_allclose(
+            friction.median - curve, missing * np.sign(friction.centre), atol=slope
+        )
 
 
 def test_the_worst_stretch_is_found_at_full_rate(arm: th.Robot) -> None:
@@ -239,7 +286,10 @@ def test_standstill_is_marked(arm: th.Robot) -> None:
 
 def test_runs_whose_stamps_begin_anew_follow_each_other(arm: th.Robot) -> None:
     rows = report_cases.samples(arm, seconds=4.0, runs=1)
-    second, third = (replace(rows, run=np.full(len(rows), k), t=rows.t + shift) for k, shift in ((1, 0.0), (2, 1e6)))
+    second, third = (
+        replace(rows, run=np.full(len(rows), k), t=rows.t + shift)
+        for k, shift in ((1, 0.0), (2, 1e6))
+    )
     traces = collected(arm, (rows, "train"), (second, "train"), (third, "test"))
     span = rows.t[-1] - rows.t[0]
     assert traces.spans == {
@@ -248,9 +298,10 @@ def test_runs_whose_stamps_begin_anew_follow_each_other(arm: th.Robot) -> None:
     }
     assert "shortened" in traces.clock
     small = replace(rows, run=np.full(len(rows), 1), t=rows.t + span + 0.5)
-    assert collected(arm, (rows, "train"), (small, "train")).spans["train"] == (0.0, pytest.approx(2 * span + 0.5)), (
-        "a short pause is drawn as it was"
-    )
+    assert collected(arm, (rows, "train"), (small, "train")).spans["train"] == (
+        0.0,
+        pytest.approx(2 * span + 0.5),
+    ), "a short pause is drawn as it was"
 
 
 def test_memory_does_not_grow_with_the_log(arm: th.Robot) -> None:

@@ -1,4 +1,6 @@
-"""The ridge path, against dense solutions of the stacked problem and the textbook formulas of its scores."""
+"""The ridge path, against dense solutions of the stacked problem and the textbook formulas of its
+scores.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,11 @@ DENSE = 1e-8  # relative to the largest parameter: a dense solve of a few thousa
 
 def case(*, noise: float = 0.3) -> tuple[th.Robot, Samples, np.ndarray]:
     robot = arm()
-    return robot, simulated(robot, 400, noise=noise), Columns(robot).x0 * np.random.default_rng(4).uniform(0.7, 1.3, Columns(robot).count)
+    return (
+        robot,
+        simulated(robot, 400, noise=noise),
+        Columns(robot).x0 * np.random.default_rng(4).uniform(0.7, 1.3, Columns(robot).count),
+    )
 
 
 def whitened(path: RidgePath, robot: th.Robot, samples: Samples) -> tuple[np.ndarray, np.ndarray]:
@@ -39,7 +45,11 @@ def test_every_strength_is_the_dense_ridge_solution_and_its_scores(weights: str 
     n = len(u)
     for k, strength in enumerate(path.strengths):
         A, root = Y * path.scale, np.sqrt(strength)
-        y = np.linalg.lstsq(np.vstack([A, root * np.eye(A.shape[1])]), np.concatenate([u - Y @ x0, np.zeros(A.shape[1])]), rcond=1e-10)[0]
+        y = np.linalg.lstsq(
+            np.vstack([A, root * np.eye(A.shape[1])]),
+            np.concatenate([u - Y @ x0, np.zeros(A.shape[1])]),
+            rcond=1e-10,
+        )[0]
         x = x0 + path.scale * y
         np.testing.assert_allclose(path.solutions[k], x, atol=DENSE * np.max(np.abs(x)))
         np.testing.assert_allclose(path.x(strength), x, atol=DENSE * np.max(np.abs(x)))
@@ -74,11 +84,18 @@ def test_it_runs_from_least_squares_to_the_guess() -> None:
 
 
 def small_motion(robot: th.Robot, count: int, *, seed: int, noise: float) -> Samples:
-    """Joints that hardly leave one posture: the data see some directions a thousand times worse than others."""
+    """Joints that hardly leave one posture: the data see some directions a thousand times worse
+    than others.
+    """
     rng = np.random.default_rng(seed)
     q = 0.4 + 0.05 * rng.normal(size=(count, robot.nv))
     dq, ddq = 0.2 * rng.normal(size=(count, robot.nv)), rng.normal(size=(count, robot.nv))
-    return Samples(q=q, dq=dq, ddq=ddq, tau=th.inverse_dynamics(robot, q, dq, ddq) + noise * rng.normal(size=dq.shape))
+    return Samples(
+        q=q,
+        dq=dq,
+        ddq=ddq,
+        tau=th.inverse_dynamics(robot, q, dq, ddq) + noise * rng.normal(size=dq.shape),
+    )
 
 
 def guess_near(robot: th.Robot, seed: int) -> np.ndarray:
@@ -87,7 +104,9 @@ def guess_near(robot: th.Robot, seed: int) -> np.ndarray:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_chosen_strengths_predict_another_log_better_than_least_squares(seed: int) -> None:
-    """Fitted to a small motion, asked about a large one; the strength is chosen without it, or on a third log of either kind."""
+    """Fitted to a small motion, asked about a large one; the strength is chosen without it, or on a
+    third log of either kind.
+    """
     robot = arm()
     info = information(robot, small_motion(robot, 800, seed=seed, noise=0.3))
     other = information(robot, small_motion(robot, 800, seed=100 + seed, noise=0.3))
@@ -101,10 +120,15 @@ def test_chosen_strengths_predict_another_log_better_than_least_squares(seed: in
     assert info.condition > 100.0
     for by in ("gcv", "discrepancy", "held-out"):
         assert error(path, path.choose(by)) < 0.5 * error(path, 0.0)
-    assert path.held_out_at(path.choose("held-out")) <= min(path.held_out.min() + 1e-15, path.held_out_at(0.0))
+    assert path.held_out_at(path.choose("held-out")) <= min(
+        path.held_out.min() + 1e-15, path.held_out_at(0.0)
+    )
     informed = ridge_path(info, x0, held_out=large)
     assert informed.choose() == informed.choose("held-out")
-    assert error(path, informed.choose()) <= min(error(path, path.choose(by)) for by in ("gcv", "discrepancy", "held-out")) * 1.001
+    assert (
+        error(path, informed.choose())
+        <= min(error(path, path.choose(by)) for by in ("gcv", "discrepancy", "held-out")) * 1.001
+    )
 
 
 def test_the_held_out_score_is_the_mean_square_of_whitened_residuals() -> None:
@@ -113,7 +137,9 @@ def test_the_held_out_score_is_the_mean_square_of_whitened_residuals() -> None:
     path = ridge_path(info, x0, count=5, held_out=information(robot, test))
     Y, u = whitened(path, robot, test)
     for k in range(5):
-        assert path.held_out[k] == pytest.approx(np.mean((u - Y @ path.solutions[k]) ** 2), rel=1e-9)
+        assert path.held_out[k] == pytest.approx(
+            np.mean((u - Y @ path.solutions[k]) ** 2), rel=1e-9
+        )
 
 
 def test_the_discrepancy_choice_is_the_strongest_pull_that_noise_allows() -> None:
@@ -130,7 +156,9 @@ def test_a_guess_that_is_right_is_kept_and_one_that_is_wrong_is_left() -> None:
     right, wrong = ridge_path(info, truth), ridge_path(info, 3.0 * truth)
     assert right.choose("gcv") > 1e3 * wrong.choose("gcv")
     error = np.abs(Ridge(prior=truth).estimate(info).x_base - info.base.map @ truth)
-    assert np.mean(error) < 0.5 * np.mean(np.abs(LeastSquares(weights="joint").estimate(info).x_base - info.base.map @ truth))
+    assert np.mean(error) < 0.5 * np.mean(
+        np.abs(LeastSquares(weights="joint").estimate(info).x_base - info.base.map @ truth)
+    )
 
 
 def test_intervals_cover_where_the_guess_is_as_wrong_as_the_strength_says() -> None:
@@ -139,14 +167,27 @@ def test_intervals_cover_where_the_guess_is_as_wrong_as_the_strength_says() -> N
     motion = small_motion(robot, 150, seed=1, noise=0.0)
     x0, strength, noise, inside = Columns(robot).x0, 40.0, 0.3, []
     Y, _ = stacked(robot, motion)
-    first = replace(motion, tau=(Y @ x0).reshape(motion.tau.shape) + noise * np.random.default_rng(0).normal(size=motion.tau.shape))
+    first = replace(
+        motion,
+        tau=(Y @ x0).reshape(motion.tau.shape)
+        + noise * np.random.default_rng(0).normal(size=motion.tau.shape),
+    )
     scale = ridge_path(information(robot, first), x0, weights=None).scale
     for seed in range(60):
         rng = np.random.default_rng(seed)
         x = x0 + scale * rng.normal(size=len(x0)) / np.sqrt(strength)
-        info = information(robot, replace(motion, tau=(Y @ x).reshape(motion.tau.shape) + noise * rng.normal(size=motion.tau.shape)))
+        info = information(
+            robot,
+            replace(
+                motion,
+                tau=(Y @ x).reshape(motion.tau.shape) + noise * rng.normal(size=motion.tau.shape),
+            ),
+        )
         estimate = Ridge(strength=strength, prior=x0, weights=None).estimate(info)
-        inside.append(np.abs(estimate.x_base - info.base.map @ x) < 1.959964 * estimate.base_std.filled(np.inf))
+        inside.append(
+            np.abs(estimate.x_base - info.base.map @ x)
+            < 1.959964 * estimate.base_std.filled(np.inf)
+        )
     assert 0.93 < np.mean(inside) < 0.97
 
 
@@ -181,7 +222,9 @@ def test_nothing_to_pull_from_is_an_error() -> None:
     with pytest.raises(UsageError, match="fold both logs with the same robot"):
         ridge_path(info, held_out=information(other, simulated(other, 50)))
     with pytest.raises(UsageError, match="no torque in the log"):
-        ridge_path(replace(info, factors=tuple(np.zeros_like(R) for R in info.factors), rows=0 * info.rows))
+        ridge_path(
+            replace(info, factors=tuple(np.zeros_like(R) for R in info.factors), rows=0 * info.rows)
+        )
 
 
 def test_noise_free_logs_are_finite_and_fit() -> None:
@@ -190,4 +233,6 @@ def test_noise_free_logs_are_finite_and_fit() -> None:
     info: Information = information(robot, samples)
     for strength in ("gcv", "discrepancy", 0.0):
         estimate = identify(info, Ridge(strength=strength, prior=guess_near(robot, 2)))
-        np.testing.assert_allclose(estimate.x_base, info.base.map @ Columns(robot).x0, rtol=1e-8, atol=1e-9)
+        np.testing.assert_allclose(
+            estimate.x_base, info.base.map @ Columns(robot).x0, rtol=1e-8, atol=1e-9
+        )

@@ -9,13 +9,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from thetahat.data.samples import EDGE, OUTLIER, REASONS, STANDSTILL, Samples, concatenate, reason_code
+from thetahat.data.samples import (
+    EDGE,
+    OUTLIER,
+    REASONS,
+    STANDSTILL,
+    Samples,
+    concatenate,
+    reason_code,
+)
 from thetahat.errors import UsageError
 
 
 def made(n: int = 20, nv: int = 3, nq: int | None = None, seed: int = 0, **more) -> Samples:
     rng = np.random.default_rng(seed)
-    return Samples(q=rng.normal(size=(n, nq or nv)), **{name: rng.normal(size=(n, nv)) for name in ("dq", "ddq", "tau")}, **more)
+    return Samples(
+        q=rng.normal(size=(n, nq or nv)),
+        **{name: rng.normal(size=(n, nv)) for name in ("dq", "ddq", "tau")},
+        **more,
+    )
 
 
 def timed(n: int = 100, runs: int = 2, **more) -> Samples:
@@ -98,7 +110,7 @@ def test_reasons_of_a_log_have_codes_however_they_are_spelt() -> None:
     assert REASONS[reason_code("usable")] == "masked"  # a mask never makes a row usable
 
 
-# -- parts ------------------------------------------------------------------------------------------------------------
+# -- parts -----------------------------------------------------------------------------------------
 
 
 @given(st.integers(2, 60), st.floats(0.01, 0.99), st.integers(1, 4))
@@ -109,7 +121,9 @@ def test_a_split_loses_and_doubles_no_row(n: int, fraction: float, runs: int) ->
     assert len(first) + len(last) == len(samples)
     assert abs(len(first) - fraction * len(samples)) <= 1
     for name in ("q", "dq", "ddq", "tau", "t", "run"):
-        np.testing.assert_array_equal(np.concatenate([getattr(first, name), getattr(last, name)]), getattr(samples, name))
+        np.testing.assert_array_equal(
+            np.concatenate([getattr(first, name), getattr(last, name)]), getattr(samples, name)
+        )
     touched = (first.t >= last.t[0] - 0.35 * (1 + 1e-9)) & (first.run == last.run[0])
     assert np.all((first.reason == EDGE).all(axis=1) == touched)
     assert last.reason is None

@@ -1,4 +1,6 @@
-"""Writing a robot back: nothing but the changed values changes, links share their body's change, and what a file cannot hold lies beside it."""
+"""Writing a robot back: nothing but the changed values changes, links share their body's change,
+and what a file cannot hold lies beside it.
+"""
 
 from __future__ import annotations
 
@@ -38,10 +40,12 @@ def pinocchio_agrees(path: str, robot: Robot, **options: object) -> None:
 
     state = states(robot)
     expected = pinocchio_bridge.from_urdf(Path(path), robot, **options).inverse_dynamics(*state)
-    np.testing.assert_allclose(th.inverse_dynamics(robot, *state, rigid=True), expected, rtol=0, atol=TORQUE)
+    np.testing.assert_allclose(
+        th.inverse_dynamics(robot, *state, rigid=True), expected, rtol=0, atol=TORQUE
+    )
 
 
-# -- every other byte -----------------------------------------------------------------------------------------------------
+# -- every other byte ------------------------------------------------------------------------------
 
 TRICKY = """<?xml version='1.0' encoding='ENC'?>
 <!DOCTYPE robot>
@@ -76,19 +80,38 @@ def test_all_else_is_the_same_byte_for_byte(encoding: str, bom: bool, newline: s
     robot = load(encoded(text))
     robot = replace(robot, drive=robot.drive.with_values(viscous=[0.125]))
     saved = save(heavier(robot, "ärm"), "new.urdf")
-    expected = text.replace("value\t=\t'2.0'", "value\t=\t'4.0'").replace('damping="0"', 'damping="0.125"')
+    expected = text.replace("value\t=\t'2.0'", "value\t=\t'4.0'").replace(
+        'damping="0"', 'damping="0.125"'
+    )
     assert Path("new.urdf").read_bytes() == encoded(expected)
     assert saved.torque_error == 0.0
 
     mass, com, inertia = parameters.to_mass_com_inertia(body(robot, "ärm"))
-    save(with_body(robot, "ärm", parameters.from_mass_com_inertia(mass, com + np.array([0, 0, 0.25]), inertia + np.diag([0, 0, 1.0]))), "new.urdf")
-    moved = text.replace("'0 0\t 0.5'", "'0 0\t 0.75'").replace("0.&#48;1", "1.01").replace('damping="0"', 'damping="0.125"')
+    save(
+        with_body(
+            robot,
+            "ärm",
+            parameters.from_mass_com_inertia(
+                mass, com + np.array([0, 0, 0.25]), inertia + np.diag([0, 0, 1.0])
+            ),
+        ),
+        "new.urdf",
+    )
+    moved = (
+        text.replace("'0 0\t 0.5'", "'0 0\t 0.75'")
+        .replace("0.&#48;1", "1.01")
+        .replace('damping="0"', 'damping="0.125"')
+    )
     assert Path("new.urdf").read_bytes() == encoded(moved)
 
 
 def test_references_that_stand_for_blanks() -> None:
     robot = load(URDF.replace('xyz="0.1  0 -0.02"', 'xyz="0.1&#32;0 -0.02 &#x20;"'))
-    moved = with_body(robot, "upper", parameters.transform(body(robot, "upper"), np.eye(3), np.array([0.0, 0.0, 0.52])))
+    moved = with_body(
+        robot,
+        "upper",
+        parameters.transform(body(robot, "upper"), np.eye(3), np.array([0.0, 0.0, 0.52])),
+    )
     save(moved, "new.urdf")
     assert 'xyz="0.1 0.0 0.5"' in Path("new.urdf").read_text()
 
@@ -99,7 +122,12 @@ def test_an_unchanged_robot_is_the_same_file() -> None:
     assert Path("new.urdf").read_bytes() == Path("arm.urdf").read_bytes()
     assert (saved.not_in_file, saved.drive_file, saved.torque_error) == ((), None, 0.0)
     assert not Path("drive.json").exists()
-    assert saved.as_data() == {"file": "new.urdf", "torque_error": 0.0, "not_in_file": [], "drive_file": None}
+    assert saved.as_data() == {
+        "file": "new.urdf",
+        "torque_error": 0.0,
+        "not_in_file": [],
+        "drive_file": None,
+    }
 
 
 def test_numbers_are_written_so_that_they_read_the_same() -> None:
@@ -130,27 +158,53 @@ def test_turned_axes_stay_and_the_inertia_is_stated_in_them() -> None:
     assert {v.attribute for v in values if v.tag == "inertia"} == {"ixx", "ixz", "iyy", "izz"}
 
 
-# -- what was not there ---------------------------------------------------------------------------------------------------
+# -- what was not there ----------------------------------------------------------------------------
 
 
 @pytest.mark.filterwarnings("ignore::thetahat.errors.RobotWarning")
 def test_missing_elements_are_put_in_laid_out_like_their_neighbours() -> None:
-    text = URDF.replace('<link name="base"/>', '<link name="base"/>\n  <link name="tip" />').replace(
-        "</robot>", '  <joint name="wrist" type="continuous"><parent link="lower"/><child link="tip"/></joint>\n</robot>'
+    text = URDF.replace(
+        '<link name="base"/>', '<link name="base"/>\n  <link name="tip" />'
+    ).replace(
+        "</robot>",
+        '  <joint name="wrist" type="continuous"><parent link="lower"/><child'
+        ' link="tip"/></joint>\n</robot>',
     )
     robot = load(text)
-    changed = with_body(robot, "tip", parameters.from_mass_com_inertia(0.5, np.array([0, 0, 0.25]), np.diag([1.0, 2.0, 2.5])))
-    changed = with_body(changed, "lower", parameters.from_mass_com_inertia(1.0, np.array([0.125, 0, 0]), 0.01 * np.eye(3)))
-    save(replace(changed, drive=robot.drive.with_values(viscous=[0.1, 0.5, 0.25], coulomb=[0.2, 0, 0])), "new.urdf")
+    changed = with_body(
+        robot,
+        "tip",
+        parameters.from_mass_com_inertia(0.5, np.array([0, 0, 0.25]), np.diag([1.0, 2.0, 2.5])),
+    )
+    changed = with_body(
+        changed,
+        "lower",
+        parameters.from_mass_com_inertia(1.0, np.array([0.125, 0, 0]), 0.01 * np.eye(3)),
+    )
+    save(
+        replace(
+            changed, drive=robot.drive.with_values(viscous=[0.1, 0.5, 0.25], coulomb=[0.2, 0, 0])
+        ),
+        "new.urdf",
+    )
     expected = (
         text.replace(
             '<link name="tip" />',
-            '<link name="tip">\n    <inertial>\n      <origin xyz="0.0 0.0 0.25"/>\n      <mass value="0.5"/>\n'
-            '      <inertia ixx="1.0" ixy="0.0" ixz="0.0" iyy="2.0" iyz="0.0" izz="2.5"/>\n    </inertial>\n  </link>',
+            '<link name="tip">\n    <inertial>\n      <origin xyz="0.0 0.0 0.25"/>\n      <mass'
+            ' value="0.5"/>\n      <inertia ixx="1.0" ixy="0.0" ixz="0.0" iyy="2.0" iyz="0.0"'
+            ' izz="2.5"/>\n    </inertial>\n  </link>',
         )
-        .replace('      <mass value="1"/>', '      <origin xyz="0.125 0.0 0.0"/>\n      <mass value="1"/>')
-        .replace('    <child link="lower"/>\n', '    <child link="lower"/>\n    <dynamics damping="0.5"/>\n')
-        .replace('<child link="tip"/></joint>', '<child link="tip"/><dynamics damping="0.25"/></joint>')
+        .replace(
+            '      <mass value="1"/>',
+            '      <origin xyz="0.125 0.0 0.0"/>\n      <mass value="1"/>',
+        )
+        .replace(
+            '    <child link="lower"/>\n',
+            '    <child link="lower"/>\n    <dynamics damping="0.5"/>\n',
+        )
+        .replace(
+            '<child link="tip"/></joint>', '<child link="tip"/><dynamics damping="0.25"/></joint>'
+        )
     )
     assert Path("new.urdf").read_text() == expected
     pinocchio_agrees("new.urdf", changed)
@@ -158,13 +212,22 @@ def test_missing_elements_are_put_in_laid_out_like_their_neighbours() -> None:
 
 @pytest.mark.filterwarnings("ignore::thetahat.errors.RobotWarning")
 @pytest.mark.parametrize(
-    "empty", ['<link name="a"></link>', '<link name="a">\r\n  </link>', '<link name="a"><!-- nothing --></link>', '<link name="a"/>']
+    "empty",
+    [
+        '<link name="a"></link>',
+        '<link name="a">\r\n  </link>',
+        '<link name="a"><!-- nothing --></link>',
+        '<link name="a"/>',
+    ],
 )
 def test_an_empty_link_gets_its_inertia(empty: str) -> None:
     joint = '<joint name="j" type="continuous"><parent link="w"/><child link="a"/></joint>'
     text = f'<robot name="r">\r\n  <link name="w"/>\r\n  {empty}\r\n  {joint}</robot>'
     robot = load(text)
-    saved = save(with_body(robot, "a", parameters.from_mass_com_inertia(1.0, np.zeros(3), np.eye(3))), "new.urdf")
+    saved = save(
+        with_body(robot, "a", parameters.from_mass_com_inertia(1.0, np.zeros(3), np.eye(3))),
+        "new.urdf",
+    )
     new = Path("new.urdf").read_bytes().decode()
     assert saved.torque_scale > 0.5
     assert new.count("\n") == new.count("\r\n") >= text.count("\n")
@@ -172,48 +235,76 @@ def test_an_empty_link_gets_its_inertia(empty: str) -> None:
 
 
 def test_an_attribute_that_was_left_out_is_added() -> None:
-    text = URDF.replace('<dynamics damping="0.10" friction="0.2"/>', "<dynamics friction='0.2' />").replace('xyz="0.1  0 -0.02" ', "")
+    text = URDF.replace(
+        '<dynamics damping="0.10" friction="0.2"/>', "<dynamics friction='0.2' />"
+    ).replace('xyz="0.1  0 -0.02" ', "")
     robot = load(text)
-    changed = with_body(robot, "upper", parameters.transform(body(robot, "upper"), np.eye(3), np.array([0.0, 0.5, 0.0])))
+    changed = with_body(
+        robot,
+        "upper",
+        parameters.transform(body(robot, "upper"), np.eye(3), np.array([0.0, 0.5, 0.0])),
+    )
     save(replace(changed, drive=robot.drive.with_values(viscous=[1.5, 0])), "new.urdf")
     new = Path("new.urdf").read_text()
     assert "<dynamics friction='0.2' damping=\"1.5\" />" in new
     assert '<origin rpy="0.3 -0.2 0.5" xyz="0.0 0.5 0.0"/>' in new
 
 
-# -- links that share a body ----------------------------------------------------------------------------------------------
+# -- links that share a body -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_links_share_a_change_so_that_the_sum_is_exact_and_each_stays_physical(seed: int) -> None:
-    """Random physical parts and a random physical sum, flat bodies and estimates on the edge of the cone among them."""
+    """Random physical parts and a random physical sum, flat bodies and estimates on the edge of the
+    cone among them.
+    """
     rng = np.random.default_rng(seed)
     links = []
     for k in range(int(rng.integers(2, 7))):
         points = rng.normal(size=(8, 3)) * rng.uniform(0.01, 0.3)
-        theta = parameters.from_pseudo_inertia(sum(np.outer(p, p) for p in np.c_[points, np.ones(8)]) * 10.0 ** rng.uniform(-4, 1))
+        theta = parameters.from_pseudo_inertia(
+            sum(np.outer(p, p) for p in np.c_[points, np.ones(8)]) * 10.0 ** rng.uniform(-4, 1)
+        )
         turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
-        links.append(Link(f"part{k}", 0, turn * np.sign(np.linalg.det(turn)), rng.normal(size=3), theta))
-    nominal = sum(parameters.transform(link.theta, link.rotation, link.translation) for link in links)
+        links.append(
+            Link(f"part{k}", 0, turn * np.sign(np.linalg.det(turn)), rng.normal(size=3), theta)
+        )
+    nominal = sum(
+        parameters.transform(link.theta, link.rotation, link.translation) for link in links
+    )
     new = stretched(nominal, rng, amount=0.4)
     if seed % 4 == 0:  # the estimate lies on the edge: one direction without extent
         values, vectors = np.linalg.eigh(parameters.to_pseudo_inertia(new))
         new = parameters.from_pseudo_inertia((vectors * np.r_[0.0, values[1:]]) @ vectors.T)
     parts = shared_change(new, links, "part0")
-    total = sum(parameters.transform(parts[link.name], link.rotation, link.translation) for link in links)
+    total = sum(
+        parameters.transform(parts[link.name], link.rotation, link.translation) for link in links
+    )
     np.testing.assert_allclose(total, new, rtol=0, atol=1e-13 * np.max(np.abs(new)))
     assert all(parameters.check(theta) for theta in parts.values())
     ratio = [parts[link.name][parameters.M] / link.theta[parameters.M] for link in links]
-    np.testing.assert_allclose(ratio, ratio[0], rtol=1e-9)  # T's last row is (0 0 0 t): all masses by t²
+    np.testing.assert_allclose(
+        ratio, ratio[0], rtol=1e-9
+    )  # T's last row is (0 0 0 t): all masses by t²
 
 
 def test_one_link_takes_the_difference_where_there_is_no_common_map() -> None:
     unit = parameters.from_mass_com_inertia(1.0, np.zeros(3), np.eye(3))
     point = parameters.from_mass_com_inertia(1.0, np.array([0.1, 0, 0]), np.zeros((3, 3)))
-    links = [Link(name, 0, np.eye(3), np.zeros(3), theta) for name, theta in (("a", point), ("b", 3.0 * point), ("none", 0.0 * unit))]
-    assert shared_change(unit, links, "none").keys() == {"a", "b"}  # point masses: the nominal body has no extent
-    np.testing.assert_array_equal(shared_change(unit, links, "none")["a"], point)  # the heaviest takes it
-    np.testing.assert_array_equal(shared_change(unit, links, "a")["b"], 3.0 * point)  # the one with the body's name does
+    links = [
+        Link(name, 0, np.eye(3), np.zeros(3), theta)
+        for name, theta in (("a", point), ("b", 3.0 * point), ("none", 0.0 * unit))
+    ]
+    assert shared_change(unit, links, "none").keys() == {
+        "a",
+        "b",
+    }  # point masses: the nominal body has no extent
+    np.testing.assert_array_equal(
+        shared_change(unit, links, "none")["a"], point
+    )  # the heaviest takes it
+    np.testing.assert_array_equal(
+        shared_change(unit, links, "a")["b"], 3.0 * point
+    )  # the one with the body's name does
     solid = [replace(link, theta=unit) for link in links[:2]]
     for new in (-unit, 0.0 * unit):
         parts = shared_change(new, solid, "b")
@@ -224,50 +315,85 @@ def test_one_link_takes_the_difference_where_there_is_no_common_map() -> None:
 
 
 def test_fixed_joints_and_the_world(tmp_path: Path) -> None:
-    """Links welded to a moving one change with it, those welded to the world do not; frames without inertia stay empty."""
-    weld = '<joint name="{0}" type="fixed"><origin xyz="0 0.1 0.2" rpy="1 0 0"/><parent link="{1}"/><child link="{0}"/></joint>'
+    """Links welded to a moving one change with it, those welded to the world do not; frames without
+    inertia stay empty.
+    """
+    weld = (
+        '<joint name="{0}" type="fixed"><origin xyz="0 0.1 0.2" rpy="1 0 0"/><parent'
+        ' link="{1}"/><child link="{0}"/></joint>'
+    )
     tensor = '<inertia ixx="1e-3" ixy="0" ixz="0" iyy="1e-3" iyz="0" izz="1e-3"/>'
-    part = f'<link name="{{0}}"><inertial><origin xyz="0 0 0.1"/><mass value="0.4"/>{tensor}</inertial></link>'
+    part = (
+        '<link name="{0}"><inertial><origin xyz="0 0 0.1"/><mass'
+        f' value="0.4"/>{tensor}</inertial></link>'
+    )
     extra = [("tool", "lower"), ("camera", "tool"), ("foot", "base")]
     text = URDF.replace(
-        "</robot>", "".join(part.format(*e) + weld.format(*e) for e in extra) + '<link name="tcp"/>' + weld.format("tcp", "tool") + "</robot>"
+        "</robot>",
+        "".join(part.format(*e) + weld.format(*e) for e in extra)
+        + '<link name="tcp"/>'
+        + weld.format("tcp", "tool")
+        + "</robot>",
     )
     robot = load(text)
-    changed = with_body(robot, "lower", stretched(body(robot, "lower"), np.random.default_rng(1), amount=0.2))
+    changed = with_body(
+        robot, "lower", stretched(body(robot, "lower"), np.random.default_rng(1), amount=0.2)
+    )
     save(changed, "new.urdf")
     new = Path("new.urdf").read_text()
     assert part.format("foot") in new
     assert '<link name="tcp"/>' in new
     again = th.load("new.urdf")
     before, after = ({link.name: link.theta for link in r.links} for r in (robot, again))
-    assert {name for name in before if np.any(before[name] != after[name])} == {"lower", "tool", "camera"}
+    assert {name for name in before if np.any(before[name] != after[name])} == {
+        "lower",
+        "tool",
+        "camera",
+    }
     assert all(parameters.check(theta) for theta in after.values())
     pinocchio_agrees("new.urdf", changed)
 
 
-# -- other variants of the robot ------------------------------------------------------------------------------------------
+# -- other variants of the robot -------------------------------------------------------------------
 
 
 def test_floating_base_other_gravity_and_a_floating_joint_name() -> None:
     text = URDF.replace(
-        '<link name="base"/>', URDF[URDF.index('  <link name="lower">') : URDF.index('  <joint name="shoulder"')].replace("lower", "base").strip()
+        '<link name="base"/>',
+        URDF[URDF.index('  <link name="lower">') : URDF.index('  <joint name="shoulder"')]
+        .replace("lower", "base")
+        .strip(),
     )
     robot = load(text, floating_base=True, gravity=(1.0, 2.0, -3.0))
-    changed = robot.with_parameters(np.concatenate([stretched(t, np.random.default_rng(k)) for k, t in enumerate(robot.theta.reshape(-1, 10))]))
+    changed = robot.with_parameters(
+        np.concatenate(
+            [
+                stretched(t, np.random.default_rng(k))
+                for k, t in enumerate(robot.theta.reshape(-1, 10))
+            ]
+        )
+    )
     saved = save(changed, "new.urdf")
     assert saved.torque_error < TORQUE
     pinocchio_agrees("new.urdf", changed, floating_base=True)
 
 
 def test_locked_joints_are_merged_bodies_whose_links_share_the_change() -> None:
-    """Panda with its fingers held, as a log without their columns has it: Pinocchio's reduced model of the whole file is the locked robot."""
+    """Panda with its fingers held, as a log without their columns has it: Pinocchio's reduced model
+    of the whole file is the locked robot.
+    """
     pinocchio = pytest.importorskip("pinocchio", reason="Pinocchio is the oracle (pip install pin)")
     path = example_robot("panda")
     robot = th.load(path)
     small = lock(robot, ["panda_finger_joint1"])
     rng = np.random.default_rng(2)
-    changed = small.with_parameters(np.concatenate([stretched(t, rng) for t in small.theta.reshape(-1, 10)]))
-    changed = replace(changed, drive=changed.drive.with_values(viscous=rng.uniform(0, 1, 7), offset=rng.uniform(0, 1, 7)))
+    changed = small.with_parameters(
+        np.concatenate([stretched(t, rng) for t in small.theta.reshape(-1, 10)])
+    )
+    changed = replace(
+        changed,
+        drive=changed.drive.with_values(viscous=rng.uniform(0, 1, 7), offset=rng.uniform(0, 1, 7)),
+    )
     saved = save(changed, "new.urdf")
     assert saved.not_in_file == ("offset",)
     assert saved.torque_error < TORQUE
@@ -277,9 +403,17 @@ def test_locked_joints_are_merged_bodies_whose_links_share_the_change() -> None:
     fingers = [i for i, name in enumerate(model.names) if "finger" in name]
     reduced = pinocchio.buildReducedModel(model, fingers, pinocchio.neutral(model))
     q, dq, ddq = states(changed)
-    expected = [pinocchio.rnea(reduced, reduced.createData(), *s) for s in zip(q, dq, ddq, strict=True)]
-    np.testing.assert_allclose(th.inverse_dynamics(changed, q, dq, ddq, rigid=True), expected, rtol=0, atol=TORQUE)
-    hand = {v.owner for v in changed_values(path.read_bytes(), Path("new.urdf").read_bytes()) if v.tag == "mass"}
+    expected = [
+        pinocchio.rnea(reduced, reduced.createData(), *s) for s in zip(q, dq, ddq, strict=True)
+    ]
+    np.testing.assert_allclose(
+        th.inverse_dynamics(changed, q, dq, ddq, rigid=True), expected, rtol=0, atol=TORQUE
+    )
+    hand = {
+        v.owner
+        for v in changed_values(path.read_bytes(), Path("new.urdf").read_bytes())
+        if v.tag == "mass"
+    }
     assert {"panda_link7", "panda_hand", "panda_leftfinger", "panda_rightfinger"} <= hand
     again = lock(with_drive_file(th.load("new.urdf")), ["panda_finger_joint1"])
     np.testing.assert_array_equal(again.drive.offset, changed.drive.offset)
@@ -287,14 +421,20 @@ def test_locked_joints_are_merged_bodies_whose_links_share_the_change() -> None:
 
 MIMIC = URDF.replace(
     '    <child link="lower"/>\n',
-    '    <child link="lower"/>\n    <mimic joint="shoulder" multiplier="-3" offset="0.1"/>\n    <dynamics damping="0.5" friction="0.5"/>\n',
+    '    <child link="lower"/>\n    <mimic joint="shoulder" multiplier="-3" offset="0.1"/>\n   '
+    ' <dynamics damping="0.5" friction="0.5"/>\n',
 )
 
 
 @pytest.mark.filterwarnings("ignore::thetahat.errors.RobotWarning")
-@pytest.mark.parametrize(("viscous", "expected"), [(7.6, (3.1, 0.5)), (2.3, (0.05, 0.25)), (0.0, (0.0, 0.0)), (-1.0, (-5.5, 0.5))])
+@pytest.mark.parametrize(
+    ("viscous", "expected"),
+    [(7.6, (3.1, 0.5)), (2.3, (0.05, 0.25)), (0.0, (0.0, 0.0)), (-1.0, (-5.5, 0.5))],
+)
 def test_mimic_joints_share_a_coordinate(viscous: float, expected: tuple[float, float]) -> None:
-    """q̇ of the follower is −3 q̇: its damping counts nine times, and the sum is what the robot has. Damping never turns negative by sharing."""
+    """q̇ of the follower is −3 q̇: its damping counts nine times, and the sum is what the robot
+    has. Damping never turns negative by sharing.
+    """
     robot = load(MIMIC)
     assert robot.drive.viscous == pytest.approx([0.1 + 9 * 0.5])
     changed = replace(robot, drive=robot.drive.with_values(viscous=[viscous], coulomb=[2.0]))
@@ -307,7 +447,10 @@ def test_mimic_joints_share_a_coordinate(viscous: float, expected: tuple[float, 
 
 def test_negative_friction_is_written_as_it_is_and_warned_of_when_read() -> None:
     robot = load()
-    save(replace(robot, drive=robot.drive.with_values(viscous=[-0.5, 0], coulomb=[0.2, -0.25])), "new.urdf")
+    save(
+        replace(robot, drive=robot.drive.with_values(viscous=[-0.5, 0], coulomb=[0.2, -0.25])),
+        "new.urdf",
+    )
     with pytest.warns(RobotWarning, match=r"negative"):
         again = th.load("new.urdf")
     assert (again.drive.viscous[0], again.drive.coulomb[1]) == (-0.5, -0.25)
@@ -315,12 +458,18 @@ def test_negative_friction_is_written_as_it_is_and_warned_of_when_read() -> None
 
 def test_unphysical_links_are_written_with_a_warning_and_what_no_file_can_say_is_refused() -> None:
     robot = load()
-    bad = with_body(robot, "lower", parameters.from_mass_com_inertia(-1.0, np.array([0.1, 0, 0]), np.diag([1.0, 1.0, 5.0])))
+    bad = with_body(
+        robot,
+        "lower",
+        parameters.from_mass_com_inertia(-1.0, np.array([0.1, 0, 0]), np.diag([1.0, 1.0, 5.0])),
+    )
     with pytest.warns(RobotWarning, match=r"new\.urdf: links that no rigid body can be.*lower"):
         assert save(bad, "new.urdf").torque_error < TORQUE
     moment = np.zeros(10)
     moment[parameters.MCX] = 0.5
-    with pytest.raises(UnphysicalRobot, match=r"arm.urdf.*'lower'.*first moment but no mass.*consistent"):
+    with pytest.raises(
+        UnphysicalRobot, match=r"arm.urdf.*'lower'.*first moment but no mass.*consistent"
+    ):
         save(with_body(robot, "lower", moment), "other.urdf")
     moment = np.r_[np.random.default_rng(0).normal(size=9), 1e-17]
     with pytest.raises(UnphysicalRobot, match=r"'lower' cannot be stated.*consistent"):
@@ -328,7 +477,7 @@ def test_unphysical_links_are_written_with_a_warning_and_what_no_file_can_say_is
     assert not Path("other.urdf").exists()
 
 
-# -- refused --------------------------------------------------------------------------------------------------------------
+# -- refused ---------------------------------------------------------------------------------------
 
 
 def test_the_source_is_never_written_to_by_whatever_name(tmp_path: Path) -> None:
@@ -336,7 +485,13 @@ def test_the_source_is_never_written_to_by_whatever_name(tmp_path: Path) -> None
     before = Path("arm.urdf").read_bytes()
     Path("link.urdf").symlink_to("arm.urdf")
     os.link("arm.urdf", "hard.urdf")
-    for name in ("arm.urdf", tmp_path / "arm.urdf", "./../" + tmp_path.name + "/arm.urdf", "link.urdf", "hard.urdf"):
+    for name in (
+        "arm.urdf",
+        tmp_path / "arm.urdf",
+        "./../" + tmp_path.name + "/arm.urdf",
+        "link.urdf",
+        "hard.urdf",
+    ):
         with pytest.raises(UsageError, match=r"is the file the robot was read from.*another name"):
             save(heavier(robot, "upper"), name)
     assert Path("arm.urdf").read_bytes() == before
@@ -382,10 +537,12 @@ def test_a_source_that_changed_since_is_noticed(old: str, new: str, message: str
         save(heavier(robot, "upper"), "new.urdf")
 
 
-# -- atomic ---------------------------------------------------------------------------------------------------------------
+# -- atomic ----------------------------------------------------------------------------------------
 
 
-def test_a_full_disk_or_read_only_folder_leaves_the_old_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_or_read_only_folder_leaves_the_old_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     robot = load()
     save(robot, "new.urdf")
     before = Path("new.urdf").read_bytes()
@@ -401,7 +558,9 @@ def test_a_full_disk_or_read_only_folder_leaves_the_old_file(monkeypatch: pytest
 
 
 def test_a_kill_leaves_a_whole_file(tmp_path: Path) -> None:
-    """A process that saves two versions in turn is killed somewhere in between: what is there is one of them."""
+    """A process that saves two versions in turn is killed somewhere in between: what is there is
+    one of them.
+    """
     load()
     code = (
         "import sys, thetahat as th; from thetahat.model.save import save\n"
@@ -409,11 +568,18 @@ def test_a_kill_leaves_a_whole_file(tmp_path: Path) -> None:
         "save(versions[0], 'a.urdf'); save(versions[1], 'b.urdf'); print('ready', flush=True)\n"
         "while True:\n    [save(v, 'new.urdf') for v in versions]\n"
     )
-    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": str(ROOT / "src")})
+    child = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+    )
     try:
         assert child.stdout.readline().strip() == b"ready"
         time.sleep(0.3)
     finally:
         child.send_signal(signal.SIGKILL)
         child.wait()
-    assert Path("new.urdf").read_bytes() in (Path("a.urdf").read_bytes(), Path("b.urdf").read_bytes())
+    assert Path("new.urdf").read_bytes() in (
+        Path("a.urdf").read_bytes(),
+        Path("b.urdf").read_bytes(),
+    )

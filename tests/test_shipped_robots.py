@@ -1,4 +1,6 @@
-"""The robots that ship with the package: solid, strong enough to hold themselves up, and the same to other tools."""
+"""The robots that ship with the package: solid, strong enough to hold themselves up, and the same
+to other tools.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from thetahat.model.load import load
 
 DIGITS = 1e-8  # the files carry ten significant digits
 ROUNDING = 1e-13
-HEADROOM = 1.3  # efforts exceed the torque that holds the arm in its worst posture by at least this factor
+HEADROOM = (
+    1.3  # efforts exceed the torque that holds the arm in its worst posture by at least this factor
+)
 
 
 def solid(shape: ElementTree.Element, mass: float) -> np.ndarray:
@@ -46,7 +50,9 @@ def test_inertia_is_that_of_the_solid_shown(name: str) -> None:
         inertia = inertial.find("inertia").attrib
         assert all(float(inertia[key]) == 0 for key in ("ixy", "ixz", "iyz"))
         expected = solid(visual.find("geometry")[0], float(inertial.find("mass").attrib["value"]))
-        np.testing.assert_allclose([float(inertia[key]) for key in ("ixx", "iyy", "izz")], expected, rtol=DIGITS)
+        np.testing.assert_allclose(
+            [float(inertia[key]) for key in ("ixx", "iyy", "izz")], expected, rtol=DIGITS
+        )
 
 
 @pytest.mark.parametrize("name", robots.names())
@@ -68,19 +74,27 @@ def test_pinocchio_reads_the_same_robot_and_it_holds_itself_up(name: str) -> Non
     model = pinocchio.buildModelFromUrdf(str(robots.path(name)))
     robot, data = load(robots.path(name)), model.createData()
     assert set(robot.joint_names) == set(model.names) - {"universe"}
-    order = [model.getJointId(name) for name in robot.joint_names]  # theirs is alphabetical where a tree branches
+    order = [
+        model.getJointId(name) for name in robot.joint_names
+    ]  # theirs is alphabetical where a tree branches
     theirs = np.concatenate([model.inertias[k].toDynamicParameters() for k in order])
-    np.testing.assert_allclose(robot.theta, parameters.from_pinocchio(theirs), rtol=0, atol=ROUNDING * np.abs(theirs).max())
+    np.testing.assert_allclose(
+        robot.theta, parameters.from_pinocchio(theirs), rtol=0, atol=ROUNDING * np.abs(theirs).max()
+    )
     worst = np.zeros(model.nv)
     pinocchio.seed(0)
     for _ in range(500):
         q = pinocchio.randomConfiguration(model)
         worst = np.maximum(worst, np.abs(pinocchio.computeGeneralizedGravity(model, data, q)))
-    assert np.all(HEADROOM * worst[[model.joints[k].idx_v for k in order]] < [node.limits.effort for node in robot.tree.nodes])
+    assert np.all(
+        HEADROOM * worst[[model.joints[k].idx_v for k in order]]
+        < [node.limits.effort for node in robot.tree.nodes]
+    )
 
 
 @pytest.mark.parametrize(
-    ("name", "joints", "mass", "base"), [("valkyrie", 44, 126.20, 290), ("valkyrie_leg", 4, 24.86, 22), ("valkyrie_arm", 4, 15.04, 24)]
+    ("name", "joints", "mass", "base"),
+    [("valkyrie", 44, 126.20, 290), ("valkyrie_leg", 4, 24.86, 22), ("valkyrie_arm", 4, 15.04, 24)],
 )
 def test_valkyries_are_as_published(name: str, joints: int, mass: float, base: int) -> None:
     """Degrees of freedom, moving mass and identifiable parameters of NASA's own model."""

@@ -1,4 +1,6 @@
-"""Filters and derivatives: closed forms, SciPy as the oracle, and the laws that make them usable on both sides of an equation."""
+"""Filters and derivatives: closed forms, SciPy as the oracle, and the laws that make them usable on
+both sides of an equation.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,25 @@ from hypothesis import strategies as st
 from scipy import signal
 
 from thetahat.data import signals
-from thetahat.data.signals import Butterworth, ExponentialAverage, RunningAverage, RunningDerivative, SavitzkyGolay
+from thetahat.data.signals import (
+    Butterworth,
+    ExponentialAverage,
+    RunningAverage,
+    RunningDerivative,
+    SavitzkyGolay,
+)
 from thetahat.errors import UsageError
 
 CUT = 1e-9  # the impulse response is cut at 1e-10 of itself, in sum, on signals of order one
 ROUNDING = 1e-12
-SCIPY_POWERS = 1e-6  # SciPy solves for powers of the sample number, up to 1e12 here, and loses as many digits; the next test asks for all of them
-METHODS = {"butterworth": Butterworth(10.0), "savgol": SavitzkyGolay(10.0), "ema": ExponentialAverage(10.0)}
+# SciPy solves for powers of the sample number, up to 1e12 here, and loses as many digits; the next
+# test asks for all of them
+SCIPY_POWERS = 1e-6
+METHODS = {
+    "butterworth": Butterworth(10.0),
+    "savgol": SavitzkyGolay(10.0),
+    "ema": ExponentialAverage(10.0),
+}
 PERIOD = 1e-3
 
 
@@ -23,18 +37,30 @@ def noise(n: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=n)
 
 
-# -- Butterworth ------------------------------------------------------------------------------------------------------
+# -- Butterworth -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("cutoff", "rate", "order"), [(10, 1000, 4), (50, 5000, 4), (4, 30, 4), (5, 5000, 4), (14, 30, 4), (1, 1000, 2), (30, 250, 7), (2, 125, 1)]
+    ("cutoff", "rate", "order"),
+    [
+        (10, 1000, 4),
+        (50, 5000, 4),
+        (4, 30, 4),
+        (5, 5000, 4),
+        (14, 30, 4),
+        (1, 1000, 2),
+        (30, 250, 7),
+        (2, 125, 1),
+    ],
 )
 def test_butterworth_is_filtfilt(cutoff: float, rate: float, order: int) -> None:
     method = Butterworth(cutoff, order)
     reach = method.kernel(1 / rate).past
     x = noise(6 * reach + 4000)
     ours = signals.smooth(x, 1 / rate, method)
-    theirs = signal.sosfiltfilt(signal.butter(order, 2 * cutoff / rate, output="sos"), x, padlen=reach)
+    theirs = signal.sosfiltfilt(
+        signal.butter(order, 2 * cutoff / rate, output="sos"), x, padlen=reach
+    )
     assert np.max(np.abs(ours - theirs)) < CUT
 
 
@@ -53,7 +79,9 @@ def test_response_of_a_sine_is_the_closed_form(derivative: int) -> None:
 def test_half_the_amplitude_passes_at_the_cutoff(name: str) -> None:
     t = np.arange(6000) * PERIOD
     got = signals.smooth(np.sin(2 * np.pi * 10.0 * t), PERIOD, METHODS[name])[2000:-2000]
-    assert np.max(np.abs(got)) == pytest.approx(0.5, abs=0.02)  # a window is a whole number of samples
+    assert np.max(np.abs(got)) == pytest.approx(
+        0.5, abs=0.02
+    )  # a window is a whole number of samples
 
 
 @pytest.mark.parametrize("name", ["butterworth", "savgol"])
@@ -72,7 +100,7 @@ def test_the_average_lags_behind_its_input() -> None:
     assert lags[np.argmax(signal.correlate(x, signals.smooth(x, PERIOD, METHODS["ema"])))] < 0
 
 
-# -- derivatives ------------------------------------------------------------------------------------------------------
+# -- derivatives -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("name", "degree"), [("butterworth", 7), ("savgol", 4)])
@@ -92,10 +120,16 @@ def test_polynomials_and_their_derivatives_are_kept(name: str, degree: int) -> N
 def test_derivatives_of_a_slow_motion(name: str) -> None:
     t = np.arange(10_000) * PERIOD
     w = 2 * np.pi * 1.0  # a tenth of the cut-off
-    for derivative, want in ((0, np.sin(w * t)), (1, w * np.cos(w * t)), (2, -(w**2) * np.sin(w * t))):
+    for derivative, want in (
+        (0, np.sin(w * t)),
+        (1, w * np.cos(w * t)),
+        (2, -(w**2) * np.sin(w * t)),
+    ):
         got = signals.smooth(np.sin(w * t), PERIOD, METHODS[name], derivative)
         error = np.max(np.abs(got - want)[2000:-2000]) / w**derivative
-        assert error < (1e-7 if name == "butterworth" else 2e-2 if derivative == 2 else 2e-3), derivative
+        assert error < (1e-7 if name == "butterworth" else 2e-2 if derivative == 2 else 2e-3), (
+            derivative
+        )
 
 
 def test_the_second_derivative_is_the_derivative_of_the_first() -> None:
@@ -113,16 +147,20 @@ def test_central_differences_are_exact_to_the_eighth_degree() -> None:
         np.testing.assert_allclose(got, power * t[4:-4] ** max(power - 1, 0), atol=1e-11)
     w = 2 * np.pi * 20 * 0.002  # radians per sample
     got = signals.central_difference(np.sin(w * np.arange(200)), 1.0)[50:-50]
-    assert np.max(np.abs(got - w * np.cos(w * np.arange(200)[50:-50]))) == pytest.approx(w**9 / 630, rel=0.1)
+    assert np.max(np.abs(got - w * np.cos(w * np.arange(200)[50:-50]))) == pytest.approx(
+        w**9 / 630, rel=0.1
+    )
 
 
-# -- the law that matters ---------------------------------------------------------------------------------------------
+# -- the law that matters --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", METHODS)
 @given(seed=st.integers(0, 2**31), a=st.floats(-3, 3), b=st.floats(-3, 3), c=st.floats(-3, 3))
 @settings(max_examples=10, deadline=None)
-def test_a_linear_relation_survives_filtering_both_sides(name: str, seed: int, a: float, b: float, c: float) -> None:
+def test_a_linear_relation_survives_filtering_both_sides(
+    name: str, seed: int, a: float, b: float, c: float
+) -> None:
     x, y = noise(6000, seed), noise(6000, seed + 1)
     method = METHODS[name]
     smooth = signals.smooth(x, PERIOD, Butterworth(100.0))  # so that differences make sense
@@ -130,24 +168,38 @@ def test_a_linear_relation_survives_filtering_both_sides(name: str, seed: int, a
     torque = a * smooth + b * rate + c * y
     filtered = [signals.smooth(z, PERIOD, method) for z in (smooth, rate, y, torque)]
     residual = filtered[3] - a * filtered[0] - b * filtered[1] - c * filtered[2]
-    scale = sum(abs(k) * np.max(np.abs(z)) for k, z in zip((a, b, c), (smooth, rate, y), strict=True)) + 1e-30
+    scale = (
+        sum(abs(k) * np.max(np.abs(z)) for k, z in zip((a, b, c), (smooth, rate, y), strict=True))
+        + 1e-30
+    )
     assert np.max(np.abs(residual)) < 1e-10 * scale
     if name == "butterworth":  # and the derivative of the filtered is the filtered derivative
         inner = slice(2000, -2000)
-        assert np.max(np.abs(filtered[1] - signals.smooth(smooth, PERIOD, method, 1))[inner]) < 1e-10 * np.max(np.abs(rate))
+        assert np.max(
+            np.abs(filtered[1] - signals.smooth(smooth, PERIOD, method, 1))[inner]
+        ) < 1e-10 * np.max(np.abs(rate))
 
 
 def test_convolution_in_blocks_is_plain_convolution() -> None:
     x = noise(90_000)
     kernel = Butterworth(40.0).kernel(PERIOD, 1)
-    (got,) = signals.convolve(signals.extend(x[None], kernel.past, kernel.future), [kernel], past=kernel.past, future=kernel.future)
+    (got,) = signals.convolve(
+        signals.extend(x[None], kernel.past, kernel.future),
+        [kernel],
+        past=kernel.past,
+        future=kernel.future,
+    )
     want = np.convolve(
-        np.concatenate([2 * x[0] - x[kernel.past : 0 : -1], x, 2 * x[-1] - x[-2 : -2 - kernel.future : -1]]), kernel.weights, mode="valid"
+        np.concatenate(
+            [2 * x[0] - x[kernel.past : 0 : -1], x, 2 * x[-1] - x[-2 : -2 - kernel.future : -1]]
+        ),
+        kernel.weights,
+        mode="valid",
     )
     assert np.max(np.abs(got[0] - want)) < ROUNDING * np.max(np.abs(want))
 
 
-# -- Savitzky–Golay ---------------------------------------------------------------------------------------------------
+# -- Savitzky–Golay --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("cutoff", "degree"), [(10.0, 4), (40.0, 4), (60.0, 3), (25.0, 6)])
@@ -164,23 +216,36 @@ def test_savitzky_golay_is_scipys(cutoff: float, degree: int, derivative: int) -
 
 @pytest.mark.parametrize("degree", [2, 4, 6])
 @pytest.mark.parametrize("derivative", [0, 1, 2])
-def test_savitzky_golay_weights_have_the_moments_of_a_derivative(degree: int, derivative: int) -> None:
+def test_savitzky_golay_weights_have_the_moments_of_a_derivative(
+    degree: int, derivative: int
+) -> None:
     kernel = SavitzkyGolay(25.0, degree).kernel(1e-3, derivative)
     place = np.arange(kernel.future, -kernel.past - 1, -1) / kernel.future
     for power in range(degree + 1):  # Σ w x(t) = x⁽ᵈ⁾(0) for x = tᵖ
-        want = float(power == derivative) * (1, 1, 2)[derivative] / (1e-3 * kernel.future) ** derivative
-        assert np.sum(kernel.weights * place**power) == pytest.approx(want, abs=1e-13 * np.sum(np.abs(kernel.weights)))
+        want = (
+            float(power == derivative)
+            * (1, 1, 2)[derivative]
+            / (1e-3 * kernel.future) ** derivative
+        )
+        assert np.sum(kernel.weights * place**power) == pytest.approx(
+            want, abs=1e-13 * np.sum(np.abs(kernel.weights))
+        )
 
 
-# -- the paper's average ----------------------------------------------------------------------------------------------
+# -- the paper's average ---------------------------------------------------------------------------
 
 
 def test_average_is_its_transfer_function_and_its_closed_form() -> None:
     x = noise(500)
     keep = np.exp(-2 * np.pi * 10.0 * PERIOD)
-    oracle = signal.lfilter([1 - keep], [1, -keep], np.concatenate([np.full(20_000, x[0]), x]))[20_000:]
+    oracle = signal.lfilter([1 - keep], [1, -keep], np.concatenate([np.full(20_000, x[0]), x]))[
+        20_000:
+    ]
     np.testing.assert_allclose(signals.ema(x, PERIOD, 10.0), oracle, atol=1e-13)
-    closed = [(1 - keep) * sum(keep**i * x[k - i] for i in range(k + 1)) + keep ** (k + 1) * x[0] for k in range(0, 500, 50)]
+    closed = [
+        (1 - keep) * sum(keep**i * x[k - i] for i in range(k + 1)) + keep ** (k + 1) * x[0]
+        for k in range(0, 500, 50)
+    ]
     np.testing.assert_allclose(signals.ema(x, PERIOD, 10.0)[::50], closed, atol=1e-13)
     np.testing.assert_allclose(signals.smooth(x, PERIOD, METHODS["ema"]), oracle, atol=CUT)
 
@@ -189,7 +254,9 @@ def test_samples_one_by_one_give_the_vectorised_average() -> None:
     x = noise(900).reshape(300, 3)
     t = np.arange(300) * PERIOD
     average, derivative = RunningAverage(7.0), RunningDerivative(7.0)
-    pairs = [(average.push(t_k, x_k), derivative.push(t_k, x_k)) for t_k, x_k in zip(t, x, strict=True)]
+    pairs = [
+        (average.push(t_k, x_k), derivative.push(t_k, x_k)) for t_k, x_k in zip(t, x, strict=True)
+    ]
     np.testing.assert_allclose([a for a, _ in pairs], signals.ema(x, PERIOD, 7.0), atol=1e-12)
     want = signals.ema_derivative(x, PERIOD, 7.0)
     np.testing.assert_allclose([d for _, d in pairs], want, atol=1e-9 * np.max(np.abs(want)))
@@ -215,7 +282,13 @@ def test_derivative_of_a_ramp_reaches_its_slope_and_a_reset_forgets() -> None:
 
 
 @pytest.mark.parametrize(
-    "push", [lambda a: a.push(0.0, [1.0]), lambda a: a.push(-1.0, [1.0]), lambda a: a.push(1.0, [np.nan]), lambda a: a.push(np.inf, [1.0])]
+    "push",
+    [
+        lambda a: a.push(0.0, [1.0]),
+        lambda a: a.push(-1.0, [1.0]),
+        lambda a: a.push(1.0, [np.nan]),
+        lambda a: a.push(np.inf, [1.0]),
+    ],
 )
 def test_running_average_refuses_what_would_spoil_it(push) -> None:
     for make in (RunningAverage, RunningDerivative):
@@ -226,7 +299,7 @@ def test_running_average_refuses_what_would_spoil_it(push) -> None:
         assert np.all(np.isfinite(average.push(0.1, np.array([1.0]))))
 
 
-# -- ends -------------------------------------------------------------------------------------------------------------
+# -- ends ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -241,7 +314,9 @@ def test_settled_rows_hardly_see_what_lies_beyond_the_end(name: str, derivative:
     assert past <= kernel.past
     if name == "butterworth":
         assert 0.1 < past * PERIOD < 0.5  # a few cycles of the cut-off, not the whole response
-        assert weights[: centre - future + 1].sum() >= signals.SETTLED * weights.sum() or future == 0  # and no longer than needed
+        assert (
+            weights[: centre - future + 1].sum() >= signals.SETTLED * weights.sum() or future == 0
+        )  # and no longer than needed
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 50])
@@ -257,11 +332,13 @@ def test_the_causal_filter_sees_no_future() -> None:
     changed = x.copy()
     changed[2000:] += 5.0
     for derivative in (0, 1, 2):
-        before, after = (signals.smooth(z, PERIOD, METHODS["ema"], derivative)[:2000] for z in (x, changed))
+        before, after = (
+            signals.smooth(z, PERIOD, METHODS["ema"], derivative)[:2000] for z in (x, changed)
+        )
         assert np.max(np.abs(before - after)) < 1e-9 * np.max(np.abs(before))
 
 
-# -- uneven stamps ----------------------------------------------------------------------------------------------------
+# -- uneven stamps ---------------------------------------------------------------------------------
 
 
 def stamps(n: int, h: float, jitter: float, seed: int = 0) -> np.ndarray:
@@ -270,7 +347,10 @@ def stamps(n: int, h: float, jitter: float, seed: int = 0) -> np.ndarray:
     return np.cumsum(h * (1 + rng.uniform(-jitter, jitter, n)))
 
 
-@pytest.mark.parametrize(("degree", "bound"), [(5, lambda u: 0.0049 * u**6), (3, lambda u: 0.0235 * u**4), (1, lambda u: u**2 / 8)])
+@pytest.mark.parametrize(
+    ("degree", "bound"),
+    [(5, lambda u: 0.0049 * u**6), (3, lambda u: 0.0235 * u**4), (1, lambda u: u**2 / 8)],
+)
 def test_resampling_errs_no_more_than_stated(degree: int, bound) -> None:
     h = 1e-3
     t = np.arange(3000) * h
@@ -296,7 +376,9 @@ def test_resampling_is_exact_for_polynomials_and_at_the_knots() -> None:
     t = stamps(200, 0.01, 0.4)
     grid = np.linspace(t[0], t[-1], 500)
     x = np.column_stack([t**k for k in range(6)])
-    np.testing.assert_allclose(signals.resample(t, x, grid), np.column_stack([grid**k for k in range(6)]), rtol=1e-9)
+    np.testing.assert_allclose(
+        signals.resample(t, x, grid), np.column_stack([grid**k for k in range(6)]), rtol=1e-9
+    )
     np.testing.assert_allclose(signals.resample(t, x, t), x, rtol=1e-13)
 
 
@@ -318,7 +400,7 @@ def test_few_measurements_are_resampled_as_well_as_they_allow(n: int) -> None:
     np.testing.assert_allclose(got, 2 * grid + 1, atol=1e-12)
 
 
-# -- thinning, errors -------------------------------------------------------------------------------------------------
+# -- thinning, errors ------------------------------------------------------------------------------
 
 
 def test_thinning_leaves_five_rows_a_cycle() -> None:
@@ -327,7 +409,10 @@ def test_thinning_leaves_five_rows_a_cycle() -> None:
     assert signals.thinning(10.0, 1 / 30) == 1
     for cutoff, period in ((10.0, 1e-3), (7.3, 2e-3), (4.0, 1e-3)):
         folded = 0.5 / (signals.thinning(cutoff, period) * period)  # half the new sampling rate
-        assert 1 / (1 + (np.tan(np.pi * folded * period) / np.tan(np.pi * cutoff * period)) ** 8) < 1e-3
+        assert (
+            1 / (1 + (np.tan(np.pi * folded * period) / np.tan(np.pi * cutoff * period)) ** 8)
+            < 1e-3
+        )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""The switch between models: no bump on the way to the identified one, no cycle on it while the gate is closed, back within one cycle."""
+"""The switch between models: no bump on the way to the identified one, no cycle on it while the
+gate is closed, back within one cycle.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,11 @@ class Source:
     """What an online identifier shows, moved by hand."""
 
     def __init__(self, nominal: th.Robot) -> None:
-        self.nominal, self.robot, self.gate = nominal, nominal, Gate(False, "the buffer is not full")
+        self.nominal, self.robot, self.gate = (
+            nominal,
+            nominal,
+            Gate(False, "the buffer is not full"),
+        )
 
     def accept(self, robot: th.Robot) -> None:
         self.robot, self.gate = robot, Gate(True)
@@ -58,14 +64,18 @@ class Rig:
         return ComputedTorque(robot, 100.0, 20.0, limits=self.limits)
 
     def tick(self, **changed: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(switched, nominal, identified) command at the next moment of the motion, a little behind it."""
+        """(switched, nominal, identified) command at the next moment of the motion, a little behind
+        it.
+        """
         t = self.k * DT
         self.k += 1
         q, dq, ddq = (x[0] for x in self.motion.at(np.array([t])))
         sample = {"t": t, "q": q - 0.01, "dq": dq, **changed}
         wanted = (q, dq, ddq)
         clean = (t, q - 0.01, dq, wanted)
-        return self.law(sample["t"], sample["q"], sample["dq"], wanted), *(self.plain[id(r)](*clean) for r in (self.nominal, self.truth))
+        return self.law(sample["t"], sample["q"], sample["dq"], wanted), *(
+            self.plain[id(r)](*clean) for r in (self.nominal, self.truth)
+        )
 
 
 def test_the_switch_is_bumpless_and_ends_on_the_identified_model() -> None:
@@ -83,7 +93,9 @@ def test_the_switch_is_bumpless_and_ends_on_the_identified_model() -> None:
         assert rig.law.identified
     offsets = np.array(offsets)
     assert np.max(np.abs(gap)) > 2.0, "the models differ by something worth blending"
-    assert np.max(np.abs(offsets[0] - gap)) < ROUNDING, "the cycle of the switch commands what the nominal model would have"
+    assert np.max(np.abs(offsets[0] - gap)) < ROUNDING, (
+        "the cycle of the switch commands what the nominal model would have"
+    )
     steps = np.abs(np.diff(offsets, axis=0))
     assert np.max(steps) <= SLEW * DT + ROUNDING
     assert rig.law.max_torque_step == pytest.approx(np.max(steps), abs=ROUNDING)
@@ -139,7 +151,9 @@ def test_from_one_identified_model_to_the_next_is_bumpless_too() -> None:
         q, dq, ddq = (x[0] for x in rig.motion.at(np.array([t])))
         u, *_ = rig.tick()
         # What changed beyond the change of the model that was in charge before: the switch's doing.
-        for_old = plain[id(previous)](t, q - 0.01, dq, (q, dq, ddq)) if previous is not None else None
+        for_old = (
+            plain[id(previous)](t, q - 0.01, dq, (q, dq, ddq)) if previous is not None else None
+        )
         if last is not None:
             assert np.max(np.abs((u - for_old) - last)) <= SLEW * DT + ROUNDING
         previous = robot
@@ -163,7 +177,9 @@ def test_unusable_samples_around_a_switch_make_no_jump() -> None:
     assert rig.law.identified
     for _ in range(100):
         held, *_ = rig.tick()
-    rig.source.close()  # the gate closes over the same bad sample: the last command is held, not the nominal controller's old one
+    # the gate closes over the same bad sample: the last command is held, not the nominal
+    # controller's old one
+    rig.source.close()
     for _ in range(3):
         u, *_ = rig.tick(dq=nan)
         assert np.array_equal(u, held)
@@ -173,17 +189,23 @@ def test_unusable_samples_around_a_switch_make_no_jump() -> None:
 
 
 class Measured:
-    """The step of the switch as anyone could measure it: commands beside those of plain controllers, each model's own, at every sample."""
+    """The step of the switch as anyone could measure it: commands beside those of plain
+    controllers, each model's own, at every sample.
+    """
 
     def __init__(self, rig: Rig) -> None:
         self.rig, self.largest, self._model, self._beyond = rig, 0.0, rig.nominal, np.zeros(4)
 
     def tick(self, **changed: np.ndarray) -> np.ndarray:
-        """A cycle: what changed against the model that was in charge before it; a spiked cycle is skipped, for there the sample is to blame."""
+        """A cycle: what changed against the model that was in charge before it; a spiked cycle is
+        skipped, for there the sample is to blame.
+        """
         u, nominal, identified = self.rig.tick(**changed)
         own = {id(self.rig.nominal): nominal, id(self.rig.truth): identified}
         if not changed:
-            self.largest = max(self.largest, float(np.max(np.abs(u - own[id(self._model)] - self._beyond))))
+            self.largest = max(
+                self.largest, float(np.max(np.abs(u - own[id(self._model)] - self._beyond)))
+            )
             self._model = self.rig.law.robot
             self._beyond = u - own[id(self._model)]
         return u
@@ -191,8 +213,12 @@ class Measured:
 
 @pytest.mark.parametrize("limits", [False, 60.0])
 @pytest.mark.parametrize("when", [0, 1])
-def test_a_spiked_sample_around_the_switch_is_not_what_the_blend_starts_from(limits: bool | float, when: int) -> None:
-    """Ten radians off in the cycle of the switch, or in the one before it: the offset is the models' difference, and dies out as quickly as that."""
+def test_a_spiked_sample_around_the_switch_is_not_what_the_blend_starts_from(
+    limits: bool | float, when: int
+) -> None:
+    """Ten radians off in the cycle of the switch, or in the one before it: the offset is the
+    models' difference, and dies out as quickly as that.
+    """
     rig = Rig(limits=limits)
     measured = Measured(rig)
     for _ in range(50):
@@ -289,7 +315,9 @@ def test_lost_time_falls_back_for_a_cycle_and_a_jump_of_the_clock_buys_no_torque
     now = rig.law(0.01, *same)
     for t in (0.01, np.nan, -5.0):
         assert np.array_equal(rig.law(t, *same), now), "no time has passed"
-    assert np.max(np.abs(rig.law(1e9, *same) - now)) == pytest.approx(LONGEST), "a stall buys no jump"
+    assert np.max(np.abs(rig.law(1e9, *same) - now)) == pytest.approx(LONGEST), (
+        "a stall buys no jump"
+    )
     rig.law.resync()
     u, nominal, _ = rig.tick()
     assert np.array_equal(u, nominal)
@@ -344,7 +372,13 @@ def test_the_gate_is_asked_whatever_robot_is_shown() -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.sampled_from(["", "", "", "open", "other", "close", "nan", "stall"]), min_size=5, max_size=80))
+@given(
+    st.lists(
+        st.sampled_from(["", "", "", "open", "other", "close", "nan", "stall"]),
+        min_size=5,
+        max_size=80,
+    )
+)
 def test_no_cycle_on_an_identified_model_while_the_gate_is_closed(events: list[str]) -> None:
     rig = Rig()
     other = wrong_by(rig.truth, 0.1, 9)
@@ -367,15 +401,28 @@ def test_no_cycle_on_an_identified_model_while_the_gate_is_closed(events: list[s
     assert rig.law.max_torque_step <= SLEW * DT * (1.0 + 1e-9)
 
 
-EVENTS = st.lists(st.sampled_from(["", "", "", "", "", "open", "open", "other", "close", "nan", "spike", "spike speed"]), min_size=20, max_size=120)
+EVENTS = st.lists(
+    st.sampled_from(
+        ["", "", "", "", "", "open", "open", "other", "close", "nan", "spike", "spike speed"]
+    ),
+    min_size=20,
+    max_size=120,
+)
 
 
 @settings(max_examples=60, deadline=None)
 @given(EVENTS, st.sampled_from([False, 60.0]))
-def test_no_sequence_of_models_and_spikes_makes_a_step_above_the_slews(events: list[str], limits: bool | float) -> None:
-    """Measured beside plain controllers of each model, between clean samples: the switch's part of the torque moves by slew·dt per cycle at most."""
+def test_no_sequence_of_models_and_spikes_makes_a_step_above_the_slews(
+    events: list[str], limits: bool | float
+) -> None:
+    """Measured beside plain controllers of each model, between clean samples: the switch's part of
+    the torque moves by slew·dt per cycle at most.
+    """
     rig = Rig(limits=limits)
-    models = {id(robot): rig.make(robot) for robot in (rig.nominal, rig.truth, wrong_by(rig.truth, 0.1, 9))}
+    models = {
+        id(robot): rig.make(robot)
+        for robot in (rig.nominal, rig.truth, wrong_by(rig.truth, 0.1, 9))
+    }
     by_event = {"open": rig.truth, "other": models[list(models)[-1]].robot}
     model, beyond, skipped = rig.nominal, np.zeros(4), 0
     for event in events:
@@ -385,27 +432,37 @@ def test_no_sequence_of_models_and_spikes_makes_a_step_above_the_slews(events: l
             rig.source.close()
         t = rig.k * DT
         q, dq, ddq = (x[0] for x in rig.motion.at(np.array([t])))
-        changed = {"nan": {"q": q * np.nan}, "spike": {"q": q + 7.0}, "spike speed": {"dq": dq - 90.0}}.get(event, {})
+        changed = {
+            "nan": {"q": q * np.nan},
+            "spike": {"q": q + 7.0},
+            "spike speed": {"dq": dq - 90.0},
+        }.get(event, {})
         fallbacks = rig.law.fallbacks
         u, *_ = rig.tick(**changed)
         if changed:
             skipped += 1  # the sample's own doing
             if rig.law.fallbacks > fallbacks:
                 model, beyond = rig.nominal, np.zeros(4)
-            assert rig.law.robot is model, "nothing is switched on such a sample, unless it falls back"
+            assert rig.law.robot is model, (
+                "nothing is switched on such a sample, unless it falls back"
+            )
             continue
         own = {key: plain(t, q - 0.01, dq, (q, dq, ddq)) for key, plain in models.items()}
         if rig.law.fallbacks > fallbacks:
             assert np.array_equal(u, own[id(rig.nominal)])
         else:
-            assert np.max(np.abs(u - own[id(model)] - beyond)) <= (1 + skipped) * SLEW * DT + ROUNDING
+            assert (
+                np.max(np.abs(u - own[id(model)] - beyond)) <= (1 + skipped) * SLEW * DT + ROUNDING
+            )
         model, skipped = rig.law.robot, 0
         beyond = u - own[id(model)]
     assert rig.law.max_torque_step <= SLEW * DT + ROUNDING
 
 
 def test_the_bias_of_a_wrong_model_goes_after_the_switch() -> None:
-    """In closed loop, as the paper's arm shows it: the error's mean moves to zero, and no torque step is above the slew's."""
+    """In closed loop, as the paper's arm shows it: the error's mean moves to zero, and no torque
+    step is above the slew's.
+    """
     truth = replace(load("arm4"), drive=load("arm4").without_drive().drive)
     nominal = wrong_by(truth, 0.3, 1)
     source = Source(nominal)
@@ -419,7 +476,9 @@ def test_the_bias_of_a_wrong_model_goes_after_the_switch() -> None:
 
     run = simulate(OwnPlant(truth), motion, controller=controller)
     error = run.q - run.wanted[0]
-    before, after = (np.abs(np.mean(error[part], axis=0)) for part in (slice(500, 3000), slice(4500, 6000)))
+    before, after = (
+        np.abs(np.mean(error[part], axis=0)) for part in (slice(500, 3000), slice(4500, 6000))
+    )
     assert np.max(after) < 0.05 * np.max(before)
     assert law.max_torque_step <= SLEW * DT * (1.0 + 1e-6)
 

@@ -1,4 +1,6 @@
-"""What `tune` chooses: planted friction, delays and couplings are found, and nothing outside the rows to fit is read."""
+"""What `tune` chooses: planted friction, delays and couplings are found, and nothing outside the
+rows to fit is read.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,18 @@ RATE = 500.0
 COULOMB = np.array([4.0, 3.0, 2.0, 1.0])
 
 
-def recorded(*, travel: float = 0.0, extra: float = 0.0, delay: float = 0.0, noise: float = 0.05, seconds: float = 24.0, shaft: float = 0.0):
-    """A log of the shipped arm whose friction is made here, by its formula, from motion that is exact."""
+def recorded(
+    *,
+    travel: float = 0.0,
+    extra: float = 0.0,
+    delay: float = 0.0,
+    noise: float = 0.05,
+    seconds: float = 24.0,
+    shaft: float = 0.0,
+):
+    """A log of the shipped arm whose friction is made here, by its formula, from motion that is
+    exact.
+    """
     robot = th.load(robots.path("arm4")).without_drive()
     t, q, dq, ddq = motion(4, seconds=seconds, rate=RATE)
     late = motion(4, seconds=seconds + 0.1, rate=RATE)
@@ -32,7 +44,12 @@ def recorded(*, travel: float = 0.0, extra: float = 0.0, delay: float = 0.0, noi
     if travel:
         direction = np.empty_like(dq)
         follow(dq.copy(), 1.0 / RATE, np.zeros(4), np.full(4, travel), np.zeros(4), direction)
-    tau = th.inverse_dynamics(robot, q, dq, ddq, rigid=True) + 0.5 * dq + COULOMB * direction + extra * dq * np.abs(dq)
+    tau = (
+        th.inverse_dynamics(robot, q, dq, ddq, rigid=True)
+        + 0.5 * dq
+        + COULOMB * direction
+        + extra * dq * np.abs(dq)
+    )
     turn = dq[:, 2] + dq[:, 3]
     tau[:, 2:] += shaft * (np.sign(turn) + 0.5 * turn)[:, None]
     tau += noise * np.random.default_rng(3).standard_normal(tau.shape)
@@ -62,7 +79,11 @@ def test_a_term_that_is_there_is_found_and_its_value_too() -> None:
     estimate = th.identify(th.information(found.robot, samples), found.estimator())
     np.testing.assert_allclose(estimate.drive["quadratic"], 0.8, rtol=0.1)
     robot, log = recorded()
-    assert th.tune(log, robot, delay=False).robot.drive.identified == ("viscous", "coulomb", "offset")
+    assert th.tune(log, robot, delay=False).robot.drive.identified == (
+        "viscous",
+        "coulomb",
+        "offset",
+    )
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.006])
@@ -82,13 +103,19 @@ def test_the_prior_is_strong_where_the_robot_is_right_and_weak_where_it_is_not()
 def test_rows_outside_the_span_change_nothing() -> None:
     robot, log = recorded(travel=0.02, seconds=12.0)
     half = log.rows // 2
-    t, q, tau = (np.concatenate([getattr(chunk, name) for chunk in log.read()]) for name in ("t", "q", "tau"))
+    t, q, tau = (
+        np.concatenate([getattr(chunk, name) for chunk in log.read()]) for name in ("t", "q", "tau")
+    )
     spoiled = tau.copy()
     spoiled[half:] = 1e3 * np.random.default_rng(0).standard_normal(spoiled[half:].shape)
     other = record(robot, t, q, tau=spoiled, name="arm")
     a, b = (th.tune(each, robot, span=(0, half)) for each in (log, other))
     assert a.reasons == b.reasons
-    assert (a.settings.cutoff, a.settings.delay, a.weight) == (b.settings.cutoff, b.settings.delay, b.weight)
+    assert (a.settings.cutoff, a.settings.delay, a.weight) == (
+        b.settings.cutoff,
+        b.settings.delay,
+        b.weight,
+    )
     assert a.robot.drive.dry.key == b.robot.drive.dry.key
 
 
@@ -123,9 +150,13 @@ def test_gains_count_stretches_by_their_own_noise() -> None:
     squares = np.array([[1.0], [0.0], [100.0], [0.0]])
     rows, independent = np.array([[100], [0], [100], [0]]), np.array([[50.0], [0.0], [50.0], [0.0]])
     before = Predictions(squares, rows, independent, np.array([1e-6]))
-    after = Predictions(squares * np.array([[0.25], [1.0], [4.0], [1.0]]), rows, independent, np.array([1e-6]))
+    after = Predictions(
+        squares * np.array([[0.25], [1.0], [4.0], [1.0]]), rows, independent, np.array([1e-6])
+    )
     gain, error = after.gain(before)
-    assert gain == pytest.approx(0.0, abs=1e-12)  # one halved, one doubled: as likely as before, though the sum of squares grew
+    assert gain == pytest.approx(
+        0.0, abs=1e-12
+    )  # one halved, one doubled: as likely as before, though the sum of squares grew
     assert error > 0.0
     assert after.lost(before) == pytest.approx(50.0 * np.log(2.0))
 
@@ -136,7 +167,13 @@ def test_a_shaft_that_two_joints_share_is_named() -> None:
         model = with_terms(robot)
         samples = th.prepare(log, robot, cutoff=8.0)
         estimate = th.identify(th.information(model, samples), th.LeastSquares())
-        left = replace(samples, tau=samples.tau - th.inverse_dynamics(model.with_parameters(estimate), samples.q, samples.dq, samples.ddq))
+        left = replace(
+            samples,
+            tau=samples.tau
+            - th.inverse_dynamics(
+                model.with_parameters(estimate), samples.q, samples.dq, samples.ddq
+            ),
+        )
         found = coupled(["base", "shoulder", "elbow", "wrist"], left)
         assert [each.joints for each in found] == expected
         assert all(each.sign == 1 and "--actuation" in each.sentence for each in found)
@@ -144,18 +181,24 @@ def test_a_shaft_that_two_joints_share_is_named() -> None:
 
 def test_laws_and_terms_survive_the_robot_file(tmp_path: Path) -> None:
     robot = with_terms(th.load(robots.path("arm4")).without_drive())
-    drive = robot.drive.with_dry(Dry(np.array([0.1, 0.0, 0.2, 0.0]), np.array([0.0, 0.01, 0.0, 0.0])))
-    drive = drive.with_shape(quadratic(np.array([1.0, 0.0, 1.0, 0.0])), np.array([0.3, 0.0, -0.1, 0.0])).with_values(coulomb=COULOMB)
+    drive = robot.drive.with_dry(
+        Dry(np.array([0.1, 0.0, 0.2, 0.0]), np.array([0.0, 0.01, 0.0, 0.0]))
+    )
+    drive = drive.with_shape(
+        quadratic(np.array([1.0, 0.0, 1.0, 0.0])), np.array([0.3, 0.0, -0.1, 0.0])
+    ).with_values(coulomb=COULOMB)
     robot = replace(robot, drive=drive)
     saved = th.save(robot, tmp_path / "arm.urdf")
     assert {"direction", "quadratic"} <= set(saved.not_in_file)
     again = th.with_drive_file(th.load(tmp_path / "arm.urdf"))
     assert again.drive.dry.key == robot.drive.dry.key
     dq = np.random.default_rng(1).standard_normal((20, 4))
-    np.testing.assert_allclose(again.drive.torque(dq, 0 * dq), robot.drive.torque(dq, 0 * dq), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        again.drive.torque(dq, 0 * dq), robot.drive.torque(dq, 0 * dq), rtol=1e-12, atol=1e-12
+    )
 
 
-# -- how rows are cut, and what is earned -----------------------------------------------------------------------------
+# -- how rows are cut, and what is earned ----------------------------------------------------------
 
 
 def in_runs(*lengths: int) -> th.Samples:
@@ -164,9 +207,24 @@ def in_runs(*lengths: int) -> th.Samples:
     return th.Samples(q=q, dq=dq, ddq=ddq, tau=tau, run=np.repeat(np.arange(len(lengths)), lengths))
 
 
-@pytest.mark.parametrize("lengths", [(100, 100, 100, 100, 100), (130, 80, 110, 90, 90), (250, 250), (40, 460), (500,), (30,) * 17, (149, 3, 348)])
-def test_no_stretch_holds_the_end_of_one_motion_and_the_start_of_another(lengths: tuple[int, ...]) -> None:
-    """Unless the motions are many: then stretches hold whole ones. A stretch is never much shorter than the others."""
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        (100, 100, 100, 100, 100),
+        (130, 80, 110, 90, 90),
+        (250, 250),
+        (40, 460),
+        (500,),
+        (30,) * 17,
+        (149, 3, 348),
+    ],
+)
+def test_no_stretch_holds_the_end_of_one_motion_and_the_start_of_another(
+    lengths: tuple[int, ...],
+) -> None:
+    """Unless the motions are many: then stretches hold whole ones. A stretch is never much shorter
+    than the others.
+    """
     edges, ends = _edges(in_runs(*lengths), 5), np.cumsum(lengths)
     assert edges[0] == 0
     assert edges[-1] == ends[-1]
@@ -181,10 +239,18 @@ def test_no_stretch_holds_the_end_of_one_motion_and_the_start_of_another(lengths
 def test_the_luck_of_one_stretch_earns_nothing() -> None:
     def errors(*squares: float) -> Predictions:
         both = np.repeat(np.array(squares)[:, None], 2, axis=0)  # in motion, and at standstill
-        return Predictions(both, np.full_like(both, 100.0), np.full_like(both, 20.0), np.array([1e-6]))
+        return Predictions(
+            both, np.full_like(both, 100.0), np.full_like(both, 20.0), np.array([1e-6])
+        )
 
-    before, everywhere, once = errors(1.0, 1.0, 1.0, 1.0, 1.0), errors(0.8, 0.9, 0.8, 0.9, 0.8), errors(0.4, 1.05, 1.05, 1.05, 1.05)
-    assert everywhere.gain(before)[0] == pytest.approx(20.0 * np.log(1.0 / (0.8**3 * 0.9**2)), rel=1e-9)
+    before, everywhere, once = (
+        errors(1.0, 1.0, 1.0, 1.0, 1.0),
+        errors(0.8, 0.9, 0.8, 0.9, 0.8),
+        errors(0.4, 1.05, 1.05, 1.05, 1.05),
+    )
+    assert everywhere.gain(before)[0] == pytest.approx(
+        20.0 * np.log(1.0 / (0.8**3 * 0.9**2)), rel=1e-9
+    )
     assert once.gain(before)[0] > 10.0
     assert _earned(everywhere, before, least=10.0)
     assert not _earned(once, before, least=10.0)

@@ -1,4 +1,6 @@
-"""Held-out scores: R² and RMS are their definitions, whichever way the samples come; the robot that made the torques scores one."""
+"""Held-out scores: R² and RMS are their definitions, whichever way the samples come; the robot that
+made the torques scores one.
+"""
 
 from __future__ import annotations
 
@@ -57,16 +59,26 @@ def test_the_true_robot_explains_everything_and_a_wrong_one_less(robot: th.Robot
     found = th.validate(robot.without_drive(), exact, nominal=wrong)
     assert np.all(found.r2 > 1.0 - EXACT)
     assert found.nominal is not None
-    np.testing.assert_allclose(found.nominal.r2, 0.99, rtol=0, atol=1e-9)  # an error of a tenth of the torque
+    np.testing.assert_allclose(
+        found.nominal.r2, 0.99, rtol=0, atol=1e-9
+    )  # an error of a tenth of the torque
     assert found.nominal.r2_total == pytest.approx(0.99)
 
 
 def test_a_stream_scores_as_the_whole(robot: th.Robot, samples: th.Samples) -> None:
     whole = th.validate(robot, samples, nominal=robot.without_drive())
-    parts = th.validate(robot, (samples.subset(slice(k, k + 37)) for k in range(0, len(samples), 37)), nominal=robot.without_drive())
+    parts = th.validate(
+        robot,
+        (samples.subset(slice(k, k + 37)) for k in range(0, len(samples), 37)),
+        nominal=robot.without_drive(),
+    )
     for name in ("rows", "rows_moving", "r2", "r2_moving", "rms", "rms_moving"):
         for a, b in ((whole, parts), (whole.nominal, parts.nominal)):
-            np.testing.assert_allclose(np.ma.filled(getattr(a, name), -1.0), np.ma.filled(getattr(b, name), -1.0), rtol=EXACT)
+            np.testing.assert_allclose(
+                np.ma.filled(getattr(a, name), -1.0),
+                np.ma.filled(getattr(b, name), -1.0),
+                rtol=EXACT,
+            )
     assert parts.samples == whole.samples == len(samples)
 
 
@@ -92,7 +104,9 @@ def test_nothing_to_score_is_no_number(robot: th.Robot) -> None:
     assert none.samples == 0
 
 
-def test_samples_and_robots_that_do_not_fit_are_refused(robot: th.Robot, samples: th.Samples) -> None:
+def test_samples_and_robots_that_do_not_fit_are_refused(
+    robot: th.Robot, samples: th.Samples
+) -> None:
     other = th.load(robots.path("arm7"))
     with pytest.raises(UsageError, match="prepare them with this robot"):
         th.validate(other, samples)

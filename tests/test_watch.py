@@ -1,4 +1,6 @@
-"""The watch on the model in use: quick where a robot takes something up, silent where it does not."""
+"""The watch on the model in use: quick where a robot takes something up, silent where it
+does not.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,14 @@ from plant_cases import engine, sines, wrong_by
 from thetahat.errors import UsageError
 from thetahat.model.lock import lock
 from thetahat.online.identifier import OnlineIdentifier
-from thetahat.online.watch import DRIFT, LIMIT, PayloadReport, PayloadWatch, ResidualWatch, false_alarm_interval
+from thetahat.online.watch import (
+    DRIFT,
+    LIMIT,
+    PayloadReport,
+    PayloadWatch,
+    ResidualWatch,
+    false_alarm_interval,
+)
 from thetahat.plant.realism import Payload, Realism
 from thetahat.plant.tracking import Tracking
 
@@ -37,7 +46,9 @@ def moving(robot: th.Robot) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndar
     return q, dq, ddq, th.inverse_dynamics(robot, q, dq, ddq)
 
 
-def time_to_alarm(one: ResidualWatch, sample: tuple, error: float, *, period: float = 1e-3, seconds: float = 5.0) -> float | None:
+def time_to_alarm(
+    one: ResidualWatch, sample: tuple, error: float, *, period: float = 1e-3, seconds: float = 5.0
+) -> float | None:
     q, dq, ddq, tau = sample
     off = tau + error * np.array([0.0, 0.0, 1.0, 0.0])
     for k in range(round(seconds / period)):
@@ -46,10 +57,12 @@ def time_to_alarm(one: ResidualWatch, sample: tuple, error: float, *, period: fl
     return None
 
 
-# -- the sum ----------------------------------------------------------------------------------------------------------------
+# -- the sum ---------------------------------------------------------------------------------------
 
 
-def test_an_error_of_three_sigma_never_alarms_and_a_larger_one_after_limit_over_excess(robot: th.Robot) -> None:
+def test_an_error_of_three_sigma_never_alarms_and_a_larger_one_after_limit_over_excess(
+    robot: th.Robot,
+) -> None:
     sample = moving(robot)
     assert time_to_alarm(watch(robot), sample, DRIFT * 0.1, seconds=20.0) is None
     for sigmas in (4.0, 6.0, 13.0, -6.0):
@@ -79,7 +92,9 @@ def test_a_still_joint_may_be_off_by_its_dry_friction(robot: th.Robot) -> None:
 
 
 def test_false_alarms_of_white_noise_are_as_rare_as_stated(robot: th.Robot) -> None:
-    """Siegmund's approximation, against simulated sums with a drift and a limit at which alarms can be waited for."""
+    """Siegmund's approximation, against simulated sums with a drift and a limit at which alarms can
+    be waited for.
+    """
     rng, block, drift, limit = np.random.default_rng(0), 0.02, 0.5, 0.08
     stated = false_alarm_interval(block / 2.0, drift=drift, limit=limit)
     lengths = []
@@ -103,18 +118,26 @@ def test_a_scale_that_is_none_is_refused(robot: th.Robot) -> None:
         PayloadWatch(robot, "hnd", np.ones(4), detected=0.0)
 
 
-# -- long runs without anything ------------------------------------------------------------------------------------------------
+# -- long runs without anything --------------------------------------------------------------------
 
 
 def clean(seconds: float) -> OnlineIdentifier:
-    """Friction with a Stribeck peak of a third, which no column explains, and other motions every minute."""
+    """Friction with a Stribeck peak of a third, which no column explains, and other motions every
+    minute.
+    """
     truth = arm()
     stribeck = Realism(stribeck=tuple(0.3 * truth.drive.coulomb)).applied(truth)
     one, part = OnlineIdentifier(wrong(truth)), 60.0
     for k in range(round(seconds / part)):
         whole = run(truth, part, seed=20 + k)
         tau = th.inverse_dynamics(stribeck, whole.q, whole.dq, whole.ddq)
-        push_all(one, replace(Run(whole.t, whole.q, whole.dq, whole.ddq, tau).noisy(0.01, 1e-3, seed=k), t=whole.t + k * (part + 0.5)))
+        push_all(
+            one,
+            replace(
+                Run(whole.t, whole.q, whole.dq, whole.ddq, tau).noisy(0.01, 1e-3, seed=k),
+                t=whole.t + k * (part + 0.5),
+            ),
+        )
     return one
 
 
@@ -131,11 +154,15 @@ def test_no_alarm_in_two_hours_without_a_cause() -> None:
     assert one.gate.open, one.gate.reason
 
 
-# -- a payload ---------------------------------------------------------------------------------------------------------------
+# -- a payload -------------------------------------------------------------------------------------
 
 
-def test_a_payload_closes_the_gate_and_is_weighed_and_the_loaded_robot_is_identified_anew(robot: th.Robot) -> None:
-    """An arm takes up 2 kg: the nominal model at once, the mass in two seconds, the loaded robot once the buffer is full again."""
+def test_a_payload_closes_the_gate_and_is_weighed_and_the_loaded_robot_is_identified_anew(
+    robot: th.Robot,
+) -> None:
+    """An arm takes up 2 kg: the nominal model at once, the mass in two seconds, the loaded robot
+    once the buffer is full again.
+    """
     link = robot.body_names[-1]
     held = Payload(link, 2.0, com=(0.0, 0.15, 0.02), inertia_com=(4e-3, 0.0, 0.0, 4e-3, 0.0, 4e-3))
     before = run(robot, 30.0)
@@ -158,7 +185,10 @@ def test_a_payload_closes_the_gate_and_is_weighed_and_the_loaded_robot_is_identi
 
 def weighed(model: th.Robot, tau: np.ndarray, states: tuple[np.ndarray, ...]) -> PayloadReport:
     """What is reported of four seconds of samples, the usual error being 0.05."""
-    one, rng = PayloadWatch(model, model.body_names[-1], np.full(4, 0.05), detected=0.0), np.random.default_rng(0)
+    one, rng = (
+        PayloadWatch(model, model.body_names[-1], np.full(4, 0.05), detected=0.0),
+        np.random.default_rng(0),
+    )
     tau = tau + 0.05 * rng.normal(size=tau.shape)
     for k in range(len(tau)):
         one.add(*(x[k : k + 1] for x in states), tau[k : k + 1], np.ones(4, dtype=bool))
@@ -166,9 +196,16 @@ def weighed(model: th.Robot, tau: np.ndarray, states: tuple[np.ndarray, ...]) ->
 
 
 def test_the_change_of_mass_has_a_sign_and_a_lying_sensor_has_none(robot: th.Robot) -> None:
-    """Letting go of 2 kg was reported as +0.60 kg held, and a dead torque sensor as 1.2581 ± 0.0025 kg."""
+    """Letting go of 2 kg was reported as +0.60 kg held, and a dead torque sensor as 1.2581 ± 0.0025
+    kg.
+    """
     states = sines(robot, seed=5, duration=4.0).at(np.arange(0.0, 4.0, 0.03))
-    loaded = Payload(robot.body_names[-1], 2.0, com=(0.0, 0.15, 0.02), inertia_com=(4e-3, 0.0, 0.0, 4e-3, 0.0, 4e-3)).on(robot)
+    loaded = Payload(
+        robot.body_names[-1],
+        2.0,
+        com=(0.0, 0.15, 0.02),
+        inertia_com=(4e-3, 0.0, 0.0, 4e-3, 0.0, 4e-3),
+    ).on(robot)
     light, heavy = (th.inverse_dynamics(each, *states) for each in (robot, loaded))
     taken, gone = weighed(robot, heavy, states), weighed(loaded, light, states)
     assert taken.mass == pytest.approx(2.0, rel=0.01)
@@ -199,9 +236,15 @@ def panda() -> th.Robot:
 
 
 def real(truth: th.Robot, payload: Payload | None) -> Realism:
-    """18-bit encoders without a speed sensor, torque noise of one per cent, delays, jitter; dry friction with a Stribeck peak of 30 %."""
+    """18-bit encoders without a speed sensor, torque noise of one per cent, delays, jitter; dry
+    friction with a Stribeck peak of 30 %.
+    """
     coulomb = np.array([0.5, 0.6, 0.5, 0.6, 0.35, 0.3, 0.25])
-    friction = {"viscous": tuple(0.5 * coulomb), "coulomb": tuple(coulomb), "stribeck": tuple(0.3 * coulomb)}
+    friction = {
+        "viscous": tuple(0.5 * coulomb),
+        "coulomb": tuple(coulomb),
+        "stribeck": tuple(0.3 * coulomb),
+    }
     return replace(Realism.typical(truth), payload=payload, **friction)
 
 
@@ -210,15 +253,29 @@ def real(truth: th.Robot, payload: Payload | None) -> Realism:
     [(0, 10.0, 8.0), *(pytest.param(seed, 20.0, 3.0, marks=pytest.mark.slow) for seed in range(4))],
 )
 def test_a_panda_takes_up_a_kilogram(seed: int, at: float, rate: float) -> None:
-    """MuJoCo, realistic sensors, a nominal robot off by 20 %, friction identified: detected within 0.5 s, weighed to 2 % within 2 s."""
+    """MuJoCo, realistic sensors, a nominal robot off by 20 %, friction identified: detected within
+    0.5 s, weighed to 2 % within 2 s.
+    """
     truth = panda()
-    held = Payload("panda_hand", MASS, com=(0.0, 0.0, 0.08), inertia_com=(1e-3, 0.0, 0.0, 1e-3, 0.0, 1e-3), time=at)
+    held = Payload(
+        "panda_hand",
+        MASS,
+        com=(0.0, 0.0, 0.08),
+        inertia_com=(1e-3, 0.0, 0.0, 1e-3, 0.0, 1e-3),
+        time=at,
+    )
     plant = engine("mujoco")(truth, realism=real(truth, held))
     nominal = wrong_by(truth, 0.2, 1)
-    record = th.simulate(plant, sines(truth, seed=seed, duration=at + 2.2), controller=Tracking(nominal), seed=seed)
-    one = OnlineIdentifier(nominal.without_drive().with_drive(**FRICTION), rate=rate, payload_link="panda_hand")
+    record = th.simulate(
+        plant, sines(truth, seed=seed, duration=at + 2.2), controller=Tracking(nominal), seed=seed
+    )
+    one = OnlineIdentifier(
+        nominal.without_drive().with_drive(**FRICTION), rate=rate, payload_link="panda_hand"
+    )
     was_open, mass = False, None
-    for t, q, tau in zip(record.t.tolist(), record.measured["q"], record.measured["tau"], strict=True):
+    for t, q, tau in zip(
+        record.t.tolist(), record.measured["q"], record.measured["tau"], strict=True
+    ):
         one.push(t, q, None, tau)
         was_open |= t < at and one.gate.open
         assert t >= at or one.alarm is None

@@ -1,4 +1,6 @@
-"""What the tests of uncertainty share: an arm on an exciting path, folded once; then only noise is drawn anew."""
+"""What the tests of uncertainty share: an arm on an exciting path, folded once; then only noise is
+drawn anew.
+"""
 
 from __future__ import annotations
 
@@ -25,18 +27,31 @@ def arm(name: str) -> th.Robot:
     return robot.with_drive(viscous=True, coulomb=True, offset=True)
 
 
-def path(robot: th.Robot, seconds: float, *, seed: int = 0, period: float = PERIOD) -> tuple[np.ndarray, ...]:
-    """(t, q, q̇, q̈) of five harmonics of 0.1 Hz per joint, as identification papers drive their robots [Swevers1997]."""
+def path(
+    robot: th.Robot, seconds: float, *, seed: int = 0, period: float = PERIOD
+) -> tuple[np.ndarray, ...]:
+    """(t, q, q̇, q̈) of five harmonics of 0.1 Hz per joint, as identification papers drive their
+    robots [Swevers1997].
+    """
     rng = np.random.default_rng(seed)
     t = period * np.arange(round(seconds / period))
     rates = 0.2 * np.pi * np.arange(1, 6)
     a, b = 0.6 * rng.normal(size=(2, 5, robot.nv))
     sine, cosine = np.sin(t[:, None] * rates), np.cos(t[:, None] * rates)
-    return t, sine @ a + cosine @ b, (cosine * rates) @ a - (sine * rates) @ b, -(sine * rates**2) @ a - (cosine * rates**2) @ b
+    return (
+        t,
+        sine @ a + cosine @ b,
+        (cosine * rates) @ a - (sine * rates) @ b,
+        -(sine * rates**2) @ a - (cosine * rates**2) @ b,
+    )
 
 
-def first_order(rng: np.random.Generator, shape: tuple[int, int], *, time: float, period: float = PERIOD) -> np.ndarray:
-    """Noise of unit variance with autocovariance exp(−t/time), stationary from the first row; time 0: white."""
+def first_order(
+    rng: np.random.Generator, shape: tuple[int, int], *, time: float, period: float = PERIOD
+) -> np.ndarray:
+    """Noise of unit variance with autocovariance exp(−t/time), stationary from the first row; time
+    0: white.
+    """
     white = rng.normal(size=shape)
     if not time:
         return white
@@ -47,16 +62,25 @@ def first_order(rng: np.random.Generator, shape: tuple[int, int], *, time: float
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """A robot on a path; `with_noise` is what folding its samples with other torques would give, without folding them."""
+    """A robot on a path; `with_noise` is what folding its samples with other torques would give,
+    without folding them.
+    """
 
     robot: th.Robot
     samples: Samples  # without noise
 
     @staticmethod
-    def of(name: str, seconds: float = 10.0, *, reason: np.ndarray | None = None, seed: int = 0) -> Experiment:
+    def of(
+        name: str, seconds: float = 10.0, *, reason: np.ndarray | None = None, seed: int = 0
+    ) -> Experiment:
         robot = arm(name)
         t, q, dq, ddq = path(robot, seconds, seed=seed)
-        return Experiment(robot, Samples(q=q, dq=dq, ddq=ddq, tau=th.inverse_dynamics(robot, q, dq, ddq), t=t, reason=reason))
+        return Experiment(
+            robot,
+            Samples(
+                q=q, dq=dq, ddq=ddq, tau=th.inverse_dynamics(robot, q, dq, ddq), t=t, reason=reason
+            ),
+        )
 
     @cached_property
     def clean(self) -> Information:
@@ -65,8 +89,13 @@ class Experiment:
     @cached_property
     def rows(self) -> list[np.ndarray]:
         """Y_j in base columns, (samples, columns), rows that are not usable at zero."""
-        Y = full_regressor(self.robot, self.samples.q, self.samples.dq, self.samples.ddq)[..., self.clean.base.independent]
-        return [np.where(self.samples.valid[:, v, None], Y[:, v, p], 0.0) for v, p in enumerate(self.clean.positions)]
+        Y = full_regressor(self.robot, self.samples.q, self.samples.dq, self.samples.ddq)[
+            ..., self.clean.base.independent
+        ]
+        return [
+            np.where(self.samples.valid[:, v, None], Y[:, v, p], 0.0)
+            for v, p in enumerate(self.clean.positions)
+        ]
 
     @cached_property
     def _bases(self) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -1,4 +1,5 @@
-"""thetahat (Θ̂): identify what a robot is made of while it moves, and control it with what it learned.
+"""thetahat (Θ̂): identify what a robot is made of while it moves, and control it with what it
+learned.
 
 The names below are the public face; each is imported from its module when it is first used, so that
 ``import thetahat`` is quick and no compiler is loaded before it is needed.
@@ -20,9 +21,27 @@ _MODULES = {
     "thetahat.model.parameters": ("from_pinocchio", "project", "to_pinocchio"),
     "thetahat.configuration": ("integrate", "random_configuration"),
     "thetahat.dynamics": (
-        *("inverse_dynamics", "forward_dynamics", "mass_matrix", "mass_matrix_by_bodies", "coriolis_matrix", "gravity"),
-        *("kinetic_energy", "potential_energy", "kinetic_energy_regressor", "potential_energy_regressor"),
-        *("regressor", "regressor_by_unit_parameters", "static_regressor", "body_jacobian", "body_frames"),
+        *(
+            "inverse_dynamics",
+            "forward_dynamics",
+            "mass_matrix",
+            "mass_matrix_by_bodies",
+            "coriolis_matrix",
+            "gravity",
+        ),
+        *(
+            "kinetic_energy",
+            "potential_energy",
+            "kinetic_energy_regressor",
+            "potential_energy_regressor",
+        ),
+        *(
+            "regressor",
+            "regressor_by_unit_parameters",
+            "static_regressor",
+            "body_jacobian",
+            "body_frames",
+        ),
     ),
     "thetahat.data.log": ("read_log",),
     "thetahat.data.prepare": ("prepare",),
@@ -67,7 +86,9 @@ __all__ = ["__version__", *_HOME]
 
 
 class _Stage(ModuleType):
-    """A stage whose name is also that of its function: `thetahat.identify` holds modules, and `thetahat.identify(info)` calls."""
+    """A stage whose name is also that of its function: `thetahat.identify` holds modules, and
+    `thetahat.identify(info)` calls.
+    """
 
     def __call__(self, *arguments: object, **options: object) -> object:
         name = self.__name__.rpartition(".")[2]

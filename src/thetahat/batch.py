@@ -22,37 +22,61 @@ WIDTH = 8  # samples in a tile
 CORES = os.cpu_count() or 1  # asked once: the answer takes 10 µs
 WORK_PER_THREAD = 100.0  # [µs]; less is not worth waking another thread for
 _DOUBLE = np.dtype(np.float64)
-QUATERNION_TOLERANCE = 1e-3  # of its length; kernels turn by the direction of the quaternion, whatever its length
+QUATERNION_TOLERANCE = (
+    1e-3  # of its length; kernels turn by the direction of the quaternion, whatever its length
+)
 
 
 @cache
 def kernels() -> SimpleNamespace:
     """The compiled kernels; Numba is imported at the first call, not with the package."""
-    from thetahat.kernels import aba, computed_torque, crba, fold, frames, kinematics, regressor, rnea, slotine_li
+    from thetahat.kernels import (
+        aba,
+        computed_torque,
+        crba,
+        fold,
+        frames,
+        kinematics,
+        regressor,
+        rnea,
+        slotine_li,
+    )
 
     return SimpleNamespace(
-        aba=aba, computed_torque=computed_torque, crba=crba, fold=fold, frames=frames,
-        kinematics=kinematics, regressor=regressor, rnea=rnea, slotine_li=slotine_li,
-    )  # fmt: skip
+        aba=aba,
+        computed_torque=computed_torque,
+        crba=crba,
+        fold=fold,
+        frames=frames,
+        kinematics=kinematics,
+        regressor=regressor,
+        rnea=rnea,
+        slotine_li=slotine_li,
+    )
 
 
-# -- arguments --------------------------------------------------------------------------------------------------------
+# -- arguments -------------------------------------------------------------------------------------
 
 
 def _usable(value: np.ndarray, width: int) -> np.ndarray | None:
-    """`value` as doubles of shape (width,) or (samples, width), or None where it is not that or not finite.
+    """`value` as doubles of shape (width,) or (samples, width), or None where it is not that or not
+    finite.
 
-    Contiguous, aligned and writeable, copied if need be: Numba would compile a kernel anew for any other kind of array.
+    Contiguous, aligned and writeable, copied if need be: Numba would compile a kernel anew for any
+    other kind of array.
     """
     if type(value) is not np.ndarray or value.dtype is not _DOUBLE or not value.flags.carray:
         if np.iscomplexobj(value):
             raise TypeError
         value = np.array(value, dtype=np.float64, order="C")
     if value.ndim == 1:
-        if value.shape[0] == width and math.isfinite(sum(value.tolist())):  # the quickest test there is of a few numbers
+        if value.shape[0] == width and math.isfinite(
+            sum(value.tolist())
+        ):  # the quickest test there is of a few numbers
             return value
     elif value.ndim == 2 and value.shape[1] == width and np.isfinite(value).all():
-        # Not by a dot product: on many numbers it wakes BLAS's threads, which then spin on the cores the kernels want.
+        # Not by a dot product: on many numbers it wakes BLAS's threads, which then spin on the
+        # cores the kernels want.
         return value
     return None
 
@@ -62,23 +86,35 @@ def check_array(name: str, value: np.ndarray, width: int, what: str) -> np.ndarr
     try:
         array = _usable(value, width)
     except (TypeError, ValueError):
-        raise UsageError(f"{name} is not an array of real numbers; expected ({width},) or (samples, {width}), {what}") from None
+        raise UsageError(
+            f"{name} is not an array of real numbers; expected ({width},) or (samples, {width}),"
+            f" {what}"
+        ) from None
     if array is not None:
         return array
     array = np.array(value, dtype=np.float64, order="C")
     if np.ndim(value) not in (1, 2) or array.shape[-1] != width:
-        raise UsageError(f"{name} has shape {np.shape(value)}; expected ({width},) or (samples, {width}), {what}")
+        raise UsageError(
+            f"{name} has shape {np.shape(value)}; expected ({width},) or (samples, {width}), {what}"
+        )
     bad = np.argwhere(~np.isfinite(array))
     if len(bad):
-        raise UsageError(f"{name}[{', '.join(map(str, bad[0]))}] is {array[tuple(bad[0])]}; every entry must be a finite number")
+        raise UsageError(
+            f"{name}[{', '.join(map(str, bad[0]))}] is {array[tuple(bad[0])]}; every entry must be"
+            " a finite number"
+        )
     return array  # finite, though its sum is not
 
 
 _RATES = ("dq", "ddq")
 
 
-def check_state(robot: Robot, q: np.ndarray, *rates: np.ndarray, names: tuple[str, ...] = _RATES) -> list[np.ndarray]:
-    """q and any of dq, ddq, tau (`names` says which), as contiguous arrays of one common shape (samples, ·) or (·,)."""
+def check_state(
+    robot: Robot, q: np.ndarray, *rates: np.ndarray, names: tuple[str, ...] = _RATES
+) -> list[np.ndarray]:
+    """q and any of dq, ddq, tau (`names` says which), as contiguous arrays of one common shape
+    (samples, ·) or (·,).
+    """
     tree = robot.tree
     try:
         arrays = [_usable(q, tree.nq), *[_usable(rate, tree.nv) for rate in rates]]
@@ -89,9 +125,14 @@ def check_state(robot: Robot, q: np.ndarray, *rates: np.ndarray, names: tuple[st
     except (TypeError, ValueError, AttributeError):  # something is wrong: say what
         arrays = [check_array("q", q, tree.nq, f"one number per coordinate of {robot.name!r}")]
         for name, rate in zip(names, rates, strict=False):
-            array = check_array(name, rate, tree.nv, f"one number per degree of freedom of {robot.name!r}")
+            array = check_array(
+                name, rate, tree.nv, f"one number per degree of freedom of {robot.name!r}"
+            )
             if array.shape[:-1] != arrays[0].shape[:-1]:
-                raise UsageError(f"q has shape {arrays[0].shape} but {name} has {array.shape}; give the same number of samples") from None
+                raise UsageError(
+                    f"q has shape {arrays[0].shape} but {name} has {array.shape}; give the same"
+                    " number of samples"
+                ) from None
             arrays.append(array)
     if tree.quaternions:
         _check_quaternions(tree, arrays[0])
@@ -99,15 +140,22 @@ def check_state(robot: Robot, q: np.ndarray, *rates: np.ndarray, names: tuple[st
 
 
 def one_sample(tree: Tree, q: np.ndarray, *rates: np.ndarray) -> list[np.ndarray] | None:
-    """One sample's arrays as rows, (1, n) each, if they can go to a kernel as they are; None where `check_state` has to look closer.
+    """One sample's arrays as rows, (1, n) each, if they can go to a kernel as they are; None where
+    `check_state` has to look closer.
 
-    What a control loop hands in a thousand times a second should not wait for checks that batches can afford.
+    What a control loop hands in a thousand times a second should not wait for checks that batches
+    can afford.
     """
     if tree.quaternions:
         return None
     out, width = [], tree.nq
     for value in (q, *rates):
-        if type(value) is not np.ndarray or value.dtype is not _DOUBLE or value.ndim != 1 or len(value) != width:
+        if (
+            type(value) is not np.ndarray
+            or value.dtype is not _DOUBLE
+            or value.ndim != 1
+            or len(value) != width
+        ):
             return None
         if not value.flags.carray or not math.isfinite(sum(value.tolist())):
             return None
@@ -123,8 +171,8 @@ def _check_quaternions(tree: Tree, q: np.ndarray) -> None:
         if np.any(bad):
             sample = int(np.argmax(bad))
             raise UsageError(
-                f"the quaternion of joint {name!r} in q has length {length[sample]:.4g} at sample {sample}; "
-                f"give a unit quaternion (qx, qy, qz, qw) at positions {at} to {at + 3}"
+                f"the quaternion of joint {name!r} in q has length {length[sample]:.4g} at sample"
+                f" {sample}; give a unit quaternion (qx, qy, qz, qw) at positions {at} to {at + 3}"
             )
 
 
@@ -133,11 +181,21 @@ def result(out: np.ndarray | None, shape: tuple[int, ...]) -> np.ndarray:
     if out is None:
         return np.empty(shape)
     # `==` too: a dtype that was pickled is another object
-    if not isinstance(out, np.ndarray) or not (out.dtype is _DOUBLE or out.dtype == _DOUBLE) or out.shape != shape:
-        found = f"{out.dtype} of shape {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
+    if (
+        not isinstance(out, np.ndarray)
+        or not (out.dtype is _DOUBLE or out.dtype == _DOUBLE)
+        or out.shape != shape
+    ):
+        found = (
+            f"{out.dtype} of shape {out.shape}"
+            if isinstance(out, np.ndarray)
+            else type(out).__name__
+        )
         raise UsageError(f"out is {found}; expected float64 of shape {shape}")
     if not out.flags.carray:
-        raise UsageError("out is not a writeable, aligned, C-contiguous array; hand one in as np.empty makes it")
+        raise UsageError(
+            "out is not a writeable, aligned, C-contiguous array; hand one in as np.empty makes it"
+        )
     return out
 
 
@@ -146,7 +204,7 @@ def rows(array: np.ndarray) -> np.ndarray:
     return array if array.ndim == 2 else array[None]
 
 
-# -- scratch ----------------------------------------------------------------------------------------------------------
+# -- scratch ---------------------------------------------------------------------------------------
 
 
 def _aligned(*shape: int) -> np.ndarray:
@@ -188,7 +246,7 @@ class Workspace:
         return array
 
 
-# -- threads ----------------------------------------------------------------------------------------------------------
+# -- threads ---------------------------------------------------------------------------------------
 
 
 @cache
@@ -197,34 +255,49 @@ def _pool() -> ThreadPoolExecutor:
 
 
 def thread_count(threads: int | None, work: float) -> int:
-    """How many threads to use for so much work [µs]: at most `threads`, at most the cores there are, one for little work."""
+    """How many threads to use for so much work [µs]: at most `threads`, at most the cores there
+    are, one for little work.
+    """
     if threads is None:
         threads = CORES
     elif not isinstance(threads, int | np.integer) or threads < 1:
-        raise UsageError(f"threads is {threads!r}; give a whole number from 1, or None for all cores")
+        raise UsageError(
+            f"threads is {threads!r}; give a whole number from 1, or None for all cores"
+        )
     return max(1, min(int(threads), int(work / WORK_PER_THREAD)))
 
 
-def run(robot: Robot, threads: int | None, cost: float, call: Callable[..., None], *arrays: np.ndarray) -> None:
+def run(
+    robot: Robot, threads: int | None, cost: float, call: Callable[..., None], *arrays: np.ndarray
+) -> None:
     """Call `call(workspace, *arrays)`, on so many threads, each with its part of the arrays' rows.
 
     cost: rough time of one row [µs], which decides whether another thread is worth waking.
     """
     samples = len(arrays[0])
-    count = 1 if threads is None and samples * cost < 2.0 * WORK_PER_THREAD else thread_count(threads, samples * cost)
+    count = (
+        1
+        if threads is None and samples * cost < 2.0 * WORK_PER_THREAD
+        else thread_count(threads, samples * cost)
+    )
     if count == 1:
         if samples:
             _one(robot.tree.spare_workspaces, robot.tree, call, arrays)
         return
     step = -(-samples // (count * WIDTH)) * WIDTH
     parts = [[array[start : start + step] for array in arrays] for start in range(0, samples, step)]
-    futures = [_pool().submit(_one, robot.tree.spare_workspaces, robot.tree, call, part) for part in parts[1:]]
+    futures = [
+        _pool().submit(_one, robot.tree.spare_workspaces, robot.tree, call, part)
+        for part in parts[1:]
+    ]
     _one(robot.tree.spare_workspaces, robot.tree, call, parts[0])
     for future in futures:
         future.result()
 
 
-def _one(spare: list[Workspace], tree: Tree, call: Callable[..., None], arrays: Sequence[np.ndarray]) -> None:
+def _one(
+    spare: list[Workspace], tree: Tree, call: Callable[..., None], arrays: Sequence[np.ndarray]
+) -> None:
     try:
         workspace = spare.pop()
     except IndexError:  # the first call, or more threads than before

@@ -1,6 +1,7 @@
 """Configurations of a robot: drawing one at random, and moving one by a velocity.
 
-q is a plain vector only where every joint has one degree of freedom; a quaternion moves along its sphere.
+q is a plain vector only where every joint has one degree of freedom; a quaternion moves along its
+sphere.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from thetahat.spatial import skew
 UNBOUNDED = np.pi  # [rad or m] where a joint states no limit
 
 
-def random_configuration(robot: Robot, rng: np.random.Generator, samples: int | None = None) -> np.ndarray:
+def random_configuration(
+    robot: Robot, rng: np.random.Generator, samples: int | None = None
+) -> np.ndarray:
     """q inside the joints' limits (±π where there are none), (nq,) or (samples, nq)."""
     q = np.zeros((1 if samples is None else samples, robot.nq))
     for node in robot.tree.independent:
@@ -33,7 +36,9 @@ def random_configuration(robot: Robot, rng: np.random.Generator, samples: int | 
 
 
 def integrate(robot: Robot, q: np.ndarray, dq: np.ndarray) -> np.ndarray:
-    """q moved for one second by the constant velocity dq (body twists for planar, ball and free joints)."""
+    """q moved for one second by the constant velocity dq (body twists for planar, ball and free
+    joints).
+    """
     q, dq = batch.check_state(robot, q, dq)
     out = q.copy()
     for node in robot.tree.independent:
@@ -48,7 +53,9 @@ def integrate(robot: Robot, q: np.ndarray, dq: np.ndarray) -> np.ndarray:
                 out[..., at : at + 4] = _turned(out[..., at : at + 4], rate)
             case JointKind.FREE:
                 shift = _moved(rate[..., :3], rate[..., 3:])
-                out[..., at : at + 3] += (_matrix(out[..., at + 3 : at + 7]) @ shift[..., None])[..., 0]
+                out[..., at : at + 3] += (_matrix(out[..., at + 3 : at + 7]) @ shift[..., None])[
+                    ..., 0
+                ]
                 out[..., at + 3 : at + 7] = _turned(out[..., at + 3 : at + 7], rate[..., :3])
     return out
 
@@ -56,7 +63,10 @@ def integrate(robot: Robot, q: np.ndarray, dq: np.ndarray) -> np.ndarray:
 def _planar(q: np.ndarray, rate: np.ndarray) -> np.ndarray:
     """(x, y, angle) along an arc: the body turns by w while it moves by its own (vx, vy)."""
     normal = np.array([0.0, 0.0, 1.0])
-    shift = _moved(rate[..., 2:] * normal, np.concatenate([rate[..., :2], np.zeros_like(rate[..., :1])], axis=-1))
+    shift = _moved(
+        rate[..., 2:] * normal,
+        np.concatenate([rate[..., :2], np.zeros_like(rate[..., :1])], axis=-1),
+    )
     c, s = np.cos(q[..., 2]), np.sin(q[..., 2])
     x = q[..., 0] + c * shift[..., 0] - s * shift[..., 1]
     y = q[..., 1] + s * shift[..., 0] + c * shift[..., 1]

@@ -1,7 +1,7 @@
 """What can go wrong, said in one sentence: the thing, its value, and the fix.
 
-Each class carries the exit code that the command line returns for it (interface: 2 usage, 3 malformed input,
-4 unphysical robot, 5 not identifiable, 6 storage, 7 refused for safety).
+Each class carries the exit code that the command line returns for it (interface: 2 usage, 3
+malformed input, 4 unphysical robot, 5 not identifiable, 6 storage, 7 refused for safety).
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Files written whole or not at all: a kill, a full disk or a read-only folder leaves the old file or the new one, never half."""
+"""Files written whole or not at all: a kill, a full disk or a read-only folder leaves the old file
+or the new one, never half.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,12 @@ from pathlib import Path
 from thetahat.errors import StorageError
 
 
-def write_atomically(path: str | os.PathLike[str], content: str | bytes, *, folders: bool = False) -> Path:
-    """Write a file so that its old content stands until the new is safe on disk. Text is UTF-8; folders: make those above it."""
+def write_atomically(
+    path: str | os.PathLike[str], content: str | bytes, *, folders: bool = False
+) -> Path:
+    """Write a file so that its old content stands until the new is safe on disk. Text is UTF-8;
+    folders: make those above it.
+    """
     data = content.encode("utf-8") if isinstance(content, str) else content
     with replacing(path, folders=folders) as scratch, scratch.open("wb") as file:
         file.write(data)
@@ -20,9 +26,11 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes, *, fold
 
 @contextmanager
 def replacing(path: str | os.PathLike[str], *, folders: bool = False) -> Iterator[Path]:
-    """``with replacing(path) as scratch: …`` fill `scratch`; it takes the place of `path` at the end, and is gone if anything fails.
+    """``with replacing(path) as scratch: …`` fill `scratch`; it takes the place of `path` at the
+    end, and is gone if anything fails.
 
-    The scratch file lies beside `path` with the same ending and a name no one else has, so two writers cannot mix.
+    The scratch file lies beside `path` with the same ending and a name no one else has, so two
+    writers cannot mix.
     """
     import tempfile  # here, as it brings in more than a quick start has time for
 
@@ -31,17 +39,22 @@ def replacing(path: str | os.PathLike[str], *, folders: bool = False) -> Iterato
     try:
         if folders:
             path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=path.suffix)
+        handle, name = tempfile.mkstemp(
+            dir=path.parent, prefix=f".{path.name[:100]}.", suffix=path.suffix
+        )
         os.close(handle)
         scratch = Path(name)
         yield scratch
         with scratch.open("rb+") as file:
             os.fsync(file.fileno())
-        scratch.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())  # a temporary file is private; the answer need not be
+        scratch.chmod(
+            path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
+        )  # a temporary file is private; the answer need not be
         scratch.replace(path)
     except OSError as error:
         raise StorageError(
-            f"{_shown(path)} cannot be written: {error.strerror or error}; check the folder, its permissions and the room on its disk"
+            f"{_shown(path)} cannot be written: {error.strerror or error}; check the folder, its"
+            " permissions and the room on its disk"
         ) from None
     finally:
         if scratch is not None:

@@ -1,4 +1,6 @@
-"""How well a robot predicts torques it was not fitted to: R² and RMS per joint, beside the nominal robot."""
+"""How well a robot predicts torques it was not fitted to: R² and RMS per joint, beside the nominal
+robot.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ _OWN, _NOMINAL = "the robot", "the nominal robot"
 class Validation:
     """Scores per degree of freedom; masked where there are no rows, or no torque to explain.
 
-    R² = 1 − e'e/u'u, not centred (paper). All usable rows count; `_moving` leaves out those of a joint at standstill.
+    R² = 1 − e'e/u'u, not centred (paper). All usable rows count; `_moving` leaves out those of a
+    joint at standstill.
     """
 
     names: tuple[str, ...]  # of the degrees of freedom
@@ -44,15 +47,37 @@ class Validation:
         head += [f"{name} {what}" for name in others for what in ("R²", "RMS")]
         lines = ["  ".join(head)]
         for j, name in enumerate(self.names):
-            cells = [name.ljust(width), _cell(self.r2[j], 7, ".4f"), _cell(self.r2_moving[j], 6, ".4f"), _cell(self.rms[j], 7, ".3g")]
+            cells = [
+                name.ljust(width),
+                _cell(self.r2[j], 7, ".4f"),
+                _cell(self.r2_moving[j], 6, ".4f"),
+                _cell(self.rms[j], 7, ".3g"),
+            ]
             cells.append(f"{self.rows[j]:6d}")
             for title, other in others.items():
-                cells += [_cell(other.r2[j], len(title) + 3, ".4f"), _cell(other.rms[j], len(title) + 4, ".3g")]
+                cells += [
+                    _cell(other.r2[j], len(title) + 3, ".4f"),
+                    _cell(other.rms[j], len(title) + 4, ".3g"),
+                ]
             lines.append("  ".join(cells))
         total = "undefined" if self.r2_total is None else f"{self.r2_total:.6f}"
-        scored = ", ".join(f"{name} {other.r2_total:.6f}" for name, other in others.items() if other.r2_total is not None)
-        low_pass = "torques as given" if self.cutoff is None else f"torques below {self.cutoff:.4g} Hz"
-        return "\n".join([f"R² {total}{f' ({scored})' if scored else ''} over {self.samples} samples, {low_pass}", *lines])
+        scored = ", ".join(
+            f"{name} {other.r2_total:.6f}"
+            for name, other in others.items()
+            if other.r2_total is not None
+        )
+        low_pass = (
+            "torques as given" if self.cutoff is None else f"torques below {self.cutoff:.4g} Hz"
+        )
+        return "\n".join(
+            [
+                (
+                    f"R² {total}{f' ({scored})' if scored else ''} over {self.samples} samples,"
+                    f" {low_pass}"
+                ),
+                *lines,
+            ]
+        )
 
 
 def _cell(value: float, width: int, form: str) -> str:
@@ -60,13 +85,22 @@ def _cell(value: float, width: int, form: str) -> str:
 
 
 def validate(
-    robot: Robot, samples: Samples | Iterable[Samples], nominal: Robot | None = None, *, beside: Mapping[str, Robot] | None = None
+    robot: Robot,
+    samples: Samples | Iterable[Samples],
+    nominal: Robot | None = None,
+    *,
+    beside: Mapping[str, Robot] | None = None,
 ) -> Validation:
-    """Score a robot, and the nominal one and others beside it, on samples or a stream of them; rows marked unusable do not count."""
+    """Score a robot, and the nominal one and others beside it, on samples or a stream of them; rows
+    marked unusable do not count.
+    """
     others = {**({} if nominal is None else {_NOMINAL: nominal}), **(beside or {})}
     for name, other in others.items():
         if other.nv != robot.nv or other.nq != robot.nq:
-            raise UsageError(f"{name} has {other.nv} degrees of freedom and the other {robot.nv}; give variants of one robot")
+            raise UsageError(
+                f"{name} has {other.nv} degrees of freedom and the other {robot.nv}; give variants"
+                " of one robot"
+            )
     sums = {name: (each, _Sums(robot.nv)) for name, each in {_OWN: robot, **others}.items()}
     cutoffs, count = set(), 0
     for part in _pieces(samples, robot):
@@ -76,21 +110,29 @@ def validate(
         for each, into in sums.values():
             into.add(part, predicted(each, part))
     cutoff = cutoffs.pop() if len(cutoffs) == 1 else None
-    found = {name: into.result(robot.velocity_names, count, cutoff) for name, (_, into) in sums.items()}
+    found = {
+        name: into.result(robot.velocity_names, count, cutoff) for name, (_, into) in sums.items()
+    }
     return replace(found.pop(_OWN), nominal=found.pop(_NOMINAL, None), beside=found)
 
 
 def predicted(robot: Robot, samples: Samples) -> np.ndarray:
-    """The torques a robot expects, (n, nv): its rigid bodies and its drive, dry friction as the samples' low-pass shows it."""
+    """The torques a robot expects, (n, nv): its rigid bodies and its drive, dry friction as the
+    samples' low-pass shows it.
+    """
     direction = samples.direction_of(robot.drive)
     if direction is None:
         return dynamics.inverse_dynamics(robot, samples.q, samples.dq, samples.ddq)
     rigid = dynamics.inverse_dynamics(robot, samples.q, samples.dq, samples.ddq, rigid=True)
-    return rigid + robot.drive.torque(samples.dq, samples.ddq, q=samples.q, load=rigid, direction=direction)
+    return rigid + robot.drive.torque(
+        samples.dq, samples.ddq, q=samples.q, load=rigid, direction=direction
+    )
 
 
 class _Sums:
-    """Sums of squares of torques and of what is left of them, over usable rows and over those in motion."""
+    """Sums of squares of torques and of what is left of them, over usable rows and over those in
+    motion.
+    """
 
     def __init__(self, nv: int) -> None:
         self.rows, self.moving = np.zeros(nv, dtype=np.int64), np.zeros(nv, dtype=np.int64)
@@ -132,7 +174,11 @@ def _root_mean(left: np.ndarray, rows: np.ndarray) -> np.ma.MaskedArray:
 
 
 def _pieces(samples: Samples | Iterable[Samples], robot: Robot) -> Iterator[Samples]:
-    for part in (directed(samples, robot),) if isinstance(samples, Samples) else directed_batches(samples, robot):
+    for part in (
+        (directed(samples, robot),)
+        if isinstance(samples, Samples)
+        else directed_batches(samples, robot)
+    ):
         for first in range(0, len(part), PIECE):
             yield part if len(part) <= PIECE else part.subset(slice(first, first + PIECE))
 
@@ -140,6 +186,6 @@ def _pieces(samples: Samples | Iterable[Samples], robot: Robot) -> Iterator[Samp
 def _check(robot: Robot, samples: Samples) -> None:
     if samples.nq != robot.nq or samples.nv != robot.nv:
         raise UsageError(
-            f"the samples have {samples.nq} coordinates and {samples.nv} velocities, but robot {robot.name!r} has {robot.nq} and {robot.nv}; "
-            "prepare them with this robot"
+            f"the samples have {samples.nq} coordinates and {samples.nv} velocities, but robot"
+            f" {robot.name!r} has {robot.nq} and {robot.nv}; prepare them with this robot"
         )

@@ -15,8 +15,11 @@ from thetahat import cli
 
 
 @pytest.fixture
-def thetahat(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
-    """The command line, in this process: what `thetahat …` in a shell does, without paying for a start each time.
+def thetahat(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Done]:
+    """The command line, in this process: what `thetahat …` in a shell does, without paying for a
+    start each time.
 
     `identify` does not tune, which takes most of its time, unless a test says `--tune`.
     """
@@ -24,7 +27,9 @@ def thetahat(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 
     def call(verb: str = "", *arguments: object) -> Done:
         quick = ["--no-tune"] if verb == "identify" else []
-        monkeypatch.setattr(sys, "argv", ["thetahat", *([verb] if verb else []), *quick, *map(str, arguments)])
+        monkeypatch.setattr(
+            sys, "argv", ["thetahat", *([verb] if verb else []), *quick, *map(str, arguments)]
+        )
         with pytest.raises(SystemExit) as ended:
             cli.main()
         out, err = capsys.readouterr()

@@ -17,10 +17,12 @@ from identify_cases import Done
 from thetahat import files, robots
 from thetahat.cli import progress as bars
 
-# -- files ------------------------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------
 
 
-def test_places_that_cannot_be_written(thetahat: Callable[..., Done], log: Path, tmp_path: Path) -> None:
+def test_places_that_cannot_be_written(
+    thetahat: Callable[..., Done], log: Path, tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("mine")
     (tmp_path / "taken" / "estimate.json").mkdir(parents=True)
     for out in (tmp_path / "file", tmp_path / "file" / "below", tmp_path / "taken"):
@@ -30,7 +32,9 @@ def test_places_that_cannot_be_written(thetahat: Callable[..., Done], log: Path,
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_inputs_are_never_written_over(thetahat: Callable[..., Done], log: Path, tmp_path: Path) -> None:
+def test_inputs_are_never_written_over(
+    thetahat: Callable[..., Done], log: Path, tmp_path: Path
+) -> None:
     robot = tmp_path / "arm.urdf"
     robot.write_bytes(robots.path("arm4").read_bytes())
     for link in (Path.hardlink_to, Path.symlink_to):
@@ -42,7 +46,9 @@ def test_inputs_are_never_written_over(thetahat: Callable[..., Done], log: Path,
     assert robot.read_bytes() == robots.path("arm4").read_bytes()
 
 
-def test_a_full_disk_leaves_the_old_file(thetahat: Callable[..., Done], log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_the_old_file(
+    thetahat: Callable[..., Done], log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "estimate.json").write_text("old")
 
     def full(_: int) -> None:
@@ -56,7 +62,9 @@ def test_a_full_disk_leaves_the_old_file(thetahat: Callable[..., Done], log: Pat
     assert (tmp_path / "estimate.json").read_text() == "old"
 
 
-def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_write_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "estimate.json").write_text("old")
 
     def interrupt(_: int) -> None:
@@ -68,7 +76,7 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path, monkeypatch: p
     assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
 
 
-# -- progress and start -----------------------------------------------------------------------------------------------
+# -- progress and start ----------------------------------------------------------------------------
 
 
 class Terminal(io.StringIO):
@@ -80,7 +88,11 @@ def test_a_bar_appears_at_a_terminal_when_it_takes_long(monkeypatch: pytest.Monk
     import time
 
     monkeypatch.setenv("TERM", "xterm")
-    for patience, seconds, quiet, shown in ((0.02, 0.4, False, True), (5.0, 0.05, False, False), (0.02, 0.1, True, False)):
+    for patience, seconds, quiet, shown in (
+        (0.02, 0.4, False, True),
+        (5.0, 0.05, False, False),
+        (0.02, 0.1, True, False),
+    ):
         terminal = Terminal()
         monkeypatch.setattr(sys, "stderr", terminal)
         monkeypatch.setattr(bars, "PATIENCE", patience)
@@ -98,9 +110,16 @@ def test_a_bar_appears_at_a_terminal_when_it_takes_long(monkeypatch: pytest.Monk
 def test_help_loads_nothing_heavy() -> None:
     import subprocess
 
-    code = "import sys; from thetahat.cli.app import app; print(*[name for name in ('numpy', 'numba', 'polars', 'scipy') if name in sys.modules])"
+    code = (
+        "import sys; from thetahat.cli.app import app; print(*[name for name in ('numpy', 'numba',"
+        " 'polars', 'scipy') if name in sys.modules])"
+    )
     done = subprocess.run(
-        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": str(ROOT / "src")}, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stdout.split() == []
 

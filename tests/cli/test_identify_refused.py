@@ -1,4 +1,6 @@
-"""`thetahat identify` on bad logs and on logs that do not determine the robot: one sentence and its exit code."""
+"""`thetahat identify` on bad logs and on logs that do not determine the robot: one sentence and its
+exit code.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from identify_cases import Done, digest
 from thetahat import robots
 from thetahat.data.formats.write import write_table
 
-# -- bad logs ---------------------------------------------------------------------------------------------------------
+# -- bad logs --------------------------------------------------------------------------------------
 
 
 def text_of(names: list[str], values: np.ndarray) -> str:
@@ -40,22 +42,62 @@ CSV = {
     "empty": (lambda s: "", 3, ["empty"]),
     "header only": (lambda s: s.split("\n")[0] + "\n", 5, ["no rows"]),
     "cut last row": (lambda s: s[:-15], 3, ["line 3201"]),
-    "short row": (lambda s: line_changed(s, 50, lambda row: row.rsplit(",", 1)[0]), 3, ["line 50", "12 fields"]),
-    "long row": (lambda s: line_changed(s, 50, lambda row: row + ",1"), 3, ["line 50", "14 fields"]),
-    "repeated header": (lambda s: line_changed(s, 50, lambda row: s.split("\n")[0] + "\n" + row), 3, ["line 50", "repeated"]),
-    "text cell": (lambda s: line_changed(s, 50, lambda row: row.rsplit(",", 1)[0] + ",broken"), 3, ["line 50", "'tau4'", "'broken'"]),
-    "infinity": (lambda s: line_changed(s, 50, lambda row: row.rsplit(",", 1)[0] + ",inf"), 3, ["line 50", "'tau4'"]),
-    "1e400": (lambda s: line_changed(s, 50, lambda row: row.rsplit(",", 1)[0] + ",1e400"), 3, ["line 50", "'tau4'"]),
+    "short row": (
+        lambda s: line_changed(s, 50, lambda row: row.rsplit(",", 1)[0]),
+        3,
+        ["line 50", "12 fields"],
+    ),
+    "long row": (
+        lambda s: line_changed(s, 50, lambda row: row + ",1"),
+        3,
+        ["line 50", "14 fields"],
+    ),
+    "repeated header": (
+        lambda s: line_changed(s, 50, lambda row: s.split("\n")[0] + "\n" + row),
+        3,
+        ["line 50", "repeated"],
+    ),
+    "text cell": (
+        lambda s: line_changed(s, 50, lambda row: row.rsplit(",", 1)[0] + ",broken"),
+        3,
+        ["line 50", "'tau4'", "'broken'"],
+    ),
+    "infinity": (
+        lambda s: line_changed(s, 50, lambda row: row.rsplit(",", 1)[0] + ",inf"),
+        3,
+        ["line 50", "'tau4'"],
+    ),
+    "1e400": (
+        lambda s: line_changed(s, 50, lambda row: row.rsplit(",", 1)[0] + ",1e400"),
+        3,
+        ["line 50", "'tau4'"],
+    ),
     "semicolons": (lambda s: s.replace(",", ";"), 3, ["semicolons"]),
     "decimal commas": (lambda s: s.replace(",", ";").replace(".", ","), 3, ["decimal points"]),
     "duplicate column": (lambda s: s.replace("q2,", "q1,", 1), 3, ["'q1'", "twice"]),
     "NUL": (lambda s: line_changed(s, 50, lambda row: row + "\0"), 3, ["line 50", "NUL"]),
-    "20,000 columns": (lambda s: ",".join(["t", *(f"x{k}" for k in range(20_000))]) + "\n", 7, ["columns"]),
-    "other joints": (lambda s: re.sub(r"\b(d?q|tau)(\d)", r"\1.axis\2", s.split("\n")[0]) + s[s.index("\n") :], 3, ["axis1", "shoulder_pitch"]),
+    "20,000 columns": (
+        lambda s: ",".join(["t", *(f"x{k}" for k in range(20_000))]) + "\n",
+        7,
+        ["columns"],
+    ),
+    "other joints": (
+        lambda s: re.sub(r"\b(d?q|tau)(\d)", r"\1.axis\2", s.split("\n")[0]) + s[s.index("\n") :],
+        3,
+        ["axis1", "shoulder_pitch"],
+    ),
     "no torque": (lambda s: s.replace("tau", "x", 4), 3, ["no torque columns", "--columns"]),
-    "repeated stamp": (lambda s: line_changed(s, 50, lambda row: "0.235," + row.split(",", 1)[1]), 3, ["line 50"]),
-    "backward stamp": (lambda s: line_changed(s, 50, lambda row: "0.1," + row.split(",", 1)[1]), 3, ["line 50"]),
-}  # fmt: skip
+    "repeated stamp": (
+        lambda s: line_changed(s, 50, lambda row: "0.235," + row.split(",", 1)[1]),
+        3,
+        ["line 50"],
+    ),
+    "backward stamp": (
+        lambda s: line_changed(s, 50, lambda row: "0.1," + row.split(",", 1)[1]),
+        3,
+        ["line 50"],
+    ),
+}
 
 
 def refused(done: Done, code: int, words: list[str], path: Path) -> None:
@@ -79,16 +121,25 @@ def test_bad_csv(thetahat: Callable[..., Done], rows: tuple, tmp_path: Path, cas
     assert not (tmp_path / "out").exists()
 
 
-def test_the_log_that_is_spoiled_above_is_good(thetahat: Callable[..., Done], rows: tuple, tmp_path: Path) -> None:
+def test_the_log_that_is_spoiled_above_is_good(
+    thetahat: Callable[..., Done], rows: tuple, tmp_path: Path
+) -> None:
     (tmp_path / "log.csv").write_text(text_of(*rows))
     assert thetahat("identify", "arm4", tmp_path / "log.csv", "--out", tmp_path).code == 0
 
 
-@pytest.mark.parametrize("case", ["UTF-16", "Latin-1", "gzip", "gzip bomb", "pickle", "object array", "cut parquet", "absent"])
+@pytest.mark.parametrize(
+    "case",
+    ["UTF-16", "Latin-1", "gzip", "gzip bomb", "pickle", "object array", "cut parquet", "absent"],
+)
 def test_bad_files(thetahat: Callable[..., Done], rows: tuple, tmp_path: Path, case: str) -> None:
     names, values = rows
     text = text_of(names, values)
-    path = tmp_path / {"pickle": "log.pkl", "object array": "log.npz", "cut parquet": "log.parquet"}.get(case, "log.csv")
+    path = tmp_path / {
+        "pickle": "log.pkl",
+        "object array": "log.npz",
+        "cut parquet": "log.parquet",
+    }.get(case, "log.csv")
     match case:
         case "UTF-16":
             path.write_bytes(text.encode("utf-16"))
@@ -101,7 +152,9 @@ def test_bad_files(thetahat: Callable[..., Done], rows: tuple, tmp_path: Path, c
         case "pickle":
             path.write_bytes(pickle.dumps(os.getcwd))
         case "object array":
-            np.savez(path, **dict(zip(names, values.T, strict=True)), extra=np.array([{}], dtype=object))
+            np.savez(
+                path, **dict(zip(names, values.T, strict=True)), extra=np.array([{}], dtype=object)
+            )
         case "cut parquet":
             write_table(path, names, list(values.T))
             path.write_bytes(path.read_bytes()[:-40])
@@ -137,10 +190,12 @@ def test_units_that_are_not_si(thetahat: Callable[..., Done], rows: tuple, tmp_p
         refused(thetahat("identify", "arm4", path, "--out", tmp_path), 3, [word], path)
 
 
-# -- not identifiable -------------------------------------------------------------------------------------------------
+# -- not identifiable ------------------------------------------------------------------------------
 
 
-def test_a_dead_torque_channel_offers_joints_which_works(thetahat: Callable[..., Done], rows: tuple, tmp_path: Path) -> None:
+def test_a_dead_torque_channel_offers_joints_which_works(
+    thetahat: Callable[..., Done], rows: tuple, tmp_path: Path
+) -> None:
     names, values = rows
     spoiled = values.copy()
     spoiled[:, names.index("tau3")] = 1.5
@@ -149,35 +204,67 @@ def test_a_dead_torque_channel_offers_joints_which_works(thetahat: Callable[...,
     assert done.code == 5
     offer = re.search(r"'arm_yaw' has no usable torque .*dead torque.*--joints (\S+?),? ", done.err)
     assert offer
-    fixed = thetahat("identify", "arm4", path, "--out", tmp_path, "--json", "--joints", offer[1].rstrip(","))
+    fixed = thetahat(
+        "identify", "arm4", path, "--out", tmp_path, "--json", "--joints", offer[1].rstrip(",")
+    )
     assert fixed.code == 0, fixed.err
-    assert min(joint["r2_test"] for joint in fixed.data["joints"] if joint["name"] != "arm_yaw") > 0.9
+    assert (
+        min(joint["r2_test"] for joint in fixed.data["joints"] if joint["name"] != "arm_yaw") > 0.9
+    )
 
 
-def test_a_flipped_sign_is_named(thetahat: Callable[..., Done], rows: tuple, tmp_path: Path) -> None:
+def test_a_flipped_sign_is_named(
+    thetahat: Callable[..., Done], rows: tuple, tmp_path: Path
+) -> None:
     names, values = rows
     spoiled = values.copy()
     spoiled[:, names.index("tau1")] *= -1.0
-    done = thetahat("identify", "arm4", simulated_log.write_csv(tmp_path / "flipped.csv", names, spoiled), "--out", tmp_path)
+    done = thetahat(
+        "identify",
+        "arm4",
+        simulated_log.write_csv(tmp_path / "flipped.csv", names, spoiled),
+        "--out",
+        tmp_path,
+    )
     assert done.code == 5
-    assert re.search(r"'shoulder_pitch' has no usable torque .*sign.*--joints shoulder_roll,arm_yaw,elbow", done.err)
+    assert re.search(
+        r"'shoulder_pitch' has no usable torque .*sign.*--joints shoulder_roll,arm_yaw,elbow",
+        done.err,
+    )
 
 
 @pytest.mark.parametrize("count", [3, 7, 20, 40, 60])
-def test_fewer_samples_than_parameters(thetahat: Callable[..., Done], rows: tuple, tmp_path: Path, count: int) -> None:
+def test_fewer_samples_than_parameters(
+    thetahat: Callable[..., Done], rows: tuple, tmp_path: Path, count: int
+) -> None:
     names, values = rows
-    done = thetahat("identify", "arm4", simulated_log.write_csv(tmp_path / "short.csv", names, values[:count]), "--out", tmp_path)
+    done = thetahat(
+        "identify",
+        "arm4",
+        simulated_log.write_csv(tmp_path / "short.csv", names, values[:count]),
+        "--out",
+        tmp_path,
+    )
     assert done.code == 5, done.err
 
 
-def test_a_log_that_does_not_show_everything_names_what_is_missing(thetahat: Callable[..., Done], tmp_path: Path) -> None:
-    """The elbow moves, all else stands: with standstill rows let in, gravity and friction of the others cannot be told apart."""
+def test_a_log_that_does_not_show_everything_names_what_is_missing(
+    thetahat: Callable[..., Done], tmp_path: Path
+) -> None:
+    """The elbow moves, all else stands: with standstill rows let in, gravity and friction of the
+    others cannot be told apart.
+    """
     t, q, dq, ddq = simulated_log.motion(4)
-    q, dq, ddq = (np.column_stack([np.full((len(t), 3), still), a[:, 3]]) for a, still in ((q, 0.5), (dq, 0.0), (ddq, 0.0)))
+    q, dq, ddq = (
+        np.column_stack([np.full((len(t), 3), still), a[:, 3]])
+        for a, still in ((q, 0.5), (dq, 0.0), (ddq, 0.0))
+    )
     tau = simulated_log.torque(robots.path("arm4"), q, dq, ddq) + simulated_log.drive(dq, ddq)
     path = simulated_log.write_csv(tmp_path / "elbow.csv", *simulated_log.table(t, q, tau, dq))
     for method in ("least-squares", "positive"):
-        done = thetahat("identify", "arm4", path, "--out", tmp_path, "--min-speed", 0, "--method", method)
+        done = thetahat(
+            "identify", "arm4", path, "--out", tmp_path, "--min-speed", 0, "--method", method
+        )
         assert done.code == 5
     assert re.search(r"rank \d+ of 36: .*excite joints? .*(shoulder|arm_yaw)", done.err)
     assert not (tmp_path / "estimate.json").exists()
@@ -188,5 +275,7 @@ def test_a_log_that_does_not_show_everything_names_what_is_missing(thetahat: Cal
     assert found["rank"] < found["structural_rank"]
     assert {"viscous_shoulder_pitch", "coulomb_arm_yaw"} <= set(found["unseen"])
     assert any("excite" in sentence for sentence in found["advice"])
-    assert found["joints"][0]["viscous"] == pytest.approx(th.load(robots.path("arm4")).drive.viscous[0], rel=1e-6)
+    assert found["joints"][0]["viscous"] == pytest.approx(
+        th.load(robots.path("arm4")).drive.viscous[0], rel=1e-6
+    )
     assert found["consistent"]

@@ -1,4 +1,6 @@
-"""`thetahat inspect`: the numbers are Pinocchio's, the streams and exit codes are those of the interface, nothing is a traceback."""
+"""`thetahat inspect`: the numbers are Pinocchio's, the streams and exit codes are those of the
+interface, nothing is a traceback.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +28,60 @@ from thetahat.model.load import load
 ROUNDING = 1e-12  # relative: sums of a few links
 CLI = [sys.executable, "-m", "thetahat.cli"]
 ARM = robots.path("arm4").read_text(encoding="utf-8")
-KEYS = {"schema", "name", "source", "nq", "nv", "gravity", "mass", "joints", "bodies", "notes", "warnings"}
-JOINT_KEYS = {"name", "kind", "parent", "body", "axis", "lower", "upper", "velocity", "effort", "mimic", "damping", "friction", "armature"}
-BODY_KEYS = {"name", "links", "mass", "com", "inertia_com", "principal_moments", "theta", "consistent", "condition"}
+KEYS = {
+    "schema",
+    "name",
+    "source",
+    "nq",
+    "nv",
+    "gravity",
+    "mass",
+    "joints",
+    "bodies",
+    "notes",
+    "warnings",
+}
+JOINT_KEYS = {
+    "name",
+    "kind",
+    "parent",
+    "body",
+    "axis",
+    "lower",
+    "upper",
+    "velocity",
+    "effort",
+    "mimic",
+    "damping",
+    "friction",
+    "armature",
+}
+BODY_KEYS = {
+    "name",
+    "links",
+    "mass",
+    "com",
+    "inertia_com",
+    "principal_moments",
+    "theta",
+    "consistent",
+    "condition",
+}
 
 
 def thetahat(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
-    environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "NO_COLOR", "THETAHAT_DEBUG")}
+    environment = {
+        key: value
+        for key, value in os.environ.items()
+        if key not in ("COLUMNS", "NO_COLOR", "THETAHAT_DEBUG")
+    }
     environment |= {"PYTHONPATH": str(ROOT / "src")} | options.pop("env", {})
-    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "encoding": "utf-8", "timeout": 60} | options
+    options = {
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "encoding": "utf-8",
+        "timeout": 60,
+    } | options
     return subprocess.run([*CLI, *map(str, arguments)], env=environment, **options)
 
 
@@ -57,7 +104,7 @@ def changed(folder: Path, old: str, new: str) -> Path:
     return path
 
 
-# -- what it says -----------------------------------------------------------------------------------------------------
+# -- what it says ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("robot", ["arm4", "arm7", "panda", "talos"])
@@ -67,7 +114,9 @@ def test_json_agrees_with_pinocchio(robot: str) -> None:
     found, model = answer(path), pinocchio.buildModelFromUrdf(str(path))
     assert found["schema"] == "thetahat/inspect/1"
     assert set(found) >= KEYS
-    assert {joint["name"] for joint in found["joints"]} == set(model.names[1:])  # the order of children is Pinocchio's own
+    assert {joint["name"] for joint in found["joints"]} == set(
+        model.names[1:]
+    )  # the order of children is Pinocchio's own
     assert found["nv"] == model.nv - sum(joint["mimic"] is not None for joint in found["joints"])
     assert found["mass"] == pytest.approx(pinocchio.computeTotalMass(model), rel=ROUNDING)
     bodies = {body["name"]: body for body in found["bodies"]}
@@ -82,10 +131,15 @@ def test_json_agrees_with_pinocchio(robot: str) -> None:
         assert body["mass"] == pytest.approx(inertia.mass, rel=ROUNDING)
         np.testing.assert_allclose(body["com"], inertia.lever, rtol=0, atol=ROUNDING)
         scale = ROUNDING * np.abs(inertia.inertia).max()
-        # The inertia about the centre is a difference of two larger numbers wherever the centre is far from the origin.
+        # The inertia about the centre is a difference of two larger numbers wherever the centre is
+        # far from the origin.
         scale += ROUNDING * inertia.mass * inertia.lever @ inertia.lever
-        np.testing.assert_allclose(body["inertia_com"], inertia.inertia[np.triu_indices(3)], rtol=0, atol=scale)
-        np.testing.assert_allclose(body["principal_moments"], np.linalg.eigvalsh(inertia.inertia), rtol=0, atol=3 * scale)
+        np.testing.assert_allclose(
+            body["inertia_com"], inertia.inertia[np.triu_indices(3)], rtol=0, atol=scale
+        )
+        np.testing.assert_allclose(
+            body["principal_moments"], np.linalg.eigvalsh(inertia.inertia), rtol=0, atol=3 * scale
+        )
 
 
 def test_text_names_every_joint_body_and_link_and_floats_the_base() -> None:
@@ -112,7 +166,10 @@ def test_unphysical_link_is_named_with_its_condition_and_a_way_out(tmp_path: Pat
     assert done.returncode == 0  # inspect reports; what needs a physical robot exits 4
     assert re.search(r"link shoulder: .*triangle inequality", done.stdout)
     assert "projected()" in done.stdout
-    assert re.fullmatch(r"warning: arm\.urdf: link 'shoulder' is not physical: .*triangle inequality.*\n", done.stderr)
+    assert re.fullmatch(
+        r"warning: arm\.urdf: link 'shoulder' is not physical: .*triangle inequality.*\n",
+        done.stderr,
+    )
     found = answer(path)
     assert not found["consistent"]
     assert [body["name"] for body in found["bodies"] if not body["consistent"]] == ["shoulder"]
@@ -122,8 +179,12 @@ def test_unphysical_link_is_named_with_its_condition_and_a_way_out(tmp_path: Pat
     assert thetahat("inspect", path, "--quiet").stderr == ""
 
 
-def test_unphysical_link_is_named_where_the_body_it_is_welded_into_is_physical(tmp_path: Path) -> None:
-    path = changed(tmp_path, '<mass value="0.85"/>', '<mass value="-0.85"/>')  # the hand, behind a fixed joint
+def test_unphysical_link_is_named_where_the_body_it_is_welded_into_is_physical(
+    tmp_path: Path,
+) -> None:
+    path = changed(
+        tmp_path, '<mass value="0.85"/>', '<mass value="-0.85"/>'
+    )  # the hand, behind a fixed joint
     found = answer(path)
     forearm = next(body for body in found["bodies"] if body["name"] == "forearm")
     assert [link["name"] for link in forearm["unphysical_links"]] == ["hand"]
@@ -131,12 +192,26 @@ def test_unphysical_link_is_named_where_the_body_it_is_welded_into_is_physical(t
 
 
 def test_the_drawing_determines_the_tree() -> None:
-    """From guides alone: a branch hangs in the last joint one step to the left, any other joint in the one drawn above it."""
+    """From guides alone: a branch hangs in the last joint one step to the left, any other joint in
+    the one drawn above it.
+    """
     chance = random.Random(0)
     for _ in range(200):
         count, narrow = chance.randint(1, 30), chance.random()
-        parents = [None if i == 0 or chance.random() < 0.1 else i - 1 if chance.random() < narrow else chance.randrange(i) for i in range(count)]
-        joints = [{"name": str(i), "parent_joint": None if parent is None else str(parent)} for i, parent in enumerate(parents)]
+        parents = [
+            (
+                None
+                if i == 0 or chance.random() < 0.1
+                else i - 1
+                if chance.random() < narrow
+                else chance.randrange(i)
+            )
+            for i in range(count)
+        ]
+        joints = [
+            {"name": str(i), "parent_joint": None if parent is None else str(parent)}
+            for i, parent in enumerate(parents)
+        ]
         last: dict[int, str] = {}
         drawn = {}
         for guide, joint in _guided(joints):
@@ -146,7 +221,7 @@ def test_the_drawing_determines_the_tree() -> None:
         assert drawn == {joint["name"]: joint["parent_joint"] for joint in joints}
 
 
-# -- which file -------------------------------------------------------------------------------------------------------
+# -- which file ------------------------------------------------------------------------------------
 
 
 def test_a_file_goes_before_a_shipped_robot_and_a_folder_does_not(tmp_path: Path) -> None:
@@ -156,17 +231,28 @@ def test_a_file_goes_before_a_shipped_robot_and_a_folder_does_not(tmp_path: Path
     assert json.loads(thetahat("inspect", "arm4", "--json", cwd=tmp_path).stdout)["name"] == "mine"
 
 
-# -- how it ends ------------------------------------------------------------------------------------------------------
+# -- how it ends -----------------------------------------------------------------------------------
 
-BOMB = '<!DOCTYPE robot [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;">]>\n<robot name="&b;"><link name="a"/></robot>'
+BOMB = (
+    '<!DOCTYPE robot [<!ENTITY a "aaaaaaaaaa"><!ENTITY b'
+    ' "&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;">]>\n<robot name="&b;"><link name="a"/></robot>'
+)
 
 
 @pytest.mark.parametrize(
     ("content", "code", "said"),
-    [("", 3, "arm.urdf"), ("<robot", 3, "arm.urdf"), (ARM.replace('"3.7"', '"3.7kg"'), 3, "3.7kg"), (BOMB, 7, "arm.urdf"), (None, 6, "arm.urdf")],
+    [
+        ("", 3, "arm.urdf"),
+        ("<robot", 3, "arm.urdf"),
+        (ARM.replace('"3.7"', '"3.7kg"'), 3, "3.7kg"),
+        (BOMB, 7, "arm.urdf"),
+        (None, 6, "arm.urdf"),
+    ],
     ids=["empty", "truncated", "unit", "bomb", "absent"],
 )
-def test_bad_files_end_in_their_code_and_one_sentence(content: str | None, code: int, said: str, tmp_path: Path) -> None:
+def test_bad_files_end_in_their_code_and_one_sentence(
+    content: str | None, code: int, said: str, tmp_path: Path
+) -> None:
     path = tmp_path / "arm.urdf"
     if content is not None:
         path.write_text(content, encoding="utf-8")
@@ -179,7 +265,12 @@ def test_bad_files_end_in_their_code_and_one_sentence(content: str | None, code:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("inspect",), ("inspect", "arm4", "--wrong"), ("wrong",), *(("inspect", "arm4", "--gravity", text) for text in ("1,2", "x,0,0", "0,0,nan", ""))],
+    [
+        ("inspect",),
+        ("inspect", "arm4", "--wrong"),
+        ("wrong",),
+        *(("inspect", "arm4", "--gravity", text) for text in ("1,2", "x,0,0", "0,0,nan", "")),
+    ],
 )
 def test_usage_errors_exit_2(arguments: tuple[str, ...]) -> None:
     done = thetahat(*arguments)
@@ -209,9 +300,17 @@ FAILURES = [
 ]
 
 
-@pytest.mark.parametrize(("failure", "code", "said"), FAILURES, ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "")
+@pytest.mark.parametrize(
+    ("failure", "code", "said"),
+    FAILURES,
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
+)
 def test_every_failure_is_a_code_and_a_sentence(
-    failure: BaseException, code: int, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    failure: BaseException,
+    code: int,
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("THETAHAT_DEBUG", raising=False)
     with pytest.raises(SystemExit) as ended, guarded():
@@ -223,9 +322,14 @@ def test_every_failure_is_a_code_and_a_sentence(
     assert captured.err.count("\n") == (1 if said else 0)
 
 
-@pytest.mark.parametrize(("failure", "code"), [(RuntimeError("boom"), 1), (KeyboardInterrupt(), 130)])
+@pytest.mark.parametrize(
+    ("failure", "code"), [(RuntimeError("boom"), 1), (KeyboardInterrupt(), 130)]
+)
 def test_a_failure_inside_a_verb_reaches_the_guard(
-    failure: BaseException, code: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    failure: BaseException,
+    code: int,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from thetahat.cli import main
 
@@ -276,13 +380,19 @@ def test_a_full_disk_is_an_error() -> None:
     assert done.stderr.count("\n") == 1
 
 
-# -- terminals --------------------------------------------------------------------------------------------------------
+# -- terminals -------------------------------------------------------------------------------------
 
 
 def on_a_terminal(*arguments: str, **environment: str) -> str:
     pty = pytest.importorskip("pty", reason="this system has no pseudo-terminals")
     ours, theirs = pty.openpty()
-    process = subprocess.Popen([*CLI, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=os.environ | {"TERM": "xterm"} | environment)
+    process = subprocess.Popen(
+        [*CLI, *arguments],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=os.environ | {"TERM": "xterm"} | environment,
+    )
     os.close(theirs)
     output = b""
     try:
@@ -296,14 +406,18 @@ def on_a_terminal(*arguments: str, **environment: str) -> str:
 
 
 def test_colour_only_where_a_terminal_wants_it() -> None:
-    colour = re.compile(r"\x1b\[(?!0?m)[\d;]*m")  # not the cursor's movements of a progress bar, nor the reset that colorama prints at the end
+    colour = re.compile(
+        r"\x1b\[(?!0?m)[\d;]*m"
+    )  # not the cursor's movements of a progress bar, nor the reset that colorama prints at the end
     assert colour.search(on_a_terminal("inspect", "arm4", NO_COLOR="", COLUMNS="100"))
     assert not colour.search(on_a_terminal("inspect", "arm4", NO_COLOR="1", COLUMNS="100"))
     assert "\x1b" not in thetahat("inspect", "arm4").stdout
 
 
 def test_names_from_a_file_cannot_steer_the_terminal(tmp_path: Path) -> None:
-    path = changed(tmp_path, 'robot name="arm4"', 'robot name="&#x9b;31m[bold]&lt;b&gt;"')  # U+009B begins a control sequence
+    path = changed(
+        tmp_path, 'robot name="arm4"', 'robot name="&#x9b;31m[bold]&lt;b&gt;"'
+    )  # U+009B begins a control sequence
     done = thetahat("inspect", path)
     assert done.returncode == 0, done.stderr
     assert "\x9b" not in done.stdout
@@ -325,7 +439,7 @@ def test_numbers_are_whole_however_narrow_the_terminal(width: int) -> None:
         assert all(f"{value:.4f}" in table for value in body["com"])
 
 
-# -- speed ------------------------------------------------------------------------------------------------------------
+# -- speed -----------------------------------------------------------------------------------------
 
 
 def test_help_and_version_are_quick_and_load_nothing_heavy() -> None:
@@ -335,12 +449,18 @@ def test_help_and_version_are_quick_and_load_nothing_heavy() -> None:
         assert "inspect" in thetahat("--help").stdout
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    # Processor time, and the best of several, since a test machine may be busy with other things; on an idle one it is what the user waits.
+    # Processor time, and the best of several, since a test machine may be busy with other things;
+    # on an idle one it is what the user waits.
     assert min(spent) <= 0.3
     code = (
-        "import sys, atexit; sys.argv = ['thetahat', '--help']; from thetahat.cli import main\n"
-        "atexit.register(lambda: print(*[name for name in ('numpy', 'numba', 'scipy', 'polars') if name in sys.modules], file=sys.stderr))\n"
-        "main()"
+        "import sys, atexit; sys.argv = ['thetahat', '--help']; from thetahat.cli import"
+        " main\natexit.register(lambda: print(*[name for name in ('numpy', 'numba', 'scipy',"
+        " 'polars') if name in sys.modules], file=sys.stderr))\nmain()"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr.strip() == ""
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stderr.strip()
+        == ""
+    )
     assert re.fullmatch(r"thetahat \d+\.\d+\.\d+\S*\n", thetahat("--version").stdout)

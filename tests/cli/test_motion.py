@@ -1,4 +1,6 @@
-"""`thetahat excite` and `thetahat simulate`: from a robot file to a log that identifies it, and what each bad argument gets."""
+"""`thetahat excite` and `thetahat simulate`: from a robot file to a log that identifies it, and
+what each bad argument gets.
+"""
 
 from __future__ import annotations
 
@@ -37,15 +39,31 @@ def test_a_motion_keeps_the_limits_of_the_file_and_rests_at_its_ends(motion: Pat
     tau = th.inverse_dynamics(robot, played.q, played.dq, played.ddq)
     assert np.all(np.abs(tau) <= [limit.effort for limit in limits])
     np.testing.assert_allclose(played.dq[[0, -1]], 0.0, atol=1e-9)
-    np.testing.assert_allclose(np.gradient(played.q, played.t, axis=0)[1:-1], played.dq[1:-1], atol=0.02)
+    np.testing.assert_allclose(
+        np.gradient(played.q, played.t, axis=0)[1:-1], played.dq[1:-1], atol=0.02
+    )
 
 
 @pytest.mark.parametrize("plant", ["own", "mujoco"])
-def test_simulated_logs_identify_the_robot(thetahat: Callable[..., Done], motion: Path, tmp_path: Path, plant: str) -> None:
+def test_simulated_logs_identify_the_robot(
+    thetahat: Callable[..., Done], motion: Path, tmp_path: Path, plant: str
+) -> None:
     if plant == "mujoco":
         pytest.importorskip("mujoco")
     log = tmp_path / "log.csv"
-    done = thetahat("simulate", "arm4", motion, "--out", log, "--plant", plant, "--rate", 500, "--json", "--quiet")
+    done = thetahat(
+        "simulate",
+        "arm4",
+        motion,
+        "--out",
+        log,
+        "--plant",
+        plant,
+        "--rate",
+        500,
+        "--json",
+        "--quiet",
+    )
     assert (done.code, done.err) == (0, "")
     assert done.data["plant"] == plant
     found = thetahat("identify", "arm4", log, "--out", tmp_path, "--json", "--quiet").data
@@ -57,11 +75,32 @@ def test_simulated_logs_identify_the_robot(thetahat: Callable[..., Done], motion
     assert again.read_bytes() == log.read_bytes(), "the same seed writes the same log"
 
 
-def test_a_heavier_truth_and_a_payload_show_in_the_torque(thetahat: Callable[..., Done], motion: Path, tmp_path: Path) -> None:
+def test_a_heavier_truth_and_a_payload_show_in_the_torque(
+    thetahat: Callable[..., Done], motion: Path, tmp_path: Path
+) -> None:
     logs = {}
-    for name, options in {"plain": (), "payload": ("--payload", "hand:2,0,0.1,0"), "later": ("--payload", "hand:2,0,0.1,0@3")}.items():
+    for name, options in {
+        "plain": (),
+        "payload": ("--payload", "hand:2,0,0.1,0"),
+        "later": ("--payload", "hand:2,0,0.1,0@3"),
+    }.items():
         logs[name] = tmp_path / f"{name}.npz"
-        assert thetahat("simulate", "arm4", motion, "--out", logs[name], "--plant", "own", "--rate", 200, "--ideal", *options).code == 0
+        assert (
+            thetahat(
+                "simulate",
+                "arm4",
+                motion,
+                "--out",
+                logs[name],
+                "--plant",
+                "own",
+                "--rate",
+                200,
+                "--ideal",
+                *options,
+            ).code
+            == 0
+        )
     tau = {name: np.load(path)["tau.elbow"] for name, path in logs.items()}
     difference, later = np.abs(tau["payload"] - tau["plain"]), np.abs(tau["later"] - tau["plain"])
     assert np.max(difference) > 1.0
@@ -78,8 +117,16 @@ def test_a_heavier_truth_and_a_payload_show_in_the_torque(thetahat: Callable[...
         (["excite", "arm4", "--out", "m.csv", "--seconds", "-1"], 2, "seconds"),
         (["excite", "arm4", "--out", "m.csv", "--criterion", "trace"], 2, "log-det, condition"),
         (["excite", "arm4", "--out", "m.csv", "--start", "0,0"], 2, "4 finite numbers"),
-        (["excite", "arm4", "--out", "m.csv", "--start", "9,0,0,0", "--seconds", "2"], 2, "shoulder_pitch"),
-        (["excite", "arm4", "--out", "m.csv", "--torque", "0.01", "--seconds", "2"], None, "torque"),
+        (
+            ["excite", "arm4", "--out", "m.csv", "--start", "9,0,0,0", "--seconds", "2"],
+            2,
+            "shoulder_pitch",
+        ),
+        (
+            ["excite", "arm4", "--out", "m.csv", "--torque", "0.01", "--seconds", "2"],
+            None,
+            "torque",
+        ),
         (["excite", "arm4", "--out", "m.csv", "--joints", "elbw"], 2, "elbow"),
         (["excite", "arm4", "--out", "m.csv", "--inside", "hand"], 2, "LINK:xmin"),
         (["excite", "arm4", "--out", "m.csv", "--inside", "nail:0,1,0,1,0,1"], 2, "nail"),
@@ -87,14 +134,32 @@ def test_a_heavier_truth_and_a_payload_show_in_the_torque(thetahat: Callable[...
         (["simulate", "arm4", "MOTION", "--out", "log.csv", "--plant", "gazebo"], 2, "mujoco, own"),
         (["simulate", "arm4", "MOTION", "--out", "MOTION"], 2, "never modified"),
         (["simulate", "arm4", "MOTION", "--out", "log.csv", "--rate", "0"], 2, "rate"),
-        (["simulate", "arm4", "MOTION", "--out", "log.csv", "--torque-noise", "-1"], 2, "torque_noise"),
-        (["simulate", "arm4", "MOTION", "--out", "log.csv", "--payload", "hand:1"], 2, "4 finite numbers"),
-        (["simulate", "arm4", "MOTION", "--out", "log.csv", "--payload", "nail:1,0,0,0"], 2, "nail"),
+        (
+            ["simulate", "arm4", "MOTION", "--out", "log.csv", "--torque-noise", "-1"],
+            2,
+            "torque_noise",
+        ),
+        (
+            ["simulate", "arm4", "MOTION", "--out", "log.csv", "--payload", "hand:1"],
+            2,
+            "4 finite numbers",
+        ),
+        (
+            ["simulate", "arm4", "MOTION", "--out", "log.csv", "--payload", "nail:1,0,0,0"],
+            2,
+            "nail",
+        ),
         (["simulate", "arm7", "MOTION", "--out", "log.csv"], 3, "joint"),
     ],
 )
 def test_bad_arguments_are_one_sentence(
-    thetahat: Callable[..., Done], motion: Path, tmp_path: Path, monkeypatch, arguments: list[str], code: int | None, words: str
+    thetahat: Callable[..., Done],
+    motion: Path,
+    tmp_path: Path,
+    monkeypatch,
+    arguments: list[str],
+    code: int | None,
+    words: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     arguments = [str(motion) if argument == "MOTION" else argument for argument in arguments]

@@ -1,4 +1,6 @@
-"""What every verb prints with --json is valid against the schema kept in the package, and the schemas are strict enough to notice."""
+"""What every verb prints with --json is valid against the schema kept in the package, and the
+schemas are strict enough to notice.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ import pytest
 from data_paths import ROOT, example_robot
 from identify_cases import Done
 
-jsonschema = pytest.importorskip("jsonschema", reason="jsonschema checks the answers (pip install jsonschema)")
+jsonschema = pytest.importorskip(
+    "jsonschema", reason="jsonschema checks the answers (pip install jsonschema)"
+)
 FOLDER = ROOT / "src" / "thetahat" / "schemas"
 Thetahat = Callable[..., Done]
 
@@ -25,7 +29,10 @@ def validator(name: str) -> Any:
 
 
 def require(name: str, answer: dict[str, Any]) -> None:
-    errors = [f"{list(error.absolute_path)}: {error.message}" for error in validator(name).iter_errors(answer)]
+    errors = [
+        f"{list(error.absolute_path)}: {error.message}"
+        for error in validator(name).iter_errors(answer)
+    ]
     assert errors == []
 
 
@@ -49,7 +56,9 @@ OPTIONS = (
 )
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: " ".join(map(str, options)) or "none")
+@pytest.mark.parametrize(
+    "options", OPTIONS, ids=lambda options: " ".join(map(str, options)) or "none"
+)
 def test_identify(thetahat: Thetahat, log: Path, tmp_path: Path, options: list) -> None:
     done = thetahat("identify", "arm4", log, "--out", tmp_path, "--json", *options)
     assert done.code == 0, done.err
@@ -59,25 +68,65 @@ def test_identify(thetahat: Thetahat, log: Path, tmp_path: Path, options: list) 
 
 def test_identify_with_motors(thetahat: Thetahat, log: Path, tmp_path: Path) -> None:
     (tmp_path / "map.csv").write_text("a,b,c,d\n1,0,0,0\n0,1,0,0\n0,0,1,0.5\n0,0,0,1\n")
-    require("estimate", thetahat("identify", "arm4", log, "--out", tmp_path / "out", "--json", "--actuation", tmp_path / "map.csv").data)
+    require(
+        "estimate",
+        thetahat(
+            "identify",
+            "arm4",
+            log,
+            "--out",
+            tmp_path / "out",
+            "--json",
+            "--actuation",
+            tmp_path / "map.csv",
+        ).data,
+    )
 
 
 def test_excite_simulate_and_validate(thetahat: Thetahat, log: Path, tmp_path: Path) -> None:
     motion = tmp_path / "motion.csv"
-    require("excite", thetahat("excite", "double_pendulum", "--out", motion, "--seconds", 2, "--json").data)
-    require("simulate", thetahat("simulate", "double_pendulum", motion, "--out", tmp_path / "log.csv", "--plant", "own", "--json").data)
+    require(
+        "excite",
+        thetahat("excite", "double_pendulum", "--out", motion, "--seconds", 2, "--json").data,
+    )
+    require(
+        "simulate",
+        thetahat(
+            "simulate",
+            "double_pendulum",
+            motion,
+            "--out",
+            tmp_path / "log.csv",
+            "--plant",
+            "own",
+            "--json",
+        ).data,
+    )
     require("validation", thetahat("validate", "arm4", log, "--json").data)
 
 
 def paths(value: Any, at: tuple = ()) -> list[tuple]:
     """The way to every value in an answer."""
-    below = value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
+    below = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value[:1])
+        if isinstance(value, list)
+        else ()
+    )
     return [at, *(path for key, part in below for path in paths(part, (*at, key)))]
 
 
-def test_the_schema_notices_whatever_is_missing_or_of_another_kind(thetahat: Thetahat, log: Path, tmp_path: Path) -> None:
-    """Every field of an answer is replaced by something else in turn; and a field more is noticed, too."""
-    answer, check = thetahat("identify", "arm4", log, "--out", tmp_path, "--json").data, validator("estimate")
+def test_the_schema_notices_whatever_is_missing_or_of_another_kind(
+    thetahat: Thetahat, log: Path, tmp_path: Path
+) -> None:
+    """Every field of an answer is replaced by something else in turn; and a field more is noticed,
+    too.
+    """
+    answer, check = (
+        thetahat("identify", "arm4", log, "--out", tmp_path, "--json").data,
+        validator("estimate"),
+    )
     free = 0
     for path in paths(answer):
         if not path:
@@ -93,8 +142,12 @@ def test_the_schema_notices_whatever_is_missing_or_of_another_kind(thetahat: The
 
 
 def test_demo_is_the_whole_path(thetahat: Thetahat, tmp_path: Path) -> None:
-    """Every file it names is there, and the identified robot predicts a motion it has not seen better than its file, on every joint."""
-    told = thetahat("demo", "--out", tmp_path / "demo", "--robot", "double_pendulum", "--plant", "own", "--json").data
+    """Every file it names is there, and the identified robot predicts a motion it has not seen
+    better than its file, on every joint.
+    """
+    told = thetahat(
+        "demo", "--out", tmp_path / "demo", "--robot", "double_pendulum", "--plant", "own", "--json"
+    ).data
     require("demo", told)
     assert all(Path(path).is_file() for path in told["files"].values())
     assert told["consistent"]

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 
 def main() -> None:
-    """Run `thetahat` with the process's arguments and exit with the code of interface: 0 done, 2 usage, 3 … 7."""
+    """Run `thetahat` with the process's arguments and exit with the code of interface: 0 done, 2
+    usage, 3 … 7.
+    """
     from thetahat.cli.errors import guarded
 
     with guarded():

@@ -1,4 +1,6 @@
-"""What `identify` leaves behind: the robot's file, the report, and estimate.json, in this order, so that the last says that all are there."""
+"""What `identify` leaves behind: the robot's file, the report, and estimate.json, in this order, so
+that the last says that all are there.
+"""
 
 from __future__ import annotations
 
@@ -32,33 +34,57 @@ class Targets:
         """The files in the folder `out`."""
         folder = Path(out)
         name = f"{robot_file.stem}_identified{robot_file.suffix or '.urdf'}"
-        return Targets(folder, folder / "estimate.json", folder / name, folder / "report.html" if report else None)
+        return Targets(
+            folder,
+            folder / "estimate.json",
+            folder / name,
+            folder / "report.html" if report else None,
+        )
 
     def check(self, inputs: Iterable[str | Path]) -> None:
-        """Raise where they cannot be written, before the work begins; an input of ours is never written over."""
-        targets = [target for target in (self.estimate, self.robot, self.report, self.folder / DRIVE) if target is not None]
+        """Raise where they cannot be written, before the work begins; an input of ours is never
+        written over.
+        """
+        targets = [
+            target
+            for target in (self.estimate, self.robot, self.report, self.folder / DRIVE)
+            if target is not None
+        ]
         require_folder(self.folder, targets, inputs)
 
 
-def require_folder(folder: Path, targets: Iterable[Path], inputs: Iterable[str | Path] = ()) -> None:
-    """Raise where files cannot be written into a folder, which may not exist yet, or would take the place of an input."""
+def require_folder(
+    folder: Path, targets: Iterable[Path], inputs: Iterable[str | Path] = ()
+) -> None:
+    """Raise where files cannot be written into a folder, which may not exist yet, or would take the
+    place of an input.
+    """
     out, inputs = str(folder), list(inputs)
     try:
         if folder.exists() and not folder.is_dir():
             raise StorageError(f"--out {out!r} is a file; give a folder")
         for target in targets:
             if target.is_dir():
-                raise StorageError(f"{target} is a folder, and the answer is a file of that name; give another --out")
+                raise StorageError(
+                    f"{target} is a folder, and the answer is a file of that name; give another"
+                    " --out"
+                )
             for name in inputs:
                 if target.exists() and Path(name).exists() and target.samefile(name):
-                    raise UsageError(f"--out {out!r} would write over the input {name}; give another folder")
-        above = next((parent for parent in (folder, *folder.absolute().parents) if parent.exists()), Path())
+                    raise UsageError(
+                        f"--out {out!r} would write over the input {name}; give another folder"
+                    )
+        above = next(
+            (parent for parent in (folder, *folder.absolute().parents) if parent.exists()), Path()
+        )
     except ValueError as error:  # a NUL byte
         raise UsageError(f"--out {out!r} cannot be a path: {error}") from None
     if not above.is_dir():
         raise StorageError(f"--out {out!r} cannot be made: {above} is a file; give another folder")
     if not os.access(above, os.W_OK | os.X_OK):
-        raise StorageError(f"--out {out!r} cannot be written: no permission in {above}; give another folder")
+        raise StorageError(
+            f"--out {out!r} cannot be written: no permission in {above}; give another folder"
+        )
 
 
 def as_text(found: dict[str, Any]) -> str:
@@ -66,19 +92,33 @@ def as_text(found: dict[str, Any]) -> str:
     return json.dumps(found, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
-def write(targets: Targets, found: dict[str, Any], outcome: Outcome, warnings: list[str]) -> list[Path]:
-    """Write everything; completes `found` with the robot file's parity and with the warnings heard until then."""
+def write(
+    targets: Targets, found: dict[str, Any], outcome: Outcome, warnings: list[str]
+) -> list[Path]:
+    """Write everything; completes `found` with the robot file's parity and with the warnings heard
+    until then.
+    """
     from thetahat.model.save import save
 
     try:
         targets.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StorageError(f"--out {str(targets.folder)!r} cannot be made: {error.strerror or error}; give another folder") from None
+        raise StorageError(
+            f"--out {str(targets.folder)!r} cannot be made: {error.strerror or error}; give another"
+            " folder"
+        ) from None
     files: list[Path] = []
     robot = outcome.identified
-    wrong = [name for name, verdict in zip(robot.body_names, robot.consistency, strict=True) if not verdict]
+    wrong = [
+        name
+        for name, verdict in zip(robot.body_names, robot.consistency, strict=True)
+        if not verdict
+    ]
     if wrong:
-        found["advice"].append(f"no robot file is written, as {known(wrong)} cannot be rigid bodies; --method consistent finds parameters that can")
+        found["advice"].append(
+            f"no robot file is written, as {known(wrong)} cannot be rigid bodies; --method"
+            " consistent finds parameters that can"
+        )
     else:
         saved = save(robot, targets.robot)
         found["parity"] = saved.as_data()

@@ -21,10 +21,13 @@ from thetahat.cli.validate import validate
 from thetahat.cli.watch import app as watch
 
 app = typer.Typer(
-    help="Θ̂: identify what a robot is made of while it moves, and control it with what it learned.",
+    help=(
+        "Θ̂: identify what a robot is made of while it moves, and control it with what it learned."
+    ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # thetahat.cli.errors says what went wrong
-    rich_markup_mode=None,  # panels squeeze the words into half a line, and loading them is half the time of --help
+    # panels squeeze the words into half a line, and loading them is half the time of --help
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -37,7 +40,12 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
 ) -> None:
     pass
 

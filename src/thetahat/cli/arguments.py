@@ -23,7 +23,9 @@ def option(text: str, *names: str, **more: Any) -> Any:
 
 
 def verb(app: typer.Typer) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Makes a function a verb of `app`; the list of verbs shows the whole first line of its docstring."""
+    """Makes a function a verb of `app`; the list of verbs shows the whole first line of its
+    docstring.
+    """
 
     def add(function: Callable[..., None]) -> Callable[..., None]:
         # Annotations that are text would be compiled several times each before any help is shown.
@@ -41,27 +43,56 @@ Robot = Annotated[
     str,
     typer.Argument(
         metavar="ROBOT",
-        help=f"A URDF or MJCF file, or a robot that ships with thetahat: {', '.join(robots.names())}.",
+        help=(
+            "A URDF or MJCF file, or a robot that ships with thetahat:"
+            f" {', '.join(robots.names())}."
+        ),
         autocompletion=_complete_robot,
         show_default=False,
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print a machine-readable answer.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No warnings or progress on stderr; errors are still said.")]
-FloatingBase = Annotated[bool, typer.Option("--floating-base", help="Free the root link: six more degrees of freedom.")]
+Quiet = Annotated[
+    bool,
+    typer.Option("--quiet", "-q", help="No warnings or progress on stderr; errors are still said."),
+]
+FloatingBase = Annotated[
+    bool, typer.Option("--floating-base", help="Free the root link: six more degrees of freedom.")
+]
 Gravity = Annotated[
     str | None,
-    typer.Option(metavar="X,Y,Z", help="Gravity in the robot's world frame, in m/s²; default: the file's, or 0,0,-9.81.", show_default=False),
+    typer.Option(
+        metavar="X,Y,Z",
+        help="Gravity in the robot's world frame, in m/s²; default: the file's, or 0,0,-9.81.",
+        show_default=False,
+    ),
 ]
-Logs = Annotated[list[str], typer.Argument(metavar="LOG", help="Logs of its motion: CSV, Parquet, NPZ, ROS bags, MCAP.", show_default=False)]
-Columns = Annotated[str | None, option('Names of columns, such as "q={joint}_pos,tau={joint}_eff".', metavar="PATTERNS")]
-Topic = Annotated[str | None, option("Topic of a bag to read, where several hold joint states.", metavar="NAME")]
+Logs = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="LOG",
+        help="Logs of its motion: CSV, Parquet, NPZ, ROS bags, MCAP.",
+        show_default=False,
+    ),
+]
+Columns = Annotated[
+    str | None,
+    option('Names of columns, such as "q={joint}_pos,tau={joint}_eff".', metavar="PATTERNS"),
+]
+Topic = Annotated[
+    str | None, option("Topic of a bag to read, where several hold joint states.", metavar="NAME")
+]
 Salvage = Annotated[bool, option("Read what is left of a file that was cut off.", "--salvage")]
-Plant = Annotated[str | None, option("Engine: mujoco or own; default: mujoco where it is installed.", metavar="NAME")]
+Plant = Annotated[
+    str | None,
+    option("Engine: mujoco or own; default: mujoco where it is installed.", metavar="NAME"),
+]
 
 
 def robot_file(text: str) -> Path:
-    """The file that ROBOT means: a path if there is one, else the name of a robot that ships with the package."""
+    """The file that ROBOT means: a path if there is one, else the name of a robot that ships with
+    the package.
+    """
     path, shipped = Path(text), text in robots.names()
     try:
         if path.is_file() or (path.exists() and not shipped):
@@ -70,7 +101,10 @@ def robot_file(text: str) -> Path:
         raise UsageError(f"ROBOT {text!r} cannot be a path: {error}") from None
     if shipped:
         return robots.path(text)
-    raise StorageError(f"ROBOT {text!r} is neither a file nor a robot that ships with thetahat ({', '.join(robots.names())}); check the path")
+    raise StorageError(
+        f"ROBOT {text!r} is neither a file nor a robot that ships with thetahat"
+        f" ({', '.join(robots.names())}); check the path"
+    )
 
 
 def plant(name: str | None) -> str:
@@ -91,7 +125,10 @@ def gravity(text: str | None) -> tuple[float, float, float] | None:
     except ValueError:
         values = ()
     if len(values) != 3 or not all(map(math.isfinite, values)):
-        raise UsageError(f"--gravity is {text!r}; give three numbers [m/s²] with commas, for example --gravity 0,0,-9.81")
+        raise UsageError(
+            f"--gravity is {text!r}; give three numbers [m/s²] with commas, for example --gravity"
+            " 0,0,-9.81"
+        )
     return values
 
 
@@ -102,7 +139,10 @@ def numbers(text: str, option: str, count: int) -> tuple[float, ...]:
     except ValueError:
         values = ()
     if len(values) != count or not all(map(math.isfinite, values)):
-        raise UsageError(f"{option} is {text!r}; give {count} finite number{'s' if count > 1 else ''} with commas")
+        raise UsageError(
+            f"{option} is {text!r}; give {count} finite number{'s' if count > 1 else ''} with"
+            " commas"
+        )
     return values
 
 
@@ -111,7 +151,9 @@ def names(text: str, option: str, among: tuple[str, ...]) -> tuple[str, ...]:
     found = listed(text, option)
     for name in found:
         if name not in among:
-            raise UsageError(f"{option} names {name!r}, which the robot does not have; it has: {known(among)}")
+            raise UsageError(
+                f"{option} names {name!r}, which the robot does not have; it has: {known(among)}"
+            )
     return found
 
 
@@ -157,15 +199,21 @@ def input_file(text: str, option: str) -> Path:
 
 
 def table_file(text: str, option: str, *, keep: list[Path]) -> Path:
-    """A file to write a table to: of a known kind, in a folder that exists, and none of those to keep."""
+    """A file to write a table to: of a known kind, in a folder that exists, and none of those to
+    keep.
+    """
     path = Path(text)
     if path.suffix not in TABLES:
         raise UsageError(f"{option} is {text!r}; give a file that ends in {', '.join(TABLES)}")
     if path.is_dir() or not path.parent.is_dir():
         raise StorageError(
-            f"{option} {text!r} cannot be written: {'it is a folder' if path.is_dir() else 'its folder does not exist'}; check the path"
+            f"{option} {text!r} cannot be written:"
+            f" {'it is a folder' if path.is_dir() else 'its folder does not exist'}; check the path"
         )
     for other in keep:
         if path.exists() and path.samefile(other):
-            raise UsageError(f"{option} {text!r} is also read; originals are never modified, so give another file")
+            raise UsageError(
+                f"{option} {text!r} is also read; originals are never modified, so give another"
+                " file"
+            )
     return path

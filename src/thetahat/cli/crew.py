@@ -1,4 +1,6 @@
-"""Who gets through the logs of a verb: this process in one pass after another, or workers, shard by shard, with a store. See scale.py."""
+"""Who gets through the logs of a verb: this process in one pass after another, or workers, shard by
+shard, with a store. See scale.py.
+"""
 
 from __future__ import annotations
 
@@ -62,16 +64,26 @@ class Alone:
 
         return read_log(list(names), robot, **reading)
 
-    def choose(self, log: Log, robot: Robot, *, span: tuple[int, int] | None = None, **choices: Any) -> Settings:
+    def choose(
+        self, log: Log, robot: Robot, *, span: tuple[int, int] | None = None, **choices: Any
+    ) -> Settings:
         """How its rows are prepared."""
         from thetahat.data.prepare import choose
 
         return choose(log, robot, span=span, **choices)
 
     def tuned(
-        self, log: Log, robot: Robot, fitted: Robot, span: tuple[int, int] | None, given: Mapping[str, Any], make: Callable[[Log], Tuned]
+        self,
+        log: Log,
+        robot: Robot,
+        fitted: Robot,
+        span: tuple[int, int] | None,
+        given: Mapping[str, Any],
+        make: Callable[[Log], Tuned],
     ) -> Tuned:
-        """What is chosen from the rows of `span` beside the settings; `given`, cutoff and min_speed among them, is all that it depends on."""
+        """What is chosen from the rows of `span` beside the settings; `given`, cutoff and min_speed
+        among them, is all that it depends on.
+        """
         del robot, fitted, span, given
         return make(log)
 
@@ -81,20 +93,41 @@ class Alone:
 
         return information(fitted, self.samples(rows, fitted, "folding"))
 
-    def samples(self, rows: Rows, fitted: Robot, what: str, *, every: bool = False) -> Iterator[Samples]:
-        """The rows, for what needs them again; of a log in shards that is long, an excerpt spread evenly over it, unless `every`."""
+    def samples(
+        self, rows: Rows, fitted: Robot, what: str, *, every: bool = False
+    ) -> Iterator[Samples]:
+        """The rows, for what needs them again; of a log in shards that is long, an excerpt spread
+        evenly over it, unless `every`.
+        """
         from thetahat.data.direction import directed_batches
         from thetahat.data.prepare import prepare_batches
 
         del every
         batches = prepare_batches(rows.log, rows.robot, settings=rows.settings, span=rows.span)
-        return directed_batches(rows.stream(self._progress.count(batches, what, rows.log.rows if rows.span is None else rows.span[1])), fitted)
+        return directed_batches(
+            rows.stream(
+                self._progress.count(
+                    batches, what, rows.log.rows if rows.span is None else rows.span[1]
+                )
+            ),
+            fitted,
+        )
 
-    def identify(self, seen: Information, whole: Information, estimator: Estimator | SampleEstimator, rows: Rows) -> Estimate:
-        """The estimate from `seen`, a view of the information `whole`, with standard deviations that know the samples."""
+    def identify(
+        self,
+        seen: Information,
+        whole: Information,
+        estimator: Estimator | SampleEstimator,
+        rows: Rows,
+    ) -> Estimate:
+        """The estimate from `seen`, a view of the information `whole`, with standard deviations
+        that know the samples.
+        """
         from thetahat.identify.run import identify
 
-        return identify(seen, estimator, samples=lambda: self.samples(rows, whole.robot, "reading again"))
+        return identify(
+            seen, estimator, samples=lambda: self.samples(rows, whole.robot, "reading again")
+        )
 
     def score(
         self,
@@ -104,7 +137,9 @@ class Alone:
         beside: Mapping[str, Robot] | None = None,
         seen: Callable[[Samples], None] | None = None,
     ) -> Validation | None:
-        """How well robots predict the rows; `seen` is shown the samples, or an excerpt of them. None: none of them can be read any more."""
+        """How well robots predict the rows; `seen` is shown the samples, or an excerpt of them.
+        None: none of them can be read any more.
+        """
         from thetahat.validate import validate
 
         def shown() -> Iterator[Samples]:
@@ -119,11 +154,17 @@ class Alone:
         """The log without the sources that were left out, to be named in the answer."""
         return log
 
-    def answered(self, robot: Robot, options: Any, folder: Path) -> tuple[dict[str, Any], list[Path]] | None:
-        """The answer and its files, written into the folder, where a store has it and nothing is new. options: `identify_run.Options`."""
+    def answered(
+        self, robot: Robot, options: Any, folder: Path
+    ) -> tuple[dict[str, Any], list[Path]] | None:
+        """The answer and its files, written into the folder, where a store has it and nothing is
+        new. options: `identify_run.Options`.
+        """
 
     def answer(self, found: dict[str, Any], files: list[Path]) -> None:
-        """Keep the answer and its files for a run in which nothing is new, where there is a store."""
+        """Keep the answer and its files for a run in which nothing is new, where there is a
+        store.
+        """
 
     def record(self, found: dict[str, Any]) -> None:
         """Remember the answer (schema thetahat/estimate/1), where there is a store."""
@@ -132,14 +173,22 @@ class Alone:
         """Remember that there is none."""
 
     def conclude(self) -> None:
-        """Say what was left out; an error where that was anything, as the answer is then not of all that was asked for."""
+        """Say what was left out; an error where that was anything, as the answer is then not of all
+        that was asked for.
+        """
 
 
 class Crew(Alone):
     """Shard by shard, on workers, kept in a store."""
 
     def __init__(
-        self, progress: Progress, workers: Any, store: Any, *, tell: Callable[[str, int, int], None], trouble: Sequence[Failure] = ()
+        self,
+        progress: Progress,
+        workers: Any,
+        store: Any,
+        *,
+        tell: Callable[[str, int, int], None],
+        trouble: Sequence[Failure] = (),
     ) -> None:
         from thetahat.fleet.gather import Gatherer
 
@@ -149,7 +198,9 @@ class Crew(Alone):
         self._store = store
         self._files: dict[int, Catalogue] = {}  # by the log's identity
         self._read: dict[tuple[tuple[str, ...], Reading], Log] = {}
-        self._answer: tuple[str, Path] | None = None  # key of the answer, and the folder it is written to
+        self._answer: tuple[str, Path] | None = (
+            None  # key of the answer, and the folder it is written to
+        )
         self._failures: list[Failure] = []
         self._notes: list[str] = []
         self._known: Known | None = None  # what the rows that were fitted say
@@ -172,7 +223,9 @@ class Crew(Alone):
             self._read[asked] = files.log
         return self._read[asked]
 
-    def choose(self, log: Log, robot: Robot, *, span: tuple[int, int] | None = None, **choices: Any) -> Settings:
+    def choose(
+        self, log: Log, robot: Robot, *, span: tuple[int, int] | None = None, **choices: Any
+    ) -> Settings:
         """As chosen before, where there is a store and that fits."""
         from thetahat.fleet.choice import Choices
 
@@ -180,17 +233,33 @@ class Crew(Alone):
         return self._gatherer.choose(self._files[id(log)], Choices(**choices), span)
 
     def tuned(
-        self, log: Log, robot: Robot, fitted: Robot, span: tuple[int, int] | None, given: Mapping[str, Any], make: Callable[[Log], Tuned]
+        self,
+        log: Log,
+        robot: Robot,
+        fitted: Robot,
+        span: tuple[int, int] | None,
+        given: Mapping[str, Any],
+        make: Callable[[Log], Tuned],
     ) -> Tuned:
-        """As chosen before, where there is a store and that fits; else from a few stretches, without reading what is between them."""
+        """As chosen before, where there is a store and that fits; else from a few stretches,
+        without reading what is between them.
+        """
         from thetahat.fleet.choice import Choice, Choices, sparse
         from thetahat.fleet.fingerprint import robot_fingerprint
         from thetahat.fleet.tuned import dumped, loaded
 
         files = self._files[id(log)]
-        name = {"robot": robot_fingerprint(robot, values=True), "fitted": robot_fingerprint(fitted, values=True), **given}
-        choice = Choice(name, lambda: make(sparse(files, span)), dumped, lambda data: loaded(data, fitted))
-        return self._gatherer.settled(files, Choices(given.get("cutoff"), min_speed=given.get("min_speed")), span, choice)
+        name = {
+            "robot": robot_fingerprint(robot, values=True),
+            "fitted": robot_fingerprint(fitted, values=True),
+            **given,
+        }
+        choice = Choice(
+            name, lambda: make(sparse(files, span)), dumped, lambda data: loaded(data, fitted)
+        )
+        return self._gatherer.settled(
+            files, Choices(given.get("cutoff"), min_speed=given.get("min_speed")), span, choice
+        )
 
     def information(self, rows: Rows, fitted: Robot) -> Information:
         """Fold the shards that the store has not, and merge all."""
@@ -202,7 +271,9 @@ class Crew(Alone):
         self._took(rows.log, gathered)
         self._folded = work.fingerprint, gathered.root
         stop = rows.log.rows if rows.span is None else rows.span[1]
-        self._known = Known(work, found, sum(entry.first_row < stop for entry in gathered.files.used))
+        self._known = Known(
+            work, found, sum(entry.first_row < stop for entry in gathered.files.used)
+        )
         stream._counts += gathered.result.counts
         stream.period = max(stream.period, gathered.result.period)
         return found
@@ -213,8 +284,12 @@ class Crew(Alone):
         self._notes += gathered.notes
         self._files[id(log)] = gathered.files
 
-    def samples(self, rows: Rows, fitted: Robot, what: str, *, every: bool = False) -> Iterator[Samples]:
-        """All rows, or of a long log an excerpt; what can no longer be read is left out and named at the end."""
+    def samples(
+        self, rows: Rows, fitted: Robot, what: str, *, every: bool = False
+    ) -> Iterator[Samples]:
+        """All rows, or of a long log an excerpt; what can no longer be read is left out and named
+        at the end.
+        """
         from thetahat.fleet.fold import Fold
 
         def failed(rest: Catalogue, failure: Failure) -> None:
@@ -222,10 +297,23 @@ class Crew(Alone):
             self._failures.append(failure)
 
         self._progress.stage(what)
-        return self._gatherer.excerpt(self._files[id(rows.log)], Fold(rows.prepared, fitted), rows.span, every=every, failed=failed)
+        return self._gatherer.excerpt(
+            self._files[id(rows.log)],
+            Fold(rows.prepared, fitted),
+            rows.span,
+            every=every,
+            failed=failed,
+        )
 
-    def identify(self, seen: Information, whole: Information, estimator: Estimator | SampleEstimator, rows: Rows) -> Estimate:
-        """Of a long log, standard deviations are as wide as an excerpt says; a robust estimator reads it all.
+    def identify(
+        self,
+        seen: Information,
+        whole: Information,
+        estimator: Estimator | SampleEstimator,
+        rows: Rows,
+    ) -> Estimate:
+        """Of a long log, standard deviations are as wide as an excerpt says; a robust estimator
+        reads it all.
 
         Where files have vanished since they were folded, what is left is the excerpt.
         """
@@ -233,7 +321,11 @@ class Crew(Alone):
         from thetahat.fleet.spread import spread
         from thetahat.identify.run import identify
 
-        work, span, robust = Fold(rows.prepared, whole.robot), rows.span, hasattr(estimator, "estimate_from_samples")
+        work, span, robust = (
+            Fold(rows.prepared, whole.robot),
+            rows.span,
+            hasattr(estimator, "estimate_from_samples"),
+        )
         every = robust or self._gatherer.share(self._files[id(rows.log)], work, span) >= 1.0
 
         def samples() -> Iterator[Samples]:
@@ -245,9 +337,18 @@ class Crew(Alone):
             try:
                 if every and failed == before:
                     return identify(seen, estimator, samples=samples)
-                gathered = self._gatherer.gather(files, work, span, what="folding an excerpt", excerpt=not every)
+                gathered = self._gatherer.gather(
+                    files, work, span, what="folding an excerpt", excerpt=not every
+                )
                 self._took(rows.log, gathered)
-                return spread(seen, whole, gathered.result.on(whole.robot), estimator, samples, rows.stream.dofs)
+                return spread(
+                    seen,
+                    whole,
+                    gathered.result.on(whole.robot),
+                    estimator,
+                    samples,
+                    rows.stream.dofs,
+                )
             except ThetahatError:
                 if robust or len(self._failures) == failed:  # it is not for want of rows
                     raise
@@ -260,7 +361,9 @@ class Crew(Alone):
         beside: Mapping[str, Robot] | None = None,
         seen: Callable[[Samples], None] | None = None,
     ) -> Validation | None:
-        """Score the shards that the store has not scored with these very robots; files of another robot are looked for once."""
+        """Score the shards that the store has not scored with these very robots; files of another
+        robot are looked for once.
+        """
         from thetahat.fleet.catalogue import Failure
         from thetahat.fleet.score import Score
 
@@ -268,7 +371,9 @@ class Crew(Alone):
         known = None if id(rows.log) in self._reviewed else self._known
         self._reviewed.add(id(rows.log))
         try:
-            found, gathered = self._gatherer.score(self._files[id(rows.log)], work, rows.span, known=known)
+            found, gathered = self._gatherer.score(
+                self._files[id(rows.log)], work, rows.span, known=known
+            )
         except StorageError as error:  # none of its files is there any more; the estimate is
             self._failures.append(Failure.of(rows.log.sources[-1].path, error))
             return None
@@ -282,19 +387,30 @@ class Crew(Alone):
         """The log without the sources that were left out."""
         return replace(log, sources=self._files[id(log)].sources)
 
-    # -- answers ------------------------------------------------------------------------------------------------------
+    # -- answers -----------------------------------------------------------------------------------
 
-    def answered(self, robot: Robot, options: Any, folder: Path) -> tuple[dict[str, Any], list[Path]] | None:
-        """An answer that all logs, the robot, the options and the program itself have in common with an earlier run."""
+    def answered(
+        self, robot: Robot, options: Any, folder: Path
+    ) -> tuple[dict[str, Any], list[Path]] | None:
+        """An answer that all logs, the robot, the options and the program itself have in common
+        with an earlier run.
+        """
         if self._store is None:
             return None
         from thetahat.fleet.kept_answers import answer_key, kept
 
         reading = {"columns": options.columns, "topic": options.topic, "salvage": options.salvage}
-        logs = [self._files[id(self.read(names, robot, **reading))] for names in (options.logs, options.tests) if names]
+        logs = [
+            self._files[id(self.read(names, robot, **reading))]
+            for names in (options.logs, options.tests)
+            if names
+        ]
         if self._failures:
             return None
-        inputs = [None if path is None else Path(path) for path in (robot.source, options.prior, options.actuation)]
+        inputs = [
+            None if path is None else Path(path)
+            for path in (robot.source, options.prior, options.actuation)
+        ]
         self._answer = answer_key(robot, options, inputs, logs, folder), folder
         found = kept(self._store, *self._answer)
         self._answer = None if found is not None else self._answer  # which then is there
@@ -309,7 +425,7 @@ class Crew(Alone):
         key, folder = self._answer
         self._gatherer.kept(lambda: keep(self._store, key, found, files, folder))
 
-    # -- the memory of runs -------------------------------------------------------------------------------------------
+    # -- the memory of runs ------------------------------------------------------------------------
 
     def record(self, found: dict[str, Any]) -> None:
         """The run is done."""
@@ -320,7 +436,17 @@ class Crew(Alone):
 
         fold, root = self._folded
         verdict = judged(found)[1]
-        self._gatherer.kept(lambda: finish(self._store, self._run, found, verdict=verdict, fold=fold, root=root, failures=self._failures))
+        self._gatherer.kept(
+            lambda: finish(
+                self._store,
+                self._run,
+                found,
+                verdict=verdict,
+                fold=fold,
+                root=root,
+                failures=self._failures,
+            )
+        )
 
     def failed(self, error: BaseException) -> None:
         """The run ended with an error."""
@@ -335,7 +461,10 @@ class Crew(Alone):
         from thetahat.fleet.catalogue import refused
 
         for key in self._store.damaged if self._store is not None else ():
-            say(f"entry {key[:12]}… of the store was damaged; it was thrown away and computed anew", "warning")
+            say(
+                f"entry {key[:12]}… of the store was damaged; it was thrown away and computed anew",
+                "warning",
+            )
         for note in self._notes:
             say(note, "warning")
         left_out, trouble = self._failures, self._gatherer.trouble
@@ -349,5 +478,12 @@ class Crew(Alone):
             raise refused(trouble)
         for failure in trouble:
             say(failure.sentence, "warning")
-        count = f"{len(left_out)} log or shard was" if len(left_out) == 1 else f"{len(left_out)} logs or shards were"
-        raise type(refused(left_out[:1]))(f"{count} left out; the answer is of the others, so repair or remove what is named above")
+        count = (
+            f"{len(left_out)} log or shard was"
+            if len(left_out) == 1
+            else f"{len(left_out)} logs or shards were"
+        )
+        raise type(refused(left_out[:1]))(
+            f"{count} left out; the answer is of the others, so repair or remove what is named"
+            " above"
+        )

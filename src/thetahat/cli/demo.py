@@ -1,4 +1,6 @@
-"""`thetahat demo`: the whole path on a robot that ships with the package: excite, simulate, identify, validate, control."""
+"""`thetahat demo`: the whole path on a robot that ships with the package: excite, simulate,
+identify, validate, control.
+"""
 
 from __future__ import annotations
 
@@ -28,17 +30,42 @@ TERMS = {"viscous": True, "coulomb": True, "offset": True}
 
 def demo(
     *,
-    out: Annotated[str, option("Folder for all that is written; made if absent.", "--out", "-o", metavar="DIR", show_default=True)] = FOLDER,
-    robot: Annotated[str, option(f"One of those that ship: {', '.join(robots.names())}.", metavar="NAME", show_default=True)] = "arm4",
+    out: Annotated[
+        str,
+        option(
+            "Folder for all that is written; made if absent.",
+            "--out",
+            "-o",
+            metavar="DIR",
+            show_default=True,
+        ),
+    ] = FOLDER,
+    robot: Annotated[
+        str,
+        option(
+            f"One of those that ship: {', '.join(robots.names())}.",
+            metavar="NAME",
+            show_default=True,
+        ),
+    ] = "arm4",
     plant: arguments.Plant = None,
-    seed: Annotated[int, option("Of how the robot was built, its noise and its motions.", metavar="N", show_default=True)] = 0,
+    seed: Annotated[
+        int,
+        option(
+            "Of how the robot was built, its noise and its motions.", metavar="N", show_default=True
+        ),
+    ] = 0,
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
 ) -> None:
-    """Show the whole path in under a minute: move a simulated robot, identify it from its log, see that it is predicted and followed better."""
+    """Show the whole path in under a minute: move a simulated robot, identify it from its log, see
+    that it is predicted and followed better.
+    """
     began = time.monotonic()
     if robot not in robots.names():
-        raise UsageError(f"--robot is {robot!r}; robots that ship with thetahat: {', '.join(robots.names())}")
+        raise UsageError(
+            f"--robot is {robot!r}; robots that ship with thetahat: {', '.join(robots.names())}"
+        )
     if seed < 0:
         raise UsageError(f"--seed is {seed}; give a whole number from 0")
     file, engine = robots.path(robot), arguments.plant(plant)
@@ -48,8 +75,19 @@ def demo(
         from thetahat.model.load import load
 
         found, files, truth, identified = _walk(file, targets, engine, seed, progress, warnings)
-        followed = _followed(load(file), identified, truth, files["test_motion"], engine, seed, progress)
-    told = describe(found, files, truth, followed, engine=engine, seed=seed, warnings=warnings, seconds=time.monotonic() - began)
+        followed = _followed(
+            load(file), identified, truth, files["test_motion"], engine, seed, progress
+        )
+    told = describe(
+        found,
+        files,
+        truth,
+        followed,
+        engine=engine,
+        seed=seed,
+        warnings=warnings,
+        seconds=time.monotonic() - began,
+    )
     if json:
         emit(answers.as_text(told))
     else:
@@ -59,9 +97,16 @@ def demo(
 
 
 def _walk(
-    file: Path, targets: answers.Targets, engine: str, seed: int, progress: Progress, warnings: list[str]
+    file: Path,
+    targets: answers.Targets,
+    engine: str,
+    seed: int,
+    progress: Progress,
+    warnings: list[str],
 ) -> tuple[dict[str, Any], dict[str, Path], Robot, Robot]:
-    """(answer of the identification, files by what they are, the robot that was simulated, the robot that was identified)."""
+    """(answer of the identification, files by what they are, the robot that was simulated, the
+    robot that was identified).
+    """
     from thetahat.cli.crew import Alone
     from thetahat.cli.identify import described
     from thetahat.cli.identify_run import Options, run
@@ -71,7 +116,10 @@ def _walk(
     nominal = load(file)
     truth = as_built(nominal, seed=seed)
     targets.folder.mkdir(parents=True, exist_ok=True)
-    files = {name: targets.folder / f"{name}.csv" for name in ("motion", "log", "test_motion", "test_log")}
+    files = {
+        name: targets.folder / f"{name}.csv"
+        for name in ("motion", "log", "test_motion", "test_log")
+    }
     for k, (motion, log) in enumerate((("motion", "log"), ("test_motion", "test_log"))):
         _moved(nominal, files[motion], "log-det" if k == 0 else "condition", seed + k, progress)
         _recorded(nominal, truth, files[motion], engine, seed + k, progress).save(files[log])
@@ -81,7 +129,12 @@ def _walk(
     found = described(nominal, outcome, options)
     written = answers.write(targets, found, outcome, warnings)
     assert targets.report is not None
-    return found, {**files, "estimate": written[0], "robot": targets.robot, "report": targets.report}, truth, outcome.identified
+    return (
+        found,
+        {**files, "estimate": written[0], "robot": targets.robot, "report": targets.report},
+        truth,
+        outcome.identified,
+    )
 
 
 def _moved(robot: Robot, path: Path, criterion: str, seed: int, progress: Progress) -> None:
@@ -89,15 +142,28 @@ def _moved(robot: Robot, path: Path, criterion: str, seed: int, progress: Progre
     from thetahat.excite.design import design
 
     found = design(
-        robot.with_drive(**TERMS), duration=DURATION, criterion=criterion, seconds=SEARCH, seed=seed, progress=progress.share("designing a motion")
+        robot.with_drive(**TERMS),
+        duration=DURATION,
+        criterion=criterion,
+        seconds=SEARCH,
+        seed=seed,
+        progress=progress.share("designing a motion"),
     )
     found.trajectory.sampled(RATE).save(path)
 
 
 def _recorded(
-    nominal: Robot, truth: Robot, motion: Path, engine: str, seed: int, progress: Progress, controller: Controller | None = None
+    nominal: Robot,
+    truth: Robot,
+    motion: Path,
+    engine: str,
+    seed: int,
+    progress: Progress,
+    controller: Controller | None = None,
 ) -> Recording:
-    """What the sensors of the robot that was built see while its driver, which by default knows the file alone, follows the motion."""
+    """What the sensors of the robot that was built see while its driver, which by default knows the
+    file alone, follows the motion.
+    """
     from thetahat.excite.trajectory import Motion
     from thetahat.plant import plant as plants
     from thetahat.plant.realism import Realism
@@ -107,11 +173,28 @@ def _recorded(
     kind = plants.MujocoPlant if engine == "mujoco" else plants.OwnPlant
     tell = progress.rows(f"simulating ({engine})")
     body = kind(truth, realism=Realism.typical(truth, seed=seed))
-    return simulate(body, Motion.load(motion, nominal), rate=RATE, seed=seed, controller=controller or Tracking(nominal), progress=tell)
+    return simulate(
+        body,
+        Motion.load(motion, nominal),
+        rate=RATE,
+        seed=seed,
+        controller=controller or Tracking(nominal),
+        progress=tell,
+    )
 
 
-def _followed(nominal: Robot, identified: Robot, truth: Robot, motion: Path, engine: str, seed: int, progress: Progress) -> dict[str, list[float]]:
-    """How far computed torque lets each joint leave its course (RMS), with the file's values and with the identified ones."""
+def _followed(
+    nominal: Robot,
+    identified: Robot,
+    truth: Robot,
+    motion: Path,
+    engine: str,
+    seed: int,
+    progress: Progress,
+) -> dict[str, list[float]]:
+    """How far computed torque lets each joint leave its course (RMS), with the file's values and
+    with the identified ones.
+    """
     import numpy as np
 
     from thetahat.control.computed_torque import ComputedTorque
@@ -147,10 +230,19 @@ def describe(
         "consistent": found["consistent"],
         "r2": {key: found["r2"][key] for key in ("test", "nominal")},
         "joints": [
-            {**{key: joint[key] for key in keys}, **{key: values[j] for key, values in followed.items()}} for j, joint in enumerate(found["joints"])
+            {
+                **{key: joint[key] for key in keys},
+                **{key: values[j] for key, values in followed.items()},
+            }
+            for j, joint in enumerate(found["joints"])
         ],
         "bodies": [
-            {"name": link["name"], "mass_file": link["nominal"]["mass"], "mass_truth": float(mass), "mass": link["mass"]}
+            {
+                "name": link["name"],
+                "mass_file": link["nominal"]["mass"],
+                "mass_truth": float(mass),
+                "mass": link["mass"],
+            }
             for link, mass in zip(found["links"], masses, strict=True)
         ],
         "parity": found["parity"],

@@ -13,7 +13,13 @@ from thetahat.cli.errors import emit, plain
 from thetahat.cli.history import required
 from thetahat.errors import StorageError, UsageError
 
-Which = Annotated[str, typer.Argument(help="The number of a run of the store, an estimate.json, or the folder it is in.", show_default=False)]
+Which = Annotated[
+    str,
+    typer.Argument(
+        help="The number of a run of the store, an estimate.json, or the folder it is in.",
+        show_default=False,
+    ),
+]
 SHOWN = 20
 LARGE = 3.0  # standard deviations: a change that is hardly chance
 
@@ -23,7 +29,10 @@ def diff(
     b: Which,
     *,
     store: scale.Store = None,
-    limit: Annotated[int, option("Parameters shown, the most changed first; 0: all.", metavar="N", show_default=True)] = SHOWN,
+    limit: Annotated[
+        int,
+        option("Parameters shown, the most changed first; 0: all.", metavar="N", show_default=True),
+    ] = SHOWN,
     json: arguments.Json = False,
 ) -> None:
     """Compare two runs: parameters in standard deviations, R², settings and logs."""
@@ -51,7 +60,10 @@ def _answer(name: str, store: str | None) -> dict[str, Any]:
     if path.is_dir():
         path = path / "estimate.json"
     if not path.is_file():
-        raise StorageError(f"{plain(name)} is neither the number of a run nor an estimate.json; check the path, or see thetahat history")
+        raise StorageError(
+            f"{plain(name)} is neither the number of a run nor an estimate.json; check the path, or"
+            " see thetahat history"
+        )
     from thetahat.identify.applied import read_estimate
 
     return read_estimate(path)
@@ -67,19 +79,40 @@ def draw(found: dict[str, Any], limit: int) -> None:
     values = table("parameter", "A", "B", "B − A", "in std")
     for each in parameters:
         spread = each["in_std"]
-        told = Text("–" if spread is None else f"{spread:+.1f}", style="red" if spread is not None and abs(spread) > LARGE else "")
-        values.add_row(plain(each["name"]), short(each["a"]), short(each["b"]), short(each["difference"]), told)
+        told = Text(
+            "–" if spread is None else f"{spread:+.1f}",
+            style="red" if spread is not None and abs(spread) > LARGE else "",
+        )
+        values.add_row(
+            plain(each["name"]), short(each["a"]), short(each["b"]), short(each["difference"]), told
+        )
     scores = table("", "R² A", "R² B", "RMS A", "RMS B")
     for name in ("train", "test"):
-        scores.add_row(f"all, {name}", r2(found["r2"][name]["a"]), r2(found["r2"][name]["b"]), "", "")
+        scores.add_row(
+            f"all, {name}", r2(found["r2"][name]["a"]), r2(found["r2"][name]["b"]), "", ""
+        )
     for joint in found["joints"]:
-        scores.add_row(plain(joint["name"]), r2(joint["r2_test_a"]), r2(joint["r2_test_b"]), short(joint["rms_test_a"]), short(joint["rms_test_b"]))
+        scores.add_row(
+            plain(joint["name"]),
+            r2(joint["r2_test_a"]),
+            r2(joint["r2_test_b"]),
+            short(joint["rms_test_a"]),
+            short(joint["rms_test_b"]),
+        )
     settings = None
     if found["settings"]:
         settings = table("setting", "A", "B", numbers=False)
         for each in found["settings"]:
             settings.add_row(each["name"], plain(each["a"]), plain(each["b"]))
-    show([_head(found), values, scores, settings, Text("\n".join(_notes(found, len(parameters))), style="dim")])
+    show(
+        [
+            _head(found),
+            values,
+            scores,
+            settings,
+            Text("\n".join(_notes(found, len(parameters))), style="dim"),
+        ]
+    )
 
 
 def _head(found: dict[str, Any]) -> Any:
@@ -89,21 +122,40 @@ def _head(found: dict[str, Any]) -> Any:
     if largest is None:
         said = "no parameter can be compared"
     else:
-        changed = sum(each["in_std"] is not None and abs(each["in_std"]) > LARGE for each in found["parameters"])
-        said = f"{changed} of {len(found['parameters'])} parameters changed by more than {LARGE:g} standard deviations, the most by {largest:.1f}"
-    return Text(f"A {plain(found['a']['name'])} → B {plain(found['b']['name'])}: {said}.", style="bold")
+        changed = sum(
+            each["in_std"] is not None and abs(each["in_std"]) > LARGE
+            for each in found["parameters"]
+        )
+        said = (
+            f"{changed} of {len(found['parameters'])} parameters changed by more than {LARGE:g}"
+            f" standard deviations, the most by {largest:.1f}"
+        )
+    return Text(
+        f"A {plain(found['a']['name'])} → B {plain(found['b']['name'])}: {said}.", style="bold"
+    )
 
 
 def _notes(found: dict[str, Any], shown: int) -> list[str]:
     logs = found["logs"]
-    notes = [f"logs: {logs['shared']} in both, {len(logs['only_a'])} in A alone, {len(logs['only_b'])} in B alone"]
+    notes = [
+        f"logs: {logs['shared']} in both, {len(logs['only_a'])} in A alone, {len(logs['only_b'])}"
+        " in B alone"
+    ]
     if logs["shared"]:
-        notes.append("estimates that share logs differ by less than independent ones; in std takes them for independent")
+        notes.append(
+            "estimates that share logs differ by less than independent ones; in std takes them for"
+            " independent"
+        )
     if not found["same_robot"]:
         notes.append("the robot files differ")
     for side in ("a", "b"):
         if found[f"only_{side}"]:
-            notes.append(f"in {side.upper()} alone: {', '.join(plain(name) for name in found[f'only_{side}'][:8])}")
+            notes.append(
+                f"in {side.upper()} alone:"
+                f" {', '.join(plain(name) for name in found[f'only_{side}'][:8])}"
+            )
     if shown < len(found["parameters"]):
-        notes.append(f"{len(found['parameters']) - shown} more parameters changed less (--limit 0 shows all)")
+        notes.append(
+            f"{len(found['parameters']) - shown} more parameters changed less (--limit 0 shows all)"
+        )
     return notes

@@ -1,7 +1,7 @@
 """How every verb ends: an exit code, and at most one sentence on stderr. Never a traceback.
 
-`guarded` is entered once, around the whole program, so a verb only raises. Messages and data never share a stream:
-`say` writes to stderr, `emit` to stdout.
+`guarded` is entered once, around the whole program, so a verb only raises. Messages and data never
+share a stream: `say` writes to stderr, `emit` to stdout.
 """
 
 from __future__ import annotations
@@ -22,21 +22,30 @@ _COLOURS = {"error": "31", "warning": "33"}
 
 
 def plain(text: object) -> str:
-    """Text from a file or an exception on one line, without characters that could steer a terminal."""
+    """Text from a file or an exception on one line, without characters that could steer a
+    terminal.
+    """
     return "".join(c if c.isprintable() else " " for c in str(text))
 
 
 def say(text: object, label: str = "") -> None:
     """Write one line to stderr; a message that cannot be written is no reason to fail."""
     head = f"{label}: " if label else ""
-    if label in _COLOURS and sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
+    if (
+        label in _COLOURS
+        and sys.stderr.isatty()
+        and not os.environ.get("NO_COLOR")
+        and os.environ.get("TERM") != "dumb"
+    ):
         head = f"\x1b[{_COLOURS[label]}m{label}:\x1b[0m "
     with suppress(OSError):
         print(head + plain(text), file=sys.stderr, flush=True)
 
 
 def emit(text: str) -> None:
-    """Write data to stdout, to the end: a full disk is an error, a reader that has left (`| head`) is not worth a word."""
+    """Write data to stdout, to the end: a full disk is an error, a reader that has left (`| head`)
+    is not worth a word.
+    """
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -45,12 +54,16 @@ def emit(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             raise SystemExit(BROKEN_PIPE) from None
-        raise StorageError(f"the answer could not be written to stdout: {error.strerror}; check where stdout leads") from None
+        raise StorageError(
+            f"the answer could not be written to stdout: {error.strerror}; check where stdout leads"
+        ) from None
 
 
 @contextmanager
 def heard(*, quiet: bool = False) -> Iterator[list[str]]:
-    """Collect the warnings raised inside as sentences, and say them on stderr afterwards unless `quiet`."""
+    """Collect the warnings raised inside as sentences, and say them on stderr afterwards unless
+    `quiet`.
+    """
     sentences: list[str] = []
     if quiet:
         os.environ["THETAHAT_QUIET"] = "1"  # the kernels' compiler says that it is at work
@@ -64,7 +77,10 @@ def heard(*, quiet: bool = False) -> Iterator[list[str]]:
                 for sentence in sentences[:SHOWN_WARNINGS]:
                     say(sentence, "warning")
                 if len(sentences) > SHOWN_WARNINGS:
-                    say(f"{len(sentences) - SHOWN_WARNINGS} more like these (--json lists all)", "warning")
+                    say(
+                        f"{len(sentences) - SHOWN_WARNINGS} more like these (--json lists all)",
+                        "warning",
+                    )
 
 
 @contextmanager
@@ -72,7 +88,9 @@ def guarded() -> Iterator[None]:
     """Turn whatever a verb raises into its exit code and one sentence."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a terminal that cannot show θ shows ? instead of failing
+            stream.reconfigure(
+                errors="replace"
+            )  # a terminal that cannot show θ shows ? instead of failing
     warnings.showwarning = lambda message, *_, **__: say(message, "warning")
     try:
         yield
@@ -95,7 +113,19 @@ def verdict(error: Exception) -> tuple[int, str]:
         return error.exit_code, str(error)
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
-        return STORAGE, f"{where}{error.strerror or error}; check the path, its permissions and the room on its disk"
+        return (
+            STORAGE,
+            (
+                f"{where}{error.strerror or error}; check the path, its permissions and the room on"
+                " its disk"
+            ),
+        )
     if isinstance(error, MemoryError):
         return UNEXPECTED, "out of memory; try a smaller input or a larger machine"
-    return UNEXPECTED, f"unexpected {type(error).__name__}: {error} (a bug; set THETAHAT_DEBUG=1 for the traceback)"
+    return (
+        UNEXPECTED,
+        (
+            f"unexpected {type(error).__name__}: {error} (a bug; set THETAHAT_DEBUG=1 for the"
+            " traceback)"
+        ),
+    )

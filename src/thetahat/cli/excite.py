@@ -1,4 +1,6 @@
-"""`thetahat excite ROBOT --out TRAJECTORY`: a motion that reveals the robot's parameters, inside its limits, for a driver to play."""
+"""`thetahat excite ROBOT --out TRAJECTORY`: a motion that reveals the robot's parameters, inside
+its limits, for a driver to play.
+"""
 
 from __future__ import annotations
 
@@ -28,27 +30,79 @@ CRITERIA = ("log-det", "condition")
 def excite(
     robot: arguments.Robot,
     *,
-    out: Annotated[str, option("File for the motion: .csv, .parquet or .npz with t, q., dq., ddq. columns.", "--out", "-o", metavar="TRAJECTORY")],
+    out: Annotated[
+        str,
+        option(
+            "File for the motion: .csv, .parquet or .npz with t, q., dq., ddq. columns.",
+            "--out",
+            "-o",
+            metavar="TRAJECTORY",
+        ),
+    ],
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
     duration: Annotated[float, option("Of the motion.", metavar="S", show_default=True)] = 10.0,
-    harmonics: Annotated[int, option("Of the Fourier series of every joint.", metavar="N", show_default=True)] = 5,
-    points: Annotated[int | None, option("A spline through so many points instead.", metavar="N")] = None,
-    criterion: Annotated[str, option("What to make best: log-det of the information, or its condition number.", show_default=True)] = CRITERIA[0],
-    rate: Annotated[float, option("Samples per second of the file.", metavar="HZ", show_default=True)] = 1000.0,
-    seconds: Annotated[float, option("Time limit of the design.", metavar="S", show_default=True)] = 45.0,
-    seed: Annotated[int, option("Of the random motions it starts from.", metavar="N", show_default=True)] = 0,
-    start: Annotated[str | None, option("Pose to start and end in, one number per joint; default: wherever it is best.", metavar="Q1,Q2,…")] = None,
-    joints: Annotated[str | None, option("Move these joints only; the others stand at zero.", metavar="A,B,C")] = None,
-    margin: Annotated[float, option("Part of the file's limits to use.", metavar="PART", show_default=True)] = 0.95,
-    velocity: Annotated[float | None, option("Limit of all joints' speed, in place of the file's.", metavar="RAD/S")] = None,
-    acceleration: Annotated[float | None, option("Limit of all joints' acceleration.", metavar="RAD/S²")] = None,
-    torque: Annotated[float | None, option("Limit of all joints' torque, in place of the file's.", metavar="N·M")] = None,
-    inside: Annotated[list[str] | None, option("Keep a link's origin in a box; may be repeated.", metavar="LINK:X,X,Y,Y,Z,Z")] = None,
-    outside: Annotated[list[str] | None, option("Keep a link's origin out of a box; may be repeated.", metavar="LINK:X,X,Y,Y,Z,Z")] = None,
-    friction: Annotated[str, option("Friction that the log is to show: some of the three, or none.", show_default=True)] = ",".join(FRICTION),
+    harmonics: Annotated[
+        int, option("Of the Fourier series of every joint.", metavar="N", show_default=True)
+    ] = 5,
+    points: Annotated[
+        int | None, option("A spline through so many points instead.", metavar="N")
+    ] = None,
+    criterion: Annotated[
+        str,
+        option(
+            "What to make best: log-det of the information, or its condition number.",
+            show_default=True,
+        ),
+    ] = CRITERIA[0],
+    rate: Annotated[
+        float, option("Samples per second of the file.", metavar="HZ", show_default=True)
+    ] = 1000.0,
+    seconds: Annotated[
+        float, option("Time limit of the design.", metavar="S", show_default=True)
+    ] = 45.0,
+    seed: Annotated[
+        int, option("Of the random motions it starts from.", metavar="N", show_default=True)
+    ] = 0,
+    start: Annotated[
+        str | None,
+        option(
+            "Pose to start and end in, one number per joint; default: wherever it is best.",
+            metavar="Q1,Q2,…",
+        ),
+    ] = None,
+    joints: Annotated[
+        str | None, option("Move these joints only; the others stand at zero.", metavar="A,B,C")
+    ] = None,
+    margin: Annotated[
+        float, option("Part of the file's limits to use.", metavar="PART", show_default=True)
+    ] = 0.95,
+    velocity: Annotated[
+        float | None, option("Limit of all joints' speed, in place of the file's.", metavar="RAD/S")
+    ] = None,
+    acceleration: Annotated[
+        float | None, option("Limit of all joints' acceleration.", metavar="RAD/S²")
+    ] = None,
+    torque: Annotated[
+        float | None, option("Limit of all joints' torque, in place of the file's.", metavar="N·M")
+    ] = None,
+    inside: Annotated[
+        list[str] | None,
+        option("Keep a link's origin in a box; may be repeated.", metavar="LINK:X,X,Y,Y,Z,Z"),
+    ] = None,
+    outside: Annotated[
+        list[str] | None,
+        option("Keep a link's origin out of a box; may be repeated.", metavar="LINK:X,X,Y,Y,Z,Z"),
+    ] = None,
+    friction: Annotated[
+        str,
+        option("Friction that the log is to show: some of the three, or none.", show_default=True),
+    ] = ",".join(FRICTION),
     armature: Annotated[bool, option("Rotor inertia, too.", "--armature")] = False,
-    after: Annotated[list[str] | None, option("A log that exists already: design what adds most to it.", metavar="LOG")] = None,
+    after: Annotated[
+        list[str] | None,
+        option("A log that exists already: design what adds most to it.", metavar="LOG"),
+    ] = None,
     gravity: arguments.Gravity = None,
 ) -> None:
     """Design a motion from which the robot can be identified."""
@@ -59,7 +113,9 @@ def excite(
         raise UsageError(f"--criterion is {criterion!r}; give one of {', '.join(CRITERIA)}")
     with heard(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
         progress.stage("loading the robot")
-        moved, excited = _robots(file, vector, joints, arguments.friction_terms(friction, FRICTION), armature=armature)
+        moved, excited = _robots(
+            file, vector, joints, arguments.friction_terms(friction, FRICTION), armature=armature
+        )
         from thetahat.excite.design import design
         from thetahat.excite.limits import motion_limits
 
@@ -69,14 +125,21 @@ def excite(
             velocity=velocity,
             acceleration=acceleration,
             torque=torque,
-            boxes=[*_boxes(inside, "--inside", inside=True), *_boxes(outside, "--outside", inside=False)],
+            boxes=[
+                *_boxes(inside, "--inside", inside=True),
+                *_boxes(outside, "--outside", inside=False),
+            ],
         )
         found = design(
             excited,
             duration=duration,
             harmonics=harmonics,
             points=points,
-            start=None if start is None else arguments.numbers(start, "--start", len(excited.joint_names)),
+            start=(
+                None
+                if start is None
+                else arguments.numbers(start, "--start", len(excited.joint_names))
+            ),
             limits=limits,
             criterion=criterion,
             earlier=_earlier(after, file, vector, excited, progress),
@@ -88,13 +151,24 @@ def excite(
         motion = found.trajectory.sampled(rate)
         _whole(motion, moved).save(target)
     told = describe(found, rows=len(motion), rate=rate, file=target, warnings=warnings)
-    emit(json_format.dumps(told, indent=2, allow_nan=False, ensure_ascii=False) + "\n" if json else _text(told, time.monotonic() - began))
+    emit(
+        json_format.dumps(told, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+        if json
+        else _text(told, time.monotonic() - began)
+    )
 
 
 def _robots(
-    file: Path, gravity: tuple[float, float, float] | None, joints: str | None, terms: tuple[str, ...], *, armature: bool
+    file: Path,
+    gravity: tuple[float, float, float] | None,
+    joints: str | None,
+    terms: tuple[str, ...],
+    *,
+    armature: bool,
 ) -> tuple[Robot, Robot]:
-    """(the robot, the robot with other joints than those asked for locked and the columns to be identified)."""
+    """(the robot, the robot with other joints than those asked for locked and the columns to be
+    identified).
+    """
     from thetahat.model.load import load
     from thetahat.model.lock import lock
 
@@ -137,7 +211,9 @@ def _boxes(texts: list[str] | None, option: str, *, inside: bool) -> list[Box]:
     return boxes
 
 
-def _earlier(logs: list[str] | None, file: Path, gravity: Any, excited: Robot, progress: Progress) -> Information | None:
+def _earlier(
+    logs: list[str] | None, file: Path, gravity: Any, excited: Robot, progress: Progress
+) -> Information | None:
     if not logs:
         return None
     from thetahat.data.log import read_log
@@ -147,15 +223,26 @@ def _earlier(logs: list[str] | None, file: Path, gravity: Any, excited: Robot, p
 
     whole = load(file, gravity=gravity)
     if whole.joint_names != excited.joint_names:
-        raise UsageError("--after and --joints are both given; design for all joints, or without the earlier log")
+        raise UsageError(
+            "--after and --joints are both given; design for all joints, or without the earlier log"
+        )
     log = read_log(list(logs), whole)
     if log.locked:
-        raise UsageError(f"--after: the log has no columns of {', '.join(log.locked)}; give a log of all joints")
+        raise UsageError(
+            f"--after: the log has no columns of {', '.join(log.locked)}; give a log of all joints"
+        )
     settings = choose(log, whole)
-    return information(excited, progress.count(prepare_batches(log, whole, settings=settings), "folding the earlier log", log.rows))
+    return information(
+        excited,
+        progress.count(
+            prepare_batches(log, whole, settings=settings), "folding the earlier log", log.rows
+        ),
+    )
 
 
-def describe(found: Design, *, rows: int, rate: float, file: Path, warnings: list[str]) -> dict[str, Any]:
+def describe(
+    found: Design, *, rows: int, rate: float, file: Path, warnings: list[str]
+) -> dict[str, Any]:
     """The answer as plain data, schema thetahat/excite/1."""
     return {
         "schema": SCHEMA,
@@ -171,7 +258,9 @@ def describe(found: Design, *, rows: int, rate: float, file: Path, warnings: lis
         "evaluations": found.evaluations,
         "seconds": found.seconds,
         "complete": found.complete,
-        "limits": [{"kind": m.kind, "name": m.name, "used": m.used, "time": m.time} for m in found.margins],
+        "limits": [
+            {"kind": m.kind, "name": m.name, "used": m.used, "time": m.time} for m in found.margins
+        ],
         "notes": list(found.notes),
         "warnings": list(warnings),
     }
@@ -180,11 +269,18 @@ def describe(found: Design, *, rows: int, rate: float, file: Path, warnings: lis
 def _text(told: dict[str, Any], seconds: float) -> str:
     condition = "without bound" if told["condition"] is None else f"{told['condition']:.3g}"
     lines = [
-        f"A motion of {told['duration']:g} s for {len(told['joints'])} joints shows {told['base_parameters']} base parameters; condition {condition}."
+        f"A motion of {told['duration']:g} s for {len(told['joints'])} joints shows"
+        f" {told['base_parameters']} base parameters; condition {condition}."
     ]
-    lines += [f"  {m['kind']} of {m['name']}: {100.0 * m['used']:.1f} % of its limit at {m['time']:.3f} s" for m in told["limits"]]
+    lines += [
+        f"  {m['kind']} of {m['name']}: {100.0 * m['used']:.1f} % of its limit at {m['time']:.3f} s"
+        for m in told["limits"]
+    ]
     lines += [f"  {note}" for note in told["notes"]]
     if not told["complete"]:
         lines.append("  the time limit ended the search; --seconds gives it more")
-    lines.append(f"Wrote {told['file']} ({told['rows']:,} rows at {told['rate']:g} Hz) in {seconds:.1f} s; play it, or: thetahat simulate.")
+    lines.append(
+        f"Wrote {told['file']} ({told['rows']:,} rows at {told['rate']:g} Hz) in {seconds:.1f} s;"
+        " play it, or: thetahat simulate."
+    )
     return "\n".join(lines) + "\n"

@@ -1,4 +1,6 @@
-"""`thetahat fleet MANIFEST`: many robots over their lives: what changed, and who is unlike the others."""
+"""`thetahat fleet MANIFEST`: many robots over their lives: what changed, and who is unlike the
+others.
+"""
 
 from __future__ import annotations
 
@@ -30,19 +32,61 @@ SHOWN = 12  # things left out that are named; the others are counted
 
 def fleet(
     manifest: Annotated[
-        str, typer.Argument(metavar="MANIFEST", help="TOML or CSV: robot file and logs of every robot, by its id.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="MANIFEST",
+            help="TOML or CSV: robot file and logs of every robot, by its id.",
+            show_default=False,
+        ),
     ],
     *,
-    out: Annotated[str, option("Folder for fleet.parquet, fleet.html and fleet.json; made if absent.", "--out", "-o", metavar="DIR")],
-    by: Annotated[str, option(f"What a period is: {', '.join(BY)}.", metavar="PERIOD", show_default=True)] = BY[0],
-    level: Annotated[float, option("Probability that any finding of the whole fleet is by chance.", metavar="P", show_default=True)] = 0.01,
-    friction: Annotated[str, option("Friction to fit: some of the three, or none.", metavar="TERMS", show_default=True)] = ",".join(FRICTION),
+    out: Annotated[
+        str,
+        option(
+            "Folder for fleet.parquet, fleet.html and fleet.json; made if absent.",
+            "--out",
+            "-o",
+            metavar="DIR",
+        ),
+    ],
+    by: Annotated[
+        str, option(f"What a period is: {', '.join(BY)}.", metavar="PERIOD", show_default=True)
+    ] = BY[0],
+    level: Annotated[
+        float,
+        option(
+            "Probability that any finding of the whole fleet is by chance.",
+            metavar="P",
+            show_default=True,
+        ),
+    ] = 0.01,
+    friction: Annotated[
+        str,
+        option("Friction to fit: some of the three, or none.", metavar="TERMS", show_default=True),
+    ] = ",".join(FRICTION),
     armature: Annotated[bool, option("Fit rotor inertia too.", "--armature")] = False,
-    cutoff: Annotated[float | None, option("Low-pass of motion and torque; default: chosen from the first periods.", metavar="HZ")] = None,
-    min_speed: Annotated[
-        float | None, option("Joints slower than this, in rad/s or m/s, stand still and leave the fit; default: chosen.", metavar="SPEED")
+    cutoff: Annotated[
+        float | None,
+        option(
+            "Low-pass of motion and torque; default: chosen from the first periods.", metavar="HZ"
+        ),
     ] = None,
-    tune: Annotated[bool, option("Choose friction laws, low-pass and prior by what predicts best.", "--tune/--no-tune", show_default=True)] = True,
+    min_speed: Annotated[
+        float | None,
+        option(
+            "Joints slower than this, in rad/s or m/s, stand still and leave the fit; default:"
+            " chosen.",
+            metavar="SPEED",
+        ),
+    ] = None,
+    tune: Annotated[
+        bool,
+        option(
+            "Choose friction laws, low-pass and prior by what predicts best.",
+            "--tune/--no-tune",
+            show_default=True,
+        ),
+    ] = True,
     columns: arguments.Columns = None,
     topic: arguments.Topic = None,
     salvage: arguments.Salvage = False,
@@ -52,7 +96,9 @@ def fleet(
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
 ) -> None:
-    """Estimate every robot of a fleet period by period; name payloads, worn joints, and robots unlike the others."""
+    """Estimate every robot of a fleet period by period; name payloads, worn joints, and robots
+    unlike the others.
+    """
     began = time.monotonic()
     asked, wanted, folder = _asked(locals()), scale.asked(workers, scheduler, store), Path(out)
     path = arguments.input_file(manifest, "MANIFEST")
@@ -60,7 +106,11 @@ def fleet(
     from thetahat.fleet.manifest import read_manifest
 
     listed = read_manifest(path)
-    with heard(quiet=quiet) as warnings, Progress(quiet=quiet) as progress, _gatherer(wanted, progress) as gatherer:
+    with (
+        heard(quiet=quiet) as warnings,
+        Progress(quiet=quiet) as progress,
+        _gatherer(wanted, progress) as gatherer,
+    ):
         from thetahat.fleet.inquiry import inquire
 
         found = inquire(listed, asked, gatherer)
@@ -78,7 +128,10 @@ def fleet(
 
         draw(data, files, time.monotonic() - began)
     for key in gatherer.store.damaged if gatherer.store is not None else ():
-        say(f"entry {key[:12]}… of the store was damaged; it was thrown away and computed anew", "warning")
+        say(
+            f"entry {key[:12]}… of the store was damaged; it was thrown away and computed anew",
+            "warning",
+        )
     conclude(found.failures, gatherer.trouble)
 
 
@@ -89,13 +142,30 @@ def _asked(given: dict[str, Any]) -> Asked:
     if given["by"] not in BY:
         raise UsageError(f"--by is {given['by']!r}; give one of {', '.join(BY)}")
     if not (math.isfinite(given["level"]) and 0.0 < given["level"] < 1.0):
-        raise UsageError(f"--level is {given['level']}; give a probability between 0 and 1, such as 0.01")
+        raise UsageError(
+            f"--level is {given['level']}; give a probability between 0 and 1, such as 0.01"
+        )
     for name in ("cutoff", "min_speed"):
         value = given[name]
-        if value is not None and not (math.isfinite(value) and (value > 0.0 or (value == 0.0 and name == "min_speed"))):
+        if value is not None and not (
+            math.isfinite(value) and (value > 0.0 or (value == 0.0 and name == "min_speed"))
+        ):
             raise UsageError(f"--{name.replace('_', '-')} is {value}; give a finite number above 0")
-    taken = ("by", "level", "armature", "cutoff", "min_speed", "tune", "columns", "topic", "salvage")
-    return Asked(**{name: given[name] for name in taken}, friction=arguments.friction_terms(given["friction"], FRICTION))
+    taken = (
+        "by",
+        "level",
+        "armature",
+        "cutoff",
+        "min_speed",
+        "tune",
+        "columns",
+        "topic",
+        "salvage",
+    )
+    return Asked(
+        **{name: given[name] for name in taken},
+        friction=arguments.friction_terms(given["friction"], FRICTION),
+    )
 
 
 @contextmanager
@@ -107,7 +177,9 @@ def _gatherer(wanted: scale.Scale, progress: Progress) -> Iterator[Gatherer]:
     local = wanted.workers is None and wanted.scheduler is None
     with (
         scale.kept(wanted.store) as (store, trouble),
-        Workers() if local else DaskWorkers(workers=wanted.workers, scheduler=wanted.scheduler) as crew,
+        (
+            Workers() if local else DaskWorkers(workers=wanted.workers, scheduler=wanted.scheduler)
+        ) as crew,
     ):
         gatherer = Gatherer(crew, store, tell=scale.Pace(progress))
         gatherer.trouble += trouble
@@ -130,27 +202,42 @@ def write(found: Inquiry, data: dict[str, Any], folder: Path) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StorageError(f"--out {str(folder)!r} cannot be made: {error.strerror or error}; give another folder") from None
+        raise StorageError(
+            f"--out {str(folder)!r} cannot be made: {error.strerror or error}; give another folder"
+        ) from None
     title, subtitle = titles(data)
     return [
         write_atomically(folder / "fleet.parquet", parquet(found)),
-        write_atomically(folder / "fleet.html", render(title, sections(found, data), subtitle=subtitle)),
+        write_atomically(
+            folder / "fleet.html", render(title, sections(found, data), subtitle=subtitle)
+        ),
         write_atomically(folder / "fleet.json", answers.as_text(data)),
     ]
 
 
 def conclude(left_out: tuple[Failure, ...], trouble: list[Failure]) -> None:
-    """One sentence for each robot, period or log that was left out, and the exit code of the first."""
+    """One sentence for each robot, period or log that was left out, and the exit code of
+    the first.
+    """
     if not left_out and not trouble:
         return
     for failure in left_out[:SHOWN]:
         say(failure.sentence, "warning")
     if len(left_out) > SHOWN:
         say(f"{len(left_out) - SHOWN} more were left out (--json lists all)", "warning")
-    first, kinds = (*left_out, *trouble)[0], {each.exit_code: each for each in ThetahatError.__subclasses__()}
+    first, kinds = (
+        (*left_out, *trouble)[0],
+        {each.exit_code: each for each in ThetahatError.__subclasses__()},
+    )
     if not left_out:
         raise StorageError(first.sentence)
     for failure in trouble:
         say(failure.sentence, "warning")
-    count = "1 robot, period or log was" if len(left_out) == 1 else f"{len(left_out)} robots, periods or logs were"
-    raise kinds.get(first.exit_code, ThetahatError)(f"{count} left out; the answer is of the others, so repair or remove what is named above")
+    count = (
+        "1 robot, period or log was"
+        if len(left_out) == 1
+        else f"{len(left_out)} robots, periods or logs were"
+    )
+    raise kinds.get(first.exit_code, ThetahatError)(
+        f"{count} left out; the answer is of the others, so repair or remove what is named above"
+    )

@@ -1,4 +1,6 @@
-"""The stages of `thetahat identify`, one after another: log → samples → information → estimate → scores. Streaming throughout."""
+"""The stages of `thetahat identify`, one after another: log → samples → information → estimate →
+scores. Streaming throughout.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,9 @@ class Options:
     topic: str | None = None
     salvage: bool = False
     load_friction: bool = False  # whether friction by load is among what may be chosen
-    tune: bool = True  # choose friction, low-pass and prior by what predicts best inside the rows to fit
+    tune: bool = (
+        True  # choose friction, low-pass and prior by what predicts best inside the rows to fit
+    )
     report: bool = True  # collect what a report draws: one more pass over the rows that were fitted
 
 
@@ -128,8 +132,16 @@ def run(robot: Robot, options: Options, progress: Progress, crew: Alone) -> Outc
         source, span = (log, spans[1]) if test_log is None else (test_log, None)
         scoring = settings if test_log is None else settings_for(test_log, settings)
 
-        def scored(cutoff: float | None, seen: Callable[[Samples], None] | None = None) -> Validation | None:
-            return crew.score(Rows(source, robot, scoring.scored(cutoff), span, stream), identified, nominal, beside, seen)
+        def scored(
+            cutoff: float | None, seen: Callable[[Samples], None] | None = None
+        ) -> Validation | None:
+            return crew.score(
+                Rows(source, robot, scoring.scored(cutoff), span, stream),
+                identified,
+                nominal,
+                beside,
+                seen,
+            )
 
         shown = None if collector is None else lambda samples: collector.add(samples, "test")
         test = scored(options.score_cutoff or settings.torque_cutoff or settings.cutoff, shown)
@@ -137,14 +149,34 @@ def run(robot: Robot, options: Options, progress: Progress, crew: Alone) -> Outc
     traces = None if collector is None else collector.result()
     dropped = stream.dropped_in_training
     log, test_log = crew.used(log), None if test_log is None else crew.used(test_log)
-    return Outcome(estimate, nominal, identified, seen, settings, test, raw, log, test_log, spans, dropped, armature, tuned, couplings, traces)
+    return Outcome(
+        estimate,
+        nominal,
+        identified,
+        seen,
+        settings,
+        test,
+        raw,
+        log,
+        test_log,
+        spans,
+        dropped,
+        armature,
+        tuned,
+        couplings,
+        traces,
+    )
 
 
-# -- reading ----------------------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------
 
 
 def _read(robot: Robot, options: Options, crew: Alone) -> tuple[Log, Log | None]:
-    choices: dict[str, Any] = {"columns": options.columns, "topic": options.topic, "salvage": options.salvage}
+    choices: dict[str, Any] = {
+        "columns": options.columns,
+        "topic": options.topic,
+        "salvage": options.salvage,
+    }
     log = require_torque(crew.read(options.logs, robot, **choices), "identify from")
     if not options.tests:
         return log, None
@@ -152,30 +184,41 @@ def _read(robot: Robot, options: Options, crew: Alone) -> tuple[Log, Log | None]
     both = {source.sha256: source.path for source in log.sources}
     for source in test.sources:
         if source.sha256 in both:
-            raise UsageError(f"--test {source.path} has the same content as {both[source.sha256]}, which is fitted; hold out another log")
+            raise UsageError(
+                f"--test {source.path} has the same content as {both[source.sha256]}, which is"
+                " fitted; hold out another log"
+            )
     if set(test.locked) != set(log.locked):
         only = sorted(set(test.locked) ^ set(log.locked))
         raise MalformedInput(
-            f"the test log and the fitted one do not measure the same joints ({known(only)} in one alone); give logs with the same columns"
+            f"the test log and the fitted one do not measure the same joints ({known(only)} in one"
+            " alone); give logs with the same columns"
         )
     return log, require_torque(test, "score on")
 
 
-def _spans(log: Log, options: Options, *, own_test: bool) -> tuple[tuple[int, int], tuple[int, int] | None]:
+def _spans(
+    log: Log, options: Options, *, own_test: bool
+) -> tuple[tuple[int, int], tuple[int, int] | None]:
     """Rows to fit and rows to hold out, split before anything is filtered."""
     if own_test or options.holdout == 0.0:
         return (0, log.rows), None
     cut = round((1.0 - options.holdout) * log.rows)
     if not 0 < cut < log.rows:
-        raise NotIdentifiable(f"{log.rows} rows cannot be split into a part to fit and a part of {options.holdout:g} to hold out; record longer")
+        raise NotIdentifiable(
+            f"{log.rows} rows cannot be split into a part to fit and a part of {options.holdout:g}"
+            " to hold out; record longer"
+        )
     return (0, cut), (cut, log.rows)
 
 
-# -- robot ------------------------------------------------------------------------------------------------------------
+# -- robot -----------------------------------------------------------------------------------------
 
 
 def _with_columns(nominal: Robot, robot: Robot, log: Log, options: Options) -> Robot:
-    """The robot whose columns are fitted. Terms that are not fitted are none of the model, so the file's values do not count either."""
+    """The robot whose columns are fitted. Terms that are not fitted are none of the model, so the
+    file's values do not count either.
+    """
     fitted = nominal.without_drive()
     if options.actuation is not None:
         fitted = with_map(fitted, options.actuation, whole=robot, locked=log.locked)
@@ -191,24 +234,40 @@ def _couplings(identified: Robot, batches: Iterator[Samples]) -> tuple[Coupling,
         rows += len(samples)
         if rows >= ROWS:
             break
-    return tuple(coupled(identified.velocity_names, concatenate(parts, same_log=True))) if parts else ()
+    return (
+        tuple(coupled(identified.velocity_names, concatenate(parts, same_log=True)))
+        if parts
+        else ()
+    )
 
 
 def settings_for(log: Log, settings: Settings) -> Settings:
-    """The fit's settings on another log, which may be sampled more slowly: its motion is filtered no higher than its rate allows."""
+    """The fit's settings on another log, which may be sampled more slowly: its motion is filtered
+    no higher than its rate allows.
+    """
     return replace(settings, cutoff=min(settings.cutoff, highest_cutoff(log)))
 
 
-# -- choosing ---------------------------------------------------------------------------------------------------------
+# -- choosing --------------------------------------------------------------------------------------
 
 
 def _tuned(
-    log: Log, robot: Robot, nominal: Robot, fitted: Robot, stream: Stream, span: tuple[int, int], options: Options, progress: Progress, crew: Alone
+    log: Log,
+    robot: Robot,
+    nominal: Robot,
+    fitted: Robot,
+    stream: Stream,
+    span: tuple[int, int],
+    options: Options,
+    progress: Progress,
+    crew: Alone,
 ) -> Tuned:
     """What the options leave open, chosen from the rows to fit."""
     if not options.tune:
         progress.stage("choosing the low-pass")
-        settings = crew.choose(log, robot, cutoff=options.cutoff, min_speed=options.min_speed, span=span)
+        settings = crew.choose(
+            log, robot, cutoff=options.cutoff, min_speed=options.min_speed, span=span
+        )
         weight = USUAL if options.prior_weight is None else options.prior_weight
         return Tuned(settings, fitted, weight, options.metric or METRIC)
     prior = _prior(nominal, log, fitted, options)
@@ -224,16 +283,31 @@ def _tuned(
 
     def make(log: Log) -> Tuned:
         return tune(
-            log, robot, fitted=fitted, narrowed=stream.narrowed, span=span, prior=prior, tell=lambda what: progress.stage(f"choosing {what}"), **given
+            log,
+            robot,
+            fitted=fitted,
+            narrowed=stream.narrowed,
+            span=span,
+            prior=prior,
+            tell=lambda what: progress.stage(f"choosing {what}"),
+            **given,
         )
 
-    return crew.tuned(log, robot, fitted, span, {**given, "prior": prior, "dofs": stream.dofs}, make)
+    return crew.tuned(
+        log, robot, fitted, span, {**given, "prior": prior, "dofs": stream.dofs}, make
+    )
 
 
-# -- fitting ----------------------------------------------------------------------------------------------------------
+# -- fitting ---------------------------------------------------------------------------------------
 
 
-def _decided(whole: Information, dofs: tuple[int, ...] | None, settings: Settings, period: float, options: Options) -> tuple[Information, str]:
+def _decided(
+    whole: Information,
+    dofs: tuple[int, ...] | None,
+    settings: Settings,
+    period: float,
+    options: Options,
+) -> tuple[Information, str]:
     """The information to solve, with rotor inertia or without, and why."""
     if options.armature is not None:
         return view(whole, dofs=dofs), "asked for" if options.armature else "left out as asked"
@@ -246,18 +320,40 @@ def _decided(whole: Information, dofs: tuple[int, ...] | None, settings: Setting
     share = min(1.0, 2.0 * settings.cutoff * period) if period else 1.0
     used = rich.rows > 0
     rows = share * rich.rows[used]
-    floor = 1e-12 * rich.torque_norms()[used]  # a fit that is exact to rounding cannot be improved upon
-    gain = float(np.sum(rows * 2.0 * np.log(np.maximum(a.residual_norms[used], floor) / np.maximum(b.residual_norms[used], floor))))
+    floor = (
+        1e-12 * rich.torque_norms()[used]
+    )  # a fit that is exact to rounding cannot be improved upon
+    gain = float(
+        np.sum(
+            rows
+            * 2.0
+            * np.log(
+                np.maximum(a.residual_norms[used], floor)
+                / np.maximum(b.residual_norms[used], floor)
+            )
+        )
+    )
     evidence = gain - (len(rich.base) - len(plain.base)) * float(np.log(max(rows.sum(), 1.0)))
-    said = f"the information criterion {'gains' if evidence > 0 else 'loses'} {abs(evidence):.0f} by it"
+    said = (
+        f"the information criterion {'gains' if evidence > 0 else 'loses'} {abs(evidence):.0f}"
+        " by it"
+    )
     if evidence <= EVIDENCE:
         return plain, f"not in the model: {said}, and {EVIDENCE:g} are asked for"
     std = b.full_std[-len(b.drive["armature"]) :] / np.sqrt(share)
     negative = [
-        k for k, (value, spread) in enumerate(zip(b.drive["armature"], std, strict=True)) if spread is not np.ma.masked and value < -2.0 * spread
+        k
+        for k, (value, spread) in enumerate(zip(b.drive["armature"], std, strict=True))
+        if spread is not np.ma.masked and value < -2.0 * spread
     ]
     if negative:
-        return plain, f"not in the model: {said}, but it would be negative ({b.drive['armature'][negative[0]]:.2g} kg·m²), which no rotor is"
+        return (
+            plain,
+            (
+                f"not in the model: {said}, but it would be negative"
+                f" ({b.drive['armature'][negative[0]]:.2g} kg·m²), which no rotor is"
+            ),
+        )
     return rich, f"in the model: {said}"
 
 
@@ -276,23 +372,49 @@ def _estimator(options: Options, tuned: Tuned, prior: np.ndarray) -> Estimator |
 
 
 def _prior(nominal: Robot, log: Log, fitted: Robot, options: Options) -> np.ndarray:
-    """x₀: what a robot file says of every column, of the joints that the log measures; made physical where a method needs it."""
+    """x₀: what a robot file says of every column, of the joints that the log measures; made
+    physical where a method needs it.
+    """
     robot = nominal
     if options.prior is not None:
         robot = lock(load(options.prior), log.locked)
         if robot.joint_names != nominal.joint_names or robot.body_names != nominal.body_names:
-            ours, theirs = set(nominal.joint_names + nominal.body_names), set(robot.joint_names + robot.body_names)
+            ours, theirs = (
+                set(nominal.joint_names + nominal.body_names),
+                set(robot.joint_names + robot.body_names),
+            )
             differ = known(sorted(ours ^ theirs)) if ours != theirs else "their order"
-            raise UsageError(f"--prior {options.prior.name} is another robot: joints or bodies differ ({differ}); give a variant of the same robot")
-    wrong = [name for name, verdict in zip(robot.body_names, robot.consistency, strict=True) if not verdict]
+            raise UsageError(
+                f"--prior {options.prior.name} is another robot: joints or bodies differ"
+                f" ({differ}); give a variant of the same robot"
+            )
+    wrong = [
+        name
+        for name, verdict in zip(robot.body_names, robot.consistency, strict=True)
+        if not verdict
+    ]
     if wrong and options.method in ("consistent", "smooth"):
-        warnings.warn(f"the prior's {known(wrong)} cannot be rigid bodies; the nearest physical ones take their place", RobotWarning, stacklevel=2)
+        warnings.warn(
+            f"the prior's {known(wrong)} cannot be rigid bodies; the nearest physical ones take"
+            " their place",
+            RobotWarning,
+            stacklevel=2,
+        )
         robot = robot.projected()
     columns = Columns(fitted)
-    if columns.drive.actuation is not None:  # files state friction of joints, not of motors that drive several
+    if (
+        columns.drive.actuation is not None
+    ):  # files state friction of joints, not of motors that drive several
         return np.concatenate([robot.theta, np.zeros(columns.count - columns.inertial)])
     motors = list(columns.drive.column_motors)
-    stated = [np.maximum(robot.drive.value(term), 0.0) if term in robot.drive.terms else np.zeros(robot.nv) for term in columns.drive.identified]
+    stated = [
+        (
+            np.maximum(robot.drive.value(term), 0.0)
+            if term in robot.drive.terms
+            else np.zeros(robot.nv)
+        )
+        for term in columns.drive.identified
+    ]
     return np.concatenate([robot.theta, *(values[motors] for values in stated)])
 
 
@@ -300,4 +422,7 @@ def _require_rows(seen: Information) -> None:
     """An error where there are fewer samples than parameters, however they are solved."""
     usable = int(seen.rows.max())
     if usable < len(seen.base):
-        raise NotIdentifiable(f"the log has {usable} usable samples to fit {len(seen.base)} parameters; record longer, or hold out less")
+        raise NotIdentifiable(
+            f"the log has {usable} usable samples to fit {len(seen.base)} parameters; record"
+            " longer, or hold out less"
+        )

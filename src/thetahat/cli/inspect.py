@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 SCHEMA = "thetahat/inspect/1"
 LARGEST = 300  # degrees of freedom whose base parameters are looked for: beyond it minutes pass
-KINDS = {"alone": "alone", "group": "in_sums", "never": "never"}  # of parameters, and their names in the answer
+KINDS = {
+    "alone": "alone",
+    "group": "in_sums",
+    "never": "never",
+}  # of parameters, and their names in the answer
 
 
 def inspect(
@@ -29,7 +33,9 @@ def inspect(
     floating_base: arguments.FloatingBase = False,
     gravity: arguments.Gravity = None,
 ) -> None:
-    """Show a robot: tree, degrees of freedom, masses, drive terms, and whether each link is physical."""
+    """Show a robot: tree, degrees of freedom, masses, drive terms, and whether each link is
+    physical.
+    """
     file, vector = arguments.robot_file(robot), arguments.gravity(gravity)
     from thetahat.model.load import load
 
@@ -70,7 +76,9 @@ def describe(robot: Robot) -> dict[str, Any]:
 
 
 def _base(robot: Robot, bodies: list[dict[str, Any]]) -> list[str] | None:
-    """The base parameters of the rigid bodies by name; each body is told which of its ten numbers show alone, in sums, or never."""
+    """The base parameters of the rigid bodies by name; each body is told which of its ten numbers
+    show alone, in sums, or never.
+    """
     if robot.nv > LARGEST:
         return None
     from thetahat.identify.identifiability import base_parameters
@@ -79,14 +87,20 @@ def _base(robot: Robot, bodies: list[dict[str, Any]]) -> list[str] | None:
     found = base_parameters(robot, drive=False)
     for b, body in enumerate(bodies):
         for kind, title in KINDS.items():
-            body[title] = [name for name, k in zip(NAMES, found.kinds[10 * b : 10 * b + 10], strict=True) if k == kind]
+            body[title] = [
+                name
+                for name, k in zip(NAMES, found.kinds[10 * b : 10 * b + 10], strict=True)
+                if k == kind
+            ]
     return list(found.names)
 
 
 def _joint(robot: Robot, node: Node) -> dict[str, Any]:
     nodes = robot.tree.nodes
     parent = node.parent
-    while parent >= 0 and nodes[parent].body is None:  # a placeholder between two joints of one body
+    while (
+        parent >= 0 and nodes[parent].body is None
+    ):  # a placeholder between two joints of one body
         parent = nodes[parent].parent
     return {
         "name": node.name,
@@ -94,14 +108,22 @@ def _joint(robot: Robot, node: Node) -> dict[str, Any]:
         "parent": nodes[parent].body if parent >= 0 else None,  # a body; null is the world
         "parent_joint": nodes[node.parent].name if node.parent >= 0 else None,
         "body": node.body,
-        "axis": _numbers(node.axis) if node.kind.name in ("REVOLUTE", "PRISMATIC", "PLANAR") else None,
+        "axis": (
+            _numbers(node.axis) if node.kind.name in ("REVOLUTE", "PRISMATIC", "PLANAR") else None
+        ),
         "lower": _number(node.limits.lower),
         "upper": _number(node.limits.upper),
         "velocity": _number(node.limits.velocity),
         "effort": _number(node.limits.effort),
-        "mimic": None
-        if node.mimic is None
-        else {"joint": node.mimic.joint, "multiplier": _number(node.mimic.multiplier), "offset": _number(node.mimic.offset)},
+        "mimic": (
+            None
+            if node.mimic is None
+            else {
+                "joint": node.mimic.joint,
+                "multiplier": _number(node.mimic.multiplier),
+                "offset": _number(node.mimic.offset),
+            }
+        ),
         "damping": _number(node.damping),
         "friction": _number(node.friction),
         "armature": _number(node.armature),
@@ -118,7 +140,9 @@ def _bodies(robot: Robot) -> list[dict[str, Any]]:
         if link.body >= 0:
             members[link.body].append(link)
     out = []
-    for name, links, theta, verdict in zip(robot.body_names, members, robot.theta.reshape(-1, 10), robot.consistency, strict=True):
+    for name, links, theta, verdict in zip(
+        robot.body_names, members, robot.theta.reshape(-1, 10), robot.consistency, strict=True
+    ):
         mass, com, inertia = parameters.to_mass_com_inertia(theta)
         out.append(
             {
@@ -127,13 +151,19 @@ def _bodies(robot: Robot) -> list[dict[str, Any]]:
                 "mass": _number(mass),
                 "com": _numbers(com),
                 "inertia_com": _numbers(inertia[np.triu_indices(3)]),
-                "principal_moments": _numbers(np.linalg.eigvalsh(inertia)) if np.all(np.isfinite(inertia)) else [None] * 3,
+                "principal_moments": (
+                    _numbers(np.linalg.eigvalsh(inertia))
+                    if np.all(np.isfinite(inertia))
+                    else [None] * 3
+                ),
                 "theta": _numbers(theta),
                 "consistent": bool(verdict),
                 "condition": verdict.condition or None,
                 **dict.fromkeys(KINDS.values()),
                 "unphysical_links": [
-                    {"name": link.name, "condition": failed.condition} for link in links if not (failed := parameters.check(link.theta))
+                    {"name": link.name, "condition": failed.condition}
+                    for link in links
+                    if not (failed := parameters.check(link.theta))
                 ],
             }
         )

@@ -1,4 +1,6 @@
-"""A log's samples as the verbs use them: of the joints that it measures, torques of joints not asked for masked."""
+"""A log's samples as the verbs use them: of the joints that it measures, torques of joints not
+asked for masked.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ def require_torque(log: Log, purpose: str) -> Log:
     """The log, or an error where it has no torques."""
     if not log.has_tau:
         raise MalformedInput(
-            f"{Path(log.sources[0].path).name} has no torque columns, so there is nothing to {purpose}; name them tau.<joint>, "
-            'or map yours with --columns "tau=…"'
+            f"{Path(log.sources[0].path).name} has no torque columns, so there is nothing to"
+            f' {purpose}; name them tau.<joint>, or map yours with --columns "tau=…"'
         )
     return log
 
@@ -39,15 +41,22 @@ def degrees(robot: Robot, joints: tuple[str, ...]) -> tuple[int, ...] | None:
         return None
     out: list[int] = []
     for name in joints:
-        mine = [v for v, dof in enumerate(robot.velocity_names) if name in (dof, dof.rsplit(".", 1)[0])]
+        mine = [
+            v for v, dof in enumerate(robot.velocity_names) if name in (dof, dof.rsplit(".", 1)[0])
+        ]
         if not mine:
-            raise UsageError(f"--joints names {name!r}, which is not a joint that the log measures; joints: {known(robot.joint_names)}")
+            raise UsageError(
+                f"--joints names {name!r}, which is not a joint that the log measures; joints:"
+                f" {known(robot.joint_names)}"
+            )
         out += mine
     return tuple(sorted(set(out)))
 
 
 class Stream:
-    """Samples of the joints that the log measures, torques of joints not asked for masked; counts what is left out of the fit."""
+    """Samples of the joints that the log measures, torques of joints not asked for masked; counts
+    what is left out of the fit.
+    """
 
     def __init__(self, robot: Robot, locked: tuple[str, ...], dofs: tuple[int, ...] | None) -> None:
         self._q, self._v = kept_positions(robot, locked)
@@ -58,7 +67,9 @@ class Stream:
         self.period = 0.0  # [s] of the slowest run that was fitted
 
     def __call__(self, batches: Iterator[Samples]) -> Iterator[Samples]:
-        """Batches of the robot with locked joints, of all joints' samples; those seen before `require_rows` count as training."""
+        """Batches of the robot with locked joints, of all joints' samples; those seen before
+        `require_rows` count as training.
+        """
         for samples in batches:
             narrowed = self.narrowed(samples)
             if self._training is None:
@@ -69,7 +80,11 @@ class Stream:
 
     def narrowed(self, samples: Samples) -> Samples:
         """The same rows of the robot with locked joints, torques of joints not asked for masked."""
-        reason = np.zeros(samples.tau.shape, dtype=np.uint8) if samples.reason is None else samples.reason
+        reason = (
+            np.zeros(samples.tau.shape, dtype=np.uint8)
+            if samples.reason is None
+            else samples.reason
+        )
         reason = reason[:, self._v]
         if self.dofs is not None:
             reason = reason.copy()
@@ -80,18 +95,29 @@ class Stream:
         return replace(samples, q=samples.q[:, self._q], **arrays, reason=reason)
 
     def require_rows(self, robot: Robot) -> None:
-        """Raise where a joint that should be fitted has no usable torque; what streams by from now on is not training."""
+        """Raise where a joint that should be fitted has no usable torque; what streams by from now
+        on is not training.
+        """
         self._training = self._counts
         wanted = range(robot.nv) if self.dofs is None else self.dofs
         empty = [v for v in wanted if self._training[v, 0] == 0]
         if not empty:
             return
         names, v = robot.velocity_names, empty[0]
-        why = ", ".join(f"{count} {REASONS[code]}" for code, count in enumerate(self._training[v]) if count)
+        why = ", ".join(
+            f"{count} {REASONS[code]}" for code, count in enumerate(self._training[v]) if count
+        )
         left = [names[k] for k in wanted if k not in empty]
         others = f" ({', '.join(names[k] for k in empty)} have none)" if len(empty) > 1 else ""
-        fix = f"; leave it out with --joints {','.join(left)}" if left else "; record the robot while it moves"
-        raise NotIdentifiable(f"joint {names[v]!r} has no usable torque in the rows to fit: {why}{others}{fix}, or correct the log")
+        fix = (
+            f"; leave it out with --joints {','.join(left)}"
+            if left
+            else "; record the robot while it moves"
+        )
+        raise NotIdentifiable(
+            f"joint {names[v]!r} has no usable torque in the rows to fit: {why}{others}{fix}, or"
+            " correct the log"
+        )
 
     @property
     def dropped_in_training(self) -> dict[str, int]:

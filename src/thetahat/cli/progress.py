@@ -1,4 +1,6 @@
-"""A progress bar on stderr, for a reader at a terminal, and only when something takes longer than a second."""
+"""A progress bar on stderr, for a reader at a terminal, and only when something takes longer than a
+second.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ class Share(Protocol):
 
 
 class Progress:
-    """``with Progress() as progress: progress.stage("reading"); progress.count(batches, "folding", total)``."""
+    """``with Progress() as progress: progress.stage("reading"); progress.count(batches, "folding",
+    total)``.
+    """
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._shown = sys.stderr.isatty() and not quiet and os.environ.get("TERM") != "dumb"
@@ -34,15 +38,28 @@ class Progress:
             from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
             from rich.progress import Progress as Bar
 
-            console = Console(stderr=True, color_system=None if os.environ.get("NO_COLOR") else "auto")
-            self._bar = Bar(TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=console, transient=True)
+            console = Console(
+                stderr=True, color_system=None if os.environ.get("NO_COLOR") else "auto"
+            )
+            self._bar = Bar(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TimeElapsedColumn(),
+                console=console,
+                transient=True,
+            )
             self._task = self._bar.add_task("starting", total=None)
             self._timer = threading.Timer(PATIENCE, self._start)
             self._timer.daemon = True
             self._timer.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
         if self._shown:
             self._timer.cancel()
             with self._lock:

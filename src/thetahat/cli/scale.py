@@ -1,4 +1,5 @@
-"""How a verb gets through its logs: alone in this process, or with workers and a store. Both have the same face, so a verb does not ask which.
+"""How a verb gets through its logs: alone in this process, or with workers and a store. Both have
+the same face, so a verb does not ask which.
 
 with scale.opened(scale.asked(workers, scheduler, store), progress, logs) as crew:
     log = crew.read(logs, robot)
@@ -29,10 +30,26 @@ if TYPE_CHECKING:
 
 STORE = "THETAHAT_STORE"
 
-Workers = Annotated[int | None, option("Processes on this machine that share the work (extra dask).", "--workers", metavar="N")]
-Scheduler = Annotated[str | None, option("Address of a Dask scheduler whose workers share the work.", "--scheduler", metavar="ADDRESS")]
+Workers = Annotated[
+    int | None,
+    option("Processes on this machine that share the work (extra dask).", "--workers", metavar="N"),
+]
+Scheduler = Annotated[
+    str | None,
+    option(
+        "Address of a Dask scheduler whose workers share the work.",
+        "--scheduler",
+        metavar="ADDRESS",
+    ),
+]
 Store = Annotated[
-    str | None, option("Folder that keeps what was computed, and remembers every run; made if absent.", "--store", metavar="DIR", envvar=STORE)
+    str | None,
+    option(
+        "Folder that keeps what was computed, and remembers every run; made if absent.",
+        "--store",
+        metavar="DIR",
+        envvar=STORE,
+    ),
 ]
 
 
@@ -55,7 +72,10 @@ def asked(workers: int | None, scheduler: str | None, store: str | None) -> Scal
     if workers is not None and workers < 1:
         raise UsageError(f"--workers is {workers}; give a whole number from 1")
     if workers is not None and scheduler is not None:
-        raise UsageError("--workers and --scheduler are both given; start workers here, or use those of the scheduler")
+        raise UsageError(
+            "--workers and --scheduler are both given; start workers here, or use those of the"
+            " scheduler"
+        )
     if store is not None and Path(store).is_file():
         raise StorageError(f"--store {store!r} is a file; give a folder")
     return Scale(workers, scheduler, None if store is None else Path(store))
@@ -63,15 +83,24 @@ def asked(workers: int | None, scheduler: str | None, store: str | None) -> Scal
 
 @contextmanager
 def opened(scale: Scale, progress: Progress, logs: Sequence[str] = ()) -> Iterator[Alone]:
-    """Who does the work on these logs; workers and store are let go at the end, and a run that failed is remembered as such."""
-    if scale.alone and not any("://" in name for name in logs):  # what must be fetched comes file by file
+    """Who does the work on these logs; workers and store are let go at the end, and a run that
+    failed is remembered as such.
+    """
+    if scale.alone and not any(
+        "://" in name for name in logs
+    ):  # what must be fetched comes file by file
         yield Alone(progress)
         return
     from thetahat.fleet.workers import DaskWorkers
     from thetahat.fleet.workers import Workers as Here
 
     local = scale.workers is None and scale.scheduler is None
-    with kept(scale.store) as (store, trouble), Here() if local else DaskWorkers(workers=scale.workers, scheduler=scale.scheduler) as workers:
+    with (
+        kept(scale.store) as (store, trouble),
+        (
+            Here() if local else DaskWorkers(workers=scale.workers, scheduler=scale.scheduler)
+        ) as workers,
+    ):
         crew = Crew(progress, workers, store, tell=Pace(progress), trouble=trouble)
         try:
             yield crew
@@ -82,7 +111,9 @@ def opened(scale: Scale, progress: Progress, logs: Sequence[str] = ()) -> Iterat
 
 @contextmanager
 def kept(folder: Path | None) -> Iterator[tuple[Kept | None, list[Failure]]]:
-    """The store, if one is asked for, and what is wrong with it: on a full disk the work is done without, and that is said at the end."""
+    """The store, if one is asked for, and what is wrong with it: on a full disk the work is done
+    without, and that is said at the end.
+    """
     if folder is None:
         yield None, []
         return

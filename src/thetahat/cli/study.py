@@ -1,4 +1,6 @@
-"""`thetahat study NAME --out DIR`: one of the paper's experiments, from the robot to its figures."""
+"""`thetahat study NAME --out DIR`: one of the paper's experiments, from the robot to its
+figures.
+"""
 
 from __future__ import annotations
 
@@ -28,15 +30,35 @@ def _complete(incomplete: str) -> list[str]:
 
 
 def study(
-    name: Annotated[str, typer.Argument(metavar="NAME", help=f"One of {', '.join(STUDIES)}.", autocompletion=_complete, show_default=False)],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help=f"One of {', '.join(STUDIES)}.",
+            autocompletion=_complete,
+            show_default=False,
+        ),
+    ],
     *,
-    out: Annotated[str, option("Folder for summary.json, report.html and run.parquet; made if absent.", "--out", "-o", metavar="DIR")],
+    out: Annotated[
+        str,
+        option(
+            "Folder for summary.json, report.html and run.parquet; made if absent.",
+            "--out",
+            "-o",
+            metavar="DIR",
+        ),
+    ],
     plant: arguments.Plant = None,
-    seed: Annotated[int, option("Of how the robot was built, and of its noise.", metavar="N", show_default=True)] = 0,
+    seed: Annotated[
+        int, option("Of how the robot was built, and of its noise.", metavar="N", show_default=True)
+    ] = 0,
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
 ) -> None:
-    """Run one of the paper's experiments on a simulated robot: identify it while it moves, and write its figures."""
+    """Run one of the paper's experiments on a simulated robot: identify it while it moves, and
+    write its figures.
+    """
     began = time.monotonic()
     if name not in STUDIES:
         raise UsageError(f"study {name!r} is unknown; studies: {', '.join(STUDIES)}")
@@ -46,14 +68,27 @@ def study(
     answers.require_folder(folder, [folder / file for file in FILES])
     with heard(quiet=quiet), Progress(quiet=quiet) as progress:
         progress.stage(f"preparing {name}")
-        result: Result = importlib.import_module(f"thetahat.studies.{STUDIES[name]}").run(engine, seed=seed, tell=progress.told())
+        result: Result = importlib.import_module(f"thetahat.studies.{STUDIES[name]}").run(
+            engine, seed=seed, tell=progress.told()
+        )
         progress.stage("writing")
         files = write(result, folder)
     if json:
         emit(answers.as_text(result.summary))
         return
     names = ", ".join(plain(file) for file in files)
-    emit("\n".join([*result.text, f"Wrote {names} in {time.monotonic() - began:.0f} s; look at {plain(folder / 'report.html')}."]) + "\n")
+    emit(
+        "\n".join(
+            [
+                *result.text,
+                (
+                    f"Wrote {names} in {time.monotonic() - began:.0f} s; look at"
+                    f" {plain(folder / 'report.html')}."
+                ),
+            ]
+        )
+        + "\n"
+    )
 
 
 def write(result: Result, folder: Path) -> list[Path]:
@@ -64,15 +99,24 @@ def write(result: Result, folder: Path) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StorageError(f"--out {str(folder)!r} cannot be made: {error.strerror or error}; give another folder") from None
+        raise StorageError(
+            f"--out {str(folder)!r} cannot be made: {error.strerror or error}; give another folder"
+        ) from None
     run, step = result.run, result.run.drawn
     names = run.robot.joint_names
     columns = {"t": run.t[step], "identified": run.identified[step].astype(float)}
-    for kind, array in (("q", run.q), ("wanted", run.wanted), ("tau", run.tau), ("error", run.error)):
+    for kind, array in (
+        ("q", run.q),
+        ("wanted", run.wanted),
+        ("tau", run.tau),
+        ("error", run.error),
+    ):
         columns |= {f"{kind}.{joint}": array[step, j] for j, joint in enumerate(names)}
     title = f"{result.title}, seed {result.summary['seed']}, {result.summary['plant']} plant"
     return [
-        write_atomically(folder / "report.html", render(title, result.sections, subtitle=" ".join(result.text))),
+        write_atomically(
+            folder / "report.html", render(title, result.sections, subtitle=" ".join(result.text))
+        ),
         write_table(folder / "run.parquet", list(columns), list(columns.values())),
         write_atomically(folder / "summary.json", answers.as_text(result.summary)),
     ]

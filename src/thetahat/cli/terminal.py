@@ -1,4 +1,6 @@
-"""Tables, numbers and sentences for a reader at a terminal: the pieces that the verbs' views are made of."""
+"""Tables, numbers and sentences for a reader at a terminal: the pieces that the verbs' views are
+made of.
+"""
 
 from __future__ import annotations
 
@@ -23,27 +25,54 @@ SHOWN_FINDINGS = 12
 
 
 def show(parts: Iterable[RenderableType | None], *, unbroken: bool = False) -> None:
-    """Print parts to stdout with an empty line between them, in colour where stdout is a terminal that wants it.
+    """Print parts to stdout with an empty line between them, in colour where stdout is a terminal
+    that wants it.
 
     unbroken: leave sentences to the terminal to break, so that they can be searched for.
     """
     terminal = sys.stdout.isatty()
     width = None if terminal or os.environ.get("COLUMNS") else WIDE
     coloured = terminal and not os.environ.get("NO_COLOR")
-    console = Console(file=io.StringIO(), force_terminal=coloured, width=width, highlight=False, markup=False, emoji=False, soft_wrap=False)
+    console = Console(
+        file=io.StringIO(),
+        force_terminal=coloured,
+        width=width,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        soft_wrap=False,
+    )
     for part in parts:
         if part is not None:
             whole = unbroken and isinstance(part, Text)
-            console.print(part, "", sep="\n", crop=not whole, no_wrap=whole or None, overflow="ignore" if whole else None)
+            console.print(
+                part,
+                "",
+                sep="\n",
+                crop=not whole,
+                no_wrap=whole or None,
+                overflow="ignore" if whole else None,
+            )
     emit("\n".join(line.rstrip() for line in console.file.getvalue().rstrip().splitlines()) + "\n")
 
 
 def table(*titles: str, numbers: bool = True) -> Table:
     """An open table; numbers: every column but the first is one of numbers, to the right."""
-    out = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    out = Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        show_edge=False,
+        padding=(0, 1, 0, 0),
+        header_style="bold",
+    )
     for k, title in enumerate(titles):
         right = numbers and k > 0
-        out.add_column(Text(title, no_wrap=True, overflow="ellipsis"), no_wrap=True, justify="right" if right else "left", overflow="ellipsis")
+        out.add_column(
+            Text(title, no_wrap=True, overflow="ellipsis"),
+            no_wrap=True,
+            justify="right" if right else "left",
+            overflow="ellipsis",
+        )
     return out
 
 
@@ -74,14 +103,21 @@ def with_spread(value: float | None, spread: float | None) -> str:
     """A value and its standard deviation."""
     if value is None:
         return UNKNOWN
-    return f"{short(value)} (with others)" if spread is None else f"{short(value)} ± {float(f'{spread:.1g}'):g}"
+    return (
+        f"{short(value)} (with others)"
+        if spread is None
+        else f"{short(value)} ± {float(f'{spread:.1g}'):g}"
+    )
 
 
 def findings(items: list[dict[str, Any]], *, skip: Iterable[str] = ()) -> list[str]:
     """What the audit saw in the log, a line each; not those kinds that are said elsewhere."""
     lines = [f"log: {plain(item['message'])}" for item in items if item["kind"] not in skip]
     more = len(lines) - SHOWN_FINDINGS
-    return [*lines[:SHOWN_FINDINGS], *([f"log: {more} more findings (--json lists all)"] if more > 0 else [])]
+    return [
+        *lines[:SHOWN_FINDINGS],
+        *([f"log: {more} more findings (--json lists all)"] if more > 0 else []),
+    ]
 
 
 def low_pass(reason: str) -> str:
@@ -96,4 +132,10 @@ def written(files: Iterable[Path], seconds: float) -> Text:
 
 
 def _size(count: int) -> str:
-    return f"{count} B" if count < 1000 else f"{count / 1000:.0f} kB" if count < 1_000_000 else f"{count / 1e6:.1f} MB"
+    return (
+        f"{count} B"
+        if count < 1000
+        else f"{count / 1000:.0f} kB"
+        if count < 1_000_000
+        else f"{count / 1e6:.1f} MB"
+    )

@@ -1,4 +1,6 @@
-"""`thetahat validate ROBOT LOG... [--estimate FILE]`: how well a robot predicts the torques of a log."""
+"""`thetahat validate ROBOT LOG... [--estimate FILE]`: how well a robot predicts the torques of a
+log.
+"""
 
 from __future__ import annotations
 
@@ -30,16 +32,38 @@ def validate(
     robot: arguments.Robot,
     logs: arguments.Logs,
     *,
-    estimate: Annotated[str | None, option("An estimate.json whose values are scored, beside those of ROBOT.", metavar="FILE")] = None,
-    against: Annotated[str | None, option("Robot file to score beside; default, with --estimate: ROBOT as it is.", metavar="ROBOT")] = None,
+    estimate: Annotated[
+        str | None,
+        option("An estimate.json whose values are scored, beside those of ROBOT.", metavar="FILE"),
+    ] = None,
+    against: Annotated[
+        str | None,
+        option(
+            "Robot file to score beside; default, with --estimate: ROBOT as it is.", metavar="ROBOT"
+        ),
+    ] = None,
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
-    cutoff: Annotated[float | None, option("Low-pass of motion and torque; default: the estimate's, or chosen.", metavar="HZ")] = None,
-    score_cutoff: Annotated[float | None, option("Low-pass of the torque that is scored; default: that of the motion.", metavar="HZ")] = None,
+    cutoff: Annotated[
+        float | None,
+        option("Low-pass of motion and torque; default: the estimate's, or chosen.", metavar="HZ"),
+    ] = None,
+    score_cutoff: Annotated[
+        float | None,
+        option("Low-pass of the torque that is scored; default: that of the motion.", metavar="HZ"),
+    ] = None,
     gravity: arguments.Gravity = None,
-    min_speed: Annotated[float | None, option("Joints slower than this, in rad/s or m/s, stand still; default: chosen.", metavar="SPEED")] = None,
+    min_speed: Annotated[
+        float | None,
+        option(
+            "Joints slower than this, in rad/s or m/s, stand still; default: chosen.",
+            metavar="SPEED",
+        ),
+    ] = None,
     columns: arguments.Columns = None,
-    joints: Annotated[str | None, option("Only these joints' torques are scored.", metavar="A,B,C")] = None,
+    joints: Annotated[
+        str | None, option("Only these joints' torques are scored.", metavar="A,B,C")
+    ] = None,
     topic: arguments.Topic = None,
     salvage: arguments.Salvage = False,
 ) -> None:
@@ -48,7 +72,10 @@ def validate(
     file, vector = arguments.robot_file(robot), arguments.gravity(gravity)
     other = None if against is None else arguments.robot_file(against)
     source = None if estimate is None else arguments.input_file(estimate, "--estimate")
-    choices = {"cutoff": arguments.positive("--cutoff", cutoff, "Hz"), "min_speed": arguments.min_speed(min_speed)}
+    choices = {
+        "cutoff": arguments.positive("--cutoff", cutoff, "Hz"),
+        "min_speed": arguments.min_speed(min_speed),
+    }
     score = arguments.positive("--score-cutoff", score_cutoff, "Hz")
     wanted = arguments.listed(joints, "--joints")
     with heard(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
@@ -60,10 +87,26 @@ def validate(
         if vector is None and found is not None:
             vector = _of_fit(found, "gravity")
         progress.stage("loading the robot")
-        loaded = with_drive_file(load(file, gravity=vector))  # a robot that was written back has terms beside its file
-        beside = loaded if found is not None and other is None else None if other is None else with_drive_file(load(other, gravity=vector))
+        loaded = with_drive_file(
+            load(file, gravity=vector)
+        )  # a robot that was written back has terms beside its file
+        beside = (
+            loaded
+            if found is not None and other is None
+            else None
+            if other is None
+            else with_drive_file(load(other, gravity=vector))
+        )
         scored = _scored(
-            loaded, beside, found, list(logs), choices, score, wanted, progress, {"columns": columns, "topic": topic, "salvage": salvage}
+            loaded,
+            beside,
+            found,
+            list(logs),
+            choices,
+            score,
+            wanted,
+            progress,
+            {"columns": columns, "topic": topic, "salvage": salvage},
         )
     told = describe(*scored, robot=loaded, estimate=source, warnings=warnings)
     if json:
@@ -104,22 +147,43 @@ def _scored(
     log = require_torque(read_log(logs, robot, **reading), "score on")
     model = robot if found is None else applied(found, robot, where="--estimate")
     unmeasured = [name for name in model.joint_names if name in log.locked]
-    strangers = [name for name in robot.joint_names if name not in model.joint_names and name not in log.locked]
+    strangers = [
+        name
+        for name in robot.joint_names
+        if name not in model.joint_names and name not in log.locked
+    ]
     if strangers:
-        raise UsageError(f"the log moves {', '.join(strangers)}, which the estimate holds still; score it on a log of the joints it was fitted to")
+        raise UsageError(
+            f"the log moves {', '.join(strangers)}, which the estimate holds still; score it on a"
+            " log of the joints it was fitted to"
+        )
     model = lock(model, unmeasured) if unmeasured else model
     if nominal is not None:
         nominal = lock(nominal, [name for name in log.locked if name in nominal.joint_names])
         if nominal.joint_names != model.joint_names:
-            raise UsageError(f"--against {nominal.name} has other joints than {robot.name}; give a variant of the same robot")
-    if choices["cutoff"] is None and found is not None and (fitted := _of_fit(found, "cutoff")) and fitted < highest_cutoff(log):
+            raise UsageError(
+                f"--against {nominal.name} has other joints than {robot.name}; give a variant of"
+                " the same robot"
+            )
+    if (
+        choices["cutoff"] is None
+        and found is not None
+        and (fitted := _of_fit(found, "cutoff"))
+        and fitted < highest_cutoff(log)
+    ):
         choices = {**choices, "cutoff": fitted}
     progress.stage("choosing the low-pass")
     settings = choose(log, robot, **choices)
     if found is not None:
         settings = replace(settings, delay=_of_fit(found, "delay") or 0.0)
-        own = _of_fit(found, "torque_cutoff") or settings.cutoff  # as the fit's held-out rows were scored
-        score = score or (own if choices["cutoff"] == _of_fit(found, "cutoff") and own < highest_cutoff(log) else None)
+        own = (
+            _of_fit(found, "torque_cutoff") or settings.cutoff
+        )  # as the fit's held-out rows were scored
+        score = score or (
+            own
+            if choices["cutoff"] == _of_fit(found, "cutoff") and own < highest_cutoff(log)
+            else None
+        )
     stream = Stream(robot, log.locked, degrees(model, joints))
 
     def samples(torque_cutoff: float | None) -> Iterator[Samples]:
@@ -132,7 +196,14 @@ def _scored(
 
 
 def describe(
-    test: Validation, raw: Validation, log: Log, settings: Settings, *, robot: Robot, estimate: Path | None, warnings: list[str]
+    test: Validation,
+    raw: Validation,
+    log: Log,
+    settings: Settings,
+    *,
+    robot: Robot,
+    estimate: Path | None,
+    warnings: list[str],
 ) -> dict[str, Any]:
     """The answer as plain data, schema thetahat/validation/1; names are those of estimate.json."""
     from thetahat.identify.result import findings, number
@@ -142,7 +213,11 @@ def describe(
         "schema": SCHEMA,
         "robot": robot.name,
         "samples": int(test.samples),
-        "r2": {"test": number(test.r2_total), "test_raw": number(raw.r2_total), "nominal": None if nominal is None else number(nominal.r2_total)},
+        "r2": {
+            "test": number(test.r2_total),
+            "test_raw": number(raw.r2_total),
+            "nominal": None if nominal is None else number(nominal.r2_total),
+        },
         "cutoff": settings.cutoff,
         "cutoff_reason": settings.reasoning,
         "score_cutoff": number(test.cutoff),

@@ -1,1 +1,3 @@
-"""Control with a model: computed torque, gravity compensation, PD, adaptive control, the switch between models, the loop and its journal."""
+"""Control with a model: computed torque, gravity compensation, PD, adaptive control, the switch
+between models, the loop and its journal.
+"""

@@ -1,11 +1,14 @@
-"""Adaptive control of Slotine and Li: tracks while it learns, and is stable whatever it does not know.
+"""Adaptive control of Slotine and Li: tracks while it learns, and is stable whatever it does not
+know.
 
     q̃ = q − q_d,   q̇_r = q̇_d − Λ q̃,   q̈_r = q̈_d − Λ q̃̇,   s = q̇ − q̇_r = q̃̇ + Λ q̃
-    U = Y(q, q̇, q̇_r, q̈_r)·Θ̂ + friction(q̇_r) − K s,   Θ̂ moves along −Yᵀs as its law says (laws.py)
+    U = Y(q, q̇, q̇_r, q̈_r)·Θ̂ + friction(q̇_r) − K s,   Θ̂ moves along −Yᵀs as its law says
+    (laws.py)
 
-Y·Θ = D q̈_r + C q̇_r + G with Ḋ − 2C skew, so V = ½ sᵀD s + distance(Θ̂, Θ) falls as V̇ ≤ −sᵀK s: s and with it the error go to zero.
-Friction is evaluated at the reference speed: it does not chatter, and as friction grows with speed it only makes V̇ smaller
-(s·(f(q̇) − f(q̇_r)) ≥ 0). Where s = 0 nothing moves. Nothing is learned from a cycle in which a torque was cut or a sample was unusable.
+Y·Θ = D q̈_r + C q̇_r + G with Ḋ − 2C skew, so V = ½ sᵀD s + distance(Θ̂, Θ) falls as V̇ ≤ −sᵀK s: s
+and with it the error go to zero. Friction is evaluated at the reference speed: it does not chatter,
+and as friction grows with speed it only makes V̇ smaller (s·(f(q̇) − f(q̇_r)) ≥ 0). Where s = 0
+nothing moves. Nothing is learned from a cycle in which a torque was cut or a sample was unusable.
 """
 
 from __future__ import annotations
@@ -30,7 +33,8 @@ class SlotineLi(ModelController):
     """Adaptive computed torque; `adapted` is the robot as it is believed to be now.
 
     Args:
-        robot: the guess; its drive terms to be identified (`with_drive`) adapt too, the others are taken as they are.
+        robot: the guess; its drive terms to be identified (`with_drive`) adapt too, the others are
+            taken as they are.
         law: `LogDet` (physical at every moment) or `Euclidean`.
         bandwidth: Λ [1/s], of the error once s is zero.
         damping: K [N·m·s/rad]; by default Λ times the joint's largest inertia.
@@ -52,14 +56,20 @@ class SlotineLi(ModelController):
         self.law = LogDet() if law is None else law
         self.state = self.law.begin(robot)
         self.bandwidth = per_joint("bandwidth", bandwidth, robot.nv)
-        self.damping = self.bandwidth * joint_inertia(robot) if damping is None else per_joint("damping", damping, robot.nv)
+        self.damping = (
+            self.bandwidth * joint_inertia(robot)
+            if damping is None
+            else per_joint("damping", damping, robot.nv)
+        )
         fixed = _fixed_terms(robot.drive)
         self._fixed = None if fixed.is_zero else fixed
         self._adapts_drive = bool(robot.drive.column_count)
         self._terms = AdaptiveTerms(robot)
         self._terms.theta[:] = self.state.theta
         self._columns = np.zeros((robot.nv, robot.drive.column_count))
-        self._pending: tuple[float, np.ndarray, np.ndarray] | None = None  # time, Yᵀs of bodies and of drives
+        self._pending: tuple[float, np.ndarray, np.ndarray] | None = (
+            None  # time, Yᵀs of bodies and of drives
+        )
 
     @property
     def adapted(self) -> Robot:
@@ -67,22 +77,36 @@ class SlotineLi(ModelController):
         x = np.concatenate([self.state.theta, self.state.drive])
         return self.robot.with_parameters(x if self._adapts_drive else self.state.theta)
 
-    def sliding(self, q: np.ndarray, dq: np.ndarray, wanted: Reference) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def sliding(
+        self, q: np.ndarray, dq: np.ndarray, wanted: Reference
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(s, q̇_r, q̈_r), each (nv,)."""
         q_d, dq_d, ddq_d = wanted
         dq_r = dq_d - self.bandwidth * (q - q_d)
         return dq - dq_r, dq_r, ddq_d - self.bandwidth * (dq - dq_d)
 
     def lyapunov(self, q: np.ndarray, dq: np.ndarray, wanted: Reference, *, truth: Robot) -> float:
-        """V = ½ sᵀD s + distance(Θ̂, Θ) [J], D and Θ those of the true robot (which has the same drive terms to be identified)."""
+        """V = ½ sᵀD s + distance(Θ̂, Θ) [J], D and Θ those of the true robot (which has the same
+        drive terms to be identified).
+        """
         s = self.sliding(q, dq, wanted)[0]
-        return 0.5 * float(s @ dynamics.mass_matrix(truth, q) @ s) + self.state.distance(truth.theta, drive_values(truth))
+        return 0.5 * float(s @ dynamics.mass_matrix(truth, q) @ s) + self.state.distance(
+            truth.theta, drive_values(truth)
+        )
 
     def resync(self) -> None:
         """Learn nothing over the gap."""
         self._pending = None
 
-    def _torque(self, t: float, q: np.ndarray, dq: np.ndarray, q_d: np.ndarray, dq_d: np.ndarray, ddq_d: np.ndarray) -> np.ndarray:
+    def _torque(
+        self,
+        t: float,
+        q: np.ndarray,
+        dq: np.ndarray,
+        q_d: np.ndarray,
+        dq_d: np.ndarray,
+        ddq_d: np.ndarray,
+    ) -> np.ndarray:
         with np.errstate(all="ignore"):
             return self._law_torque(t, q, dq, (q_d, dq_d, ddq_d))
 
@@ -112,7 +136,9 @@ class SlotineLi(ModelController):
 
     def _accepted(self, t: float, q: np.ndarray) -> None:
         super()._accepted(t, q)
-        if self.limits is None or not self.saturated.any():  # a torque that was cut teaches the wrong thing
+        if (
+            self.limits is None or not self.saturated.any()
+        ):  # a torque that was cut teaches the wrong thing
             self._pending = (t, self._terms.gradient.copy(), self._columns.T @ self._terms.s)
 
     def _rejected(self) -> None:
@@ -131,7 +157,13 @@ def _fixed_terms(drive: Drive) -> Drive:
 def _check_drive(robot: Robot) -> None:
     drive = robot.drive
     if drive.actuation is not None and not drive.actuation.constant:
-        raise UsageError(f"the actuation map of {robot.name!r} depends on q; adaptive control takes a constant one: robot.with_actuation(matrix)")
+        raise UsageError(
+            f"the actuation map of {robot.name!r} depends on q; adaptive control takes a constant"
+            " one: robot.with_actuation(matrix)"
+        )
     for shape, _ in drive.extra:
         if shape.needs_load:
-            raise UsageError(f"drive term {shape.term!r} of {robot.name!r} depends on the load, which adaptive control does not know; leave it out")
+            raise UsageError(
+                f"drive term {shape.term!r} of {robot.name!r} depends on the load, which adaptive"
+                " control does not know; leave it out"
+            )

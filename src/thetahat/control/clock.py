@@ -1,11 +1,15 @@
-"""Clocks of a loop: the machine's, which only runs forwards, and one that runs when it is told to."""
+"""Clocks of a loop: the machine's, which only runs forwards, and one that runs when it is
+told to.
+"""
 
 from __future__ import annotations
 
 import time
 from typing import Protocol
 
-SLICE_NS = 50_000_000  # a sleep is cut into pieces, so that a signal is noticed within 50 ms at any rate
+SLICE_NS = (
+    50_000_000  # a sleep is cut into pieces, so that a signal is noticed within 50 ms at any rate
+)
 
 
 class Clock(Protocol):
@@ -15,13 +19,16 @@ class Clock(Protocol):
         """[ns] since some moment."""
 
     def sleep_until(self, at: int) -> None:
-        """Return at that moment, or some time after; it may return early, and is then asked again."""
+        """Return at that moment, or some time after; it may return early, and is then asked
+        again.
+        """
 
 
 class MonotonicClock:
     """The machine's monotonic clock: no time server and no daylight saving moves it.
 
-    spin: [s] before a deadline spent asking instead of sleeping, which costs a core and saves some 50 µs of lateness.
+    spin: [s] before a deadline spent asking instead of sleeping, which costs a core and saves some
+        50 µs of lateness.
     """
 
     def __init__(self, spin: float = 0.0) -> None:
@@ -42,7 +49,9 @@ class MonotonicClock:
 
 
 class VirtualClock:
-    """Time that passes only in `sleep_until` and `advance`: loops in simulation and tests are exact, and take no time."""
+    """Time that passes only in `sleep_until` and `advance`: loops in simulation and tests are
+    exact, and take no time.
+    """
 
     def __init__(self) -> None:
         self._now = 0

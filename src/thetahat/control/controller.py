@@ -1,10 +1,13 @@
-"""What every controller promises: a command that is always finite and inside the limits, whatever is measured.
+"""What every controller promises: a command that is always finite and inside the limits, whatever
+is measured.
 
-A controller is called as (t, measured q, measured q̇, wanted (q, q̇, q̈)) and returns joint torques (nv,) [N·m or N]. Where an input is not
-finite, or the torque overflows, `fault` says so in words and the command is that of the streams' rule:
+A controller is called as (t, measured q, measured q̇, wanted (q, q̇, q̈)) and returns joint torques
+(nv,) [N·m or N]. Where an input is not finite, or the torque overflows, `fault` says so in words
+and the command is that of the streams' rule:
 
     1–19 calls in a row   hold: the last command again (zero before there was one)
-    from the 20th on      `halt()`: the torque that holds the robot still where it was last seen (zero where no model says)
+    from the 20th on      `halt()`: the torque that holds the robot still where it was last seen
+    (zero where no model says)
 
 An array of another size is refused, at any time: it comes from another robot.
 """
@@ -28,7 +31,9 @@ _NAMES = ("q", "dq", "wanted q", "wanted dq", "wanted ddq")
 
 
 class JointController(ABC):
-    """A controller of one-DOF joints. `saturated` (nv,) says which joints the last command cut, `fault` why it was not computed ("" if it was)."""
+    """A controller of one-DOF joints. `saturated` (nv,) says which joints the last command cut,
+    `fault` why it was not computed ("" if it was).
+    """
 
     def __init__(self, names: tuple[str, ...], limits: np.ndarray | None) -> None:
         n = len(names)
@@ -42,8 +47,18 @@ class JointController(ABC):
         self._last = np.zeros(n)
 
     @abstractmethod
-    def _torque(self, t: float, q: np.ndarray, dq: np.ndarray, q_d: np.ndarray, dq_d: np.ndarray, ddq_d: np.ndarray) -> np.ndarray:
-        """The torque before limits, (nv,), in memory of the controller's own; NaN or inf where an input is."""
+    def _torque(
+        self,
+        t: float,
+        q: np.ndarray,
+        dq: np.ndarray,
+        q_d: np.ndarray,
+        dq_d: np.ndarray,
+        ddq_d: np.ndarray,
+    ) -> np.ndarray:
+        """The torque before limits, (nv,), in memory of the controller's own; NaN or inf where an
+        input is.
+        """
 
     def __call__(self, t: float, q: np.ndarray, dq: np.ndarray, wanted: Reference) -> np.ndarray:
         """The joint torques, (nv,) [N·m or N]."""
@@ -75,10 +90,14 @@ class JointController(ABC):
         return np.zeros(self._shape)
 
     def resync(self) -> None:  # noqa: B027 — nothing to do, unless a controller integrates
-        """Told by a loop that time was lost; what integrates over time must not integrate over the gap."""
+        """Told by a loop that time was lost; what integrates over time must not integrate over the
+        gap.
+        """
 
     def take_over(self, other: JointController, command: np.ndarray) -> None:
-        """Go on where another controller of the same joints stopped: its last command is held, and its unusable samples count on."""
+        """Go on where another controller of the same joints stopped: its last command is held, and
+        its unusable samples count on.
+        """
         self._last[:] = command
         self._row, self.fault = other._row, other.fault
 
@@ -111,11 +130,14 @@ class JointController(ABC):
                     raise TypeError
                 array = np.array(value, dtype=float)
             except (TypeError, ValueError):
-                raise UsageError(f"{name} is {value!r}; give {self._shape[0]} numbers, one per joint") from None
+                raise UsageError(
+                    f"{name} is {value!r}; give {self._shape[0]} numbers, one per joint"
+                ) from None
             if array.shape != self._shape:
                 raise UsageError(
-                    f"{name} has shape {array.shape}; expected {self._shape}, one number per joint: {', '.join(self.joint_names[:12])}; "
-                    "a size that changes while running is another robot's"
+                    f"{name} has shape {array.shape}; expected {self._shape}, one number per joint:"
+                    f" {', '.join(self.joint_names[:12])}; a size that changes while running is"
+                    " another robot's"
                 )
             out.append(array)
         return out

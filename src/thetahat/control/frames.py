@@ -1,14 +1,18 @@
 """The journal's file format: frames that say themselves whether they are whole.
 
     file    "THETAHAT JOURNAL 1\\n", then frames
-    frame   marker (4 bytes), length of the payload (u32), CRC-32 of what follows (u32), number (u64), payload; little-endian
+    frame   marker (4 bytes), length of the payload (u32), CRC-32 of what follows (u32), number
+    (u64), payload; little-endian
 
-    payload  "S" JSON {"id": 3, "kind": "cycle", "fields": [["q", [7]], …]}     the layout of records to come, once per file
-             "N" id (u16), time (f64), doubles                                 a record of numbers: exact, NaN and all
-             "J" JSON {"kind": …, "t": …, "values": {…}}                       any other record
+    payload  "S" JSON {"id": 3, "kind": "cycle", "fields": [["q", [7]], …]}     the layout of
+    records to come, once per file
+             "N" id (u16), time (f64), doubles                                 a record of numbers:
+             exact, NaN and all "J" JSON {"kind": …, "t": …, "values": {…}}
+             any other record
 
-Numbers count up by one per frame through all files of a journal, so that what is missing shows. A frame that was cut (a kill, a full disk) fails its
-CRC or its length; the next whole one is found by its marker.
+Numbers count up by one per frame through all files of a journal, so that what is missing shows. A
+frame that was cut (a kill, a full disk) fails its CRC or its length; the next whole one is found by
+its marker.
 """
 
 from __future__ import annotations
@@ -34,7 +38,12 @@ BLOCK = 1 << 20
 
 def frame(number: int, payload: bytes) -> bytes:
     """A whole frame."""
-    return HEAD.pack(MARKER, len(payload), zlib.crc32(payload, zlib.crc32(_NUMBER.pack(number))), number) + payload
+    return (
+        HEAD.pack(
+            MARKER, len(payload), zlib.crc32(payload, zlib.crc32(_NUMBER.pack(number))), number
+        )
+        + payload
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +64,7 @@ class Damage:
     size: int
 
 
-# -- writing --------------------------------------------------------------------------------------------------------------
+# -- writing ---------------------------------------------------------------------------------------
 
 
 class Encoder:
@@ -71,7 +80,12 @@ class Encoder:
             if type(value) is float:
                 value = np.float64(value)
             elif not (isinstance(value, np.ndarray | np.floating) and value.dtype == np.float64):
-                return [b"J" + json.dumps({"kind": kind, "t": plain(t), "values": plain(values)}, ensure_ascii=False).encode()]
+                return [
+                    b"J"
+                    + json.dumps(
+                        {"kind": kind, "t": plain(t), "values": plain(values)}, ensure_ascii=False
+                    ).encode()
+                ]
             arrays.append(value.tobytes())
             layout.append((name, value.shape))
         key, found = tuple(layout), []
@@ -79,7 +93,12 @@ class Encoder:
             if len(self._layouts) > 0xFFFF:
                 self._layouts.clear()  # ids are declared anew, and the last declaration holds
             self._layouts[key] = len(self._layouts)
-            found.append(b"S" + json.dumps({"id": self._layouts[key], "kind": kind, "fields": layout[1:]}).encode())
+            found.append(
+                b"S"
+                + json.dumps(
+                    {"id": self._layouts[key], "kind": kind, "fields": layout[1:]}
+                ).encode()
+            )
         return [*found, _PREFIX.pack(b"N", self._layouts[key], t) + b"".join(arrays)]
 
 
@@ -98,7 +117,7 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int | bool) else str(value)
 
 
-# -- reading --------------------------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------
 
 
 class Decoder:
@@ -113,13 +132,26 @@ class Decoder:
             match payload[:1]:
                 case b"S":
                     text = json.loads(payload[1:])
-                    self._layouts[text["id"]] = (text["kind"], [(name, tuple(shape)) for name, shape in text["fields"]])
+                    self._layouts[text["id"]] = (
+                        text["kind"],
+                        [(name, tuple(shape)) for name, shape in text["fields"]],
+                    )
                 case b"N":
                     return self._numbers(number, payload)
                 case b"J":
                     text = json.loads(payload[1:])
-                    return Record(number, text["kind"], math.nan if text["t"] is None else float(text["t"]), text["values"])
-        except (ValueError, KeyError, TypeError, struct.error):  # whole, yet not as this format has it
+                    return Record(
+                        number,
+                        text["kind"],
+                        math.nan if text["t"] is None else float(text["t"]),
+                        text["values"],
+                    )
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            struct.error,
+        ):  # whole, yet not as this format has it
             return None
         return None
 
@@ -129,13 +161,19 @@ class Decoder:
         values, at = {}, _PREFIX.size
         for name, shape in fields:
             count = math.prod(shape)
-            values[name] = np.frombuffer(payload, count=count, offset=at).reshape(shape).copy() if shape else struct.unpack_from("<d", payload, at)[0]
+            values[name] = (
+                np.frombuffer(payload, count=count, offset=at).reshape(shape).copy()
+                if shape
+                else struct.unpack_from("<d", payload, at)[0]
+            )
             at += 8 * count
         return Record(number, kind, t, values)
 
 
 def frames(file: BinaryIO, offset: int) -> Iterator[tuple[int, int, bytes] | Damage]:
-    """(offset behind the frame, number, payload) of every whole frame from `offset` on, and the damage between them."""
+    """(offset behind the frame, number, payload) of every whole frame from `offset` on, and the
+    damage between them.
+    """
     file.seek(offset)
     buffer, base, at, bad, ended = b"", offset, 0, 0, False
     while True:
@@ -144,7 +182,11 @@ def frames(file: BinaryIO, offset: int) -> Iterator[tuple[int, int, bytes] | Dam
             if bad:
                 yield Damage(base + at - bad, bad)
                 bad = 0
-            yield base + at + head, HEAD.unpack_from(buffer, at)[3], buffer[at + HEAD.size : at + head]
+            yield (
+                base + at + head,
+                HEAD.unpack_from(buffer, at)[3],
+                buffer[at + HEAD.size : at + head],
+            )
             at += head
         elif head is None and not ended:  # more is needed to tell
             more = file.read(BLOCK)
@@ -163,7 +205,9 @@ def frames(file: BinaryIO, offset: int) -> Iterator[tuple[int, int, bytes] | Dam
 
 
 def _whole(buffer: bytes, at: int) -> int | None:
-    """Size of the frame at this place; 0 where there is none, None where the buffer ends before that shows."""
+    """Size of the frame at this place; 0 where there is none, None where the buffer ends before
+    that shows.
+    """
     if len(buffer) - at < HEAD.size:
         return None
     marker, length, crc, number = HEAD.unpack_from(buffer, at)
@@ -172,4 +216,9 @@ def _whole(buffer: bytes, at: int) -> int | None:
     end = at + HEAD.size + length
     if end > len(buffer):
         return None
-    return end - at if zlib.crc32(memoryview(buffer)[at + HEAD.size : end], zlib.crc32(_NUMBER.pack(number))) == crc else 0
+    return (
+        end - at
+        if zlib.crc32(memoryview(buffer)[at + HEAD.size : end], zlib.crc32(_NUMBER.pack(number)))
+        == crc
+        else 0
+    )

@@ -1,12 +1,17 @@
-"""The journal: what was measured and decided, appended as it happens, readable after any death of its writer.
+"""The journal: what was measured and decided, appended as it happens, readable after any death of
+its writer.
 
-Acknowledged means: `append` returned True. The record was then handed to the operating system by one write, whole, and outlives a kill -9 at any
-later moment. With ``sync="disk"`` it was also forced onto the disk and outlives a power cut; that takes milliseconds, so not in a quick loop.
-An append takes some 5–10 µs of CPU time and never waits for the disk (``sync="system"``), unless the machine's write cache is full.
+Acknowledged means: `append` returned True. The record was then handed to the operating system by
+one write, whole, and outlives a kill -9 at any later moment. With ``sync="disk"`` it was also
+forced onto the disk and outlives a power cut; that takes milliseconds, so not in a quick loop. An
+append takes some 5–10 µs of CPU time and never waits for the disk (``sync="system"``), unless the
+machine's write cache is full.
 
-A write that fails (disk full) never stops the caller: `append` returns False, `failed` and `error` are set, one attempt per second is made to go
-on, and the first record that succeeds is preceded by one of kind "gap" with the number lost. Leaving the `with` block then raises the StorageError
-(exit code 6). One writer at a time: a second one is refused (exit code 7). A file that is no journal is never touched.
+A write that fails (disk full) never stops the caller: `append` returns False, `failed` and `error`
+are set, one attempt per second is made to go on, and the first record that succeeds is preceded by
+one of kind "gap" with the number lost. Leaving the `with` block then raises the StorageError (exit
+code 6). One writer at a time: a second one is refused (exit code 7). A file that is no journal is
+never touched.
 
 It is the one file of this project that is not written by thetahat.files: appending is its purpose.
 """
@@ -24,7 +29,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from thetahat.control.frames import MAGIC, MAX_PAYLOAD, Damage, Decoder, Encoder, Record, frame, frames
+from thetahat.control.frames import (
+    MAGIC,
+    MAX_PAYLOAD,
+    Damage,
+    Decoder,
+    Encoder,
+    Record,
+    frame,
+    frames,
+)
 from thetahat.errors import MalformedInput, RefusedForSafety, StorageError, UsageError
 
 SYNC = ("system", "disk")
@@ -50,11 +64,16 @@ class JournalReport:
     lost: int  # records that their writer says it could not write
 
     def __str__(self) -> str:
-        span = "no records" if not self.records else f"{self.records} records from t = {self.first_t:.6g} to {self.last_t:.6g} s"
+        span = (
+            "no records"
+            if not self.records
+            else f"{self.records} records from t = {self.first_t:.6g} to {self.last_t:.6g} s"
+        )
         kinds = ", ".join(f"{count} {kind}" for kind, count in self.kinds.items())
         return (
-            f"{span}{f' ({kinds})' if kinds else ''} in {len(self.files)} files, {self.bytes} bytes; {self.torn_bytes} bytes torn, "
-            f"{self.damaged_bytes} damaged, {self.missing} frames missing, {self.lost} records lost"
+            f"{span}{f' ({kinds})' if kinds else ''} in {len(self.files)} files, {self.bytes}"
+            f" bytes; {self.torn_bytes} bytes torn, {self.damaged_bytes} damaged, {self.missing}"
+            f" frames missing, {self.lost} records lost"
         )
 
 
@@ -69,11 +88,22 @@ class Journal:
 
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, sync: str = "system", max_bytes: int | None = None, keep: int | None = None) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        sync: str = "system",
+        max_bytes: int | None = None,
+        keep: int | None = None,
+    ) -> None:
         if sync not in SYNC:
             raise UsageError(f"sync is {sync!r}; choose one of {', '.join(SYNC)}")
-        if max_bytes is not None and (isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < MIN_BYTES):
-            raise UsageError(f"max_bytes is {max_bytes!r}; give a whole number from {MIN_BYTES}, or None")
+        if max_bytes is not None and (
+            isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < MIN_BYTES
+        ):
+            raise UsageError(
+                f"max_bytes is {max_bytes!r}; give a whole number from {MIN_BYTES}, or None"
+            )
         if keep is not None and (isinstance(keep, bool) or not isinstance(keep, int) or keep < 0):
             raise UsageError(f"keep is {keep!r}; give a whole number from 0, or None")
         self.path = Path(path)
@@ -92,7 +122,10 @@ class Journal:
             self._release()
             if isinstance(error, StorageError):
                 raise
-            raise StorageError(f"journal {_shown(self.path)} could not be opened: {error.strerror or error}; check the folder and its disk") from None
+            raise StorageError(
+                f"journal {_shown(self.path)} could not be opened: {error.strerror or error}; check"
+                " the folder and its disk"
+            ) from None
         except BaseException:
             self._release()
             raise
@@ -102,10 +135,12 @@ class Journal:
         """Whether any record was lost."""
         return self.error is not None
 
-    # -- writing --------------------------------------------------------------------------------------------------------
+    # -- writing -----------------------------------------------------------------------------------
 
     def append(self, kind: str, t: float, **values: Any) -> bool:
-        """Add a record; True once it is safe. Numbers and arrays of doubles are kept exactly, all else as JSON."""
+        """Add a record; True once it is safe. Numbers and arrays of doubles are kept exactly, all
+        else as JSON.
+        """
         if self._fd < 0:
             raise UsageError(f"journal {_shown(self.path)} is closed; open it again to go on")
         if self._gap and time.monotonic() < self._retry_at:
@@ -124,10 +159,15 @@ class Journal:
         return True
 
     def _write(self, payloads: list[bytes]) -> None:
-        """One write at the end of what is whole: what an earlier, cut one left there is overwritten."""
+        """One write at the end of what is whole: what an earlier, cut one left there is
+        overwritten.
+        """
         data = b"".join([frame(self._number + k, payload) for k, payload in enumerate(payloads)])
         if len(data) > MAX_PAYLOAD:
-            raise UsageError(f"a record of {len(data)} bytes is too large for a journal; the largest is {MAX_PAYLOAD}")
+            raise UsageError(
+                f"a record of {len(data)} bytes is too large for a journal; the largest is"
+                f" {MAX_PAYLOAD}"
+            )
         if os.pwrite(self._fd, data, self._size) < len(data):  # the disk filled up in the middle
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if self._sync:
@@ -142,8 +182,8 @@ class Journal:
             os.ftruncate(self._fd, self._size)
         if self.error is None:
             self.error = StorageError(
-                f"journal {_shown(self.path)} lost records from number {self._number} on: {error.strerror or error}; "
-                "make room on its disk, or write it elsewhere"
+                f"journal {_shown(self.path)} lost records from number {self._number} on:"
+                f" {error.strerror or error}; make room on its disk, or write it elsewhere"
             )
 
     def _missed(self) -> bool:
@@ -154,7 +194,11 @@ class Journal:
         """Set the file aside, begin another, drop the oldest."""
         aside = _aside(self.path)
         if self.path.exists():  # it is not, where the last attempt to begin another failed
-            self.path.rename(self.path.with_name(f"{self.path.name}.{_number(aside[-1]) + 1 if aside else 1:06d}"))
+            self.path.rename(
+                self.path.with_name(
+                    f"{self.path.name}.{_number(aside[-1]) + 1 if aside else 1:06d}"
+                )
+            )
         fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             os.ftruncate(fd, 0)
@@ -170,7 +214,7 @@ class Journal:
             for old in _aside(self.path)[: -self._keep or None]:
                 old.unlink()
 
-    # -- opening and closing --------------------------------------------------------------------------------------------
+    # -- opening and closing -----------------------------------------------------------------------
 
     def _open(self) -> None:
         """Begin a file, or find the end of what is whole in one, and drop what is torn."""
@@ -179,7 +223,9 @@ class Journal:
         for part in [*_aside(self.path)[-1:], self.path]:
             with part.open("rb") as file:
                 begins = file.read(len(MAGIC))
-                if begins != MAGIC and not (part == self.path and MAGIC.startswith(begins)):  # cut while it was begun, or new
+                if begins != MAGIC and not (
+                    part == self.path and MAGIC.startswith(begins)
+                ):  # cut while it was begun, or new
                     raise _no_journal(part)
                 for found in frames(file, len(MAGIC)) if begins == MAGIC else ():
                     if not isinstance(found, Damage):
@@ -216,11 +262,13 @@ class Journal:
         if self.error is not None and kind is None:
             raise self.error
 
-    # -- reading --------------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     @staticmethod
     def read(path: str | os.PathLike[str]) -> Iterator[Record]:
-        """Every whole record, in order, through all files of the journal; also while it is being written."""
+        """Every whole record, in order, through all files of the journal; also while it is being
+        written.
+        """
         for _, found in _scan(Path(path)):
             if isinstance(found, Record):
                 yield found
@@ -245,12 +293,23 @@ class Journal:
                 numbers = [found if numbers[0] is None else numbers[0], found]
         files = _files(Path(path))
         sizes = {part: part.stat().st_size for part in files}
-        torn = {part: sum(d.size for d in found if d.offset + d.size >= sizes[part]) for part, found in damage.items()}
+        torn = {
+            part: sum(d.size for d in found if d.offset + d.size >= sizes[part])
+            for part, found in damage.items()
+        }
         everything = sum(d.size for found in damage.values() for d in found)
         return JournalReport(
-            tuple(part.name for part in files), sum(sizes.values()), sum(kinds.values()), dict(kinds), *times, *numbers,
-            sum(torn.values()), everything - sum(torn.values()), missing, lost,
-        )  # fmt: skip
+            tuple(part.name for part in files),
+            sum(sizes.values()),
+            sum(kinds.values()),
+            dict(kinds),
+            *times,
+            *numbers,
+            sum(torn.values()),
+            everything - sum(torn.values()),
+            missing,
+            lost,
+        )
 
 
 def _scan(path: Path) -> Iterator[tuple[Path, Record | Damage | int]]:
@@ -275,13 +334,17 @@ def _scan(path: Path) -> Iterator[tuple[Path, Record | Damage | int]]:
                     if record is not None:
                         yield part, record
         except OSError as error:
-            raise StorageError(f"journal {_shown(part)} could not be read: {error.strerror or error}") from None
+            raise StorageError(
+                f"journal {_shown(part)} could not be read: {error.strerror or error}"
+            ) from None
 
 
 def _aside(path: Path) -> list[Path]:
     """The files set aside, oldest first."""
     names = re.compile(re.escape(path.name) + r"\.(\d{6,})")
-    return sorted((part for part in path.parent.iterdir() if names.fullmatch(part.name)), key=_number)
+    return sorted(
+        (part for part in path.parent.iterdir() if names.fullmatch(part.name)), key=_number
+    )
 
 
 def _number(part: Path) -> int:
@@ -307,8 +370,9 @@ def _locked(path: Path) -> int:
         holder = os.read(fd, 20).decode(errors="replace").strip()
         os.close(fd)
         raise RefusedForSafety(
-            f"journal {_shown(path)} is being written by another process{f' ({holder})' if holder else ''}; "
-            "two writers would mix their records: end that one, or choose another file"
+            f"journal {_shown(path)} is being written by another"
+            f" process{f' ({holder})' if holder else ''}; two writers would mix their records: end"
+            " that one, or choose another file"
         ) from None
     os.ftruncate(fd, 0)
     os.pwrite(fd, str(os.getpid()).encode(), 0)
@@ -316,7 +380,10 @@ def _locked(path: Path) -> int:
 
 
 def _no_journal(path: Path) -> MalformedInput:
-    return MalformedInput(f"{_shown(path)} is no journal (it does not begin with {MAGIC.decode().strip()!r}); it was left alone: choose another path")
+    return MalformedInput(
+        f"{_shown(path)} is no journal (it does not begin with {MAGIC.decode().strip()!r}); it was"
+        " left alone: choose another path"
+    )
 
 
 def _shown(path: Path) -> str:

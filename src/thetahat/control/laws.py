@@ -1,13 +1,17 @@
 """Adaptation laws: how an estimate moves along the gradient g = Yᵀs of adaptive control.
 
-    Euclidean   Θ̂̇ = −Γ g                                                                       [Slotine1987]
-    LogDet      Ṗ̂ = −(1/γ) P̂ L P̂ for every body, tr(L P(θ)) = g·θ for every θ                  [LeeKwon2018]
+    Euclidean   Θ̂̇ = −Γ g
+    [Slotine1987] LogDet      Ṗ̂ = −(1/γ) P̂ L P̂ for every body, tr(L P(θ)) = g·θ for every θ
+    [LeeKwon2018]
 
-P is the body's pseudo-inertia; the second is the natural gradient of the log-det divergence log(|P̂|/|P|) + tr(P̂⁻¹P) − 4, a metric in which
-unphysical bodies are infinitely far away. A positive drive term (viscous, Coulomb, rotor) moves as a pseudo-inertia of one row, ṗ = −p² g/γ;
-what has any sign (offset) moves by the Euclidean law. Both laws make V̇ = −sᵀK s, V = ½ sᵀD s + `distance` to the truth.
+P is the body's pseudo-inertia; the second is the natural gradient of the log-det divergence
+log(|P̂|/|P|) + tr(P̂⁻¹P) − 4, a metric in which unphysical bodies are infinitely far away. A
+positive drive term (viscous, Coulomb, rotor) moves as a pseudo-inertia of one row, ṗ = −p² g/γ;
+what has any sign (offset) moves by the Euclidean law. Both laws make V̇ = −sᵀK s, V = ½ sᵀD s +
+`distance` to the truth.
 
-A step of LogDet follows the geodesic, P ← F exp(−(h/γ) FᵀLF) Fᵀ with P = F Fᵀ, so P stays positive definite whatever h, γ and L are.
+A step of LogDet follows the geodesic, P ← F exp(−(h/γ) FᵀLF) Fᵀ with P = F Fᵀ, so P stays positive
+definite whatever h, γ and L are.
 """
 
 from __future__ import annotations
@@ -23,7 +27,9 @@ from thetahat.model import parameters
 from thetahat.model.parameters import FIRST_MOMENT, IXX, IXY, IXZ, IYY, IYZ, IZZ, M
 from thetahat.model.robot import Robot
 
-LONGEST_STEP = 1.0  # exponent of one step: no body grows or shrinks by more than a factor e in a cycle
+LONGEST_STEP = (
+    1.0  # exponent of one step: no body grows or shrinks by more than a factor e in a cycle
+)
 POSITIVE = ("viscous", "coulomb", "armature")
 
 
@@ -50,11 +56,15 @@ class Law(Protocol):
 def drive_values(robot: Robot) -> np.ndarray:
     """The drive terms to be identified, (columns,), as `drive.columns` orders them."""
     motors = list(robot.drive.column_motors)
-    return np.concatenate([np.zeros(0), *(robot.drive.value(term)[motors] for term in robot.drive.identified)])
+    return np.concatenate(
+        [np.zeros(0), *(robot.drive.value(term)[motors] for term in robot.drive.identified)]
+    )
 
 
 def dual(gradient: np.ndarray) -> np.ndarray:
-    """L, (bodies, 4, 4), symmetric, with tr(L P(θ)) = gradient·θ for every θ of a body; gradient (bodies, 10)."""
+    """L, (bodies, 4, 4), symmetric, with tr(L P(θ)) = gradient·θ for every θ of a body; gradient
+    (bodies, 10).
+    """
     return (gradient @ _DUAL).reshape(-1, 4, 4)
 
 
@@ -78,11 +88,15 @@ _TO_THETA = parameters.from_pseudo_inertia(np.eye(16).reshape(16, 4, 4))  # (16,
 
 
 def _positive(name: str, value: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not (math.isfinite(value) and value > 0.0):
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float | np.number)
+        or not (math.isfinite(value) and value > 0.0)
+    ):
         raise UsageError(f"{name} is {value!r}; give a finite number above zero")
 
 
-# -- the physically consistent law ---------------------------------------------------------------------------------------
+# -- the physically consistent law -----------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -91,21 +105,29 @@ class LogDet:
 
     gamma: float = 1.0  # γ [J]: the smaller, the quicker
     offset_gain: float = 1.0  # [N·m or N, squared, per J] of drive terms of any sign
-    bound: float = 1e3  # no body becomes larger than this many times its guess, or smaller than that fraction, in any direction
+    # no body becomes larger than this many times its guess, or smaller than that fraction, in any
+    # direction
+    bound: float = 1e3
 
     def __post_init__(self) -> None:
         for name in ("gamma", "offset_gain"):
             _positive(name, getattr(self, name))
-        if not (isinstance(self.bound, int | float) and math.isfinite(self.bound) and self.bound > 1.0):
+        if not (
+            isinstance(self.bound, int | float) and math.isfinite(self.bound) and self.bound > 1.0
+        ):
             raise UsageError(f"bound is {self.bound!r}; give a finite number above one")
 
     def begin(self, robot: Robot) -> LogDetState:
-        """The robot's own numbers; bodies at the edge of the physical (rods, point masses) are moved just inside, massless ones stay so."""
+        """The robot's own numbers; bodies at the edge of the physical (rods, point masses) are
+        moved just inside, massless ones stay so.
+        """
         return LogDetState(self, robot)
 
 
 class LogDetState:
-    """P = F₀ M F₀ᵀ for every body, F₀ the Cholesky factor of the guess, M from the identity on: without units, well conditioned."""
+    """P = F₀ M F₀ᵀ for every body, F₀ the Cholesky factor of the guess, M from the identity on:
+    without units, well conditioned.
+    """
 
     def __init__(self, law: LogDet, robot: Robot) -> None:
         self.law = law
@@ -118,17 +140,29 @@ class LogDetState:
         self._factor = np.broadcast_to(np.eye(4), pseudo.shape).copy()  # M = F Fᵀ
         self._log_det = np.zeros(len(pseudo))  # of M
         motors = len(robot.drive.column_motors)
-        self._positive = np.repeat([term in POSITIVE for term in robot.drive.identified], motors).astype(bool)
+        self._positive = np.repeat(
+            [term in POSITIVE for term in robot.drive.identified], motors
+        ).astype(bool)
         self.drive = self._guess_drive = drive_values(robot)
         bad = np.flatnonzero(self._positive & (self.drive <= 0.0))
         if len(bad):
-            term, motor = robot.drive.identified[bad[0] // motors], robot.drive.column_motors[bad[0] % motors]
-            names = robot.velocity_names if robot.drive.actuation is None else robot.drive.actuation.names
-            raise UsageError(
-                f"{term} of {names[motor]!r} starts at {self.drive[bad[0]]:g}, from where a law that keeps it positive never moves; "
-                f"give a guess above zero (robot.drive.with_values({term}=...)), or adapt with Euclidean()"
+            term, motor = (
+                robot.drive.identified[bad[0] // motors],
+                robot.drive.column_motors[bad[0] % motors],
             )
-        self.theta = np.where(self._live[:, None], parameters.from_pseudo_inertia(pseudo), theta).ravel()
+            names = (
+                robot.velocity_names
+                if robot.drive.actuation is None
+                else robot.drive.actuation.names
+            )
+            raise UsageError(
+                f"{term} of {names[motor]!r} starts at {self.drive[bad[0]]:g}, from where a law"
+                " that keeps it positive never moves; give a guess above zero"
+                f" (robot.drive.with_values({term}=...)), or adapt with Euclidean()"
+            )
+        self.theta = np.where(
+            self._live[:, None], parameters.from_pseudo_inertia(pseudo), theta
+        ).ravel()
 
     @property
     def _whole(self) -> np.ndarray:
@@ -138,10 +172,14 @@ class LogDetState:
     def rate(self, gradient: np.ndarray) -> np.ndarray:
         """dθ̂/dt, (10·bodies,)."""
         P = self._whole @ np.swapaxes(self._whole, 1, 2)
-        return parameters.from_pseudo_inertia(-(P @ dual(gradient.reshape(-1, 10)) @ P) / self.law.gamma).ravel()
+        return parameters.from_pseudo_inertia(
+            -(P @ dual(gradient.reshape(-1, 10)) @ P) / self.law.gamma
+        ).ravel()
 
     def step(self, gradient: np.ndarray, drive: np.ndarray, dt: float) -> None:
-        """Follow the geodesic for dt seconds; nothing moves where the gradient is zero, or where it is no number."""
+        """Follow the geodesic for dt seconds; nothing moves where the gradient is zero, or where it
+        is no number.
+        """
         h = dt / self.law.gamma
         with np.errstate(all="ignore"):
             if np.any(gradient):
@@ -157,10 +195,13 @@ class LogDetState:
         exponent = -np.clip(np.nan_to_num(h * values), -LONGEST_STEP, LONGEST_STEP)
         F = self._factor @ (vectors * np.exp(0.5 * exponent)[:, None, :])
         self._log_det += exponent.sum(axis=1)
-        # λ_max ≤ tr M and λ_min ≥ |M|/λ_max³: only where these do not settle it are eigenvalues asked for.
+        # λ_max ≤ tr M and λ_min ≥ |M|/λ_max³: only where these do not settle it are eigenvalues
+        # asked for.
         trace = np.sum(F * F, axis=(1, 2))
         limit = self.law.bound
-        for k in np.flatnonzero((trace > limit) | (self._log_det - 3.0 * np.log(trace) < -math.log(limit))):
+        for k in np.flatnonzero(
+            (trace > limit) | (self._log_det - 3.0 * np.log(trace) < -math.log(limit))
+        ):
             values, vectors = np.linalg.eigh(F[k] @ F[k].T)
             kept = np.clip(values, 1.0 / limit, limit)
             F[k], self._log_det[k] = vectors * np.sqrt(kept), np.sum(np.log(kept))
@@ -168,36 +209,50 @@ class LogDetState:
         G = self._whole
         live = self._live
         theta = (G @ np.swapaxes(G, 1, 2)).reshape(-1, 16) @ _TO_THETA
-        self.theta = theta.ravel() if live.all() else np.where(live[:, None], theta, self.theta.reshape(-1, 10)).ravel()
+        self.theta = (
+            theta.ravel()
+            if live.all()
+            else np.where(live[:, None], theta, self.theta.reshape(-1, 10)).ravel()
+        )
 
     def _move_drive(self, gradient: np.ndarray, h: float, dt: float) -> None:
         p, free = self.drive.copy(), ~self._positive
         step = np.clip(np.nan_to_num(h * p * gradient), -LONGEST_STEP, LONGEST_STEP)
         grown, limit = p * np.exp(-step), self.law.bound
-        p[self._positive] = np.clip(grown, self._guess_drive / limit, self._guess_drive * limit)[self._positive]
+        p[self._positive] = np.clip(grown, self._guess_drive / limit, self._guess_drive * limit)[
+            self._positive
+        ]
         moved = p - dt * self.law.offset_gain * gradient
         p[free & np.isfinite(moved)] = moved[free & np.isfinite(moved)]
         self.drive = p
 
     def distance(self, theta: np.ndarray, drive: np.ndarray) -> float:
-        """γ Σ (log(|P̂|/|P|) + tr(P̂⁻¹P) − 4) over bodies, the same over positive drive terms, ½ |difference|²/gain over the others."""
-        P, G = parameters.to_pseudo_inertia(theta.reshape(-1, 10))[self._live], self._whole[self._live]
+        """γ Σ (log(|P̂|/|P|) + tr(P̂⁻¹P) − 4) over bodies, the same over positive drive terms, ½
+        |difference|²/gain over the others.
+        """
+        P, G = (
+            parameters.to_pseudo_inertia(theta.reshape(-1, 10))[self._live],
+            self._whole[self._live],
+        )
         inside = np.linalg.solve(G, np.swapaxes(np.linalg.solve(G, P), 1, 2))  # G⁻¹ P G⁻ᵀ
-        total = float(np.sum(np.trace(inside, axis1=1, axis2=2) - np.linalg.slogdet(inside)[1] - 4.0))
+        total = float(
+            np.sum(np.trace(inside, axis1=1, axis2=2) - np.linalg.slogdet(inside)[1] - 4.0)
+        )
         ratio = drive[self._positive] / self.drive[self._positive]
         total += float(np.sum(ratio - np.log(ratio) - 1.0))
         off = (drive - self.drive)[~self._positive]
         return self.law.gamma * total + 0.5 * float(off @ off) / self.law.offset_gain
 
 
-# -- the plain law -------------------------------------------------------------------------------------------------------
+# -- the plain law ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Euclidean:
     """The plain gradient, Γ = gain·1 or diag(gain); estimates need not be physical."""
 
-    gain: float | tuple[float, ...] = 0.1  # of every parameter, or one per parameter (θ, then drive columns) [its unit squared per J]
+    # of every parameter, or one per parameter (θ, then drive columns) [its unit squared per J]
+    gain: float | tuple[float, ...] = 0.1
 
     def begin(self, robot: Robot) -> EuclideanState:
         """The robot's own numbers."""
@@ -210,8 +265,15 @@ class EuclideanState:
     def __init__(self, law: Euclidean, robot: Robot) -> None:
         self.law, self.theta, self.drive = law, robot.theta.copy(), drive_values(robot)
         count, gain = len(self.theta) + len(self.drive), np.array(law.gain, dtype=float)
-        if gain.ndim > 1 or (gain.ndim == 1 and len(gain) != count) or not np.all(np.isfinite(gain) & (gain > 0.0)):
-            raise UsageError(f"gain is {law.gain!r}; give a finite number above zero, or {count}: one per parameter")
+        if (
+            gain.ndim > 1
+            or (gain.ndim == 1 and len(gain) != count)
+            or not np.all(np.isfinite(gain) & (gain > 0.0))
+        ):
+            raise UsageError(
+                f"gain is {law.gain!r}; give a finite number above zero, or {count}: one per"
+                " parameter"
+            )
         self._gain = np.broadcast_to(gain, (count,))
 
     def rate(self, gradient: np.ndarray) -> np.ndarray:
@@ -222,7 +284,10 @@ class EuclideanState:
         """One step of Euler; what would not be a number is left alone."""
         split = len(self.theta)
         with np.errstate(all="ignore"):
-            theta, moved = self.theta - dt * self._gain[:split] * gradient, self.drive - dt * self._gain[split:] * drive
+            theta, moved = (
+                self.theta - dt * self._gain[:split] * gradient,
+                self.drive - dt * self._gain[split:] * drive,
+            )
         if np.all(np.isfinite(theta)) and np.all(np.isfinite(moved)):
             self.theta, self.drive = theta, moved
 

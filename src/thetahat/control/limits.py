@@ -1,4 +1,6 @@
-"""Numbers per joint, the largest torque of each, and which robots a joint controller can drive and trust at all."""
+"""Numbers per joint, the largest torque of each, and which robots a joint controller can drive and
+trust at all.
+"""
 
 from __future__ import annotations
 
@@ -11,25 +13,39 @@ from thetahat.model import parameters
 from thetahat.model.robot import Robot
 
 PerJoint = float | Sequence[float] | np.ndarray
-CLEARLY = 1e-12  # of a pseudo-inertia's trace: eigenvalues above it are positive whatever was rounded
+CLEARLY = (
+    1e-12  # of a pseudo-inertia's trace: eigenvalues above it are positive whatever was rounded
+)
 
 
-def per_joint(name: str, value: PerJoint, count: int | None, *, least: float = 0.0, finite: bool = True) -> np.ndarray:
+def per_joint(
+    name: str, value: PerJoint, count: int | None, *, least: float = 0.0, finite: bool = True
+) -> np.ndarray:
     """A number for each of `count` joints (None: as many as are given), from `least` on."""
     try:
         array = np.array(value, dtype=float)
     except (TypeError, ValueError):
         raise UsageError(f"{name} is {value!r}; give a number, or one per joint") from None
     wanted = "finite " if finite else ""
-    if isinstance(value, bool) or array.ndim > 1 or np.any(np.isnan(array)) or (finite and not np.all(np.isfinite(array))) or np.any(array < least):
-        raise UsageError(f"{name} is {value!r}; give a {wanted}number from {least:g} on, or one per joint")
+    if (
+        isinstance(value, bool)
+        or array.ndim > 1
+        or np.any(np.isnan(array))
+        or (finite and not np.all(np.isfinite(array)))
+        or np.any(array < least)
+    ):
+        raise UsageError(
+            f"{name} is {value!r}; give a {wanted}number from {least:g} on, or one per joint"
+        )
     if array.ndim and count is not None and array.shape != (count,):
         raise UsageError(f"{name} has {len(array)} values; give one, or {count}: one per joint")
     return array if count is None else np.broadcast_to(array, (count,)).copy()
 
 
 def torque_limits(robot: Robot, limits: bool | PerJoint) -> np.ndarray | None:
-    """The largest torque of every joint, (nv,) [N·m or N]: True takes the effort limits of the robot's file, False none."""
+    """The largest torque of every joint, (nv,) [N·m or N]: True takes the effort limits of the
+    robot's file, False none.
+    """
     if limits is False or limits is None:
         return None
     if limits is not True:
@@ -37,14 +53,19 @@ def torque_limits(robot: Robot, limits: bool | PerJoint) -> np.ndarray | None:
     out = np.array([node.limits.effort for node in robot.tree.independent])
     if np.any(out <= 0.0):
         name = robot.joint_names[int(np.argmin(out))]
-        raise UsageError(f"joint {name!r} of {robot.name!r} states an effort limit of {out.min():g}, so it could not move; give limits as numbers")
+        raise UsageError(
+            f"joint {name!r} of {robot.name!r} states an effort limit of {out.min():g}, so it could"
+            " not move; give limits as numbers"
+        )
     return out
 
 
 def require_physical(robot: Robot, purpose: str) -> None:
-    """Refuse a robot that no rigid bodies can be, as `Robot.require_physical` does, in the middle of a control cycle.
+    """Refuse a robot that no rigid bodies can be, as `Robot.require_physical` does, in the middle
+    of a control cycle.
 
-    A robot whose pseudo-inertias are all clearly positive definite passes at once (44 bodies: 0.1 ms); only otherwise body by body (2 ms).
+    A robot whose pseudo-inertias are all clearly positive definite passes at once (44 bodies: 0.1
+    ms); only otherwise body by body (2 ms).
     """
     theta = robot.theta.reshape(-1, parameters.SIZE)
     theta = theta[theta.any(axis=1)]  # what has no mass at all is a frame
@@ -62,18 +83,28 @@ def require_physical(robot: Robot, purpose: str) -> None:
 def require_driven(robot: Robot) -> None:
     """Refuse a robot with degrees of freedom that no motor drives to a wanted motion."""
     if not isinstance(robot, Robot):
-        raise UsageError(f"robot is {type(robot).__name__}; give a Robot, as thetahat.load returns it")
+        raise UsageError(
+            f"robot is {type(robot).__name__}; give a Robot, as thetahat.load returns it"
+        )
     if not robot.nv:
-        raise UsageError(f"robot {robot.name!r} has no movable joint, so there is nothing to control")
+        raise UsageError(
+            f"robot {robot.name!r} has no movable joint, so there is nothing to control"
+        )
     for node in robot.tree.independent:
         if node.kind.nv > 1:
             raise UsageError(
-                f"joint {node.name!r} of {robot.name!r} is {node.kind.name.lower()}, which no motor drives to a wanted motion; "
-                "pass a controller of your own, or load the robot with its base fixed"
+                f"joint {node.name!r} of {robot.name!r} is {node.kind.name.lower()}, which no motor"
+                " drives to a wanted motion; pass a controller of your own, or load the robot with"
+                " its base fixed"
             )
     actuation = robot.drive.actuation
-    if actuation is not None and actuation.constant and np.linalg.matrix_rank(actuation.B) < robot.nv:
+    if (
+        actuation is not None
+        and actuation.constant
+        and np.linalg.matrix_rank(actuation.B) < robot.nv
+    ):
         raise UsageError(
-            f"the {actuation.motors} motors of {robot.name!r} drive {np.linalg.matrix_rank(actuation.B)} of its {robot.nv} joints independently; "
-            "a joint controller needs all of them driven: give an actuation map of full rank"
+            f"the {actuation.motors} motors of {robot.name!r} drive"
+            f" {np.linalg.matrix_rank(actuation.B)} of its {robot.nv} joints independently; a joint"
+            " controller needs all of them driven: give an actuation map of full rank"
         )

@@ -1,11 +1,13 @@
-"""A loop at a fixed rate: read, control, write, wait for the next deadline; and what it does when something does not come in time.
+"""A loop at a fixed rate: read, control, write, wait for the next deadline; and what it does when
+something does not come in time.
 
-a cycle ends after its deadline   the deadlines it missed are skipped and counted; never a burst of cycles to catch up
-late by 200 ms or more (stall)    deadlines begin anew from now; `Cycle.stalled` tells the controller, which falls back for that cycle
-1–19 samples missing in a row     the last command is written again
-the 20th                          the halt command is written, and the loop ends
-SIGTERM, SIGINT                   the cycle is finished, the halt command is written, and the loop ends; a second signal acts as usual
-an error in read, control, write  the halt command is written, and the error is raised
+a cycle ends after its deadline   the deadlines it missed are skipped and counted; never a burst of
+cycles to catch up late by 200 ms or more (stall)    deadlines begin anew from now; `Cycle.stalled`
+tells the controller, which falls back for that cycle 1–19 samples missing in a row     the last
+command is written again the 20th                          the halt command is written, and the loop
+ends SIGTERM, SIGINT                   the cycle is finished, the halt command is written, and the
+loop ends; a second signal acts as usual an error in read, control, write  the halt command is
+written, and the error is raised
 """
 
 from __future__ import annotations
@@ -54,13 +56,20 @@ class LoopReport:
     stalls: int
     held: int  # cycles that repeated the last command for want of a sample
     dropped: int  # samples whose stamp did not advance
-    alarms: tuple[str, ...] = ()  # what somebody has to look at, as sentences: records that a full disk lost, a robot that changed
+    alarms: tuple[
+        str,
+        ...,
+        # what somebody has to look at, as sentences: records that a full disk lost, a robot that
+        # changed
+    ] = ()
 
     def __str__(self) -> str:
         alarms = "".join(f"; ALARM: {sentence}" for sentence in self.alarms)
         return (
-            f"{self.cycles} cycles in {self.duration:.3f} s, ended: {self.reason}; cycle {self.cycle_us}; late {self.late_us}; "
-            f"jitter {self.jitter_us}; {self.overruns} overruns, {self.missed} deadlines missed, {self.stalls} stalls, {self.held} held{alarms}"
+            f"{self.cycles} cycles in {self.duration:.3f} s, ended: {self.reason}; cycle"
+            f" {self.cycle_us}; late {self.late_us}; jitter {self.jitter_us}; {self.overruns}"
+            f" overruns, {self.missed} deadlines missed, {self.stalls} stalls, {self.held}"
+            f" held{alarms}"
         )
 
 
@@ -72,8 +81,10 @@ class Loop:
         clock: `MonotonicClock()` unless told; `VirtualClock()` for simulations.
         stop_after: missing samples in a row that end it.
         stall: [s] of lateness after which time counts as lost.
-        quiet_gc: keep Python's garbage collector from pausing a cycle: what exists is left alone, young garbage is collected while waiting.
-        signals: whether SIGTERM and SIGINT end the loop in order (in the main thread only; elsewhere they are not the loop's to catch).
+        quiet_gc: keep Python's garbage collector from pausing a cycle: what exists is left alone,
+            young garbage is collected while waiting.
+        signals: whether SIGTERM and SIGINT end the loop in order (in the main thread only;
+            elsewhere they are not the loop's to catch).
 
     """
 
@@ -88,7 +99,11 @@ class Loop:
         signals: bool = True,
     ) -> None:
         for name, value in (("rate", rate), ("stall", stall)):
-            if isinstance(value, bool) or not isinstance(value, int | float) or not (math.isfinite(value) and value > 0.0):
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, int | float)
+                or not (math.isfinite(value) and value > 0.0)
+            ):
                 raise UsageError(f"{name} is {value!r}; give a finite number above zero")
         if isinstance(stop_after, bool) or not isinstance(stop_after, int) or stop_after < 1:
             raise UsageError(f"stop_after is {stop_after!r}; give a whole number from 1")
@@ -113,32 +128,62 @@ class Loop:
         halt: Callable[[], Any] | None = None,
         stamp: Callable[[Any], float] | None = None,
     ) -> LoopReport:
-        """Run until `duration` [s] is over, `until()` is true, `stop()` is called, a signal comes, or samples stay away.
+        """Run until `duration` [s] is over, `until()` is true, `stop()` is called, a signal comes,
+        or samples stay away.
 
         Args:
             read: → a sample, or None where there is none.
-            control: (cycle, sample) → command; see `Follow` and `OnlineControl`. Where it has `missed`, it is told of cycles without a sample; where
-                it has `alarms`, they are reported.
+            control: (cycle, sample) → command; see `Follow` and `OnlineControl`. Where it has
+                `missed`, it is told of cycles without a sample; where it has `alarms`, they are
+                reported.
             write: takes a command.
             halt: → the command to end with; by default `control.halt` where there is one.
-            stamp: sample → its time: one that does not advance (repeated, out of order) is dropped, and counts as missing.
+            stamp: sample → its time: one that does not advance (repeated, out of order) is dropped,
+                and counts as missing.
 
         """
-        run = _Run(self, read, control, write, getattr(control, "halt", None) if halt is None else halt, stamp)
+        run = _Run(
+            self,
+            read,
+            control,
+            write,
+            getattr(control, "halt", None) if halt is None else halt,
+            stamp,
+        )
         self._asked = None
-        with _caught_signals(self) if self._signals else _nothing(), _quiet_collector() if self._quiet_gc else _nothing():
+        with (
+            _caught_signals(self) if self._signals else _nothing(),
+            _quiet_collector() if self._quiet_gc else _nothing(),
+        ):
             return run.through(None if duration is None else round(duration * 1e9), until)
 
 
 class _Run:
     """One run of a loop."""
 
-    def __init__(self, loop: Loop, read: Callable, control: Callable, write: Callable, halt: Callable | None, stamp: Callable | None) -> None:
-        self.loop, self.read, self.control, self.write, self.halt, self.stamp = loop, read, control, write, halt, stamp
+    def __init__(
+        self,
+        loop: Loop,
+        read: Callable,
+        control: Callable,
+        write: Callable,
+        halt: Callable | None,
+        stamp: Callable | None,
+    ) -> None:
+        self.loop, self.read, self.control, self.write, self.halt, self.stamp = (
+            loop,
+            read,
+            control,
+            write,
+            halt,
+            stamp,
+        )
         told = getattr(control, "missed", None)
         self.missed_sample = told if callable(told) else None
         self.work, self.late, self.jitter = Histogram(), Histogram(), Histogram()
-        self.cycles = self.overruns = self.missed = self.stalls = self.held = self.dropped = self.missing = 0
+        self.cycles = self.overruns = self.missed = self.stalls = self.held = self.dropped = (
+            self.missing
+        ) = 0
         self.newest = -math.inf
         self.has_command, self.command = False, None
 
@@ -156,12 +201,18 @@ class _Run:
                 late = now - deadline
                 stalled = late >= loop.stall * 1e9
                 if stalled:
-                    self.stalls, self.missed, deadline = self.stalls + 1, self.missed + late // loop.period, now
+                    self.stalls, self.missed, deadline = (
+                        self.stalls + 1,
+                        self.missed + late // loop.period,
+                        now,
+                    )
                 self.late.add(late)
                 if before is not None and not stalled:
                     self.jitter.add(abs(now - before - loop.period))
                 before = now
-                reason = self._cycle(Cycle(self.cycles, (now - begin) * 1e-9, late * 1e-9, stalled, self.missing))
+                reason = self._cycle(
+                    Cycle(self.cycles, (now - begin) * 1e-9, late * 1e-9, stalled, self.missing)
+                )
                 self.cycles += 1
                 done = clock.now()
                 self.work.add(done - now)
@@ -179,7 +230,12 @@ class _Run:
         loop, clock = self.loop, self.loop.clock
         if end is not None and deadline >= end:
             return "the duration is over"
-        if loop._quiet_gc and self.cycles and self.cycles % max(1, round(COLLECT_EVERY * loop.rate)) == 0 and deadline > clock.now():
+        if (
+            loop._quiet_gc
+            and self.cycles
+            and self.cycles % max(1, round(COLLECT_EVERY * loop.rate)) == 0
+            and deadline > clock.now()
+        ):
             gc.collect(0)
         while loop._asked is None and clock.now() < deadline:
             clock.sleep_until(deadline)
@@ -188,7 +244,9 @@ class _Run:
         return "until() came true" if until is not None and until() else None
 
     def _next(self, deadline: int, done: int) -> int:
-        """The next deadline of the grid that is not a whole period ago; those before it are missed. A stall is left for the cycle to find."""
+        """The next deadline of the grid that is not a whole period ago; those before it are missed.
+        A stall is left for the cycle to find.
+        """
         deadline += self.loop.period
         behind = (done - deadline) // self.loop.period
         if behind > 0 and done - deadline < self.loop.stall * 1e9:
@@ -229,20 +287,35 @@ class _Run:
     def _report(self, reason: str, elapsed: int) -> LoopReport:
         rms = math.sqrt(self.jitter.square / self.jitter.count) / 1e3 if self.jitter.count else 0.0
         return LoopReport(
-            reason, self.cycles, elapsed * 1e-9, self.work.quantiles(), self.late.quantiles(), self.jitter.quantiles(), rms,
-            self.overruns, self.missed, self.stalls, self.held, self.dropped, tuple(getattr(self.control, "alarms", ())),
-        )  # fmt: skip
+            reason,
+            self.cycles,
+            elapsed * 1e-9,
+            self.work.quantiles(),
+            self.late.quantiles(),
+            self.jitter.quantiles(),
+            rms,
+            self.overruns,
+            self.missed,
+            self.stalls,
+            self.held,
+            self.dropped,
+            tuple(getattr(self.control, "alarms", ())),
+        )
 
 
 class Follow:
-    """A controller as a loop wants it: wanted motion looked up, stalls passed on, measured and commanded written to a journal.
+    """A controller as a loop wants it: wanted motion looked up, stalls passed on, measured and
+    commanded written to a journal.
 
     Where a model is identified meanwhile, `OnlineControl` does more.
 
-    controller: (t, q, dq, wanted) → tau, as in `controller.py`. wanted: t → (q, dq, ddq), each (nv,). Samples are (q, dq), or begin with them.
+    controller: (t, q, dq, wanted) → tau, as in `controller.py`. wanted: t → (q, dq, ddq), each
+        (nv,). Samples are (q, dq), or begin with them.
     """
 
-    def __init__(self, controller: Controller, wanted: Callable[[float], Reference], *, journal: Any = None) -> None:
+    def __init__(
+        self, controller: Controller, wanted: Callable[[float], Reference], *, journal: Any = None
+    ) -> None:
         self.controller, self.wanted, self.journal = controller, wanted, journal
         if hasattr(controller, "halt"):
             self.halt = controller.halt
@@ -264,7 +337,7 @@ class Follow:
         return () if error is None else (f"{error} ({self.journal.lost} records so far)",)
 
 
-# -- around a run ---------------------------------------------------------------------------------------------------------
+# -- around a run ----------------------------------------------------------------------------------
 
 
 @contextmanager

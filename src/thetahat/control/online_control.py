@@ -1,22 +1,27 @@
-"""An online run: a measured sample → the identifier → the model the gate allows → the command, and a journal of what was measured and decided.
+"""An online run: a measured sample → the identifier → the model the gate allows → the command, and
+a journal of what was measured and decided.
 
-The identifier sees a sample before the controller does, so what is wrong with it (a torque that is not finite, a dead channel) closes the gate for
-this very cycle, and the command is the nominal model's.
+The identifier sees a sample before the controller does, so what is wrong with it (a torque that is
+not finite, a dead channel) closes the gate for this very cycle, and the command is the nominal
+model's.
 
 Records of the journal, by kind; `t` is the loop's time, `stamp` the sample's own:
 
     begin     robot, joints                                  a run begins (again)
-    sample    stamp, q, dq, measured (torque),               one per cycle; `used`: whether the identifier took it,
+    sample    stamp, q, dq, measured (torque),               one per cycle; `used`: whether the
+    identifier took it,
               tau (commanded), used, identified              `identified`: which model commanded
-    missing   row                                            a cycle without a sample, and how many in a row
-    gate      open, reason                                   whenever either changes
-    switch    identified, reason, theta                      another model is in charge, and its parameters
+    missing   row                                            a cycle without a sample, and how many
+    in a row gate      open, reason                                   whenever either changes switch
+    identified, reason, theta                      another model is in charge, and its parameters
     alarm     sentence, joint                                the robot is not what was identified
-    event     what, sentence, joint                          anything else that happened to the stream
-    stall     late                                           time was lost before this cycle
-    halt      tau                                            the run ended in order, with this command
+    event     what, sentence, joint                          anything else that happened to the
+    stream stall     late                                           time was lost before this cycle
+    halt      tau                                            the run ended in order, with this
+    command
 
-A record is written before its command is handed out. A full disk stops nothing: control goes on, and `alarms` says what was lost.
+A record is written before its command is handed out. A full disk stops nothing: control goes on,
+and `alarms` says what was lost.
 """
 
 from __future__ import annotations
@@ -58,11 +63,24 @@ class OnlineControl:
     """
 
     def __init__(
-        self, identifier: OnlineIdentifier, controller: Switched, *, wanted: Callable[[float], Reference], journal: Journal | None = None
+        self,
+        identifier: OnlineIdentifier,
+        controller: Switched,
+        *,
+        wanted: Callable[[float], Reference],
+        journal: Journal | None = None,
     ) -> None:
         if getattr(controller, "source", None) is not identifier:
-            raise UsageError(f"the controller ({type(controller).__name__}) is not switched by this identifier; give a Switched(identifier, …)")
-        self.identifier, self.controller, self.wanted, self.journal = identifier, controller, wanted, journal
+            raise UsageError(
+                f"the controller ({type(controller).__name__}) is not switched by this identifier;"
+                " give a Switched(identifier, …)"
+            )
+        self.identifier, self.controller, self.wanted, self.journal = (
+            identifier,
+            controller,
+            wanted,
+            journal,
+        )
         self.cycles = 0
         self._sentences: list[str] = []
         self._event = identifier.events[-1] if len(identifier.events) else None
@@ -74,9 +92,15 @@ class OnlineControl:
 
     @property
     def alarms(self) -> tuple[str, ...]:
-        """What somebody has to look at, as sentences: changes of the robot, and records that could not be written."""
+        """What somebody has to look at, as sentences: changes of the robot, and records that could
+        not be written.
+        """
         journal = self.journal
-        lost = () if journal is None or journal.error is None else (f"{journal.error} ({journal.lost} records so far)",)
+        lost = (
+            ()
+            if journal is None or journal.error is None
+            else (f"{journal.error} ({journal.lost} records so far)",)
+        )
         return (*self._sentences, *lost)
 
     def __call__(self, cycle: Cycle, sample: Measured | tuple) -> np.ndarray:
@@ -84,13 +108,17 @@ class OnlineControl:
         try:
             t, q, dq, measured = sample
         except (TypeError, ValueError):
-            raise UsageError(f"a sample is {type(sample).__name__}; give (t, q, dq, tau), as measured") from None
+            raise UsageError(
+                f"a sample is {type(sample).__name__}; give (t, q, dq, tau), as measured"
+            ) from None
         self._t = cycle.t
         if cycle.stalled:
             self.controller.resync()
             self._note("stall", late=cycle.late)
         used = self.identifier.push(t, q, dq, measured)
-        tau = self.controller(cycle.t, q, dq, self.wanted(cycle.t))  # by the loop's clock, which nobody sets
+        tau = self.controller(
+            cycle.t, q, dq, self.wanted(cycle.t)
+        )  # by the loop's clock, which nobody sets
         self.cycles += 1
         if self.journal is not None:
             q, dq, measured = (np.asarray(array, dtype=float) for array in (q, dq, measured))
@@ -122,7 +150,12 @@ class OnlineControl:
             self._note("gate", open=gate.open, reason=gate.reason)
         if robot is not self._robot:
             self._robot = robot
-            self._note("switch", identified=self.controller.identified, reason=gate.reason, theta=robot.theta)
+            self._note(
+                "switch",
+                identified=self.controller.identified,
+                reason=gate.reason,
+                theta=robot.theta,
+            )
 
     def _happened(self) -> None:
         events, new = self.identifier.events, []
@@ -140,21 +173,32 @@ class OnlineControl:
 
     def _note(self, kind: str, **values: object) -> None:
         if self.journal is not None:
-            self.journal.append(kind, self._t, **values)  # False: the journal keeps count, and `alarms` tells
+            self.journal.append(
+                kind, self._t, **values
+            )  # False: the journal keeps count, and `alarms` tells
 
 
-def resume(identifier: OnlineIdentifier, path: str | os.PathLike[str], *, seconds: float | None = None) -> int:
-    """Feed an identifier with what a journal holds, as if it had run through it: after a kill, or to try other options; how many samples.
+def resume(
+    identifier: OnlineIdentifier, path: str | os.PathLike[str], *, seconds: float | None = None
+) -> int:
+    """Feed an identifier with what a journal holds, as if it had run through it: after a kill, or
+    to try other options; how many samples.
 
-    The identifier ends as the one that ran did, where neither solved anything beside its loop (`beside=None`). seconds: only the last ones of it,
-    which is enough for a memory that is no longer than that. Where the samples to come are stamped a second later or more, the identifier will
-    forget all of it, for the robot may hold something else by then; give it a longer `reset_after` where that cannot be.
+    The identifier ends as the one that ran did, where neither solved anything beside its loop
+    (`beside=None`). seconds: only the last ones of it, which is enough for a memory that is no
+    longer than that. Where the samples to come are stamped a second later or more, the identifier
+    will forget all of it, for the robot may hold something else by then; give it a longer
+    `reset_after` where that cannot be.
     """
     if seconds is not None and not seconds > 0.0:
-        raise UsageError(f"seconds is {seconds!r}; give a number above zero, or None for the whole journal")
+        raise UsageError(
+            f"seconds is {seconds!r}; give a number above zero, or None for the whole journal"
+        )
     first, count = -np.inf, 0
     if seconds is not None:
-        stamps = (record.values["stamp"] for record in Journal.read(path) if record.kind == "sample")
+        stamps = (
+            record.values["stamp"] for record in Journal.read(path) if record.kind == "sample"
+        )
         first = max((stamp for stamp in stamps if stamp == stamp), default=0.0) - seconds
     for record in Journal.read(path):
         values = record.values

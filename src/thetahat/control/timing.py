@@ -1,4 +1,6 @@
-"""Statistics of times in memory that does not grow: counts in bins 2 % apart, and the exact largest."""
+"""Statistics of times in memory that does not grow: counts in bins 2 % apart, and the exact
+largest.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ class Histogram:
         self.square += float(ns) * ns
         if ns > self.largest:
             self.largest = ns
-        self._counts[0 if ns <= LEAST_NS else min(1 + int(math.log(ns / LEAST_NS) / STEP), BINS)] += 1
+        self._counts[
+            0 if ns <= LEAST_NS else min(1 + int(math.log(ns / LEAST_NS) / STEP), BINS)
+        ] += 1
 
     def quantile(self, fraction: float) -> float:
         """[ns], the middle of its bin, by ratio."""
@@ -44,7 +48,11 @@ class Histogram:
         for k, count in enumerate(self._counts):
             seen += count
             if count and seen >= wanted:
-                return 0.0 if k == 0 else min(LEAST_NS * math.exp((k - 0.5) * STEP), float(self.largest))
+                return (
+                    0.0
+                    if k == 0
+                    else min(LEAST_NS * math.exp((k - 0.5) * STEP), float(self.largest))
+                )
         return 0.0
 
     def quantiles(self) -> Quantiles:

@@ -1,1 +1,3 @@
-"""From files of measurements to samples: logs, their audit, signals, and what of them is fit for use."""
+"""From files of measurements to samples: logs, their audit, signals, and what of them is fit for
+use.
+"""

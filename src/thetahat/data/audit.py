@@ -1,7 +1,9 @@
-"""What a log tells about itself, seen once while it streams by: channels that died, stuck or hit their limit.
+"""What a log tells about itself, seen once while it streams by: channels that died, stuck or hit
+their limit.
 
-Everything here is of bounded size. What needs a model of the robot (units, signs, the direction of gravity) is judged at
-the end from a few thousand short windows spread over the log (audit_model.py).
+Everything here is of bounded size. What needs a model of the robot (units, signs, the direction of
+gravity) is judged at the end from a few thousand short windows spread over the log
+(audit_model.py).
 """
 
 from __future__ import annotations
@@ -21,7 +23,10 @@ from thetahat.model.tree import JointKind
 
 STILL = 0.5  # [s] a channel may rest at one value this long without a word
 MIN_STRETCH = 10  # rows
-MOVED = {True: 0.1, False: 0.01}  # motion that a resting channel belies: [rad] of an angle, [m] of a length
+MOVED = {
+    True: 0.1,
+    False: 0.01,
+}  # motion that a resting channel belies: [rad] of an angle, [m] of a length
 SATURATED_ROWS = 20
 PEAK_RATIO = 8  # rows at the extreme over rows at the next value: a quantised peak has 2 or 3
 MAX_STRETCHES = 4_096  # masks of one joint and kind; beyond that, neighbours are merged
@@ -63,15 +68,40 @@ class Stretch:
     def over(value: float, rows: Rows, first: int, stop: int) -> Stretch:
         """Measure rows first … stop of a batch."""
         t, q = rows.t[first:stop], rows.q[first:stop]
-        travel = float(np.sum(0.5 * (rows.dq[first + 1 : stop] + rows.dq[first : stop - 1]) * np.diff(t))) if rows.dq is not None else 0.0
-        return Stretch(float(value), rows.row + first, rows.row + stop, t[0], t[-1], q.min(), q.max(), q[0], q[-1], travel)
+        travel = (
+            float(
+                np.sum(0.5 * (rows.dq[first + 1 : stop] + rows.dq[first : stop - 1]) * np.diff(t))
+            )
+            if rows.dq is not None
+            else 0.0
+        )
+        return Stretch(
+            float(value),
+            rows.row + first,
+            rows.row + stop,
+            t[0],
+            t[-1],
+            q.min(),
+            q.max(),
+            q[0],
+            q[-1],
+            travel,
+        )
 
     def joined(self, other: Stretch) -> Stretch:
         """With the stretch that follows."""
         return Stretch(
-            self.value, self.first, other.stop, self.begin, other.end, min(self.low, other.low), max(self.high, other.high),
-            self.start_q, other.end_q, self.travel + other.travel,
-        )  # fmt: skip
+            self.value,
+            self.first,
+            other.stop,
+            self.begin,
+            other.end,
+            min(self.low, other.low),
+            max(self.high, other.high),
+            self.start_q,
+            other.end_q,
+            self.travel + other.travel,
+        )
 
     @property
     def seconds(self) -> float:
@@ -80,7 +110,9 @@ class Stretch:
 
 
 class ConstantChannel:
-    """Finds stretches where a channel keeps one value for `STILL` seconds while `suspicious` says that it should not."""
+    """Finds stretches where a channel keeps one value for `STILL` seconds while `suspicious` says
+    that it should not.
+    """
 
     def __init__(self, suspicious: Callable[[Stretch], bool]) -> None:
         self._suspicious, self._open = suspicious, None
@@ -90,7 +122,9 @@ class ConstantChannel:
     def feed(self, x: np.ndarray, rows: Rows, starts: np.ndarray, least: int) -> None:
         """Take a batch; a stretch does not reach across the start of a run."""
         differs = x[1:] != x[:-1]
-        some = len(differs) - np.count_nonzero(differs) >= least - 1  # else nothing long is in here, and only what touches the ends counts
+        some = (
+            len(differs) - np.count_nonzero(differs) >= least - 1
+        )  # else nothing long is in here, and only what touches the ends counts
         changes = np.flatnonzero(differs) + 1 if some else _outermost(differs)
         inner = starts[starts > 0]
         if len(inner):
@@ -111,7 +145,12 @@ class ConstantChannel:
 
     def _close(self) -> None:
         stretch, self._open = self._open, None
-        if stretch is not None and stretch.seconds >= STILL and stretch.stop - stretch.first >= MIN_STRETCH and self._suspicious(stretch):
+        if (
+            stretch is not None
+            and stretch.seconds >= STILL
+            and stretch.stop - stretch.first >= MIN_STRETCH
+            and self._suspicious(stretch)
+        ):
             self.found.append(stretch)
 
     def finish(self) -> list[Stretch]:
@@ -128,7 +167,9 @@ def _outermost(differs: np.ndarray) -> np.ndarray:
 
 
 class Extreme:
-    """Counts the rows at a channel's largest value and at its second largest, and keeps where the former are."""
+    """Counts the rows at a channel's largest value and at its second largest, and keeps where the
+    former are.
+    """
 
     def __init__(self) -> None:
         self._counts: dict[float, int] = {}
@@ -153,12 +194,19 @@ class Extreme:
             self._rows.append(_intervals(at + row))
 
     def saturated(self) -> tuple[float, int, np.ndarray] | None:
-        """(value, rows at it, their intervals) where many rows stand exactly there while the joint moves; zero is no limit."""
+        """(value, rows at it, their intervals) where many rows stand exactly there while the joint
+        moves; zero is no limit.
+        """
         if len(self._counts) < 2:
             return None
         second, top = sorted(self._counts)
         count = self._counts[top]
-        if top == 0.0 or count < SATURATED_ROWS or count < PEAK_RATIO * self._counts[second] or self._moving < count // 2:
+        if (
+            top == 0.0
+            or count < SATURATED_ROWS
+            or count < PEAK_RATIO * self._counts[second]
+            or self._moving < count // 2
+        ):
             return None
         return top, count, _merged(np.concatenate(self._rows))
 
@@ -166,35 +214,59 @@ class Extreme:
 def _intervals(rows: np.ndarray) -> np.ndarray:
     """Sorted rows as (first, stop) of every unbroken series."""
     breaks = np.flatnonzero(np.diff(rows) != 1) + 1
-    return np.column_stack([rows[np.concatenate(([0], breaks))], rows[np.concatenate((breaks - 1, [len(rows) - 1]))] + 1])
+    return np.column_stack(
+        [
+            rows[np.concatenate(([0], breaks))],
+            rows[np.concatenate((breaks - 1, [len(rows) - 1]))] + 1,
+        ]
+    )
 
 
 def _merged(intervals: np.ndarray) -> np.ndarray:
     """At most `MAX_STRETCHES` intervals that cover all of them: the smallest spaces are closed."""
     spaces = intervals[1:, 0] - intervals[:-1, 1]
     keep = spaces > (0 if len(intervals) <= MAX_STRETCHES else np.sort(spaces)[-MAX_STRETCHES])
-    return np.column_stack([intervals[np.concatenate(([True], keep)), 0], intervals[np.concatenate((keep, [True])), 1]])
+    return np.column_stack(
+        [intervals[np.concatenate(([True], keep)), 0], intervals[np.concatenate((keep, [True])), 1]]
+    )
 
 
 class Audit:
     """Watches all channels of a log."""
 
-    def __init__(self, robot: Robot, columns: ColumnMap, *, where: Callable[[int], str], file: str) -> None:
+    def __init__(
+        self, robot: Robot, columns: ColumnMap, *, where: Callable[[int], str], file: str
+    ) -> None:
         self._robot, self._columns, self._where, self._file = robot, columns, where, file
         self._windows = WindowCollector(robot, columns)
-        self._dofs = [(node, robot.tree.q_index[node.name], robot.tree.v_index[node.name]) for node in robot.tree.independent if node.kind.nv == 1]
+        self._dofs = [
+            (node, robot.tree.q_index[node.name], robot.tree.v_index[node.name])
+            for node in robot.tree.independent
+            if node.kind.nv == 1
+        ]
         self._dofs = [dof for dof in self._dofs if dof[0].name not in columns.locked]
         moved = {v: MOVED[node.kind is JointKind.REVOLUTE] for node, _, v in self._dofs}
         measured = {at for kind, at, _ in columns.place if kind == "tau"}
-        self._dead = {v: ConstantChannel(lambda s, m=m: s.high - s.low > m) for v, m in moved.items() if v in measured}
+        self._dead = {
+            v: ConstantChannel(lambda s, m=m: s.high - s.low > m)
+            for v, m in moved.items()
+            if v in measured
+        }
         self._top = {v: Extreme() for v in self._dead}
         self._bottom = {v: Extreme() for v in self._dead}
         velocities = moved if columns.has("dq") else {}
-        self._stuck = {v: ConstantChannel(lambda s, m=m: abs(s.travel) > m) for v, m in velocities.items()}
-        self._held = {v: ConstantChannel(lambda s, m=m: abs(s.end_q - s.start_q - s.travel) > m) for v, m in velocities.items()}
+        self._stuck = {
+            v: ConstantChannel(lambda s, m=m: abs(s.travel) > m) for v, m in velocities.items()
+        }
+        self._held = {
+            v: ConstantChannel(lambda s, m=m: abs(s.end_q - s.start_q - s.travel) > m)
+            for v, m in velocities.items()
+        }
         self._rows = 0
 
-    def feed(self, arrays: dict[str, np.ndarray | None], starts: np.ndarray, *, row: int, period: float) -> None:
+    def feed(
+        self, arrays: dict[str, np.ndarray | None], starts: np.ndarray, *, row: int, period: float
+    ) -> None:
         """Take a batch of consecutive rows; `starts` are where runs begin in it."""
         t, q, dq, tau = (arrays[name] for name in ("t", "q", "dq", "tau"))
         assert t is not None
@@ -202,7 +274,12 @@ class Audit:
         self._rows = row + len(t)
         least = max(MIN_STRETCH, int(0.9 * STILL / period)) if period else MIN_STRETCH
         for _, at, v in self._dofs:
-            rows = Rows(t, np.ascontiguousarray(q[:, at]), None if dq is None else np.ascontiguousarray(dq[:, v]), row)
+            rows = Rows(
+                t,
+                np.ascontiguousarray(q[:, at]),
+                None if dq is None else np.ascontiguousarray(dq[:, v]),
+                row,
+            )
             if v in self._dead and tau is not None:
                 torque = np.ascontiguousarray(tau[:, v])
                 self._dead[v].feed(torque, rows, starts, least)
@@ -214,37 +291,94 @@ class Audit:
         self._windows.feed(arrays, starts, row=row, period=period)
 
     def finish(self) -> Audited:
-        """What was found. Raises `MalformedInput` where the log is in degrees or its stamps in milliseconds."""
+        """What was found. Raises `MalformedInput` where the log is in degrees or its stamps in
+        milliseconds.
+        """
         out = Audited()
         unusable: dict[int, list[tuple[int, int]]] = {}
         for node, _, v in self._dofs:
             limits = self._saturation(out, node.name, v, unusable)
             for kind, found, what in (
-                ("dead-torque", self._dead.get(v), "its torque stays at {value:.6g} while it moves; those torques are masked"),
-                ("stuck", self._stuck.get(v), "its position stays at {value:.6g} while its velocity says that it moves; these rows are masked"),
-                ("stuck", self._held.get(v), "its velocity stays at {value:.6g} while its position says otherwise; these rows are masked"),
+                (
+                    "dead-torque",
+                    self._dead.get(v),
+                    "its torque stays at {value:.6g} while it moves; those torques are masked",
+                ),
+                (
+                    "stuck",
+                    self._stuck.get(v),
+                    (
+                        "its position stays at {value:.6g} while its velocity says that it moves;"
+                        " these rows are masked"
+                    ),
+                ),
+                (
+                    "stuck",
+                    self._held.get(v),
+                    (
+                        "its velocity stays at {value:.6g} while its position says otherwise; these"
+                        " rows are masked"
+                    ),
+                ),
             ):
                 stretches = found.finish() if found is not None else []
                 if kind == "dead-torque":
-                    stretches = [stretch for stretch in stretches if stretch.value not in limits]  # that has been said
+                    stretches = [
+                        stretch for stretch in stretches if stretch.value not in limits
+                    ]  # that has been said
                 if stretches:
-                    everyone = kind == "stuck"  # the torque of every joint depends on a position and a velocity
-                    self._report(out, kind, node.name, v, stretches, what.format(value=stretches[0].value), everyone=everyone)
+                    everyone = (
+                        kind == "stuck"
+                    )  # the torque of every joint depends on a position and a velocity
+                    self._report(
+                        out,
+                        kind,
+                        node.name,
+                        v,
+                        stretches,
+                        what.format(value=stretches[0].value),
+                        everyone=everyone,
+                    )
                     unusable.setdefault(v, []).extend((s.first, s.stop) for s in stretches)
-        findings, masks = judge(self._robot, self._columns, self._windows.windows(unusable), rows=self._rows, file=self._file)
+        findings, masks = judge(
+            self._robot,
+            self._columns,
+            self._windows.windows(unusable),
+            rows=self._rows,
+            file=self._file,
+        )
         out.findings += findings
         out.masks += masks
         return out
 
-    def _report(self, out: Audited, kind: str, joint: str, v: int, stretches: list[Stretch], what: str, *, everyone: bool) -> None:
+    def _report(
+        self,
+        out: Audited,
+        kind: str,
+        joint: str,
+        v: int,
+        stretches: list[Stretch],
+        what: str,
+        *,
+        everyone: bool,
+    ) -> None:
         count = sum(s.stop - s.first for s in stretches)
         first, last = stretches[0].first, stretches[-1].stop
-        out.findings.append(Finding(kind, joint, (first, last), f"joint {joint!r}, {self._span(first, last)} ({count} rows): {what}"))
+        out.findings.append(
+            Finding(
+                kind,
+                joint,
+                (first, last),
+                f"joint {joint!r}, {self._span(first, last)} ({count} rows): {what}",
+            )
+        )
         intervals = _merged(np.array([(s.first, s.stop) for s in stretches]))
         for dof in range(self._robot.nv) if everyone else (v,):
             out.masks += _masks(dof, intervals, kind.replace("-", " "))
 
-    def _saturation(self, out: Audited, joint: str, v: int, unusable: dict[int, list[tuple[int, int]]]) -> list[float]:
+    def _saturation(
+        self, out: Audited, joint: str, v: int, unusable: dict[int, list[tuple[int, int]]]
+    ) -> list[float]:
         """Report saturated torques; returns the values at which they are."""
         limits: list[float] = []
         for sign, extreme in ((1.0, self._top.get(v)), (-1.0, self._bottom.get(v))):
@@ -253,8 +387,18 @@ class Audit:
                 continue
             value, count, intervals = found
             first, last = int(intervals[0, 0]), int(intervals[-1, 1])
-            what = f"its torque is saturated at {sign * value:.6g} (the extreme value, in {count} rows); those torques are masked"
-            out.findings.append(Finding("saturated", joint, (first, last), f"joint {joint!r}, {self._span(first, last)}: {what}"))
+            what = (
+                f"its torque is saturated at {sign * value:.6g} (the extreme value, in {count}"
+                " rows); those torques are masked"
+            )
+            out.findings.append(
+                Finding(
+                    "saturated",
+                    joint,
+                    (first, last),
+                    f"joint {joint!r}, {self._span(first, last)}: {what}",
+                )
+            )
             out.masks += _masks(v, intervals, "saturated")
             unusable.setdefault(v, []).extend(map(tuple, intervals.tolist()))
             limits.append(sign * value)

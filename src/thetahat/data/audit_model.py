@@ -1,9 +1,11 @@
-"""What the robot's own model says about a log: units, the sign of torques, and which way gravity points.
+"""What the robot's own model says about a log: units, the sign of torques, and which way gravity
+points.
 
-Torques are linear in gravity: τ = inertial(q, q̇, q̈) + Σ g_k ∂G/∂g_k + friction. Every joint is fitted on its own with a
-free but non-negative scale for each part (a model from a data sheet may be wrong by much, but not in sign, and friction
-brakes), and hypotheses are compared by how much of the torque's variance they explain: as logged, with a joint's sign
-turned, with gravity in another direction, with angles in degrees.
+Torques are linear in gravity: τ = inertial(q, q̇, q̈) + Σ g_k ∂G/∂g_k + friction. Every joint is
+fitted on its own with a free but non-negative scale for each part (a model from a data sheet may be
+wrong by much, but not in sign, and friction brakes), and hypotheses are compared by how much of the
+torque's variance they explain: as logged, with a joint's sign turned, with gravity in another
+direction, with angles in degrees.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ SNAP = 10.0  # [degrees] within which a direction is that of an axis
 UNITS = {1e-3: "milliseconds", 1e-6: "microseconds", 1e-9: "nanoseconds"}
 
 
-def judge(robot: Robot, columns: ColumnMap, windows: Windows | None, *, rows: int, file: str) -> tuple[list[Finding], list[Mask]]:
+def judge(
+    robot: Robot, columns: ColumnMap, windows: Windows | None, *, rows: int, file: str
+) -> tuple[list[Finding], list[Mask]]:
     """Findings and masks; `MalformedInput` where the units are not SI."""
     if windows is None or not windows.finite:
         return [], []
@@ -38,11 +42,15 @@ def judge(robot: Robot, columns: ColumnMap, windows: Windows | None, *, rows: in
     return _Torques(robot, columns, windows).verdict(rows)
 
 
-# -- units ------------------------------------------------------------------------------------------------------------
+# -- units -----------------------------------------------------------------------------------------
 
 
-def _check_time(robot: Robot, columns: ColumnMap, windows: Windows, file: str, *, seconds: float) -> None:
-    """Stamps in milliseconds make positions change a thousand times slower than velocities say; likewise for degrees."""
+def _check_time(
+    robot: Robot, columns: ColumnMap, windows: Windows, file: str, *, seconds: float
+) -> None:
+    """Stamps in milliseconds make positions change a thousand times slower than velocities say;
+    likewise for degrees.
+    """
     if windows.slope is None or len(windows) < 3:
         return
     if not columns.has("dq"):
@@ -53,7 +61,9 @@ def _check_time(robot: Robot, columns: ColumnMap, windows: Windows, file: str, *
         at = robot.tree.v_index[node.name]
         dq, slope = windows.dq[:, at], windows.slope[:, at]
         product, squares = dq @ slope, np.sqrt((dq @ dq) * (slope @ slope))
-        if node.name not in columns.locked and squares > 0 and product > 0.8 * squares:  # moving, and both tell of the same motion
+        if (
+            node.name not in columns.locked and squares > 0 and product > 0.8 * squares
+        ):  # moving, and both tell of the same motion
             ratios.append(np.sqrt((slope @ slope) / (dq @ dq)))
             names.append(node.name if node.kind is JointKind.REVOLUTE else "")
     if not ratios:
@@ -62,17 +72,23 @@ def _check_time(robot: Robot, columns: ColumnMap, windows: Windows, file: str, *
     for factor, unit in UNITS.items():
         if factor / 1.5 < ratio < factor * 1.5:
             raise MalformedInput(
-                f"{file}, column {columns.time!r}: positions change {1 / ratio:.4g} times slower than the velocities say, "
-                f"so the stamps seem to be in {unit}; give seconds (multiply by {factor:g})"
+                f"{file}, column {columns.time!r}: positions change {1 / ratio:.4g} times slower"
+                f" than the velocities say, so the stamps seem to be in {unit}; give seconds"
+                f" (multiply by {factor:g})"
             )
     turning = [r for r, name in zip(ratios, names, strict=True) if name]
     angular = float(np.median(turning)) if turning else 1.0
     for factor, wrong, right in ((DEGREE, "dq", "q"), (1.0 / DEGREE, "q", "dq")):
         if factor / 1.3 < angular < factor * 1.3:
-            first = columns.column_of(wrong, 0) if (wrong, 0) in {(k, at) for k, at, _ in columns.place} else wrong
+            first = (
+                columns.column_of(wrong, 0)
+                if (wrong, 0) in {(k, at) for k, at, _ in columns.place}
+                else wrong
+            )
             raise MalformedInput(
-                f"{file}, column {first!r} and the others of {wrong}: positions change {angular:.4g} times as fast as the velocities say, "
-                f"so {wrong} seems to be in degrees and {right} in radians; give radians (multiply by pi/180)"
+                f"{file}, column {first!r} and the others of {wrong}: positions change"
+                f" {angular:.4g} times as fast as the velocities say, so {wrong} seems to be in"
+                f" degrees and {right} in radians; give radians (multiply by pi/180)"
             )
 
 
@@ -81,38 +97,64 @@ def _check_pace(columns: ColumnMap, windows: Windows, file: str, seconds: float)
     assert windows.slope is not None
     speed = float(np.percentile(np.abs(windows.slope), 98, axis=0).max(initial=0.0))
     span = float(np.ptp(windows.q, axis=0).max(initial=0.0))
-    if windows.period > 100.0 or (windows.period >= 0.1 and seconds > 1800.0 and span > 0.1 and speed < 0.02):
+    if windows.period > 100.0 or (
+        windows.period >= 0.1 and seconds > 1800.0 and span > 0.1 and speed < 0.02
+    ):
         factor = next((factor for factor in UNITS if 0.05 < speed / factor < 50.0), 1e-3)
         raise MalformedInput(
-            f"{file}, column {columns.time!r}: its median step is {windows.period:.4g} s and the fastest joint moves {speed:.2g} rad/s, "
-            f"so the stamps seem to be in {UNITS[factor]}; give seconds (multiply by {factor:g}), or log dq too if the robot is so slow"
+            f"{file}, column {columns.time!r}: its median step is {windows.period:.4g} s and the"
+            f" fastest joint moves {speed:.2g} rad/s, so the stamps seem to be in {UNITS[factor]};"
+            f" give seconds (multiply by {factor:g}), or log dq too if the robot is so slow"
         )
 
 
 def _check_degrees(robot: Robot, columns: ColumnMap, windows: Windows, file: str) -> None:
     """Angles that leave their joints' limits by far, and keep within them once taken as degrees."""
-    joints = [node for node in robot.tree.independent if node.kind is JointKind.REVOLUTE and node.name not in columns.locked]
-    reach = {node.name: np.abs(windows.q[:, robot.tree.q_index[node.name]]).max() for node in joints}
+    joints = [
+        node
+        for node in robot.tree.independent
+        if node.kind is JointKind.REVOLUTE and node.name not in columns.locked
+    ]
+    reach = {
+        node.name: np.abs(windows.q[:, robot.tree.q_index[node.name]]).max() for node in joints
+    }
     if not joints or max(reach.values()) <= 2.0 * np.pi:
         return
-    limited = [node for node in joints if np.isfinite(node.limits.lower) and np.isfinite(node.limits.upper) and node.limits.upper > node.limits.lower]
+    limited = [
+        node
+        for node in joints
+        if np.isfinite(node.limits.lower)
+        and np.isfinite(node.limits.upper)
+        and node.limits.upper > node.limits.lower
+    ]
     outside, inside = [], True
     for node in limited:
         q = windows.q[:, robot.tree.q_index[node.name]]
         if q.min() < node.limits.lower - 0.5 or q.max() > node.limits.upper + 0.5:
             outside.append(node)
-        inside &= bool(q.min() * DEGREE > node.limits.lower - 0.2 and q.max() * DEGREE < node.limits.upper + 0.2)
+        inside &= bool(
+            q.min() * DEGREE > node.limits.lower - 0.2
+            and q.max() * DEGREE < node.limits.upper + 0.2
+        )
     away = [node for node in limited if reach[node.name] > 0.5]
     far = [
-        node for node in outside if reach[node.name] > 4.0 * np.pi and reach[node.name] > 3.0 * max(abs(node.limits.lower), abs(node.limits.upper))
+        node
+        for node in outside
+        if reach[node.name] > 4.0 * np.pi
+        and reach[node.name] > 3.0 * max(abs(node.limits.lower), abs(node.limits.upper))
     ]
     by_limits = bool(far) and inside and 2 * len(outside) >= len(away)
     if by_limits or _torques_say_degrees(robot, columns, windows):
         node = max(far or joints, key=lambda node: reach[node.name])
         column = columns.column_of("q", robot.tree.q_index[node.name])
-        bounds = f", beyond its limits {node.limits.lower:.4g} to {node.limits.upper:.4g} rad" if node in limited else ""
+        bounds = (
+            f", beyond its limits {node.limits.lower:.4g} to {node.limits.upper:.4g} rad"
+            if node in limited
+            else ""
+        )
         raise MalformedInput(
-            f"{file}, column {column!r} reaches {reach[node.name]:.4g}{bounds}: positions seem to be in degrees; give radians (multiply by pi/180)"
+            f"{file}, column {column!r} reaches {reach[node.name]:.4g}{bounds}: positions seem to"
+            " be in degrees; give radians (multiply by pi/180)"
         )
 
 
@@ -120,7 +162,9 @@ def _torques_say_degrees(robot: Robot, columns: ColumnMap, windows: Windows) -> 
     """Whether the model explains the torques much better once angles are taken as degrees."""
     if windows.tau is None or len(windows) < ENOUGH or robot.nq != robot.nv:
         return False
-    scale = np.array([DEGREE if node.kind is JointKind.REVOLUTE else 1.0 for node in robot.tree.independent])
+    scale = np.array(
+        [DEGREE if node.kind is JointKind.REVOLUTE else 1.0 for node in robot.tree.independent]
+    )
     as_logged = _Torques(robot, columns, windows)
     turned = _Torques(robot, columns, _scaled(windows, scale))
     joints = as_logged.loaded() & turned.loaded()
@@ -132,10 +176,19 @@ def _torques_say_degrees(robot: Robot, columns: ColumnMap, windows: Windows) -> 
 
 def _scaled(windows: Windows, scale: np.ndarray) -> Windows:
     slope = None if windows.slope is None else windows.slope * scale
-    return Windows(windows.q * scale, windows.dq * scale, windows.ddq * scale, windows.tau, slope, windows.row, windows.usable, windows.period)
+    return Windows(
+        windows.q * scale,
+        windows.dq * scale,
+        windows.ddq * scale,
+        windows.tau,
+        slope,
+        windows.row,
+        windows.usable,
+        windows.period,
+    )
 
 
-# -- torques ----------------------------------------------------------------------------------------------------------
+# -- torques ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -148,7 +201,9 @@ class _Joint:
     friction: np.ndarray  # (k, 2) viscous, Coulomb
 
     def explained(self, gravity: np.ndarray, sign: float = 1.0) -> float:
-        """R² of sign·τ = a·inertial + b·(gravity torque) + c·q̇ + d·sign(q̇) with a, b, c, d ≥ 0; the mean is free."""
+        """R² of sign·τ = a·inertial + b·(gravity torque) + c·q̇ + d·sign(q̇) with a, b, c, d ≥ 0;
+        the mean is free.
+        """
         from scipy.optimize import nnls
 
         parts = np.column_stack([self.inertial, self.gravity @ gravity, self.friction])
@@ -190,45 +245,66 @@ class _Torques:
         return out
 
     def loaded(self) -> np.ndarray:
-        """Degrees of freedom whose torque gravity (of any direction) could shape, by the model: at least a fifth of its spread."""
+        """Degrees of freedom whose torque gravity (of any direction) could shape, by the model: at
+        least a fifth of its spread.
+        """
         strength = float(np.linalg.norm(self._robot.gravity))
         out = np.zeros(self._robot.nv, dtype=bool)
         for v, joint in self._joints.items():
-            out[v] = strength * np.linalg.norm(joint.gravity, axis=0).max() > 0.2 * np.linalg.norm(joint.tau)
+            out[v] = strength * np.linalg.norm(joint.gravity, axis=0).max() > 0.2 * np.linalg.norm(
+                joint.tau
+            )
         return out
 
     def verdict(self, rows: int) -> tuple[list[Finding], list[Mask]]:
-        """Gravity in another direction, or torques of the wrong sign; what explains more is said."""
+        """Gravity in another direction, or torques of the wrong sign; what explains more is
+        said.
+        """
         if not self._joints:
             return [], []
         nominal = np.array(self._robot.gravity)
         as_logged = self.explained(nominal)
         turned = self.explained(nominal, dict.fromkeys(self._joints, -1.0))
-        flipped = {v for v in self._joints if turned[v] > CLEAR and as_logged[v] < CLEAR * turned[v]}
+        flipped = {
+            v for v in self._joints if turned[v] > CLEAR and as_logged[v] < CLEAR * turned[v]
+        }
         direction = self._direction()
         loaded = self.loaded()
         if direction is not None and loaded.any():
             other = self.explained(direction)
             with_signs = np.where([v in flipped for v in range(self._robot.nv)], turned, as_logged)
             without = self.explained(np.zeros(3))
-            gain, before = (np.maximum(found - without, 0.0)[loaded].mean() for found in (other, as_logged))  # what gravity adds
+            gain, before = (
+                np.maximum(found - without, 0.0)[loaded].mean() for found in (other, as_logged)
+            )  # what gravity adds
             better = bool(gain > 2.0 * before + 0.02 and other[loaded].mean() > 0.6)
-            margin = 0.02 if flipped >= set(np.flatnonzero(loaded).tolist()) else -0.02  # all turned at once: rather the mounting
-            if better and other.sum() / len(self._joints) + margin > with_signs.sum() / len(self._joints):
-                return [self._gravity_finding(direction, other[loaded].mean(), as_logged[loaded].mean())], []
+            margin = (
+                0.02 if flipped >= set(np.flatnonzero(loaded).tolist()) else -0.02
+            )  # all turned at once: rather the mounting
+            if better and other.sum() / len(self._joints) + margin > with_signs.sum() / len(
+                self._joints
+            ):
+                return [
+                    self._gravity_finding(direction, other[loaded].mean(), as_logged[loaded].mean())
+                ], []
         names = self._robot.velocity_names
         findings = [
             Finding(
-                "sign", names[v], (0, rows),
-                f"joint {names[v]!r}: the model explains {turned[v]:.0%} of its torque with the sign turned, {max(as_logged[v], 0.0):.0%} as logged, "
-                "so the sign seems flipped; all its torques are masked (turn the sign in the log)",
+                "sign",
+                names[v],
+                (0, rows),
+                f"joint {names[v]!r}: the model explains {turned[v]:.0%} of its torque with the"
+                f" sign turned, {max(as_logged[v], 0.0):.0%} as logged, so the sign seems flipped;"
+                " all its torques are masked (turn the sign in the log)",
             )
             for v in sorted(flipped)
-        ]  # fmt: skip
+        ]
         return findings, [Mask(v, 0, rows, "sign") for v in sorted(flipped)]
 
     def _direction(self) -> np.ndarray | None:
-        """Gravity as all joints together see it, where that is clearly not the robot's; of the robot's strength."""
+        """Gravity as all joints together see it, where that is clearly not the robot's; of the
+        robot's strength.
+        """
         nominal = np.array(self._robot.gravity)
         strength = float(np.linalg.norm(nominal))
         normal, right = np.zeros((3, 3)), np.zeros(3)
@@ -257,16 +333,23 @@ class _Torques:
         angle = np.degrees(np.arccos(np.clip(direction @ nominal / (nominal @ nominal), -1.0, 1.0)))
         option = ",".join(f"{x:.4g}" for x in np.round(direction, 3) + 0.0)
         return Finding(
-            "gravity-direction", None, None,
-            f"the torques fit gravity that points {angle:.0f}° away from the robot's ({after:.0%} explained against {max(before, 0.0):.0%}); "
-            f"nothing was changed: if the robot is mounted so, pass --gravity {option}",
-        )  # fmt: skip
+            "gravity-direction",
+            None,
+            None,
+            f"the torques fit gravity that points {angle:.0f}° away from the robot's ({after:.0%}"
+            f" explained against {max(before, 0.0):.0%}); nothing was changed: if the robot is"
+            f" mounted so, pass --gravity {option}",
+        )
 
 
 def _model(robot: Robot, windows: Windows) -> tuple[np.ndarray, np.ndarray]:
-    """Rigid-body torque without gravity (k, nv), and torque per unit of gravity along each axis (k, nv, 3)."""
+    """Rigid-body torque without gravity (k, nv), and torque per unit of gravity along each axis (k,
+    nv, 3).
+    """
     from thetahat.dynamics import gravity, inverse_dynamics
 
     weightless = robot.with_gravity(np.zeros(3))
     inertial = inverse_dynamics(weightless, windows.q, windows.dq, windows.ddq, rigid=True)
-    return inertial, np.stack([gravity(robot.with_gravity(axis), windows.q) for axis in np.eye(3)], axis=-1)
+    return inertial, np.stack(
+        [gravity(robot.with_gravity(axis), windows.q) for axis in np.eye(3)], axis=-1
+    )

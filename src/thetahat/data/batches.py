@@ -1,4 +1,6 @@
-"""The files of a log as one series of rows, in batches whose size does not depend on how a format cuts its blocks."""
+"""The files of a log as one series of rows, in batches whose size does not depend on how a format
+cuts its blocks.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Which column of a log is which coordinate of the robot (interface.md, "Logs").
 
-By name `q.<joint>`, `dq.<joint>`, `ddq.<joint>`, `tau.<joint>`, with `.x` and so on for joints of several degrees of
-freedom; by position `q1 … qk` for the first k joints; or by patterns such as ``q={joint}_pos,tau={joint}_eff``.
+By name `q.<joint>`, `dq.<joint>`, `ddq.<joint>`, `tau.<joint>`, with `.x` and so on for joints of
+several degrees of freedom; by position `q1 … qk` for the first k joints; or by patterns such as
+``q={joint}_pos,tau={joint}_eff``.
 """
 
 from __future__ import annotations
@@ -49,8 +50,12 @@ class ColumnMap:
         """The name of the column at a position of q, dq, ddq or tau."""
         return next(column for k, at, column in self.place if (k, at) == (kind, position))
 
-    def split(self, values: np.ndarray, robot: Robot, *, by_column: bool = False) -> dict[str, np.ndarray | None]:
-        """t, q, dq, ddq, tau from rows of `columns`; locked joints stand at zero. Column-major if asked."""
+    def split(
+        self, values: np.ndarray, robot: Robot, *, by_column: bool = False
+    ) -> dict[str, np.ndarray | None]:
+        """t, q, dq, ddq, tau from rows of `columns`; locked joints stand at zero. Column-major if
+        asked.
+        """
         order = "F" if by_column else "C"
         out: dict[str, np.ndarray | None] = {"t": np.ascontiguousarray(values[:, 0])}
         for kind in KINDS:
@@ -73,18 +78,29 @@ def parse_patterns(columns: str | Mapping[str, str] | None) -> dict[str, str]:
     if isinstance(columns, str):
         parts = [part.partition("=") for part in columns.split(",") if part.strip()]
         if any(not mark for _, mark, _ in parts):
-            raise UsageError(f'columns is {columns!r}; write it as "q={{joint}}_pos,tau={{joint}}_eff"')
+            raise UsageError(
+                f'columns is {columns!r}; write it as "q={{joint}}_pos,tau={{joint}}_eff"'
+            )
         if len({kind.strip() for kind, _, _ in parts}) < len(parts):
-            raise UsageError(f"columns {columns!r} states one of its keys twice; state t, seg, q, dq, ddq, tau at most once")
+            raise UsageError(
+                f"columns {columns!r} states one of its keys twice; state t, seg, q, dq, ddq, tau"
+                " at most once"
+            )
         columns = {kind.strip(): pattern.strip() for kind, _, pattern in parts}
     for kind, pattern in columns.items():
         if kind not in (*KINDS, "t", "seg"):
-            raise UsageError(f"columns has the key {kind!r}; known keys are t, seg, {', '.join(KINDS)}")
+            raise UsageError(
+                f"columns has the key {kind!r}; known keys are t, seg, {', '.join(KINDS)}"
+            )
         if not isinstance(pattern, str) or not pattern:
-            raise UsageError(f"columns gives {kind} the pattern {pattern!r}; give a column's name, with {{joint}} or {{number}} in it")
+            raise UsageError(
+                f"columns gives {kind} the pattern {pattern!r}; give a column's name, with"
+                " {joint} or {number} in it"
+            )
         if kind in KINDS and not re.search(r"\{(joint|number)\}", pattern):
             raise UsageError(
-                f"pattern {kind}={pattern} names the same column for every joint; write {{joint}} or {{number}} where the joint's name stands"
+                f"pattern {kind}={pattern} names the same column for every joint; write {{joint}}"
+                " or {number} where the joint's name stands"
             )
     return dict(columns)
 
@@ -92,7 +108,15 @@ def parse_patterns(columns: str | Mapping[str, str] | None) -> dict[str, str]:
 class Resolver:
     """Finds the place of every column of one file."""
 
-    def __init__(self, robot: Robot, names: Sequence[str], *, widths: Mapping[str, int], patterns: Mapping[str, str], file: str) -> None:
+    def __init__(
+        self,
+        robot: Robot,
+        names: Sequence[str],
+        *,
+        widths: Mapping[str, int],
+        patterns: Mapping[str, str],
+        file: str,
+    ) -> None:
         self._robot, self._names, self._file = robot, list(names), file
         self._widths, self._patterns = widths, patterns
         self._joints = robot.tree.independent
@@ -104,7 +128,10 @@ class Resolver:
         time = self._time()
         run = self._patterns.get("seg", "seg")
         if "seg" in self._patterns and run not in self._names:
-            raise MalformedInput(f"{self._file} has no column {run!r}, which --columns names for seg; its columns: {known(self._names)}")
+            raise MalformedInput(
+                f"{self._file} has no column {run!r}, which --columns names for seg; its columns:"
+                f" {known(self._names)}"
+            )
         for kind in KINDS:
             if kind in self._patterns:
                 self._by_pattern(kind)
@@ -116,28 +143,45 @@ class Resolver:
         self._check_joints()
         return self._map(time, run if run in self._names else None)
 
-    # -- finding ------------------------------------------------------------------------------------------------------
+    # -- finding -----------------------------------------------------------------------------------
 
     def _time(self) -> str:
         time = self._patterns.get("t", "t")
         if time in self._names:
             return time
         likely = next((name for name in self._names if name.lower() in _TIMES), None)
-        hint = f'; pass --columns "t={likely}" if {likely!r} is it, in seconds' if likely else "; name the column of time stamps, in seconds, t"
-        raise MalformedInput(f"{self._file} has no column {time!r}{hint}; its columns: {known(self._names)}")
+        hint = (
+            f'; pass --columns "t={likely}" if {likely!r} is it, in seconds'
+            if likely
+            else "; name the column of time stamps, in seconds, t"
+        )
+        raise MalformedInput(
+            f"{self._file} has no column {time!r}{hint}; its columns: {known(self._names)}"
+        )
 
     def _full_matrix(self, kind: str) -> bool:
-        """A 2-D array as wide as the robot's q or dq, where that is not simply one number per joint."""
-        return self._robot.nq != len(self._joints) and self._widths.get(kind) == (self._robot.nq if kind == "q" else self._robot.nv)
+        """A 2-D array as wide as the robot's q or dq, where that is not simply one number per
+        joint.
+        """
+        return self._robot.nq != len(self._joints) and self._widths.get(kind) == (
+            self._robot.nq if kind == "q" else self._robot.nv
+        )
 
     def _put(self, kind: str, position: int, column: str) -> None:
         other = self._found.setdefault((kind, position), column)
         if other != column:
-            raise MalformedInput(f"{self._file}: columns {other!r} and {column!r} are both {kind} of the same joint; remove one of them")
+            raise MalformedInput(
+                f"{self._file}: columns {other!r} and {column!r} are both {kind} of the same joint;"
+                " remove one of them"
+            )
 
     def _position(self, kind: str, joint: int, suffix: str) -> int | None:
         node = self._joints[joint]
-        suffixes, first = (node.kind.coordinates, self._robot.tree.q_index) if kind == "q" else (node.kind.directions, self._robot.tree.v_index)
+        suffixes, first = (
+            (node.kind.coordinates, self._robot.tree.q_index)
+            if kind == "q"
+            else (node.kind.directions, self._robot.tree.v_index)
+        )
         return first[node.name] + suffixes.index(suffix) if suffix in suffixes else None
 
     def _by_pattern(self, kind: str) -> None:
@@ -146,14 +190,21 @@ class Resolver:
         for number, node in enumerate(self._joints):
             for suffix in node.kind.coordinates if kind == "q" else node.kind.directions:
                 end = f".{suffix}" if suffix else ""
-                column = pattern.replace("{joint}", node.name + end).replace("{number}", f"{number + 1}{end}")
+                column = pattern.replace("{joint}", node.name + end).replace(
+                    "{number}", f"{number + 1}{end}"
+                )
                 if column in names:
                     self._put(kind, self._position(kind, number, suffix), column)  # type: ignore[arg-type]
         if not any(k == kind for k, _ in self._found):
-            example = pattern.replace("{joint}", self._joints[0].name).replace("{number}", "1") if self._joints else pattern
+            example = (
+                pattern.replace("{joint}", self._joints[0].name).replace("{number}", "1")
+                if self._joints
+                else pattern
+            )
             raise MalformedInput(
-                f"{self._file}: pattern {kind}={pattern} fits no column (for the first joint it is {example!r}); "
-                f"columns: {known(self._names)}; joints: {known(self._robot.joint_names)}"
+                f"{self._file}: pattern {kind}={pattern} fits no column (for the first joint it is"
+                f" {example!r}); columns: {known(self._names)}; joints:"
+                f" {known(self._robot.joint_names)}"
             )
 
     def _by_name(self, name: str) -> None:
@@ -166,8 +217,9 @@ class Resolver:
             if not 1 <= number <= len(self._joints):
                 hint = "; count joints from 1" if number == 0 else ""
                 raise MalformedInput(
-                    f"{self._file}: column {name!r} is of joint {number}, but robot {self._robot.name!r} has joints 1 to {len(self._joints)}: "
-                    f"{known(self._robot.joint_names)}{hint}"
+                    f"{self._file}: column {name!r} is of joint {number}, but robot"
+                    f" {self._robot.name!r} has joints 1 to {len(self._joints)}:"
+                    f" {known(self._robot.joint_names)}{hint}"
                 )
             position = self._position(kind, number - 1, suffix)
             if position is None:
@@ -188,44 +240,59 @@ class Resolver:
             if position is None:
                 raise self._wrong_suffix(name, kind, index[joint])
             self._put(kind, position, name)
-        elif label not in self._robot.tree.index_of:  # a mimic joint follows another; its column is merely not needed
+        elif (
+            label not in self._robot.tree.index_of
+        ):  # a mimic joint follows another; its column is merely not needed
             self._strangers[label] = None
 
     def _wrong_suffix(self, name: str, kind: str, joint: int) -> MalformedInput:
         node = self._joints[joint]
         suffixes = node.kind.coordinates if kind == "q" else node.kind.directions
-        wanted = known([f"{kind}.{node.name}.{suffix}" if suffix else f"{kind}.{node.name}" for suffix in suffixes])
+        wanted = known(
+            [
+                f"{kind}.{node.name}.{suffix}" if suffix else f"{kind}.{node.name}"
+                for suffix in suffixes
+            ]
+        )
         return MalformedInput(
-            f"{self._file}: column {name!r} does not fit joint {node.name!r}, a {node.kind.name.lower()} joint; its columns are {wanted}"
+            f"{self._file}: column {name!r} does not fit joint {node.name!r}, a"
+            f" {node.kind.name.lower()} joint; its columns are {wanted}"
         )
 
-    # -- checking -----------------------------------------------------------------------------------------------------
+    # -- checking ----------------------------------------------------------------------------------
 
     def _joint_of(self, kind: str, position: int) -> int:
         sizes = [node.kind.nq if kind == "q" else node.kind.nv for node in self._joints]
         return int(np.searchsorted(np.cumsum(sizes), position, side="right"))
 
     def _check_joints(self) -> None:
-        """Names that differ from the robot's are an error with both lists; joints too many or too few are not."""
+        """Names that differ from the robot's are an error with both lists; joints too many or too
+        few are not.
+        """
         measured = {self._joint_of("q", at) for kind, at in self._found if kind == "q"}
         missing = [node.name for i, node in enumerate(self._joints) if i not in measured]
         strangers = list(self._strangers)
         misspelt = any(get_close_matches(name, missing, n=1, cutoff=ALIKE) for name in strangers)
         if strangers and (not measured or misspelt or len(strangers) == len(missing)):
             raise MalformedInput(
-                f"{self._file}: its joint names differ from the robot's; in the log: {known(strangers)}; "
-                f"in robot {self._robot.name!r} without a column: {known(missing)}; rename one side or pass --columns"
+                f"{self._file}: its joint names differ from the robot's; in the log:"
+                f" {known(strangers)}; in robot {self._robot.name!r} without a column:"
+                f" {known(missing)}; rename one side or pass --columns"
             )
         if not measured:
             raise MalformedInput(
-                f"{self._file} has no joint positions; its columns: {known(self._names)}; name them q.<joint> or q1 … for the joints "
-                f"{known(self._robot.joint_names)}, or pass --columns"
+                f"{self._file} has no joint positions; its columns: {known(self._names)}; name them"
+                f" q.<joint> or q1 … for the joints {known(self._robot.joint_names)}, or pass"
+                " --columns"
             )
         for (kind, at), column in self._found.items():
             joint = self._joint_of(kind, at)
             if joint not in measured:
                 node = self._joints[joint]
-                raise MalformedInput(f"{self._file} has {column!r} but no position of joint {node.name!r}; add the column q.{node.name}")
+                raise MalformedInput(
+                    f"{self._file} has {column!r} but no position of joint {node.name!r}; add the"
+                    f" column q.{node.name}"
+                )
             self._check_whole(kind, joint)
 
     def _check_whole(self, kind: str, joint: int) -> None:
@@ -233,13 +300,27 @@ class Resolver:
         node = self._joints[joint]
         for suffix in node.kind.coordinates if kind == "q" else node.kind.directions:
             if (kind, self._position(kind, joint, suffix)) not in self._found:
-                raise MalformedInput(f"{self._file} has only some columns of {kind} of joint {node.name!r}; {kind}.{node.name}.{suffix} is missing")
+                raise MalformedInput(
+                    f"{self._file} has only some columns of {kind} of joint {node.name!r};"
+                    f" {kind}.{node.name}.{suffix} is missing"
+                )
 
     def _map(self, time: str, run: str | None) -> ColumnMap:
         measured = {self._joint_of("q", at) for kind, at in self._found if kind == "q"}
-        have = {kind: {self._joint_of(kind, at) for k, at in self._found if k == kind} for kind in KINDS}
+        have = {
+            kind: {self._joint_of(kind, at) for k, at in self._found if k == kind} for kind in KINDS
+        }
         incomplete = tuple(kind for kind in ("dq", "ddq") if have[kind] and have[kind] != measured)
-        place = tuple(sorted(((kind, at, column) for (kind, at), column in self._found.items() if kind not in incomplete), key=_order))
+        place = tuple(
+            sorted(
+                (
+                    (kind, at, column)
+                    for (kind, at), column in self._found.items()
+                    if kind not in incomplete
+                ),
+                key=_order,
+            )
+        )
         used = {time, run, *(column for _, _, column in place)}
         return ColumnMap(
             time=time,
@@ -248,7 +329,9 @@ class Resolver:
             locked=tuple(node.name for i, node in enumerate(self._joints) if i not in measured),
             ignored=tuple(name for name in self._names if name not in used),
             incomplete=incomplete,
-            silent=tuple(at for at in range(self._robot.nv) if have["tau"] and ("tau", at) not in self._found),
+            silent=tuple(
+                at for at in range(self._robot.nv) if have["tau"] and ("tau", at) not in self._found
+            ),
         )
 
 

@@ -1,21 +1,26 @@
-"""What a log says about itself before it is filtered: the bandwidth of its motion, its noise, and the cut-off that follows.
+"""What a log says about itself before it is filtered: the bandwidth of its motion, its noise, and
+the cut-off that follows.
 
-One rule for all robots, from spectra of velocity and the nominal inertia alone. Per degree of freedom j, with S_j(f) the
-power spectrum of the velocity:
+One rule for all robots, from spectra of velocity and the nominal inertia alone. Per degree of
+freedom j, with S_j(f) the power spectrum of the velocity:
 
     knee     f²·S_j(f) is least there: below it is motion, above it noise
     motion   99 % of the velocity's energy below the knee lies below f_m
-    noise    the acceleration's noise below f, Σ_k D_jk² ∫₀^f (2πν)² N_k(ν) dν, with N_k the spectrum at the knee below it and
+    noise    the acceleration's noise below f, Σ_k D_jk² ∫₀^f (2πν)² N_k(ν) dν, with N_k the
+    spectrum at the knee below it and
              the measured one above it, is 3 % of the variance of torque j at f_n
 
     cut-off = min(15·f_m, f_n), f_m and f_n the medians over the degrees of freedom that move,
-              at least 1.5 and (unless noise forbids it) 3 times the fastest f_m, at most 0.4 of the sampling rate.
+              at least 1.5 and (unless noise forbids it) 3 times the fastest f_m, at most 0.4 of the
+              sampling rate.
 
-15: friction and the products of the equation of motion spread torque over harmonics of the motion. 3 %: noise that stands in
-the regressor beside the signal biases a least-squares fit by about its share of the variance. The form of the rule and its
-constants (also the 4 % of `choose_min_speed`) were settled by looking at least-squares fits of the eight logs in
-../shared/data/logs, held-out scores included: those hardly change from 10 to 30 times f_m where noise does not interfere. So
-these logs show that one rule can serve all of them; how well it does on a robot not among them, they cannot show.
+15: friction and the products of the equation of motion spread torque over harmonics of the motion.
+3 %: noise that stands in the regressor beside the signal biases a least-squares fit by about its
+share of the variance. The form of the rule and its constants (also the 4 % of `choose_min_speed`)
+were settled by looking at least-squares fits of the eight logs in ../shared/data/logs, held-out
+scores included: those hardly change from 10 to 30 times f_m where noise does not interfere. So
+these logs show that one rule can serve all of them; how well it does on a robot not among them,
+they cannot show.
 """
 
 from __future__ import annotations
@@ -29,7 +34,16 @@ import numpy as np
 from thetahat.data.motion import velocities
 from thetahat.data.samples import UNMEASURED
 from thetahat.data.signals import KNOTS, central_difference
-from thetahat.data.stream import Block, Layout, LogLike, despike, mean_period, run_spans, spike_thresholds, uniform_blocks
+from thetahat.data.stream import (
+    Block,
+    Layout,
+    LogLike,
+    despike,
+    mean_period,
+    run_spans,
+    spike_thresholds,
+    uniform_blocks,
+)
 from thetahat.errors import NotIdentifiable
 from thetahat.model.robot import Robot
 
@@ -63,7 +77,9 @@ class Survey:
     energy: np.ndarray  # (bands, nv) of the velocity, [(rad/s)²]
     density: np.ndarray  # (bands, nv) [(rad/s)²/Hz]
     torque_variance: np.ndarray  # (nv,) [(N·m)²]
-    inertia: np.ndarray  # (nv, nv) mean square of the nominal mass matrix, zero where the robot states none
+    inertia: (
+        np.ndarray
+    )  # (nv, nv) mean square of the nominal mass matrix, zero where the robot states none
     speed: np.ndarray  # (nv,) 95th percentile of |dq|
     spikes: np.ndarray  # (channels,) thresholds
     rate: float  # [Hz], the slowest run's
@@ -86,11 +102,19 @@ class Cutoff:
         return self.value
 
 
-# -- spectra ----------------------------------------------------------------------------------------------------------
+# -- spectra ---------------------------------------------------------------------------------------
 
 
-def survey(log: LogLike, robot: Robot, *, span: tuple[int, int] | None = None, chunks: Iterable[Any] | None = None) -> Survey:
-    """One pass over the log, or its rows of `span`, in bounded memory; of a long one, over `WINDOWS` stretches spread over it."""
+def survey(
+    log: LogLike,
+    robot: Robot,
+    *,
+    span: tuple[int, int] | None = None,
+    chunks: Iterable[Any] | None = None,
+) -> Survey:
+    """One pass over the log, or its rows of `span`, in bounded memory; of a long one, over
+    `WINDOWS` stretches spread over it.
+    """
     spans = run_spans(log, span)
     gather = _Gatherer(robot, Layout.of(log, robot))
     for block in uniform_blocks(log, robot, chunks=chunks, spans=_stretches(log, spans)):
@@ -99,25 +123,44 @@ def survey(log: LogLike, robot: Robot, *, span: tuple[int, int] | None = None, c
 
 
 def _stretches(log: LogLike, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The spans, or `WINDOWS` stretches of one window each where there is more; not those of short runs, whose spectra smear."""
+    """The spans, or `WINDOWS` stretches of one window each where there is more; not those of short
+    runs, whose spectra smear.
+    """
     periods = _periods(log, spans)
-    seconds = np.array([period * (stop - first) for period, (first, stop) in zip(periods, spans, strict=True)])
+    seconds = np.array(
+        [period * (stop - first) for period, (first, stop) in zip(periods, spans, strict=True)]
+    )
     enough = 0.5 * min(WINDOW, float(seconds.max()))
-    kept = [(span, period) for span, period, length in zip(spans, periods, seconds, strict=True) if length >= enough]
+    kept = [
+        (span, period)
+        for span, period, length in zip(spans, periods, seconds, strict=True)
+        if length >= enough
+    ]
     windows = []
     for (first, stop), period in kept:
         size = _window_rows(period)
-        windows += [(row, min(row + size + KNOTS, stop)) for row in range(first, max(stop - size // 2, first + 1), size)]
+        windows += [
+            (row, min(row + size + KNOTS, stop))
+            for row in range(first, max(stop - size // 2, first + 1), size)
+        ]
     if len(windows) <= WINDOWS:
         return [span for span, _ in kept]
-    picked = [windows[i] for i in np.unique(np.linspace(0, len(windows) - 1, WINDOWS).round().astype(int))]
-    return [(first, min(stop, after)) for (first, stop), (after, _) in zip(picked, [*picked[1:], (log.rows, 0)], strict=True)]
+    picked = [
+        windows[i] for i in np.unique(np.linspace(0, len(windows) - 1, WINDOWS).round().astype(int))
+    ]
+    return [
+        (first, min(stop, after))
+        for (first, stop), (after, _) in zip(picked, [*picked[1:], (log.rows, 0)], strict=True)
+    ]
 
 
 def _periods(log: LogLike, spans: list[tuple[int, int]]) -> list[float]:
     """The mean period of the run that each span is in."""
     starts = np.array([run.first_row for run in log.runs])
-    return [mean_period(log.runs[int(at)]) for at in np.searchsorted(starts, [first for first, _ in spans], side="right") - 1]
+    return [
+        mean_period(log.runs[int(at)])
+        for at in np.searchsorted(starts, [first for first, _ in spans], side="right") - 1
+    ]
 
 
 def _window_rows(period: float) -> int:
@@ -130,17 +173,24 @@ class _Gatherer:
     def __init__(self, robot: Robot, layout: Layout) -> None:
         self.robot, self.layout = robot, layout
         self.held: np.ndarray | None = None
-        self.at, self.made = 0, 0  # where in the held rows the next window begins; windows made of this run
+        self.at, self.made = (
+            0,
+            0,
+        )  # where in the held rows the next window begins; windows made of this run
         self.energy = np.zeros((BANDS, layout.nv))
         self.width = np.zeros(BANDS)  # [Hz·windows] of spectrum that fell into each band
         self.windows = 0
         self.spread: list[np.ndarray] = []  # of each window: spike thresholds
-        self.quantiles: list[np.ndarray] = []  # of each window: levels of every channel and of the speed
+        self.quantiles: list[
+            np.ndarray
+        ] = []  # of each window: levels of every channel and of the speed
         self.configurations: list[np.ndarray] = []
         self.unmeasured = np.ones(layout.nv, dtype=bool)
 
     def push(self, block: Block) -> None:
-        """Take the rows of a block; windows overlap by half, the last of a run reaches back from its end."""
+        """Take the rows of a block; windows overlap by half, the last of a run reaches back from
+        its end.
+        """
         self.unmeasured &= np.isin(block.codes, UNMEASURED).all(axis=0)
         held = block.x if self.held is None else np.concatenate([self.held, block.x])
         size, at = _window_rows(block.period), self.at
@@ -160,17 +210,25 @@ class _Gatherer:
         part = x[:: max(1, len(x) // STATISTICS)][:STATISTICS]
         head = x[len(x) // 2 - min(len(x), STATISTICS) // 2 :][:STATISTICS]
         noise, span = spike_thresholds(head)
-        x, _ = despike(x, np.maximum(noise, SPIKE_RANGE * np.maximum(span, np.ptp(part, axis=0)) + 1e-300))
+        x, _ = despike(
+            x, np.maximum(noise, SPIKE_RANGE * np.maximum(span, np.ptp(part, axis=0)) + 1e-300)
+        )
         velocity = self._velocity(x, period)
         self.spread.append(noise)
         speeds = np.abs(velocity[:: max(1, len(x) // STATISTICS)])
         levels = (np.arange(32) + 0.5) / 32
-        self.quantiles.append(np.concatenate([np.quantile(part, levels, axis=0), np.quantile(speeds, levels, axis=0)], axis=1))
+        self.quantiles.append(
+            np.concatenate(
+                [np.quantile(part, levels, axis=0), np.quantile(speeds, levels, axis=0)], axis=1
+            )
+        )
         self.configurations.append(x[len(x) // 2, : self.layout.nq])
         self._spectrum(velocity, period)
 
     def _velocity(self, x: np.ndarray, period: float) -> np.ndarray:
-        """(rows, nv): measured, or differenced per coordinate where the joint is one of positions."""
+        """(rows, nv): measured, or differenced per coordinate where the joint is one of
+        positions.
+        """
         if self.layout.has_dq:
             return x[:, self.layout.dq]
         q = x[:, self.layout.q]
@@ -181,10 +239,18 @@ class _Gatherer:
 
         n = len(velocity)
         taper = 0.5 - 0.5 * np.cos(2.0 * np.pi * (np.arange(n) + 0.5) / n)
-        transform = fft.rfft((velocity - velocity.mean(axis=0)) * taper[:, None], axis=0)[1 : (n + 1) // 2]
+        transform = fft.rfft((velocity - velocity.mean(axis=0)) * taper[:, None], axis=0)[
+            1 : (n + 1) // 2
+        ]
         energy = 2.0 * np.abs(transform) ** 2 / (n * np.sum(taper**2))  # its sum is the variance
         step = 1.0 / (n * period)
-        band = np.clip(np.floor(PER_OCTAVE * np.log2(step * np.arange(1, len(energy) + 1) / LOWEST)).astype(int), 0, BANDS - 1)
+        band = np.clip(
+            np.floor(PER_OCTAVE * np.log2(step * np.arange(1, len(energy) + 1) / LOWEST)).astype(
+                int
+            ),
+            0,
+            BANDS - 1,
+        )
         for j in range(energy.shape[1]):
             self.energy[:, j] += np.bincount(band, energy[:, j], minlength=BANDS)
         self.width += np.bincount(band, minlength=BANDS) * step
@@ -192,7 +258,10 @@ class _Gatherer:
 
     def result(self, rate: float) -> Survey:
         if not self.windows:
-            raise NotIdentifiable(f"no run of the log has {SHORTEST_WINDOW} rows, too few to choose filters from; record longer")
+            raise NotIdentifiable(
+                f"no run of the log has {SHORTEST_WINDOW} rows, too few to choose filters from;"
+                " record longer"
+            )
         frequency = LOWEST * 2.0 ** ((np.arange(BANDS) + 0.5) / PER_OCTAVE)
         seen = self.width > 0.0
         pooled = np.concatenate(self.quantiles)
@@ -217,20 +286,24 @@ class _Gatherer:
 
 
 def _inertia(robot: Robot, q: np.ndarray) -> np.ndarray:
-    """Mean square of the nominal mass matrix over some configurations of the log; zero rows where it is not that of a physical joint."""
+    """Mean square of the nominal mass matrix over some configurations of the log; zero rows where
+    it is not that of a physical joint.
+    """
     from thetahat.dynamics import mass_matrix
 
     q = q.copy()
     for _, at in robot.tree.quaternions:
         length = np.linalg.norm(q[:, at : at + 4], axis=1, keepdims=True)
-        q[:, at : at + 4] = np.where(length > 0.5, q[:, at : at + 4] / np.maximum(length, 1e-300), [0.0, 0.0, 0.0, 1.0])
+        q[:, at : at + 4] = np.where(
+            length > 0.5, q[:, at : at + 4] / np.maximum(length, 1e-300), [0.0, 0.0, 0.0, 1.0]
+        )
     matrices = np.asarray(mass_matrix(robot, q)).reshape(-1, robot.nv, robot.nv)
     square = np.mean(matrices**2, axis=0)
     square[np.mean(matrices, axis=0).diagonal() <= 0.0] = 0.0
     return square
 
 
-# -- the rule ---------------------------------------------------------------------------------------------------------
+# -- the rule --------------------------------------------------------------------------------------
 
 
 def choose_cutoff(seen: Survey, robot: Robot) -> Cutoff:
@@ -239,7 +312,9 @@ def choose_cutoff(seen: Survey, robot: Robot) -> Cutoff:
     knees = np.array([_knee(seen.frequency, seen.density[:, j]) for j in range(nv)])
     peak, floor = seen.density.max(axis=0), seen.density[knees, np.arange(nv)]
     moves = seen.usable & (seen.speed > STILL) & (peak > MOVES * floor)
-    motion = np.array([_bandwidth(seen.frequency, seen.energy[: knees[j] + 1, j]) for j in range(nv)])
+    motion = np.array(
+        [_bandwidth(seen.frequency, seen.energy[: knees[j] + 1, j]) for j in range(nv)]
+    )
     noise = _noise_limits(seen, knees) if seen.differentiated else np.full(nv, np.inf)
     who = moves if moves.any() else np.ones(nv, dtype=bool)
     typical, fastest = float(np.median(motion[who])), float(np.max(motion[who]))
@@ -247,16 +322,26 @@ def choose_cutoff(seen: Survey, robot: Robot) -> Cutoff:
     wanted = max(HARMONICS * typical, FASTEST * fastest)
     value = min(max(min(wanted, limit), LEAST * fastest), MOST * seen.rate)
     value = float(f"{value:.3g}")
-    why = f"99 % of the motion is below {typical:.3g} Hz (median of the joints; fastest {_name(robot, who, motion)} {fastest:.3g} Hz)"
+    why = (
+        f"99 % of the motion is below {typical:.3g} Hz (median of the joints; fastest"
+        f" {_name(robot, who, motion)} {fastest:.3g} Hz)"
+    )
     if value >= 0.99 * MOST * seen.rate:
         how = f"the sampling rate of {seen.rate:.4g} Hz allows no more"
     elif limit < wanted:
-        how = f"above {limit:.3g} Hz the noise of the acceleration would be more than {100 * NOISE_PART:g} % of the torque"
+        how = (
+            f"above {limit:.3g} Hz the noise of the acceleration would be more than"
+            f" {100 * NOISE_PART:g} % of the torque"
+        )
         how += ", but the motion itself must pass" if value > limit * 1.01 else ""
     else:
-        allowed = f"noise would allow {limit:.3g} Hz" if np.isfinite(limit) else "noise sets no limit"
+        allowed = (
+            f"noise would allow {limit:.3g} Hz" if np.isfinite(limit) else "noise sets no limit"
+        )
         how = f"{HARMONICS:g} times that leaves the harmonics of friction in, and {allowed}"
-    return Cutoff(value, motion, noise, seen.frequency[knees], moves, f"cut-off {value:.3g} Hz: {why}; {how}")
+    return Cutoff(
+        value, motion, noise, seen.frequency[knees], moves, f"cut-off {value:.3g} Hz: {why}; {how}"
+    )
 
 
 def _name(robot: Robot, who: np.ndarray, motion: np.ndarray) -> str:
@@ -264,7 +349,9 @@ def _name(robot: Robot, who: np.ndarray, motion: np.ndarray) -> str:
 
 
 def _knee(frequency: np.ndarray, density: np.ndarray) -> int:
-    """The band above the spectrum's peak where f²·S(f) is least, S averaged over five eighths of an octave."""
+    """The band above the spectrum's peak where f²·S(f) is least, S averaged over five eighths of an
+    octave.
+    """
     if not np.any(density > 0.0):
         return len(density) - 1
     level = np.log(np.maximum(density, density.max() * 1e-30))
@@ -287,12 +374,18 @@ def _bandwidth(frequency: np.ndarray, energy: np.ndarray) -> float:
 
 
 def _noise_limits(seen: Survey, knees: np.ndarray) -> np.ndarray:
-    """(nv,) the frequency up to which noise of the acceleration makes `NOISE_PART` of the torque's variance."""
+    """(nv,) the frequency up to which noise of the acceleration makes `NOISE_PART` of the torque's
+    variance.
+    """
     f = seen.frequency
     bands = np.arange(len(f))
     width = f * (2.0 ** (0.5 / PER_OCTAVE) - 2.0 ** (-0.5 / PER_OCTAVE))
-    noise = np.where(bands[:, None] < knees, seen.density[knees, np.arange(len(knees))], seen.density)
-    noise = np.where(seen.density.max(axis=0) * NOISELESS * 10.0 < noise, noise, 0.0)  # the window's own skirt is no noise
+    noise = np.where(
+        bands[:, None] < knees, seen.density[knees, np.arange(len(knees))], seen.density
+    )
+    noise = np.where(
+        seen.density.max(axis=0) * NOISELESS * 10.0 < noise, noise, 0.0
+    )  # the window's own skirt is no noise
     acceleration = np.cumsum((2.0 * np.pi * f[:, None]) ** 2 * noise * width[:, None], axis=0)
     torque = acceleration @ seen.inertia.T  # (bands, nv)
     out = np.full(len(knees), np.inf)
@@ -304,12 +397,22 @@ def _noise_limits(seen: Survey, knees: np.ndarray) -> np.ndarray:
 
 
 def choose_min_speed(seen: Survey, cutoff: float) -> np.ndarray:
-    """(nv,) speed below which a joint stands still: 4 % of its 95th percentile, or three deviations of the noise that the filter leaves."""
+    """(nv,) speed below which a joint stands still: 4 % of its 95th percentile, or three deviations
+    of the noise that the filter leaves.
+    """
     f = seen.frequency
     nv = seen.density.shape[1]
     knees = np.array([_knee(f, seen.density[:, j]) for j in range(nv)])
     passed = 1.0 / (1.0 + (f / cutoff) ** 8) ** 2
     floor = seen.density[knees, np.arange(nv)]
     above = np.arange(len(f))[:, None] > knees
-    variance = floor * np.minimum(f[knees], cutoff) + np.sum(np.where(above, seen.energy, 0.0) * passed[:, None], axis=0)
-    return np.maximum.reduce([SLOW_PART * seen.speed, np.minimum(SLOW_NOISE * np.sqrt(variance), 0.1 * seen.speed), np.full(nv, STILL)])
+    variance = floor * np.minimum(f[knees], cutoff) + np.sum(
+        np.where(above, seen.energy, 0.0) * passed[:, None], axis=0
+    )
+    return np.maximum.reduce(
+        [
+            SLOW_PART * seen.speed,
+            np.minimum(SLOW_NOISE * np.sqrt(variance), 0.1 * seen.speed),
+            np.full(nv, STILL),
+        ]
+    )

@@ -1,8 +1,9 @@
 """The direction of dry friction row by row, seen through the low-pass that the torque went through.
 
-Dry friction jumps where a motor turns round, and a low-pass rounds the jump off in the measured torque. A column of signs beside it would
-not fit; the signs behind the same low-pass do: d_seen = h ∗ d(q̇_m), h the kernel of the torque. With hysteresis d depends on the way the
-motor went, so it is followed row by row through each stretch of time.
+Dry friction jumps where a motor turns round, and a low-pass rounds the jump off in the measured
+torque. A column of signs beside it would not fit; the signs behind the same low-pass do: d_seen = h
+∗ d(q̇_m), h the kernel of the torque. With hysteresis d depends on the way the motor went, so it is
+followed row by row through each stretch of time.
 """
 
 from __future__ import annotations
@@ -22,12 +23,16 @@ APART = 1.5  # periods between two rows that begin a new stretch
 
 
 def directed(samples: Samples, robot: Robot) -> Samples:
-    """The samples with the direction of the robot's dry friction; as they are where its law is none, or they have it already."""
+    """The samples with the direction of the robot's dry friction; as they are where its law is
+    none, or they have it already.
+    """
     return _joined(list(directed_batches([samples], robot)), samples)
 
 
 def directed_batches(batches: Iterable[Samples], robot: Robot) -> Iterator[Samples]:
-    """The same of a stream: a batch comes out once the rows after it, as far as the low-pass reaches, are known."""
+    """The same of a stream: a batch comes out once the rows after it, as far as the low-pass
+    reaches, are known.
+    """
     dry = robot.drive.dry
     if dry is None:
         yield from batches
@@ -55,7 +60,9 @@ def _joined(parts: list[Samples], whole: Samples) -> Samples:
     """The pieces of one batch put together again."""
     if not parts or parts[0].direction is None:
         return whole
-    return replace(whole, direction=np.concatenate([part.direction for part in parts]), dry=parts[0].dry)
+    return replace(
+        whole, direction=np.concatenate([part.direction for part in parts]), dry=parts[0].dry
+    )
 
 
 def _pieces(batch: Samples) -> Iterator[Samples]:
@@ -89,12 +96,18 @@ class _Stretch:
         self.kernel = _kernel(self.first, self.period)
         self.state = np.zeros(self.dry.motors)
         self.known = np.zeros((0, self.dry.motors))  # d of rows from `begin` on
-        self.begin, self.end, self.done = 0, 0, 0  # rows of the stretch: first one known, one past the last, first one still to come out
+        self.begin, self.end, self.done = (
+            0,
+            0,
+            0,
+        )  # rows of the stretch: first one known, one past the last, first one still to come out
         self.last = self.first
 
     def goes_on(self, piece: Samples) -> bool:
         last = self.last
-        if (last.run is None) != (piece.run is None) or (last.run is not None and last.run[-1] != piece.run[0]):
+        if (last.run is None) != (piece.run is None) or (
+            last.run is not None and last.run[-1] != piece.run[0]
+        ):
             return False
         if last.cutoff != piece.cutoff or last.period != piece.period:
             return False
@@ -107,10 +120,21 @@ class _Stretch:
         from thetahat.kernels.direction import follow
 
         drive, out = self.robot.drive, np.empty((len(piece), self.dry.motors))
-        speed = piece.dq if drive.actuation is None else drive.actuation.motor_rates(piece.dq, piece.ddq, q=piece.q)[0]
+        speed = (
+            piece.dq
+            if drive.actuation is None
+            else drive.actuation.motor_rates(piece.dq, piece.ddq, q=piece.q)[0]
+        )
         speed = np.array(speed, dtype=float, order="C")
         if self.period:
-            follow(speed, float(self.period), np.array(self.dry.zone), np.array(self.dry.travel), self.state, out)
+            follow(
+                speed,
+                float(self.period),
+                np.array(self.dry.zone),
+                np.array(self.dry.travel),
+                self.state,
+                out,
+            )
         else:  # rows without time have no way between them
             out[:] = self.dry.at(speed)
         self.known = np.concatenate([self.known, out])
@@ -132,8 +156,18 @@ class _Stretch:
         if kernel is None:
             seen = self.known[first - self.begin : stop - self.begin]
         else:
-            rows = np.clip(np.arange(first - kernel.past, stop + kernel.future), self.begin, self.end - 1) - self.begin
-            (seen,) = convolve(np.ascontiguousarray(self.known[rows].T), [kernel], past=kernel.past, future=kernel.future)
+            rows = (
+                np.clip(
+                    np.arange(first - kernel.past, stop + kernel.future), self.begin, self.end - 1
+                )
+                - self.begin
+            )
+            (seen,) = convolve(
+                np.ascontiguousarray(self.known[rows].T),
+                [kernel],
+                past=kernel.past,
+                future=kernel.future,
+            )
             seen = np.ascontiguousarray(seen.T)
             drop = max(stop - kernel.past - self.begin, 0)
             self.known, self.begin = self.known[drop:], self.begin + drop
@@ -141,7 +175,9 @@ class _Stretch:
 
 
 def _period(samples: Samples) -> float | None:
-    return float(np.median(np.diff(samples.t))) if samples.t is not None and len(samples) > 1 else None
+    return (
+        float(np.median(np.diff(samples.t))) if samples.t is not None and len(samples) > 1 else None
+    )
 
 
 def _kernel(samples: Samples, period: float | None) -> Kernel | None:
@@ -150,5 +186,7 @@ def _kernel(samples: Samples, period: float | None) -> Kernel | None:
     cutoff = settings.get("torque_cutoff") or samples.cutoff
     if not cutoff or not period:
         return None
-    method = method_of(settings.get("derivative", "butterworth"), float(cutoff), int(settings.get("order", 4)))
+    method = method_of(
+        settings.get("derivative", "butterworth"), float(cutoff), int(settings.get("order", 4))
+    )
     return method.kernel(float(f"{period:.4g}"), 0)

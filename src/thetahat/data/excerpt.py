@@ -34,13 +34,24 @@ class Excerpt:
         parts = [
             batch
             for span in self.spans
-            for batch in batches_of(self.log, self.robot, settings, rows=BATCH, span=span, chunks=_overlapping(self.chunks, span))
+            for batch in batches_of(
+                self.log,
+                self.robot,
+                settings,
+                rows=BATCH,
+                span=span,
+                chunks=_overlapping(self.chunks, span),
+            )
         ]
         return concatenate(parts, same_log=True)
 
 
-def excerpt(log: LogLike, robot: Robot, *, span: tuple[int, int] | None = None, rows: int = ROWS) -> Excerpt:
-    """The rows of `span` (default: all), or so many of them in pieces spread over it, read in one pass."""
+def excerpt(
+    log: LogLike, robot: Robot, *, span: tuple[int, int] | None = None, rows: int = ROWS
+) -> Excerpt:
+    """The rows of `span` (default: all), or so many of them in pieces spread over it, read in one
+    pass.
+    """
     spans = _pieces(log, span or (0, log.rows), rows)
     chunks = [chunk for chunk in log.chunks() if any(_overlapping([chunk], each) for each in spans)]
     return Excerpt(log, robot, tuple(spans), tuple(chunks))
@@ -54,7 +65,11 @@ def _pieces(log: LogLike, span: tuple[int, int], rows: int) -> list[tuple[int, i
     cut = [(first + round(k * step), first + round(k * step) + size) for k in range(PIECES)]
     # A piece must hold a run long enough to be filtered.
     usable = run_spans(log, span)
-    return [piece for piece in cut if any(min(b, piece[1]) - max(a, piece[0]) >= size // 2 for a, b in usable)] or [(first, first + rows)]
+    return [
+        piece
+        for piece in cut
+        if any(min(b, piece[1]) - max(a, piece[0]) >= size // 2 for a, b in usable)
+    ] or [(first, first + rows)]
 
 
 def _overlapping(chunks: Iterable[Any], span: tuple[int, int]) -> list[Any]:

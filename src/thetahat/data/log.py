@@ -1,7 +1,9 @@
-"""A log: measured motion and torque of a robot, by name, in runs, streamed from its files in pieces of bounded size.
+"""A log: measured motion and torque of a robot, by name, in runs, streamed from its files in pieces
+of bounded size.
 
-`read_log` reads every file once from front to back: it checks each number, computes the hashes, finds the runs and audits
-what it sees. `Log.chunks` reads the files again, as often as wanted, and yields arrays in the robot's order.
+`read_log` reads every file once from front to back: it checks each number, computes the hashes,
+finds the runs and audits what it sees. `Log.chunks` reads the files again, as often as wanted, and
+yields arrays in the robot's order.
 """
 
 from __future__ import annotations
@@ -47,21 +49,31 @@ class Log:
 
     def __str__(self) -> str:
         seconds = sum(run.stop - run.start for run in self.runs)
-        lines = [f"log of {len(self.joint_names)} joints: {self.rows} rows in {len(self.runs)} runs, {seconds:.4g} s"]
-        return "\n".join(lines + [f"  {finding.kind}: {finding.message}" for finding in self.findings])
+        lines = [
+            f"log of {len(self.joint_names)} joints: {self.rows} rows in {len(self.runs)} runs,"
+            f" {seconds:.4g} s"
+        ]
+        return "\n".join(
+            lines + [f"  {finding.kind}: {finding.message}" for finding in self.findings]
+        )
 
     def __len__(self) -> int:
         return self.rows
 
     def chunks(self, rows: int = BATCH_ROWS) -> Iterator[Chunk]:
-        """The log from front to back in pieces of at most `rows` rows, each inside one run; encoder wraps are undone."""
+        """The log from front to back in pieces of at most `rows` rows, each inside one run; encoder
+        wraps are undone.
+        """
         if not isinstance(rows, int | np.integer) or rows < 1:
             raise UsageError(f"rows is {rows!r}; give a whole number from 1")
         current = 0
         for batch in batches(self._tables, rows):
             while current < len(self.runs):
                 run = self.runs[current]
-                begin, end = max(run.first_row, batch.row), min(run.stop_row, batch.row + len(batch.values))
+                begin, end = (
+                    max(run.first_row, batch.row),
+                    min(run.stop_row, batch.row + len(batch.values)),
+                )
                 if begin < end:
                     yield self._chunk(batch, begin, end, current)
                 if run.stop_row > batch.row + len(batch.values):
@@ -89,13 +101,17 @@ def _joined(chunks: list[Chunk]) -> Chunk:
     if len(chunks) == 1:
         return chunks[0]
     parts = {
-        name: None if getattr(chunks[0], name) is None else np.concatenate([getattr(chunk, name) for chunk in chunks])
+        name: (
+            None
+            if getattr(chunks[0], name) is None
+            else np.concatenate([getattr(chunk, name) for chunk in chunks])
+        )
         for name in ("t", "q", "dq", "ddq", "tau")
     }
     return Chunk(**parts, run=chunks[0].run, row=chunks[0].row)  # type: ignore[arg-type]
 
 
-# -- reading ----------------------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------
 
 
 def read_log(
@@ -109,7 +125,8 @@ def read_log(
     """Read and audit a log of the robot's motion: CSV, Parquet, NPZ, ROS bags, MCAP.
 
     Args:
-        paths: a file, a folder of files, a pattern such as ``runs/*.csv``, or several of these; each file is a run or more.
+        paths: a file, a folder of files, a pattern such as ``runs/*.csv``, or several of these;
+            each file is a run or more.
         robot: whose joints the columns are of.
         columns: names that differ from the rules, as ``"q={joint}_pos,tau={joint}_eff"``.
         topic: which topic of a bag to read, where several hold joint states.
@@ -117,12 +134,21 @@ def read_log(
 
     """
     if not isinstance(robot, Robot):
-        raise UsageError(f"robot is {type(robot).__name__}; give a Robot, as thetahat.load returns it")
+        raise UsageError(
+            f"robot is {type(robot).__name__}; give a Robot, as thetahat.load returns it"
+        )
     patterns = parse_patterns(columns)
     tables: list[tuple[Table, ColumnMap]] = []
     for path in _files(paths):
         table = open_table(path, joints=robot.joint_names, topic=topic, salvage=salvage)
-        tables.append((table, Resolver(robot, table.names, widths=table.widths, patterns=patterns, file=label(path)).resolve()))
+        tables.append(
+            (
+                table,
+                Resolver(
+                    robot, table.names, widths=table.widths, patterns=patterns, file=label(path)
+                ).resolve(),
+            )
+        )
         _require_same(tables[0], tables[-1])
     return surveyed(robot, tables)
 
@@ -154,20 +180,38 @@ def assembled(robot: Robot, tables: list[tuple[Table, ColumnMap]], found: Survey
 
 def _files(paths: object) -> list[Path]:
     """Every file named by paths, folders and patterns, in order, each once."""
-    items = [paths] if isinstance(paths, str | os.PathLike) else list(paths) if isinstance(paths, Sequence) else None
+    items = (
+        [paths]
+        if isinstance(paths, str | os.PathLike)
+        else list(paths)
+        if isinstance(paths, Sequence)
+        else None
+    )
     if not items or not all(isinstance(item, str | os.PathLike) for item in items):
-        raise UsageError(f"paths is {paths!r}; give a log file, a folder, a pattern or a list of these")
+        raise UsageError(
+            f"paths is {paths!r}; give a log file, a folder, a pattern or a list of these"
+        )
     found: dict[Path, None] = {}
     for item in items:
         path = Path(item)
         if has_magic(str(path)) and not path.exists():
-            parts = sorted(Path(path.anchor or ".").glob(str(path.relative_to(path.anchor) if path.anchor else path)))
+            parts = sorted(
+                Path(path.anchor or ".").glob(
+                    str(path.relative_to(path.anchor) if path.anchor else path)
+                )
+            )
             if not parts:
                 raise StorageError(f"no file fits the pattern {label(path)}; check the path")
         elif path.is_dir() and not is_bag_folder(path):
-            parts = sorted(part for part in path.iterdir() if part.suffix.lower() in SUFFIXES or is_bag_folder(part))
+            parts = sorted(
+                part
+                for part in path.iterdir()
+                if part.suffix.lower() in SUFFIXES or is_bag_folder(part)
+            )
             if not parts:
-                raise StorageError(f"{label(path)} is a folder without logs; logs end in {', '.join(SUFFIXES)}")
+                raise StorageError(
+                    f"{label(path)} is a folder without logs; logs end in {', '.join(SUFFIXES)}"
+                )
         else:
             parts = [path]
         found.update(dict.fromkeys(parts))
@@ -176,10 +220,13 @@ def _files(paths: object) -> list[Path]:
 
 def _require_same(first: tuple[Table, ColumnMap], other: tuple[Table, ColumnMap]) -> None:
     """Files of one log bring the same quantities of the same joints."""
-    mine, theirs = ({(kind, at): column for kind, at, column in columns.place} for _, columns in (first, other))
+    mine, theirs = (
+        {(kind, at): column for kind, at, column in columns.place} for _, columns in (first, other)
+    )
     if mine.keys() != theirs.keys():
         only = [mine.get(key) or theirs[key] for key in mine.keys() ^ theirs.keys()]
         raise MalformedInput(
-            f"{label(other[0].path)} and {label(first[0].path)} bring different columns ({known(sorted(only))} in one alone); "
-            "give files with the same columns, or read them one by one"
+            f"{label(other[0].path)} and {label(first[0].path)} bring different columns"
+            f" ({known(sorted(only))} in one alone); give files with the same columns, or read them"
+            " one by one"
         )

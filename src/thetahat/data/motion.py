@@ -1,9 +1,11 @@
 """From coordinates and their time derivatives to velocities and accelerations of the joints.
 
-For joints of one degree of freedom they are the same. Planar, ball and free joints have body twists, angular first, and
-their orientation is a quaternion p, filtered as four numbers and therefore of length near, not exactly, one:
+For joints of one degree of freedom they are the same. Planar, ball and free joints have body
+twists, angular first, and their orientation is a quaternion p, filtered as four numbers and
+therefore of length near, not exactly, one:
 
-    ω = 2 vec(p̄ ∘ ṗ)/|p|²,   ω̇ = 2 vec(p̄ ∘ p̈)/|p|² − 2 (p·ṗ/|p|²) ω,   v = Rᵀẋ,   v̇ = Rᵀẍ − ω × v
+    ω = 2 vec(p̄ ∘ ṗ)/|p|²,   ω̇ = 2 vec(p̄ ∘ p̈)/|p|² − 2 (p·ṗ/|p|²) ω,   v = Rᵀẋ,   v̇ = Rᵀẍ − ω ×
+    v
 """
 
 from __future__ import annotations
@@ -16,10 +18,14 @@ from thetahat.model.tree import JointKind
 
 def is_plain(robot: Robot) -> bool:
     """Whether every joint has one degree of freedom, so that q̇ is the derivative of q."""
-    return all(node.kind in (JointKind.REVOLUTE, JointKind.PRISMATIC) for node in robot.tree.independent)
+    return all(
+        node.kind in (JointKind.REVOLUTE, JointKind.PRISMATIC) for node in robot.tree.independent
+    )
 
 
-def velocities(robot: Robot, q: np.ndarray, rate: np.ndarray, second: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray | None]:
+def velocities(
+    robot: Robot, q: np.ndarray, rate: np.ndarray, second: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray | None]:
     """(dq, ddq), each (n, nv), from q and its first and second time derivatives, each (n, nq)."""
     if is_plain(robot):
         return rate, second
@@ -39,12 +45,16 @@ def velocities(robot: Robot, q: np.ndarray, rate: np.ndarray, second: np.ndarray
 def normalised(robot: Robot, q: np.ndarray) -> np.ndarray:
     """q with quaternions of unit length, written in place."""
     for _, at in robot.tree.quaternions:
-        q[:, at : at + 4] /= np.maximum(np.linalg.norm(q[:, at : at + 4], axis=1, keepdims=True), 1e-300)
+        q[:, at : at + 4] /= np.maximum(
+            np.linalg.norm(q[:, at : at + 4], axis=1, keepdims=True), 1e-300
+        )
     return q
 
 
 def continuous(robot: Robot, q: np.ndarray, before: np.ndarray | None) -> np.ndarray:
-    """q (n, nq) with the signs of its quaternions chosen so that none jumps to its antipode, from the row `before` on."""
+    """q (n, nq) with the signs of its quaternions chosen so that none jumps to its antipode, from
+    the row `before` on.
+    """
     if not robot.tree.quaternions:
         return q
     out = q.copy()
@@ -63,23 +73,40 @@ def _plain(q: np.ndarray, rate: np.ndarray, second: np.ndarray) -> tuple[np.ndar
 def _planar(q: np.ndarray, rate: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     c, s, w = np.cos(q[:, 2]), np.sin(q[:, 2]), rate[:, 2]
     v = np.column_stack([c * rate[:, 0] + s * rate[:, 1], c * rate[:, 1] - s * rate[:, 0]])
-    a = np.column_stack([c * second[:, 0] + s * second[:, 1] + w * v[:, 1], c * second[:, 1] - s * second[:, 0] - w * v[:, 0]])
+    a = np.column_stack(
+        [
+            c * second[:, 0] + s * second[:, 1] + w * v[:, 1],
+            c * second[:, 1] - s * second[:, 0] - w * v[:, 0],
+        ]
+    )
     return np.column_stack([v, w]), np.column_stack([a, second[:, 2]])
 
 
 def _ball(p: np.ndarray, rate: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     length = np.maximum(np.sum(p * p, axis=1, keepdims=True), 1e-300)
     omega = 2.0 * _vector_part(p, rate) / length
-    return omega, 2.0 * _vector_part(p, second) / length - 2.0 * np.sum(p * rate, axis=1, keepdims=True) / length * omega
+    return (
+        omega,
+        2.0 * _vector_part(p, second) / length
+        - 2.0 * np.sum(p * rate, axis=1, keepdims=True) / length * omega,
+    )
 
 
 def _free(q: np.ndarray, rate: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     omega, turning = _ball(q[:, 3:], rate[:, 3:], second[:, 3:])
     v = _to_body(q[:, 3:], rate[:, :3])
-    return np.column_stack([omega, v]), np.column_stack([turning, _to_body(q[:, 3:], second[:, :3]) - np.cross(omega, v)])
+    return np.column_stack([omega, v]), np.column_stack(
+        [turning, _to_body(q[:, 3:], second[:, :3]) - np.cross(omega, v)]
+    )
 
 
-_JOINTS = {JointKind.REVOLUTE: _plain, JointKind.PRISMATIC: _plain, JointKind.PLANAR: _planar, JointKind.BALL: _ball, JointKind.FREE: _free}
+_JOINTS = {
+    JointKind.REVOLUTE: _plain,
+    JointKind.PRISMATIC: _plain,
+    JointKind.PLANAR: _planar,
+    JointKind.BALL: _ball,
+    JointKind.FREE: _free,
+}
 
 
 def _vector_part(p: np.ndarray, r: np.ndarray) -> np.ndarray:

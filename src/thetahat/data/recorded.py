@@ -1,4 +1,6 @@
-"""A `Log` of arrays in memory: what a simulated robot recorded, audited as if it had been read from a file."""
+"""A `Log` of arrays in memory: what a simulated robot recorded, audited as if it had been read from
+a file.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ class ArrayTable(Table):
         """All rows at once; there is no file that could change meanwhile."""
         yield from self.read(columns, run_column, first=False)
 
-    def read(self, columns: Sequence[str], run_column: str | None, *, first: bool) -> Iterator[Block]:
+    def read(
+        self, columns: Sequence[str], run_column: str | None, *, first: bool
+    ) -> Iterator[Block]:
         """All rows at once, checked."""
         place = [self.names.index(column) for column in columns]
         yield Block(self.check_finite(self._values[:, place], columns, 0))
@@ -44,12 +48,17 @@ class ArrayTable(Table):
 
 
 def column_names(robot: Robot, kinds: Sequence[str]) -> list[str]:
-    """t, then q.<joint>, dq.<joint> … for these kinds, with a suffix where a joint has several degrees of freedom."""
+    """t, then q.<joint>, dq.<joint> … for these kinds, with a suffix where a joint has several
+    degrees of freedom.
+    """
     names = ["t"]
     for kind in kinds:
         for node in robot.tree.independent:
             suffixes = node.kind.coordinates if kind == "q" else node.kind.directions
-            names += [f"{kind}.{node.name}.{suffix}" if suffix else f"{kind}.{node.name}" for suffix in suffixes]
+            names += [
+                f"{kind}.{node.name}.{suffix}" if suffix else f"{kind}.{node.name}"
+                for suffix in suffixes
+            ]
     return names
 
 
@@ -63,13 +72,23 @@ def record(
     tau: np.ndarray | None = None,
     name: str = "recording",
 ) -> Log:
-    """A log of arrays (n, ·) with one row per time stamp, audited like one from a file; its source is their SHA-256."""
-    arrays = {kind: np.asarray(a, dtype=float) for kind, a in (("q", q), ("dq", dq), ("ddq", ddq), ("tau", tau)) if a is not None}
+    """A log of arrays (n, ·) with one row per time stamp, audited like one from a file; its source
+    is their SHA-256.
+    """
+    arrays = {
+        kind: np.asarray(a, dtype=float)
+        for kind, a in (("q", q), ("dq", dq), ("ddq", ddq), ("tau", tau))
+        if a is not None
+    }
     t = np.asarray(t, dtype=float)
     for kind, array in arrays.items():
         shape = (len(t), robot.nq if kind == "q" else robot.nv)
         if t.ndim != 1 or array.shape != shape:
-            raise UsageError(f"{kind} has shape {array.shape}; expected {shape}, one row per time stamp")
-    table = ArrayTable(name, column_names(robot, list(arrays)), np.column_stack([t, *arrays.values()]))
+            raise UsageError(
+                f"{kind} has shape {array.shape}; expected {shape}, one row per time stamp"
+            )
+    table = ArrayTable(
+        name, column_names(robot, list(arrays)), np.column_stack([t, *arrays.values()])
+    )
     columns = Resolver(robot, table.names, widths={}, patterns={}, file=name).resolve()
     return surveyed(robot, [(table, columns)])

@@ -1,4 +1,6 @@
-"""Samples: q, q̇, q̈ and τ row by row, ready for the regressor, and why any of them must not be used."""
+"""Samples: q, q̇, q̈ and τ row by row, ready for the regressor, and why any of them must not be
+used.
+"""
 
 from __future__ import annotations
 
@@ -14,24 +16,46 @@ from thetahat.errors import UsageError, known
 from thetahat.model.drive import Drive
 from thetahat.model.shapes import Dry
 
-# Why the torque of one degree of freedom in one row must not enter a fit; the code is the position, the last one for any other reason.
-REASONS = ("usable", "standstill", "edge", "outlier", "saturated", "dead torque", "stuck", "sign", "locked", "no torque column", "masked")
-USABLE, STANDSTILL, EDGE, OUTLIER, LOCKED, MASKED = (REASONS.index(name) for name in ("usable", "standstill", "edge", "outlier", "locked", "masked"))
+# Why the torque of one degree of freedom in one row must not enter a fit; the code is the position,
+# the last one for any other reason.
+REASONS = (
+    "usable",
+    "standstill",
+    "edge",
+    "outlier",
+    "saturated",
+    "dead torque",
+    "stuck",
+    "sign",
+    "locked",
+    "no torque column",
+    "masked",
+)
+USABLE, STANDSTILL, EDGE, OUTLIER, LOCKED, MASKED = (
+    REASONS.index(name) for name in ("usable", "standstill", "edge", "outlier", "locked", "masked")
+)
 
-UNMEASURED = (LOCKED, REASONS.index("no torque column"), REASONS.index("dead torque"))  # the torque says nothing of the joint's motion
+UNMEASURED = (
+    LOCKED,
+    REASONS.index("no torque column"),
+    REASONS.index("dead torque"),
+)  # the torque says nothing of the joint's motion
 
 _ARRAYS = ("q", "dq", "ddq", "tau")
 
 
 def reason_code(name: str) -> int:
-    """The code of a reason, however a log spells it; `masked` for those that have no code of their own."""
+    """The code of a reason, however a log spells it; `masked` for those that have no code of their
+    own.
+    """
     plain = name.strip().lower().replace("-", " ").replace("_", " ")
     return REASONS.index(plain) if plain in REASONS[1:] else MASKED
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Samples:
-    """Rows of a motion and its torques. `reason` says, per row and degree of freedom, why a torque is not to be used (0: it is).
+    """Rows of a motion and its torques. `reason` says, per row and degree of freedom, why a torque
+    is not to be used (0: it is).
 
     From arrays: ``Samples(q=q, dq=dq, ddq=ddq, tau=tau)``. From a log: `prepare`.
     """
@@ -46,8 +70,12 @@ class Samples:
     period: float | None = None  # [s] between rows, where all runs share one
     cutoff: float | None = None  # [Hz] of the low-pass that made them
     guard: float = 0.0  # [s] a row depends on measurements up to this much later than itself
-    provenance: Mapping[str, Any] = field(default_factory=dict)  # sources with their hashes, settings
-    direction: np.ndarray | None = None  # (n, motors) of dry friction, seen through the torque's low-pass (data/direction.py)
+    provenance: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # sources with their hashes, settings
+    direction: np.ndarray | None = (
+        None  # (n, motors) of dry friction, seen through the torque's low-pass (data/direction.py)
+    )
     dry: Dry | None = None  # the law it follows
 
     def __post_init__(self) -> None:
@@ -57,12 +85,21 @@ class Samples:
             raise UsageError("tau has no columns; give one per degree of freedom")
         for name, array in given.items():
             if len(array) != count:
-                raise UsageError(f"{name} has {len(array)} rows but tau has {count}; give the same number of samples")
+                raise UsageError(
+                    f"{name} has {len(array)} rows but tau has {count}; give the same number of"
+                    " samples"
+                )
             if name != "q" and array.shape[1] != nv:
-                raise UsageError(f"{name} has shape {array.shape} but tau has {given['tau'].shape}; give one column per degree of freedom")
+                raise UsageError(
+                    f"{name} has shape {array.shape} but tau has {given['tau'].shape}; give one"
+                    " column per degree of freedom"
+                )
             _check_finite(name, array)
         if given["q"].shape[1] < nv:
-            raise UsageError(f"q has {given['q'].shape[1]} columns for {nv} degrees of freedom; give at least one per degree of freedom")
+            raise UsageError(
+                f"q has {given['q'].shape[1]} columns for {nv} degrees of freedom; give at least"
+                " one per degree of freedom"
+            )
         if self.t is not None:
             given["t"] = _vector("t", self.t, count, np.float64)
             _check_finite("t", given["t"])
@@ -71,15 +108,22 @@ class Samples:
         if self.reason is not None:
             given["reason"] = np.ascontiguousarray(self.reason, dtype=np.uint8)
             if given["reason"].shape != (count, nv):
-                raise UsageError(f"reason has shape {np.shape(self.reason)}; expected {(count, nv)}, one code per sample and degree of freedom")
+                raise UsageError(
+                    f"reason has shape {np.shape(self.reason)}; expected {(count, nv)}, one code"
+                    " per sample and degree of freedom"
+                )
             if count and given["reason"].max() >= len(REASONS):
                 raise UsageError(
-                    f"reason holds the code {given['reason'].max()}; codes: {', '.join(f'{i} {name}' for i, name in enumerate(REASONS))}"
+                    f"reason holds the code {given['reason'].max()}; codes:"
+                    f" {', '.join(f'{i} {name}' for i, name in enumerate(REASONS))}"
                 )
         if self.direction is not None:
             given["direction"] = _matrix("direction", self.direction)
             if self.dry is None or given["direction"].shape != (count, self.dry.motors):
-                raise UsageError(f"direction has shape {np.shape(self.direction)}; give one row per sample, one column per motor, and the law")
+                raise UsageError(
+                    f"direction has shape {np.shape(self.direction)}; give one row per sample, one"
+                    " column per motor, and the law"
+                )
         for name, array in given.items():
             view = array.view()
             view.setflags(write=False)
@@ -92,7 +136,10 @@ class Samples:
         runs = "" if self.run is None else f" in {len(np.unique(self.run))} run(s)"
         left_out = ", ".join(f"{count} {name}" for name, count in self.dropped.items()) or "none"
         low_pass = "" if self.cutoff is None else f", low-pass {self.cutoff:.4g} Hz"
-        return f"{len(self)} samples of {self.nv} degrees of freedom{runs}{low_pass}; torques left out: {left_out}"
+        return (
+            f"{len(self)} samples of {self.nv} degrees of freedom{runs}{low_pass}; torques left"
+            f" out: {left_out}"
+        )
 
     @property
     def nq(self) -> int:
@@ -111,8 +158,14 @@ class Samples:
 
     @cached_property
     def scorable(self) -> np.ndarray:
-        """(n, nv) whether this torque may enter a score: a joint at standstill is left out of a fit, not of a score."""
-        return self.valid if self.reason is None else (self.reason == USABLE) | (self.reason == STANDSTILL)
+        """(n, nv) whether this torque may enter a score: a joint at standstill is left out of a
+        fit, not of a score.
+        """
+        return (
+            self.valid
+            if self.reason is None
+            else (self.reason == USABLE) | (self.reason == STANDSTILL)
+        )
 
     @cached_property
     def dropped(self) -> dict[str, int]:
@@ -120,41 +173,62 @@ class Samples:
         if self.reason is None:
             return {}
         counts = np.bincount(self.reason.ravel(), minlength=len(REASONS))
-        return {name: int(count) for name, count in zip(REASONS[1:], counts[1:], strict=True) if count}
+        return {
+            name: int(count) for name, count in zip(REASONS[1:], counts[1:], strict=True) if count
+        }
 
     def direction_of(self, drive: Drive) -> np.ndarray | None:
-        """(n, motors) of this drive's dry friction; None where the samples do not hold it: then it follows from the speed alone."""
+        """(n, motors) of this drive's dry friction; None where the samples do not hold it: then it
+        follows from the speed alone.
+        """
         if self.direction is None or drive.dry is None or self.dry.key != drive.dry.key:
             return None
         return self.direction
 
-    # -- parts --------------------------------------------------------------------------------------------------------
+    # -- parts -------------------------------------------------------------------------------------
 
     def subset(self, rows: slice | Sequence[int] | np.ndarray) -> Samples:
         """These rows, in this order: a slice, positions, or a mask."""
         index = rows if isinstance(rows, slice) else np.asarray(rows)
         if not isinstance(index, slice):
             if index.dtype == bool and index.shape != (len(self),):
-                raise UsageError(f"the mask has shape {index.shape}; expected ({len(self)},), one entry per sample")
+                raise UsageError(
+                    f"the mask has shape {index.shape}; expected ({len(self)},), one entry per"
+                    " sample"
+                )
             if (
                 index.dtype != bool
                 and index.size
-                and not (np.issubdtype(index.dtype, np.integer) and -len(self) <= index.min() and index.max() < len(self))
+                and not (
+                    np.issubdtype(index.dtype, np.integer)
+                    and -len(self) <= index.min()
+                    and index.max() < len(self)
+                )
             ):
-                raise UsageError(f"rows must be whole numbers from 0 to {len(self) - 1}; got {index.min()} … {index.max()}")
+                raise UsageError(
+                    f"rows must be whole numbers from 0 to {len(self) - 1}; got {index.min()} …"
+                    f" {index.max()}"
+                )
             index = index if index.size else np.zeros(0, dtype=int)
-        per_row = {name: getattr(self, name) for name in (*_ARRAYS, "t", "run", "reason", "direction")}
+        per_row = {
+            name: getattr(self, name) for name in (*_ARRAYS, "t", "run", "reason", "direction")
+        }
         taken = {name: None if value is None else value[index] for name, value in per_row.items()}
         return replace(self, **taken)
 
     def split(self, fraction: float) -> tuple[Samples, Samples]:
-        """(first part, last part) of the rows. What the filter carried over the cut into the first part is marked `edge`.
+        """(first part, last part) of the rows. What the filter carried over the cut into the first
+        part is marked `edge`.
 
-        A filtered row depends on measurements up to `guard` seconds later, so the last rows before the cut are not
-        usable where the cut falls inside a run: no held-out measurement touches a usable row of the first part.
+        A filtered row depends on measurements up to `guard` seconds later, so the last rows before
+        the cut are not usable where the cut falls inside a run: no held-out measurement touches a
+        usable row of the first part.
         """
         if not (isinstance(fraction, int | float | np.floating) and 0.0 < fraction < 1.0):
-            raise UsageError(f"fraction is {fraction!r}; give the part of the rows that comes first, between 0 and 1")
+            raise UsageError(
+                f"fraction is {fraction!r}; give the part of the rows that comes first, between 0"
+                " and 1"
+            )
         cut = min(max(round(fraction * len(self)), 1), len(self) - 1)
         if cut < 1:
             raise UsageError(f"{len(self)} sample(s) cannot be split in two; record more")
@@ -164,13 +238,21 @@ class Samples:
         touched = self.t[:cut] >= self.t[cut] - self.guard * (1.0 + 1e-9)
         if self.run is not None:
             touched &= self.run[:cut] == self.run[cut]
-        reason = np.zeros(first.tau.shape, dtype=np.uint8) if first.reason is None else first.reason.copy()
+        reason = (
+            np.zeros(first.tau.shape, dtype=np.uint8)
+            if first.reason is None
+            else first.reason.copy()
+        )
         rows = np.flatnonzero(touched)
         reason[rows] = np.where(reason[rows] <= STANDSTILL, EDGE, reason[rows])
         return replace(first, reason=reason), last
 
-    def split_runs(self, train: Iterable[int], test: Iterable[int] | None = None) -> tuple[Samples, Samples]:
-        """(rows of the runs in `train`, rows of those in `test`, by default all others). Runs are filtered apart, so nothing leaks."""
+    def split_runs(
+        self, train: Iterable[int], test: Iterable[int] | None = None
+    ) -> tuple[Samples, Samples]:
+        """(rows of the runs in `train`, rows of those in `test`, by default all others). Runs are
+        filtered apart, so nothing leaks.
+        """
         if self.run is None:
             raise UsageError("these samples have no runs; use split(fraction)")
         present = [int(r) for r in np.unique(self.run)]
@@ -178,12 +260,16 @@ class Samples:
         test = [r for r in present if r not in train] if test is None else [int(r) for r in test]
         for run in (*train, *test):
             if run not in present:
-                raise UsageError(f"run {run} is not among these samples; runs: {known(map(str, present))}")
+                raise UsageError(
+                    f"run {run} is not among these samples; runs: {known(map(str, present))}"
+                )
         both = sorted(set(train) & set(test))
         if both:
             raise UsageError(f"run {both[0]} is in train and in test; put it in one of them")
         if not train or not test:
-            raise UsageError(f"{'train' if not train else 'test'} has no runs; runs: {known(map(str, present))}")
+            raise UsageError(
+                f"{'train' if not train else 'test'} has no runs; runs: {known(map(str, present))}"
+            )
         return self.subset(np.isin(self.run, train)), self.subset(np.isin(self.run, test))
 
 
@@ -195,31 +281,65 @@ def concatenate(parts: Iterable[Samples], *, same_log: bool = False) -> Samples:
     first = parts[0]
     for part in parts[1:]:
         if (part.nq, part.nv) != (first.nq, first.nv):
-            raise UsageError(f"samples of {first.nv} and of {part.nv} degrees of freedom cannot be concatenated; they are of different robots")
-    joined: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _ARRAYS}
-    joined["t"] = None if any(part.t is None for part in parts) else np.concatenate([part.t for part in parts])
+            raise UsageError(
+                f"samples of {first.nv} and of {part.nv} degrees of freedom cannot be concatenated;"
+                " they are of different robots"
+            )
+    joined: dict[str, Any] = {
+        name: np.concatenate([getattr(part, name) for part in parts]) for name in _ARRAYS
+    }
+    joined["t"] = (
+        None
+        if any(part.t is None for part in parts)
+        else np.concatenate([part.t for part in parts])
+    )
     if any(part.reason is not None for part in parts):
-        joined["reason"] = np.concatenate([np.where(part.valid, USABLE, MASKED) if part.reason is None else part.reason for part in parts])
+        joined["reason"] = np.concatenate(
+            [
+                np.where(part.valid, USABLE, MASKED) if part.reason is None else part.reason
+                for part in parts
+            ]
+        )
     joined["run"] = _joined_runs(parts, same_log=same_log)
-    if all(part.direction is not None and part.dry.key == first.dry.key for part in parts if first.dry is not None) and first.dry is not None:
-        joined |= {"direction": np.concatenate([part.direction for part in parts]), "dry": first.dry}
+    if (
+        all(
+            part.direction is not None and part.dry.key == first.dry.key
+            for part in parts
+            if first.dry is not None
+        )
+        and first.dry is not None
+    ):
+        joined |= {
+            "direction": np.concatenate([part.direction for part in parts]),
+            "dry": first.dry,
+        }
     cutoffs = {part.cutoff for part in parts}
     return Samples(
         **joined,
         period=_common([part.period for part in parts]),
         cutoff=first.cutoff if len(cutoffs) == 1 else None,
         guard=max(part.guard for part in parts),
-        provenance=first.provenance if same_log else {"parts": [dict(part.provenance) for part in parts]},
+        provenance=(
+            first.provenance if same_log else {"parts": [dict(part.provenance) for part in parts]}
+        ),
     )
 
 
 def _joined_runs(parts: list[Samples], *, same_log: bool) -> np.ndarray | None:
     """Run numbers of all parts; a part without runs is one run."""
     if same_log:
-        return None if any(part.run is None for part in parts) else np.concatenate([part.run for part in parts])
+        return (
+            None
+            if any(part.run is None for part in parts)
+            else np.concatenate([part.run for part in parts])
+        )
     numbers, offset = [], 0
     for part in parts:
-        own = np.zeros(len(part), dtype=np.int64) if part.run is None else part.run - (part.run.min() if len(part) else 0)
+        own = (
+            np.zeros(len(part), dtype=np.int64)
+            if part.run is None
+            else part.run - (part.run.min() if len(part) else 0)
+        )
         numbers.append(own + offset)
         offset += int(own.max()) + 1 if len(own) else 0
     return np.concatenate(numbers)
@@ -256,10 +376,17 @@ def _vector(name: str, value: np.ndarray, count: int, kind: type) -> np.ndarray:
 def _check_finite(name: str, array: np.ndarray) -> None:
     """Raise naming the sample and the joint of the first entry that is no number."""
     with np.errstate(over="ignore", invalid="ignore"):
-        quick = math.isfinite(float(array.sum()))  # only where the sum is not finite is there anything to look for
+        quick = math.isfinite(
+            float(array.sum())
+        )  # only where the sum is not finite is there anything to look for
     if not quick and not np.all(np.isfinite(array)):
         where = np.argwhere(~np.isfinite(array))[0]
-        column = f", {'coordinate' if name == 'q' else 'joint'} {where[1]} (counted from 0)," if len(where) > 1 else ""
+        column = (
+            f", {'coordinate' if name == 'q' else 'joint'} {where[1]} (counted from 0),"
+            if len(where) > 1
+            else ""
+        )
         raise UsageError(
-            f"{name} of sample {where[0]}{column} is {array[tuple(where)]}; every entry must be a finite number, so leave that sample out"
+            f"{name} of sample {where[0]}{column} is {array[tuple(where)]}; every entry must be a"
+            " finite number, so leave that sample out"
         )

@@ -1,13 +1,14 @@
 """Filters and derivatives of sampled signals: zero-phase and causal, each a finite kernel.
 
-A *method* (`Butterworth`, `SavitzkyGolay`, `ExponentialAverage`) is a frozen object that turns a sampling period into
-kernels for the signal itself, its first and its second derivative:
+A *method* (`Butterworth`, `SavitzkyGolay`, `ExponentialAverage`) is a frozen object that turns a
+sampling period into kernels for the signal itself, its first and its second derivative:
 
     y_k = Σ_i w_i x_{k−i},   i = −future … past
 
-All three kernels of a method share one low-pass, so position, velocity, acceleration and torque filtered with them still
-obey any linear relation they obeyed before. Kernels are finite: an output depends on nothing outside its reach, which
-makes halos, guards and gaps exact instead of approximate.
+All three kernels of a method share one low-pass, so position, velocity, acceleration and torque
+filtered with them still obey any linear relation they obeyed before. Kernels are finite: an output
+depends on nothing outside its reach, which makes halos, guards and gaps exact instead of
+approximate.
 """
 
 from __future__ import annotations
@@ -24,9 +25,13 @@ from thetahat.errors import UsageError
 
 TAIL = 1e-10  # an impulse response is cut where what remains of it is this part of the whole
 GUARD = 16  # samples on either side of a kernel that was moved by a fraction of one
-SETTLED = 1e-3  # rows are trusted where less than this part of the kernel hangs over the end of a run
+SETTLED = (
+    1e-3  # rows are trusted where less than this part of the kernel hangs over the end of a run
+)
 HALF_PERIODS = 0.95  # a cut-off may be this part of half the sampling rate
-STENCIL = np.array([-1 / 280, 4 / 105, -1 / 5, 4 / 5, 0.0, -4 / 5, 1 / 5, -4 / 105, 1 / 280])  # of x_{k+4} … x_{k−4}: x' with error (ωh)⁸/630
+STENCIL = np.array(
+    [-1 / 280, 4 / 105, -1 / 5, 4 / 5, 0.0, -4 / 5, 1 / 5, -4 / 105, 1 / 280]
+)  # of x_{k+4} … x_{k−4}: x' with error (ωh)⁸/630
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,18 +47,24 @@ class Kernel:
         return np.pad(self.weights, (future - self.future, past - self.past))
 
     def later(self, samples: float) -> Kernel:
-        """The kernel of the same signal so many samples ago (a fraction too): its weights moved by the phase of their spectrum.
+        """The kernel of the same signal so many samples ago (a fraction too): its weights moved by
+        the phase of their spectrum.
 
-        Exact for signals that the kernel lets through; beyond its new ends nothing is left but rounding of what it stops.
+        Exact for signals that the kernel lets through; beyond its new ends nothing is left but
+        rounding of what it stops.
         """
         if not samples:
             return self
         reach = math.ceil(abs(samples)) + GUARD
         weights = np.pad(self.weights, reach)
         frequency = np.fft.rfftfreq(len(weights))
-        moved = np.fft.irfft(np.fft.rfft(weights) * np.exp(-2j * np.pi * frequency * samples), len(weights))
+        moved = np.fft.irfft(
+            np.fft.rfft(weights) * np.exp(-2j * np.pi * frequency * samples), len(weights)
+        )
         total = moved.sum()
-        scale = self.weights.sum() / total if abs(total) > 1e-9 * np.abs(moved).sum() else 1.0  # a constant stays exactly what it is
+        scale = (
+            self.weights.sum() / total if abs(total) > 1e-9 * np.abs(moved).sum() else 1.0
+        )  # a constant stays exactly what it is
         return Kernel(moved * scale, self.future + reach, self.past + reach)
 
     def settled(self, part: float = SETTLED) -> tuple[int, int]:
@@ -78,15 +89,20 @@ class Method(Protocol):
 
 
 def _check_cutoff(cutoff: float, period: float) -> float:
-    """cutoff·period, in cycles per sample; an error where it is not below half the sampling rate."""
+    """cutoff·period, in cycles per sample; an error where it is not below half the sampling
+    rate.
+    """
     if not (math.isfinite(period) and period > 0.0):
         raise UsageError(f"the sampling period is {period!r} s; it must be a positive number")
     if not (math.isfinite(cutoff) and cutoff > 0.0):
-        raise UsageError(f"cutoff is {cutoff!r}; give a positive frequency in Hz, or None to have it chosen")
+        raise UsageError(
+            f"cutoff is {cutoff!r}; give a positive frequency in Hz, or None to have it chosen"
+        )
     highest = HALF_PERIODS * 0.5 / period
     if cutoff > highest:
         raise UsageError(
-            f"cutoff is {cutoff:g} Hz, but a log sampled at {1.0 / period:.6g} Hz can be filtered at no more than {highest:.4g} Hz; lower it"
+            f"cutoff is {cutoff:g} Hz, but a log sampled at {1.0 / period:.6g} Hz can be filtered"
+            f" at no more than {highest:.4g} Hz; lower it"
         )
     return cutoff * period
 
@@ -96,14 +112,16 @@ def _check_derivative(derivative: int) -> None:
         raise UsageError(f"derivative is {derivative!r}; it must be 0, 1 or 2")
 
 
-# -- methods ----------------------------------------------------------------------------------------------------------
+# -- methods ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Butterworth:
-    """Zero-phase Butterworth low-pass (forward and backward), derivatives by nine-point central differences.
+    """Zero-phase Butterworth low-pass (forward and backward), derivatives by nine-point central
+    differences.
 
-    |G(f)| = 1 / (1 + (tan πfh / tan πf_c h)^{2·order}), half the amplitude at the cut-off: what `filtfilt` does, sampled from its closed form.
+    |G(f)| = 1 / (1 + (tan πfh / tan πf_c h)^{2·order}), half the amplitude at the cut-off: what
+    `filtfilt` does, sampled from its closed form.
     """
 
     cutoff: float  # [Hz]
@@ -111,7 +129,9 @@ class Butterworth:
 
     def __post_init__(self) -> None:
         if not (isinstance(self.order, int | np.integer) and 1 <= self.order <= 12):
-            raise UsageError(f"order is {self.order!r}; a Butterworth filter takes a whole number from 1 to 12")
+            raise UsageError(
+                f"order is {self.order!r}; a Butterworth filter takes a whole number from 1 to 12"
+            )
 
     def kernel(self, period: float, derivative: int = 0) -> Kernel:
         """The filter, followed by `derivative` central differences."""
@@ -125,10 +145,11 @@ class Butterworth:
 
 @lru_cache(maxsize=64)
 def _butterworth_weights(frequency: float, order: int) -> np.ndarray:
-    """Impulse response of |H|², symmetric, cut at `TAIL`, of unit sum; `frequency` in cycles per sample.
+    """Impulse response of |H|², symmetric, cut at `TAIL`, of unit sum; `frequency` in cycles per
+    sample.
 
-    The spectrum is known in closed form, so the response is its inverse transform, on a circle so long that what the
-    slowest pole leaves to wrap around is below rounding.
+    The spectrum is known in closed form, so the response is its inverse transform, on a circle so
+    long that what the slowest pole leaves to wrap around is below rounding.
     """
     ratio = math.tan(math.pi * frequency)
     poles = ratio * np.exp(0.5j * np.pi * (1.0 + (2.0 * np.arange(order) + 1.0) / order))
@@ -136,7 +157,8 @@ def _butterworth_weights(frequency: float, order: int) -> np.ndarray:
     size = 1 << max(8, math.ceil(math.log2(100.0 / slowest)))
     if size > 1 << 24:
         raise UsageError(
-            f"cutoff is {frequency:.3g} of the sampling rate, too low to be filtered in one step; raise the cutoff, or thin out the log first"
+            f"cutoff is {frequency:.3g} of the sampling rate, too low to be filtered in one step;"
+            " raise the cutoff, or thin out the log first"
         )
     angle = np.pi * np.arange(size // 2 + 1) / size
     with np.errstate(over="ignore"):
@@ -153,14 +175,19 @@ def _butterworth_weights(frequency: float, order: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class SavitzkyGolay:
-    """Local least-squares polynomial over a symmetric window, as wide as makes half the amplitude pass at the cut-off."""
+    """Local least-squares polynomial over a symmetric window, as wide as makes half the amplitude
+    pass at the cut-off.
+    """
 
     cutoff: float  # [Hz]
     degree: int = 4
 
     def __post_init__(self) -> None:
         if not (isinstance(self.degree, int | np.integer) and 2 <= self.degree <= 10):
-            raise UsageError(f"degree is {self.degree!r}; a Savitzky–Golay filter takes a whole number from 2 to 10 here, enough for an acceleration")
+            raise UsageError(
+                f"degree is {self.degree!r}; a Savitzky–Golay filter takes a whole number from 2 to"
+                " 10 here, enough for an acceleration"
+            )
 
     def half_window(self, period: float) -> int:
         """Samples on each side of the middle."""
@@ -170,13 +197,21 @@ class SavitzkyGolay:
         """The polynomial's value or derivative at the middle of the window."""
         _check_derivative(derivative)
         half = self.half_window(period)
-        return Kernel(_savitzky_golay_weights(half, int(self.degree), derivative) / period**derivative, half, half)
+        return Kernel(
+            _savitzky_golay_weights(half, int(self.degree), derivative) / period**derivative,
+            half,
+            half,
+        )
 
 
 @lru_cache(maxsize=256)
 def _savitzky_golay_weights(half: int, degree: int, derivative: int) -> np.ndarray:
-    """Row `derivative` of the pseudo-inverse of the window's Legendre-scaled polynomials, times its factorial, for x_{k+half} … x_{k−half}."""
-    place = np.arange(half, -half - 1, -1) / half  # in units of the half window, so that powers stay near one
+    """Row `derivative` of the pseudo-inverse of the window's Legendre-scaled polynomials, times its
+    factorial, for x_{k+half} … x_{k−half}.
+    """
+    place = (
+        np.arange(half, -half - 1, -1) / half
+    )  # in units of the half window, so that powers stay near one
     basis, triangle = np.linalg.qr(np.vander(place, degree + 1, increasing=True))
     unit = np.zeros(degree + 1)
     unit[derivative] = math.factorial(derivative) / half**derivative
@@ -187,14 +222,19 @@ def _savitzky_golay_weights(half: int, degree: int, derivative: int) -> np.ndarr
 
 @lru_cache(maxsize=64)
 def _savitzky_golay_half(frequency: float, degree: int) -> int:
-    """The widest half window whose response at `frequency` (cycles per sample) is at least one half, found by bisection."""
+    """The widest half window whose response at `frequency` (cycles per sample) is at least one
+    half, found by bisection.
+    """
 
     def response(half: int) -> float:
         weights = _savitzky_golay_weights(half, degree, 0)
         return float(weights @ np.cos(2.0 * np.pi * frequency * np.arange(half, -half - 1, -1)))
 
     least = degree // 2 + 1
-    low, high = least, max(least + 1, math.ceil((degree + 2) / (2.0 * frequency)))  # the main lobe ends before
+    low, high = (
+        least,
+        max(least + 1, math.ceil((degree + 2) / (2.0 * frequency))),
+    )  # the main lobe ends before
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if response(middle) >= 0.5 else (low, middle)
@@ -203,7 +243,9 @@ def _savitzky_golay_half(frequency: float, degree: int) -> int:
 
 @dataclass(frozen=True)
 class ExponentialAverage:
-    """The paper's causal filter (§VI): y_k = y_{k−1} + a (x_k − y_{k−1}), a = 1 − exp(−2π f_c h); derivatives by backward differences."""
+    """The paper's causal filter (§VI): y_k = y_{k−1} + a (x_k − y_{k−1}), a = 1 − exp(−2π f_c h);
+    derivatives by backward differences.
+    """
 
     cutoff: float  # [Hz]
 
@@ -231,35 +273,46 @@ def method_of(name: str, cutoff: float, order: int = 4) -> Method:
     raise UsageError(f"derivative is {name!r}; methods: butterworth, savgol, ema")
 
 
-# -- applying kernels -------------------------------------------------------------------------------------------------
+# -- applying kernels ------------------------------------------------------------------------------
 
 
 def extend(x: np.ndarray, left: int, right: int, *, mirror: bool = True) -> np.ndarray:
-    """x (channels, n) continued beyond both ends by point reflection, 2x_0 − x_k, and held where the reflection runs out (or always)."""
+    """x (channels, n) continued beyond both ends by point reflection, 2x_0 − x_k, and held where
+    the reflection runs out (or always).
+    """
     n = x.shape[-1]
     take_left, take_right = (min(left, n - 1), min(right, n - 1)) if mirror else (0, 0)
     before = 2.0 * x[:, :1] - x[:, take_left:0:-1]
     after = 2.0 * x[:, -1:] - x[:, -2 : -2 - take_right : -1] if take_right else x[:, :0]
     parts = [before, x, after]
     if left > take_left:
-        parts.insert(0, np.repeat(parts[0][:, :1] if take_left else x[:, :1], left - take_left, axis=1))
+        parts.insert(
+            0, np.repeat(parts[0][:, :1] if take_left else x[:, :1], left - take_left, axis=1)
+        )
     if right > take_right:
-        parts.append(np.repeat(parts[-1][:, -1:] if take_right else x[:, -1:], right - take_right, axis=1))
+        parts.append(
+            np.repeat(parts[-1][:, -1:] if take_right else x[:, -1:], right - take_right, axis=1)
+        )
     return np.concatenate(parts, axis=1)
 
 
-def convolve(x: np.ndarray, kernels: Sequence[Kernel], *, past: int, future: int) -> list[np.ndarray]:
-    """Each kernel's output on x (channels, past + n + future), x continued by at least the kernels' reach; each is (channels, n).
+def convolve(
+    x: np.ndarray, kernels: Sequence[Kernel], *, past: int, future: int
+) -> list[np.ndarray]:
+    """Each kernel's output on x (channels, past + n + future), x continued by at least the kernels'
+    reach; each is (channels, n).
 
-    Overlap–save with one transform of the input for all kernels. A constant per channel is taken out first, since it
-    costs digits: every kernel turns a constant into its sum times the constant.
+    Overlap–save with one transform of the input for all kernels. A constant per channel is taken
+    out first, since it costs digits: every kernel turns a constant into its sum times the constant.
     """
     from scipy import fft
 
     taps = future + past + 1
     channels, length = x.shape
     n = length - taps + 1
-    size = min(fft.next_fast_len(max(4 * taps, 1 << 14), real=True), fft.next_fast_len(length, real=True))
+    size = min(
+        fft.next_fast_len(max(4 * taps, 1 << 14), real=True), fft.next_fast_len(length, real=True)
+    )
     hop = size - taps + 1
     level = x[:, :1]
     spectra = [fft.rfft(k.padded(future, past), size) for k in kernels]
@@ -271,18 +324,27 @@ def convolve(x: np.ndarray, kernels: Sequence[Kernel], *, past: int, future: int
         transform = fft.rfft(block, size, axis=1)
         for spectrum, total, out in zip(spectra, sums, outputs, strict=True):
             piece = fft.irfft(transform * spectrum, size, axis=1)
-            np.add(piece[:, taps - 1 : taps - 1 + count], total * level, out=out[:, first : first + count])
+            np.add(
+                piece[:, taps - 1 : taps - 1 + count],
+                total * level,
+                out=out[:, first : first + count],
+            )
     return outputs
 
 
 def smooth(x: np.ndarray, period: float, method: Method, derivative: int = 0) -> np.ndarray:
-    """A uniformly sampled run x (n,) or (n, channels), filtered, or its first or second derivative, same shape.
+    """A uniformly sampled run x (n,) or (n, channels), filtered, or its first or second derivative,
+    same shape.
 
-    Near the ends the kernel hangs over: rows closer than `settled(...)` to an end are not to be trusted.
+    Near the ends the kernel hangs over: rows closer than `settled(...)` to an end are not to be
+    trusted.
     """
     array = np.asarray(x, dtype=float)
     if not array.size or not np.all(np.isfinite(array)):
-        raise UsageError("a signal to be filtered must have at least one sample and only finite numbers; remove the rows that have none")
+        raise UsageError(
+            "a signal to be filtered must have at least one sample and only finite numbers; remove"
+            " the rows that have none"
+        )
     columns = np.ascontiguousarray(array.reshape(len(array), -1).T)
     kernel = method.kernel(period, derivative)
     continued = extend(columns, kernel.past, kernel.future, mirror=kernel.future > 0)
@@ -291,13 +353,17 @@ def smooth(x: np.ndarray, period: float, method: Method, derivative: int = 0) ->
 
 
 def settled(method: Method, period: float) -> tuple[int, int]:
-    """(rows at the start, rows at the end) of a run where the filter or a derivative hangs over by more than `SETTLED`."""
+    """(rows at the start, rows at the end) of a run where the filter or a derivative hangs over by
+    more than `SETTLED`.
+    """
     reaches = [method.kernel(period, derivative).settled() for derivative in (0, 1, 2)]
     return max(past for _, past in reaches), max(future for future, _ in reaches)
 
 
 def central_difference(x: np.ndarray, period: float) -> np.ndarray:
-    """dx/dt of a uniformly sampled run (n,) or (n, channels) by nine points, exact for polynomials of degree 8; reflected at the ends."""
+    """dx/dt of a uniformly sampled run (n,) or (n, channels) by nine points, exact for polynomials
+    of degree 8; reflected at the ends.
+    """
     array = np.asarray(x, dtype=float)
     half = len(STENCIL) // 2
     padded = extend(array.reshape(len(array), -1).T, half, half)
@@ -306,15 +372,19 @@ def central_difference(x: np.ndarray, period: float) -> np.ndarray:
 
 
 def thinning(cutoff: float, period: float) -> int:
-    """Keep every k-th filtered row: five rows per cycle of the cut-off, where a fourth-order filter has left 7e-4 to fold back."""
+    """Keep every k-th filtered row: five rows per cycle of the cut-off, where a fourth-order filter
+    has left 7e-4 to fold back.
+    """
     return max(1, math.floor(1.0 / (5.0 * cutoff * period) + 1e-9))
 
 
-# -- causal, one sample at a time -------------------------------------------------------------------------------------
+# -- causal, one sample at a time ------------------------------------------------------------------
 
 
 def ema(x: np.ndarray, period: float, cutoff: float) -> np.ndarray:
-    """The exponential moving average of a run (n,) or (n, channels), started at its first sample."""
+    """The exponential moving average of a run (n,) or (n, channels), started at its first
+    sample.
+    """
     from scipy.signal import lfilter
 
     keep = math.exp(-2.0 * math.pi * _check_cutoff(cutoff, period))
@@ -346,14 +416,21 @@ class RunningAverage:
         """Take the sample x at time t [s] and return the average."""
         x = np.asarray(x, dtype=float)
         if not (math.isfinite(t) and np.all(np.isfinite(x))):
-            raise UsageError(f"the sample at t = {t} is not finite; drop it before it enters the average")
+            raise UsageError(
+                f"the sample at t = {t} is not finite; drop it before it enters the average"
+            )
         if self._time is None:
             self.value = x.copy()
         else:
             step = t - self._time
             if step <= 0.0:
-                raise UsageError(f"the sample at t = {t:.9g} s is not later than the one before it at {self._time:.9g} s; drop it")
-            self.value = self.value - math.expm1(-2.0 * math.pi * self.cutoff * step) * (x - self.value)
+                raise UsageError(
+                    f"the sample at t = {t:.9g} s is not later than the one before it at"
+                    f" {self._time:.9g} s; drop it"
+                )
+            self.value = self.value - math.expm1(-2.0 * math.pi * self.cutoff * step) * (
+                x - self.value
+            )
         self._time = t
         return self.value
 
@@ -363,7 +440,9 @@ class RunningAverage:
 
 
 class RunningDerivative:
-    """`ema_derivative` for samples as they come: the average of (x_k − x_{k−1})/(t_k − t_{k−1}), zero at the first."""
+    """`ema_derivative` for samples as they come: the average of (x_k − x_{k−1})/(t_k − t_{k−1}),
+    zero at the first.
+    """
 
     def __init__(self, cutoff: float) -> None:
         self._average = RunningAverage(cutoff)
@@ -382,7 +461,10 @@ class RunningDerivative:
         else:
             step = t - self._last[0]
             if not step > 0.0:
-                raise UsageError(f"the sample at t = {t:.9g} s is not later than the one before it at {self._last[0]:.9g} s; drop it")
+                raise UsageError(
+                    f"the sample at t = {t:.9g} s is not later than the one before it at"
+                    f" {self._last[0]:.9g} s; drop it"
+                )
             rate = (x - self._last[1]) / step
         value = self._average.push(t, rate)
         self._last = (t, x)
@@ -394,23 +476,32 @@ class RunningDerivative:
         self._last = None
 
 
-# -- uneven stamps ----------------------------------------------------------------------------------------------------
+# -- uneven stamps ---------------------------------------------------------------------------------
 
 KNOTS = 4  # measurements on each side of a time that its interpolated value can depend on
-UNEVEN = 2.0  # six knots are used where no step among them is this many times the mean one, else the four nearest
+# six knots are used where no step among them is this many times the mean one, else the four nearest
+UNEVEN = 2.0
 
 
-def resample(t: np.ndarray, x: np.ndarray, grid: np.ndarray, *, degree: int = 5, period: float | None = None) -> np.ndarray:
-    """x (n, channels) measured at rising times t, at the times of `grid` inside them: the polynomial through the nearest measurements.
+def resample(
+    t: np.ndarray, x: np.ndarray, grid: np.ndarray, *, degree: int = 5, period: float | None = None
+) -> np.ndarray:
+    """x (n, channels) measured at rising times t, at the times of `grid` inside them: the
+    polynomial through the nearest measurements.
 
-    For sin ωt measured every h it errs by at most 0.0049 (ωh)⁶ of the amplitude (degree 5), 0.024 (ωh)⁴ (3) or (ωh)²/8 (1).
-    Across a hole of five periods six knots make noise 2.8 times larger, four 1.6 times, so there degree 5 steps down to 3.
+    For sin ωt measured every h it errs by at most 0.0049 (ωh)⁶ of the amplitude (degree 5), 0.024
+    (ωh)⁴ (3) or (ωh)²/8 (1). Across a hole of five periods six knots make noise 2.8 times larger,
+    four 1.6 times, so there degree 5 steps down to 3.
     """
     if degree not in (1, 3, 5):
         raise UsageError(f"degree is {degree!r}; it must be 1, 3 or 5")
     if len(t) < 2:
         return np.repeat(x[:1], len(grid), axis=0)
-    degree = min(degree, len(t) - 1 if len(t) % 2 == 0 else len(t) - 2) if len(t) < degree + 1 else degree
+    degree = (
+        min(degree, len(t) - 1 if len(t) % 2 == 0 else len(t) - 2)
+        if len(t) < degree + 1
+        else degree
+    )
     mean = (t[-1] - t[0]) / (len(t) - 1) if period is None else period
     out = np.empty((len(grid), x.shape[1]))
     for first in range(0, len(grid), 4096):  # piece by piece, so that it stays in cache
@@ -427,13 +518,19 @@ def resample(t: np.ndarray, x: np.ndarray, grid: np.ndarray, *, degree: int = 5,
     return out
 
 
-def _polynomial(t: np.ndarray, x: np.ndarray, times: np.ndarray, right: np.ndarray, degree: int) -> np.ndarray:
-    """Lagrange's polynomial through degree + 1 knots around each time; `right` is the knot at or after it."""
+def _polynomial(
+    t: np.ndarray, x: np.ndarray, times: np.ndarray, right: np.ndarray, degree: int
+) -> np.ndarray:
+    """Lagrange's polynomial through degree + 1 knots around each time; `right` is the knot at or
+    after it.
+    """
     start = np.clip(right - (degree + 1) // 2, 0, len(t) - degree - 1)
     knots = [t[start + i] for i in range(degree + 1)]
     out = np.zeros((len(times), x.shape[1]))
     for i, own in enumerate(knots):
         others = [other for k, other in enumerate(knots) if k != i]
-        weight = math.prod(times - other for other in others) / math.prod(own - other for other in others)
+        weight = math.prod(times - other for other in others) / math.prod(
+            own - other for other in others
+        )
         out += weight[:, None] * x[start + i]
     return out

@@ -19,7 +19,9 @@ TURN = 2.0 * np.pi
 
 
 class Thinned:
-    """Numbers, of which every k-th is kept so that never more than `limit` are; k doubles when needed."""
+    """Numbers, of which every k-th is kept so that never more than `limit` are; k doubles when
+    needed.
+    """
 
     def __init__(self, limit: int = 65_536) -> None:
         self._parts: list[np.ndarray] = []
@@ -61,23 +63,38 @@ class _Open:
             self.shift = self.shift or float(dt[0])
             off = dt - self.shift
             # not off @ off: BLAS would wake its threads for it
-            self.total, self.squares = self.total + float(off.sum()), self.squares + float(np.square(off).sum())
+            self.total, self.squares = (
+                self.total + float(off.sum()),
+                self.squares + float(np.square(off).sum()),
+            )
             self.steps.add(dt)
         self.rows, self.stop = self.rows + len(t), float(t[-1])
 
     def closed(self, name: str) -> Run:
         count = max(self.rows - 1, 1)
         variance = max(self.squares / count - (self.total / count) ** 2, 0.0)
-        return Run(name, self.rows, self.first_row, self.start, self.stop, self.steps.median(), float(np.sqrt(variance)))
+        return Run(
+            name,
+            self.rows,
+            self.first_row,
+            self.start,
+            self.stop,
+            self.steps.median(),
+            float(np.sqrt(variance)),
+        )
 
 
 class RunSplitter:
-    """Cuts a log into runs: at files, at changes of `seg`, and at gaps of more than `GAP` periods."""
+    """Cuts a log into runs: at files, at changes of `seg`, and at gaps of more than `GAP`
+    periods.
+    """
 
     def __init__(self) -> None:
         self.runs: list[Run] = []
         self.dropped: list[Run] = []
-        self.gaps: list[tuple[int, float, float]] = []  # (row after the gap, its length, the period) [s]
+        self.gaps: list[
+            tuple[int, float, float]
+        ] = []  # (row after the gap, its length, the period) [s]
         self._open: _Open | None = None
         self._pieces: dict[str, int] = {}
         self._period = 0.0
@@ -96,7 +113,16 @@ class RunSplitter:
         """No more rows."""
         self._close()
 
-    def feed(self, t: np.ndarray, labels: Sequence[tuple[int, str]], *, row: int, stem: str, table: Table, file_row: int) -> np.ndarray:
+    def feed(
+        self,
+        t: np.ndarray,
+        labels: Sequence[tuple[int, str]],
+        *,
+        row: int,
+        stem: str,
+        table: Table,
+        file_row: int,
+    ) -> np.ndarray:
         """Take the stamps of consecutive rows; returns where in them new runs start."""
         before = self._open.stop if self._open is not None else t[0]
         dt = np.diff(t, prepend=before)
@@ -118,11 +144,15 @@ class RunSplitter:
         self._take(t, dt, starts, names, row)
         if len(self.runs) + len(self.dropped) > MAX_RUNS:
             raise table.problem(
-                file_row, f"the log falls into more than {MAX_RUNS} runs by now; its time stamps are too irregular, so repair column t"
+                file_row,
+                f"the log falls into more than {MAX_RUNS} runs by now; its time stamps are too"
+                " irregular, so repair column t",
             )
         return starts
 
-    def _take(self, t: np.ndarray, dt: np.ndarray, starts: np.ndarray, names: dict[int, str], row: int) -> None:
+    def _take(
+        self, t: np.ndarray, dt: np.ndarray, starts: np.ndarray, names: dict[int, str], row: int
+    ) -> None:
         edges = np.unique(np.concatenate(([0], starts, [len(t)])))
         fresh = set(starts.tolist())
         label = self._open.label if self._open is not None else ""
@@ -143,20 +173,24 @@ class RunSplitter:
         self._open = None
 
     @staticmethod
-    def _check_order(t: np.ndarray, dt: np.ndarray, begins: np.ndarray, table: Table, file_row: int) -> None:
+    def _check_order(
+        t: np.ndarray, dt: np.ndarray, begins: np.ndarray, table: Table, file_row: int
+    ) -> None:
         wrong = (dt <= 0.0) & ~begins
         if wrong.any():
             at = int(np.argmax(wrong))
             how = "repeats the stamp" if dt[at] == 0.0 else "goes back behind the stamp"
             raise table.problem(
                 file_row + at,
-                f"t = {t[at]:.9g} {how} of the row before, {t[at] - dt[at]:.9g}; stamps must grow, so remove or correct the row "
-                "(a column seg tells runs apart)",
+                f"t = {t[at]:.9g} {how} of the row before, {t[at] - dt[at]:.9g}; stamps must grow,"
+                " so remove or correct the row (a column seg tells runs apart)",
             )
 
 
 class WrapFinder:
-    """Jumps by whole turns between neighbouring rows of angles, which a shaft cannot make but an encoder does."""
+    """Jumps by whole turns between neighbouring rows of angles, which a shaft cannot make but an
+    encoder does.
+    """
 
     def __init__(self, angles: Sequence[int]) -> None:
         self._angles = np.array(angles, dtype=np.int64)  # positions in q
@@ -185,10 +219,15 @@ class WrapFinder:
 
     def wraps(self) -> dict[int, tuple[np.ndarray, np.ndarray]]:
         """By position in q: rows of the jumps, and the turns to take off from each on."""
-        return {angle: (np.array(rows), np.array(self._turns[angle])) for angle, rows in self._rows.items()}
+        return {
+            angle: (np.array(rows), np.array(self._turns[angle]))
+            for angle, rows in self._rows.items()
+        }
 
 
-def unwrap(q: np.ndarray, wraps: dict[int, tuple[np.ndarray, np.ndarray]], *, row: int, run: Run) -> None:
+def unwrap(
+    q: np.ndarray, wraps: dict[int, tuple[np.ndarray, np.ndarray]], *, row: int, run: Run
+) -> None:
     """Take the turns since the run's start off the angles of its rows from `row` on, in place."""
     for angle, (rows, turns) in wraps.items():
         total = np.concatenate(([0], np.cumsum(turns)))

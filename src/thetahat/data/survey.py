@@ -1,4 +1,6 @@
-"""The first pass over a log: every number checked, hashes computed, runs found, channels audited."""
+"""The first pass over a log: every number checked, hashes computed, runs found, channels
+audited.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ class Surveyed:
     runs: tuple[Run, ...]
     findings: tuple[Finding, ...]
     masks: tuple[Mask, ...]
-    wraps: dict[int, tuple[np.ndarray, np.ndarray]]  # by position in q: rows where the encoder jumped, by how many turns
+    wraps: dict[
+        int, tuple[np.ndarray, np.ndarray]
+    ]  # by position in q: rows where the encoder jumped, by how many turns
 
 
 class Survey:
@@ -62,11 +66,14 @@ class Survey:
         self._splitter.finish()
         for (table, _), rows in zip(self._tables, self._rows, strict=True):
             if not rows:
-                raise NotIdentifiable(f"{label(table.path)} has a header but no rows; record the robot while it moves")
+                raise NotIdentifiable(
+                    f"{label(table.path)} has a header but no rows; record the robot while it moves"
+                )
         total = sum(self._rows)
         if not self._splitter.runs:
             raise NotIdentifiable(
-                f"{label(self._tables[0][0].path)} has {total} rows and no run of at least {MIN_RUN}; record longer, without pauses"
+                f"{label(self._tables[0][0].path)} has {total} rows and no run of at least"
+                f" {MIN_RUN}; record longer, without pauses"
             )
         audited = self._audit.finish()
         silent = [Mask(at, 0, total, "no torque column") for at in self._tables[0][1].silent]
@@ -74,11 +81,18 @@ class Survey:
             sources=tuple(
                 Source(str(file), digest, state.size)
                 for table, _ in self._tables
-                for file, digest, state in zip(table.files, table.sha256 or (), table.states, strict=True)
+                for file, digest, state in zip(
+                    table.files, table.sha256 or (), table.states, strict=True
+                )
             ),
             rows=total,
             runs=tuple(self._splitter.runs),
-            findings=(*self._column_findings(), *self._stamp_findings(), *self._wrap_findings(), *audited.findings),
+            findings=(
+                *self._column_findings(),
+                *self._stamp_findings(),
+                *self._wrap_findings(),
+                *audited.findings,
+            ),
             masks=(*silent, *audited.masks),
             wraps=self._wraps.wraps(),
         )
@@ -91,7 +105,14 @@ class Survey:
         labels = batch.labels if batch.columns.run else ((0, stem),)
         prefix = f"{stem}/" if several and batch.columns.run else ""
         arrays = batch.columns.split(batch.values, self._robot, by_column=True)
-        starts = self._splitter.feed(arrays["t"], labels, row=batch.row, stem=prefix, table=batch.table, file_row=batch.file_row)  # type: ignore[arg-type]
+        starts = self._splitter.feed(
+            arrays["t"],
+            labels,
+            row=batch.row,
+            stem=prefix,
+            table=batch.table,
+            file_row=batch.file_row,
+        )  # type: ignore[arg-type]
         self._check_quaternions(arrays["q"], batch)
         self._wraps.feed(arrays["q"], starts, batch.row)  # type: ignore[arg-type]
         self._audit.feed(arrays, starts, row=batch.row, period=self._splitter.period)
@@ -104,7 +125,9 @@ class Survey:
             if wrong.any():
                 row = int(np.argmax(wrong))
                 raise batch.table.problem(
-                    batch.file_row + row, f"the quaternion of joint {name!r} has length {length[row]:.4g}; log unit quaternions (qx, qy, qz, qw)"
+                    batch.file_row + row,
+                    f"the quaternion of joint {name!r} has length {length[row]:.4g}; log unit"
+                    " quaternions (qx, qy, qz, qw)",
                 )
 
     def _where(self, row: int) -> str:
@@ -116,7 +139,7 @@ class Survey:
             row -= rows
         return f"row {row}"
 
-    # -- findings -----------------------------------------------------------------------------------------------------
+    # -- findings ----------------------------------------------------------------------------------
 
     def _column_findings(self) -> Iterator[Finding]:
         columns = self._tables[0][1]
@@ -129,15 +152,36 @@ class Survey:
                 "ignored-columns",
                 None,
                 None,
-                f"columns that are nothing of the robot's were ignored: {known(name or '(no name)' for name in ignored)}",
+                "columns that are nothing of the robot's were ignored:"
+                f" {known(name or '(no name)' for name in ignored)}",
             )
         for kind in columns.incomplete:
-            yield Finding("incomplete", None, None, f"only some joints have a column of {kind}; {kind} is computed from the positions instead")
+            yield Finding(
+                "incomplete",
+                None,
+                None,
+                f"only some joints have a column of {kind}; {kind} is computed from the positions"
+                " instead",
+            )
         if columns.locked:
-            yield Finding("locked-joints", None, None, f"joints without a column are held at zero: {known(columns.locked)}")
-        measured = [name for name in (self._robot.velocity_names[at] for at in columns.silent) if name.split(".")[0] not in columns.locked]
+            yield Finding(
+                "locked-joints",
+                None,
+                None,
+                f"joints without a column are held at zero: {known(columns.locked)}",
+            )
+        measured = [
+            name
+            for name in (self._robot.velocity_names[at] for at in columns.silent)
+            if name.split(".")[0] not in columns.locked
+        ]
         if measured:
-            yield Finding("no-torque", None, None, f"joints without a torque column do not enter the fit: {known(measured)}")
+            yield Finding(
+                "no-torque",
+                None,
+                None,
+                f"joints without a torque column do not enter the fit: {known(measured)}",
+            )
 
     def _stamp_findings(self) -> Iterator[Finding]:
         gaps = self._splitter.gaps
@@ -146,14 +190,16 @@ class Survey:
                 "gap",
                 None,
                 (row - 1, row + 1),
-                f"a gap of {length:.4g} s ({length / period:.3g} periods) at {self._where(row)}; the run is split there",
+                f"a gap of {length:.4g} s ({length / period:.3g} periods) at {self._where(row)};"
+                " the run is split there",
             )
         if len(gaps) > SHOWN_GAPS:
             yield Finding(
                 "gap",
                 None,
                 (gaps[SHOWN_GAPS][0], gaps[-1][0] + 1),
-                f"{len(gaps) - SHOWN_GAPS} more gaps up to {self._where(gaps[-1][0])}; runs are split there",
+                f"{len(gaps) - SHOWN_GAPS} more gaps up to {self._where(gaps[-1][0])}; runs are"
+                " split there",
             )
         dropped = self._splitter.dropped
         if dropped:
@@ -163,25 +209,35 @@ class Survey:
                 "short-run",
                 None,
                 (first, last),
-                f"{rows} rows in {len(dropped)} runs of fewer than {MIN_RUN} rows, first at {self._where(first)}, were left out",
+                f"{rows} rows in {len(dropped)} runs of fewer than {MIN_RUN} rows, first at"
+                f" {self._where(first)}, were left out",
             )
         worst = max(self._splitter.runs, key=lambda run: run.jitter / run.period)
         if worst.jitter > 0.05 * worst.period:
             yield Finding(
-                "jitter", None, (worst.first_row, worst.stop_row),
-                f"stamps jitter by {worst.jitter * 1e3:.3g} ms (standard deviation) around {worst.period * 1e3:.4g} ms in run {worst.name!r}; "
-                "they are kept as they are, and derivatives go by them",
-            )  # fmt: skip
+                "jitter",
+                None,
+                (worst.first_row, worst.stop_row),
+                f"stamps jitter by {worst.jitter * 1e3:.3g} ms (standard deviation) around"
+                f" {worst.period * 1e3:.4g} ms in run {worst.name!r}; they are kept as they are,"
+                " and derivatives go by them",
+            )
 
     def _wrap_findings(self) -> Iterator[Finding]:
         names = {
             at: node.name
             for node in self._robot.tree.independent
-            for at in range(self._robot.tree.q_index[node.name], self._robot.tree.q_index[node.name] + node.kind.nq)
+            for at in range(
+                self._robot.tree.q_index[node.name],
+                self._robot.tree.q_index[node.name] + node.kind.nq,
+            )
         }
         for angle, (rows, _) in self._wraps.wraps().items():
             times = f"{len(rows)} time{'s' * (len(rows) != 1)}"
             yield Finding(
-                "wrap", names[angle], (int(rows[0]), int(rows[-1]) + 1),
-                f"the encoder of joint {names[angle]!r} wrapped around {times}, first at {self._where(int(rows[0]))}; its angle was unwrapped",
-            )  # fmt: skip
+                "wrap",
+                names[angle],
+                (int(rows[0]), int(rows[-1]) + 1),
+                f"the encoder of joint {names[angle]!r} wrapped around {times}, first at"
+                f" {self._where(int(rows[0]))}; its angle was unwrapped",
+            )

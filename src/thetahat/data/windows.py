@@ -1,7 +1,9 @@
-"""Short windows spread over a log, each reduced to one smooth sample: what the model-based part of the audit looks at.
+"""Short windows spread over a log, each reduced to one smooth sample: what the model-based part of
+the audit looks at.
 
-Over a window, q(t) ≈ c₀ + c₁s + c₂s² by least squares gives position, velocity and acceleration at its middle without a
-filter, whatever the rate and jitter; torques are averaged. Of a log of any length, some thousand windows are kept.
+Over a window, q(t) ≈ c₀ + c₁s + c₂s² by least squares gives position, velocity and acceleration at
+its middle without a filter, whatever the rate and jitter; torques are averaged. Of a log of any
+length, some thousand windows are kept.
 """
 
 from __future__ import annotations
@@ -43,17 +45,23 @@ class Windows:
 
 
 class WindowCollector:
-    """Picks windows while the log streams by; every other one is dropped whenever there are too many."""
+    """Picks windows while the log streams by; every other one is dropped whenever there are too
+    many.
+    """
 
     def __init__(self, robot: Robot, columns: ColumnMap) -> None:
         self._simple = robot.nq == robot.nv and not robot.tree.quaternions
-        self._angles = [robot.tree.q_index[node.name] for node in robot.tree.independent if node.kind.nq == 1]
+        self._angles = [
+            robot.tree.q_index[node.name] for node in robot.tree.independent if node.kind.nq == 1
+        ]
         self._robot, self._quota = robot, PER_BATCH
         self._possible = self._simple or columns.has("dq")
         self._parts: list[dict[str, np.ndarray]] = []
         self._count, self._period = 0, 0.0
 
-    def feed(self, arrays: dict[str, np.ndarray | None], starts: np.ndarray, *, row: int, period: float) -> None:
+    def feed(
+        self, arrays: dict[str, np.ndarray | None], starts: np.ndarray, *, row: int, period: float
+    ) -> None:
         """Take a batch of consecutive rows."""
         t = arrays["t"]
         assert t is not None
@@ -73,18 +81,24 @@ class WindowCollector:
             with np.errstate(over="ignore", invalid="ignore"):
                 self._reduce(arrays, first, width, row)
 
-    def _reduce(self, arrays: dict[str, np.ndarray | None], first: np.ndarray, width: int, row: int) -> None:
+    def _reduce(
+        self, arrays: dict[str, np.ndarray | None], first: np.ndarray, width: int, row: int
+    ) -> None:
         index = first[:, None] + np.arange(width)
         t, q = arrays["t"][index], arrays["q"][index]  # type: ignore[index]
         if self._angles:
-            smooth = np.abs(np.diff(q[:, :, self._angles], axis=1)).max(axis=(1, 2)) < np.pi  # an encoder that wraps tells no speed
+            smooth = (
+                np.abs(np.diff(q[:, :, self._angles], axis=1)).max(axis=(1, 2)) < np.pi
+            )  # an encoder that wraps tells no speed
             index, t, q, first = index[smooth], t[smooth], q[smooth], first[smooth]
         if not len(first):
             return
         s = t - 0.5 * (t[:, :1] + t[:, -1:])
         half = 0.5 * (t[:, -1] - t[:, 0])
         powers = (s / half[:, None])[:, :, None] ** np.arange(3)
-        inverse = np.linalg.solve(powers.transpose(0, 2, 1) @ powers, powers.transpose(0, 2, 1))  # (k, 3, width)
+        inverse = np.linalg.solve(
+            powers.transpose(0, 2, 1) @ powers, powers.transpose(0, 2, 1)
+        )  # (k, 3, width)
         scale = half[:, None]
         part = {"row": first + row}
         fit = inverse @ q
@@ -93,7 +107,9 @@ class WindowCollector:
             part["slope"], part["dq"], part["ddq"] = slope, slope, curve
         for name, at in self._robot.tree.quaternions:
             del name
-            part["q"][:, at : at + 4] /= np.linalg.norm(part["q"][:, at : at + 4], axis=1, keepdims=True)
+            part["q"][:, at : at + 4] /= np.linalg.norm(
+                part["q"][:, at : at + 4], axis=1, keepdims=True
+            )
         if arrays["dq"] is not None:
             fit = inverse @ arrays["dq"][index]
             part["dq"], part["ddq"] = fit[:, 0], fit[:, 1] / scale
@@ -109,10 +125,14 @@ class WindowCollector:
             self._count, self._quota = len(self._parts[0]["row"]), max(self._quota // 2, 1)
 
     def _joined(self) -> dict[str, np.ndarray]:
-        return {name: np.concatenate([part[name] for part in self._parts]) for name in self._parts[0]}
+        return {
+            name: np.concatenate([part[name] for part in self._parts]) for name in self._parts[0]
+        }
 
     def windows(self, unusable: dict[int, list[tuple[int, int]]]) -> Windows | None:
-        """The windows, with the torques of `unusable` rows (by degree of freedom) marked; None of a log too short for one."""
+        """The windows, with the torques of `unusable` rows (by degree of freedom) marked; None of a
+        log too short for one.
+        """
         if not self._parts:
             return None
         all_ = self._joined()
@@ -120,4 +140,13 @@ class WindowCollector:
         for v, intervals in unusable.items():
             for first, stop in intervals:
                 usable[(all_["row"] < stop) & (all_["row"] >= first - MOST), v] = False
-        return Windows(all_["q"], all_["dq"], all_["ddq"], all_.get("tau"), all_.get("slope"), all_["row"], usable, self._period)
+        return Windows(
+            all_["q"],
+            all_["dq"],
+            all_["ddq"],
+            all_.get("tau"),
+            all_.get("slope"),
+            all_["row"],
+            usable,
+            self._period,
+        )

@@ -1,7 +1,8 @@
-"""The design of a motion: the one of a family that shows a robot's parameters best inside all limits.
+"""The design of a motion: the one of a family that shows a robot's parameters best inside all
+limits.
 
-Many motions at random start a search each; the better half goes on at every stage, as the barrier before the limits thins. The best is
-scaled so that it keeps every limit at every millisecond.
+Many motions at random start a search each; the better half goes on at every stage, as the barrier
+before the limits thins. The best is scaled so that it keeps every limit at every millisecond.
 """
 
 from __future__ import annotations
@@ -20,7 +21,13 @@ from thetahat.excite.limits import Margin, MotionLimits, motion_limits
 from thetahat.excite.problem import CRITERIA, Problem
 from thetahat.excite.search import Budget, Climb, climb, is_inside
 from thetahat.excite.starts import check_start, poses, random_coefficients, restored, used
-from thetahat.excite.trajectory import Trajectory, check_count, check_positive, joint_array, require_plain
+from thetahat.excite.trajectory import (
+    Trajectory,
+    check_count,
+    check_positive,
+    joint_array,
+    require_plain,
+)
 from thetahat.identify import factor as f
 from thetahat.identify.identifiability import base_parameters
 from thetahat.identify.information import Information, information, robot_key
@@ -28,13 +35,16 @@ from thetahat.model.robot import Robot
 
 NOISE = 0.01  # of a joint's torque limit, where no noise is given
 INSIDE = 0.8  # of the scale at which a random motion meets its first limit, where a search begins
-# Stages of the search: the barrier's weights with the iterations given to each, and the part of the motions that goes on from it.
+# Stages of the search: the barrier's weights with the iterations given to each, and the part of the
+# motions that goes on from it.
 STAGES = (
     (((0.1, 20), (0.03, 30)), 0.35),
     (((0.01, 40),), 0.5),
     (((0.003, 40), (0.001, 40)), 0.0),
 )
-TIGHTENED = 4  # times that limits are tightened where a motion takes too much of them between two samples of the grid
+# times that limits are tightened where a motion takes too much of them between two samples of the
+# grid
+TIGHTENED = 4
 GROW = 1.1  # how much larger than found a motion may become in the end
 
 
@@ -42,7 +52,9 @@ GROW = 1.1  # how much larger than found a motion may become in the end
 class Progress:
     """How far a design is."""
 
-    criterion: float  # of the best motion so far: log det of its information, or its condition number
+    criterion: (
+        float  # of the best motion so far: log det of its information, or its condition number
+    )
     left: float  # [s] until the time limit
     done: float  # part of the work, 0 to 1
     evaluations: int
@@ -54,21 +66,37 @@ class Design:
 
     trajectory: Trajectory
     criterion: str  # "log-det" or "condition"
-    log_det: float  # of the information in base parameters, torques in units of their noise, earlier logs included
-    condition: float  # of the column-scaled base regressor, its rows in units of the noise, earlier logs included
-    information: Information  # what the motion alone shows, sampled at `rate`, with the robot's own torques
+    # of the information in base parameters, torques in units of their noise, earlier logs included
+    log_det: float
+    # of the column-scaled base regressor, its rows in units of the noise, earlier logs included
+    condition: float
+    information: (
+        Information  # what the motion alone shows, sampled at `rate`, with the robot's own torques
+    )
     limits: MotionLimits
     margins: tuple[Margin, ...]  # the nearest to each kind of limit, at every millisecond
     noise: np.ndarray  # (nv,) standard deviation of every joint's torque noise [N·m or N]
     evaluations: int  # of the criterion or its gradient
     seconds: float
-    complete: bool  # whether every search ended before the time limit; only then does the seed alone decide the result
+    # whether every search ended before the time limit; only then does the seed alone decide the
+    # result
+    complete: bool
     notes: tuple[str, ...]  # a sentence for everything that was assumed
 
     def __str__(self) -> str:
-        head = f"motion of {self.trajectory.duration:g} s for {len(self.trajectory.joint_names)} joints: condition {self.condition:.3g}, "
-        lines = [head + f"log det {self.log_det:.4g}, {self.evaluations} evaluations in {self.seconds:.1f} s"]
-        return "\n".join(lines + [f"  {margin}" for margin in self.margins] + [f"  {note}" for note in self.notes])
+        head = (
+            f"motion of {self.trajectory.duration:g} s for {len(self.trajectory.joint_names)}"
+            f" joints: condition {self.condition:.3g}, "
+        )
+        lines = [
+            head
+            + f"log det {self.log_det:.4g}, {self.evaluations} evaluations in {self.seconds:.1f} s"
+        ]
+        return "\n".join(
+            lines
+            + [f"  {margin}" for margin in self.margins]
+            + [f"  {note}" for note in self.notes]
+        )
 
 
 def design(
@@ -88,22 +116,27 @@ def design(
     seed: int = 0,
     progress: Callable[[Progress], None] | None = None,
 ) -> Design:
-    """The motion that shows most of the robot's base parameters and of its identified drive terms inside all limits.
+    """The motion that shows most of the robot's base parameters and of its identified drive terms
+    inside all limits.
 
     Args:
         robot: its drive says which friction columns count; its parameters predict the torques.
         duration: of the motion [s].
-        harmonics: of a Fourier series whose period is the duration; it starts and ends at rest in one pose.
+        harmonics: of a Fourier series whose period is the duration; it starts and ends at rest in
+            one pose.
         points: a spline through so many points instead, from rest to rest.
         start: the pose (nv,) to start from; anywhere inside the limits where it is not given.
         limits: those of the robot file, by `motion_limits`, where they are not given.
-        criterion: "log-det" of the information, made large, or the "condition" number of the column-scaled base regressor, made small.
-        noise: standard deviation of the torques, per joint or for all; one hundredth of their limits where it is not given.
+        criterion: "log-det" of the information, made large, or the "condition" number of the
+            column-scaled base regressor, made small.
+        noise: standard deviation of the torques, per joint or for all; one hundredth of their
+            limits where it is not given.
         earlier: what earlier logs showed; the motion is then the one that adds most to it.
         rate: samples per second of the log to come, which counts beside earlier logs.
         starts: how many random motions start a search.
         seconds: time limit.
-        seed: of the random motions; the result is the same wherever the time limit does not cut the search.
+        seed: of the random motions; the result is the same wherever the time limit does not cut the
+            search.
         progress: called with a `Progress` after every step.
 
     """
@@ -112,7 +145,9 @@ def design(
     check_count("starts", starts, "how many random motions start a search")
     check_count("seed", seed, "the seed of the random motions", least=0)
     family = _family(robot, duration, harmonics, points, start)
-    problem, notes = planned(robot, family, limits=limits, criterion=criterion, noise=noise, earlier=earlier, rate=rate)
+    problem, notes = planned(
+        robot, family, limits=limits, criterion=criterion, noise=noise, earlier=earlier, rate=rate
+    )
     if family.start is not None:
         check_start(problem, family.start)
     rng = np.random.default_rng(seed)
@@ -141,43 +176,68 @@ def planned(
     check_positive("rate", rate, "samples per second of the log to come")
     limits = motion_limits(robot) if limits is None else limits
     if limits.joint_names != robot.joint_names:
-        raise UsageError(f"the limits are of joints {known(limits.joint_names)}; robot {robot.name!r} has {known(robot.joint_names)}")
+        raise UsageError(
+            f"the limits are of joints {known(limits.joint_names)}; robot {robot.name!r} has"
+            f" {known(robot.joint_names)}"
+        )
     if not len(base_parameters(robot).strong):
-        raise NotIdentifiable(f"no motion shows any parameter of robot {robot.name!r}; give its links mass, or let friction be identified")
+        raise NotIdentifiable(
+            f"no motion shows any parameter of robot {robot.name!r}; give its links mass, or let"
+            " friction be identified"
+        )
     sigma, notes = _noise(robot, limits, noise)
     known_already = None
     if earlier is not None:
         if earlier.key != robot_key(robot):
             raise UsageError(
-                f"the earlier information is of another robot than {robot.name!r}: geometry, gravity or drive columns differ; "
-                "fold that log with this robot"
+                f"the earlier information is of another robot than {robot.name!r}: geometry,"
+                " gravity or drive columns differ; fold that log with this robot"
             )
         R = earlier.stacked(1.0 / sigma)[:, :-1]
         known_already = R.T @ R
-    return Problem(robot, family, limits, criterion, sigma, float(rate), known_already), (*limits.notes, *notes)
+    return Problem(robot, family, limits, criterion, sigma, float(rate), known_already), (
+        *limits.notes,
+        *notes,
+    )
 
 
-def random_motion(problem: Problem, rng: np.random.Generator, *, together: bool = True) -> Trajectory:
-    """A motion at random about the middle of the limits, scaled up to the first limit it meets at any millisecond: what a design is to beat.
+def random_motion(
+    problem: Problem, rng: np.random.Generator, *, together: bool = True
+) -> Trajectory:
+    """A motion at random about the middle of the limits, scaled up to the first limit it meets at
+    any millisecond: what a design is to beat.
 
-    together: one scale for all joints; else each joint is scaled to its own limits first, which makes much better random motions.
+    together: one scale for all joints; else each joint is scaled to its own limits first, which
+        makes much better random motions.
     """
     with f.blas_threads().limit(limits=1, user_api="blas"):
         start = problem.family.start
         pose = poses(problem, rng, 1)[0] if start is None else start
         X = restored(problem, random_coefficients(problem, rng, pose, together=together), most=GROW)
     if X is None:
-        raise NotIdentifiable(f"limits leave robot {problem.robot.name!r} no room to move from a pose that it can hold; give it more room")
+        raise NotIdentifiable(
+            f"limits leave robot {problem.robot.name!r} no room to move from a pose that it can"
+            " hold; give it more room"
+        )
     return problem.family.trajectory(X)
 
 
 def measured(
-    robot: Robot, trajectory: Trajectory, noise: np.ndarray, *, rate: float = 100.0, earlier: Information | None = None
+    robot: Robot,
+    trajectory: Trajectory,
+    noise: np.ndarray,
+    *,
+    rate: float = 100.0,
+    earlier: Information | None = None,
 ) -> tuple[Information, float, float]:
-    """(information of the motion, log det, condition number): torques in units of their noise, and with earlier logs."""
+    """(information of the motion, log det, condition number): torques in units of their noise, and
+    with earlier logs.
+    """
     motion = trajectory.sampled(rate)
     tau = dynamics.inverse_dynamics(robot, motion.q, motion.dq, motion.ddq)
-    found = information(robot, Samples(q=motion.q, dq=motion.dq, ddq=motion.ddq, tau=tau, t=motion.t))
+    found = information(
+        robot, Samples(q=motion.q, dq=motion.dq, ddq=motion.ddq, tau=tau, t=motion.t)
+    )
     solution = f.solve((found if earlier is None else found + earlier).stacked(1.0 / noise))
     p = len(found.base)
     if solution.rank < p:
@@ -185,13 +245,17 @@ def measured(
     return found, 2.0 * float(np.sum(np.log(np.abs(np.diag(solution.seen))))), solution.condition
 
 
-# -- parts of a design ------------------------------------------------------------------------------------------------
+# -- parts of a design -----------------------------------------------------------------------------
 
 
-def _family(robot: Robot, duration: float, harmonics: int, points: int | None, start: np.ndarray | None) -> Family:
+def _family(
+    robot: Robot, duration: float, harmonics: int, points: int | None, start: np.ndarray | None
+) -> Family:
     require_plain(robot)
     if start is not None:
-        start = joint_array("start", start, (robot.nv,), f"({robot.nv},), one position per joint of {robot.name!r}")
+        start = joint_array(
+            "start", start, (robot.nv,), f"({robot.nv},), one position per joint of {robot.name!r}"
+        )
     if points is not None:
         return SplineFamily(robot.joint_names, duration, points, start)
     return FourierFamily(robot.joint_names, duration, harmonics, start)
@@ -201,20 +265,36 @@ def _noise(robot: Robot, limits: MotionLimits, noise: object) -> tuple[np.ndarra
     """σ of every joint's torque, and what was assumed."""
     if noise is not None:
         sigma = np.asarray(noise, dtype=float) if not isinstance(noise, str) else np.zeros(0)
-        if sigma.shape not in ((), (robot.nv,)) or not np.all(np.isfinite(sigma)) or not np.all(sigma > 0.0):
-            raise UsageError(f"noise is {noise!r}; give the torques' standard deviation, one number or {robot.nv}, finite and above zero")
+        if (
+            sigma.shape not in ((), (robot.nv,))
+            or not np.all(np.isfinite(sigma))
+            or not np.all(sigma > 0.0)
+        ):
+            raise UsageError(
+                f"noise is {noise!r}; give the torques' standard deviation, one number or"
+                f" {robot.nv}, finite and above zero"
+            )
         return np.broadcast_to(sigma, (robot.nv,)).copy(), ()
     stated = np.isfinite(limits.torque)
     if not np.any(stated):
-        return np.ones(robot.nv), ("neither noise nor torque limits are given, so the torques of all joints count alike",)
+        return np.ones(robot.nv), (
+            "neither noise nor torque limits are given, so the torques of all joints count alike",
+        )
     sigma = NOISE * np.where(stated, limits.torque, np.median(limits.torque[stated]))
-    return sigma, (f"noise is not given: each joint's torque counts with {100 * NOISE:g} % of its limit as standard deviation",)
+    return sigma, (
+        (
+            f"noise is not given: each joint's torque counts with {100 * NOISE:g} % of its limit as"
+            " standard deviation"
+        ),
+    )
 
 
 def _begin(problem: Problem, rng: np.random.Generator, starts: int, budget: Budget) -> list[Climb]:
     """Random motions well inside their limits; those that show everything."""
     robot, family = problem.robot, problem.family
-    centres = poses(problem, rng, starts) if family.start is None else np.tile(family.start, (starts, 1))
+    centres = (
+        poses(problem, rng, starts) if family.start is None else np.tile(family.start, (starts, 1))
+    )
     found: list[Climb] = []
     X = np.zeros((robot.nv, family.size))
     for pose in centres:
@@ -229,12 +309,21 @@ def _begin(problem: Problem, rng: np.random.Generator, starts: int, budget: Budg
     if not found:
         shown = measured(robot, family.trajectory(X), problem.noise)[0]
         missing = shown.missing()
-        reason = f"it shows {shown.rank} of {len(shown.base)} base parameters ({missing[0]})" if missing else "limits leave it no room to move"
-        raise NotIdentifiable(f"no motion of this kind shows all parameters of {robot.name!r}: {reason}; give more time, harmonics or room")
+        reason = (
+            f"it shows {shown.rank} of {len(shown.base)} base parameters ({missing[0]})"
+            if missing
+            else "limits leave it no room to move"
+        )
+        raise NotIdentifiable(
+            f"no motion of this kind shows all parameters of {robot.name!r}: {reason}; give more"
+            " time, harmonics or room"
+        )
     return found
 
 
-def _search(problem: Problem, climbs: list[Climb], budget: Budget, report: Callable[[float], None]) -> Climb:
+def _search(
+    problem: Problem, climbs: list[Climb], budget: Budget, report: Callable[[float], None]
+) -> Climb:
     """Improve all, then the better ones, and return the best."""
     total, done, left = 0.0, 0.0, len(climbs)
     for rungs, keep in STAGES:
@@ -255,7 +344,8 @@ def _search(problem: Problem, climbs: list[Climb], budget: Budget, report: Calla
 def _kept(problem: Problem, best: Climb, budget: Budget) -> np.ndarray:
     """The best motion made to keep every limit at every millisecond, not at the grid alone.
 
-    Where it does not yet: from the last motion on its way that keeps limits tighter by what was too much, the search goes on under those.
+    Where it does not yet: from the last motion on its way that keeps limits tighter by what was too
+    much, the search goes on under those.
     """
     X, now = best.look.X, problem
     for _ in range(TIGHTENED):
@@ -263,7 +353,9 @@ def _kept(problem: Problem, best: Climb, budget: Budget) -> np.ndarray:
         if excess <= 1.0:
             break
         now = replace(now, tight=now.tight * excess * (1.0 + 1e-3))
-        inside = next((look for look in map(now.look, reversed(best.history)) if is_inside(look)), None)
+        inside = next(
+            (look for look in map(now.look, reversed(best.history)) if is_inside(look)), None
+        )
         if inside is None:
             break
         again = Climb(inside)
@@ -274,24 +366,46 @@ def _kept(problem: Problem, best: Climb, budget: Budget) -> np.ndarray:
         kept = restored(problem, candidate, most=GROW if problem.criterion == "log-det" else 1.0)
         if kept is not None:
             return kept
-    raise NotIdentifiable(f"no motion of robot {problem.robot.name!r} that was tried keeps all limits at every millisecond; give it more room")
+    raise NotIdentifiable(
+        f"no motion of robot {problem.robot.name!r} that was tried keeps all limits at every"
+        " millisecond; give it more room"
+    )
 
 
-def _reporter(problem: Problem, budget: Budget, progress: Callable[[Progress], None] | None) -> Callable[[float], None]:
+def _reporter(
+    problem: Problem, budget: Budget, progress: Callable[[Progress], None] | None
+) -> Callable[[float], None]:
     """What the search calls after every step."""
 
     def report(done: float) -> None:
         if progress is not None:
-            value = -2.0 * len(problem.columns) * budget.best if problem.criterion == "log-det" else float(np.exp(budget.best))
-            progress(Progress(value, max(0.0, budget.deadline - time.monotonic()), done, budget.evaluations))
+            value = (
+                -2.0 * len(problem.columns) * budget.best
+                if problem.criterion == "log-det"
+                else float(np.exp(budget.best))
+            )
+            progress(
+                Progress(
+                    value, max(0.0, budget.deadline - time.monotonic()), done, budget.evaluations
+                )
+            )
 
     return report
 
 
-def _result(problem: Problem, X: np.ndarray, earlier: Information | None, budget: Budget, began: float, notes: tuple[str, ...]) -> Design:
+def _result(
+    problem: Problem,
+    X: np.ndarray,
+    earlier: Information | None,
+    budget: Budget,
+    began: float,
+    notes: tuple[str, ...],
+) -> Design:
     complete = not budget.over
     trajectory = problem.family.trajectory(X)
-    found, log_det, condition = measured(problem.robot, trajectory, problem.noise, rate=problem.rate, earlier=earlier)
+    found, log_det, condition = measured(
+        problem.robot, trajectory, problem.noise, rate=problem.rate, earlier=earlier
+    )
     return Design(
         trajectory=trajectory,
         criterion=problem.criterion,

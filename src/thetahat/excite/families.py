@@ -1,7 +1,9 @@
-"""Families of trajectories that are linear in their coefficients, which is what a design searches through.
+"""Families of trajectories that are linear in their coefficients, which is what a design searches
+through.
 
-q_j(t) = q0_j + Σ_m Φ_m(t)·X_jm, with one set of functions Φ for all joints and every member at rest at both ends. Without a given
-start, the first function is constant: where the motion is. With one, all of them vanish at t = 0.
+q_j(t) = q0_j + Σ_m Φ_m(t)·X_jm, with one set of functions Φ for all joints and every member at rest
+at both ends. Without a given start, the first function is constant: where the motion is. With one,
+all of them vanish at t = 0.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ import numpy as np
 from thetahat.excite.shapes import Fourier, Spline, fourier_terms, spline_terms
 from thetahat.excite.trajectory import State, Trajectory, check_count, check_positive
 
-GRID = 40  # samples per period of the highest harmonic, or per span of a spline: enough for the integral behind an information
+# samples per period of the highest harmonic, or per span of a spline: enough for the integral
+# behind an information
+GRID = 40
 
 
 class Family(ABC):
@@ -27,7 +31,9 @@ class Family(ABC):
 
     @abstractmethod
     def functions(self, t: np.ndarray) -> State:
-        """Φ and its two derivatives at times t, (n, size) each; the constant, where there is one, comes first."""
+        """Φ and its two derivatives at times t, (n, size) each; the constant, where there is one,
+        comes first.
+        """
 
     @abstractmethod
     def trajectory(self, X: np.ndarray) -> Trajectory:
@@ -49,13 +55,17 @@ class Family(ABC):
 
     @property
     def moving(self) -> slice:
-        """The coefficients that move the robot; scaling them alone scales the motion about its centre, or its start."""
+        """The coefficients that move the robot; scaling them alone scales the motion about its
+        centre, or its start.
+        """
         return slice(0 if self.start is not None else 1, None)
 
 
 @dataclass(frozen=True, eq=False)
 class FourierFamily(Family):
-    """Fourier series of one period at rest at its ends: 2·harmonics − 2 functions that move, one more where the start is free."""
+    """Fourier series of one period at rest at its ends: 2·harmonics − 2 functions that move, one
+    more where the start is free.
+    """
 
     joint_names: tuple[str, ...]
     duration: float  # [s], one period
@@ -64,11 +74,18 @@ class FourierFamily(Family):
 
     def __post_init__(self) -> None:
         check_positive("duration", self.duration, "how long the motion lasts [s]")
-        check_count("harmonics", self.harmonics, "the harmonics of the series (with one alone a motion cannot start at rest)", least=2)
+        check_count(
+            "harmonics",
+            self.harmonics,
+            "the harmonics of the series (with one alone a motion cannot start at rest)",
+            least=2,
+        )
 
     @cached_property
     def _rest(self) -> np.ndarray:
-        """Z, (2·harmonics, 2·harmonics − 2), orthonormal: (a, b) = Z·x has Σ a_k = 0 and Σ k b_k = 0."""
+        """Z, (2·harmonics, 2·harmonics − 2), orthonormal: (a, b) = Z·x has Σ a_k = 0 and Σ k b_k =
+        0.
+        """
         h = self.harmonics
         out = np.zeros((2 * h, 2 * h - 2))
         out[:h, : h - 1] = np.linalg.svd(np.ones((1, h)))[2][1:].T
@@ -81,14 +98,24 @@ class FourierFamily(Family):
         if self.start is None:
             one, zero = np.ones((len(t), 1)), np.zeros((len(t), 1))
             return np.hstack([one, q]), np.hstack([zero, dq]), np.hstack([zero, ddq])
-        return q - fourier_terms(np.zeros(1), self.duration, self.harmonics)[0] @ self._rest, dq, ddq
+        return (
+            q - fourier_terms(np.zeros(1), self.duration, self.harmonics)[0] @ self._rest,
+            dq,
+            ddq,
+        )
 
     def trajectory(self, X: np.ndarray) -> Fourier:
         """The series of these coefficients."""
         ab = X[:, self.moving] @ self._rest.T
         first = fourier_terms(np.zeros(1), self.duration, self.harmonics)[0]
         centre = X[:, 0] if self.start is None else self.start - ab @ first[0]
-        return Fourier(self.joint_names, self.duration, centre, ab[:, : self.harmonics], ab[:, self.harmonics :])
+        return Fourier(
+            self.joint_names,
+            self.duration,
+            centre,
+            ab[:, : self.harmonics],
+            ab[:, self.harmonics :],
+        )
 
     @property
     def grid(self) -> int:
@@ -96,7 +123,9 @@ class FourierFamily(Family):
         return GRID * self.harmonics
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
-        """Normal coefficients a_k, b_k, made to rest: the same share of the speed for every harmonic."""
+        """Normal coefficients a_k, b_k, made to rest: the same share of the speed for every
+        harmonic.
+        """
         return rng.normal(size=(len(self.joint_names), 2 * self.harmonics)) @ self._rest
 
 
@@ -118,7 +147,9 @@ class SplineFamily(Family):
         return np.linspace(0.0, self.duration, self.points)
 
     def functions(self, t: np.ndarray) -> State:
-        """One function per point after the first, zero at t = 0; and the constant where the start is free."""
+        """One function per point after the first, zero at t = 0; and the constant where the start
+        is free.
+        """
         q, dq, ddq = (term[:, 1:] for term in spline_terms(t, self._knots))
         if self.start is not None:
             return q, dq, ddq
@@ -129,7 +160,9 @@ class SplineFamily(Family):
         """The spline whose points are these steps away from its start."""
         start = X[:, 0] if self.start is None else self.start
         steps = X[:, self.moving]
-        return Spline(self.joint_names, self._knots, start + np.vstack([np.zeros(len(start)), steps.T]))
+        return Spline(
+            self.joint_names, self._knots, start + np.vstack([np.zeros(len(start)), steps.T])
+        )
 
     @property
     def grid(self) -> int:

@@ -1,9 +1,11 @@
 """The search for the best motion: an interior-point method whose every motion keeps every limit.
 
-    minimise  φ(X) − μ·Σ log(1 − r²)/n,   r all ratios of limits at the n samples of the grid, for a falling row of μ
+    minimise  φ(X) − μ·Σ log(1 − r²)/n,   r all ratios of limits at the n samples of the grid, for a
+    falling row of μ
 
-The barrier's curvature is known (its linear limits exactly, the others by their first derivatives), that of φ is learned by
-damped BFGS updates; steps end before the first linear limit, and backtrack until the sum falls.
+The barrier's curvature is known (its linear limits exactly, the others by their first derivatives),
+that of φ is learned by damped BFGS updates; steps end before the first linear limit, and backtrack
+until the sum falls.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ from thetahat.excite.problem import Look, Problem
 TO_WALL = 0.95  # of the way to the first limit that a step may go
 FALL = 1e-4  # of the predicted decrease that a step must bring
 HALVINGS = 12
-SETTLED = 2e-4  # predicted decrease of the sum at which a barrier is done; φ is a logarithm, so relative
+SETTLED = (
+    2e-4  # predicted decrease of the sum at which a barrier is done; φ is a logarithm, so relative
+)
 
 
 @dataclass
@@ -28,7 +32,9 @@ class Budget:
     """Evaluations made, and when to stop."""
 
     deadline: float  # of time.monotonic()
-    progress: Callable[[float], None] | None = None  # called with the criterion φ of every motion accepted
+    progress: Callable[[float], None] | None = (
+        None  # called with the criterion φ of every motion accepted
+    )
     evaluations: int = 0
     best: float = field(default=np.inf)
 
@@ -51,7 +57,9 @@ class Climb:
     look: Look
     curvature: np.ndarray | None = None  # (x, x)
     last: tuple[np.ndarray, np.ndarray] | None = None  # X and ∂φ/∂X before
-    history: list[np.ndarray] = field(default_factory=list)  # X at the beginning and after each weight of the barrier
+    history: list[np.ndarray] = field(
+        default_factory=list
+    )  # X at the beginning and after each weight of the barrier
 
     def __post_init__(self) -> None:
         self.history.append(self.look.X)
@@ -59,12 +67,18 @@ class Climb:
 
 def is_inside(look: Look) -> bool:
     """Whether every limit is kept at every sample of the grid, with nothing singular."""
-    return bool(np.isfinite(look.value) and np.all(np.abs(look.linear) < 1.0) and np.all(np.abs(look.curved) < 1.0))
+    return bool(
+        np.isfinite(look.value)
+        and np.all(np.abs(look.linear) < 1.0)
+        and np.all(np.abs(look.curved) < 1.0)
+    )
 
 
 def barrier(look: Look) -> float:
     """−Σ log(1 − r²)/n."""
-    return -float(np.sum(np.log1p(-(look.linear**2))) + np.sum(np.log1p(-(look.curved**2)))) / len(look.linear)
+    return -float(np.sum(np.log1p(-(look.linear**2))) + np.sum(np.log1p(-(look.curved**2)))) / len(
+        look.linear
+    )
 
 
 def climb(problem: Problem, at: Climb, *, mu: float, iterations: int, budget: Budget) -> None:
@@ -96,7 +110,11 @@ def climb(problem: Problem, at: Climb, *, mu: float, iterations: int, budget: Bu
 def _learn(at: Climb, x: np.ndarray, g: np.ndarray) -> None:
     """Damped BFGS update of φ's curvature [Nocedal2006, procedure 18.2]."""
     if at.curvature is None:
-        at.curvature = np.eye(len(x)) * max(float(np.linalg.norm(g)), 1e-6) / max(float(np.linalg.norm(x)), 1e-6)
+        at.curvature = (
+            np.eye(len(x))
+            * max(float(np.linalg.norm(g)), 1e-6)
+            / max(float(np.linalg.norm(x)), 1e-6)
+        )
     if at.last is not None:
         s, y = x - at.last[0], g - at.last[1]
         Bs = at.curvature @ s
@@ -108,7 +126,9 @@ def _learn(at: Climb, x: np.ndarray, g: np.ndarray) -> None:
     at.last = (x, g)
 
 
-def _barrier_model(problem: Problem, look: Look, jacobian: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _barrier_model(
+    problem: Problem, look: Look, jacobian: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Gradient and positive curvature of the barrier by the coefficients."""
     functions, limits = problem.base
     n, nv, size = len(look.linear), *look.X.shape
@@ -136,13 +156,19 @@ def _slopes(r: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return 2.0 * r / room, 2.0 * (1.0 + r * r) / room**2
 
 
-def _step(problem: Problem, look: Look, step: np.ndarray, mu: float, predicted: float, budget: Budget) -> Look | None:
+def _step(
+    problem: Problem, look: Look, step: np.ndarray, mu: float, predicted: float, budget: Budget
+) -> Look | None:
     """The motion a part of the step ahead that makes the sum fall, or None."""
     before = look.value + mu * barrier(look)
     functions, limits = problem.base
     change = np.hstack([(f @ step.T) / limit for f, limit in zip(functions, limits, strict=True)])
     with np.errstate(divide="ignore", invalid="ignore"):
-        room = np.where(change > 0.0, (1.0 - look.linear) / change, np.where(change < 0.0, (-1.0 - look.linear) / change, np.inf))
+        room = np.where(
+            change > 0.0,
+            (1.0 - look.linear) / change,
+            np.where(change < 0.0, (-1.0 - look.linear) / change, np.inf),
+        )
     length = min(1.0, TO_WALL * float(np.min(room)))
     for _ in range(HALVINGS):
         new = problem.look(look.X + length * step)

@@ -1,9 +1,11 @@
-"""The trajectories: Fourier series, sums of sinusoids, quintic moves from rest to rest, splines. Each starts and ends at rest.
+"""The trajectories: Fourier series, sums of sinusoids, quintic moves from rest to rest, splines.
+Each starts and ends at rest.
 
-Fourier     q = c + Σ_k a_k/(kω) sin kωt − b_k/(kω) cos kωt,   Σ a_k = 0 and Σ k b_k = 0, so that q̇ = q̈ = 0 at t = 0  [Swevers1997]
-Sinusoids   q = c + w(t) Σ_k A_k sin(2πf_k t + φ_k),   w a quintic ramp from 0 to 1 and, at the end, back
-Moves       q = p_i + (p_{i+1} − p_i) s(τ),   s = 10τ³ − 15τ⁴ + 6τ⁵, and a rest of `dwell` seconds in every point
-Spline      a spline of degree five through the points, four times continuously differentiable
+Fourier     q = c + Σ_k a_k/(kω) sin kωt − b_k/(kω) cos kωt,   Σ a_k = 0 and Σ k b_k = 0, so that q̇
+= q̈ = 0 at t = 0  [Swevers1997] Sinusoids   q = c + w(t) Σ_k A_k sin(2πf_k t + φ_k),   w a quintic
+ramp from 0 to 1 and, at the end, back Moves       q = p_i + (p_{i+1} − p_i) s(τ),   s = 10τ³ − 15τ⁴
++ 6τ⁵, and a rest of `dwell` seconds in every point Spline      a spline of degree five through the
+points, four times continuously differentiable
 """
 
 from __future__ import annotations
@@ -17,10 +19,13 @@ from thetahat.errors import UsageError
 from thetahat.excite.trajectory import State, Trajectory, check_count, check_positive, joint_array
 from thetahat.model.robot import Robot
 
-REST = 1e-9  # of the largest term: how exactly Fourier coefficients must leave the robot at rest at t = 0
+# of the largest term: how exactly Fourier coefficients must leave the robot at rest at t = 0
+REST = 1e-9
 
 
-def fourier_terms(t: np.ndarray, period: float, harmonics: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def fourier_terms(
+    t: np.ndarray, period: float, harmonics: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """q, q̇ and q̈ per unit of a_1 … a_h, b_1 … b_h, (n, 2h) each."""
     w = 2.0 * np.pi / period * np.arange(1, harmonics + 1)
     s, c = np.sin(w * t[:, None]), np.cos(w * t[:, None])
@@ -46,21 +51,39 @@ class Fourier(Trajectory):
         b = joint_array("b", self.b, a.shape, f"{a.shape}, as a")
         k = np.arange(1, a.shape[1] + 1)
         for values, name in ((a, "Σ a_k"), (b * k, "Σ k·b_k")):
-            off = np.abs(np.sum(values, axis=1)) > REST * np.max(np.abs(values), axis=1, initial=0.0) * len(k)
+            off = np.abs(np.sum(values, axis=1)) > REST * np.max(
+                np.abs(values), axis=1, initial=0.0
+            ) * len(k)
             if np.any(off):
                 raise UsageError(
-                    f"{name} of joint {self.joint_names[int(np.argmax(off))]!r} is not zero, so the motion would not start at rest; "
-                    "use Fourier.at_rest, which moves coefficients by the least that makes it so"
+                    f"{name} of joint {self.joint_names[int(np.argmax(off))]!r} is not zero, so the"
+                    " motion would not start at rest; use Fourier.at_rest, which moves"
+                    " coefficients by the least that makes it so"
                 )
-        for name, value in (("centre", joint_array("centre", self.centre, (nv,), f"({nv},)")), ("a", a), ("b", b)):
+        for name, value in (
+            ("centre", joint_array("centre", self.centre, (nv,), f"({nv},)")),
+            ("a", a),
+            ("b", b),
+        ):
             object.__setattr__(self, name, value)
 
     @staticmethod
-    def at_rest(robot: Robot, period: float, *, centre: np.ndarray, a: np.ndarray, b: np.ndarray, periods: int = 1) -> Fourier:
+    def at_rest(
+        robot: Robot,
+        period: float,
+        *,
+        centre: np.ndarray,
+        a: np.ndarray,
+        b: np.ndarray,
+        periods: int = 1,
+    ) -> Fourier:
         """The series nearest to these coefficients that starts and ends at rest."""
         a, b = np.array(a, dtype=float), np.array(b, dtype=float)
         if a.ndim != 2 or a.shape[1] < 2 or b.shape != a.shape:
-            raise UsageError(f"a and b have shapes {a.shape} and {b.shape}; give (joints, harmonics) with at least two harmonics, as one cannot rest")
+            raise UsageError(
+                f"a and b have shapes {a.shape} and {b.shape}; give (joints, harmonics) with at"
+                " least two harmonics, as one cannot rest"
+            )
         k = np.arange(1, a.shape[1] + 1)
         a -= np.mean(a, axis=1, keepdims=True)
         b -= np.outer(b @ k, k) / (k @ k)
@@ -78,14 +101,22 @@ class Fourier(Trajectory):
 
 
 def quintic(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """s = 10x³ − 15x⁴ + 6x⁵ and its first two derivatives: from 0 at x ≤ 0 to 1 at x ≥ 1, at rest at both."""
+    """s = 10x³ − 15x⁴ + 6x⁵ and its first two derivatives: from 0 at x ≤ 0 to 1 at x ≥ 1, at rest
+    at both.
+    """
     x = np.clip(x, 0.0, 1.0)
-    return x**3 * (10.0 + x * (-15.0 + 6.0 * x)), 30.0 * (x * (1.0 - x)) ** 2, 60.0 * x * (1.0 - x) * (1.0 - 2.0 * x)
+    return (
+        x**3 * (10.0 + x * (-15.0 + 6.0 * x)),
+        30.0 * (x * (1.0 - x)) ** 2,
+        60.0 * x * (1.0 - x) * (1.0 - 2.0 * x),
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class Sinusoids(Trajectory):
-    """A sum of sinusoids at each joint, faded in and out over `ramp` seconds (the paper's double pendulum moves so)."""
+    """A sum of sinusoids at each joint, faded in and out over `ramp` seconds (the paper's double
+    pendulum moves so).
+    """
 
     joint_names: tuple[str, ...]
     duration: float  # [s]
@@ -99,12 +130,21 @@ class Sinusoids(Trajectory):
         check_positive("duration", self.duration, "how long the motion lasts [s]")
         check_positive("ramp", self.ramp, "how long the motion takes to fade in and out [s]")
         if 2.0 * self.ramp > self.duration:
-            raise UsageError(f"ramp is {self.ramp:g} s; a motion of {self.duration:g} s can fade in and out for at most {self.duration / 2:g} s each")
+            raise UsageError(
+                f"ramp is {self.ramp:g} s; a motion of {self.duration:g} s can fade in and out for"
+                f" at most {self.duration / 2:g} s each"
+            )
         nv = len(self.joint_names)
         amplitude = joint_array("amplitude", self.amplitude, (nv, None), f"({nv}, terms)")
-        arrays = {"centre": joint_array("centre", self.centre, (nv,), f"({nv},)"), "amplitude": amplitude}
+        arrays = {
+            "centre": joint_array("centre", self.centre, (nv,), f"({nv},)"),
+            "amplitude": amplitude,
+        }
         arrays |= {
-            name: joint_array(name, getattr(self, name), amplitude.shape, f"{amplitude.shape}, as amplitude") for name in ("frequency", "phase")
+            name: joint_array(
+                name, getattr(self, name), amplitude.shape, f"{amplitude.shape}, as amplitude"
+            )
+            for name in ("frequency", "phase")
         }
         for name, value in arrays.items():
             object.__setattr__(self, name, value)
@@ -114,9 +154,16 @@ class Sinusoids(Trajectory):
         angle = w * t[:, None, None] + self.phase  # (n, nv, terms)
         sine, cosine = self.amplitude * np.sin(angle), self.amplitude * np.cos(angle)
         x, dx, ddx = np.sum(sine, axis=2), np.sum(w * cosine, axis=2), -np.sum(w**2 * sine, axis=2)
-        rise, fall = quintic(t[:, None] / self.ramp), quintic((self.duration - t[:, None]) / self.ramp)
+        rise, fall = (
+            quintic(t[:, None] / self.ramp),
+            quintic((self.duration - t[:, None]) / self.ramp),
+        )
         # one of the two ramps is always 1: they do not overlap
-        u, du, ddu = rise[0] * fall[0], (rise[1] - fall[1]) / self.ramp, (rise[2] + fall[2]) / self.ramp**2
+        u, du, ddu = (
+            rise[0] * fall[0],
+            (rise[1] - fall[1]) / self.ramp,
+            (rise[2] + fall[2]) / self.ramp**2,
+        )
         return self.centre + u * x, du * x + u * dx, ddu * x + 2.0 * du * dx + u * ddx
 
 
@@ -130,10 +177,17 @@ class Moves(Trajectory):
     dwell: float = 0.0  # rest in every point, the first and the last too [s]
 
     def __post_init__(self) -> None:
-        points = joint_array("points", self.points, (None, len(self.joint_names)), f"(points, {len(self.joint_names)})")
+        points = joint_array(
+            "points",
+            self.points,
+            (None, len(self.joint_names)),
+            f"(points, {len(self.joint_names)})",
+        )
         if len(points) < 2:
             raise UsageError(f"points holds {len(points)} point(s); a move needs two")
-        times = joint_array("times", self.times, (len(points) - 1,), f"({len(points) - 1},), one per move")
+        times = joint_array(
+            "times", self.times, (len(points) - 1,), f"({len(points) - 1},), one per move"
+        )
         for time in times:
             check_positive("a move's time", float(time), "how long each move lasts [s]")
         if self.dwell != 0.0:
@@ -159,17 +213,37 @@ class Moves(Trajectory):
         return self.points[move] + step * s, step * ds / time, step * dds / time**2
 
 
-def tick_tock(robot: Robot, first: np.ndarray, second: np.ndarray, *, time: float, repeats: int = 1, dwell: float = 0.0) -> Moves:
-    """To and fro between two poses, `repeats` times, each way in `time` seconds (the paper's arm moves so)."""
+def tick_tock(
+    robot: Robot,
+    first: np.ndarray,
+    second: np.ndarray,
+    *,
+    time: float,
+    repeats: int = 1,
+    dwell: float = 0.0,
+) -> Moves:
+    """To and fro between two poses, `repeats` times, each way in `time` seconds (the paper's arm
+    moves so).
+    """
     check_positive("time", time, "how long each way lasts [s]")
     check_count("repeats", repeats, "how often to go there and back")
     what = f"({robot.nv},), one position per joint of {robot.name!r}"
-    first, second = joint_array("first", first, (robot.nv,), what), joint_array("second", second, (robot.nv,), what)
-    return Moves(robot.joint_names, np.array([first, *[second, first] * repeats]), np.full(2 * repeats, float(time)), dwell)
+    first, second = (
+        joint_array("first", first, (robot.nv,), what),
+        joint_array("second", second, (robot.nv,), what),
+    )
+    return Moves(
+        robot.joint_names,
+        np.array([first, *[second, first] * repeats]),
+        np.full(2 * repeats, float(time)),
+        dwell,
+    )
 
 
 def spline_terms(t: np.ndarray, knots: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """q, q̇ and q̈ per unit of each point, (n, points) each: degree five, q̇ = q̈ = 0 at both ends."""
+    """q, q̇ and q̈ per unit of each point, (n, points) each: degree five, q̇ = q̈ = 0 at
+    both ends.
+    """
     from scipy.interpolate import make_interp_spline
 
     rest = [(1, np.zeros(len(knots))), (2, np.zeros(len(knots)))]
@@ -186,10 +260,17 @@ class Spline(Trajectory):
     points: np.ndarray  # (points, nv) [rad or m]
 
     def __post_init__(self) -> None:
-        points = joint_array("points", self.points, (None, len(self.joint_names)), f"(points, {len(self.joint_names)})")
+        points = joint_array(
+            "points",
+            self.points,
+            (None, len(self.joint_names)),
+            f"(points, {len(self.joint_names)})",
+        )
         times = joint_array("times", self.times, (len(points),), f"({len(points)},), one per point")
         if len(points) < 2 or times[0] != 0.0 or np.any(np.diff(times) <= 0.0):
-            raise UsageError(f"times are {times.tolist()}; give at least two, from 0 on and ascending [s]")
+            raise UsageError(
+                f"times are {times.tolist()}; give at least two, from 0 on and ascending [s]"
+            )
         for name, value in (("points", points), ("times", times)):
             object.__setattr__(self, name, value)
 

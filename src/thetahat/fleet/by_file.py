@@ -1,4 +1,6 @@
-"""What each file of a log comes to by itself: so that a file can be judged, and left out, without reading the others again."""
+"""What each file of a log comes to by itself: so that a file can be judged, and left out, without
+reading the others again.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ WAITING = 64  # results of one file that wait to be merged: it may have many mor
 
 
 class ByFile(Generic[R]):
-    """Merged as the shards of a file are done; given up where all files together would take too much memory."""
+    """Merged as the shards of a file are done; given up where all files together would take too
+    much memory.
+    """
 
     def __init__(self, shards: Sequence[Shard], merge: Callable[[Sequence[R]], R]) -> None:
         self._shards, self._merge = shards, merge
@@ -41,12 +45,18 @@ class ByFile(Generic[R]):
     def parts(self) -> list[FilePart[R]]:
         """In the order of the log."""
         firsts = sorted((min(parts), place) for place, parts in self._parts.items())
-        return [FilePart(place, self._shards[at].item.name, self._of(place)) for at, place in firsts]
+        return [
+            FilePart(place, self._shards[at].item.name, self._of(place)) for at, place in firsts
+        ]
 
     def without(self, places: Iterable[str]) -> R | None:
         """All others merged; None where that is not known, or nothing is left."""
         gone = set(places)
-        left = [] if self.given_up else [part.result for part in self.parts() if part.place not in gone]
+        left = (
+            []
+            if self.given_up
+            else [part.result for part in self.parts() if part.place not in gone]
+        )
         return self._merge(left) if left else None
 
     def _of(self, place: str) -> R:

@@ -1,4 +1,6 @@
-"""The surveys of many files as one log: what is decided over all of them together is decided here, as one pass over them would."""
+"""The surveys of many files as one log: what is decided over all of them together is decided here,
+as one pass over them would.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ class Catalogue:
     entries: tuple[Entry, ...]
     log: Log
     failures: tuple[Failure, ...]
-    left_out: frozenset[str] = frozenset()  # places of files, and of shards (`Shard.place`), that were surveyed and are used no longer
+    left_out: frozenset[str] = (
+        frozenset()
+    )  # places of files, and of shards (`Shard.place`), that were surveyed and are used no longer
 
     @property
     def used(self) -> tuple[Entry, ...]:
@@ -70,7 +74,9 @@ class Catalogue:
     @property
     def sources(self) -> tuple[Source, ...]:
         """Of the files that are still used."""
-        return tuple(_named(entry, source) for entry in self.used for source in entry.survey.sources)
+        return tuple(
+            _named(entry, source) for entry in self.used for source in entry.survey.sources
+        )
 
     def without(self, places: Iterable[str]) -> Catalogue:
         """The same log, rows counted as before, without these files and shards."""
@@ -78,11 +84,15 @@ class Catalogue:
 
 
 class SurveyedTable(Table):
-    """A file that was surveyed: it is opened when its rows are asked for, and held to be the one that was surveyed."""
+    """A file that was surveyed: it is opened when its rows are asked for, and held to be the one
+    that was surveyed.
+    """
 
     hashes_itself = True
 
-    def __init__(self, item: Item, survey: FileSurvey, reading: Reading, joints: Sequence[str]) -> None:
+    def __init__(
+        self, item: Item, survey: FileSurvey, reading: Reading, joints: Sequence[str]
+    ) -> None:
         self.item, self.survey, self._reading, self._joints = item, survey, reading, tuple(joints)
         self.path, self.widths, self.names = Path(item.given), {}, survey.columns.columns
         self.files = tuple(Path(source.path) for source in survey.sources)
@@ -92,10 +102,20 @@ class SurveyedTable(Table):
     @cached_property
     def table(self) -> Table:
         """The file, open; `StorageError` where it has changed since."""
-        table = open_table(self.item.local(), joints=self._joints, topic=self._reading.topic, salvage=self._reading.salvage)
-        same = (lambda state: state.size) if self.item.remote else (lambda state: state)  # a copy's other marks are its own
+        table = open_table(
+            self.item.local(),
+            joints=self._joints,
+            topic=self._reading.topic,
+            salvage=self._reading.salvage,
+        )
+        same = (
+            (lambda state: state.size) if self.item.remote else (lambda state: state)
+        )  # a copy's other marks are its own
         if [same(state) for state in table.states] != [same(state) for state in self.states]:
-            raise StorageError(f"{self.item.name} changed after it was surveyed; wait until its recording has ended, or read a copy")
+            raise StorageError(
+                f"{self.item.name} changed after it was surveyed; wait until its recording has"
+                " ended, or read a copy"
+            )
         table.sha256 = self.sha256
         return table
 
@@ -103,7 +123,9 @@ class SurveyedTable(Table):
         """Its rows."""
         yield from self.table.blocks(columns, run_column)
 
-    def read(self, columns: Sequence[str], run_column: str | None, *, first: bool) -> Iterator[Block]:
+    def read(
+        self, columns: Sequence[str], run_column: str | None, *, first: bool
+    ) -> Iterator[Block]:
         """Its rows."""
         yield from self.table.read(columns, run_column, first=first)
 
@@ -112,8 +134,12 @@ class SurveyedTable(Table):
         return self.table.where(row)
 
 
-def catalogue(robot: Robot, reading: Reading, surveys: Sequence[tuple[Item, FileSurvey | Failure]]) -> Catalogue:
-    """The files that go together as one log; those that cannot be read, or bring other columns than most, are left out and named."""
+def catalogue(
+    robot: Robot, reading: Reading, surveys: Sequence[tuple[Item, FileSurvey | Failure]]
+) -> Catalogue:
+    """The files that go together as one log; those that cannot be read, or bring other columns than
+    most, are left out and named.
+    """
     failures = [found for _, found in surveys if isinstance(found, Failure)]
     good = [(item, found) for item, found in surveys if isinstance(found, FileSurvey)]
     if not good:
@@ -123,11 +149,22 @@ def catalogue(robot: Robot, reading: Reading, surveys: Sequence[tuple[Item, File
     entries, row = [], 0
     for item, survey in good:
         if _columns(survey) != common:
-            failures.append(Failure(item.name, _differs(item, survey, next(each for each in good if _columns(each[1]) == common)), 3))
+            failures.append(
+                Failure(
+                    item.name,
+                    _differs(
+                        item, survey, next(each for each in good if _columns(each[1]) == common)
+                    ),
+                    3,
+                )
+            )
             continue
         entries.append(Entry(item, survey, row))
         row += survey.rows
-    tables = [(SurveyedTable(each.item, each.survey, reading, robot.joint_names), each.survey.columns) for each in entries]
+    tables = [
+        (SurveyedTable(each.item, each.survey, reading, robot.joint_names), each.survey.columns)
+        for each in entries
+    ]
     log = assembled(robot, tables, _Merged(robot, tables, entries).finish())
     return Catalogue(robot, reading, tuple(entries), log, tuple(failures))
 
@@ -137,7 +174,10 @@ def _columns(survey: FileSurvey) -> frozenset[tuple[str, int]]:
 
 
 def _differs(item: Item, survey: FileSurvey, other: tuple[Item, FileSurvey]) -> str:
-    mine, theirs = ({(kind, at): column for kind, at, column in each.columns.place} for each in (survey, other[1]))
+    mine, theirs = (
+        {(kind, at): column for kind, at, column in each.columns.place}
+        for each in (survey, other[1])
+    )
     only = sorted(mine.get(key) or theirs[key] for key in mine.keys() ^ theirs.keys())
     return (
         f"{item.name} and {other[0].name} bring different columns ({known(only)} in one alone); "
@@ -147,7 +187,11 @@ def _differs(item: Item, survey: FileSurvey, other: tuple[Item, FileSurvey]) -> 
 
 def refused(failures: Sequence[Failure]) -> ThetahatError:
     """The error where no file is left: that of the first."""
-    kinds = {error.exit_code: error for error in ThetahatError.__subclasses__() if error.__name__ != "MissingExtra"}
+    kinds = {
+        error.exit_code: error
+        for error in ThetahatError.__subclasses__()
+        if error.__name__ != "MissingExtra"
+    }
     first = failures[0]
     rest = f" (and {len(failures) - 1} more logs cannot be used)" if len(failures) > 1 else ""
     return kinds.get(first.exit_code, MalformedInput)(first.sentence + rest)
@@ -156,7 +200,9 @@ def refused(failures: Sequence[Failure]) -> ThetahatError:
 class _Merged(Survey):
     """The state that one pass over all files would have left, put together from theirs."""
 
-    def __init__(self, robot: Robot, tables: list[tuple[Table, ColumnMap]], entries: Sequence[Entry]) -> None:
+    def __init__(
+        self, robot: Robot, tables: list[tuple[Table, ColumnMap]], entries: Sequence[Entry]
+    ) -> None:
         super().__init__(robot, tables)
         self._entries = entries
         self._rows = [entry.survey.rows for entry in entries]
@@ -164,10 +210,18 @@ class _Merged(Survey):
         for (table, _), entry in zip(tables, entries, strict=True):
             survey, row = entry.survey, entry.first_row
             prefix = f"{table.path.stem}/" if len(entries) > 1 and survey.columns.run else ""
-            moved = [[replace(run, name=prefix + run.name, first_row=run.first_row + row) for run in runs] for runs in (survey.runs, survey.dropped)]
+            moved = [
+                [
+                    replace(run, name=prefix + run.name, first_row=run.first_row + row)
+                    for run in runs
+                ]
+                for runs in (survey.runs, survey.dropped)
+            ]
             self._splitter.runs += moved[0]
             self._splitter.dropped += moved[1]
-            self._splitter.gaps += [(at + row, length, period) for at, length, period in survey.gaps]
+            self._splitter.gaps += [
+                (at + row, length, period) for at, length, period in survey.gaps
+            ]
             for angle, (rows, turns) in survey.wraps.items():
                 self._wraps._rows.setdefault(angle, []).extend((rows + row).tolist())
                 self._wraps._turns.setdefault(angle, []).extend(turns.tolist())
@@ -175,13 +229,19 @@ class _Merged(Survey):
             windows.add(survey.windows, row)
         self._audit._rows = sum(self._rows)
         collector = self._audit._windows
-        collector._parts, collector._count, collector._period = windows.parts, windows.count, entries[-1].survey.period
+        collector._parts, collector._count, collector._period = (
+            windows.parts,
+            windows.count,
+            entries[-1].survey.period,
+        )
 
     def _take_audit(self, survey: FileSurvey, row: int) -> None:
         for name in CHANNELS:
             channels = getattr(self._audit, f"_{name}")
             for v, value, first, stop in survey.stretches[name]:
-                channels[int(v)].found.append(Stretch(value, int(first) + row, int(stop) + row, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0))
+                channels[int(v)].found.append(
+                    Stretch(value, int(first) + row, int(stop) + row, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+                )
         for name, found in survey.extremes.items():
             channels = getattr(self._audit, f"_{name}")
             for v, (counts, moving, rows) in found.items():
@@ -193,10 +253,17 @@ class _Merged(Survey):
         total = sum(self._rows)
         silent = [Mask(at, 0, total, "no torque column") for at in self._tables[0][1].silent]
         return Surveyed(
-            sources=tuple(_named(entry, source) for entry in self._entries for source in entry.survey.sources),
+            sources=tuple(
+                _named(entry, source) for entry in self._entries for source in entry.survey.sources
+            ),
             rows=total,
             runs=tuple(self._splitter.runs),
-            findings=(*self._column_findings(), *self._stamp_findings(), *self._wrap_findings(), *audited.findings),
+            findings=(
+                *self._column_findings(),
+                *self._stamp_findings(),
+                *self._wrap_findings(),
+                *audited.findings,
+            ),
             masks=(*silent, *audited.masks),
             wraps=self._wraps.wraps(),
         )
@@ -233,12 +300,16 @@ class _Windows:
         if not windows:
             return
         size = len(windows["row"])
-        kept = {name: array[-self._seen % self._step :: self._step] for name, array in windows.items()}
+        kept = {
+            name: array[-self._seen % self._step :: self._step] for name, array in windows.items()
+        }
         kept["row"] = kept["row"] + row
         self._seen += size
         self.parts.append(kept)
         self.count += len(kept["row"])
         while self.count > KEPT:
-            joined = {name: np.concatenate([part[name] for part in self.parts]) for name in self.parts[0]}
+            joined = {
+                name: np.concatenate([part[name] for part in self.parts]) for name in self.parts[0]
+            }
             self.parts = [{name: array[::2] for name, array in joined.items()}]
             self.count, self._step = len(self.parts[0]["row"]), 2 * self._step

@@ -1,15 +1,20 @@
-"""Whether a parameter of one robot has changed over its periods: by a step, for a spell, or by a drift.
+"""Whether a parameter of one robot has changed over its periods: by a step, for a spell, or by a
+drift.
 
-    y_t = a + b·x_t + e_t,    e_t ~ N(0, v_t + τ²)      x_t = [t ≥ k] for a step at k, [k ≤ t < l] for a spell, the time from 0 to 1 for a drift
+    y_t = a + b·x_t + e_t,    e_t ~ N(0, v_t + τ²)      x_t = [t ≥ k] for a step at k, [k ≤ t < l]
+    for a spell, the time from 0 to 1 for a drift
 
-v_t is the variance of period t's estimate, which the fit states. τ² is the honest scatter from one period to the next (temperature, another
-operator): whatever v_t does not explain of the residuals around the change itself, by Paule and Mandel's equation Σ e_t²/(v_t + τ²) = T − 2
-[Paule1982]. Then b over its standard deviation is at most as wide as Student's t with T − 2 degrees of freedom [Hartung2001]: where τ² is zero
-because the estimates scatter less than they say, it is narrower. Residuals that stay alike from one period to the next (ρ > 0) make the
-standard deviation larger by √((1 + ρ)/(1 − ρ)), the mean of an autoregression's [Bartlett1946].
+v_t is the variance of period t's estimate, which the fit states. τ² is the honest scatter from one
+period to the next (temperature, another operator): whatever v_t does not explain of the residuals
+around the change itself, by Paule and Mandel's equation Σ e_t²/(v_t + τ²) = T − 2 [Paule1982]. Then
+b over its standard deviation is at most as wide as Student's t with T − 2 degrees of freedom
+[Hartung2001]: where τ² is zero because the estimates scatter less than they say, it is narrower.
+Residuals that stay alike from one period to the next (ρ > 0) make the standard deviation larger by
+√((1 + ρ)/(1 − ρ)), the mean of an autoregression's [Bartlett1946].
 
-The k of a step is unknown, so its probability by chance is that of the best k, times the number of them (Bonferroni). Spells are looked for at
-some lengths, each half as long again as the one before, then the ends of the clearest are moved in turn; chance counts all pairs of ends.
+The k of a step is unknown, so its probability by chance is that of the best k, times the number of
+them (Bonferroni). Spells are looked for at some lengths, each half as long again as the one before,
+then the ends of the clearest are moved in turn; chance counts all pairs of ends.
 """
 
 from __future__ import annotations
@@ -58,33 +63,65 @@ class _Fits:
     misfit: np.ndarray  # (K,) −2 log-likelihood but for a constant
 
 
-def change(values: np.ndarray, variances: np.ndarray, times: np.ndarray, *, kinds: tuple[str, ...]) -> Change | None:
-    """The best change of a series (T,), None where it is too short. times: (T,) ascending, of the drift's line."""
+def change(
+    values: np.ndarray, variances: np.ndarray, times: np.ndarray, *, kinds: tuple[str, ...]
+) -> Change | None:
+    """The best change of a series (T,), None where it is too short. times: (T,) ascending, of the
+    drift's line.
+    """
     T = len(values)
     if T < FEWEST:
         return None
-    found = [each for kind in kinds for each in [_clearest(values, variances, times, kind)] if each is not None]
+    found = [
+        each
+        for kind in kinds
+        for each in [_clearest(values, variances, times, kind)]
+        if each is not None
+    ]
     if not found:
         return None
     chance = min(1.0, len(found) * min(each.chance for each, _ in found))
-    # Which kind it is says the likelihood of each kind's clearest change: k and l are numbers that were chosen too, log T each.
+    # Which kind it is says the likelihood of each kind's clearest change: k and l are numbers that
+    # were chosen too, log T each.
     cost = {"drift": 0.0, "step": np.log(T), "spell": 2.0 * np.log(T)}
     best, _ = min(found, key=lambda each: each[1] + cost[each[0].kind])
     return replace(best, chance=chance)
 
 
-def _clearest(values: np.ndarray, variances: np.ndarray, times: np.ndarray, kind: str) -> tuple[Change, float] | None:
-    """(the clearest change of a kind, its misfit); its chance over all places that it could have had."""
+def _clearest(
+    values: np.ndarray, variances: np.ndarray, times: np.ndarray, kind: str
+) -> tuple[Change, float] | None:
+    """(the clearest change of a kind, its misfit); its chance over all places that it could have
+    had.
+    """
     T = len(values)
     if kind == "drift":
-        return _best(values, variances, [("drift", 0, None)], ((times - times[0]) / (times[-1] - times[0]))[None], trials=1)
+        return _best(
+            values,
+            variances,
+            [("drift", 0, None)],
+            ((times - times[0]) / (times[-1] - times[0]))[None],
+            trials=1,
+        )
     if kind == "step":
         places = [("step", k, None) for k in range(SHORTEST, T - SHORTEST + 1)]
-        return _best(values, variances, places, np.array([step_regressor(T, k) for _, k, _ in places]), trials=len(places))
-    inside = T - 3 * SHORTEST + 1  # beginnings and ends that leave enough periods before, inside and after
+        return _best(
+            values,
+            variances,
+            places,
+            np.array([step_regressor(T, k) for _, k, _ in places]),
+            trials=len(places),
+        )
+    inside = (
+        T - 3 * SHORTEST + 1
+    )  # beginnings and ends that leave enough periods before, inside and after
     if inside < 1:
         return None
-    some = [("spell", k, k + length) for length in _lengths(T - 2 * SHORTEST) for k in range(SHORTEST, T - SHORTEST - length + 1)]
+    some = [
+        ("spell", k, k + length)
+        for length in _lengths(T - 2 * SHORTEST)
+        for k in range(SHORTEST, T - SHORTEST - length + 1)
+    ]
     best = _best(values, variances, some, _spells(T, some), trials=inside * (inside + 1) // 2)
     for _ in range(MOVES):
         k, end = best[0].at, best[0].end
@@ -99,13 +136,31 @@ def _clearest(values: np.ndarray, variances: np.ndarray, times: np.ndarray, kind
 Place = tuple[str, int, int | None]  # kind, k, l
 
 
-def _best(values: np.ndarray, variances: np.ndarray, places: Sequence[Place], x: np.ndarray, *, trials: int) -> tuple[Change, float]:
+def _best(
+    values: np.ndarray,
+    variances: np.ndarray,
+    places: Sequence[Place],
+    x: np.ndarray,
+    *,
+    trials: int,
+) -> tuple[Change, float]:
     """The clearest of some changes; trials: how many there could have been, for chance."""
     fits = _fitted(values, variances, x)
     k = int(np.argmax(np.abs(fits.size) / fits.std))
-    chance = min(1.0, trials * 2.0 * float(stats.t.sf(abs(fits.size[k]) / fits.std[k], len(values) - 2)))
+    chance = min(
+        1.0, trials * 2.0 * float(stats.t.sf(abs(fits.size[k]) / fits.std[k], len(values) - 2))
+    )
     kind, at, end = places[k]
-    found = Change(kind, at, float(fits.size[k]), float(fits.std[k]), float(fits.before[k]), chance, float(np.sqrt(fits.tau2[k])), end)
+    found = Change(
+        kind,
+        at,
+        float(fits.size[k]),
+        float(fits.std[k]),
+        float(fits.before[k]),
+        chance,
+        float(np.sqrt(fits.tau2[k])),
+        end,
+    )
     return found, float(fits.misfit[k])
 
 
@@ -123,7 +178,9 @@ def _lengths(most: int) -> list[int]:
     return out
 
 
-def scatter(values: np.ndarray, variances: np.ndarray, regressor: np.ndarray | None = None) -> float:
+def scatter(
+    values: np.ndarray, variances: np.ndarray, regressor: np.ndarray | None = None
+) -> float:
     """τ² of a series around its mean, or around a line along a regressor."""
     if len(values) < FEWEST:
         return 0.0
@@ -137,7 +194,9 @@ def step_regressor(count: int, at: int) -> np.ndarray:
 
 
 def _fitted(values: np.ndarray, variances: np.ndarray, x: np.ndarray) -> _Fits:
-    """Weighted lines through a series along K regressors at once, each with the scatter around itself."""
+    """Weighted lines through a series along K regressors at once, each with the scatter around
+    itself.
+    """
     K, T = x.shape
     unit = float(np.median(variances)) or 1.0
     v, freedom = variances / unit, T - 1 - int(np.any(np.ptp(x, axis=1)))
@@ -147,7 +206,9 @@ def _fitted(values: np.ndarray, variances: np.ndarray, x: np.ndarray) -> _Fits:
         w = 1.0 / (v + tau2[:, None])
         _, _, _, e = _line(y, w, x)
         excess = np.sum(w * e**2, axis=1) - freedom
-        step = np.maximum(excess, 0.0) / np.maximum(np.sum(w**2 * e**2, axis=1), np.finfo(float).tiny)
+        step = np.maximum(excess, 0.0) / np.maximum(
+            np.sum(w**2 * e**2, axis=1), np.finfo(float).tiny
+        )
         tau2 = tau2 + step
         if np.all(step <= 1e-9 * (1.0 + tau2)):
             break
@@ -160,10 +221,15 @@ def _fitted(values: np.ndarray, variances: np.ndarray, x: np.ndarray) -> _Fits:
     return _Fits(a * root + np.mean(values), b * root, std * root, tau2 * unit, misfit)
 
 
-def _line(y: np.ndarray, w: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _line(
+    y: np.ndarray, w: np.ndarray, x: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """(a, b, variance of b, residuals) of a + b·x, per row of w and x."""
     total = np.sum(w, axis=1, keepdims=True)
-    x_mean, y_mean = np.sum(w * x, axis=1, keepdims=True) / total, np.sum(w * y, axis=1, keepdims=True) / total
+    x_mean, y_mean = (
+        np.sum(w * x, axis=1, keepdims=True) / total,
+        np.sum(w * y, axis=1, keepdims=True) / total,
+    )
     along = w * (x - x_mean)
     power = np.sum(along * (x - x_mean), axis=1)
     safe = np.where(power > 0.0, power, 1.0)
@@ -180,7 +246,9 @@ def _alike(e: np.ndarray) -> np.ndarray:
 
 
 def holm(chances: np.ndarray, level: float) -> np.ndarray:
-    """Which hypotheses are refused so that with probability 1 − level none is refused wrongly [Holm1979]."""
+    """Which hypotheses are refused so that with probability 1 − level none is refused wrongly
+    [Holm1979].
+    """
     order, m = np.argsort(chances, kind="stable"), len(chances)
     refused = np.zeros(m, dtype=bool)
     for rank, k in enumerate(order):
@@ -200,4 +268,6 @@ def stepped(values: np.ndarray, variances: np.ndarray, at: int) -> Change:
     fits = _fitted(values, variances, step_regressor(len(values), at)[None])
     size, std = float(fits.size[0]), float(fits.std[0])
     chance = float(2.0 * stats.t.sf(abs(size) / std, max(len(values) - 2, 1)))
-    return Change("step", at, size, std, float(fits.before[0]), chance, float(np.sqrt(fits.tau2[0])))
+    return Change(
+        "step", at, size, std, float(fits.before[0]), chance, float(np.sqrt(fits.tau2[0]))
+    )

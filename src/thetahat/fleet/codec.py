@@ -1,8 +1,11 @@
-"""Arrays and plain values as bytes, with a version and a checksum: what the store keeps on disk. Nothing in it can run.
+"""Arrays and plain values as bytes, with a version and a checksum: what the store keeps on disk.
+Nothing in it can run.
 
-    magic (8)   length of the header (8)   header: JSON   arrays, one after another   BLAKE2 of all before (32)
+    magic (8)   length of the header (8)   header: JSON   arrays, one after another   BLAKE2 of all
+    before (32)
 
-The header holds the values, and name, kind, shape and place of every array. Numbers are little-endian.
+The header holds the values, and name, kind, shape and place of every array. Numbers are
+little-endian.
 """
 
 from __future__ import annotations
@@ -25,14 +28,18 @@ class Damaged(ValueError):
 
 
 def packed(values: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
-    """The bytes of values (as JSON holds them) and arrays (doubles, whole numbers, bytes, truth values)."""
+    """The bytes of values (as JSON holds them) and arrays (doubles, whole numbers, bytes, truth
+    values).
+    """
     parts, described = [], []
     for name, array in arrays.items():
         kind = {"f": "<f8", "i": "<i8", "b": "|b1"}.get(array.dtype.kind, "|u1")
         data = np.ascontiguousarray(array, dtype=kind).tobytes()
         described.append({"name": name, "kind": kind, "shape": list(array.shape)})
         parts.append(data)
-    header = json.dumps({"values": values, "arrays": described}, allow_nan=False, separators=(",", ":")).encode()
+    header = json.dumps(
+        {"values": values, "arrays": described}, allow_nan=False, separators=(",", ":")
+    ).encode()
     body = b"".join([MAGIC, struct.pack("<q", len(header)), header, *parts])
     return body + _check(body)
 
@@ -55,7 +62,9 @@ def unpacked(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
             if each["kind"] not in KINDS:
                 raise Damaged(f"array {each['name']!r} is of kind {each['kind']!r}")
             count = math.prod(each["shape"])
-            arrays[each["name"]] = np.frombuffer(body, each["kind"], count, at).reshape(each["shape"]).copy()  # aligned, and ours
+            arrays[each["name"]] = (
+                np.frombuffer(body, each["kind"], count, at).reshape(each["shape"]).copy()
+            )  # aligned, and ours
             at += arrays[each["name"]].nbytes
     except (ValueError, KeyError, TypeError) as error:
         raise Damaged(f"its header is not as the format says ({error})") from None

@@ -12,11 +12,15 @@ QUIET = ("cutoff_reason",)  # settings that say why, not what
 def compared(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
     """Two answers of identify (schema thetahat/estimate/1), side by side.
 
-    `in_std` is (b − a)/√(std_a² + std_b²), as if the two had no log in common; `shared` says how many they do have.
+    `in_std` is (b − a)/√(std_a² + std_b²), as if the two had no log in common; `shared` says how
+    many they do have.
     """
     parameters, only_a, only_b = _parameters(a, b)
     known = [abs(each["in_std"]) for each in parameters if each["in_std"] is not None]
-    logs = [{log["sha256"]: log["path"] for log in found["provenance"].get("logs", ())} for found in (a, b)]
+    logs = [
+        {log["sha256"]: log["path"] for log in found["provenance"].get("logs", ())}
+        for found in (a, b)
+    ]
     return {
         "schema": SCHEMA,
         "a": _about(a),
@@ -26,7 +30,9 @@ def compared(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
         "parameters": parameters,
         "only_a": only_a,
         "only_b": only_b,
-        "r2": {name: {"a": a["r2"].get(name), "b": b["r2"].get(name)} for name in ("train", "test")},
+        "r2": {
+            name: {"a": a["r2"].get(name), "b": b["r2"].get(name)} for name in ("train", "test")
+        },
         "joints": _joints(a, b),
         "settings": _settings(a, b),
         "logs": {
@@ -50,17 +56,37 @@ def _about(found: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _parameters(a: dict[str, Any], b: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str], list[str]]:
-    """Base parameters that both have, the most changed first, and the names of those that one alone has."""
+def _parameters(
+    a: dict[str, Any], b: dict[str, Any]
+) -> tuple[list[dict[str, Any]], list[str], list[str]]:
+    """Base parameters that both have, the most changed first, and the names of those that one alone
+    has.
+    """
     mine, theirs = ({each["name"]: each for each in found["base_parameters"]} for found in (a, b))
     out = []
     for name, one in mine.items():
         other = theirs.get(name)
         if other is None:
             continue
-        change = None if one["value"] is None or other["value"] is None else other["value"] - one["value"]
-        spread = None if one["std"] is None or other["std"] is None else math.hypot(one["std"], other["std"])
-        in_std = None if change is None or spread is None else 0.0 if change == 0.0 else change / spread if spread > 0.0 else None
+        change = (
+            None
+            if one["value"] is None or other["value"] is None
+            else other["value"] - one["value"]
+        )
+        spread = (
+            None
+            if one["std"] is None or other["std"] is None
+            else math.hypot(one["std"], other["std"])
+        )
+        in_std = (
+            None
+            if change is None or spread is None
+            else 0.0
+            if change == 0.0
+            else change / spread
+            if spread > 0.0
+            else None
+        )
         out.append(
             {
                 "name": name,
@@ -73,13 +99,24 @@ def _parameters(a: dict[str, Any], b: dict[str, Any]) -> tuple[list[dict[str, An
             }
         )
     out.sort(key=lambda each: -abs(each["in_std"]) if each["in_std"] is not None else math.inf)
-    return out, [name for name in mine if name not in theirs], [name for name in theirs if name not in mine]
+    return (
+        out,
+        [name for name in mine if name not in theirs],
+        [name for name in theirs if name not in mine],
+    )
 
 
 def _joints(a: dict[str, Any], b: dict[str, Any]) -> list[dict[str, Any]]:
     theirs = {joint["name"]: joint for joint in b["joints"]}
     return [
-        {"name": joint["name"], **{f"{name}_{side}": found[name] for name in ("r2_test", "rms_test") for side, found in (("a", joint), ("b", other))}}
+        {
+            "name": joint["name"],
+            **{
+                f"{name}_{side}": found[name]
+                for name in ("r2_test", "rms_test")
+                for side, found in (("a", joint), ("b", other))
+            },
+        }
         for joint in a["joints"]
         if (other := theirs.get(joint["name"])) is not None
     ]
@@ -87,6 +124,12 @@ def _joints(a: dict[str, Any], b: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _settings(a: dict[str, Any], b: dict[str, Any]) -> list[dict[str, Any]]:
     """Settings that differ."""
-    mine, theirs = ({"method": found["method"], **found["provenance"].get("settings", {})} for found in (a, b))
-    names = [name for name in dict.fromkeys([*mine, *theirs]) if name not in QUIET and mine.get(name) != theirs.get(name)]
+    mine, theirs = (
+        {"method": found["method"], **found["provenance"].get("settings", {})} for found in (a, b)
+    )
+    names = [
+        name
+        for name in dict.fromkeys([*mine, *theirs])
+        if name not in QUIET and mine.get(name) != theirs.get(name)
+    ]
     return [{"name": name, "a": mine.get(name), "b": theirs.get(name)} for name in names]

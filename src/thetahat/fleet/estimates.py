@@ -1,4 +1,6 @@
-"""One estimate per robot and period: the logs of a period folded, solved, and their noise looked at; by any worker, kept in a store."""
+"""One estimate per robot and period: the logs of a period folded, solved, and their noise looked
+at; by any worker, kept in a store.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,9 @@ class Task:
 class PeriodEstimate:
     """What the logs of a period say. Parameters that they do not show have an infinite variance."""
 
-    x_base: np.ndarray  # (p,) by least squares: free of any prior, so that differences mean something
+    x_base: (
+        np.ndarray
+    )  # (p,) by least squares: free of any prior, so that differences mean something
     covariance: np.ndarray  # (p, p), which knows of the noise's correlation
     masses: np.ndarray  # (bodies,) [kg] of the physically consistent fit
     r2: float | None  # of least squares
@@ -93,7 +97,9 @@ def store_key(recipe: Recipe, task: Task) -> str:
     work = recipe.work
     shards = plan(_catalogue(recipe, task), recipe.settings, whole=work.whole)
     given = (recipe.prior, recipe.weight, recipe.metric, recipe.weights)
-    return fingerprint("period", FORMAT, work.fingerprint, given, [shard.content for shard in shards])
+    return fingerprint(
+        "period", FORMAT, work.fingerprint, given, [shard.content for shard in shards]
+    )
 
 
 def run(context: Sequence[Recipe], task: Task) -> PeriodEstimate:
@@ -107,9 +113,16 @@ def estimated(gatherer: Gatherer, recipe: Recipe, task: Task) -> PeriodEstimate:
     gathered = gatherer.gather(files, work)
     whole = gathered.result.on(recipe.fitted)
     if not np.any(whole.rows):
-        raise NotIdentifiable(f"{task.name}: no torque of its logs can be used; record the robot while it moves")
+        raise NotIdentifiable(
+            f"{task.name}: no torque of its logs can be used; record the robot while it moves"
+        )
     found = _least_squares(gatherer, recipe, gathered.files, work, whole)
-    physical = identify(whole, Consistent(prior=recipe.prior, weight=recipe.weight, metric=recipe.metric, weights=recipe.weights))
+    physical = identify(
+        whole,
+        Consistent(
+            prior=recipe.prior, weight=recipe.weight, metric=recipe.metric, weights=recipe.weights
+        ),
+    )
     return PeriodEstimate(
         x_base=found.x_base,
         covariance=found.covariance,
@@ -123,12 +136,21 @@ def estimated(gatherer: Gatherer, recipe: Recipe, task: Task) -> PeriodEstimate:
     )
 
 
-def _least_squares(gatherer: Gatherer, recipe: Recipe, files: Catalogue, work: Fold, whole: Information) -> Estimate:
+def _least_squares(
+    gatherer: Gatherer, recipe: Recipe, files: Catalogue, work: Fold, whole: Information
+) -> Estimate:
     estimator = LeastSquares(weights=recipe.weights)
     if gatherer.share(files, work) >= 1.0:
         return identify(whole, estimator, samples=lambda: gatherer.excerpt(files, work))
     part = gatherer.gather(files, work, what="folding an excerpt", excerpt=True)
-    return spread(whole, whole, part.result.on(recipe.fitted), estimator, lambda: gatherer.excerpt(part.files, work), None)
+    return spread(
+        whole,
+        whole,
+        part.result.on(recipe.fitted),
+        estimator,
+        lambda: gatherer.excerpt(part.files, work),
+        None,
+    )
 
 
 def _catalogue(recipe: Recipe, task: Task) -> Catalogue:
@@ -138,18 +160,28 @@ def _catalogue(recipe: Recipe, task: Task) -> Catalogue:
     if set(files.log.locked) != set(recipe.locked):
         only = sorted(set(files.log.locked) ^ set(recipe.locked))
         raise MalformedInput(
-            f"{task.name}: its logs do not measure the same joints as the others ({known(only)} in some alone); give logs with the same columns"
+            f"{task.name}: its logs do not measure the same joints as the others ({known(only)} in"
+            " some alone); give logs with the same columns"
         )
     return files
 
 
-# -- as the store keeps it --------------------------------------------------------------------------------------------
+# -- as the store keeps it -------------------------------------------------------------------------
 
 
 def to_bytes(found: PeriodEstimate, key: str) -> bytes:
     """With its key inside."""
-    values = {"schema": SCHEMA, "key": key, "r2": found.r2, "rows": int(found.rows), "rank": int(found.rank), "resolved": bool(found.resolved)}
-    return codec.packed(values, {name: getattr(found, name) for name in ("x_base", "covariance", "masses", "rms")})
+    values = {
+        "schema": SCHEMA,
+        "key": key,
+        "r2": found.r2,
+        "rows": int(found.rows),
+        "rank": int(found.rank),
+        "resolved": bool(found.resolved),
+    }
+    return codec.packed(
+        values, {name: getattr(found, name) for name in ("x_base", "covariance", "masses", "rms")}
+    )
 
 
 def from_bytes(data: bytes, key: str) -> PeriodEstimate:
@@ -159,12 +191,14 @@ def from_bytes(data: bytes, key: str) -> PeriodEstimate:
         raise codec.Damaged("it is the entry of another key")
     try:
         plain: dict[str, Any] = {name: values[name] for name in ("r2", "rows", "rank", "resolved")}
-        return PeriodEstimate(**plain, **{name: arrays[name] for name in ("x_base", "covariance", "masses", "rms")})
+        return PeriodEstimate(
+            **plain, **{name: arrays[name] for name in ("x_base", "covariance", "masses", "rms")}
+        )
     except KeyError as error:
         raise codec.Damaged(f"it lacks what an entry has ({error})") from None
 
 
-# -- what a payload does ----------------------------------------------------------------------------------------------
+# -- what a payload does ---------------------------------------------------------------------------
 
 
 def payload_map(base: BaseParameters, body: int) -> np.ndarray:

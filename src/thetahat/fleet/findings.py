@@ -1,9 +1,11 @@
-"""What happened in a fleet: payloads taken up or put down, friction that drifted or stepped, robots unlike the others. One level for all of it.
+"""What happened in a fleet: payloads taken up or put down, friction that drifted or stepped, robots
+unlike the others. One level for all of it.
 
-With probability 1 − level none of the findings is by chance. Half of the level goes to changes over a robot's life, half to robots against the
-fleet. Of the first, half is spent by Holm's procedure over all robots, on every friction parameter and on the inertial parameters of each
-robot together (the clearest of them, times their number); the other half on further steps in what a step leaves on both sides of it, a
-quarter at the first division and so on.
+With probability 1 − level none of the findings is by chance. Half of the level goes to changes over
+a robot's life, half to robots against the fleet. Of the first, half is spent by Holm's procedure
+over all robots, on every friction parameter and on the inertial parameters of each robot together
+(the clearest of them, times their number); the other half on further steps in what a step leaves on
+both sides of it, a quarter at the first division and so on.
 """
 
 from __future__ import annotations
@@ -86,7 +88,12 @@ def judged(fleet: Sequence[Lived], *, level: float = LEVEL) -> Judged:
         mine = list(series[each.name])
         steps: list[Event] = []
         if refused.get((each.name, -1)):
-            steps = events(each.space, each.periods, chance=_chance_of(each.space, mine), level=level / 4.0 / len(names))
+            steps = events(
+                each.space,
+                each.periods,
+                chance=_chance_of(each.space, mine),
+                level=level / 4.0 / len(names),
+            )
             findings += [_inertial(each, event) for event in steps] or [_unplaced(each, mine)]
             _mark(each.space, steps, mine)
         for k in each.space.of(FRICTION):
@@ -100,7 +107,7 @@ def judged(fleet: Sequence[Lived], *, level: float = LEVEL) -> Judged:
     return Judged(level, len(names), tuple(findings), series, comparisons)
 
 
-# -- changes ----------------------------------------------------------------------------------------------------------
+# -- changes ---------------------------------------------------------------------------------------
 
 
 def _series(robot: Lived) -> tuple[Series, ...]:
@@ -114,8 +121,12 @@ def _series(robot: Lived) -> tuple[Series, ...]:
     return tuple(out)
 
 
-def _hypotheses(fleet: Sequence[Lived], series: dict[str, tuple[Series, ...]]) -> tuple[list[tuple[str, int]], np.ndarray]:
-    """(robot, parameter), −1 for its inertial ones together, and the probability of each by chance."""
+def _hypotheses(
+    fleet: Sequence[Lived], series: dict[str, tuple[Series, ...]]
+) -> tuple[list[tuple[str, int]], np.ndarray]:
+    """(robot, parameter), −1 for its inertial ones together, and the probability of each by
+    chance.
+    """
     names, chances = [], []
     for robot in fleet:
         mine = series[robot.name]
@@ -132,7 +143,11 @@ def _hypotheses(fleet: Sequence[Lived], series: dict[str, tuple[Series, ...]]) -
 
 def _chance_of(space: Space, series: Sequence[Series]) -> float | None:
     """Of the clearest step of an inertial parameter, times their number."""
-    found = [series[k].change.chance for k in (*space.of(INERTIAL), *space.of(PAYLOAD)) if series[k].change is not None]
+    found = [
+        series[k].change.chance
+        for k in (*space.of(INERTIAL), *space.of(PAYLOAD))
+        if series[k].change is not None
+    ]
     return min(1.0, len(found) * min(found)) if found else None
 
 
@@ -146,25 +161,46 @@ def _friction(robot: Lived, parameter: Parameter, series: Series) -> Finding:
     assert found is not None
     shown = {"offset": "offset torque"}.get(parameter.term, f"{parameter.term} friction")
     at = robot.labels[_numbered(series, found.at)]
-    part = f", {100.0 * found.size / found.before:+.0f} %" if abs(found.before) > 2.0 * found.std else ""
+    part = (
+        f", {100.0 * found.size / found.before:+.0f} %"
+        if abs(found.before) > 2.0 * found.std
+        else ""
+    )
     verb = "grew" if found.size > 0.0 else "fell"
-    when = f"from {at} on" if found.kind == "step" else f"from {robot.labels[0]} to {robot.labels[-1]}"
+    when = (
+        f"from {at} on" if found.kind == "step" else f"from {robot.labels[0]} to {robot.labels[-1]}"
+    )
     how = "at once, " if found.kind == "step" else "steadily, "
     sentence = (
-        f"{robot.name}: the {shown} of {parameter.where} {verb} {how}{when}, by {_with(abs(found.size), found.std)} {parameter.unit}{part}: "
-        f"{found.deviations:.1f} standard deviations"
+        f"{robot.name}: the {shown} of {parameter.where} {verb} {how}{when}, by"
+        f" {_with(abs(found.size), found.std)} {parameter.unit}{part}: {found.deviations:.1f}"
+        " standard deviations"
     )
     return Finding(
-        robot.name, f"friction-{found.kind}", parameter.name, parameter.term, parameter.where, at, found.size, found.std, found.before,
-        found.deviations, found.chance, parameter.unit, sentence,
-    )  # fmt: skip
+        robot.name,
+        f"friction-{found.kind}",
+        parameter.name,
+        parameter.term,
+        parameter.where,
+        at,
+        found.size,
+        found.std,
+        found.before,
+        found.deviations,
+        found.chance,
+        parameter.unit,
+        sentence,
+    )
 
 
 def _mark(space: Space, steps: Sequence[Event], series: list[Series]) -> None:
     """Note the first step of the mass on a link with its series."""
     for event in reversed(steps):
         for k in space.of(PAYLOAD):
-            if space.parameters[k].where == space.robot.body_names[event.body] and event.mass is not None:
+            if (
+                space.parameters[k].where == space.robot.body_names[event.body]
+                and event.mass is not None
+            ):
                 series[k] = Series(series[k].values, series[k].variances, event.mass, found=True)
 
 
@@ -173,10 +209,29 @@ def _inertial(robot: Lived, event: Event) -> Finding:
     if event.mass is not None and event.mass.deviations > 3.0:
         mass = event.mass
         what = "took up" if mass.size > 0.0 else "lost"
-        centre = "" if event.com is None else f", centred at ({', '.join(f'{x + 0.0:.3f}' for x in event.com)}) m of its frame"
-        sentence = f"{robot.name}: {link} {what} {_with(abs(mass.size), mass.std)} kg from {at} on{centre}: {mass.deviations:.1f} standard deviations"
+        centre = (
+            ""
+            if event.com is None
+            else f", centred at ({', '.join(f'{x + 0.0:.3f}' for x in event.com)}) m of its frame"
+        )
+        sentence = (
+            f"{robot.name}: {link} {what} {_with(abs(mass.size), mass.std)} kg from {at}"
+            f" on{centre}: {mass.deviations:.1f} standard deviations"
+        )
         return Finding(
-            robot.name, "payload", f"payload_{link}", "mass", link, at, mass.size, mass.std, 0.0, mass.deviations, event.chance, "kg", sentence
+            robot.name,
+            "payload",
+            f"payload_{link}",
+            "mass",
+            link,
+            at,
+            mass.size,
+            mass.std,
+            0.0,
+            mass.deviations,
+            event.chance,
+            "kg",
+            sentence,
         )
     parameter, change = event.clearest
     return _changed(robot, parameter, change, at, link, event.chance)
@@ -184,24 +239,53 @@ def _inertial(robot: Lived, event: Event) -> Finding:
 
 def _unplaced(robot: Lived, series: Sequence[Series]) -> Finding:
     """A step where no period shows all parameters, so that no link can be told."""
-    k = min((k for kind in (INERTIAL, PAYLOAD) for k in robot.space.of(kind) if series[k].change is not None), key=lambda k: series[k].change.chance)
+    k = min(
+        (
+            k
+            for kind in (INERTIAL, PAYLOAD)
+            for k in robot.space.of(kind)
+            if series[k].change is not None
+        ),
+        key=lambda k: series[k].change.chance,
+    )
     found, parameter = series[k].change, robot.space.parameters[k]
-    return _changed(robot, parameter, found, robot.labels[_numbered(series[k], found.at)], parameter.where, found.chance)
+    return _changed(
+        robot,
+        parameter,
+        found,
+        robot.labels[_numbered(series[k], found.at)],
+        parameter.where,
+        found.chance,
+    )
 
 
-def _changed(robot: Lived, parameter: Parameter, change: Change, at: str, link: str, chance: float) -> Finding:
+def _changed(
+    robot: Lived, parameter: Parameter, change: Change, at: str, link: str, chance: float
+) -> Finding:
     where = f"of {link} or beyond " if link else ""
     sentence = (
-        f"{robot.name}: the inertia {where}changed from {at} on; {parameter.name} the most, by {_with(change.size, change.std)} "
-        f"{parameter.unit}: {change.deviations:.1f} standard deviations"
+        f"{robot.name}: the inertia {where}changed from {at} on; {parameter.name} the most, by"
+        f" {_with(change.size, change.std)} {parameter.unit}: {change.deviations:.1f} standard"
+        " deviations"
     )
     return Finding(
-        robot.name, "inertia", parameter.name, "", link, at, change.size, change.std, change.before, change.deviations, chance,
-        parameter.unit, sentence,
-    )  # fmt: skip
+        robot.name,
+        "inertia",
+        parameter.name,
+        "",
+        link,
+        at,
+        change.size,
+        change.std,
+        change.before,
+        change.deviations,
+        chance,
+        parameter.unit,
+        sentence,
+    )
 
 
-# -- against the fleet ------------------------------------------------------------------------------------------------
+# -- against the fleet -----------------------------------------------------------------------------
 
 
 def settled(series: Series) -> tuple[float, float]:
@@ -214,7 +298,9 @@ def settled(series: Series) -> tuple[float, float]:
     return float(np.sum(w * y) / np.sum(w)), float(1.0 / np.sum(w))
 
 
-def _comparisons(fleet: Sequence[Lived], series: dict[str, tuple[Series, ...]], level: float) -> dict[str, tuple[Comparison | None, ...]]:
+def _comparisons(
+    fleet: Sequence[Lived], series: dict[str, tuple[Series, ...]], level: float
+) -> dict[str, tuple[Comparison | None, ...]]:
     kinds = {robot.kind: robot.space for robot in fleet}
     count = sum(len(space.parameters) for space in kinds.values())
     out = {}
@@ -223,12 +309,20 @@ def _comparisons(fleet: Sequence[Lived], series: dict[str, tuple[Series, ...]], 
         found = []
         for k, parameter in enumerate(space.parameters):
             y, v = np.array([settled(series[robot.name][k]) for robot in mine]).T
-            found.append(compared(y, v, level=level / count, positive=parameter.term in ("viscous", "coulomb")))
+            found.append(
+                compared(
+                    y, v, level=level / count, positive=parameter.term in ("viscous", "coulomb")
+                )
+            )
         out[kind] = tuple(found)
     return out
 
 
-def _outliers(fleet: Sequence[Lived], series: dict[str, tuple[Series, ...]], comparisons: dict[str, tuple[Comparison | None, ...]]) -> list[Finding]:
+def _outliers(
+    fleet: Sequence[Lived],
+    series: dict[str, tuple[Series, ...]],
+    comparisons: dict[str, tuple[Comparison | None, ...]],
+) -> list[Finding]:
     out = []
     for kind, found in comparisons.items():
         mine = [robot for robot in fleet if robot.kind == kind]
@@ -236,24 +330,56 @@ def _outliers(fleet: Sequence[Lived], series: dict[str, tuple[Series, ...]], com
             if comparison is not None:
                 for number, chance in zip(comparison.outliers, comparison.chances, strict=True):
                     robot = mine[number]
-                    out.append(_outlier(robot, robot.space.parameters[k], settled(series[robot.name][k]), comparison, number, chance))
+                    out.append(
+                        _outlier(
+                            robot,
+                            robot.space.parameters[k],
+                            settled(series[robot.name][k]),
+                            comparison,
+                            number,
+                            chance,
+                        )
+                    )
     return out
 
 
-def _outlier(robot: Lived, parameter: Parameter, own: tuple[float, float], comparison: Comparison, number: int, chance: float) -> Finding:
+def _outlier(
+    robot: Lived,
+    parameter: Parameter,
+    own: tuple[float, float],
+    comparison: Comparison,
+    number: int,
+    chance: float,
+) -> Finding:
     value, std, off = own[0], float(np.sqrt(own[1])), abs(float(comparison.deviations[number]))
-    what = f"the mass that {parameter.where} carries" if parameter.kind == PAYLOAD else parameter.name
+    what = (
+        f"the mass that {parameter.where} carries" if parameter.kind == PAYLOAD else parameter.name
+    )
     centre = comparison.centre
     if parameter.kind == PAYLOAD:  # its zero means nothing, only differences do
-        said = f"{what} is {_with(abs(value - centre), std)} kg {'more' if value > centre else 'less'} than that of the fleet"
+        said = (
+            f"{what} is {_with(abs(value - centre), std)} kg {'more' if value > centre else 'less'}"
+            " than that of the fleet"
+        )
     else:
         said = f"{what} is {_with(value, std)} {parameter.unit}, that of the fleet {centre:.3g}"
     sentence = f"{robot.name}: {said}: {off:.1f} standard deviations from the others"
     before = None if parameter.kind == PAYLOAD else centre
     return Finding(
-        robot.name, "outlier", parameter.name, parameter.term, parameter.where, None, value - centre, std, before, off, chance, parameter.unit,
+        robot.name,
+        "outlier",
+        parameter.name,
+        parameter.term,
+        parameter.where,
+        None,
+        value - centre,
+        std,
+        before,
+        off,
+        chance,
+        parameter.unit,
         sentence,
-    )  # fmt: skip
+    )
 
 
 def _with(value: float, std: float) -> str:

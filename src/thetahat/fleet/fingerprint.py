@@ -1,4 +1,6 @@
-"""Names by content: the same robot, settings and rows have the same fingerprint on every machine, and no others do."""
+"""Names by content: the same robot, settings and rows have the same fingerprint on every machine,
+and no others do.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,16 @@ import numpy as np
 from thetahat.errors import UsageError
 from thetahat.model.robot import Robot
 
-DATA_FORMAT = 1  # raise it when preparing or folding yields other numbers for the same log: what is stored is then computed anew
+# raise it when preparing or folding yields other numbers for the same log: what is stored is then
+# computed anew
+DATA_FORMAT = 1
 PROBES = 16  # states at which a function of q or of speeds is looked at to tell it from another
 
 
 def fingerprint(*values: Any) -> str:
-    """64 hexadecimal digits of plain values: numbers, texts, arrays, frozen objects and any nesting of them."""
+    """64 hexadecimal digits of plain values: numbers, texts, arrays, frozen objects and any nesting
+    of them.
+    """
     digest = hashlib.sha256()
     _add(digest, values)
     return digest.hexdigest()
@@ -44,9 +50,22 @@ def _add(digest: Any, value: Any) -> None:
         _add(digest, ("array", value.dtype.str, value.shape))
         digest.update(np.ascontiguousarray(value).tobytes())
     elif is_dataclass(value) and not isinstance(value, type):
-        _add(digest, ("object", type(value).__name__, [(field.name, getattr(value, field.name)) for field in fields(value)]))
+        _add(
+            digest,
+            (
+                "object",
+                type(value).__name__,
+                [(field.name, getattr(value, field.name)) for field in fields(value)],
+            ),
+        )
     elif isinstance(value, Mapping):
-        _add(digest, ("map", sorted(((str(key), each) for key, each in value.items()), key=lambda pair: pair[0])))
+        _add(
+            digest,
+            (
+                "map",
+                sorted(((str(key), each) for key, each in value.items()), key=lambda pair: pair[0]),
+            ),
+        )
     elif isinstance(value, set | frozenset):
         _add(digest, ("set", sorted(fingerprint(each) for each in value)))
     elif isinstance(value, Sequence):
@@ -54,7 +73,10 @@ def _add(digest: Any, value: Any) -> None:
         for each in value:
             _add(digest, each)
     else:
-        raise UsageError(f"{type(value).__name__} has no fingerprint, so it cannot be kept in a store; describe it by numbers and texts")
+        raise UsageError(
+            f"{type(value).__name__} has no fingerprint, so it cannot be kept in a store; describe"
+            " it by numbers and texts"
+        )
 
 
 def _text(digest: Any, kind: bytes, text: str) -> None:
@@ -63,22 +85,44 @@ def _text(digest: Any, kind: bytes, text: str) -> None:
 
 
 def robot_fingerprint(robot: Robot, *, values: bool = False) -> str:
-    """Of what decides the columns of a fold: geometry, names, gravity, drive terms and the actuation map; with `values`, of the parameters too.
+    """Of what decides the columns of a fold: geometry, names, gravity, drive terms and the
+    actuation map; with `values`, of the parameters too.
 
-    Functions (a B that depends on q, the shape of a friction term) are told apart by what they return at some states.
+    Functions (a B that depends on q, the shape of a friction term) are told apart by what they
+    return at some states.
     """
     rng = np.random.default_rng(20240229)
     drive, actuation = robot.drive, robot.drive.actuation
     mapped: Any = None
     if actuation is not None:
-        B = actuation.B if actuation.constant else actuation.matrix_at(rng.uniform(-1.0, 1.0, (PROBES, robot.nq)))
+        B = (
+            actuation.B
+            if actuation.constant
+            else actuation.matrix_at(rng.uniform(-1.0, 1.0, (PROBES, robot.nq)))
+        )
         mapped = (actuation.names, actuation.constant, np.asarray(B))
     speeds, accelerations, loads = rng.normal(size=(3, PROBES, len(drive.viscous)))
-    speeds *= np.logspace(-4.0, 1.0, PROBES)[:, None]  # what tells one Stribeck speed from another lies near zero
+    speeds *= np.logspace(-4.0, 1.0, PROBES)[
+        :, None
+    ]  # what tells one Stribeck speed from another lies near zero
     terms = drive.terms if values else drive.identified
     shapes = [drive.shape(term) for term in terms]
-    laws = [(shape.term, shape.along, np.asarray(shape.column(speeds, accelerations, loads))) for shape in shapes]
-    own = values or drive.needs_load  # a column that reads the load depends on the robot's own values
-    numbers = (robot.theta, [drive.value(term) for term in terms] if values else None) if own else None
-    geometry = ([np.asarray(array) for array in robot.tree.arrays], robot.joint_names, robot.body_names, robot.gravity)
-    return fingerprint(DATA_FORMAT, geometry, laws, drive.dry, drive.identified, drive.motors, mapped, numbers)
+    laws = [
+        (shape.term, shape.along, np.asarray(shape.column(speeds, accelerations, loads)))
+        for shape in shapes
+    ]
+    own = (
+        values or drive.needs_load
+    )  # a column that reads the load depends on the robot's own values
+    numbers = (
+        (robot.theta, [drive.value(term) for term in terms] if values else None) if own else None
+    )
+    geometry = (
+        [np.asarray(array) for array in robot.tree.arrays],
+        robot.joint_names,
+        robot.body_names,
+        robot.gravity,
+    )
+    return fingerprint(
+        DATA_FORMAT, geometry, laws, drive.dry, drive.identified, drive.motors, mapped, numbers
+    )

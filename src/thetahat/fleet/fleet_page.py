@@ -1,4 +1,6 @@
-"""The page of a fleet: findings first, then robots against the fleet, their lives over the periods, and what was left out."""
+"""The page of a fleet: findings first, then robots against the fleet, their lives over the periods,
+and what was left out.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,21 @@ from thetahat.fleet.findings import Finding, Lived
 from thetahat.fleet.inquiry import Inquiry
 from thetahat.fleet.series import FRICTION, PAYLOAD
 from thetahat.fleet.table import origin
-from thetahat.report.figures.base import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, axis, dots, figure, fit, line, relative, shown
+from thetahat.report.figures.base import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    RED,
+    axis,
+    dots,
+    figure,
+    fit,
+    line,
+    relative,
+    shown,
+)
 from thetahat.report.section import Block, Column, Figure, Note, Panel, Section, Table, Text
 from thetahat.report.words import short, with_spread
 
@@ -25,7 +41,13 @@ KINDS = {
     "friction-step": "friction, at once",
     "outlier": "unlike the fleet",
 }
-SCALE = [[0.0, BLUE], [0.35, "rgba(47,126,216,0.12)"], [0.5, "rgba(128,135,144,0.05)"], [0.65, "rgba(217,72,59,0.12)"], [1.0, RED]]
+SCALE = [
+    [0.0, BLUE],
+    [0.35, "rgba(47,126,216,0.12)"],
+    [0.5, "rgba(128,135,144,0.05)"],
+    [0.65, "rgba(217,72,59,0.12)"],
+    [1.0, RED],
+]
 
 
 def titles(data: dict[str, Any]) -> tuple[str, str]:
@@ -39,21 +61,39 @@ def titles(data: dict[str, Any]) -> tuple[str, str]:
 
 def sections(found: Inquiry, data: dict[str, Any]) -> list[Section]:
     """Every section."""
-    out = [_findings(found, data), *_against(found), _lives(found), _robots(found, data), _left_out(data), _method(found, data)]
+    out = [
+        _findings(found, data),
+        *_against(found),
+        _lives(found),
+        _robots(found, data),
+        _left_out(data),
+        _method(found, data),
+    ]
     return [section for section in out if section is not None]
 
 
-# -- what was found ---------------------------------------------------------------------------------------------------
+# -- what was found --------------------------------------------------------------------------------
 
 
 def _findings(found: Inquiry, data: dict[str, Any]) -> Section:
     findings, level = found.judged.findings, found.judged.level
     odd = len({each.robot for each in findings})
     if findings:
-        count = f"{len(findings)} finding{'s' if len(findings) > 1 else ''} on {odd} of {len(found.lives)} robots"
-        lead = Note(f"{count}; a fleet in which nothing happened shows any with a probability of at most {level:g}.", "warning")
+        count = (
+            f"{len(findings)} finding{'s' if len(findings) > 1 else ''} on {odd} of"
+            f" {len(found.lives)} robots"
+        )
+        lead = Note(
+            f"{count}; a fleet in which nothing happened shows any with a probability of at most"
+            f" {level:g}.",
+            "warning",
+        )
     else:
-        lead = Note(f"Nothing changed, and no robot is unlike the others, at a level of {level:g} for the whole fleet.", "good")
+        lead = Note(
+            f"Nothing changed, and no robot is unlike the others, at a level of {level:g} for the"
+            " whole fleet.",
+            "good",
+        )
     blocks: list[Block] = [lead]
     if findings:
         columns = (
@@ -69,17 +109,32 @@ def _findings(found: Inquiry, data: dict[str, Any]) -> Section:
         caption = "What happened; for robots unlike the fleet, before is the fleet's centre."
         blocks.append(Table(columns, tuple(_row(each) for each in findings), caption))
     if data["left_out"]:
-        blocks.append(Note(f"{len(data['left_out'])} robots, periods or logs were left out; they are named below.", "warning"))
+        blocks.append(
+            Note(
+                f"{len(data['left_out'])} robots, periods or logs were left out; they are named"
+                " below.",
+                "warning",
+            )
+        )
     return Section("Findings", "findings", tuple(blocks))
 
 
 def _row(each: Finding) -> tuple[Any, ...]:
     of = f"{each.term} {each.where}".strip() or each.parameter
     before = None if each.kind == "payload" else short(each.before)
-    return each.robot, KINDS[each.kind], of, each.period, before, with_spread(each.size, each.std), each.unit, each.deviations
+    return (
+        each.robot,
+        KINDS[each.kind],
+        of,
+        each.period,
+        before,
+        with_spread(each.size, each.std),
+        each.unit,
+        each.deviations,
+    )
 
 
-# -- against the fleet ------------------------------------------------------------------------------------------------
+# -- against the fleet -----------------------------------------------------------------------------
 
 
 def _against(found: Inquiry) -> list[Section]:
@@ -96,8 +151,8 @@ def _against(found: Inquiry) -> list[Section]:
     blocks: list[Block] = []
     if panels:
         caption = (
-            "How many standard deviations every robot is off the others of its kind, spread from robot to robot included; friction by its "
-            "logarithm. Colours end at six."
+            "How many standard deviations every robot is off the others of its kind, spread from"
+            " robot to robot included; friction by its logarithm. Colours end at six."
         )
         blocks.append(Figure(tuple(panels), caption, "choose", "robot"))
     if few:
@@ -132,32 +187,72 @@ def _matrix(robots: Sequence[Lived], comparisons: Sequence[Any]) -> dict[str, An
         "ygap": 1,
         "colorbar": {"title": {"text": "std"}, "thickness": 12},
     }
-    x = axis(tickmode="array", tickvals=list(range(len(parameters))), ticktext=[shown(fit(each.name, 20)) for each in parameters], tickangle=-60)
-    y = axis(tickmode="array", tickvals=list(range(len(robots))), ticktext=[shown(fit(each.name)) for each in robots], autorange="reversed")
-    return figure([heat], x=x | {"showgrid": False}, y=y | {"showgrid": False}, height=190 + 22 * max(len(robots), 4), showlegend=False)
+    x = axis(
+        tickmode="array",
+        tickvals=list(range(len(parameters))),
+        ticktext=[shown(fit(each.name, 20)) for each in parameters],
+        tickangle=-60,
+    )
+    y = axis(
+        tickmode="array",
+        tickvals=list(range(len(robots))),
+        ticktext=[shown(fit(each.name)) for each in robots],
+        autorange="reversed",
+    )
+    return figure(
+        [heat],
+        x=x | {"showgrid": False},
+        y=y | {"showgrid": False},
+        height=190 + 22 * max(len(robots), 4),
+        showlegend=False,
+    )
 
 
-# -- lives ------------------------------------------------------------------------------------------------------------
+# -- lives -----------------------------------------------------------------------------------------
 
 
 def _lives(found: Inquiry) -> Section:
-    """A choice of robots, those with findings first; for each, its friction and what it carries over the periods."""
+    """A choice of robots, those with findings first; for each, its friction and what it carries
+    over the periods.
+    """
     order = {each.robot: -k for k, each in enumerate(reversed(found.judged.findings))}
     robots = sorted(found.lives, key=lambda robot: order.get(robot.name, 1))
     blocks: list[Block] = []
-    terms = list(dict.fromkeys(p.term for kind in (PAYLOAD, FRICTION) for robot in robots for p in robot.space.parameters if p.kind == kind))
-    titles = {"mass": "Mass that links carry more than in the robot's first periods", "offset": "Offset torque"}
+    terms = list(
+        dict.fromkeys(
+            p.term
+            for kind in (PAYLOAD, FRICTION)
+            for robot in robots
+            for p in robot.space.parameters
+            if p.kind == kind
+        )
+    )
+    titles = {
+        "mass": "Mass that links carry more than in the robot's first periods",
+        "offset": "Offset torque",
+    }
     for term in terms:
         panels = []
         for robot in robots:
             drawn = _over_life(found, robot, term)
             if drawn is not None:
-                panels.append(Panel(robot.name, drawn, f"{robot.name}{' — ' + _short(found, robot) if robot.name in order else ''}"))
+                panels.append(
+                    Panel(
+                        robot.name,
+                        drawn,
+                        robot.name + (f" — {_short(found, robot)}" if robot.name in order else ""),
+                    )
+                )
         if panels:
             title = titles.get(term, f"{term.capitalize()} friction")
-            caption = f"{title}, ± 2 standard deviations of each period; lines are changes that were found."
+            caption = (
+                f"{title}, ± 2 standard deviations of each period; lines are changes that were"
+                " found."
+            )
             blocks.append(Figure(tuple(panels), caption, "choose", "robot"))
-    return Section("Lives", "lives", tuple(blocks) or (Text("No friction or payload was looked at."),))
+    return Section(
+        "Lives", "lives", tuple(blocks) or (Text("No friction or payload was looked at."),)
+    )
 
 
 def _short(found: Inquiry, robot: Lived) -> str:
@@ -167,17 +262,40 @@ def _short(found: Inquiry, robot: Lived) -> str:
 
 def _over_life(found: Inquiry, robot: Lived, term: str) -> dict[str, Any] | None:
     data, x, unit = [], np.arange(len(robot.labels)), ""
-    mine = [k for k, each in enumerate(robot.space.parameters) if each.term == term and each.kind in (FRICTION, PAYLOAD)]
-    if term == "mass":  # one mass explains what changed; the others would say the same change once more
+    mine = [
+        k
+        for k, each in enumerate(robot.space.parameters)
+        if each.term == term and each.kind in (FRICTION, PAYLOAD)
+    ]
+    if (
+        term == "mass"
+    ):  # one mass explains what changed; the others would say the same change once more
         marked = [k for k in mine if found.judged.series[robot.name][k].found]
         mine = marked or mine[-1:]
     for number, k in enumerate(mine):
         parameter, series = robot.space.parameters[k], found.judged.series[robot.name][k]
         y, spread = series.values - origin(parameter, series), 2.0 * np.sqrt(series.variances)
         colour, unit = COLOURS[number % len(COLOURS)], parameter.unit
-        error = {"type": "data", "array": relative(spread), "thickness": 1, "width": 2, "color": colour}
-        text = [f"{shown(label)}<br>{short(value)} ± {short(s / 2.0)}" for label, value, s in zip(robot.labels, y, spread, strict=True)]
-        marks = dots(x.tolist(), relative(y), shown(parameter.where), colour, size=5, symbol=SYMBOLS[number % len(SYMBOLS)], error_y=error)
+        error = {
+            "type": "data",
+            "array": relative(spread),
+            "thickness": 1,
+            "width": 2,
+            "color": colour,
+        }
+        text = [
+            f"{shown(label)}<br>{short(value)} ± {short(s / 2.0)}"
+            for label, value, s in zip(robot.labels, y, spread, strict=True)
+        ]
+        marks = dots(
+            x.tolist(),
+            relative(y),
+            shown(parameter.where),
+            colour,
+            size=5,
+            symbol=SYMBOLS[number % len(SYMBOLS)],
+            error_y=error,
+        )
         data.append(marks | {"text": text, "hovertemplate": "%{text}"})
         if series.found and series.change is not None:
             data.append(_changed(robot, series, parameter, colour))
@@ -185,7 +303,12 @@ def _over_life(found: Inquiry, robot: Lived, term: str) -> dict[str, Any] | None
         return None
     count = len(robot.labels)
     ticks = np.unique(np.linspace(0, count - 1, min(count, 10)).round().astype(int))
-    below = axis("period", tickmode="array", tickvals=ticks.tolist(), ticktext=[shown(fit(robot.labels[k], 14)) for k in ticks])
+    below = axis(
+        "period",
+        tickmode="array",
+        tickvals=ticks.tolist(),
+        ticktext=[shown(fit(robot.labels[k], 14)) for k in ticks],
+    )
     return figure(data, x=below, y=axis(unit), height=320)
 
 
@@ -195,14 +318,24 @@ def _changed(robot: Lived, series: Any, parameter: Any, colour: str) -> dict[str
     seen = np.flatnonzero(np.isfinite(series.values))
     if found.kind == "step":
         at = float(seen[found.at]) - 0.5
-        x, y = [0.0, at, at, float(len(robot.labels) - 1)], [low, low, low + found.size, low + found.size]
+        x, y = (
+            [0.0, at, at, float(len(robot.labels) - 1)],
+            [
+                low,
+                low,
+                low + found.size,
+                low + found.size,
+            ],
+        )
     else:
-        span = (robot.times[seen] - robot.times[seen[0]]) / (robot.times[seen[-1]] - robot.times[seen[0]])
+        span = (robot.times[seen] - robot.times[seen[0]]) / (
+            robot.times[seen[-1]] - robot.times[seen[0]]
+        )
         x, y = seen.astype(float).tolist(), (low + found.size * span).tolist()
     return line(x, relative(y), f"{shown(parameter.where)}: found", colour, width=2, dash="dash")
 
 
-# -- the rest ---------------------------------------------------------------------------------------------------------
+# -- the rest --------------------------------------------------------------------------------------
 
 
 def _robots(found: Inquiry, data: dict[str, Any]) -> Section:
@@ -223,33 +356,61 @@ def _robots(found: Inquiry, data: dict[str, Any]) -> Section:
         median, least = (float(np.median(scores)), float(min(scores))) if scores else (None, None)
         count = sum(each.robot == robot["id"] for each in found.judged.findings)
         samples = sum(period["rows"] for period in robot["periods"])
-        rows.append((robot["id"], file, len(robot["periods"]), samples, median, least, robot["settings"]["cutoff"], count))
+        rows.append(
+            (
+                robot["id"],
+                file,
+                len(robot["periods"]),
+                samples,
+                median,
+                least,
+                robot["settings"]["cutoff"],
+                count,
+            )
+        )
     return Section("Robots", "robots", (Table(columns, tuple(rows)),))
 
 
 def _left_out(data: dict[str, Any]) -> Section:
     if not data["left_out"]:
-        return Section("Left out", "left-out", (Note("Nothing: every log of the manifest was used.", "good"),))
+        return Section(
+            "Left out", "left-out", (Note("Nothing: every log of the manifest was used.", "good"),)
+        )
     rows = tuple((each["name"], each["sentence"], each["exit_code"]) for each in data["left_out"])
-    return Section("Left out", "left-out", (Table((Column("what"), Column("why", wide=True), Column("exit code")), rows),))
+    return Section(
+        "Left out",
+        "left-out",
+        (Table((Column("what"), Column("why", wide=True), Column("exit code")), rows),),
+    )
 
 
 def _method(found: Inquiry, data: dict[str, Any]) -> Section:
     blocks: list[Block] = [
         Text(
-            f"Every period is estimated by least squares from its own logs, with standard deviations that know how correlated the noise is. "
-            f"{found.judged.hypotheses} changes were looked for: a drift or a step of every friction parameter, and a step of the inertial ones of "
-            "each robot. Scatter from period to period that the estimates' own uncertainty does not explain counts as chance; it is taken to be "
-            f"independent from one period to the next. With a probability of {1.0 - found.judged.level:g} no finding on this page is wrong."
+            "Every period is estimated by least squares from its own logs, with standard"
+            f" deviations that know how correlated the noise is. {found.judged.hypotheses} changes"
+            " were looked for: a drift or a step of every friction parameter, and a step of the"
+            " inertial ones of each robot. Scatter from period to period that the estimates' own"
+            " uncertainty does not explain counts as chance; it is taken to be independent from"
+            f" one period to the next. With a probability of {1.0 - found.judged.level:g} no"
+            " finding on this page is wrong."
         ),
         Text(
-            "Robots are compared over their whole lives with the others of the same robot file, what spreads from robot to robot counted as chance."
+            "Robots are compared over their whole lives with the others of the same robot file,"
+            " what spreads from robot to robot counted as chance."
         ),
     ]
     reasons = [sentence for each in data["provenance"]["tuned"] for sentence in each]
     if reasons:
         rows = tuple((sentence,) for sentence in reasons)
-        blocks.append(Table((Column("chosen once, from the first periods", wide=True),), rows, "Choices", folded=True))
+        blocks.append(
+            Table(
+                (Column("chosen once, from the first periods", wide=True),),
+                rows,
+                "Choices",
+                folded=True,
+            )
+        )
     if data.get("warnings"):
         blocks += [Note(sentence, "warning") for sentence in data["warnings"]]
     return Section("How it was judged", "method", tuple(blocks))

@@ -1,4 +1,6 @@
-"""What is done with shards: `Fold` turns one into the factors of its samples, with what was left out of them and why. They merge in any order."""
+"""What is done with shards: `Fold` turns one into the factors of its samples, with what was left
+out of them and why. They merge in any order.
+"""
 
 from __future__ import annotations
 
@@ -62,15 +64,24 @@ class Prepared:
     robot: Robot  # whose log it is
     settings: Settings
     locked: tuple[str, ...] = ()  # joints without a column
-    dofs: tuple[int, ...] | None = None  # degrees of freedom of the robot without those whose torques count; None: all
+    dofs: tuple[int, ...] | None = (
+        None  # degrees of freedom of the robot without those whose torques count; None: all
+    )
 
     @property
     def plain(self) -> tuple:
         """In plain values."""
-        return robot_fingerprint(self.robot.without_drive()), replace(self.settings, reasoning=""), self.locked, self.dofs
+        return (
+            robot_fingerprint(self.robot.without_drive()),
+            replace(self.settings, reasoning=""),
+            self.locked,
+            self.dofs,
+        )
 
     def samples(self, shard: Shard, fitted: Robot, *, timed: bool = False) -> Iterator[Samples]:
-        """Of the joints that are not locked, torques that do not count masked, with the direction of the fitted robot's dry friction."""
+        """Of the joints that are not locked, torques that do not count masked, with the direction
+        of the fitted robot's dry friction.
+        """
 
         def through(parts: Iterator[Samples]) -> Iterator[Samples]:
             return directed_batches(self._chosen(parts), fitted)
@@ -84,17 +95,27 @@ class Prepared:
             taken: dict[str, np.ndarray] = {}
             if self.locked:
                 given = {name: getattr(part, name) for name in ("q", "dq", "ddq", "tau", "reason")}
-                taken = {name: array[:, q if name == "q" else v] for name, array in given.items() if array is not None}
+                taken = {
+                    name: array[:, q if name == "q" else v]
+                    for name, array in given.items()
+                    if array is not None
+                }
             if other is not None:
                 reason = taken.get("reason", part.reason)
-                reason = np.zeros((len(part), len(v)), dtype=np.uint8) if reason is None else reason.copy()
+                reason = (
+                    np.zeros((len(part), len(v)), dtype=np.uint8)
+                    if reason is None
+                    else reason.copy()
+                )
                 reason[:, other] = MASKED
                 taken["reason"] = reason
             yield replace(part, **taken) if taken else part
 
 
 def remembers(robot: Robot) -> bool:
-    """Whether a column depends on all that its run did before (hysteresis): then a run must not be cut."""
+    """Whether a column depends on all that its run did before (hysteresis): then a run must not be
+    cut.
+    """
     return robot.drive.dry is not None and bool(np.any(robot.drive.dry.travel > 0.0))
 
 
@@ -105,12 +126,16 @@ class Folded:
     factors: tuple[np.ndarray, ...]
     rows: np.ndarray  # (nv,) torques folded
     samples: int
-    counts: np.ndarray  # (nv, reasons) torques by what became of them (thetahat.data.samples.REASONS)
+    counts: (
+        np.ndarray
+    )  # (nv, reasons) torques by what became of them (thetahat.data.samples.REASONS)
     period: float  # [s] of the slowest run
 
     def on(self, robot: Robot) -> Information:
         """As an `Information` of the robot they were folded with."""
-        return replace(information(robot, ()), factors=self.factors, rows=self.rows, samples=self.samples)
+        return replace(
+            information(robot, ()), factors=self.factors, rows=self.rows, samples=self.samples
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,14 +184,29 @@ class Fold:
         if len(parts) == 1:
             return parts[0]
         with f.blas_threads().limit(limits=1, user_api="blas"):
-            factors = tuple(f.merged(*same) for same in zip(*(part.factors for part in parts), strict=True))
-        rows, counts = (np.sum([getattr(part, name) for part in parts], axis=0) for name in ("rows", "counts"))
-        return Folded(factors, rows, sum(part.samples for part in parts), counts, max(part.period for part in parts))
+            factors = tuple(
+                f.merged(*same) for same in zip(*(part.factors for part in parts), strict=True)
+            )
+        rows, counts = (
+            np.sum([getattr(part, name) for part in parts], axis=0) for name in ("rows", "counts")
+        )
+        return Folded(
+            factors,
+            rows,
+            sum(part.samples for part in parts),
+            counts,
+            max(part.period for part in parts),
+        )
 
     @staticmethod
     def to_bytes(folded: Folded, key: str) -> bytes:
         """As the store keeps it, under this key."""
-        values = {"schema": SCHEMA, "key": key, "samples": int(folded.samples), "period": float(folded.period)}
+        values = {
+            "schema": SCHEMA,
+            "key": key,
+            "samples": int(folded.samples),
+            "period": float(folded.period),
+        }
         arrays = {f"factor{v}": factor for v, factor in enumerate(folded.factors)}
         return codec.packed(values, {**arrays, "rows": folded.rows, "counts": folded.counts})
 
@@ -178,6 +218,12 @@ class Fold:
             raise codec.Damaged("it is the entry of another key")
         try:
             factors = tuple(arrays[f"factor{v}"] for v in range(len(arrays) - 2))
-            return Folded(factors, arrays["rows"], int(values["samples"]), arrays["counts"], float(values["period"]))
+            return Folded(
+                factors,
+                arrays["rows"],
+                int(values["samples"]),
+                arrays["counts"],
+                float(values["period"]),
+            )
         except (KeyError, TypeError, ValueError) as error:
             raise codec.Damaged(f"it lacks what an entry has ({error})") from None

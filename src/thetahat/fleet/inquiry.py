@@ -1,4 +1,6 @@
-"""A manifest in, a judged fleet out: logs surveyed, settings chosen once, every period estimated by whoever is free, and the whole judged."""
+"""A manifest in, a judged fleet out: logs surveyed, settings chosen once, every period estimated by
+whoever is free, and the whole judged.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,9 @@ class _Surveyed:
 
 
 def inquire(manifest: Manifest, asked: Asked, gatherer: Gatherer) -> Inquiry:
-    """Estimate every robot and period, and judge the fleet. What cannot be used is named in `failures`; the rest of the work is kept."""
+    """Estimate every robot and period, and judge the fleet. What cannot be used is named in
+    `failures`; the rest of the work is kept.
+    """
     failures: list[Failure] = []
     found = _surveyed(manifest, asked, gatherer, failures)
     tuned: dict[str, Tuned] = {}
@@ -92,34 +96,48 @@ def inquire(manifest: Manifest, asked: Asked, gatherer: Gatherer) -> Inquiry:
         except ThetahatError as error:
             failures.append(_of(each.member.name, error))
     usable = [each for each in found if each.member.name in recipes]
-    tasks = {(task.robot, task.label): task for number, each in enumerate(usable) for task in _tasks(number, each)}
+    tasks = {
+        (task.robot, task.label): task
+        for number, each in enumerate(usable)
+        for task in _tasks(number, each)
+    }
     results, keys, computed = _estimated(usable, list(tasks.values()), recipes, gatherer, failures)
     gatherer.tell("judging", 0, 0)
-    with f.blas_threads().limit(limits=1, user_api="blas"):  # thousands of small matrices: threads woken for each would only spin
+    with f.blas_threads().limit(
+        limits=1, user_api="blas"
+    ):  # thousands of small matrices: threads woken for each would only spin
         lives = _lives(usable, recipes, results, failures)
         if not lives:
             raise _refused(manifest, failures)
         verdict = judged(lives, level=asked.level)
     reasons = {kind: each.reasons for kind, each in tuned.items()}
-    return Inquiry(manifest, asked, lives, recipes, verdict, tuple(failures), computed, reasons, tasks, keys)
+    return Inquiry(
+        manifest, asked, lives, recipes, verdict, tuple(failures), computed, reasons, tasks, keys
+    )
 
 
 def _refused(manifest: Manifest, failures: Sequence[Failure]) -> ThetahatError:
     """Nothing could be estimated: the first reason, and how many more there are."""
-    first = failures[0] if failures else Failure("", "no log could be used", NotIdentifiable.exit_code)
+    first = (
+        failures[0] if failures else Failure("", "no log could be used", NotIdentifiable.exit_code)
+    )
     kinds = {each.exit_code: each for each in ThetahatError.__subclasses__()}
     more = f" ({len(failures) - 1} more failed)" if len(failures) > 1 else ""
-    return kinds.get(first.exit_code, MalformedInput)(f"{manifest.path.name}: no robot could be estimated: {first.sentence}{more}")
+    return kinds.get(first.exit_code, MalformedInput)(
+        f"{manifest.path.name}: no robot could be estimated: {first.sentence}{more}"
+    )
 
 
 def _of(robot: str, error: ThetahatError) -> Failure:
     return Failure(robot, f"{robot}: {error}", error.exit_code)
 
 
-# -- logs -------------------------------------------------------------------------------------------------------------
+# -- logs ------------------------------------------------------------------------------------------
 
 
-def _surveyed(manifest: Manifest, asked: Asked, gatherer: Gatherer, failures: list[Failure]) -> list[_Surveyed]:
+def _surveyed(
+    manifest: Manifest, asked: Asked, gatherer: Gatherer, failures: list[Failure]
+) -> list[_Surveyed]:
     """Every robot with logs that can be read."""
     reading = Reading(asked.columns, asked.topic, asked.salvage)
     robots: dict[Path, Robot] = {}
@@ -131,14 +149,28 @@ def _surveyed(manifest: Manifest, asked: Asked, gatherer: Gatherer, failures: li
             failures += mine.failures
             for item in mine.items:
                 if owners.setdefault(item.place, member.name) != member.name:
-                    raise MalformedInput(f"the log {item.name} is also one of {owners[item.place]}; a log is of one robot")
+                    raise MalformedInput(
+                        f"the log {item.name} is also one of {owners[item.place]}; a log is of one"
+                        " robot"
+                    )
             if not mine.periods:
                 raise MalformedInput("none of its logs is there")
-            robot = robots.setdefault(member.robot, load(member.robot)) if member.robot not in robots else robots[member.robot]
-            files = gatherer.survey([item.given for item in mine.items], robot, reading, owner=member.name)
-            failures += [replace(each, sentence=f"{member.name}: {each.sentence}") for each in files.failures]
+            robot = (
+                robots.setdefault(member.robot, load(member.robot))
+                if member.robot not in robots
+                else robots[member.robot]
+            )
+            files = gatherer.survey(
+                [item.given for item in mine.items], robot, reading, owner=member.name
+            )
+            failures += [
+                replace(each, sentence=f"{member.name}: {each.sentence}") for each in files.failures
+            ]
             if not files.log.has_tau:
-                raise MalformedInput('its logs have no torque columns; name them tau.<joint>, or map yours with --columns "tau=…"')
+                raise MalformedInput(
+                    "its logs have no torque columns; name them tau.<joint>, or map yours with"
+                    ' --columns "tau=…"'
+                )
             kind = fingerprint(str(member.robot.resolve()), sorted(files.log.locked))
             out.append(_Surveyed(member, mine, files, kind))
         except ThetahatError as error:
@@ -149,16 +181,23 @@ def _surveyed(manifest: Manifest, asked: Asked, gatherer: Gatherer, failures: li
 def _first(each: _Surveyed) -> tuple[int, int]:
     """The rows of a robot's first periods."""
     places = {item.place for period in each.life.periods[:FIRST] for item in period.items}
-    return 0, max((entry.stop_row for entry in each.files.entries if entry.item.place in places), default=each.files.log.rows)
+    return 0, max(
+        (entry.stop_row for entry in each.files.entries if entry.item.place in places),
+        default=each.files.log.rows,
+    )
 
 
-# -- what is chosen ---------------------------------------------------------------------------------------------------
+# -- what is chosen --------------------------------------------------------------------------------
 
 
 def _columns(each: _Surveyed, asked: Asked) -> Robot:
     """The robot whose columns are fitted, before further friction is looked for."""
     terms = {term: term in asked.friction for term in ("viscous", "coulomb", "offset")}
-    return lock(each.files.robot, each.files.log.locked).without_drive().with_drive(**terms, armature=asked.armature)
+    return (
+        lock(each.files.robot, each.files.log.locked)
+        .without_drive()
+        .with_drive(**terms, armature=asked.armature)
+    )
 
 
 def _prior(each: _Surveyed, fitted: Robot) -> np.ndarray:
@@ -166,19 +205,31 @@ def _prior(each: _Surveyed, fitted: Robot) -> np.ndarray:
     nominal = lock(each.files.robot, each.files.log.locked)
     nominal = nominal if all(nominal.consistency) else nominal.projected()
     columns, drive = Columns(fitted), nominal.drive
-    stated = [drive.value(term) if term in drive.terms else np.zeros(len(columns.motor_names)) for term in fitted.drive.identified]
+    stated = [
+        drive.value(term) if term in drive.terms else np.zeros(len(columns.motor_names))
+        for term in fitted.drive.identified
+    ]
     return np.concatenate([nominal.theta, *stated]) if stated else nominal.theta
 
 
 def _tuned(each: _Surveyed, asked: Asked, gatherer: Gatherer) -> Tuned:
-    """Low-pass, friction law and prior, chosen from the first periods of the first robot of a kind, for all of that kind."""
+    """Low-pass, friction law and prior, chosen from the first periods of the first robot of a kind,
+    for all of that kind.
+    """
     fitted, span = _columns(each, asked), _first(each)
     if not asked.tune:
         settings = chosen(each.files, Choices(cutoff=asked.cutoff, min_speed=asked.min_speed), span)
         return Tuned(settings, fitted, USUAL, METRIC)
     digests = [entry.survey.digest for entry in each.files.entries if entry.first_row < span[1]]
     given = (asked.cutoff, asked.min_speed, each.files.reading.plain, tuple(each.files.log.locked))
-    key = fingerprint("fleet-tuned", estimates.FORMAT, robot_fingerprint(each.files.robot, values=True), robot_fingerprint(fitted), given, digests)
+    key = fingerprint(
+        "fleet-tuned",
+        estimates.FORMAT,
+        robot_fingerprint(each.files.robot, values=True),
+        robot_fingerprint(fitted),
+        given,
+        digests,
+    )
     store = gatherer.store
     kept = None if store is None else store.get(key, lambda data: _opened(data, key))
     if kept is not None:
@@ -190,7 +241,14 @@ def _tuned(each: _Surveyed, asked: Asked, gatherer: Gatherer) -> Tuned:
         if not each.files.log.locked:
             return samples
         arrays = {name: getattr(samples, name) for name in ("q", "dq", "ddq", "tau", "reason")}
-        return replace(samples, **{k: a[:, positions if k == "q" else velocities] for k, a in arrays.items() if a is not None})
+        return replace(
+            samples,
+            **{
+                k: a[:, positions if k == "q" else velocities]
+                for k, a in arrays.items()
+                if a is not None
+            },
+        )
 
     found = tune(
         sparse(each.files, span),
@@ -216,20 +274,41 @@ def _opened(data: bytes, key: str) -> dict[str, Any]:
 
 
 def _recipe(each: _Surveyed, tuned: Tuned, asked: Asked) -> Recipe:
-    """What was chosen for its kind, with thresholds for noise and standstill from its own first periods."""
-    own = chosen(each.files, Choices(cutoff=tuned.settings.cutoff, min_speed=asked.min_speed), _first(each))
-    settings: Settings = replace(own, torque_cutoff=tuned.settings.torque_cutoff, delay=tuned.settings.delay, reasoning="")
+    """What was chosen for its kind, with thresholds for noise and standstill from its own first
+    periods.
+    """
+    own = chosen(
+        each.files, Choices(cutoff=tuned.settings.cutoff, min_speed=asked.min_speed), _first(each)
+    )
+    settings: Settings = replace(
+        own, torque_cutoff=tuned.settings.torque_cutoff, delay=tuned.settings.delay, reasoning=""
+    )
     prior = _prior(each, tuned.robot)
-    return Recipe(each.files.robot, each.files.reading, settings, tuple(each.files.log.locked), tuned.robot, prior, tuned.weight, tuned.metric)
+    return Recipe(
+        each.files.robot,
+        each.files.reading,
+        settings,
+        tuple(each.files.log.locked),
+        tuned.robot,
+        prior,
+        tuned.weight,
+        tuned.metric,
+    )
 
 
-# -- periods ----------------------------------------------------------------------------------------------------------
+# -- periods ---------------------------------------------------------------------------------------
 
 
 def _estimated(
-    found: Sequence[_Surveyed], tasks: Sequence[Task], recipes: dict[str, Recipe], gatherer: Gatherer, failures: list[Failure]
+    found: Sequence[_Surveyed],
+    tasks: Sequence[Task],
+    recipes: dict[str, Recipe],
+    gatherer: Gatherer,
+    failures: list[Failure],
 ) -> tuple[dict[tuple[str, str], PeriodEstimate], dict[tuple[str, str], str], int]:
-    """Every period's estimate by (robot, label), from the store or by a worker; the keys of those in a store; and how many were computed."""
+    """Every period's estimate by (robot, label), from the store or by a worker; the keys of those
+    in a store; and how many were computed.
+    """
     context = [recipes[each.member.name] for each in found]
     results: dict[tuple[str, str], PeriodEstimate] = {}
     keys: dict[tuple[str, str], str] = {}
@@ -240,7 +319,9 @@ def _estimated(
         if gatherer.store is not None:
             try:
                 keys[task.robot, task.label] = key = estimates.store_key(context[task.recipe], task)
-                known = gatherer.store.get(key, lambda data, key=key: estimates.from_bytes(data, key))
+                known = gatherer.store.get(
+                    key, lambda data, key=key: estimates.from_bytes(data, key)
+                )
             except ThetahatError:  # it is said when the task runs
                 keys.pop((task.robot, task.label), None)
         if known is None:
@@ -258,13 +339,17 @@ def _estimated(
             failures.append(replace(result, sentence=_named(task, result.sentence)))
             return
         results[task.robot, task.label] = result
-        failures.extend(replace(each, sentence=_named(task, each.sentence)) for each in result.left_out)
+        failures.extend(
+            replace(each, sentence=_named(task, each.sentence)) for each in result.left_out
+        )
         if (task.robot, task.label) in keys and not result.left_out:
             key = keys[task.robot, task.label]
             gatherer.kept(lambda: gatherer.store.put(key, estimates.to_bytes(result, key)))
 
     small = [task for task in missing if task.rows <= estimates.LARGE]
-    for number, result in gatherer.workers.each(Job(context, estimates.run, lambda task: task.name), small):
+    for number, result in gatherer.workers.each(
+        Job(context, estimates.run, lambda task: task.name), small
+    ):
         take(small[number], result)
     for task in missing:
         if task.rows > estimates.LARGE:
@@ -291,12 +376,19 @@ def _tasks(number: int, each: _Surveyed) -> list[Task]:
 
 
 def _lives(
-    found: Sequence[_Surveyed], recipes: dict[str, Recipe], results: dict[tuple[str, str], PeriodEstimate], failures: list[Failure]
+    found: Sequence[_Surveyed],
+    recipes: dict[str, Recipe],
+    results: dict[tuple[str, str], PeriodEstimate],
+    failures: list[Failure],
 ) -> tuple[Lived, ...]:
     """Robots with at least one estimate, each in the space of its kind."""
     by_kind: dict[str, list[PeriodEstimate]] = {}
     for each in found:
-        mine = [results[each.member.name, period.label] for period in each.life.periods if (each.member.name, period.label) in results]
+        mine = [
+            results[each.member.name, period.label]
+            for period in each.life.periods
+            if (each.member.name, period.label) in results
+        ]
         by_kind.setdefault(each.kind, []).extend(mine)
     spaces = {}
     out = []
@@ -304,11 +396,26 @@ def _lives(
         name = each.member.name
         kept = [k for k, period in enumerate(each.life.periods) if (name, period.label) in results]
         if not kept:
-            failures.append(Failure(name, f"{name}: none of its periods could be estimated", NotIdentifiable.exit_code))
+            failures.append(
+                Failure(
+                    name,
+                    f"{name}: none of its periods could be estimated",
+                    NotIdentifiable.exit_code,
+                )
+            )
             continue
         if each.kind not in spaces:
             spaces[each.kind] = space(information(recipes[name].fitted, ()), by_kind[each.kind])
         periods = [each.life.periods[k] for k in kept]
         labels = tuple(period.label for period in periods)
-        out.append(Lived(name, each.kind, spaces[each.kind], labels, times(periods), tuple(results[name, label] for label in labels)))
+        out.append(
+            Lived(
+                name,
+                each.kind,
+                spaces[each.kind],
+                labels,
+                times(periods),
+                tuple(results[name, label] for label in labels),
+            )
+        )
     return tuple(out)

@@ -1,4 +1,6 @@
-"""A fleet's estimates among the runs that a store remembers: one run per robot and period, once for each estimate."""
+"""A fleet's estimates among the runs that a store remembers: one run per robot and period, once for
+each estimate.
+"""
 
 from __future__ import annotations
 
@@ -20,25 +22,41 @@ SCHEMA = "thetahat/fleet-period/1"
 
 
 def remember(store: Store, found: Inquiry) -> int:
-    """Leave every period's estimate, verdict and provenance, unless the same estimate is remembered already; how many were new."""
+    """Leave every period's estimate, verdict and provenance, unless the same estimate is remembered
+    already; how many were new.
+    """
     count = 0
     for robot in found.lives:
         recipe = found.recipes[robot.name]
         for label, estimate in zip(robot.labels, robot.periods, strict=True):
-            key = None if estimate.left_out else found.keys.get((robot.name, label))  # which is that of all its logs
+            key = (
+                None if estimate.left_out else found.keys.get((robot.name, label))
+            )  # which is that of all its logs
             if key is not None and runs.remembered(store, robot.name, label, key):
                 continue
             task = found.tasks[robot.name, label]
             run = runs.begin(store, recipe.robot, owner=robot.name, period=label)
             answer = described(recipe, task, estimate, robot.space.base.names)
             verdict = _verdict(found, robot, label, estimate)
-            runs.finish(store, run, answer, verdict=verdict, fold=recipe.work.fingerprint, root=key, failures=estimate.left_out)
+            runs.finish(
+                store,
+                run,
+                answer,
+                verdict=verdict,
+                fold=recipe.work.fingerprint,
+                root=key,
+                failures=estimate.left_out,
+            )
             count += 1
     return count
 
 
-def described(recipe: Recipe, task: Task, estimate: PeriodEstimate, names: tuple[str, ...]) -> dict[str, Any]:
-    """A period's estimate as `thetahat diff` takes it: what schema thetahat/estimate/1 calls the same has the same names."""
+def described(
+    recipe: Recipe, task: Task, estimate: PeriodEstimate, names: tuple[str, ...]
+) -> dict[str, Any]:
+    """A period's estimate as `thetahat diff` takes it: what schema thetahat/estimate/1 calls the
+    same has the same names.
+    """
     settings, drive, source = recipe.settings, recipe.fitted.drive, recipe.robot.source
     std = np.sqrt(np.diag(estimate.covariance))
     gone = {failure.name for failure in estimate.left_out}
@@ -56,13 +74,20 @@ def described(recipe: Recipe, task: Task, estimate: PeriodEstimate, names: tuple
         ],
         "masses": dict(zip(recipe.fitted.body_names, numbers(estimate.masses), strict=True)),
         "base_parameters": [
-            {"name": name, "value": number(value), "std": number(spread)} for name, value, spread in zip(names, estimate.x_base, std, strict=True)
+            {"name": name, "value": number(value), "std": number(spread)}
+            for name, value, spread in zip(names, estimate.x_base, std, strict=True)
         ],
         "provenance": {
             "robot": task.robot,
             "robot_file": None if source is None else str(source),
-            "robot_sha256": None if source is None else hashlib.sha256(Path(source).read_bytes()).hexdigest(),
-            "logs": [{"path": item.given, "sha256": survey.digest} for item, survey in task.files if item.name not in gone],
+            "robot_sha256": (
+                None if source is None else hashlib.sha256(Path(source).read_bytes()).hexdigest()
+            ),
+            "logs": [
+                {"path": item.given, "sha256": survey.digest}
+                for item, survey in task.files
+                if item.name not in gone
+            ],
             "version": __version__,
             "settings": {
                 "cutoff": settings.cutoff,
@@ -80,7 +105,17 @@ def described(recipe: Recipe, task: Task, estimate: PeriodEstimate, names: tuple
 
 
 def _verdict(found: Inquiry, robot: Lived, label: str, estimate: PeriodEstimate) -> str:
-    """What the fleet says of a period: how well it was fitted, and what was found to begin there."""
-    fit = "no torque to explain" if estimate.r2 is None else f"R² {estimate.r2:.4f} on the rows that were fitted"
-    mine = [each.sentence for each in found.judged.findings if each.robot == robot.name and each.period == label]
+    """What the fleet says of a period: how well it was fitted, and what was found to begin
+    there.
+    """
+    fit = (
+        "no torque to explain"
+        if estimate.r2 is None
+        else f"R² {estimate.r2:.4f} on the rows that were fitted"
+    )
+    mine = [
+        each.sentence
+        for each in found.judged.findings
+        if each.robot == robot.name and each.period == label
+    ]
     return f"{'Changed' if mine else 'Fitted'}: {'; '.join([fit, *mine])}"

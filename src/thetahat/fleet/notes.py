@@ -1,4 +1,6 @@
-"""What becomes of shards while they are gathered: kept in the store as they are done, merged file by file, counted for whoever watches."""
+"""What becomes of shards while they are gathered: kept in the store as they are done, merged file
+by file, counted for whoever watches.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,23 @@ class Notes(Generic[R]):
     """Of one kind of work on some shards."""
 
     def __init__(
-        self, work: Work[R], shards: list[Shard], keys: list[str], *, store: Store | None, write: Write, tell: Callable[[int, int], None]
+        self,
+        work: Work[R],
+        shards: list[Shard],
+        keys: list[str],
+        *,
+        store: Store | None,
+        write: Write,
+        tell: Callable[[int, int], None],
     ) -> None:
-        self._store, self._write, self._tell, self._work, self._shards, self._keys = store, write, tell, work, shards, keys
+        self._store, self._write, self._tell, self._work, self._shards, self._keys = (
+            store,
+            write,
+            tell,
+            work,
+            shards,
+            keys,
+        )
         self._total = sum(shard.rows for shard in shards)
         self._rows, self.computed, self._last = 0, 0, time.monotonic()
         self._waiting: list[Entry] = []
@@ -37,7 +53,9 @@ class Notes(Generic[R]):
         self._tell(self._total, self._total)
 
     def fetch(self, number: int) -> Callable[[], R | Failure]:
-        """A function that gets a shard's result from the store, or computes it where that turns out to be damaged."""
+        """A function that gets a shard's result from the store, or computes it where that turns out
+        to be damaged.
+        """
 
         def call() -> R | Failure:
             key, store = self._keys[number], self._store
@@ -62,7 +80,11 @@ class Notes(Generic[R]):
             if self._keys and result is not None and not isinstance(result, Failure):
                 key = self._keys[number]
                 self._write(lambda: self._store.put(key, self._work.to_bytes(result, key)))
-                self._waiting.append(Entry(key, self._work.fingerprint, shard.digest, *shard.span, int(result.samples)))
+                self._waiting.append(
+                    Entry(
+                        key, self._work.fingerprint, shard.digest, *shard.span, int(result.samples)
+                    )
+                )
                 if time.monotonic() - self._last > BATCH:
                     self.flush()
         self._tell(self._rows, self._total)

@@ -1,8 +1,10 @@
 """When a log is from: the periods of a robot's life, in order.
 
-What the manifest states comes first: a log's `period`, which is a label, else its `date`. By day, week or month a log without either is dated
-by its file's name (2024-03-31 or 20240331 in it). When a file was last written says nothing of when it was recorded, so it is never asked.
-By log, which is the default, every log is a period of its own, in the manifest's order; a folder's in the order of their names.
+What the manifest states comes first: a log's `period`, which is a label, else its `date`. By day,
+week or month a log without either is dated by its file's name (2024-03-31 or 20240331 in it). When
+a file was last written says nothing of when it was recorded, so it is never asked. By log, which is
+the default, every log is a period of its own, in the manifest's order; a folder's in the order of
+their names.
 """
 
 from __future__ import annotations
@@ -59,20 +61,30 @@ def life(member: Member, by: str = "log") -> Life:
             label = _unused(PurePosixPath(item.place).stem, taken)
         elif date is None:
             failures.append(
-                Failure(item.name, f"{item.name} of {member.name} is of no {by} that is stated; give its date in the manifest, or in its name", 3)
+                Failure(
+                    item.name,
+                    f"{item.name} of {member.name} is of no {by} that is stated; give its date in"
+                    " the manifest, or in its name",
+                    3,
+                )
             )
             continue
         else:
             label = _label(date, by)
         groups.setdefault(label, []).append((item, date))
-    periods = [Period(label, tuple(item for item, _ in logs), _first([date for _, date in logs])) for label, logs in groups.items()]
+    periods = [
+        Period(label, tuple(item for item, _ in logs), _first([date for _, date in logs]))
+        for label, logs in groups.items()
+    ]
     if periods and all(period.date is not None for period in periods):
         periods.sort(key=lambda period: period.date)
     return Life(tuple(periods), tuple(failures))
 
 
 def times(periods: Sequence[Period]) -> np.ndarray:
-    """Where periods lie in a life: days where all are dated and not all of one day, else their numbers."""
+    """Where periods lie in a life: days where all are dated and not all of one day, else their
+    numbers.
+    """
     if periods and all(period.date is not None for period in periods):
         days = np.array([period.date.toordinal() for period in periods], dtype=float)
         if np.ptp(days) > 0.0:
@@ -91,7 +103,13 @@ def _logs(member: Member) -> tuple[list[tuple[Item, LogEntry]], list[Failure]]:
                     item.state()
                 found.setdefault(item.place, (item, entry))
         except StorageError as error:
-            failures.append(Failure(entry.given, f"the log {entry.given!r} of {member.name} cannot be had ({error})", MalformedInput.exit_code))
+            failures.append(
+                Failure(
+                    entry.given,
+                    f"the log {entry.given!r} of {member.name} cannot be had ({error})",
+                    MalformedInput.exit_code,
+                )
+            )
         except ThetahatError as error:
             failures.append(Failure.of(entry.given, error))
     return list(found.values()), failures

@@ -1,7 +1,9 @@
-"""Rows first … stop of a log file without reading those before: Parquet by its row groups, CSV by the places of its lines.
+"""Rows first … stop of a log file without reading those before: Parquet by its row groups, CSV by
+the places of its lines.
 
-Every number was checked when the file was surveyed (survey.py), and the file is held to be that one by its state. Other formats
-have no such access and are read from their beginning, so they are cut into shards file by file.
+Every number was checked when the file was surveyed (survey.py), and the file is held to be that one
+by its state. Other formats have no such access and are read from their beginning, so they are cut
+into shards file by file.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ def divisible(table: Table) -> bool:
 
 
 def line_places(table: Table) -> np.ndarray:
-    """Where in a CSV file the rows 0, `EVERY`, 2·`EVERY`, … begin, [bytes]; none of other formats."""
+    """Where in a CSV file the rows 0, `EVERY`, 2·`EVERY`, … begin, [bytes]; none of other
+    formats.
+    """
     if not isinstance(table, CsvTable):
         return np.zeros(0, dtype=np.int64)
     places, line, at = [], 0, 0  # line 0 is the header
@@ -44,8 +48,12 @@ def line_places(table: Table) -> np.ndarray:
     return np.concatenate(places) if places else np.zeros(0, dtype=np.int64)
 
 
-def read_rows(table: Table, columns: ColumnMap, first: int, stop: int, *, places: np.ndarray, origin: int = 0) -> Iterator[np.ndarray]:
-    """The rows first … stop of the map's columns, (·, columns) in pieces, in order; `places` are those of lines from row `origin` on."""
+def read_rows(
+    table: Table, columns: ColumnMap, first: int, stop: int, *, places: np.ndarray, origin: int = 0
+) -> Iterator[np.ndarray]:
+    """The rows first … stop of the map's columns, (·, columns) in pieces, in order; `places` are
+    those of lines from row `origin` on.
+    """
     if isinstance(table, ParquetTable):
         yield from _parquet(table, columns, first, stop)
     elif isinstance(table, CsvTable) and len(places):
@@ -61,7 +69,9 @@ def read_rows(table: Table, columns: ColumnMap, first: int, stop: int, *, places
                 return
 
 
-def _parquet(table: ParquetTable, columns: ColumnMap, first: int, stop: int) -> Iterator[np.ndarray]:
+def _parquet(
+    table: ParquetTable, columns: ColumnMap, first: int, stop: int
+) -> Iterator[np.ndarray]:
     import polars
 
     wanted = [polars.col(name).cast(polars.Float64) for name in columns.columns]
@@ -71,19 +81,29 @@ def _parquet(table: ParquetTable, columns: ColumnMap, first: int, stop: int) -> 
         count = min(step, stop - start)
         try:
             values = frame.slice(start, count).select(wanted).collect().to_numpy()
-        except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError, ValueError):
+        except (
+            polars.exceptions.PolarsError,
+            polars.exceptions.PanicException,
+            OSError,
+            ValueError,
+        ):
             raise _other(table.path) from None
         if len(values) != count:
             raise _other(table.path)
         yield values
 
 
-def _csv(table: CsvTable, columns: ColumnMap, first: int, stop: int, places: np.ndarray) -> Iterator[np.ndarray]:
+def _csv(
+    table: CsvTable, columns: ColumnMap, first: int, stop: int, places: np.ndarray
+) -> Iterator[np.ndarray]:
     """Rows counted from the first of `places`."""
     import polars
 
     positions = [table.names.index(name) for name in columns.columns]
-    schema = {f"column_{i + 1}": polars.Float64 if i in set(positions) else polars.String for i in range(len(table.names))}
+    schema = {
+        f"column_{i + 1}": polars.Float64 if i in set(positions) else polars.String
+        for i in range(len(table.names))
+    }
     wanted = [f"column_{i + 1}" for i in positions]
     with opened(table.path) as file:
         for mark in range(first // EVERY, -(-stop // EVERY)):
@@ -93,7 +113,12 @@ def _csv(table: CsvTable, columns: ColumnMap, first: int, stop: int, places: np.
             if size < 0:  # a last line without an end was left out when the file was surveyed
                 data = NEWLINE.join(data.split(NEWLINE)[: stop - mark * EVERY]) + NEWLINE
             try:
-                values = polars.read_csv(data, has_header=False, schema=schema, columns=sorted(set(wanted), key=list(schema).index))
+                values = polars.read_csv(
+                    data,
+                    has_header=False,
+                    schema=schema,
+                    columns=sorted(set(wanted), key=list(schema).index),
+                )
                 values = values.select(wanted).to_numpy()
             except polars.exceptions.PolarsError:
                 values = _slowly(table, data, positions)
@@ -104,12 +129,22 @@ def _csv(table: CsvTable, columns: ColumnMap, first: int, stop: int, places: np.
 
 
 def _slowly(table: CsvTable, data: bytes, positions: list[int]) -> np.ndarray:
-    """Cells that polars dislikes but a careful reader took for numbers when the file was surveyed: with spaces around them."""
+    """Cells that polars dislikes but a careful reader took for numbers when the file was surveyed:
+    with spaces around them.
+    """
     try:
-        return np.array([[float(row[at]) for at in positions] for row in csv.reader(data.decode("utf-8").splitlines())])
+        return np.array(
+            [
+                [float(row[at]) for at in positions]
+                for row in csv.reader(data.decode("utf-8").splitlines())
+            ]
+        )
     except (ValueError, IndexError, csv.Error):
         raise _other(table.path) from None
 
 
 def _other(path: Path) -> StorageError:
-    return StorageError(f"{label(path)} is not the file it was when its rows were counted; wait until its recording has ended, or read a copy")
+    return StorageError(
+        f"{label(path)} is not the file it was when its rows were counted; wait until its recording"
+        " has ended, or read a copy"
+    )

@@ -1,4 +1,6 @@
-"""The rows of a surveyed file, from wherever they are read quickest: the file itself where it can be entered in the middle, else its spool."""
+"""The rows of a surveyed file, from wherever they are read quickest: the file itself where it can
+be entered in the middle, else its spool.
+"""
 
 from __future__ import annotations
 
@@ -36,15 +38,28 @@ class FileRows:
     @staticmethod
     def of(item: Item, survey: FileSurvey, reading: Reading, joints: tuple[str, ...]) -> FileRows:
         """Of a file whose survey is at hand."""
-        return FileRows(item, reading, survey.columns, survey.states, survey.rows, joints, survey.places)
+        return FileRows(
+            item, reading, survey.columns, survey.states, survey.rows, joints, survey.places
+        )
 
     @cached_property
     def table(self) -> Table:
         """The file, open; `StorageError` where it has changed since."""
-        table = open_table(self.item.local(), joints=self.joints, topic=self.reading.topic, salvage=self.reading.salvage)
-        marks = [[state.size if self.item.remote else (state.size, state.modified) for state in states] for states in (table.states, self.states)]
+        table = open_table(
+            self.item.local(),
+            joints=self.joints,
+            topic=self.reading.topic,
+            salvage=self.reading.salvage,
+        )
+        marks = [
+            [state.size if self.item.remote else (state.size, state.modified) for state in states]
+            for states in (table.states, self.states)
+        ]
         if marks[0] != marks[1]:
-            raise StorageError(f"{self.item.name} changed after it was surveyed; wait until its recording has ended, or read a copy")
+            raise StorageError(
+                f"{self.item.name} changed after it was surveyed; wait until its recording has"
+                " ended, or read a copy"
+            )
         return table
 
     @property
@@ -56,14 +71,20 @@ class FileRows:
         """The rows first … stop of the survey's columns, in pieces."""
         try:
             found = None if self.entered else self._spooled(first, stop)
-            yield from found or read_rows(self.table, self.columns, first, stop, places=self.places, origin=self.origin)
+            yield from found or read_rows(
+                self.table, self.columns, first, stop, places=self.places, origin=self.origin
+            )
         except OSError as error:
             if isinstance(error, ThetahatError):
                 raise
-            raise StorageError(f"{self.item.name} cannot be read ({error.strerror or error}); check its disk") from None
+            raise StorageError(
+                f"{self.item.name} cannot be read ({error.strerror or error}); check its disk"
+            ) from None
 
     def several(self, spans: list[tuple[int, int]]) -> Iterator[tuple[int, np.ndarray]]:
-        """(first row, rows) of pieces that make up these spans, in order; what cannot be entered is read once for all of them."""
+        """(first row, rows) of pieces that make up these spans, in order; what cannot be entered is
+        read once for all of them.
+        """
         if self.entered or self._spooled(0, 0) is not None:
             for first, stop in spans:
                 for values in self.read(first, stop):
@@ -79,7 +100,9 @@ class FileRows:
             row += len(values)
 
     def _spooled(self, first: int, stop: int) -> Iterator[np.ndarray] | None:
-        """The rows as they were set aside; where a part is asked for and they no longer are, they are set aside again."""
+        """The rows as they were set aside; where a part is asked for and they no longer are, they
+        are set aside again.
+        """
         if self.reading.spool is None:
             return None
         path = spool_file(self.reading.spool, self.item, self.columns, self.reading.plain)

@@ -1,4 +1,6 @@
-"""The memory of runs: every identification with a store leaves its estimate, verdict and provenance, to be listed and compared."""
+"""The memory of runs: every identification with a store leaves its estimate, verdict and
+provenance, to be listed and compared.
+"""
 
 from __future__ import annotations
 
@@ -68,45 +70,82 @@ def stamp(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-# -- writing ----------------------------------------------------------------------------------------------------------
+# -- writing ---------------------------------------------------------------------------------------
 
 
 def begin(store: Store, robot: Robot, *, owner: str | None = None, period: str = "") -> int:
     """A run begins; its number. A run that is killed stays in the store as interrupted."""
     return store.insert(
-        "INSERT INTO runs (state, started, process, robot, period, robot_print, version) VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (RUNNING, time.time(), _process(), owner or robot.name, period, robot_fingerprint(robot.without_drive()), __version__),
+        "INSERT INTO runs (state, started, process, robot, period, robot_print, version) VALUES (?,"
+        " ?, ?, ?, ?, ?, ?)",
+        (
+            RUNNING,
+            time.time(),
+            _process(),
+            owner or robot.name,
+            period,
+            robot_fingerprint(robot.without_drive()),
+            __version__,
+        ),
     )
 
 
 def finish(
-    store: Store, run: int, found: dict[str, Any], *, verdict: str, fold: str | None = None, root: str | None = None, failures: Iterable[Failure] = ()
+    store: Store,
+    run: int,
+    found: dict[str, Any],
+    *,
+    verdict: str,
+    fold: str | None = None,
+    root: str | None = None,
+    failures: Iterable[Failure] = (),
 ) -> None:
     """A run is done, with this answer (schema thetahat/estimate/1).
 
-    fold, root: fingerprint of how its shards were folded, and key of all of them merged: what the estimate was solved from.
+    fold, root: fingerprint of how its shards were folded, and key of all of them merged: what the
+        estimate was solved from.
     """
     failed = json.dumps([[each.name, each.sentence, each.exit_code] for each in failures])
-    values = (DONE, time.time(), fold, root, found["method"], found["samples"], found["rank"], found["r2"]["train"], found["r2"]["test"])
+    values = (
+        DONE,
+        time.time(),
+        fold,
+        root,
+        found["method"],
+        found["samples"],
+        found["rank"],
+        found["r2"]["train"],
+        found["r2"]["test"],
+    )
     consistent = None if found["consistent"] is None else int(found["consistent"])
     logs = [*found["provenance"].get("logs", ()), *found["provenance"].get("test_logs", ())]
     with store.transaction() as database:
         database.execute(
-            "UPDATE runs SET state = ?, finished = ?, fold = ?, root = ?, method = ?, samples = ?, rank = ?, r2_train = ?, r2_test = ?,"
-            " consistent = ?, verdict = ?, estimate = ?, failures = ? WHERE id = ?",
+            "UPDATE runs SET state = ?, finished = ?, fold = ?, root = ?, method = ?, samples = ?,"
+            " rank = ?, r2_train = ?, r2_test = ?, consistent = ?, verdict = ?, estimate = ?,"
+            " failures = ? WHERE id = ?",
             (*values, consistent, verdict, json.dumps(found, allow_nan=False), failed, run),
         )
-        database.executemany("INSERT OR IGNORE INTO run_logs VALUES (?, ?, ?)", [(run, log["sha256"], log["path"]) for log in logs])
+        database.executemany(
+            "INSERT OR IGNORE INTO run_logs VALUES (?, ?, ?)",
+            [(run, log["sha256"], log["path"]) for log in logs],
+        )
 
 
 def fail(store: Store, run: int, sentence: str) -> None:
     """A run ended with an error."""
-    store.change("UPDATE runs SET state = ?, finished = ?, verdict = ? WHERE id = ? AND state = ?", [(FAILED, time.time(), sentence, run, RUNNING)])
+    store.change(
+        "UPDATE runs SET state = ?, finished = ?, verdict = ? WHERE id = ? AND state = ?",
+        [(FAILED, time.time(), sentence, run, RUNNING)],
+    )
 
 
 def remembered(store: Store, owner: str, period: str, root: str) -> bool:
     """Whether there is a run with this very estimate of a robot's period."""
-    found = store.query("SELECT 1 FROM runs WHERE robot = ? AND period = ? AND root = ? AND state = ? LIMIT 1", (owner, period, root, DONE))
+    found = store.query(
+        "SELECT 1 FROM runs WHERE robot = ? AND period = ? AND root = ? AND state = ? LIMIT 1",
+        (owner, period, root, DONE),
+    )
     return bool(found)
 
 
@@ -114,7 +153,7 @@ def _process() -> str:
     return f"{platform.node()}:{os.getpid()}"
 
 
-# -- reading ----------------------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -135,7 +174,11 @@ def history(store: Store, wanted: Filter | None = None) -> list[Record]:
     """The runs, latest first."""
     wanted = wanted or Filter()
     where, values = ["1"], []
-    for column, value in (("robot", wanted.robot), ("period", wanted.period), ("method", wanted.method)):
+    for column, value in (
+        ("robot", wanted.robot),
+        ("period", wanted.period),
+        ("method", wanted.method),
+    ):
         if value is not None:
             where.append(f"{column} = ?")
             values.append(value)
@@ -148,15 +191,22 @@ def history(store: Store, wanted: Filter | None = None) -> list[Record]:
     if wanted.done:
         where.append("state = 'done'")
     if wanted.log is not None:
-        where.append("id IN (SELECT run FROM run_logs WHERE instr(place, ?) OR substr(digest, 1, length(?)) = ?)")
+        where.append(
+            "id IN (SELECT run FROM run_logs WHERE instr(place, ?) OR substr(digest, 1, length(?))"
+            " = ?)"
+        )
         values += [wanted.log] * 3
     limit = -1 if wanted.limit is None else wanted.limit
-    rows = store.query(f"SELECT * FROM runs WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?", (*values, limit))
+    rows = store.query(
+        f"SELECT * FROM runs WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?", (*values, limit)
+    )
     return [_record(store, row) for row in rows]
 
 
 def _record(store: Store, row: Any) -> Record:
-    logs = store.query("SELECT place, digest FROM run_logs WHERE run = ? ORDER BY rowid", (row["id"],))
+    logs = store.query(
+        "SELECT place, digest FROM run_logs WHERE run = ? ORDER BY rowid", (row["id"],)
+    )
     state = INTERRUPTED if row["state"] == RUNNING and not _alive(row["process"]) else row["state"]
     return Record(
         id=row["id"],
@@ -179,7 +229,9 @@ def _record(store: Store, row: Any) -> Record:
 
 
 def _alive(process: str) -> bool:
-    """Whether a process of this machine still runs; of other machines nothing is known, so it may."""
+    """Whether a process of this machine still runs; of other machines nothing is known, so
+    it may.
+    """
     host, _, number = process.rpartition(":")
     if host != platform.node() or os.name == "nt":  # there, asking would end it
         return True
@@ -198,7 +250,12 @@ def estimate(store: Store, run: int) -> dict[str, Any]:
     if not rows:
         last = store.query("SELECT max(id) AS last FROM runs")[0]["last"]
         known = f"its runs are 1 to {last}" if last else "it has no runs yet"
-        raise UsageError(f"the store {store.folder} has no run {run}; {known} (thetahat history lists them)")
+        raise UsageError(
+            f"the store {store.folder} has no run {run}; {known} (thetahat history lists them)"
+        )
     if rows[0]["estimate"] is None:
-        raise UsageError(f"run {run} of the store {store.folder} has no estimate (it is {rows[0]['state']}); give one that is done")
+        raise UsageError(
+            f"run {run} of the store {store.folder} has no estimate (it is {rows[0]['state']});"
+            " give one that is done"
+        )
     return json.loads(rows[0]["estimate"])

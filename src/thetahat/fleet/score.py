@@ -49,7 +49,10 @@ class Score:
     def fingerprint(self) -> str:
         """Of everything that a shard's sums depend on beside the shard."""
         robots = {OWN: self.robot, NOMINAL: self.nominal, **self.beside}
-        prints = {name: None if robot is None else robot_fingerprint(robot, values=True) for name, robot in robots.items()}
+        prints = {
+            name: None if robot is None else robot_fingerprint(robot, values=True)
+            for name, robot in robots.items()
+        }
         return fingerprint("score", DATA_FORMAT, self.prepared.plain, prints)
 
     @property
@@ -68,9 +71,16 @@ class Score:
                 yield part
 
         found = validate(self.robot, seen(), nominal=self.nominal, beside=self.beside)
-        each = {OWN: found, **({} if found.nominal is None else {NOMINAL: found.nominal}), **found.beside}
+        each = {
+            OWN: found,
+            **({} if found.nominal is None else {NOMINAL: found.nominal}),
+            **found.beside,
+        }
         rows = np.stack([found.rows, found.rows_moving])
-        left = {name: np.stack([_squares(v.rms, v.rows), _squares(v.rms_moving, v.rows_moving)]) for name, v in each.items()}
+        left = {
+            name: np.stack([_squares(v.rms, v.rows), _squares(v.rms_moving, v.rows_moving)])
+            for name, v in each.items()
+        }
         return Scored(found.samples, rows, torque, left)
 
     @staticmethod
@@ -78,13 +88,21 @@ class Score:
         """All of them together."""
         left = {name: np.sum([part.left[name] for part in parts], axis=0) for name in parts[0].left}
         return Scored(
-            sum(part.samples for part in parts), np.sum([part.rows for part in parts], axis=0), np.sum([part.torque for part in parts], axis=0), left
+            sum(part.samples for part in parts),
+            np.sum([part.rows for part in parts], axis=0),
+            np.sum([part.torque for part in parts], axis=0),
+            left,
         )
 
     @staticmethod
     def to_bytes(result: Scored, key: str) -> bytes:
         """As the store keeps it, under this key."""
-        values = {"schema": SCHEMA, "key": key, "samples": int(result.samples), "names": list(result.left)}
+        values = {
+            "schema": SCHEMA,
+            "key": key,
+            "samples": int(result.samples),
+            "names": list(result.left),
+        }
         left = {f"left{k}": array for k, array in enumerate(result.left.values())}
         return codec.packed(values, {"rows": result.rows, "torque": result.torque, **left})
 
@@ -100,7 +118,10 @@ class Score:
     def validation(self, sums: Scored) -> Validation:
         """The scores, as `thetahat.validate` gives them."""
         cutoff = self.settings.torque_cutoff or self.settings.cutoff
-        found = {name: _validation(self.robot.velocity_names, sums, left, cutoff) for name, left in sums.left.items()}
+        found = {
+            name: _validation(self.robot.velocity_names, sums, left, cutoff)
+            for name, left in sums.left.items()
+        }
         return replace(found.pop(OWN), nominal=found.pop(NOMINAL, None), beside=found)
 
 
@@ -108,7 +129,9 @@ def _squares(rms: np.ma.MaskedArray, rows: np.ndarray) -> np.ndarray:
     return np.ma.filled(rms, 0.0) ** 2 * rows
 
 
-def _validation(names: tuple[str, ...], sums: Scored, left: np.ndarray, cutoff: float) -> Validation:
+def _validation(
+    names: tuple[str, ...], sums: Scored, left: np.ndarray, cutoff: float
+) -> Validation:
     defined = sums.torque > 0.0
     r2 = np.ma.masked_array(1.0 - left / np.where(defined, sums.torque, 1.0), mask=~defined)
     rms = np.ma.masked_array(np.sqrt(left / np.maximum(sums.rows, 1)), mask=sums.rows == 0)

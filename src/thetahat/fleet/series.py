@@ -1,11 +1,15 @@
-"""Parameters of a robot over its periods, each a number with its variance: friction by joint, base parameters, and the mass held by a link.
+"""Parameters of a robot over its periods, each a number with its variance: friction by joint, base
+parameters, and the mass held by a link.
 
-The mass on a link is not among the base parameters, but a payload θ_p on body i changes them by G_i·θ_p, with G_i ten columns of the base map.
-So from the difference of two periods it is known by generalised least squares; friction may change too, so its columns F are unknown as well:
+The mass on a link is not among the base parameters, but a payload θ_p on body i changes them by
+G_i·θ_p, with G_i ten columns of the base map. So from the difference of two periods it is known by
+generalised least squares; friction may change too, so its columns F are unknown as well:
 
-    m = e_mᵀ (AᵀΛA)⁻¹ AᵀΛ · x_base = wᵀ·x_base,      A = [G_i  F],    Λ = Σ C_t⁻¹ over all robots and periods
+    m = e_mᵀ (AᵀΛA)⁻¹ AᵀΛ · x_base = wᵀ·x_base,      A = [G_i  F],    Λ = Σ C_t⁻¹ over all robots
+    and periods
 
-with one w for all robots of a kind: then wᵀx of two periods, or of two robots, differ by the mass that would explain their difference best.
+with one w for all robots of a kind: then wᵀx of two periods, or of two robots, differ by the mass
+that would explain their difference best.
 """
 
 from __future__ import annotations
@@ -22,7 +26,9 @@ from thetahat.identify.information import Information
 from thetahat.model.parameters import SIZE, M
 from thetahat.model.robot import Robot
 
-SEEN = 1.0  # standard deviation of a payload's mass in one period, relative to the robot's mean link: above, the motion does not show it
+# standard deviation of a payload's mass in one period, relative to the robot's mean link: above,
+# the motion does not show it
+SEEN = 1.0
 RANK = 1e-9  # relative singular value at which two columns are one
 FRICTION, INERTIAL, PAYLOAD = "friction", "inertial", "payload"
 
@@ -66,7 +72,11 @@ def space(whole: Information, periods: Sequence[PeriodEstimate]) -> Space:
     for k, column in enumerate(base.independent):
         term, where = columns.pairs[column]
         if column >= columns.inertial:
-            out.append(Parameter(columns.names[column], FRICTION, term, where, columns.units[column], unit[k]))
+            out.append(
+                Parameter(
+                    columns.names[column], FRICTION, term, where, columns.units[column], unit[k]
+                )
+            )
         else:
             out.append(Parameter(base.names[k], INERTIAL, "", "", columns.units[column], unit[k]))
     precision = pooled(periods)
@@ -89,11 +99,15 @@ def precision(covariance: np.ndarray) -> np.ndarray:
     seen = np.flatnonzero(np.isfinite(variance) & (variance > 0.0))
     std = np.sqrt(variance[seen])
     out = np.zeros_like(covariance)
-    out[np.ix_(seen, seen)] = np.linalg.pinv(covariance[np.ix_(seen, seen)] / np.outer(std, std), hermitian=True) / np.outer(std, std)
+    out[np.ix_(seen, seen)] = np.linalg.pinv(
+        covariance[np.ix_(seen, seen)] / np.outer(std, std), hermitian=True
+    ) / np.outer(std, std)
     return out
 
 
-def mass_weights(base: BaseParameters, body: int, drive: Sequence[int], precision: np.ndarray, *, most: float) -> np.ndarray | None:
+def mass_weights(
+    base: BaseParameters, body: int, drive: Sequence[int], precision: np.ndarray, *, most: float
+) -> np.ndarray | None:
     """w of a payload's mass on a body; None where the motion does not show it to `most` [kg]."""
     A = np.column_stack([payload_map(base, body), base.map[:, list(drive)]])
     values, vectors = np.linalg.eigh(precision)
@@ -111,7 +125,9 @@ def mass_weights(base: BaseParameters, body: int, drive: Sequence[int], precisio
     return w if np.linalg.norm(inside / s[kept]) <= most else None
 
 
-def values(parameter: Parameter, periods: Sequence[PeriodEstimate]) -> tuple[np.ndarray, np.ndarray]:
+def values(
+    parameter: Parameter, periods: Sequence[PeriodEstimate]
+) -> tuple[np.ndarray, np.ndarray]:
     """(T,) values and (T,) variances; NaN where a period does not show it."""
     used = np.flatnonzero(np.abs(parameter.w) > 1e-9 * np.max(np.abs(parameter.w)))
     w = parameter.w[used]

@@ -1,4 +1,6 @@
-"""The samples of one shard: its rows and their halo laid on the run's grid, prepared as one pass would, and the halo taken off again."""
+"""The samples of one shard: its rows and their halo laid on the run's grid, prepared as one pass
+would, and the halo taken off again.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ STARTED = 1e-6  # of a period: likewise where the presented rows begin
 
 @dataclass(frozen=True, eq=False)
 class _Presented:
-    """A piece as `prepare_batches` sees it: its file's rows, and which rows of the grid are the shard's own."""
+    """A piece as `prepare_batches` sees it: its file's rows, and which rows of the grid are the
+    shard's own.
+    """
 
     piece: Piece
     low: int  # rows of the file that are read
@@ -35,7 +39,9 @@ class _Presented:
 
 @dataclass(frozen=True, eq=False)
 class ShardLog:
-    """A shard as a log of its own: every piece a run, stamps counted from a row of the run's grid."""
+    """A shard as a log of its own: every piece a run, stamps counted from a row of the
+    run's grid.
+    """
 
     shard: Shard
     robot: Robot
@@ -74,7 +80,15 @@ class ShardLog:
     has_dq = property(lambda self: self.shard.columns.has("dq"))
     has_ddq = property(lambda self: self.shard.columns.has("ddq"))
     has_tau = property(lambda self: self.shard.columns.has("tau"))
-    sources = property(lambda self: (Source(self.shard.item.given, self.shard.digest, sum(state.size for state in self.shard.states)),))
+    sources = property(
+        lambda self: (
+            Source(
+                self.shard.item.given,
+                self.shard.digest,
+                sum(state.size for state in self.shard.states),
+            ),
+        )
+    )
 
     def read(self) -> list[Chunk]:
         """Every piece."""
@@ -109,9 +123,13 @@ class ShardLog:
         assert q is not None
         t = (t - piece.start) - each.offset * piece.period
         if row == each.low and each.offset:
-            t[0] = 0.0  # the grid begins at a row of the run's own grid; this one row, deep in the halo, gives its stamp for it
+            # the grid begins at a row of the run's own grid; this one row, deep in the halo, gives
+            # its stamp for it
+            t[0] = 0.0
         _unwrap(q, self.shard, piece, row)
-        return Chunk(t, q, arrays["dq"], arrays["ddq"], arrays["tau"], run, each.first_row + row - each.low)
+        return Chunk(
+            t, q, arrays["dq"], arrays["ddq"], arrays["tau"], run, each.first_row + row - each.low
+        )
 
 
 def samples(
@@ -124,16 +142,30 @@ def samples(
 ) -> Iterator[Samples]:
     """The shard's own samples, batch by batch.
 
-    through: what else is done with the stream before the halo is taken off, as neighbours matter to it too.
-    timed: with the times and runs of the log; else times count from somewhere in a run, and runs from the shard's first.
+    through: what else is done with the stream before the halo is taken off, as neighbours matter to
+        it too.
+    timed: with the times and runs of the log; else times count from somewhere in a run, and runs
+        from the shard's first.
     """
-    rows = FileRows(shard.item, shard.reading, shard.columns, shard.states, shard.file_rows, robot.joint_names, shard.places, shard.origin)
+    rows = FileRows(
+        shard.item,
+        shard.reading,
+        shard.columns,
+        shard.states,
+        shard.file_rows,
+        robot.joint_names,
+        shard.places,
+        shard.origin,
+    )
     log = _presented(shard, robot, rows, settings)
     for part in through(prepare_batches(log, robot, settings=settings)):
         each = log.presented[int(part.run[0])]  # type: ignore[index]
         period = each.piece.period
         if part.guard > shard.halo * period * (1.0 + 1e-9):
-            raise UsageError(f"a filter of {settings.cutoff} Hz reaches further than the {shard.halo} rows around a shard; this is a bug of thetahat")
+            raise UsageError(
+                f"a filter of {settings.cutoff} Hz reaches further than the {shard.halo} rows"
+                " around a shard; this is a bug of thetahat"
+            )
         k = np.rint(part.t / period)  # type: ignore[operator]
         low, high = (int(np.searchsorted(k, border)) for border in each.own)
         if low >= high:
@@ -141,7 +173,9 @@ def samples(
         own = part if high - low == len(k) else part.subset(slice(low, high))
         if timed:
             k = each.offset + np.rint(own.t / period)  # type: ignore[operator]
-            own = replace(own, t=each.piece.start + period * k, run=np.full(len(own), each.piece.run))
+            own = replace(
+                own, t=each.piece.start + period * k, run=np.full(len(own), each.piece.run)
+            )
         yield own
 
 
@@ -153,11 +187,16 @@ def _presented(shard: Shard, robot: Robot, file: FileRows, settings: Settings) -
         return ShardLog(shard, robot, file, whole, None)
     halo = shard.halo
     while True:
-        low, high = max(pieces[0].begin, pieces[0].first - halo), min(pieces[-1].end, pieces[-1].stop + halo)
+        low, high = (
+            max(pieces[0].begin, pieces[0].first - halo),
+            min(pieces[-1].end, pieces[-1].stop + halo),
+        )
         values = np.concatenate(list(file.read(low, high)))
         t = values[:, 0]
         short = _short(pieces[0], t[0], t[pieces[0].first - low], low, settings, left=True)
-        short |= _short(pieces[-1], t[min(pieces[-1].stop, high - 1) - low], t[-1], high, settings, left=False)
+        short |= _short(
+            pieces[-1], t[min(pieces[-1].stop, high - 1) - low], t[-1], high, settings, left=False
+        )
         if not short:
             break
         halo *= 2  # stamps lie closer together here than in the mean
@@ -168,14 +207,22 @@ def _presented(shard: Shard, robot: Robot, file: FileRows, settings: Settings) -
     return ShardLog(shard, robot, file, _laid(places), values[places[0][1] - low :])
 
 
-def _short(piece: Piece, earlier: float, later: float, row: int, settings: Settings, *, left: bool) -> bool:
-    """Whether the halo on this side ends before what a filtered row can depend on, though the run goes on."""
+def _short(
+    piece: Piece, earlier: float, later: float, row: int, settings: Settings, *, left: bool
+) -> bool:
+    """Whether the halo on this side ends before what a filtered row can depend on, though the run
+    goes on.
+    """
     done = piece.at_begin or row == piece.begin if left else piece.at_end or row == piece.end
     return not done and later - earlier < reach(settings, piece.period) * piece.period
 
 
-def _place(piece: Piece, t: np.ndarray, row: int, settings: Settings) -> tuple[Piece, int, int, int, tuple[float, float]]:
-    """(piece, first row read, stop row read, grid row they count from, own grid rows) of stamps t from `row` on."""
+def _place(
+    piece: Piece, t: np.ndarray, row: int, settings: Settings
+) -> tuple[Piece, int, int, int, tuple[float, float]]:
+    """(piece, first row read, stop row read, grid row they count from, own grid rows) of stamps t
+    from `row` on.
+    """
     since = t - piece.start
     offset, skip = 0, 0
     if not piece.at_begin:
@@ -216,4 +263,7 @@ def _unwrap(q: np.ndarray, shard: Shard, piece: Piece, row: int) -> None:
     for at, (rows, turns) in shard.wraps.items():
         inside = (rows > piece.begin) & (rows < piece.end)
         total = np.concatenate(([0], np.cumsum(turns[inside])))
-        q[:, at] -= TURN * (before.get(at, 0) + total[np.searchsorted(rows[inside], np.arange(row, row + len(q)), side="right")])
+        q[:, at] -= TURN * (
+            before.get(at, 0)
+            + total[np.searchsorted(rows[inside], np.arange(row, row + len(q)), side="right")]
+        )

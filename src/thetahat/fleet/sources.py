@@ -1,4 +1,6 @@
-"""Where logs are: files, folders, patterns, or URLs that fsspec opens (s3://, gs://, https://, …), fetched once per machine when read."""
+"""Where logs are: files, folders, patterns, or URLs that fsspec opens (s3://, gs://, https://, …),
+fetched once per machine when read.
+"""
 
 from __future__ import annotations
 
@@ -25,17 +27,39 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-FETCHED_BYTES = 4 * 2**30  # of copies of remote logs that are kept beside each other, those in use apart; the oldest go first
+FETCHED_BYTES = (
+    4 * 2**30
+    # of copies of remote logs that are kept beside each other, those in use apart; the oldest go
+    # first
+)
 HELD = 4  # copies that a process has in use: the last ones it asked for
-IN_USE = 600.0  # [s] after its last use a copy may still be open, where a system has no locks to tell
-MARKS = ("size", "ETag", "Last-Modified", "Content-MD5")  # that tell a file from its successor at the same address, beside what fsspec looks at
-PACKAGES = {"http": "aiohttp", "https": "aiohttp", "s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "az": "adlfs"}
+IN_USE = (
+    600.0  # [s] after its last use a copy may still be open, where a system has no locks to tell
+)
+MARKS = (
+    "size",
+    "ETag",
+    "Last-Modified",
+    "Content-MD5",
+)  # that tell a file from its successor at the same address, beside what fsspec looks at
+PACKAGES = {
+    "http": "aiohttp",
+    "https": "aiohttp",
+    "s3": "s3fs",
+    "s3a": "s3fs",
+    "gs": "gcsfs",
+    "gcs": "gcsfs",
+    "abfs": "adlfs",
+    "az": "adlfs",
+}
 PIECE = 8 * 2**20
 
 
 @dataclass(frozen=True)
 class Item:
-    """One log file (or the folder of one bag), by its absolute path or its URL, and as its owner named it."""
+    """One log file (or the folder of one bag), by its absolute path or its URL, and as its owner
+    named it.
+    """
 
     place: str
     given: str
@@ -60,7 +84,9 @@ class Item:
         return _fetched(self.place) if self.remote else Path(self.place)
 
     def state(self) -> str:
-        """A text that changes when the content does, found without reading it; `StorageError` where there is nothing."""
+        """A text that changes when the content does, found without reading it; `StorageError` where
+        there is nothing.
+        """
         if self.remote:
             return _state(self.place)
         path = Path(self.place)
@@ -69,11 +95,18 @@ class Item:
         except FileNotFoundError:
             raise StorageError(f"{label(path)} does not exist; check the path") from None
         except (OSError, ValueError) as error:
-            raise StorageError(f"{label(path)} cannot be read ({getattr(error, 'strerror', None) or error}); check the path") from None
-        return ";".join(f"{each.st_size},{each.st_mtime_ns},{each.st_ctime_ns},{each.st_ino}" for each in found)
+            raise StorageError(
+                f"{label(path)} cannot be read ({getattr(error, 'strerror', None) or error}); check"
+                " the path"
+            ) from None
+        return ";".join(
+            f"{each.st_size},{each.st_mtime_ns},{each.st_ctime_ns},{each.st_ino}" for each in found
+        )
 
     def changed(self) -> float:
-        """When it was last written to [s since 1970]; infinite where that is not known, as of a remote file."""
+        """When it was last written to [s since 1970]; infinite where that is not known, as of a
+        remote file.
+        """
         if self.remote:
             return float("inf")
         path = Path(self.place)
@@ -83,16 +116,26 @@ class Item:
 
 def items(names: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[Item, ...]:
     """Every log that paths, folders, patterns and URLs name, in order, each once."""
-    given = [names] if isinstance(names, str | os.PathLike) else list(names) if isinstance(names, Sequence) else None
+    given = (
+        [names]
+        if isinstance(names, str | os.PathLike)
+        else list(names)
+        if isinstance(names, Sequence)
+        else None
+    )
     if not given or not all(isinstance(name, str | os.PathLike) for name in given):
-        raise UsageError(f"logs are {names!r}; give a file, a folder, a pattern, a URL or a list of these")
+        raise UsageError(
+            f"logs are {names!r}; give a file, a folder, a pattern, a URL or a list of these"
+        )
     found: dict[Item, None] = {}
     for name in given:
         text = os.fspath(name).removeprefix("file://")
         if "://" in text:
             found.update(dict.fromkeys(Item(place, _shown(place)) for place in _remote_files(text)))
         else:
-            found.update(dict.fromkeys(Item(str(path.absolute()), str(path)) for path in local_files(text)))
+            found.update(
+                dict.fromkeys(Item(str(path.absolute()), str(path)) for path in local_files(text))
+            )
     return tuple(found)
 
 
@@ -104,11 +147,16 @@ def _remote_files(url: str) -> list[str]:
         if has_magic(path) and not system.exists(path):
             found = sorted(system.glob(path))
         elif system.isdir(path):
-            found = sorted(name for name in system.ls(path, detail=False) if name.lower().endswith(SUFFIXES))
+            found = sorted(
+                name for name in system.ls(path, detail=False) if name.lower().endswith(SUFFIXES)
+            )
         else:
             return [url]
         if not found:
-            raise StorageError(f"no log is at {_shown(url)}; logs end in {', '.join(SUFFIXES)}, so check the address")
+            raise StorageError(
+                f"no log is at {_shown(url)}; logs end in {', '.join(SUFFIXES)}, so check the"
+                " address"
+            )
         inside = "".join(url.partition("::")[1:])  # of an archive: what it is in
         return [system.unstrip_protocol(name) + inside for name in found]
 
@@ -119,7 +167,9 @@ def _file_name(url: str) -> str:
 
 
 def _shown(url: str) -> str:
-    """A URL for messages and answers: what follows a ? may be a signature that opens the file to whoever reads it."""
+    """A URL for messages and answers: what follows a ? may be a signature that opens the file to
+    whoever reads it.
+    """
     return url.partition("?")[0] if url.startswith(("http://", "https://")) else url
 
 
@@ -142,41 +192,60 @@ def _filesystem(url: str) -> Iterator[tuple[Any, str]]:
     try:
         import fsspec
     except ImportError:
-        raise MissingExtra(f"{url} is a URL, which needs the extra 'dask' (it brings fsspec): pip install 'thetahat[dask]'") from None
+        raise MissingExtra(
+            f"{url} is a URL, which needs the extra 'dask' (it brings fsspec): pip install"
+            " 'thetahat[dask]'"
+        ) from None
     try:
-        yield fsspec.core.url_to_fs(url, **({"skip_instance_cache": True} if "::" in url else {}))  # an archive's list of files may be old
+        yield fsspec.core.url_to_fs(
+            url, **({"skip_instance_cache": True} if "::" in url else {})
+        )  # an archive's list of files may be old
     except ThetahatError:
         raise
     except ImportError as error:
         package = PACKAGES.get(url.partition("://")[0])
         fix = f"pip install {package}" if package else str(error)
-        raise MissingExtra(f"{_shown(url)}: fsspec needs another package to open it: {fix}") from None
+        raise MissingExtra(
+            f"{_shown(url)}: fsspec needs another package to open it: {fix}"
+        ) from None
     except Exception as error:  # every protocol has errors of its own
         reason = (str(error) or type(error).__name__).splitlines()[0]
         reason = reason.replace(url, _shown(url))
-        raise StorageError(f"{_shown(url)} cannot be read ({reason}); check the address and its credentials") from None
+        raise StorageError(
+            f"{_shown(url)} cannot be read ({reason}); check the address and its credentials"
+        ) from None
 
 
 def _fetched(url: str) -> Path:
     """A copy of a remote file, made once while it stays the same there."""
     state = _state(url)
-    folder = Path(tempfile.gettempdir()) / f"thetahat-{os.getuid() if hasattr(os, 'getuid') else 'logs'}"
+    folder = (
+        Path(tempfile.gettempdir()) / f"thetahat-{os.getuid() if hasattr(os, 'getuid') else 'logs'}"
+    )
     copy = folder / fingerprint(url, state)[:24] / _file_name(url)
     with _filesystem(url) as (system, path):
         folder.mkdir(mode=0o700, exist_ok=True)
         while not _hold(copy):
-            with replacing(copy, folders=True) as scratch, system.open(path, "rb") as source, scratch.open("wb") as target:
+            with (
+                replacing(copy, folders=True) as scratch,
+                system.open(path, "rb") as source,
+                scratch.open("wb") as target,
+            ):
                 while data := source.read(PIECE):
                     target.write(data)
             _evict(folder, copy)
         with suppress(OSError):
-            os.utime(copy, (time.time(), copy.stat().st_mtime))  # used now; when it was written must not change under a reader's eyes
+            os.utime(
+                copy, (time.time(), copy.stat().st_mtime)
+            )  # used now; when it was written must not change under a reader's eyes
         return copy
 
 
-# -- copies in use ----------------------------------------------------------------------------------------------------
+# -- copies in use ---------------------------------------------------------------------------------
 
-_held: OrderedDict[Path, Any] = OrderedDict()  # copies this process has in use, each with a shared lock that ends with the process
+_held: OrderedDict[Path, Any] = (
+    OrderedDict()
+)  # copies this process has in use, each with a shared lock that ends with the process
 
 
 def _hold(copy: Path) -> bool:
@@ -212,7 +281,9 @@ def _in_use(path: Path, used: float) -> bool:
 
 
 def _evict(folder: Path, keep: Path) -> None:
-    """Remove the copies that were not used for longest, until what is left is within bounds; none that is in use."""
+    """Remove the copies that were not used for longest, until what is left is within bounds; none
+    that is in use.
+    """
     copies = []
     for path in folder.glob("*/*"):
         with suppress(OSError):

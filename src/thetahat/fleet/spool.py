@@ -1,7 +1,9 @@
-"""Rows of files that can only be read from their beginning (bags, MCAP, NPZ), set aside as plain numbers, so that shards may begin anywhere.
+"""Rows of files that can only be read from their beginning (bags, MCAP, NPZ), set aside as plain
+numbers, so that shards may begin anywhere.
 
-Decoding a message takes longer than folding it; with a store it is done once, while the file is surveyed. A spool is scratch: it may be
-deleted at any time, and is then made again by whoever needs it. One that cannot be written (a full disk) is done without.
+Decoding a message takes longer than folding it; with a store it is done once, while the file is
+surveyed. A spool is scratch: it may be deleted at any time, and is then made again by whoever needs
+it. One that cannot be written (a full disk) is done without.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ DOUBLE = 8  # bytes of a number
 
 
 def spool_file(folder: str, item: Item, columns: ColumnMap, reading: tuple) -> Path:
-    """Where the rows of a file are set aside while it stays as it is. reading: how it is read (which topic of a bag), in plain values."""
+    """Where the rows of a file are set aside while it stays as it is. reading: how it is read
+    (which topic of a bag), in plain values.
+    """
     return Path(folder) / f"{fingerprint(item.place, item.state(), columns.columns, reading)}.rows"
 
 
@@ -52,7 +56,9 @@ class SpooledTable(Table):
                     self.failed = True
             yield block
 
-    def read(self, columns: Sequence[str], run_column: str | None, *, first: bool) -> Iterator[Block]:
+    def read(
+        self, columns: Sequence[str], run_column: str | None, *, first: bool
+    ) -> Iterator[Block]:
         """The table's blocks."""
         return self._table.read(columns, run_column, first=first)
 
@@ -63,7 +69,9 @@ class SpooledTable(Table):
 
 @contextmanager
 def spooling(table: Table, path: Path) -> Iterator[Table]:
-    """``with spooling(table, path) as table: …`` read all of it inside; the rows are at `path` afterwards, unless the disk is full."""
+    """``with spooling(table, path) as table: …`` read all of it inside; the rows are at `path`
+    afterwards, unless the disk is full.
+    """
     stack = ExitStack()
     try:
         scratch = stack.enter_context(replacing(path, folders=True))
@@ -84,7 +92,9 @@ def spooling(table: Table, path: Path) -> Iterator[Table]:
         evict(path, "*.rows", BYTES)
 
 
-def spooled_rows(path: Path, columns: int, rows: int, first: int, stop: int) -> Iterator[np.ndarray] | None:
+def spooled_rows(
+    path: Path, columns: int, rows: int, first: int, stop: int
+) -> Iterator[np.ndarray] | None:
     """Rows first … stop of a spool of so many rows; None where it is not there, or is not whole."""
     try:
         if path.stat().st_size != DOUBLE * columns * rows:
@@ -104,7 +114,9 @@ def _pieces(path: Path, columns: int, first: int, stop: int) -> Iterator[np.ndar
 
 
 def evict(keep: Path, pattern: str, most: int) -> None:
-    """Remove the oldest files beside this one until those of this pattern take no more than so many bytes."""
+    """Remove the oldest files beside this one until those of this pattern take no more than so many
+    bytes.
+    """
     found = []
     for path in keep.parent.glob(pattern):
         with suppress(OSError):

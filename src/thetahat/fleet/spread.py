@@ -1,8 +1,10 @@
-"""Standard deviations of an estimate from a log too long to look at all its samples again: how correlated its noise is, an excerpt tells.
+"""Standard deviations of an estimate from a log too long to look at all its samples again: how
+correlated its noise is, an excerpt tells.
 
-Neighbouring samples are not independent, which widens every parameter's standard deviation by some factor (thetahat.identify.autocorrelation).
-The factor is that of the same estimator on the excerpt alone, with and without a look at its samples; the spread of independent
-rows it is applied to is that of all rows.
+Neighbouring samples are not independent, which widens every parameter's standard deviation by some
+factor (thetahat.identify.autocorrelation). The factor is that of the same estimator on the excerpt
+alone, with and without a look at its samples; the spread of independent rows it is applied to is
+that of all rows.
 """
 
 from __future__ import annotations
@@ -29,12 +31,16 @@ def spread(
     samples: Callable[[], Iterable[Samples]],
     dofs: tuple[int, ...] | None,
 ) -> Estimate:
-    """The estimate of `seen`, a view of `whole`, with standard deviations as wide as an excerpt of the same log says.
+    """The estimate of `seen`, a view of `whole`, with standard deviations as wide as an excerpt of
+    the same log says.
 
-    excerpt: folded from `samples` alone, in the columns of `whole`. dofs: degrees of freedom that the view shows; None: all.
+    excerpt: folded from `samples` alone, in the columns of `whole`. dofs: degrees of freedom that
+        the view shows; None: all.
     """
     found = identify(seen, estimator)
-    without = [term for term in whole.robot.drive.identified if term not in seen.robot.drive.identified]
+    without = [
+        term for term in whole.robot.drive.identified if term not in seen.robot.drive.identified
+    ]
     part = view(excerpt, without=without, dofs=dofs)
     try:
         plain, corrected = identify(part, estimator), identify(part, estimator, samples=samples)
@@ -49,4 +55,6 @@ def spread(
     noise = replace(corrected.noise, effective=corrected.noise.effective * longer, rows=seen.rows)
     with np.errstate(invalid="ignore"):
         covariance = found.covariance * np.outer(factor, factor)
-    return replace(found, covariance=covariance, noise=noise, advice=(*found.advice, *noise.warning))
+    return replace(
+        found, covariance=covariance, noise=noise, advice=(*found.advice, *noise.warning)
+    )

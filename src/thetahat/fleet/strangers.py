@@ -1,13 +1,17 @@
-"""Logs of another robot: the same joints by name, but torques that the parameters of all other logs do not explain, and its own do.
+"""Logs of another robot: the same joints by name, but torques that the parameters of all other logs
+do not explain, and its own do.
 
 For file i, with R_i its factor and x_−i the least-squares fit of all others,
 
-    left_i = ‖R_i x_−i − z_i‖²   against   own_i = min ‖R_i x − z_i‖²,   and what chance explains, σ²·‖R_i R_−i⁻¹‖²
+    left_i = ‖R_i x_−i − z_i‖²   against   own_i = min ‖R_i x − z_i‖²,   and what chance explains,
+    σ²·‖R_i R_−i⁻¹‖²
 
-A file is a stranger where `left` is more than `TIMES` what its own fit leaves and chance explains, more than `TIMES` that of the other files,
-and more than a fifth of its torque: another arm or a heavy payload, not a worn gear. With fewer than four files nobody can say who is wrong.
+A file is a stranger where `left` is more than `TIMES` what its own fit leaves and chance explains,
+more than `TIMES` that of the other files, and more than a fifth of its torque: another arm or a
+heavy payload, not a worn gear. With fewer than four files nobody can say who is wrong.
 
-Files that are held out are scored, not folded; one whose score is that poor is folded alone, and held against the information of the fitted files.
+Files that are held out are scored, not folded; one whose score is that poor is folded alone, and
+held against the information of the fitted files.
 """
 
 from __future__ import annotations
@@ -53,7 +57,9 @@ class Known:
 
 
 def strangers(robot: Robot, files: Sequence[FilePart[Folded]]) -> dict[str, Failure]:
-    """The files, by place, whose torques do not fit what all others say of the robot; the one that fits worst first, then without it the next."""
+    """The files, by place, whose torques do not fit what all others say of the robot; the one that
+    fits worst first, then without it the next.
+    """
     left, out = list(files), {}
     with f.blas_threads().limit(limits=1, user_api="blas"):
         told = _told_all(robot, left)
@@ -64,45 +70,74 @@ def strangers(robot: Robot, files: Sequence[FilePart[Folded]]) -> dict[str, Fail
                 break
             odd = left.pop(worst)
             told = _told_all(robot, left)
-            if ratio <= TIMES * max(float(np.median([each[0] or 0.0 for each in told] or [np.inf])), 1.0):
+            if ratio <= TIMES * max(
+                float(np.median([each[0] or 0.0 for each in told] or [np.inf])), 1.0
+            ):
                 break
-            out[odd.place] = Failure(odd.name, _sentence(odd.name, len(left), with_others, with_own), MalformedInput.exit_code)
+            out[odd.place] = Failure(
+                odd.name,
+                _sentence(odd.name, len(left), with_others, with_own),
+                MalformedInput.exit_code,
+            )
     return out
 
 
 def suspects(parts: Sequence[FilePart[Scored]], known: Known) -> list[FilePart[Scored]]:
-    """Held-out files that the fitted robot predicts so badly that they may be strangers; none where most would be, or too few files were fitted."""
-    found = [part for part in parts if float(part.result.left[OWN][0].sum()) > PART * float(part.result.torque[0].sum())]
+    """Held-out files that the fitted robot predicts so badly that they may be strangers; none where
+    most would be, or too few files were fitted.
+    """
+    found = [
+        part
+        for part in parts
+        if float(part.result.left[OWN][0].sum()) > PART * float(part.result.torque[0].sum())
+    ]
     return found if known.files >= FEWEST and 2 * len(found) < known.files + len(parts) else []
 
 
 def misfit(name: str, own: Folded, known: Known, *, only: bool) -> Failure | None:
-    """Why a held-out file is a stranger to the fitted ones, if it is. only: nothing else is held out, so that it is scored all the same."""
+    """Why a held-out file is a stranger to the fitted ones, if it is. only: nothing else is held
+    out, so that it is scored all the same.
+    """
     with f.blas_threads().limit(limits=1, user_api="blas"):
         ratio, with_others, with_own = _told(own.on(known.work.fitted), known.information)
     if ratio is None or ratio <= TIMES or 1.0 - with_others <= PART:
         return None
     fate = ("nothing else is held out, so the score is of it",) if only else ()
-    return Failure(name, _sentence(name, known.files, with_others, with_own, *fate), MalformedInput.exit_code)
-
-
-def _sentence(name: str, others: int, with_others: float, with_own: float, fate: str = "it was left out, identify from it apart") -> str:
-    return (
-        f"{name}: its torques do not fit what the other {others} logs say of the robot (R² {with_others:.2f} with their parameters, {with_own:.2f} "
-        f"with its own), so it seems to be of another robot or payload; {fate}"
+    return Failure(
+        name, _sentence(name, known.files, with_others, with_own, *fate), MalformedInput.exit_code
     )
 
 
-def _told_all(robot: Robot, files: Sequence[FilePart[Folded]]) -> list[tuple[float | None, float, float]]:
+def _sentence(
+    name: str,
+    others: int,
+    with_others: float,
+    with_own: float,
+    fate: str = "it was left out, identify from it apart",
+) -> str:
+    return (
+        f"{name}: its torques do not fit what the other {others} logs say of the robot (R²"
+        f" {with_others:.2f} with their parameters, {with_own:.2f} with its own), so it seems to be"
+        f" of another robot or payload; {fate}"
+    )
+
+
+def _told_all(
+    robot: Robot, files: Sequence[FilePart[Folded]]
+) -> list[tuple[float | None, float, float]]:
     """`_told` of every file; none where there are too few."""
     if len(files) < FEWEST:
         return []
     others = _all_but_one([each.result for each in files])
-    return [_told(own.result.on(robot), rest.on(robot)) for own, rest in zip(files, others, strict=True)]
+    return [
+        _told(own.result.on(robot), rest.on(robot)) for own, rest in zip(files, others, strict=True)
+    ]
 
 
 def _all_but_one(parts: list[Folded]) -> list[Folded]:
-    """For each part, all others merged: what comes before it and what comes after it, two merges each."""
+    """For each part, all others merged: what comes before it and what comes after it, two merges
+    each.
+    """
     before, after = [parts[0]], [parts[-1]]
     for left, right in zip(parts[1:-1], parts[-2:0:-1], strict=True):
         before.append(Fold.merged([before[-1], left]))
@@ -113,7 +148,9 @@ def _all_but_one(parts: list[Folded]) -> list[Folded]:
 
 
 def _told(own: Information, others: Information) -> tuple[float | None, float, float]:
-    """(how many times more is left with the others' parameters than is to be expected, R² with theirs, R² with its own); None: they cannot say."""
+    """(how many times more is left with the others' parameters than is to be expected, R² with
+    theirs, R² with its own); None: they cannot say.
+    """
     theirs, mine = others.solution, own.solution
     energy = float(np.sum(own.torque_norms() ** 2))
     if theirs.rank < len(own.base) or not energy:

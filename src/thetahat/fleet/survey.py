@@ -1,7 +1,9 @@
-"""The first look at one file, apart from all others: its rows checked and hashed, its runs found, its channels audited.
+"""The first look at one file, apart from all others: its rows checked and hashed, its runs found,
+its channels audited.
 
-What `thetahat.data.survey` decides over all files at once (limits at which torques saturate, signs, the direction of gravity) needs
-all of them; a file's survey therefore keeps what those decisions are made from, and `catalogue.py` makes them when all are in.
+What `thetahat.data.survey` decides over all files at once (limits at which torques saturate, signs,
+the direction of gravity) needs all of them; a file's survey therefore keeps what those decisions
+are made from, and `catalogue.py` makes them when all are in.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ WINDOW_ARRAYS = ("q", "dq", "ddq", "tau", "slope", "row")
 
 @dataclass(frozen=True)
 class Reading:
-    """How files are read: as `read_log` takes it; and where rows may be set aside, a folder that all workers see."""
+    """How files are read: as `read_log` takes it; and where rows may be set aside, a folder that
+    all workers see.
+    """
 
     columns: str | None = None
     topic: str | None = None
@@ -60,7 +64,9 @@ class FileSurvey:
     gaps: tuple[tuple[int, float, float], ...]
     notes: tuple[tuple[str, str], ...]
     wraps: dict[int, tuple[np.ndarray, np.ndarray]]
-    stretches: dict[str, np.ndarray]  # by channel: (·, 4) degree of freedom, value, first and stop row
+    stretches: dict[
+        str, np.ndarray
+    ]  # by channel: (·, 4) degree of freedom, value, first and stop row
     extremes: dict[str, Extremes]  # "top" and "bottom", by degree of freedom
     windows: dict[str, np.ndarray]
     period: float  # [s] of the windows
@@ -78,18 +84,27 @@ class FileSurvey:
         return sum(source.bytes for source in self.sources)
 
 
-Extremes = dict[int, tuple[dict[float, int], int, np.ndarray]]  # by degree of freedom: rows at the two largest values, moving, intervals
+Extremes = dict[
+    int, tuple[dict[float, int], int, np.ndarray]
+]  # by degree of freedom: rows at the two largest values, moving, intervals
 
 
 def survey_key(digest: str, robot: Robot, reading: Reading) -> str:
     """What a file's survey is stored by: its content, the robot's joints, and how it is read."""
-    return fingerprint("survey", DATA_FORMAT, digest, robot_fingerprint(robot.without_drive()), reading.plain)
+    return fingerprint(
+        "survey", DATA_FORMAT, digest, robot_fingerprint(robot.without_drive()), reading.plain
+    )
 
 
 def digest_of(item: Item) -> str:
     """Of a file's content, read for nothing else."""
     path = item.local()
-    return _digest([file_digest(file, Event()) for file in (bag_files(path) if is_bag_folder(path) else [path])])
+    return _digest(
+        [
+            file_digest(file, Event())
+            for file in (bag_files(path) if is_bag_folder(path) else [path])
+        ]
+    )
 
 
 def _digest(hashes: list[str]) -> str:
@@ -97,11 +112,21 @@ def _digest(hashes: list[str]) -> str:
 
 
 def survey_file(item: Item, robot: Robot, reading: Reading) -> FileSurvey:
-    """Read a file once from front to back; whatever is wrong with it is said with the name its owner gave it."""
+    """Read a file once from front to back; whatever is wrong with it is said with the name its
+    owner gave it.
+    """
     path = item.local()
     try:
-        table = open_table(path, joints=robot.joint_names, topic=reading.topic, salvage=reading.salvage)
-        columns = Resolver(robot, table.names, widths=table.widths, patterns=parse_patterns(reading.columns), file=label(path)).resolve()
+        table = open_table(
+            path, joints=robot.joint_names, topic=reading.topic, salvage=reading.salvage
+        )
+        columns = Resolver(
+            robot,
+            table.names,
+            widths=table.widths,
+            patterns=parse_patterns(reading.columns),
+            file=label(path),
+        ).resolve()
         if reading.spool is None or divisible(table):
             return _Surveyor(robot, table, columns).survey()
         with spooling(table, spool_file(reading.spool, item, columns, reading.plain)) as spooled:
@@ -112,12 +137,24 @@ def survey_file(item: Item, robot: Robot, reading: Reading) -> FileSurvey:
 
 
 def renamed(found: FileSurvey, stem: str) -> FileSurvey:
-    """The survey of the same content in a file of another name: runs that no column names are called after their file."""
+    """The survey of the same content in a file of another name: runs that no column names are
+    called after their file.
+    """
     if found.columns.run is not None:
         return found
-    order = {run.first_row: k for k, run in enumerate(sorted((*found.runs, *found.dropped), key=lambda run: run.first_row), start=1)}
+    order = {
+        run.first_row: k
+        for k, run in enumerate(
+            sorted((*found.runs, *found.dropped), key=lambda run: run.first_row), start=1
+        )
+    }
     runs, dropped = (
-        tuple(replace(run, name=stem if order[run.first_row] == 1 else f"{stem}#{order[run.first_row]}") for run in some)
+        tuple(
+            replace(
+                run, name=stem if order[run.first_row] == 1 else f"{stem}#{order[run.first_row]}"
+            )
+            for run in some
+        )
         for some in (found.runs, found.dropped)
     )
     return replace(found, runs=runs, dropped=dropped)
@@ -154,16 +191,27 @@ class _Surveyor(Survey):
 
 
 def _stretches(channels: dict[int, ConstantChannel]) -> np.ndarray:
-    rows = [(v, stretch.value, stretch.first, stretch.stop) for v, channel in channels.items() for stretch in channel.found]
+    rows = [
+        (v, stretch.value, stretch.first, stretch.stop)
+        for v, channel in channels.items()
+        for stretch in channel.found
+    ]
     return np.array(rows, dtype=float).reshape(-1, 4)
 
 
 def _extremes(channels: dict[int, Extreme]) -> Extremes:
     empty = np.zeros((0, 2), dtype=np.int64)
-    return {v: (dict(extreme._counts), extreme._moving, np.concatenate(extreme._rows) if extreme._rows else empty) for v, extreme in channels.items()}
+    return {
+        v: (
+            dict(extreme._counts),
+            extreme._moving,
+            np.concatenate(extreme._rows) if extreme._rows else empty,
+        )
+        for v, extreme in channels.items()
+    }
 
 
-# -- bytes ------------------------------------------------------------------------------------------------------------
+# -- bytes -----------------------------------------------------------------------------------------
 
 
 def to_bytes(survey: FileSurvey) -> bytes:
@@ -181,14 +229,25 @@ def to_bytes(survey: FileSurvey) -> bytes:
         "period": survey.period,
         "divisible": survey.divisible,
         "extremes": {
-            name: {str(v): [list(counts.items()), moving] for v, (counts, moving, _) in found.items()} for name, found in survey.extremes.items()
+            name: {
+                str(v): [list(counts.items()), moving] for v, (counts, moving, _) in found.items()
+            }
+            for name, found in survey.extremes.items()
         },
     }
     arrays = {"places": survey.places}
     arrays |= {f"stretches.{name}": rows for name, rows in survey.stretches.items()}
     arrays |= {f"windows.{name}": array for name, array in survey.windows.items()}
-    arrays |= {f"{name}.{v}": rows for name, found in survey.extremes.items() for v, (_, _, rows) in found.items()}
-    arrays |= {f"wraps.{at}.{k}": array for at, pair in survey.wraps.items() for k, array in enumerate(pair)}
+    arrays |= {
+        f"{name}.{v}": rows
+        for name, found in survey.extremes.items()
+        for v, (_, _, rows) in found.items()
+    }
+    arrays |= {
+        f"wraps.{at}.{k}": array
+        for at, pair in survey.wraps.items()
+        for k, array in enumerate(pair)
+    }
     return codec.packed(values, arrays)
 
 
@@ -199,15 +258,24 @@ def from_bytes(data: bytes) -> FileSurvey:
         if values["schema"] != "thetahat/survey/1":
             raise codec.Damaged(f"it is a {values['schema']}")
         extremes = {
-            name: {int(v): (dict(map(tuple, counts)), moving, arrays[f"{name}.{v}"]) for v, (counts, moving) in found.items()}
+            name: {
+                int(v): (dict(map(tuple, counts)), moving, arrays[f"{name}.{v}"])
+                for v, (counts, moving) in found.items()
+            }
             for name, found in values["extremes"].items()
         }
-        wraps = {int(name.split(".")[1]): (array, arrays[f"{name[:-1]}1"]) for name, array in arrays.items() if _first_wrap(name)}
+        wraps = {
+            int(name.split(".")[1]): (array, arrays[f"{name[:-1]}1"])
+            for name, array in arrays.items()
+            if _first_wrap(name)
+        }
         return FileSurvey(
             sources=tuple(Source(**each) for each in values["sources"]),
             states=tuple(State(**each) for each in values["states"]),
             rows=values["rows"],
-            columns=ColumnMap(**{name: _tupled(value) for name, value in values["columns"].items()}),
+            columns=ColumnMap(
+                **{name: _tupled(value) for name, value in values["columns"].items()}
+            ),
             runs=tuple(Run(**each) for each in values["runs"]),
             dropped=tuple(Run(**each) for each in values["dropped"]),
             gaps=_tupled(values["gaps"]),
@@ -215,7 +283,11 @@ def from_bytes(data: bytes) -> FileSurvey:
             wraps=wraps,
             stretches={name: arrays[f"stretches.{name}"] for name in CHANNELS},
             extremes=extremes,
-            windows={name.removeprefix("windows."): array for name, array in arrays.items() if name.startswith("windows.")},
+            windows={
+                name.removeprefix("windows."): array
+                for name, array in arrays.items()
+                if name.startswith("windows.")
+            },
             period=values["period"],
             divisible=values["divisible"],
             places=arrays["places"],
@@ -230,4 +302,8 @@ def _first_wrap(name: str) -> bool:
 
 def _tupled(value: Any) -> Any:
     """Lists as tuples, as frozen objects hold them."""
-    return tuple(_tupled(each) for each in value) if isinstance(value, Iterable) and not isinstance(value, str) else value
+    return (
+        tuple(_tupled(each) for each in value)
+        if isinstance(value, Iterable) and not isinstance(value, str)
+        else value
+    )

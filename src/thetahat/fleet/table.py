@@ -1,4 +1,6 @@
-"""A judged fleet as data: one row per robot, period and parameter (Parquet), and all of it as JSON, schema thetahat/fleet/1."""
+"""A judged fleet as data: one row per robot, period and parameter (Parquet), and all of it as JSON,
+schema thetahat/fleet/1.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,28 @@ from thetahat.fleet.inquiry import Inquiry
 from thetahat.fleet.series import PAYLOAD, Parameter
 
 SCHEMA = "thetahat/fleet/1"
-MASS = "link mass"  # by the physically consistent fit: where the motion does not show it the robot file decides, so it has no std
+# by the physically consistent fit: where the motion does not show it the robot file decides, so it
+# has no std
+MASS = "link mass"
 
 
 def table(found: Inquiry) -> dict[str, list[Any]]:
     """Columns: robot, period, parameter, kind, unit, value, std, z_life, z_fleet, r2, rows."""
     out: dict[str, list[Any]] = {
-        name: [] for name in ("robot", "period", "parameter", "kind", "unit", "value", "std", "z_life", "z_fleet", "r2", "rows")
+        name: []
+        for name in (
+            "robot",
+            "period",
+            "parameter",
+            "kind",
+            "unit",
+            "value",
+            "std",
+            "z_life",
+            "z_fleet",
+            "r2",
+            "rows",
+        )
     }
     for robot in found.lives:
         shared = {
@@ -31,7 +48,9 @@ def table(found: Inquiry) -> dict[str, list[Any]]:
         }
         for parameter in parameters(found, robot):
             own = {name: [parameter[name]] * len(robot.labels) for name in ("kind", "unit")}
-            own |= {"parameter": [parameter["name"]] * len(robot.labels)} | {name: parameter[name] for name in ("value", "std", "z_life", "z_fleet")}
+            own |= {"parameter": [parameter["name"]] * len(robot.labels)} | {
+                name: parameter[name] for name in ("value", "std", "z_life", "z_fleet")
+            }
             for name, column in {**shared, **own}.items():
                 out[name] += column
     return out
@@ -41,11 +60,15 @@ def parquet(found: Inquiry) -> bytes:
     """The table as a Parquet file."""
     import polars
 
-    kinds = {"rows": polars.Int64} | dict.fromkeys(("value", "std", "z_life", "z_fleet", "r2"), polars.Float64)
+    kinds = {"rows": polars.Int64} | dict.fromkeys(
+        ("value", "std", "z_life", "z_fleet", "r2"), polars.Float64
+    )
     text = dict.fromkeys(("robot", "period", "parameter", "kind", "unit"), polars.String)
     columns = table(found)
     buffer = io.BytesIO()
-    polars.DataFrame(columns, schema={name: {**kinds, **text}[name] for name in columns}).write_parquet(buffer)
+    polars.DataFrame(
+        columns, schema={name: {**kinds, **text}[name] for name in columns}
+    ).write_parquet(buffer)
     return buffer.getvalue()
 
 
@@ -54,8 +77,13 @@ def parameters(found: Inquiry, robot: Lived) -> list[dict[str, Any]]:
     comparisons = found.judged.comparisons.get(robot.kind, (None,) * len(robot.space.parameters))
     place = [each.name for each in found.lives if each.kind == robot.kind].index(robot.name)
     out = []
-    for parameter, series, comparison in zip(robot.space.parameters, found.judged.series[robot.name], comparisons, strict=True):
-        shown, fleet = series.values - origin(parameter, series), np.full(len(series.values), np.nan)
+    for parameter, series, comparison in zip(
+        robot.space.parameters, found.judged.series[robot.name], comparisons, strict=True
+    ):
+        shown, fleet = (
+            series.values - origin(parameter, series),
+            np.full(len(series.values), np.nan),
+        )
         if comparison is not None:
             fleet = comparison.off(place, series.values, series.variances + _scatter(series))
         out.append(
@@ -79,7 +107,9 @@ def parameters(found: Inquiry, robot: Lived) -> list[dict[str, Any]]:
 
 
 def origin(parameter: Parameter, series: Series) -> float:
-    """What counts as zero: a payload is what a link carries more than before the robot's first change, or than over its whole life without one."""
+    """What counts as zero: a payload is what a link carries more than before the robot's first
+    change, or than over its whole life without one.
+    """
     if parameter.kind != PAYLOAD:
         return 0.0
     good = np.flatnonzero(np.isfinite(series.values))
@@ -91,11 +121,15 @@ def origin(parameter: Parameter, series: Series) -> float:
 
 
 def earlier(series: Series) -> np.ndarray:
-    """How many standard deviations every period is off what the robot's earlier ones say; NaN for the first."""
+    """How many standard deviations every period is off what the robot's earlier ones say; NaN for
+    the first.
+    """
     y, V = series.values, series.variances + _scatter(series)
     w = np.where(np.isfinite(y), 1.0 / V, 0.0)
     before = np.concatenate([[0.0], np.cumsum(w)[:-1]])
-    mean = np.concatenate([[0.0], np.cumsum(w * np.nan_to_num(y))[:-1]]) / np.where(before > 0.0, before, np.nan)
+    mean = np.concatenate([[0.0], np.cumsum(w * np.nan_to_num(y))[:-1]]) / np.where(
+        before > 0.0, before, np.nan
+    )
     return (y - mean) / np.sqrt(V + 1.0 / np.where(before > 0.0, before, np.nan))
 
 
@@ -107,12 +141,15 @@ def _plain(values: np.ndarray) -> list[float | None]:
     return [float(f"{value:.7g}") if np.isfinite(value) else None for value in values]
 
 
-# -- JSON -------------------------------------------------------------------------------------------------------------
+# -- JSON ------------------------------------------------------------------------------------------
 
 
 def as_data(found: Inquiry) -> dict[str, Any]:
     """Everything, as JSON holds it."""
-    kinds = {kind: number for number, kind in enumerate(dict.fromkeys(robot.kind for robot in found.lives))}
+    kinds = {
+        kind: number
+        for number, kind in enumerate(dict.fromkeys(robot.kind for robot in found.lives))
+    }
     findings = found.judged.findings
     return {
         "schema": SCHEMA,
@@ -146,8 +183,14 @@ def as_data(found: Inquiry) -> dict[str, Any]:
             for each in findings
         ],
         "robots": [_robot(found, robot, kinds) for robot in found.lives],
-        "left_out": [{"name": each.name, "sentence": each.sentence, "exit_code": each.exit_code} for each in found.failures],
-        "provenance": {"version": __version__, "tuned": [list(found.reasons.get(kind, ())) for kind in kinds]},
+        "left_out": [
+            {"name": each.name, "sentence": each.sentence, "exit_code": each.exit_code}
+            for each in found.failures
+        ],
+        "provenance": {
+            "version": __version__,
+            "tuned": [list(found.reasons.get(kind, ())) for kind in kinds],
+        },
     }
 
 
@@ -168,7 +211,13 @@ def _robot(found: Inquiry, robot: Lived, kinds: dict[str, int]) -> dict[str, Any
             "locked": list(recipe.locked),
         },
         "periods": [
-            {"label": label, "r2": each.r2, "rows": each.rows, "rank": each.rank, "resolved": each.resolved}
+            {
+                "label": label,
+                "r2": each.r2,
+                "rows": each.rows,
+                "rank": each.rank,
+                "resolved": each.resolved,
+            }
             for label, each in zip(robot.labels, robot.periods, strict=True)
         ],
         "parameters": parameters(found, robot),

@@ -1,4 +1,6 @@
-"""What `thetahat.identify.tune` chose, as a store keeps it: settings, the law of dry friction, further friction, the strength of the prior."""
+"""What `thetahat.identify.tune` chose, as a store keeps it: settings, the law of dry friction,
+further friction, the strength of the prior.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,15 @@ def dumped(tuned: Tuned) -> dict[str, Any] | None:
     return {
         "settings": asdict(tuned.settings),
         "identified": list(drive.identified),
-        "dry": None if drive.dry is None else {"zone": drive.dry.zone.tolist(), "travel": drive.dry.travel.tolist()},
-        "extra": [[shape.term, {name: list(values) for name, values in shape.settings}, value.tolist()] for shape, value in drive.extra],
+        "dry": (
+            None
+            if drive.dry is None
+            else {"zone": drive.dry.zone.tolist(), "travel": drive.dry.travel.tolist()}
+        ),
+        "extra": [
+            [shape.term, {name: list(values) for name, values in shape.settings}, value.tolist()]
+            for shape, value in drive.extra
+        ],
         "weight": float(tuned.weight),
         "metric": tuned.metric,
         "reasons": list(tuned.reasons),
@@ -33,8 +42,15 @@ def dumped(tuned: Tuned) -> dict[str, Any] | None:
 def loaded(data: dict[str, Any], fitted: Robot) -> Tuned:
     """The same for the robot whose columns were to be chosen."""
     motors = len(fitted.drive.viscous)
-    extra = [(shape_from(term, settings, motors=motors, where="the store"), np.array(values)) for term, settings, values in data["extra"]]
-    dry = None if data["dry"] is None else Dry(np.array(data["dry"]["zone"]), np.array(data["dry"]["travel"]))
+    extra = [
+        (shape_from(term, settings, motors=motors, where="the store"), np.array(values))
+        for term, settings, values in data["extra"]
+    ]
+    dry = (
+        None
+        if data["dry"] is None
+        else Dry(np.array(data["dry"]["zone"]), np.array(data["dry"]["travel"]))
+    )
     drive = replace(fitted.drive, extra=tuple(extra), identified=tuple(data["identified"]), dry=dry)
     settings = settings_from(data["settings"])
     return Tuned(

@@ -1,8 +1,10 @@
-"""Who does the work: this process, a cluster of processes on this machine, or the user's own Dask cluster.
+"""Who does the work: this process, a cluster of processes on this machine, or the user's own Dask
+cluster.
 
-`Workers.each` hands tasks out and yields their results as they come; `Workers.reduced` also merges them, by a tree that depends on the
-number of tasks alone, so that the result is the same to the last bit whoever computed what, in whatever order. A worker that dies
-loses nothing: what it held is computed again.
+`Workers.each` hands tasks out and yields their results as they come; `Workers.reduced` also merges
+them, by a tree that depends on the number of tasks alone, so that the result is the same to the
+last bit whoever computed what, in whatever order. A worker that dies loses nothing: what it held is
+computed again.
 """
 
 from __future__ import annotations
@@ -23,7 +25,13 @@ MEMORY = "1GB"  # of one local worker, beyond which its nanny starts it anew
 PATIENCE = 10.0  # [s] to reach a scheduler, or to start a local cluster's workers once over
 STARTING = 60.0  # [s] for the local workers to be there
 RETRIES = 2
-ONE_THREAD = {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "THETAHAT_QUIET": "1"}
+ONE_THREAD = {
+    "POLARS_MAX_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "THETAHAT_QUIET": "1",
+}
 NO_DASK = "needs the extra 'dask': pip install 'thetahat[dask]'"
 
 T = TypeVar("T")
@@ -71,15 +79,19 @@ class Workers:
         *,
         results: bool = False,
     ) -> tuple[R | None, list[Failure]]:
-        """All results merged into one, and what failed. A task may be a function that fetches its result, which then is not computed.
+        """All results merged into one, and what failed. A task may be a function that fetches its
+        result, which then is not computed.
 
-        done: told of every task that is done, with its result where `results` are wanted, as they come.
+        done: told of every task that is done, with its result where `results` are wanted, as they
+            come.
         """
         del results
 
         def leaf(number: int) -> R | Failure:
             task = tasks[number]
-            found = task() if callable(task) else _guarded(job.run, job.name(task), job.context, task)
+            found = (
+                task() if callable(task) else _guarded(job.run, job.name(task), job.context, task)
+            )
             done(number, found)
             return found
 
@@ -111,7 +123,9 @@ def _merged(merge: Callable[[Sequence[R]], R], parts: Sequence[R | Failure | Par
 
 
 def _tree(count: int, leaf: Callable[[int], Any], join: Callable[[list], Any]) -> Any:
-    """Leaves 0 … count joined by eights, level by level, depth first: few results wait at a time, and the shape depends on `count` alone."""
+    """Leaves 0 … count joined by eights, level by level, depth first: few results wait at a time,
+    and the shape depends on `count` alone.
+    """
     size = 1
     while size < count:
         size *= FAN_IN
@@ -127,18 +141,22 @@ def _tree(count: int, leaf: Callable[[int], Any], join: Callable[[list], Any]) -
 
 
 def _guarded(run: Callable[[C, T], R], name: str, context: C, task: T) -> R | Failure:
-    """The result, or the failure in its place: what is wrong with one file does not stop the others."""
+    """The result, or the failure in its place: what is wrong with one file does not stop the
+    others.
+    """
     try:
         return run(context, task)
     except ThetahatError as error:
         return Failure.of(name, error)
 
 
-# -- Dask -------------------------------------------------------------------------------------------------------------
+# -- Dask ------------------------------------------------------------------------------------------
 
 
 def _same(value: Any) -> Any:
-    """Makes a value a result of the cluster, which a lost worker computes again; scattered data would be gone."""
+    """Makes a value a result of the cluster, which a lost worker computes again; scattered data
+    would be gone.
+    """
     return value
 
 
@@ -147,10 +165,16 @@ def _join(merge: Callable, parts: list) -> Part:
 
 
 class DaskWorkers(Workers):
-    """A Dask client: the one handed in, that of a scheduler, or one with workers on this machine, started when first needed."""
+    """A Dask client: the one handed in, that of a scheduler, or one with workers on this machine,
+    started when first needed.
+    """
 
-    def __init__(self, *, workers: int | None = None, scheduler: str | None = None, client: Any = None) -> None:
-        if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
+    def __init__(
+        self, *, workers: int | None = None, scheduler: str | None = None, client: Any = None
+    ) -> None:
+        if workers is not None and (
+            isinstance(workers, bool) or not isinstance(workers, int) or workers < 1
+        ):
             raise UsageError(f"workers is {workers!r}; give a whole number from 1")
         if sum(choice is not None for choice in (workers, scheduler, client)) != 1:
             raise UsageError("workers, scheduler and client exclude each other; give one of them")
@@ -168,7 +192,11 @@ class DaskWorkers(Workers):
     @property
     def count(self) -> int:
         """How many work side by side."""
-        return self._wanted if self._client is None and self._wanted else len(self.client.scheduler_info(n_workers=-1)["workers"])
+        return (
+            self._wanted
+            if self._client is None and self._wanted
+            else len(self.client.scheduler_info(n_workers=-1)["workers"])
+        )
 
     def _connected(self) -> Any:
         distributed = _distributed()
@@ -177,11 +205,17 @@ class DaskWorkers(Workers):
                 client = distributed.Client(self._address, timeout=PATIENCE, set_as_default=False)
         except (OSError, TimeoutError, ValueError, ImportError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise StorageError(f"the Dask scheduler at {self._address} cannot be reached ({reason}); check its address, and that it runs") from None
+            raise StorageError(
+                f"the Dask scheduler at {self._address} cannot be reached ({reason}); check its"
+                " address, and that it runs"
+            ) from None
         self._own.append(client)
         if not client.scheduler_info(n_workers=-1)["workers"]:
             self.close()
-            raise StorageError(f"the Dask scheduler at {self._address} has no workers; start some (dask worker {self._address})")
+            raise StorageError(
+                f"the Dask scheduler at {self._address} has no workers; start some (dask worker"
+                f" {self._address})"
+            )
         return client
 
     def _started(self) -> Any:
@@ -191,7 +225,8 @@ class DaskWorkers(Workers):
         quiet = {
             "distributed.worker.memory.spill": False,
             "distributed.admin.system-monitor.gil.enabled": False,
-            "distributed.scheduler.http.routes": [],  # no dashboard, no metrics: nothing to look at from outside
+            # no dashboard, no metrics: nothing to look at from outside
+            "distributed.scheduler.http.routes": [],
             "distributed.worker.http.routes": [],
         }
         with dask.config.set(quiet), _silence():
@@ -206,7 +241,14 @@ class DaskWorkers(Workers):
                     scheduler_kwargs={"dashboard": False},
                     worker_dashboard_address=None,
                     silence_logs=logging.CRITICAL,
-                    env={**ONE_THREAD, **({"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else {})},
+                    env={
+                        **ONE_THREAD,
+                        **(
+                            {"PYTHONPATH": os.environ["PYTHONPATH"]}
+                            if "PYTHONPATH" in os.environ
+                            else {}
+                        ),
+                    },
                 )
                 self._own.append(cluster)
                 client = distributed.Client(cluster, set_as_default=False)
@@ -215,7 +257,10 @@ class DaskWorkers(Workers):
             except (OSError, TimeoutError, RuntimeError) as error:
                 self.close()
                 reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-                raise StorageError(f"{self._wanted} workers could not be started on this machine ({reason}); ask for fewer with --workers") from None
+                raise StorageError(
+                    f"{self._wanted} workers could not be started on this machine ({reason}); ask"
+                    " for fewer with --workers"
+                ) from None
         return client
 
     def close(self) -> None:
@@ -228,7 +273,7 @@ class DaskWorkers(Workers):
         if own:
             self._client = None
 
-    # -- work ---------------------------------------------------------------------------------------------------------
+    # -- work --------------------------------------------------------------------------------------
 
     def each(self, job: Job[C, T, R], tasks: Sequence[T]) -> Iterator[tuple[int, R | Failure]]:
         """As they are done, by any worker."""
@@ -236,10 +281,14 @@ class DaskWorkers(Workers):
             return
         context = self.client.submit(_same, job.context, pure=False)
         numbers = {
-            self.client.submit(_guarded, job.run, job.name(task), context, task, pure=False, retries=RETRIES): number
+            self.client.submit(
+                _guarded, job.run, job.name(task), context, task, pure=False, retries=RETRIES
+            ): number
             for number, task in enumerate(tasks)
         }
-        waiting = _distributed().as_completed(list(numbers), loop=self.client.loop, raise_errors=False)
+        waiting = _distributed().as_completed(
+            list(numbers), loop=self.client.loop, raise_errors=False
+        )
         killed = []
         for future in waiting:
             number = numbers.pop(future)
@@ -252,10 +301,17 @@ class DaskWorkers(Workers):
             yield number, self._alone(job, tasks[number])
 
     def _alone(self, job: Job[C, T, R], task: T) -> R | Failure:
-        """A task whose worker died, by itself: one that only waited beside the deadly one is not to blame."""
+        """A task whose worker died, by itself: one that only waited beside the deadly one is not to
+        blame.
+        """
         with _silence():
             try:
-                return _result(self.client.submit(_guarded, job.run, job.name(task), job.context, task, pure=False), job.name(task))
+                return _result(
+                    self.client.submit(
+                        _guarded, job.run, job.name(task), job.context, task, pure=False
+                    ),
+                    job.name(task),
+                )
             except Killed as error:
                 return Failure.of(job.name(task), error)
 
@@ -268,7 +324,9 @@ class DaskWorkers(Workers):
         *,
         results: bool = False,
     ) -> tuple[R | None, list[Failure]]:
-        """By the cluster; what can be fetched is merged here where none of its neighbours in the tree is missing."""
+        """By the cluster; what can be fetched is merged here where none of its neighbours in the
+        tree is missing.
+        """
         told: set[int] = set()
 
         def once(number: int, result: R | Failure | None) -> None:
@@ -300,7 +358,9 @@ class DaskWorkers(Workers):
         with _silence():
             context = self.client.submit(_same, job.context, pure=False)
             futures = {
-                number: self.client.submit(_guarded, job.run, job.name(task), context, task, pure=False, retries=RETRIES)
+                number: self.client.submit(
+                    _guarded, job.run, job.name(task), context, task, pure=False, retries=RETRIES
+                )
                 for number, task in enumerate(tasks)
                 if not callable(task)
             }
@@ -321,11 +381,20 @@ class DaskWorkers(Workers):
             root = _tree(len(tasks), leaf, join)
             names = {future: number for number, future in futures.items()}
             killed: list[int] = []
-            waiting = _distributed().as_completed(list(futures.values()), loop=self.client.loop, raise_errors=False)
+            waiting = _distributed().as_completed(
+                list(futures.values()), loop=self.client.loop, raise_errors=False
+            )
             for future in waiting:
                 number = names.pop(future)
                 try:
-                    done(number, _result(future, job.name(tasks[number])) if results or future.status != "finished" else None)
+                    done(
+                        number,
+                        (
+                            _result(future, job.name(tasks[number]))
+                            if results or future.status != "finished"
+                            else None
+                        ),
+                    )
                 except Killed:
                     killed.append(number)
                 future.release()
@@ -342,17 +411,27 @@ def _result(future: Any, name: str) -> Any:
     try:
         return future.result()
     except distributed.KilledWorker:
-        raise Killed(f"{name}: its worker died every time it was tried; give the workers more memory, or fewer of them at a time") from None
+        raise Killed(
+            f"{name}: its worker died every time it was tried; give the workers more memory, or"
+            " fewer of them at a time"
+        ) from None
     except ModuleNotFoundError as error:
-        raise UsageError(f"the workers of the Dask cluster lack {error.name!r}; install thetahat there, as it is here") from None
+        raise UsageError(
+            f"the workers of the Dask cluster lack {error.name!r}; install thetahat there, as it is"
+            " here"
+        ) from None
     except RuntimeError as error:
         if "deserializ" not in str(error):
             raise
         raise UsageError(
-            "the scheduler of the Dask cluster cannot read the work it is sent; install thetahat there and on its workers, as it is here"
+            "the scheduler of the Dask cluster cannot read the work it is sent; install thetahat"
+            " there and on its workers, as it is here"
         ) from None
     except (TimeoutError, ConnectionError, distributed.CancelledError) as error:
-        raise StorageError(f"{name}: the Dask cluster was lost ({type(error).__name__}); what was stored is kept, so run it again") from None
+        raise StorageError(
+            f"{name}: the Dask cluster was lost ({type(error).__name__}); what was stored is kept,"
+            " so run it again"
+        ) from None
 
 
 def _distributed() -> Any:

@@ -1,4 +1,6 @@
-"""Back from plain data: an `estimate.json` read, and its values put into the robot that it belongs to."""
+"""Back from plain data: an `estimate.json` read, and its values put into the robot that it belongs
+to.
+"""
 
 from __future__ import annotations
 
@@ -26,39 +28,77 @@ def read_estimate(path: str | os.PathLike[str]) -> dict[str, Any]:
     path = Path(path)
     try:
         if path.stat().st_size > LARGEST:
-            raise MalformedInput(f"{path} has {path.stat().st_size:,} bytes; an estimate.json has far less, so give another file")
+            raise MalformedInput(
+                f"{path} has {path.stat().st_size:,} bytes; an estimate.json has far less, so give"
+                " another file"
+            )
         found = json.loads(path.read_bytes().decode("utf-8"), parse_constant=_refuse)
     except OSError as error:
-        raise StorageError(f"{path} cannot be read: {error.strerror or error}; check the path") from None
+        raise StorageError(
+            f"{path} cannot be read: {error.strerror or error}; check the path"
+        ) from None
     except (ValueError, RecursionError) as error:
-        raise MalformedInput(f"{path} is not JSON ({error}); give an estimate.json that thetahat identify wrote") from None
+        raise MalformedInput(
+            f"{path} is not JSON ({error}); give an estimate.json that thetahat identify wrote"
+        ) from None
     if not isinstance(found, dict) or found.get("schema") != SCHEMA:
         schema = found.get("schema") if isinstance(found, dict) else None
-        raise MalformedInput(f"{path} has the schema {schema!r}, not {SCHEMA!r}; give an estimate.json that thetahat identify wrote")
+        raise MalformedInput(
+            f"{path} has the schema {schema!r}, not {SCHEMA!r}; give an estimate.json that thetahat"
+            " identify wrote"
+        )
     return found
 
 
 def applied(found: dict[str, Any], robot: Robot, *, where: str = "the estimate") -> Robot:
-    """The robot with the values of an estimate; joints that its log did not measure are locked, as they were for the fit."""
+    """The robot with the values of an estimate; joints that its log did not measure are locked, as
+    they were for the fit.
+    """
     try:
-        locked, links, drives = list(found["locked"]), list(found["links"]), list(found["joints"] if found["motors"] is None else found["motors"])
+        locked, links, drives = (
+            list(found["locked"]),
+            list(found["links"]),
+            list(found["joints"] if found["motors"] is None else found["motors"]),
+        )
         strangers = sorted(set(map(str, locked)) - set(robot.joint_names))
         model = robot if strangers else lock(robot, locked).without_drive()
-        if strangers or [link["name"] for link in links] != list(model.body_names) or len(found["joints"]) != model.nv:
+        if (
+            strangers
+            or [link["name"] for link in links] != list(model.body_names)
+            or len(found["joints"]) != model.nv
+        ):
             theirs, ours = known([str(link["name"]) for link in links]), known(robot.body_names)
-            raise MalformedInput(f"{where} is of another robot, with bodies {theirs}; {robot.name!r} has {ours}: give the robot it was made with")
+            raise MalformedInput(
+                f"{where} is of another robot, with bodies {theirs}; {robot.name!r} has {ours}:"
+                " give the robot it was made with"
+            )
         if found["motors"] is not None:
             model = _with_map(model, found.get("actuation"), where)
-        theta = np.array([[_number(value, where, f"theta of {link['name']}") for value in link["theta"]] for link in links], dtype=float)
-        values = {term: [_number(row.get(term, 0.0), where, f"{term} of {row['name']}") for row in drives] for term in TERMS}
-        drive = model.drive.with_values(**{term: np.array(numbers) for term, numbers in values.items()})
+        theta = np.array(
+            [
+                [_number(value, where, f"theta of {link['name']}") for value in link["theta"]]
+                for link in links
+            ],
+            dtype=float,
+        )
+        values = {
+            term: [_number(row.get(term, 0.0), where, f"{term} of {row['name']}") for row in drives]
+            for term in TERMS
+        }
+        drive = model.drive.with_values(
+            **{term: np.array(numbers) for term, numbers in values.items()}
+        )
         drive = _with_friction(drive, found.get("friction"), where)
     except (KeyError, TypeError, AttributeError) as error:
         raise MalformedInput(
-            f"{where} lacks a part or has one of another kind ({error}); give an estimate.json that thetahat identify wrote"
+            f"{where} lacks a part or has one of another kind ({error}); give an estimate.json that"
+            " thetahat identify wrote"
         ) from None
     if theta.shape != (len(model.body_names), 10):
-        raise MalformedInput(f"{where} has {theta.shape[-1] if theta.ndim == 2 else 'uneven'} numbers per link; there are ten")
+        raise MalformedInput(
+            f"{where} has {theta.shape[-1] if theta.ndim == 2 else 'uneven'} numbers per link;"
+            " there are ten"
+        )
     return replace(model, drive=drive).with_parameters(theta.ravel())
 
 
@@ -68,14 +108,23 @@ def _with_friction(drive: Drive, friction: dict[str, Any] | None, where: str) ->
         return drive
     motors = len(drive.viscous)
     if friction["zone"] is not None:
-        zone, travel = ([_number(value, where, f"{name} of dry friction") for value in friction[name]] for name in ("zone", "travel"))
+        zone, travel = (
+            [_number(value, where, f"{name} of dry friction") for value in friction[name]]
+            for name in ("zone", "travel")
+        )
         if len(zone) != motors or len(travel) != motors:
-            raise MalformedInput(f"{where}: the law of dry friction is for {len(zone)} motors, and there are {motors}; identify again")
+            raise MalformedInput(
+                f"{where}: the law of dry friction is for {len(zone)} motors, and there are"
+                f" {motors}; identify again"
+            )
         drive = drive.with_dry(Dry(np.array(zone), np.array(travel)))
     for term, stated in friction["terms"].items():
         shape = shape_from(str(term), stated["settings"], motors=motors, where=where)
         if shape is None or len(stated["values"]) != motors:
-            raise MalformedInput(f"{where}: the friction term {term!r} is none that thetahat knows, or not for {motors} motors; identify again")
+            raise MalformedInput(
+                f"{where}: the friction term {term!r} is none that thetahat knows, or not for"
+                f" {motors} motors; identify again"
+            )
         values = np.array([_number(value, where, f"{term} friction") for value in stated["values"]])
         drive = replace(drive.with_shape(shape, values), identified=drive.identified)
     return drive
@@ -83,7 +132,10 @@ def _with_friction(drive: Drive, friction: dict[str, Any] | None, where: str) ->
 
 def _with_map(robot: Robot, actuation: dict[str, Any] | None, where: str) -> Robot:
     if actuation is None or actuation["map"] is None:
-        raise MalformedInput(f"{where} does not hold its map from motors to joints (it depends on q); apply the estimate in Python")
+        raise MalformedInput(
+            f"{where} does not hold its map from motors to joints (it depends on q); apply the"
+            " estimate in Python"
+        )
     return robot.with_actuation(np.array(actuation["map"], dtype=float), names=actuation["motors"])
 
 

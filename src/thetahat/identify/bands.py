@@ -1,6 +1,8 @@
-"""How well the torque is known: confidence bands of a prediction, from the covariance of the base parameters.
+"""How well the torque is known: confidence bands of a prediction, from the covariance of the base
+parameters.
 
-τ̂ = Y·x,    half-width = z·√(diag(Y·Cov·Yᵀ) + σ²)        σ: the noise of a measured torque, where the band is to hold that
+τ̂ = Y·x,    half-width = z·√(diag(Y·Cov·Yᵀ) + σ²)        σ: the noise of a measured torque, where
+the band is to hold that
 """
 
 from __future__ import annotations
@@ -24,14 +26,23 @@ def torque_band(
     level: float = 0.95,
     noise: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ma.MaskedArray]:
-    """(torque that the estimate predicts, half-width of its band), each (samples, nv); one state (n,) counts as one sample.
+    """(torque that the estimate predicts, half-width of its band), each (samples, nv); one state
+    (n,) counts as one sample.
 
-    state: samples, or (q, dq, ddq). noise: (nv,) standard deviation of each joint's torque noise; with it the band holds a measured
-    torque with this probability, without it the noise-free one. Masked where a row touches a parameter that the data do not see.
+    state: samples, or (q, dq, ddq). noise: (nv,) standard deviation of each joint's torque noise;
+    with it the band holds a measured torque with this probability, without it the noise-free one.
+    Masked where a row touches a parameter that the data do not see.
     """
     if not 0.0 < level < 1.0:
-        raise UsageError(f"level is {level!r}; give the probability that the band holds the torque, between 0 and 1")
-    q, dq, ddq = (state.q, state.dq, state.ddq) if isinstance(state, Samples) else (np.atleast_2d(np.asarray(a, dtype=float)) for a in state)
+        raise UsageError(
+            f"level is {level!r}; give the probability that the band holds the torque, between 0"
+            " and 1"
+        )
+    q, dq, ddq = (
+        (state.q, state.dq, state.ddq)
+        if isinstance(state, Samples)
+        else (np.atleast_2d(np.asarray(a, dtype=float)) for a in state)
+    )
     extra = _variance(noise, estimate.robot.nv)
     seen = np.isfinite(np.diag(estimate.covariance))
     C = np.where(seen[:, None] & seen, estimate.covariance, 0.0)
@@ -56,5 +67,8 @@ def _variance(noise: np.ndarray | None, nv: int) -> np.ndarray:
         return np.zeros(nv)
     std = np.ma.filled(np.ma.asarray(noise, dtype=float), np.nan)
     if std.shape != (nv,) or not np.all(np.isfinite(std)) or np.any(std < 0.0):
-        raise UsageError(f"noise is {noise}; give {nv} finite standard deviations of at least 0, one per degree of freedom")
+        raise UsageError(
+            f"noise is {noise}; give {nv} finite standard deviations of at least 0, one per degree"
+            " of freedom"
+        )
     return std**2

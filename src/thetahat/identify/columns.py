@@ -1,6 +1,8 @@
-"""The columns of a robot's regressor: ten per body, then one per motor for every drive term to be identified.
+"""The columns of a robot's regressor: ten per body, then one per motor for every drive term to be
+identified.
 
-τ = [Y | Y_drive]·x,    x = [θ (10·bodies) ; drive terms, grouped by term in the order of the drive, one per motor]
+τ = [Y | Y_drive]·x,    x = [θ (10·bodies) ; drive terms, grouped by term in the order of the drive,
+one per motor]
 """
 
 from __future__ import annotations
@@ -17,7 +19,18 @@ from thetahat.model.drive import Drive
 from thetahat.model.robot import Robot
 from thetahat.model.tree import ANGULAR, END_COLUMN, FIRST_COLUMN, V_INDEX
 
-_UNITS = ("kg·m²", "kg·m²", "kg·m²", "kg·m", "kg·m", "kg·m²", "kg·m²", "kg·m", "kg·m²", "kg")  # in the order of θ
+_UNITS = (
+    "kg·m²",
+    "kg·m²",
+    "kg·m²",
+    "kg·m",
+    "kg·m",
+    "kg·m²",
+    "kg·m²",
+    "kg·m",
+    "kg·m²",
+    "kg",
+)  # in the order of θ
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,14 +65,21 @@ class Columns:
     @cached_property
     def motor_names(self) -> tuple[str, ...]:
         """Names of the motors whose parameters are columns."""
-        names = self.robot.velocity_names if self.drive.actuation is None else self.drive.actuation.names
+        names = (
+            self.robot.velocity_names
+            if self.drive.actuation is None
+            else self.drive.actuation.names
+        )
         return tuple(names[k] for k in self.drive.column_motors)
 
     @cached_property
     def pairs(self) -> tuple[tuple[str, str], ...]:
         """(parameter, body) or (term, motor) of every column."""
         bodies = [(name, body) for body in self.robot.body_names for name in parameters.NAMES]
-        return (*bodies, *((term, motor) for term in self.drive.identified for motor in self.motor_names))
+        return (
+            *bodies,
+            *((term, motor) for term in self.drive.identified for motor in self.motor_names),
+        )
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -71,7 +91,14 @@ class Columns:
         """A unit per column."""
         slides = self._sliding_motors
         bodies = len(self.robot.tree.bodies)
-        return (*(_UNITS * bodies), *(self.drive.shape(term).units[int(s)] for term in self.drive.identified for s in slides))
+        return (
+            *(_UNITS * bodies),
+            *(
+                self.drive.shape(term).units[int(s)]
+                for term in self.drive.identified
+                for s in slides
+            ),
+        )
 
     @cached_property
     def _sliding_motors(self) -> np.ndarray:
@@ -79,34 +106,53 @@ class Columns:
         angular = np.ones(self.robot.nv, dtype=bool)
         dofs = self.robot.tree.arrays.dofs
         angular[dofs[:, V_INDEX]] = dofs[:, ANGULAR] == 1
-        touches = np.eye(self.robot.nv, dtype=bool) if self.drive.actuation is None else self.drive.actuation.touches()
+        touches = (
+            np.eye(self.robot.nv, dtype=bool)
+            if self.drive.actuation is None
+            else self.drive.actuation.touches()
+        )
         return ~np.any(touches & angular[:, None], axis=0)[list(self.drive.column_motors)]
 
     @cached_property
     def touches(self) -> np.ndarray:
-        """Which entries of a sample's regressor can differ from zero, (nv, count) bool: a joint's row sees only what the joint carries."""
+        """Which entries of a sample's regressor can differ from zero, (nv, count) bool: a joint's
+        row sees only what the joint carries.
+        """
         out = np.zeros((self.robot.nv, self.count), dtype=bool)
         for dof in self.robot.tree.arrays.dofs:
             out[dof[V_INDEX], dof[FIRST_COLUMN] : dof[END_COLUMN]] = True
         if self.drive.column_count:
-            B = np.eye(self.robot.nv, dtype=bool) if self.drive.actuation is None else self.drive.actuation.touches()
-            out[:, self.inertial :] = np.tile(B[:, list(self.drive.column_motors)], len(self.drive.identified))
+            B = (
+                np.eye(self.robot.nv, dtype=bool)
+                if self.drive.actuation is None
+                else self.drive.actuation.touches()
+            )
+            out[:, self.inertial :] = np.tile(
+                B[:, list(self.drive.column_motors)], len(self.drive.identified)
+            )
         return out
 
-    # -- values -------------------------------------------------------------------------------------------------------
+    # -- values ------------------------------------------------------------------------------------
 
     @cached_property
     def x0(self) -> np.ndarray:
         """The robot's own values, (count,)."""
         motors = list(self.drive.column_motors)
-        return np.concatenate([self.robot.theta, *(self.drive.value(term)[motors] for term in self.drive.identified)])
+        return np.concatenate(
+            [self.robot.theta, *(self.drive.value(term)[motors] for term in self.drive.identified)]
+        )
 
     def split(self, x: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """(θ, {term: values per motor with columns}) of x."""
         x = np.asarray(x, dtype=float)
         if x.shape != (self.count,):
-            raise UsageError(f"x has shape {x.shape}; robot {self.robot.name!r} has {self.count} columns, {self.inertial} of them inertial")
-        parts = x[self.inertial :].reshape(len(self.drive.identified), len(self.drive.column_motors))
+            raise UsageError(
+                f"x has shape {x.shape}; robot {self.robot.name!r} has {self.count} columns,"
+                f" {self.inertial} of them inertial"
+            )
+        parts = x[self.inertial :].reshape(
+            len(self.drive.identified), len(self.drive.column_motors)
+        )
         return x[: self.inertial], dict(zip(self.drive.identified, parts, strict=True))
 
     def apply(self, x: np.ndarray) -> Robot:
@@ -114,14 +160,28 @@ class Columns:
         self.split(x)
         return self.robot.with_parameters(np.asarray(x, dtype=float))
 
-    # -- entries ------------------------------------------------------------------------------------------------------
+    # -- entries -----------------------------------------------------------------------------------
 
-    def drive_columns(self, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, *, load: np.ndarray | None = None) -> np.ndarray:
-        """Y_drive, (…, nv, drive columns). load: joint torque that carries the rigid bodies, where a term depends on it."""
+    def drive_columns(
+        self, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, *, load: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Y_drive, (…, nv, drive columns). load: joint torque that carries the rigid bodies, where
+        a term depends on it.
+        """
         q, dq, ddq = batch.check_state(self.robot, q, dq, ddq)
         return self.drive.columns(dq, ddq, q=q, load=load)
 
 
-def full_regressor(robot: Robot, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, *, load: np.ndarray | None = None) -> np.ndarray:
-    """[Y | Y_drive], (…, nv, columns), the plain form: what `information` folds without ever storing it."""
-    return np.concatenate([dynamics.regressor(robot, q, dq, ddq), Columns(robot).drive_columns(q, dq, ddq, load=load)], axis=-1)
+def full_regressor(
+    robot: Robot, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, *, load: np.ndarray | None = None
+) -> np.ndarray:
+    """[Y | Y_drive], (…, nv, columns), the plain form: what `information` folds without ever
+    storing it.
+    """
+    return np.concatenate(
+        [
+            dynamics.regressor(robot, q, dq, ddq),
+            Columns(robot).drive_columns(q, dq, ddq, load=load),
+        ],
+        axis=-1,
+    )

@@ -1,6 +1,8 @@
-"""What is known of a robot beside its log: bounds on links, links that are trusted, links that are alike.
+"""What is known of a robot beside its log: bounds on links, links that are trusted, links that are
+alike.
 
-All of it becomes one affine map and a few cones:  x = c + E·v  (frozen and tied links),  low ≤ G·x ≤ high,  ‖F·x‖ ≤ m.
+All of it becomes one affine map and a few cones:  x = c + E·v  (frozen and tied links),  low ≤ G·x
+≤ high,  ‖F·x‖ ≤ m.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ AXES = {"x": 0, "y": 1, "z": 2}
 class Bounds:
     """Limits of one body, in its own frame; what is None is free.
 
-    mass: (least, most) [kg]. com_box: (low, high) corners, com_ellipsoid: (centre, radii) that hold the centre of mass [m].
+    mass: (least, most) [kg]. com_box: (low, high) corners, com_ellipsoid: (centre, radii) that hold
+        the centre of mass [m].
     """
 
     mass: tuple[float, float] | None = None
@@ -32,7 +35,9 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Tie:
-    """Two bodies alike, each in its own frame: θ_second = θ_first, or its mirror image along one axis ("x", "y" or "z")."""
+    """Two bodies alike, each in its own frame: θ_second = θ_first, or its mirror image along one
+    axis ("x", "y" or "z").
+    """
 
     first: str
     second: str
@@ -45,7 +50,9 @@ class Feasible:
 
     free: np.ndarray  # (k,) positions in x of the free variables
     fixed: np.ndarray  # (columns,) c: values of what is frozen, zero elsewhere
-    expand: np.ndarray  # (columns,) position among the free variables that decides each entry of x; −1: frozen
+    expand: (
+        np.ndarray
+    )  # (columns,) position among the free variables that decides each entry of x; −1: frozen
     sign: np.ndarray  # (columns,) its sign there
     moved: np.ndarray  # positions of the bodies that are not frozen
     bodies: np.ndarray  # of these, one of each tie: whose consistency is to be asked for
@@ -53,10 +60,14 @@ class Feasible:
     low: np.ndarray  # (linear,)
     high: np.ndarray  # (linear,), infinite where nothing bounds it; as low where it is known
     cones: tuple[np.ndarray, ...] = ()  # each (4, columns): first row ≥ norm of the others
-    names: tuple[str, ...] = field(default=())  # of the linear rows, then of the cones: what to say where they conflict
+    names: tuple[str, ...] = field(
+        default=()
+    )  # of the linear rows, then of the cones: what to say where they conflict
 
     def through(self, rows: np.ndarray, scale: np.ndarray) -> np.ndarray:
-        """rows·E, (…, k), for rows with a number per column of x; the free variables are in units of `scale`."""
+        """rows·E, (…, k), for rows with a number per column of x; the free variables are in units
+        of `scale`.
+        """
         used = np.flatnonzero(self.expand >= 0)
         values = rows[..., used] * (self.sign[used] * scale[self.free[self.expand[used]]])
         if len(used) == len(self.free):  # no ties: every free variable is one column
@@ -67,7 +78,15 @@ class Feasible:
 
     def x(self, v: np.ndarray, scale: np.ndarray) -> np.ndarray:
         """x = c + E·v."""
-        free = np.where(self.expand >= 0, self.sign * (scale[self.free] * v)[np.maximum(self.expand, 0)], 0.0) if len(self.free) else 0.0
+        free = (
+            np.where(
+                self.expand >= 0,
+                self.sign * (scale[self.free] * v)[np.maximum(self.expand, 0)],
+                0.0,
+            )
+            if len(self.free)
+            else 0.0
+        )
         return self.fixed + free
 
 
@@ -80,7 +99,9 @@ def feasible(
     frozen: Sequence[str] = (),
     tied: Sequence[Tie] = (),
 ) -> Feasible:
-    """The set that these demands leave. Bodies are named as in `robot.body_names`, or by a link of them."""
+    """The set that these demands leave. Bodies are named as in `robot.body_names`, or by a link of
+    them.
+    """
     body = _Bodies(columns)
     expand, sign, fixed = np.arange(columns.count), np.ones(columns.count), np.zeros(columns.count)
     asked = np.ones(columns.inertial // SIZE, dtype=bool)
@@ -91,7 +112,10 @@ def feasible(
     for tie in tied:
         first, second = body(tie.first, "tied"), body(tie.second, "tied")
         _require_tie(tie, first, second, asked)
-        expand[_span(second)], sign[_span(second)] = expand[_span(first)], sign[_span(first)] * _mirrored(tie.mirror)
+        expand[_span(second)], sign[_span(second)] = (
+            expand[_span(first)],
+            sign[_span(first)] * _mirrored(tie.mirror),
+        )
         fixed[_span(second)] = fixed[_span(first)] * _mirrored(tie.mirror)
         asked[second] = False
     used = np.unique(expand[expand >= 0])
@@ -99,7 +123,13 @@ def feasible(
     place[used] = np.arange(len(used))
     expand = np.where(expand >= 0, place[np.maximum(expand, 0)], -1)
     return Feasible(
-        used, fixed, expand, sign, _moved(expand, columns.inertial), np.flatnonzero(asked), *_bounds(columns, body, bounds or {}, total_mass)
+        used,
+        fixed,
+        expand,
+        sign,
+        _moved(expand, columns.inertial),
+        np.flatnonzero(asked),
+        *_bounds(columns, body, bounds or {}, total_mass),
     )
 
 
@@ -107,7 +137,7 @@ def _moved(expand: np.ndarray, inertial: int) -> np.ndarray:
     return np.flatnonzero(expand[:inertial:SIZE] >= 0)
 
 
-# -- names ------------------------------------------------------------------------------------------------------------
+# -- names -----------------------------------------------------------------------------------------
 
 
 class _Bodies:
@@ -122,8 +152,13 @@ class _Bodies:
             return names.index(name)
         for link in self.robot.links:
             if link.name == name and link.body >= 0:
-                raise UsageError(f"{what} names link {name!r}, which is welded into body {names[link.body]!r}; name that body")
-        raise UsageError(f"{what} names {name!r}, which is no moving body of the robot; bodies: {known(names)}")
+                raise UsageError(
+                    f"{what} names link {name!r}, which is welded into body {names[link.body]!r};"
+                    " name that body"
+                )
+        raise UsageError(
+            f"{what} names {name!r}, which is no moving body of the robot; bodies: {known(names)}"
+        )
 
 
 def _span(body: int) -> slice:
@@ -133,16 +168,25 @@ def _span(body: int) -> slice:
 def _require_consistent(name: str, theta: np.ndarray) -> None:
     consistency = parameters.check(theta)
     if not consistency:
-        raise UsageError(f"frozen names body {name!r}, whose own values are not physical: {consistency.condition}; correct the robot file first")
+        raise UsageError(
+            f"frozen names body {name!r}, whose own values are not physical:"
+            f" {consistency.condition}; correct the robot file first"
+        )
 
 
 def _require_tie(tie: Tie, first: int, second: int, asked: np.ndarray) -> None:
     if first == second:
         raise UsageError(f"tied names body {tie.first!r} twice; tie two different bodies")
     if not asked[second]:
-        raise UsageError(f"body {tie.second!r} is frozen or tied already, so it cannot follow {tie.first!r} too; name it second in one tie only")
+        raise UsageError(
+            f"body {tie.second!r} is frozen or tied already, so it cannot follow {tie.first!r} too;"
+            " name it second in one tie only"
+        )
     if tie.mirror is not None and tie.mirror not in AXES:
-        raise UsageError(f"the tie of {tie.first!r} and {tie.second!r} has mirror {tie.mirror!r}; give 'x', 'y', 'z' or None")
+        raise UsageError(
+            f"the tie of {tie.first!r} and {tie.second!r} has mirror {tie.mirror!r}; give 'x', 'y',"
+            " 'z' or None"
+        )
 
 
 def _mirrored(axis: str | None) -> np.ndarray:
@@ -150,15 +194,24 @@ def _mirrored(axis: str | None) -> np.ndarray:
     sign = np.ones(SIZE)
     if axis is not None:
         sign[FIRST_MOMENT[AXES[axis]]] = -1.0
-        for product in {"x": (parameters.IXY, parameters.IXZ), "y": (parameters.IXY, parameters.IYZ), "z": (parameters.IXZ, parameters.IYZ)}[axis]:
+        for product in {
+            "x": (parameters.IXY, parameters.IXZ),
+            "y": (parameters.IXY, parameters.IYZ),
+            "z": (parameters.IXZ, parameters.IYZ),
+        }[axis]:
             sign[product] = -1.0
     return sign
 
 
-# -- bounds -----------------------------------------------------------------------------------------------------------
+# -- bounds ----------------------------------------------------------------------------------------
 
 
-def _bounds(columns: Columns, body: _Bodies, bounds: Mapping[str, Bounds], total_mass: float | tuple[float, float] | None) -> tuple:
+def _bounds(
+    columns: Columns,
+    body: _Bodies,
+    bounds: Mapping[str, Bounds],
+    total_mass: float | tuple[float, float] | None,
+) -> tuple:
     """(rows, low, high, cones, names)."""
     linear: list[tuple[np.ndarray, float, float, str]] = []
     cones: list[tuple[np.ndarray, str]] = []
@@ -170,24 +223,49 @@ def _bounds(columns: Columns, body: _Bodies, bounds: Mapping[str, Bounds], total
             low, high = _range(limits.mass, f"the mass of {name!r}")
             linear.append((mass, low, high, f"mass of {name!r} in {low:g} … {high:g} kg"))
         if limits.com_box is not None:
-            for axis, low, high in zip("xyz", *_vectors(limits.com_box, f"com_box of {name!r}"), strict=True):
+            for axis, low, high in zip(
+                "xyz", *_vectors(limits.com_box, f"com_box of {name!r}"), strict=True
+            ):
                 _range((low, high), f"com_box of {name!r} along {axis}", lowest=-np.inf)
                 said = f"centre of mass of {name!r}: {axis} in {low:g} … {high:g} m"
-                linear.append((moment[AXES[axis]] - low * mass, 0.0, 0.0 if low == high else np.inf, said))
+                linear.append(
+                    (moment[AXES[axis]] - low * mass, 0.0, 0.0 if low == high else np.inf, said)
+                )
                 if high > low:
                     linear.append((high * mass - moment[AXES[axis]], 0.0, np.inf, said))
         if limits.com_ellipsoid is not None:
             centre, radii = _vectors(limits.com_ellipsoid, f"com_ellipsoid of {name!r}")
             if np.any(radii <= 0.0):
-                raise UsageError(f"com_ellipsoid of {name!r} has radii {radii.tolist()}; give three lengths above zero [m]")
+                raise UsageError(
+                    f"com_ellipsoid of {name!r} has radii {radii.tolist()}; give three lengths"
+                    " above zero [m]"
+                )
             offsets = [(moment[k] - centre[k] * mass) / radii[k] for k in range(3)]
-            cones.append((np.array([mass, *offsets]), f"centre of mass of {name!r} in its ellipsoid"))
+            cones.append(
+                (np.array([mass, *offsets]), f"centre of mass of {name!r} in its ellipsoid")
+            )
     if total_mass is not None:
-        low, high = _range(total_mass if isinstance(total_mass, tuple | list) else (total_mass, total_mass), "total_mass")
-        linear.append((unit[M : columns.inertial : SIZE].sum(axis=0), low, high, f"total mass in {low:g} … {high:g} kg"))
+        low, high = _range(
+            total_mass if isinstance(total_mass, tuple | list) else (total_mass, total_mass),
+            "total_mass",
+        )
+        linear.append(
+            (
+                unit[M : columns.inertial : SIZE].sum(axis=0),
+                low,
+                high,
+                f"total mass in {low:g} … {high:g} kg",
+            )
+        )
     rows = np.array([row for row, *_ in linear]).reshape(-1, columns.count)
     low, high = (np.array([each[k] for each in linear], dtype=float) for k in (1, 2))
-    return rows, low, high, tuple(cone for cone, _ in cones), tuple(each[-1] for each in (*linear, *cones))
+    return (
+        rows,
+        low,
+        high,
+        tuple(cone for cone, _ in cones),
+        tuple(each[-1] for each in (*linear, *cones)),
+    )
 
 
 def _range(pair: Sequence[float], what: str, *, lowest: float = 0.0) -> tuple[float, float]:
@@ -196,7 +274,10 @@ def _range(pair: Sequence[float], what: str, *, lowest: float = 0.0) -> tuple[fl
     except (TypeError, ValueError):
         raise UsageError(f"{what} is {pair!r}; give (least, most)") from None
     if not (lowest <= low <= high < np.inf):
-        raise UsageError(f"{what} is {low:g} … {high:g}; give (least, most), finite, the least first{'' if lowest else ' and not negative'}")
+        raise UsageError(
+            f"{what} is {low:g} … {high:g}; give (least, most), finite, the least"
+            f" first{'' if lowest else ' and not negative'}"
+        )
     return low, high
 
 

@@ -1,13 +1,17 @@
-"""Cross-validation inside the rows that are fitted: what predicts stretches it has not seen, of the same log.
+"""Cross-validation inside the rows that are fitted: what predicts stretches it has not seen, of the
+same log.
 
-The rows are cut into stretches of time. Each is predicted by a fit to all the others; what a choice (a law of friction, a low-pass, the
-strength of a prior) is worth is the likelihood of those predictions, per joint, each stretch k with a noise of its own:
+The rows are cut into stretches of time. Each is predicted by a fit to all the others; what a choice
+(a law of friction, a low-pass, the strength of a prior) is worth is the likelihood of those
+predictions, per joint, each stretch k with a noise of its own:
 
-    gain_j = Σ_k n_jk·log(rms_before / rms_after)        [nats], n_jk independent rows, two per cycle of the low-pass
+    gain_j = Σ_k n_jk·log(rms_before / rms_after)        [nats], n_jk independent rows, two per
+    cycle of the low-pass
 
-A stretch in which something happens that no model explains, a contact, thus counts for no more than its length. Rows at standstill, where
-dry friction may hold any torque within its limits, are scored apart from those in motion, and count for a fifth.
-Stretches are folded once per choice; every fit and score then follows from their factors (`Information`).
+A stretch in which something happens that no model explains, a contact, thus counts for no more than
+its length. Rows at standstill, where dry friction may hold any torque within its limits, are scored
+apart from those in motion, and count for a fifth. Stretches are folded once per choice; every fit
+and score then follows from their factors (`Information`).
 """
 
 from __future__ import annotations
@@ -29,7 +33,9 @@ from thetahat.model.robot import Robot
 FOLDS = 5
 ROWS_PER_CYCLE = 6.0  # of the low-pass: more hold nothing new
 LEAST_ROWS = 8  # of a stretch
-STILL = 0.2  # of what a row in motion counts: the torque of a joint that stands is one number for as long as it stands
+# of what a row in motion counts: the torque of a joint that stands is one number for as long as it
+# stands
+STILL = 0.2
 EXACT = 1e-4  # of the RMS torque: better predictions gain nothing
 
 Solve = Callable[[Information], np.ndarray]  # → x_base
@@ -37,7 +43,9 @@ Solve = Callable[[Information], np.ndarray]  # → x_base
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """Squares of what is left of each stretch's torques, predicted by a fit to the others: rows in motion, then those at standstill."""
+    """Squares of what is left of each stretch's torques, predicted by a fit to the others: rows in
+    motion, then those at standstill.
+    """
 
     squares: np.ndarray  # (parts, nv), two parts a stretch
     rows: np.ndarray  # (parts, nv)
@@ -54,31 +62,47 @@ class Predictions:
         return np.maximum(self.squares / np.maximum(self.rows, 1), self.floor**2)
 
     def gains(self, before: Predictions) -> np.ndarray:
-        """(folds, nv) [nats] by which these are more likely than those before, stretch by stretch."""
+        """(folds, nv) [nats] by which these are more likely than those before, stretch by
+        stretch.
+        """
         seen = (self.rows >= LEAST_ROWS) & (before.rows >= LEAST_ROWS)
-        parts = np.where(seen, before.independent * 0.5 * np.log(before._mean() / self._mean()), 0.0)
+        parts = np.where(
+            seen, before.independent * 0.5 * np.log(before._mean() / self._mean()), 0.0
+        )
         return parts[0::2] + parts[1::2]
 
     def gain(self, before: Predictions, joints: list[int] | None = None) -> tuple[float, float]:
-        """(gain of these joints, or all, [nats]; its standard error, from how much it differs between stretches)."""
-        each = np.sum(self.gains(before) if joints is None else self.gains(before)[:, joints], axis=1)
+        """(gain of these joints, or all, [nats]; its standard error, from how much it differs
+        between stretches).
+        """
+        each = np.sum(
+            self.gains(before) if joints is None else self.gains(before)[:, joints], axis=1
+        )
         return float(np.sum(each)), float(np.std(each, ddof=1) * np.sqrt(len(each)))
 
     def squared(self, before: Predictions) -> float:
-        """What is left, in mean squares relative to what was left before, over all joints and stretches alike by their independent rows."""
+        """What is left, in mean squares relative to what was left before, over all joints and
+        stretches alike by their independent rows.
+        """
         seen = (self.rows >= LEAST_ROWS) & (before.rows >= LEAST_ROWS)
         weight = np.where(seen, before.independent, 0.0)
-        return float(np.sum(weight * self._mean() / before._mean()) / max(float(np.sum(weight)), 1e-300))
+        return float(
+            np.sum(weight * self._mean() / before._mean()) / max(float(np.sum(weight)), 1e-300)
+        )
 
     def lost(self, before: Predictions, joints: list[int] | None = None) -> float:
         """[nats] lost in the stretches that are predicted worse than before."""
-        each = np.sum(self.gains(before) if joints is None else self.gains(before)[:, joints], axis=1)
+        each = np.sum(
+            self.gains(before) if joints is None else self.gains(before)[:, joints], axis=1
+        )
         return -float(np.sum(each[each < 0.0]))
 
 
 @dataclass(frozen=True, eq=False)
 class Folds:
-    """For every stretch: the information of all others, and of its own rows in motion and at standstill."""
+    """For every stretch: the information of all others, and of its own rows in motion and at
+    standstill.
+    """
 
     parts: tuple[tuple[Information, Information, Information], ...]
     share: float  # of the rows, that are independent
@@ -94,7 +118,12 @@ class Folds:
                 independent.append(worth * self.share * held.rows)
         torque = np.sqrt(sum(moving.torque_norms() ** 2 for _, moving, _ in self.parts))
         count = np.sqrt(np.maximum(sum(moving.rows for _, moving, _ in self.parts), 1))
-        return Predictions(np.array(squares), np.array(rows), np.array(independent), EXACT * np.where(torque > 0.0, torque / count, 1.0))
+        return Predictions(
+            np.array(squares),
+            np.array(rows),
+            np.array(independent),
+            EXACT * np.where(torque > 0.0, torque / count, 1.0),
+        )
 
 
 def folds(robot: Robot, samples: Samples, count: int = FOLDS) -> Folds:
@@ -102,24 +131,38 @@ def folds(robot: Robot, samples: Samples, count: int = FOLDS) -> Folds:
     samples = thinned(directed(samples, robot))
     edges = _edges(samples, count)
     if np.any(np.diff(edges) < LEAST_ROWS):
-        raise NotIdentifiable(f"{len(samples)} rows are too few to choose from; record longer, or state the cut-off, the friction and the prior")
+        raise NotIdentifiable(
+            f"{len(samples)} rows are too few to choose from; record longer, or state the cut-off,"
+            " the friction and the prior"
+        )
     cut = [samples.subset(slice(a, b)) for a, b in itertools.pairwise(edges)]
     fitted = [information(robot, part) for part in cut]
     parts = []
     for k, part in enumerate(cut):
         others = [info for i, info in enumerate(fitted) if i != k]
-        parts.append((functools.reduce(operator.add, others), *(information(robot, rows) for rows in _to_score(part))))
+        parts.append(
+            (
+                functools.reduce(operator.add, others),
+                *(information(robot, rows) for rows in _to_score(part)),
+            )
+        )
     period = period_of(samples)
-    return Folds(tuple(parts), min(1.0, 2.0 * samples.cutoff * period) if samples.cutoff and period else 1.0)
+    return Folds(
+        tuple(parts), min(1.0, 2.0 * samples.cutoff * period) if samples.cutoff and period else 1.0
+    )
 
 
 def _edges(samples: Samples, count: int) -> np.ndarray:
-    """First rows of the stretches, and the end: alike in length, but for cuts within half a stretch of the end of a run, which are made there.
+    """First rows of the stretches, and the end: alike in length, but for cuts within half a stretch
+    of the end of a run, which are made there.
 
-    Runs are motions of their own. A stretch that held the end of one would be predicted by a fit that has seen the rest of it.
+    Runs are motions of their own. A stretch that held the end of one would be predicted by a fit
+    that has seen the rest of it.
     """
     edges, size = np.linspace(0, len(samples), count + 1).astype(int), len(samples) // count
-    ends = np.empty(0, dtype=int) if samples.run is None else np.flatnonzero(np.diff(samples.run)) + 1
+    ends = (
+        np.empty(0, dtype=int) if samples.run is None else np.flatnonzero(np.diff(samples.run)) + 1
+    )
     if not len(ends):
         return edges
     cuts = [0]
@@ -140,18 +183,32 @@ def period_of(samples: Samples) -> float | None:
 
 def thinned(samples: Samples) -> Samples:
     """As few rows as hold all that the low-pass let through."""
-    cutoff, period = max(samples.cutoff or 0.0, samples.provenance.get("settings", {}).get("torque_cutoff") or 0.0), period_of(samples)
+    cutoff, period = (
+        max(
+            samples.cutoff or 0.0,
+            samples.provenance.get("settings", {}).get("torque_cutoff") or 0.0,
+        ),
+        period_of(samples),
+    )
     if not cutoff or not period:
         return samples
     step = max(1, int(1.0 / (ROWS_PER_CYCLE * cutoff * period)))
-    return samples if step == 1 else replace(samples.subset(slice(None, None, step)), period=step * period)
+    return (
+        samples
+        if step == 1
+        else replace(samples.subset(slice(None, None, step)), period=step * period)
+    )
 
 
 def _to_score(part: Samples) -> tuple[Samples, Samples]:
-    """(rows in motion, rows at standstill), but for those beside the cuts, which the low-pass reaches over."""
+    """(rows in motion, rows at standstill), but for those beside the cuts, which the low-pass
+    reaches over.
+    """
     period = period_of(part)
     rows = round(1.0 / (part.cutoff * period)) if part.cutoff and period else 0
     part = part.subset(slice(rows, len(part) - rows)) if len(part) > 2 * rows + LEAST_ROWS else part
     reason = np.zeros(part.tau.shape, dtype=np.uint8) if part.reason is None else part.reason
-    still = np.where(reason == STANDSTILL, USABLE, np.where(reason == USABLE, STANDSTILL, reason)).astype(np.uint8)
+    still = np.where(
+        reason == STANDSTILL, USABLE, np.where(reason == USABLE, STANDSTILL, reason)
+    ).astype(np.uint8)
     return part, replace(part, reason=still)

@@ -18,12 +18,15 @@ STATUSES = ("solved", "almost_solved", "infeasible", "rank_short")
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """What shows that a constrained fit is the best there is: any reader can check these numbers."""
+    """What shows that a constrained fit is the best there is: any reader can check these
+    numbers.
+    """
 
     objective: float  # of the problem solved, in units of the noise variance
     gap: float  # between it and a lower bound that the dual proves, same unit
     infeasibility: float  # largest violation of a constraint, relative
-    eigenvalue: float  # smallest eigenvalue of a body's pseudo-inertia, relative to its trace; the worst body's
+    # smallest eigenvalue of a body's pseudo-inertia, relative to its trace; the worst body's
+    eigenvalue: float
     iterations: int
     solver: str  # the solver's own word
 
@@ -34,7 +37,9 @@ class Reweighting:
 
     threshold: float  # k
     scale: np.ndarray  # (nv,) σ_j [N·m or N]
-    reduced: np.ndarray  # (nv,) share of the joint's rows with a weight below one (Gaussian noise: 18 % at k = 1.345)
+    reduced: (
+        np.ndarray
+    )  # (nv,) share of the joint's rows with a weight below one (Gaussian noise: 18 % at k = 1.345)
     outliers: np.ndarray  # (nv,) share of its rows with a weight below a third
     rounds: int
     change: float  # of the parameters in the last round, in standard deviations
@@ -50,7 +55,9 @@ class Estimate:
     method: str
     x: np.ndarray  # (columns,) θ and the identified drive terms
     x_base: np.ndarray  # (p,)
-    covariance: np.ndarray  # (p, p) of x_base; rows and columns of directions the data do not see are infinite
+    covariance: (
+        np.ndarray
+    )  # (p, p) of x_base; rows and columns of directions the data do not see are infinite
     rank: int
     condition: float
     samples: int
@@ -61,8 +68,11 @@ class Estimate:
     advice: tuple[str, ...] = ()  # a sentence per direction the data do not see
     certificate: Certificate | None = None  # of fits that a solver found
     reweighting: Reweighting | None = None  # of robust fits
-    noise: NoiseModel | None = None  # where the samples were seen: correlation of the torque noise, which the covariance knows of
-    unseen: tuple[str, ...] = ()  # parameters that nothing in the data touches; with a prior they keep its values
+    # where the samples were seen: correlation of the torque noise, which the covariance knows of
+    noise: NoiseModel | None = None
+    unseen: tuple[
+        str, ...
+    ] = ()  # parameters that nothing in the data touches; with a prior they keep its values
 
     @property
     def theta(self) -> np.ndarray:
@@ -104,7 +114,9 @@ class Estimate:
 
     @property
     def std(self) -> np.ma.MaskedArray:
-        """Standard deviation of θ, (10·bodies,), masked where nothing identifies a parameter by itself."""
+        """Standard deviation of θ, (10·bodies,), masked where nothing identifies a parameter by
+        itself.
+        """
         return self.full_std[: Columns(self.robot).inertial]
 
     @property
@@ -125,7 +137,10 @@ class Estimate:
     def __str__(self) -> str:
         r2 = "undefined" if self.r2 is None else f"{self.r2:.6f}"
         lines = [
-            f"{self.method}: {self.status}, rank {self.rank} of {len(self.base)}, condition {self.condition:.3g}, {self.samples} samples, R² {r2}",
+            (
+                f"{self.method}: {self.status}, rank {self.rank} of {len(self.base)}, condition"
+                f" {self.condition:.3g}, {self.samples} samples, R² {r2}"
+            ),
             f"physically consistent: {'yes' if self.consistent else 'no'}",
         ]
         width = max((len(name) for name in self.base.names), default=0)
@@ -140,4 +155,7 @@ class Estimate:
 def _relative(std: np.ma.MaskedArray, value: np.ndarray) -> np.ma.MaskedArray:
     """100·std/|value|, masked where the value is zero."""
     size = np.abs(value)
-    return np.ma.masked_array(100.0 * std.filled(0.0) / np.where(size > 0.0, size, 1.0), mask=np.ma.getmaskarray(std) | (size == 0.0))
+    return np.ma.masked_array(
+        100.0 * std.filled(0.0) / np.where(size > 0.0, size, 1.0),
+        mask=np.ma.getmaskarray(std) | (size == 0.0),
+    )

@@ -1,4 +1,6 @@
-"""What estimators share: the interface they have, the guess they start from, the estimate they return."""
+"""What estimators share: the interface they have, the guess they start from, the estimate they
+return.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from thetahat.identify.estimate import Certificate, Estimate
 from thetahat.identify.information import Information
 from thetahat.model.robot import Robot
 
-# Samples, or a function that yields them batch by batch as often as it is called: robust estimators read a log several times.
+# Samples, or a function that yields them batch by batch as often as it is called: robust estimators
+# read a log several times.
 Source = Samples | Callable[[], Iterable[Samples]]
 
 
@@ -37,20 +40,31 @@ class SampleEstimator(Protocol):
         """The robot's parameters."""
 
 
-def guess(information: Information, prior: np.ndarray | Robot | None, name: str = "prior") -> np.ndarray:
+def guess(
+    information: Information, prior: np.ndarray | Robot | None, name: str = "prior"
+) -> np.ndarray:
     """x₀, one number per column: of a robot, θ, or x; None: the information's own robot."""
     columns = Columns(information.robot)
     if prior is None:
         return columns.x0
     if isinstance(prior, Robot):
-        if len(prior.theta) != columns.inertial or prior.joint_names != information.robot.joint_names:
-            raise UsageError(f"{name} is robot {prior.name!r}, whose joints or bodies are not those of {information.robot.name!r}")
+        if (
+            len(prior.theta) != columns.inertial
+            or prior.joint_names != information.robot.joint_names
+        ):
+            raise UsageError(
+                f"{name} is robot {prior.name!r}, whose joints or bodies are not those of"
+                f" {information.robot.name!r}"
+            )
         return np.concatenate([prior.theta, columns.x0[columns.inertial :]])
     x0 = np.array(prior, dtype=float)
     if x0.shape == (columns.inertial,):
         x0 = np.concatenate([x0, columns.x0[columns.inertial :]])
     if x0.shape != (columns.count,) or not np.all(np.isfinite(x0)):
-        raise UsageError(f"{name} has shape {x0.shape}; give ({columns.inertial},) for the bodies or ({columns.count},) with drive terms, finite")
+        raise UsageError(
+            f"{name} has shape {x0.shape}; give ({columns.inertial},) for the bodies or"
+            f" ({columns.count},) with drive terms, finite"
+        )
     return x0
 
 
@@ -65,7 +79,9 @@ def estimated(
     certificate: Certificate | None = None,
     advice: tuple[str, ...] = (),
 ) -> Estimate:
-    """The estimate at x, with what the information says of it. solution: least squares with the same weights."""
+    """The estimate at x, with what the information says of it. solution: least squares with the
+    same weights.
+    """
     x_base = information.base.map @ x
     return Estimate(
         robot=information.robot,
@@ -83,7 +99,13 @@ def estimated(
         status=status,
         advice=(*advice, *(information.missing() if solution.rank < len(information.base) else ())),
         certificate=certificate,
-        unseen=tuple(name for name, hidden in zip(information.base.column_names, untouched(information, solution), strict=True) if hidden),
+        unseen=tuple(
+            name
+            for name, hidden in zip(
+                information.base.column_names, untouched(information, solution), strict=True
+            )
+            if hidden
+        ),
     )
 
 
@@ -91,12 +113,18 @@ def untouched(information: Information, solution: f.Solution) -> np.ndarray:
     """Which columns of x no row of the data touches, (columns,) bool."""
     M = information.base.map
     touched = solution.seen @ M if solution.rank < len(information.base) else M
-    reach = float(np.max(np.linalg.norm(solution.seen, axis=1), initial=0.0)) if solution.rank < len(information.base) else 1.0
+    reach = (
+        float(np.max(np.linalg.norm(solution.seen, axis=1), initial=0.0))
+        if solution.rank < len(information.base)
+        else 1.0
+    )
     return np.linalg.norm(touched, axis=0) <= 1e-9 * reach * np.linalg.norm(M, axis=0)
 
 
 def covariance_of_data(solution: f.Solution, variance: float) -> np.ndarray:
-    """σ²(RᵀR)⁻¹ in the directions seen; infinite where a parameter takes part in one that is not."""
+    """σ²(RᵀR)⁻¹ in the directions seen; infinite where a parameter takes part in one that
+    is not.
+    """
     covariance = variance * solution.inverse @ solution.inverse.T
     if solution.directions.size:
         share = np.linalg.norm(solution.directions, axis=1)

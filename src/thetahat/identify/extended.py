@@ -1,4 +1,6 @@
-"""The regressor once more, in extended precision and by plain recursion: slow, and independent of the kernels."""
+"""The regressor once more, in extended precision and by plain recursion: slow, and independent of
+the kernels.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +8,36 @@ import numpy as np
 
 from thetahat.model import parameters
 from thetahat.model.robot import Robot
-from thetahat.model.tree import ANGULAR, COLUMN, DOF_COUNT, FIRST_DOF, LAST_DESCENDANT, PARENT, Q_INDEX, V_INDEX, JointKind
+from thetahat.model.tree import (
+    ANGULAR,
+    COLUMN,
+    DOF_COUNT,
+    FIRST_DOF,
+    LAST_DESCENDANT,
+    PARENT,
+    Q_INDEX,
+    V_INDEX,
+    JointKind,
+)
 
 _UNIT_INERTIAS = parameters.to_spatial_inertia(np.eye(parameters.SIZE))  # (10, 6, 6)
 
 
-def extended_regressor(robot: Robot, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, *, dtype: type = np.longdouble) -> np.ndarray:
-    """Y, (samples, nv, 10·bodies), in `dtype`: Newton–Euler in body axes, ten unit bodies at a time.
+def extended_regressor(
+    robot: Robot, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, *, dtype: type = np.longdouble
+) -> np.ndarray:
+    """Y, (samples, nv, 10·bodies), in `dtype`: Newton–Euler in body axes, ten unit bodies at a
+    time.
 
-    f_i = I_i a_i + v_i ×* I_i v_i per unit parameter, handed down to the world; row j is joint j's screw against it.
+    f_i = I_i a_i + v_i ×* I_i v_i per unit parameter, handed down to the world; row j is joint j's
+    screw against it.
     """
     q, dq, ddq = (np.asarray(a, dtype=dtype) for a in (q, dq, ddq))
     topology, _, dofs, axes, _ = robot.tree.arrays
     samples, nodes = len(q), len(topology)
-    F = np.zeros((samples, 6, len(robot.theta)), dtype=dtype)  # wrenches in the axes of the node they have come to
+    F = np.zeros(
+        (samples, 6, len(robot.theta)), dtype=dtype
+    )  # wrenches in the axes of the node they have come to
     still = np.zeros((samples, 6), dtype=dtype)
     base = still.copy()
     base[:, 3:] = -robot.gravity
@@ -31,7 +49,11 @@ def extended_regressor(robot: Robot, q: np.ndarray, dq: np.ndarray, ddq: np.ndar
         up = row[PARENT]
         joint = dq[:, at] @ S.T
         v_i = _to_child(R, p, v[up] if up >= 0 else still) + joint
-        a_i = _to_child(R, p, a[up] if up >= 0 else base) + ddq[:, at] @ S.T + _cross_motion(v_i, joint)
+        a_i = (
+            _to_child(R, p, a[up] if up >= 0 else base)
+            + ddq[:, at] @ S.T
+            + _cross_motion(v_i, joint)
+        )
         v.append(v_i), a.append(a_i), places.append((R, p, S, at))
         if row[COLUMN] >= 0:
             F[:, :, row[COLUMN] : row[COLUMN] + 10] = _unit_wrenches(v_i, a_i)
@@ -63,7 +85,11 @@ def _placement(robot: Robot, i: int, q: np.ndarray) -> tuple[np.ndarray, np.ndar
     """Rotation (samples, 3, 3) and position (samples, 3) of node i in its parent."""
     topology, geometry, _, axes, _ = robot.tree.arrays
     node, first, d = robot.tree.nodes[i], topology[i, Q_INDEX], topology[i, FIRST_DOF]
-    fixed, ratio, offset = _orthonormal(node.rotation.astype(q.dtype)), geometry[i, 30], geometry[i, 31]
+    fixed, ratio, offset = (
+        _orthonormal(node.rotation.astype(q.dtype)),
+        geometry[i, 30],
+        geometry[i, 31],
+    )
     R = np.broadcast_to(fixed, (len(q), 3, 3))
     p = np.broadcast_to(node.translation.astype(q.dtype), (len(q), 3))
     match node.kind:
@@ -83,7 +109,9 @@ def _placement(robot: Robot, i: int, q: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def _orthonormal(R: np.ndarray) -> np.ndarray:
-    """The rotation that doubles rounded: two Newton steps R ← R (3 − RᵀR)/2. Rigid to the last bit, or columns would part by 1e-16."""
+    """The rotation that doubles rounded: two Newton steps R ← R (3 − RᵀR)/2. Rigid to the last bit,
+    or columns would part by 1e-16.
+    """
     for _ in range(2):
         R = R @ (3 * np.eye(3, dtype=R.dtype) - R.T @ R) / 2
     return R
@@ -97,7 +125,9 @@ def _unit(axis: np.ndarray, dtype: type) -> np.ndarray:
 def _about(axis: np.ndarray, angle: np.ndarray) -> np.ndarray:
     """Rotation about an axis: that of the quaternion (sin(φ/2) axis, cos(φ/2))."""
     half = angle[:, None] / 2
-    return _rotation(np.concatenate([np.sin(half) * _unit(axis, angle.dtype), np.cos(half)], axis=1))
+    return _rotation(
+        np.concatenate([np.sin(half) * _unit(axis, angle.dtype), np.cos(half)], axis=1)
+    )
 
 
 def _rotation(quaternion: np.ndarray) -> np.ndarray:
@@ -114,19 +144,25 @@ def _to_child(R: np.ndarray, p: np.ndarray, motion: np.ndarray) -> np.ndarray:
     """[Rᵀω; Rᵀ(v + ω × p)]."""
     turn = np.swapaxes(R, 1, 2)
     linear = motion[:, 3:] + np.cross(motion[:, :3], p)
-    return np.concatenate([(turn @ motion[:, :3, None])[..., 0], (turn @ linear[..., None])[..., 0]], axis=1)
+    return np.concatenate(
+        [(turn @ motion[:, :3, None])[..., 0], (turn @ linear[..., None])[..., 0]], axis=1
+    )
 
 
 def _to_parent(R: np.ndarray, p: np.ndarray, wrench: np.ndarray) -> np.ndarray:
     """[R n + p × R f; R f] of every column."""
     force = R @ wrench[:, 3:]
-    return np.concatenate([R @ wrench[:, :3] + np.cross(p[:, :, None], force, axis=1), force], axis=1)
+    return np.concatenate(
+        [R @ wrench[:, :3] + np.cross(p[:, :, None], force, axis=1), force], axis=1
+    )
 
 
 def _cross_motion(v: np.ndarray, m: np.ndarray) -> np.ndarray:
     """v × m = [ω × m_ω; ω × m_v + v × m_ω]."""
     w = v[:, :3]
-    return np.concatenate([np.cross(w, m[:, :3]), np.cross(w, m[:, 3:]) + np.cross(v[:, 3:], m[:, :3])], axis=1)
+    return np.concatenate(
+        [np.cross(w, m[:, :3]), np.cross(w, m[:, 3:]) + np.cross(v[:, 3:], m[:, :3])], axis=1
+    )
 
 
 def _unit_wrenches(v: np.ndarray, a: np.ndarray) -> np.ndarray:

@@ -1,8 +1,10 @@
-"""The triangular factor of [A | b]: all that least squares needs of any number of rows, and it merges.
+"""The triangular factor of [A | b]: all that least squares needs of any number of rows, and it
+merges.
 
     [A | b] = Q·[R z; 0 ρ],    ‖A x − b‖² = ‖R x − z‖² + ρ²
 
-Folded by Householder QR, never by normal equations: those lose half of the digits (NIST's Filip: none left of seven).
+Folded by Householder QR, never by normal equations: those lose half of the digits (NIST's Filip:
+none left of seven).
 """
 
 from __future__ import annotations
@@ -17,12 +19,16 @@ from threadpoolctl import ThreadpoolController
 from thetahat import batch
 from thetahat.errors import UsageError
 
-RANK = 1e-12  # singular values of the column-scaled factor below RANK × the largest count as zero: rounding of many rows
+# singular values of the column-scaled factor below RANK × the largest count as zero: rounding of
+# many rows
+RANK = 1e-12
 
 
 @cache
 def blas_threads() -> ThreadpoolController:
-    """Control over BLAS's own threads, which fight with ours (13× slower, measured): hold them to one while folding."""
+    """Control over BLAS's own threads, which fight with ours (13× slower, measured): hold them to
+    one while folding.
+    """
     return ThreadpoolController()
 
 
@@ -54,16 +60,28 @@ def upright(factor: np.ndarray) -> np.ndarray:
 def fold(A: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The factor of [A | b], chunk by chunk: (rows, columns), (rows,) → (columns + 1, columns + 1).
 
-    Rows go in largest first: where their sizes differ by many orders, Householder QR then keeps the small ones' digits [Cox1998].
+    Rows go in largest first: where their sizes differ by many orders, Householder QR then keeps the
+    small ones' digits [Cox1998].
     """
     A, b = np.asarray(A, dtype=float), np.asarray(b, dtype=float)
-    if A.ndim != 2 or b.shape != A.shape[:1] or not (np.all(np.isfinite(A)) and np.all(np.isfinite(b))):
-        raise UsageError(f"A has shape {A.shape} and b {b.shape}; expected (rows, columns) and (rows,), finite")
+    if (
+        A.ndim != 2
+        or b.shape != A.shape[:1]
+        or not (np.all(np.isfinite(A)) and np.all(np.isfinite(b)))
+    ):
+        raise UsageError(
+            f"A has shape {A.shape} and b {b.shape}; expected (rows, columns) and (rows,), finite"
+        )
     kernel = batch.kernels().fold
     columns = A.shape[1] + 1
     factor = np.zeros(columns * columns)
     order = np.argsort(-np.max(np.abs(A), axis=1, initial=0.0), kind="stable")
-    kernel.fold_rows(np.ascontiguousarray(np.column_stack([A, b])[order].T), columns, np.zeros((columns, kernel.CHUNK)), factor)
+    kernel.fold_rows(
+        np.ascontiguousarray(np.column_stack([A, b])[order].T),
+        columns,
+        np.zeros((columns, kernel.CHUNK)),
+        factor,
+    )
     return upright(factor.reshape(columns, columns))
 
 
@@ -75,14 +93,22 @@ class Solution:
     rank: int
     condition: float  # of the column-scaled factor, over the singular values that count
     singular: np.ndarray  # (columns,) singular values of the column-scaled factor
-    directions: np.ndarray  # (columns, columns − rank): changes of x the rows do not see, scaled back
+    directions: (
+        np.ndarray
+    )  # (columns, columns − rank): changes of x the rows do not see, scaled back
     residual: float  # ‖A x − b‖
-    inverse: np.ndarray  # (columns, rank): x's covariance is σ²·inverse·inverseᵀ, in the directions seen
-    seen: np.ndarray  # (rank, columns): what the rows determine of x, seen · x; ‖A dx‖ = ‖seen · dx‖
+    inverse: (
+        np.ndarray
+    )  # (columns, rank): x's covariance is σ²·inverse·inverseᵀ, in the directions seen
+    seen: (
+        np.ndarray
+    )  # (rank, columns): what the rows determine of x, seen · x; ‖A dx‖ = ‖seen · dx‖
 
 
 def solve(factor: np.ndarray, *, tolerance: float = RANK) -> Solution:
-    """min ‖A x − b‖ from the factor of [A | b]; rank decided on scaled columns, as units are mixed."""
+    """min ‖A x − b‖ from the factor of [A | b]; rank decided on scaled columns, as units
+    are mixed.
+    """
     n = len(factor) - 1
     R, z, rho = factor[:n, :n], factor[:n, n], abs(factor[n, n])
     norms = np.linalg.norm(R, axis=0)

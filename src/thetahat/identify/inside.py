@@ -29,9 +29,14 @@ class Inside:
 
 
 def find_inside(problem: Problem, start: np.ndarray, *, known: np.ndarray) -> Inside:
-    """The start itself, where it is inside; else the deepest point near it, by Clarabel. known: [F | e]."""
+    """The start itself, where it is inside; else the deepest point near it, by Clarabel. known: [F
+    | e].
+    """
     rows, blocks = len(problem.low), len(problem.first)
-    depth = min(float(np.min(problem.G @ start - problem.low, initial=1.0)), float(np.min(np.linalg.eigvalsh(problem.X(start)), initial=1.0)))
+    depth = min(
+        float(np.min(problem.G @ start - problem.low, initial=1.0)),
+        float(np.min(np.linalg.eigvalsh(problem.X(start)), initial=1.0)),
+    )
     if depth >= DEEP and not len(known):
         return Inside(start, depth, np.zeros(rows + blocks, dtype=bool), 0)
     return _deepest(problem, start, known)
@@ -45,7 +50,10 @@ def _deepest(problem: Problem, start: np.ndarray, known: np.ndarray) -> Inside:
     factor = np.where(row == column, 1.0, np.sqrt(2.0))
     entries = problem.shapes[:, :, row, column] * factor  # (blocks, 10 numbers, 10 entries)
     b, number, entry = np.nonzero(entries)
-    X = sparse.csr_matrix((-entries[b, number, entry], (10 * b + entry, problem.first[b] + number)), shape=(10 * blocks, k))
+    X = sparse.csr_matrix(
+        (-entries[b, number, entry], (10 * b + entry, problem.first[b] + number)),
+        shape=(10 * blocks, k),
+    )
     deep = np.tile((row == column).astype(float), blocks)[:, None]
     A = sparse.vstack(
         [
@@ -56,7 +64,11 @@ def _deepest(problem: Problem, start: np.ndarray, known: np.ndarray) -> Inside:
         ]
     ).tocsc()
     h = np.concatenate([known[:, -1], [1.0], -problem.low, np.zeros(10 * blocks)])
-    cones = [clarabel.ZeroConeT(len(known)), clarabel.NonnegativeConeT(1 + rows), *[clarabel.PSDTriangleConeT(4)] * blocks]
+    cones = [
+        clarabel.ZeroConeT(len(known)),
+        clarabel.NonnegativeConeT(1 + rows),
+        *[clarabel.PSDTriangleConeT(4)] * blocks,
+    ]
     P = sparse.diags(np.append(np.full(k, NEAR), 0.0)).tocsc()
     q = np.append(-NEAR * start, -1.0)
     settings = clarabel.DefaultSettings()
@@ -67,9 +79,17 @@ def _deepest(problem: Problem, start: np.ndarray, known: np.ndarray) -> Inside:
     if not np.all(np.isfinite(v)):
         v = start
     eigenvalues = np.linalg.eigvalsh(problem.X(v))
-    depth = min(float(np.min(problem.G @ v - problem.low, initial=1.0)), float(np.min(eigenvalues, initial=1.0)))
+    depth = min(
+        float(np.min(problem.G @ v - problem.low, initial=1.0)),
+        float(np.min(eigenvalues, initial=1.0)),
+    )
     off = float(np.max(np.abs(known[:, :-1] @ v - known[:, -1]), initial=0.0))
     linear, last = dual[len(known) + 1 : len(known) + 1 + rows], dual[len(known) + 1 + rows :]
     hard = np.concatenate([linear, np.linalg.norm(last.reshape(blocks, PLACES), axis=1)])
     inside = depth > SHALLOW and off <= 1e-6
-    return Inside(v, depth if inside else min(depth, 0.0) - off, hard > ACTIVE * max(float(np.max(hard, initial=0.0)), 1e-300), answer.iterations)
+    return Inside(
+        v,
+        depth if inside else min(depth, 0.0) - off,
+        hard > ACTIVE * max(float(np.max(hard, initial=0.0)), 1e-300),
+        answer.iterations,
+    )

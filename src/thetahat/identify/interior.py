@@ -1,15 +1,19 @@
-"""Least squares over bodies that exist: a primal-dual interior-point method in which every step is a QR, never a Gram matrix.
+"""Least squares over bodies that exist: a primal-dual interior-point method in which every step is
+a QR, never a Gram matrix.
 
-    minimise   ½‖T v − t‖² + Σ_b γ_b [tr X_b − log det X_b − 4]     subject to   X_b ⪰ 0,   G v ≥ l          X_b = Σ_j v[first_b + j]·shape_bj
+    minimise   ½‖T v − t‖² + Σ_b γ_b [tr X_b − log det X_b − 4]     subject to   X_b ⪰ 0,   G v ≥ l
+    X_b = Σ_j v[first_b + j]·shape_bj
 
-T is the triangular factor of data and prior. Blocks with γ_b > 0 are the entropic prior's: their barrier is part of the objective,
-and stays; that of the others goes to zero. With X = L Lᵀ and the dual Z = K Kᵀ, a Newton step (HKM direction [Helmberg1996]) is
+T is the triangular factor of data and prior. Blocks with γ_b > 0 are the entropic prior's: their
+barrier is part of the objective, and stays; that of the others goes to zero. With X = L Lᵀ and the
+dual Z = K Kᵀ, a Newton step (HKM direction [Helmberg1996]) is
 
     min over dv   ‖T dv − (t − T v)‖² + Σ_b ‖Kᵀ dX_b L⁻ᵀ − K⁻¹(μ X⁻¹ − γ 1 − …)L‖² + …
 
-a least-squares problem of two triangles, solved by LAPACK's QR for just that. So directions that the data do not see, ten digits below
-those they see, come out as sharp as the others: in a Gram matrix they would be lost, and a general solver's regularisation of 1e-8
-left gaps of several noise variances there (Clarabel on a Panda at 1 % noise, measured).
+a least-squares problem of two triangles, solved by LAPACK's QR for just that. So directions that
+the data do not see, ten digits below those they see, come out as sharp as the others: in a Gram
+matrix they would be lost, and a general solver's regularisation of 1e-8 left gaps of several noise
+variances there (Clarabel on a Panda at 1 % noise, measured).
 """
 
 from __future__ import annotations
@@ -25,16 +29,25 @@ NEAR = 1e-6  # of 1 + f, per constraint: where it is worth while to ask for the 
 ITERATIONS = 80
 SHORTEST = 1e-9  # a step below this goes nowhere
 TO_BOUNDARY = 0.98
-FIRST = 1.0  # of what there is to gain, per constraint: the first μ; a tenth saves an iteration, and lost one of 500 random problems
-CRAMPED, CENTRING = 0.3, 0.5  # a step shorter than this is tried again without second order, with this share of μ
-REFINEMENTS = 2  # of every direction, so that the gradient of the Lagrangian ends where it should even where Z is large
+# of what there is to gain, per constraint: the first μ; a tenth saves an iteration, and lost one of
+# 500 random problems
+FIRST = 1.0
+CRAMPED, CENTRING = (
+    0.3,
+    0.5,
+)  # a step shorter than this is tried again without second order, with this share of μ
+# of every direction, so that the gradient of the Lagrangian ends where it should even where Z is
+# large
+REFINEMENTS = 2
 BLOCK = 16  # columns at a time in the QR: fastest of 8 … 64 at 50 to 600 columns
 PLACES = 10  # numbers of a body
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """The numbers of a problem. The first entries of v are bodies, ten each; what follows is single."""
+    """The numbers of a problem. The first entries of v are bodies, ten each; what follows is
+    single.
+    """
 
     T: np.ndarray  # (k, k) upper triangular; of full rank, unless every body has an entropic block
     t: np.ndarray  # (k,)
@@ -57,7 +70,9 @@ class Problem:
 
     @cached_property
     def stacking(self) -> tuple[np.ndarray, np.ndarray, int]:
-        """(bodies, place of each block, blocks per body): where v's bodies begin, and in which layer of which body a block is."""
+        """(bodies, place of each block, blocks per body): where v's bodies begin, and in which
+        layer of which body a block is.
+        """
         if not len(self.first):
             return np.zeros(0, dtype=int), np.zeros(0, dtype=int), 1
         bodies, member = np.unique(self.first, return_inverse=True)
@@ -72,9 +87,13 @@ class Problem:
 
     @cached_property
     def single(self) -> tuple[np.ndarray, np.ndarray]:
-        """(rows of G that bound one entry of v which is no body's, those entries): their place is the diagonal."""
+        """(rows of G that bound one entry of v which is no body's, those entries): their place is
+        the diagonal.
+        """
         after = PLACES * len(self.stacking[0])
-        rows = np.flatnonzero((np.count_nonzero(self.G, axis=1) == 1) & np.any(self.G[:, after:], axis=1))
+        rows = np.flatnonzero(
+            (np.count_nonzero(self.G, axis=1) == 1) & np.any(self.G[:, after:], axis=1)
+        )
         entries = np.argmax(self.G[rows] != 0.0, axis=1)
         _, once = np.unique(entries, return_index=True)
         return rows[once], entries[once]
@@ -118,7 +137,9 @@ class Point:
     v: np.ndarray
     Z: np.ndarray  # (blocks, 4, 4) ≻ 0
     y: np.ndarray  # (rows,) > 0
-    roots: tuple[np.ndarray, np.ndarray] | None = None  # Cholesky factors of X and Z, where they are known already
+    roots: tuple[np.ndarray, np.ndarray] | None = (
+        None  # Cholesky factors of X and Z, where they are known already
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,14 +154,18 @@ class Found:
 
 def minimise(problem: Problem, start: np.ndarray) -> Found:
     """The best v, from a start strictly inside of all constraints."""
-    free = None if np.any(problem.entropic) else _solve(problem.T, problem.t)  # best of all, were there no constraints
+    free = (
+        None if np.any(problem.entropic) else _solve(problem.T, problem.t)
+    )  # best of all, were there no constraints
     if free is not None and _allowed(problem, free):
         return Found(free, problem.constant, 0.0, 0)
     point = _begin(problem, start)
     best, least, iterations = point, np.inf, 0
     while iterations < ITERATIONS:
         value = problem.value(point.v)
-        near = ENOUGH if np.any(problem.entropic) else NEAR  # the bound costs a factorisation with entropic blocks, and some time without
+        near = (
+            ENOUGH if np.any(problem.entropic) else NEAR
+        )  # the bound costs a factorisation with entropic blocks, and some time without
         if _mean(problem, point) <= near * (1.0 + value):
             bound = gap(problem, point)
             if bound < least:
@@ -154,12 +179,16 @@ def minimise(problem: Problem, start: np.ndarray) -> Found:
     if not np.isfinite(least):
         best, least = point, gap(problem, point)
     value = float(problem.value(best.v))
-    return Found(best.v, value, min(float(least), value), iterations)  # no part of the objective is below zero
+    return Found(
+        best.v, value, min(float(least), value), iterations
+    )  # no part of the objective is below zero
 
 
 def _allowed(problem: Problem, v: np.ndarray) -> bool:
     """Whether v is inside of all constraints."""
-    return bool(np.all(problem.G @ v >= problem.low)) and bool(np.min(np.linalg.eigvalsh(problem.X(v)), initial=1.0) > 0.0)
+    return bool(np.all(problem.G @ v >= problem.low)) and bool(
+        np.min(np.linalg.eigvalsh(problem.X(v)), initial=1.0) > 0.0
+    )
 
 
 def _begin(problem: Problem, start: np.ndarray) -> Point:
@@ -178,10 +207,12 @@ def _mean(problem: Problem, point: Point) -> float:
 
 
 def gap(problem: Problem, point: Point) -> float:
-    """f(v) less a lower bound of what is possible, from the Lagrangian φ = f − tr(Z X) − y·s, which is below f wherever v is feasible.
+    """f(v) less a lower bound of what is possible, from the Lagrangian φ = f − tr(Z X) − y·s, which
+    is below f wherever v is feasible.
 
-    Without entropic blocks φ is quadratic, and its least value is ½‖T⁻ᵀ∇φ‖² below φ(v). Those, over γ, are self-concordant [Nesterov1994]:
-    with ∇φ = Tᵀρ + Hᵀc, H the rows of their curvature, the least value is at most ½‖ρ‖² + γ(−λ − log(1 − λ)) below, λ = ‖c‖/√γ < 1.
+    Without entropic blocks φ is quadratic, and its least value is ½‖T⁻ᵀ∇φ‖² below φ(v). Those, over
+    γ, are self-concordant [Nesterov1994]: with ∇φ = Tᵀρ + Hᵀc, H the rows of their curvature, the
+    least value is at most ½‖ρ‖² + γ(−λ − log(1 − λ)) below, λ = ‖c‖/√γ < 1.
     """
     entropic = problem.entropic[:, None, None]
     Z = np.where(entropic, 0.0, point.Z)
@@ -189,24 +220,36 @@ def gap(problem: Problem, point: Point) -> float:
     complementary = float(np.sum(X * Z)) + float(point.y @ (problem.G @ point.v - problem.low))
     if not np.any(entropic):
         slope = residual - _solve(problem.T, problem.adjoint(Z, point.y), transposed=True)
-        with np.errstate(over="ignore"):  # far from the optimum, in units of a tiny noise: no bound yet
+        with np.errstate(
+            over="ignore"
+        ):  # far from the optimum, in units of a tiny noise: no bound yet
             return complementary + 0.5 * float(slope @ slope)
     L_inverse = np.linalg.inv(np.linalg.cholesky(X))
     inverse = np.swapaxes(L_inverse, 1, 2) @ L_inverse
     gamma = problem.gamma[:, None, None]
-    curved = np.sqrt(gamma)[:, None] * (L_inverse[:, None] @ problem.shapes @ np.swapaxes(L_inverse, 1, 2)[:, None])
-    gradient = problem.T.T @ residual + problem.adjoint(np.where(entropic, gamma * (np.eye(4) - inverse), -Z), -point.y)
+    curved = np.sqrt(gamma)[:, None] * (
+        L_inverse[:, None] @ problem.shapes @ np.swapaxes(L_inverse, 1, 2)[:, None]
+    )
+    gradient = problem.T.T @ residual + problem.adjoint(
+        np.where(entropic, gamma * (np.eye(4) - inverse), -Z), -point.y
+    )
     quadratic, rest = _Factor(problem, _as_rows(curved), np.zeros(len(point.y))).split(gradient)
     least = float(np.min(problem.gamma[problem.entropic]))
     decrement = rest / np.sqrt(least)
-    return complementary + 0.5 * quadratic**2 + least * (-decrement - np.log1p(-decrement)) if decrement < 1.0 else float("inf")
+    return (
+        complementary + 0.5 * quadratic**2 + least * (-decrement - np.log1p(-decrement))
+        if decrement < 1.0
+        else float("inf")
+    )
 
 
-# -- one step ---------------------------------------------------------------------------------------------------------
+# -- one step --------------------------------------------------------------------------------------
 
 
 def _step(problem: Problem, point: Point) -> Point | None:
-    """Predictor, corrector, and as far as the boundary allows; None where rounding lets it go no further."""
+    """Predictor, corrector, and as far as the boundary allows; None where rounding lets it go no
+    further.
+    """
     try:
         frame = _Frame(problem, point)
     except np.linalg.LinAlgError:
@@ -244,7 +287,11 @@ def _moved(point: Point, d: _Direction, length: float) -> Point:
 
 def _roots(problem: Problem, point: Point) -> tuple[np.ndarray, np.ndarray] | None:
     """Cholesky factors of X and Z; None outside of the cones."""
-    if not (np.all(np.isfinite(point.v)) and np.all(problem.G @ point.v > problem.low) and np.all(point.y > 0.0)):
+    if not (
+        np.all(np.isfinite(point.v))
+        and np.all(problem.G @ point.v > problem.low)
+        and np.all(point.y > 0.0)
+    ):
         return None
     try:
         return np.linalg.cholesky(problem.X(point.v)), np.linalg.cholesky(point.Z)
@@ -269,10 +316,14 @@ class _Factor:
         ten = bodies[:, None] + np.arange(PLACES)
         below[self._top + ten[:, :, None], ten[:, None, :]] = triangles
         self._ten = ten
-        self.R, self._V, self._block, _ = lapack.dtpqrt(k, min(BLOCK, k), problem.T, below, overwrite_b=1)
+        self.R, self._V, self._block, _ = lapack.dtpqrt(
+            k, min(BLOCK, k), problem.T, below, overwrite_b=1
+        )
 
     def solve(self, top: np.ndarray, bodies: np.ndarray, linear: np.ndarray) -> np.ndarray:
-        """The least-squares solution for right sides of T's rows, of the blocks' (blocks, 16), and of linear constraints."""
+        """The least-squares solution for right sides of T's rows, of the blocks' (blocks, 16), and
+        of linear constraints.
+        """
         problem, k = self._problem, len(top)
         starts, place, depth = problem.stacking
         stacked = np.zeros((depth * len(starts), 16))
@@ -281,15 +332,27 @@ class _Factor:
         right[: self._top, 0] = linear[problem.others]
         single, entries = problem.single
         right[self._top + entries, 0] = linear[single]
-        right[self._top + self._ten, 0] = (np.swapaxes(self._Q, 1, 2) @ stacked.reshape(len(starts), 16 * depth, 1))[..., 0]
-        turned, *_ = lapack.dtpmqrt(k, self._V, self._block, np.asfortranarray(top[:, None]), right, trans="T", overwrite_b=1)
+        right[self._top + self._ten, 0] = (
+            np.swapaxes(self._Q, 1, 2) @ stacked.reshape(len(starts), 16 * depth, 1)
+        )[..., 0]
+        turned, *_ = lapack.dtpmqrt(
+            k,
+            self._V,
+            self._block,
+            np.asfortranarray(top[:, None]),
+            right,
+            trans="T",
+            overwrite_b=1,
+        )
         return _solve(self.R, turned[:, 0])
 
     def split(self, gradient: np.ndarray) -> tuple[float, float]:
         """(‖ρ‖, ‖c‖) of the shortest way to write a gradient as Tᵀρ + Hᵀc, H the rows below T."""
         k = len(gradient)
         top = np.asfortranarray(_solve(self.R, gradient, transposed=True)[:, None])
-        rho, c, _ = lapack.dtpmqrt(k, self._V, self._block, top, np.zeros((self._top + k, 1), order="F"), trans="N")
+        rho, c, _ = lapack.dtpmqrt(
+            k, self._V, self._block, top, np.zeros((self._top + k, 1), order="F"), trans="N"
+        )
         return float(np.linalg.norm(rho)), float(np.linalg.norm(c))
 
 
@@ -299,20 +362,31 @@ class _Frame:
     def __init__(self, problem: Problem, point: Point) -> None:
         self.problem, self.point = problem, point
         self.s = problem.G @ point.v - problem.low
-        self.L, K = point.roots or (np.linalg.cholesky(problem.X(point.v)), np.linalg.cholesky(point.Z))
+        self.L, K = point.roots or (
+            np.linalg.cholesky(problem.X(point.v)),
+            np.linalg.cholesky(point.Z),
+        )
         self.inverses = np.linalg.inv(np.concatenate([self.L, K]))
         self.L_inverse, self.K_inverse = np.split(self.inverses, 2)
         self.X_inverse = np.swapaxes(self.L_inverse, 1, 2) @ self.L_inverse
         self.root = np.sqrt(point.y / self.s)
-        rows = np.swapaxes(K, 1, 2)[:, None] @ problem.shapes @ np.swapaxes(self.L_inverse, 1, 2)[:, None]  # Kᵀ dX L⁻ᵀ
+        rows = (
+            np.swapaxes(K, 1, 2)[:, None]
+            @ problem.shapes
+            @ np.swapaxes(self.L_inverse, 1, 2)[:, None]
+        )  # Kᵀ dX L⁻ᵀ
         self.factor = _Factor(problem, _as_rows(rows), self.root)
         self.top = problem.t - problem.T @ point.v
         self.attraction = problem.gamma[:, None, None] * np.eye(4)  # gradient of γ tr X
 
     def direction(self, mu: float, before: _Direction | None, *, curved: bool = True) -> _Direction:
-        """Newton's direction towards X Z = max(μ, γ)·1 and s·y = μ, second order in `before`; without that, a first guess, not refined."""
+        """Newton's direction towards X Z = max(μ, γ)·1 and s·y = μ, second order in `before`;
+        without that, a first guess, not refined.
+        """
         problem, point = self.problem, self.point
-        wanted = np.maximum(mu, problem.gamma)[:, None, None] * self.X_inverse  # Z + dZ + sym(X⁻¹ dX Z)
+        wanted = (
+            np.maximum(mu, problem.gamma)[:, None, None] * self.X_inverse
+        )  # Z + dZ + sym(X⁻¹ dX Z)
         wanted_y = mu / self.s
         if before is not None and curved:
             wanted = wanted - _symmetric(self.X_inverse @ before.dX @ before.dZ)
@@ -325,15 +399,22 @@ class _Frame:
             dZ = _symmetric(wanted - point.Z - self.X_inverse @ dX @ point.Z)
             dy = wanted_y - point.y - point.y / self.s * ds
             if refinement < refinements:
-                left = problem.T.T @ (self.top - problem.T @ dv) + problem.adjoint(point.Z + dZ - self.attraction, point.y + dy)
+                left = problem.T.T @ (self.top - problem.T @ dv) + problem.adjoint(
+                    point.Z + dZ - self.attraction, point.y + dy
+                )
                 dv = dv + _solve(self.factor.R, _solve(self.factor.R, left, transposed=True))
         return _Direction(dv, dX, dZ, ds, dy)
 
     def length(self, d: _Direction, limit: float = 1.0) -> float:
         """How far this direction stays inside, at most `limit`."""
         change = np.concatenate([d.dX, d.dZ])
-        steepest = np.min(np.linalg.eigvalsh(self.inverses @ change @ np.swapaxes(self.inverses, 1, 2)), initial=0.0)
-        steepest = min(steepest, np.min(np.concatenate([d.ds / self.s, d.dy / self.point.y]), initial=0.0))
+        steepest = np.min(
+            np.linalg.eigvalsh(self.inverses @ change @ np.swapaxes(self.inverses, 1, 2)),
+            initial=0.0,
+        )
+        steepest = min(
+            steepest, np.min(np.concatenate([d.ds / self.s, d.dy / self.point.y]), initial=0.0)
+        )
         return min(limit, -1.0 / float(steepest)) if steepest < 0.0 else limit
 
 

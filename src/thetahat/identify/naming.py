@@ -1,4 +1,6 @@
-"""Readable names: which words stand for a body or a motor, and how a sum of parameters is written."""
+"""Readable names: which words stand for a body or a motor, and how a sum of parameters is
+written.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,19 @@ def short_labels(names: Sequence[str]) -> tuple[str, ...]:
         return tuple(names)
     parts = [_SEPARATORS.split(name) for name in names]
     shared = 0
-    while all(len(words) > shared + 1 for words in parts) and len({words[shared] for words in parts}) == 1:
+    while (
+        all(len(words) > shared + 1 for words in parts)
+        and len({words[shared] for words in parts}) == 1
+    ):
         shared += 1
     labels = tuple("".join(words[shared:]) for words in parts)
     return labels if len(set(labels)) == len(set(names)) else tuple(names)
 
 
 def column_labels(pairs: Iterable[tuple[str, str]], inertial: int) -> tuple[str, ...]:
-    """Ixx_link1, …, viscous_joint1, … with the words that all bodies, or all motors, share left out."""
+    """Ixx_link1, …, viscous_joint1, … with the words that all bodies, or all motors, share left
+    out.
+    """
     pairs = list(pairs)
     out: list[str] = []
     for part in (pairs[:inertial], pairs[inertial:]):
@@ -32,8 +39,11 @@ def column_labels(pairs: Iterable[tuple[str, str]], inertial: int) -> tuple[str,
 
 
 def coefficient(value: float) -> str:
-    """A number in front of a name: nothing for one, three significant digits otherwise (0.0519·)."""
-    text = f"{float(f'{value:.8g}'):.3g}"  # twice, so that equal numbers stay equal where rounding leaves them on both sides of a tie
+    """A number in front of a name: nothing for one, three significant digits otherwise
+    (0.0519·).
+    """
+    # twice, so that equal numbers stay equal where rounding leaves them on both sides of a tie
+    text = f"{float(f'{value:.8g}'):.3g}"
     return "" if text == "1" else f"{text}·"
 
 

@@ -1,4 +1,6 @@
-"""An estimate as plain data: `estimate.json`, schema thetahat/estimate/1. Unknown or not estimated is None, never NaN."""
+"""An estimate as plain data: `estimate.json`, schema thetahat/estimate/1. Unknown or not estimated
+is None, never NaN.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,8 @@ def as_data(
 ) -> dict[str, Any]:
     """Everything an estimate says, and its scores on held-out samples, ready for JSON.
 
-    rows: torques that were fitted, per degree of freedom. robot: as its file states it. raw: scores on the same held-out rows, torques unfiltered.
+    rows: torques that were fitted, per degree of freedom. robot: as its file states it. raw: scores
+        on the same held-out rows, torques unfiltered.
     """
     nominal = None if test is None else test.nominal
     plain = None if test is None else test.beside.get(PLAIN)
@@ -82,26 +85,51 @@ def as_data(
 def findings(log: Any, name: str) -> list[dict[str, Any]]:
     """What the audit of a log saw; name: what the log was used for."""
     return [
-        {"log": name, "kind": f.kind, "joint": f.joint, "rows": None if f.rows is None else [int(row) for row in f.rows], "message": f.message}
+        {
+            "log": name,
+            "kind": f.kind,
+            "joint": f.joint,
+            "rows": None if f.rows is None else [int(row) for row in f.rows],
+            "message": f.message,
+        }
         for f in log.findings
     ]
 
 
 def turns(found: dict[str, Any]) -> list[str]:
-    """How dry friction turns with the motion, and friction beyond the four terms, in a sentence each."""
+    """How dry friction turns with the motion, and friction beyond the four terms, in a sentence
+    each.
+    """
     friction = found.get("friction")
     if friction is None:
         return []
     names, lines = [str(name) for name in friction["motors"]], []
     if friction["zone"] is not None:
-        zones = [f"{name} {value:.2g}" for name, value in zip(names, friction["zone"], strict=True) if value]
-        travels = [f"{name} {value:.2g}" for name, value in zip(names, friction["travel"], strict=True) if value]
+        zones = [
+            f"{name} {value:.2g}"
+            for name, value in zip(names, friction["zone"], strict=True)
+            if value
+        ]
+        travels = [
+            f"{name} {value:.2g}"
+            for name, value in zip(names, friction["travel"], strict=True)
+            if value
+        ]
         parts = [*(["over a zone of speed [rad/s or m/s]: " + ", ".join(zones)] if zones else [])]
-        parts += ["with hysteresis over a travel [rad or m]: " + ", ".join(travels)] if travels else []
+        parts += (
+            ["with hysteresis over a travel [rad or m]: " + ", ".join(travels)] if travels else []
+        )
         lines.append(f"Coulomb friction turns {'; '.join(parts) or 'at once'}.")
     for term, stated in friction["terms"].items():
-        values = [f"{name} {value:.3g}" for name, value in zip(names, stated["values"], strict=True) if value]
-        lines.append(f"{term.replace('_', '-').capitalize()} friction [{stated['unit']}]: {', '.join(values) or 'none'}.")
+        values = [
+            f"{name} {value:.3g}"
+            for name, value in zip(names, stated["values"], strict=True)
+            if value
+        ]
+        lines.append(
+            f"{term.replace('_', '-').capitalize()} friction [{stated['unit']}]:"
+            f" {', '.join(values) or 'none'}."
+        )
     return lines
 
 
@@ -118,10 +146,12 @@ def numbers(values: Iterable[Any]) -> list[float | None]:
     return [number(value) for value in values]
 
 
-# -- parts ------------------------------------------------------------------------------------------------------------
+# -- parts -----------------------------------------------------------------------------------------
 
 
-def _joints(estimate: Estimate, rows: list[int], test: Scores | None, raw: Scores | None) -> list[dict[str, Any]]:
+def _joints(
+    estimate: Estimate, rows: list[int], test: Scores | None, raw: Scores | None
+) -> list[dict[str, Any]]:
     """Scores and drive terms of every degree of freedom."""
 
     def at(scores: Any, name: str, j: int) -> float | None:
@@ -144,7 +174,9 @@ def _joints(estimate: Estimate, rows: list[int], test: Scores | None, raw: Score
                 "r2_test_raw": at(raw, "r2", j),
                 "r2_nominal": at(nominal, "r2", j),
                 "r2_pseudo_inverse": at(plain, "r2", j),
-                "rms_train": number(estimate.residual_norms[j] / math.sqrt(rows[j])) if rows[j] else None,
+                "rms_train": (
+                    number(estimate.residual_norms[j] / math.sqrt(rows[j])) if rows[j] else None
+                ),
                 "rms_test": at(test, "rms", j),
                 "rms_nominal": at(nominal, "rms", j),
                 "rms_pseudo_inverse": at(plain, "rms", j),
@@ -175,11 +207,22 @@ def _drive(estimate: Estimate) -> list[dict[str, Any]]:
     columns = Columns(estimate.robot)
     terms = columns.drive.identified
     std = estimate.full_std[columns.inertial :].reshape(len(terms), len(columns.motor_names))
-    never = np.array([kind == NEVER for kind in estimate.base.kinds[columns.inertial :]], dtype=bool).reshape(len(terms), len(columns.motor_names))
+    never = np.array(
+        [kind == NEVER for kind in estimate.base.kinds[columns.inertial :]], dtype=bool
+    ).reshape(len(terms), len(columns.motor_names))
     out = []
     for m, name in enumerate(columns.motor_names):
-        values = {term: None if never[t, m] else number(estimate.drive[term][m]) for t, term in enumerate(terms)}
-        out.append({"name": name, **values, "std": {term: number(std[t, m]) for t, term in enumerate(terms)}})
+        values = {
+            term: None if never[t, m] else number(estimate.drive[term][m])
+            for t, term in enumerate(terms)
+        }
+        out.append(
+            {
+                "name": name,
+                **values,
+                "std": {term: number(std[t, m]) for t, term in enumerate(terms)},
+            }
+        )
     return out
 
 
@@ -193,11 +236,16 @@ def _actuation(estimate: Estimate) -> dict[str, Any] | None:
     actuation = estimate.robot.drive.actuation
     if actuation is None:
         return None
-    return {"motors": list(actuation.names), "map": [numbers(row) for row in actuation.B] if actuation.constant else None}
+    return {
+        "motors": list(actuation.names),
+        "map": [numbers(row) for row in actuation.B] if actuation.constant else None,
+    }
 
 
 def _friction(estimate: Estimate) -> dict[str, Any] | None:
-    """How dry friction turns with the motion, and terms beyond the four, by motor; None where there is neither."""
+    """How dry friction turns with the motion, and terms beyond the four, by motor; None where there
+    is neither.
+    """
     robot = estimate.robot
     drive = robot.drive
     if drive.dry is None and not drive.extra:
@@ -209,8 +257,13 @@ def _friction(estimate: Estimate) -> dict[str, Any] | None:
         values, spreads = np.zeros(len(drive.viscous)), [None] * len(drive.viscous)
         at = columns.inertial + drive.identified.index(shape.term) * len(drive.column_motors)
         for k, motor in enumerate(drive.column_motors):
-            if not shape.settings or np.broadcast_to(shape.settings[0][1], values.shape)[motor]:  # of a motor that has the term at all
-                values[motor], spreads[motor] = estimate.drive[shape.term][k], number(estimate.full_std[at + k])
+            if (
+                not shape.settings or np.broadcast_to(shape.settings[0][1], values.shape)[motor]
+            ):  # of a motor that has the term at all
+                values[motor], spreads[motor] = (
+                    estimate.drive[shape.term][k],
+                    number(estimate.full_std[at + k]),
+                )
         terms[shape.term] = {
             "values": numbers(values),
             "std": spreads,
@@ -227,13 +280,21 @@ def _friction(estimate: Estimate) -> dict[str, Any] | None:
 
 
 def _links(estimate: Estimate) -> list[dict[str, Any]]:
-    """Every body: its ten numbers, how well each is known, and which of them the data tell apart from all others."""
+    """Every body: its ten numbers, how well each is known, and which of them the data tell apart
+    from all others.
+    """
     robot, out = estimate.robot, []
     std = estimate.std.reshape(-1, 10)
     kinds = np.array(estimate.base.kinds, dtype=object)[: len(robot.theta)].reshape(-1, 10)
-    for b, (name, theta) in enumerate(zip(robot.body_names, estimate.theta.reshape(-1, 10), strict=True)):
+    for b, (name, theta) in enumerate(
+        zip(robot.body_names, estimate.theta.reshape(-1, 10), strict=True)
+    ):
         mass, com, inertia = _mass_com_inertia(theta)
-        alone = [n for n, kind, spread in zip(parameters.NAMES, kinds[b], std[b], strict=True) if kind == ALONE and spread is not np.ma.masked]
+        alone = [
+            n
+            for n, kind, spread in zip(parameters.NAMES, kinds[b], std[b], strict=True)
+            if kind == ALONE and spread is not np.ma.masked
+        ]
         out.append(
             {
                 "name": name,
@@ -260,12 +321,26 @@ def _base(estimate: Estimate, nominal: Robot | None) -> list[dict[str, Any]]:
     if nominal is not None and (columns.drive.actuation is None or not columns.drive.column_count):
         motors = list(columns.drive.column_motors)
         stated_terms = nominal.drive.terms
-        drive = [nominal.drive.value(term)[motors] if term in stated_terms else np.zeros(len(motors)) for term in columns.drive.identified]
+        drive = [
+            nominal.drive.value(term)[motors] if term in stated_terms else np.zeros(len(motors))
+            for term in columns.drive.identified
+        ]
         stated = estimate.base.map @ np.concatenate([nominal.theta, *drive])
     return [
-        {"name": name, "value": number(value), "std": number(std), "relative_std": number(relative), "nominal": number(x)}
+        {
+            "name": name,
+            "value": number(value),
+            "std": number(std),
+            "relative_std": number(relative),
+            "nominal": number(x),
+        }
         for name, value, std, relative, x in zip(
-            estimate.base.names, estimate.x_base, estimate.base_std, estimate.base_relative_std, stated, strict=True
+            estimate.base.names,
+            estimate.x_base,
+            estimate.base_std,
+            estimate.base_relative_std,
+            stated,
+            strict=True,
         )
     ]
 
@@ -281,12 +356,17 @@ def _certificate(estimate: Estimate) -> dict[str, Any] | None:
     found = estimate.certificate
     if found is None:
         return None
-    numbers_ = {name: number(getattr(found, name)) for name in ("objective", "gap", "infeasibility", "eigenvalue")}
+    numbers_ = {
+        name: number(getattr(found, name))
+        for name in ("objective", "gap", "infeasibility", "eigenvalue")
+    }
     return {**numbers_, "iterations": int(found.iterations), "solver": found.solver}
 
 
 def _mass_com_inertia(theta: np.ndarray) -> tuple[float, Iterable, Iterable]:
-    """Mass, centre of mass and inertia about it (xx, xy, xz, yy, yz, zz); a body without mass has no centre."""
+    """Mass, centre of mass and inertia about it (xx, xy, xz, yy, yz, zz); a body without mass has
+    no centre.
+    """
     if abs(theta[parameters.M]) <= 1e-9 * np.max(np.abs(theta)):
         return theta[parameters.M], [None] * 3, [None] * 6
     mass, com, inertia = parameters.to_mass_com_inertia(theta)

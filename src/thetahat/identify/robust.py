@@ -1,16 +1,21 @@
-"""`Robust`: any estimator, with samples that do not fit the others held back (Huber). The one re-weighting loop of the library.
+"""`Robust`: any estimator, with samples that do not fit the others held back (Huber). The one
+re-weighting loop of the library.
 
-    minimise Σ_j a_j Σ_i ρ(e_ij/σ_j),    e = u − Y x,    ρ(r) = r²/2 for |r| ≤ k,  k|r| − k²/2 beyond         [Huber1973]
+    minimise Σ_j a_j Σ_i ρ(e_ij/σ_j),    e = u − Y x,    ρ(r) = r²/2 for |r| ≤ k,  k|r| − k²/2
+    beyond         [Huber1973]
 
-A sample counts with the weight w = min(1, kσ_j/|e|). σ_j is the joint's own: 1.4826 × the median of |e|, which half of its rows
-cannot move. What the inner estimator is handed are not the weighted rows but pseudo-torques,
+A sample counts with the weight w = min(1, kσ_j/|e|). σ_j is the joint's own: 1.4826 × the median of
+|e|, which half of its rows cannot move. What the inner estimator is handed are not the weighted
+rows but pseudo-torques,
 
-    u* = Y x + (K_j/m_j)·w·e,    m_j = share of the joint's rows with w = 1,    K_j = 1 + (p/n)(1 − m_j)/m_j      [Street1988]
+    u* = Y x + (K_j/m_j)·w·e,    m_j = share of the joint's rows with w = 1,    K_j = 1 + (p/n)(1 −
+    m_j)/m_j      [Street1988]
 
-Both have their fixed point at the same Yᵀ(w·e) = 0; but least squares on weighted rows misjudges its noise, while on
-pseudo-torques σ²(YᵀY)⁻¹ is the M-estimator's covariance, K²·Σψ²/(n − p)/m²·(YᵀY)⁻¹ [Huber1973, Huber2009], in every estimator that
-reads its noise off the residual, and weights="joint" are the best weights. Outliers in the torque are held back; a
-wrong q, q̇ or q̈ that makes a row of Y itself an outlier is not: Huber's estimator bounds residuals, not leverage.
+Both have their fixed point at the same Yᵀ(w·e) = 0; but least squares on weighted rows misjudges
+its noise, while on pseudo-torques σ²(YᵀY)⁻¹ is the M-estimator's covariance, K²·Σψ²/(n −
+p)/m²·(YᵀY)⁻¹ [Huber1973, Huber2009], in every estimator that reads its noise off the residual, and
+weights="joint" are the best weights. Outliers in the torque are held back; a wrong q, q̇ or q̈ that
+makes a row of Y itself an outlier is not: Huber's estimator bounds residuals, not leverage.
 """
 
 from __future__ import annotations
@@ -35,13 +40,29 @@ from thetahat.identify.weights import EXACT
 HUBER = 1.345  # k at which Gaussian noise costs 5 % of efficiency
 MAD = 1.482602218505602  # 1/Φ⁻¹(3/4): from the median of |e| to a standard deviation
 PIECE = 65_536  # samples whose residuals are held at once
-BINS, PER_OCTAVE, OCTAVES = 12_800, 256, 40  # of the histogram of |e|: 0.27 % wide, from 2⁻⁴⁰ to 2¹⁰ of the joint's RMS torque
+BINS, PER_OCTAVE, OCTAVES = (
+    12_800,
+    256,
+    40,
+)  # of the histogram of |e|: 0.27 % wide, from 2⁻⁴⁰ to 2¹⁰ of the joint's RMS torque
 ROUNDS = 60
-SCALE_ROUNDS, SCALE_SETTLED = 20, 1e-3  # σ_j is held after that many rounds, or that relative change: what is left is convex
+SCALE_ROUNDS, SCALE_SETTLED = (
+    20,
+    1e-3,
+)  # σ_j is held after that many rounds, or that relative change: what is left is convex
 SETTLED = 1e-6  # of a standard deviation of the parameters, by which the last round may move them
 PRECISION = 1e-12  # of the torque: below, a round moves the parameters by rounding
-STALLED, RATE = 1e-2, 0.9  # a solver's own tolerance ends it too: less than this of a standard deviation, and no longer getting smaller
-OUTLIER = 1.0 / 3.0  # a torque is an outlier below this weight: beyond four standard deviations, which Gaussian noise is once in 18,000
+STALLED, RATE = (
+    1e-2,
+    0.9,
+    # a solver's own tolerance ends it too: less than this of a standard deviation, and no longer
+    # getting smaller
+)
+OUTLIER = (
+    1.0 / 3.0
+    # a torque is an outlier below this weight: beyond four standard deviations, which Gaussian
+    # noise is once in 18,000
+)
 NOTABLE = 0.01  # a joint with this share of outliers is named
 
 
@@ -49,7 +70,8 @@ NOTABLE = 0.01  # a joint with this share of outliers is named
 class Robust:
     """An estimator whose samples are re-weighted until they agree which of them to believe.
 
-    inner: any estimator that takes an `Information`. threshold: k, in standard deviations of each joint's noise.
+    inner: any estimator that takes an `Information`. threshold: k, in standard deviations of each
+        joint's noise.
     """
 
     inner: Estimator = field(default_factory=lambda: LeastSquares(weights="joint"))
@@ -58,42 +80,87 @@ class Robust:
     name = "robust"
 
     def estimate_from_samples(self, information: Information, samples: Source) -> Estimate:
-        """The estimate; samples are what the information was folded from. R² is that of all rows, outliers too."""
+        """The estimate; samples are what the information was folded from. R² is that of all rows,
+        outliers too.
+        """
         self._check(samples)
         log = _Log(information, samples)
         estimate = self.inner.estimate(information)
         tally = log.tally(estimate.x_base)
-        scale, held, change, settled, rounds = tally.scale(), False, np.inf, estimate.status == "infeasible", 0
+        scale, held, change, settled, rounds = (
+            tally.scale(),
+            False,
+            np.inf,
+            estimate.status == "infeasible",
+            0,
+        )
         while not settled and rounds < ROUNDS:
             pseudo, tally = log.pseudo(estimate.x_base, scale, self.threshold)
             x_base, estimate = estimate.x_base, self.inner.estimate(pseudo)
-            before, change, rounds = change, log.distance(estimate.x_base - x_base, scale), rounds + 1
-            if not held:  # the tally is of the residuals that this round began with; the first round's is where the scale came from
+            before, change, rounds = (
+                change,
+                log.distance(estimate.x_base - x_base, scale),
+                rounds + 1,
+            )
+            if (
+                not held
+                # the tally is of the residuals that this round began with; the first round's is
+                # where the scale came from
+            ):
                 old, scale = scale, tally.scale()
-                held = rounds > 1 and (rounds > SCALE_ROUNDS or bool(np.all(np.abs(scale - old) <= SCALE_SETTLED * old)))
+                held = rounds > 1 and (
+                    rounds > SCALE_ROUNDS
+                    or bool(np.all(np.abs(scale - old) <= SCALE_SETTLED * old))
+                )
             else:
                 small = max(SETTLED, PRECISION * log.size(scale))
-                settled = change <= small or (change <= STALLED and change >= RATE * before) or estimate.status == "infeasible"
-        weights = Reweighting(self.threshold, scale, *tally.shares(), rounds, float(change), bool(settled))
+                settled = (
+                    change <= small
+                    or (change <= STALLED and change >= RATE * before)
+                    or estimate.status == "infeasible"
+                )
+        weights = Reweighting(
+            self.threshold, scale, *tally.shares(), rounds, float(change), bool(settled)
+        )
         return self._reported(information, estimate, weights)
 
     def _check(self, samples: Source) -> None:
         if not hasattr(self.inner, "estimate"):
-            raise UsageError(f"inner is {self.inner!r}, which takes no Information; give an estimator such as LeastSquares(weights='joint')")
+            raise UsageError(
+                f"inner is {self.inner!r}, which takes no Information; give an estimator such as"
+                " LeastSquares(weights='joint')"
+            )
         if not (np.isfinite(self.threshold) and self.threshold >= 1.0):
-            raise UsageError(f"threshold is {self.threshold!r}; give a finite number of standard deviations, at least 1 ({HUBER} is usual)")
+            raise UsageError(
+                f"threshold is {self.threshold!r}; give a finite number of standard deviations, at"
+                f" least 1 ({HUBER} is usual)"
+            )
         if not (isinstance(samples, Samples) or callable(samples)):
-            raise UsageError(f"samples is a {type(samples).__name__}; give Samples, or a function that yields them anew each time it is called")
+            raise UsageError(
+                f"samples is a {type(samples).__name__}; give Samples, or a function that yields"
+                " them anew each time it is called"
+            )
 
-    def _reported(self, information: Information, estimate: Estimate, weights: Reweighting) -> Estimate:
-        """The estimate with the scores of the torques that were measured, and a sentence per joint with outliers."""
+    def _reported(
+        self, information: Information, estimate: Estimate, weights: Reweighting
+    ) -> Estimate:
+        """The estimate with the scores of the torques that were measured, and a sentence per joint
+        with outliers.
+        """
         names, advice = information.robot.velocity_names, []
         for v in np.flatnonzero(weights.outliers > NOTABLE):
-            share, beyond = 100.0 * weights.outliers[v], weights.threshold * weights.scale[v] / OUTLIER
-            advice.append(f"{names[v]}: {share:.1f} % of its torques are outliers, more than {beyond:.3g} off, and count less than a third")
+            share, beyond = (
+                100.0 * weights.outliers[v],
+                weights.threshold * weights.scale[v] / OUTLIER,
+            )
+            advice.append(
+                f"{names[v]}: {share:.1f} % of its torques are outliers, more than {beyond:.3g}"
+                " off, and count less than a third"
+            )
         if not weights.settled:
             advice.append(
-                f"the weights of samples were still moving the parameters by {weights.change:.2g} standard deviations after {ROUNDS} rounds"
+                f"the weights of samples were still moving the parameters by {weights.change:.2g}"
+                f" standard deviations after {ROUNDS} rounds"
             )
         return replace(
             estimate,
@@ -106,12 +173,14 @@ class Robust:
         )
 
 
-# -- passes over the log ----------------------------------------------------------------------------------------------
+# -- passes over the log ---------------------------------------------------------------------------
 
 
 @dataclass(eq=False)
 class _Tally:
-    """Counts of residuals, per degree of freedom, of one pass over the log: the same in whichever batches they come."""
+    """Counts of residuals, per degree of freedom, of one pass over the log: the same in whichever
+    batches they come.
+    """
 
     unit: np.ndarray  # (nv,) RMS torque
     limit: np.ndarray  # (nv,) beyond which a residual is clipped
@@ -134,7 +203,9 @@ class _Tally:
             self.histogram[v] += np.bincount(place[valid[:, v], v], minlength=BINS)
 
     def scale(self) -> np.ndarray:
-        """σ_j from the median of |e|, (nv,), interpolated in its bin; one where a joint has no rows."""
+        """σ_j from the median of |e|, (nv,), interpolated in its bin; one where a joint has no
+        rows.
+        """
         out = np.ones(len(self.unit))
         for v in np.flatnonzero(self.rows):
             up_to, half = np.cumsum(self.histogram[v]), 0.5 * self.rows[v]
@@ -166,13 +237,24 @@ class _Log:
             pass
         return tally
 
-    def pseudo(self, x_base: np.ndarray, scale: np.ndarray, threshold: float) -> tuple[Information, _Tally]:
-        """The information of the pseudo-torques at x: folded from the clipped residuals w·e, to which Y x is added in the factor."""
+    def pseudo(
+        self, x_base: np.ndarray, scale: np.ndarray, threshold: float
+    ) -> tuple[Information, _Tally]:
+        """The information of the pseudo-torques at x: folded from the clipped residuals w·e, to
+        which Y x is added in the factor.
+        """
         info, tally = self.information, _Tally(self.unit, threshold * scale)
         folded = information(info.robot, self._clipped(x_base, tally))
-        if not (np.array_equal(folded.base.independent, info.base.independent) and np.array_equal(folded.base.map, info.base.map)):
-            folded = restrict.seen_through(folded, info.robot, info.base)  # the information is a view, of some joints or terms
-        inside = np.maximum(tally.inside / np.maximum(tally.rows, 1), 0.5)  # half are inside k ≥ 1 by the median; while σ is held, nearly so
+        if not (
+            np.array_equal(folded.base.independent, info.base.independent)
+            and np.array_equal(folded.base.map, info.base.map)
+        ):
+            folded = restrict.seen_through(
+                folded, info.robot, info.base
+            )  # the information is a view, of some joints or terms
+        inside = np.maximum(
+            tally.inside / np.maximum(tally.rows, 1), 0.5
+        )  # half are inside k ≥ 1 by the median; while σ is held, nearly so
         gain = (1.0 + len(info.base) / np.sum(info.rows) * (1.0 - inside) / inside) / inside
         factors = []
         for v, (positions, R) in enumerate(zip(folded.positions, folded.factors, strict=True)):
@@ -183,7 +265,10 @@ class _Log:
 
     def distance(self, step: np.ndarray, scale: np.ndarray) -> float:
         """‖Y·step‖ in units of the noise: how many standard deviations the step is long."""
-        norms = [np.linalg.norm(R[:, :-1] @ step[at]) for at, R in zip(self.information.positions, self.information.factors, strict=True)]
+        norms = [
+            np.linalg.norm(R[:, :-1] @ step[at])
+            for at, R in zip(self.information.positions, self.information.factors, strict=True)
+        ]
         return float(np.linalg.norm(np.array(norms) / scale))
 
     def size(self, scale: np.ndarray) -> float:
@@ -195,32 +280,54 @@ class _Log:
         for part in self._pieces():
             e = part.tau - self._predicted(part, x_base)
             tally.add(np.abs(e), part.valid & self.used)
-            yield replace(part, tau=np.where(self.used & part.valid, np.clip(e, -tally.limit, tally.limit), 0.0))
-        if tally.samples != self.information.samples or np.any(tally.rows[self.used] != self.information.rows[self.used]):
+            yield replace(
+                part,
+                tau=np.where(self.used & part.valid, np.clip(e, -tally.limit, tally.limit), 0.0),
+            )
+        if tally.samples != self.information.samples or np.any(
+            tally.rows[self.used] != self.information.rows[self.used]
+        ):
             raise UsageError(
-                f"the information was folded from {self.information.samples} samples with {int(np.sum(self.information.rows))} usable torques, "
-                f"and these are {tally.samples} with {int(np.sum(tally.rows))}; pass what it was folded from, the same each time it is read"
+                f"the information was folded from {self.information.samples} samples with"
+                f" {int(np.sum(self.information.rows))} usable torques, and these are"
+                f" {tally.samples} with {int(np.sum(tally.rows))}; pass what it was folded from,"
+                " the same each time it is read"
             )
 
     def _pieces(self) -> Iterator[Samples]:
-        parts: Iterable[Samples] = [self.samples] if isinstance(self.samples, Samples) else self.samples()
+        parts: Iterable[Samples] = (
+            [self.samples] if isinstance(self.samples, Samples) else self.samples()
+        )
         for part in directed_batches(parts, self.information.robot):
             for first in range(0, len(part), PIECE):
                 yield part if len(part) <= PIECE else part.subset(slice(first, first + PIECE))
 
     def _predicted(self, samples: Samples, x_base: np.ndarray) -> np.ndarray:
-        """Y[:, independent]·x_base, (n, nv): the torque of the columns that were fitted, and of no other drive term."""
+        """Y[:, independent]·x_base, (n, nv): the torque of the columns that were fitted, and of no
+        other drive term.
+        """
         robot = self.information.robot
         if samples.q.shape[1] != robot.nq or samples.dq.shape[1] != robot.nv:
-            raise UsageError(f"the samples have {samples.nq} coordinates and {samples.nv} velocities, but robot {robot.name!r} has others")
+            raise UsageError(
+                f"the samples have {samples.nq} coordinates and {samples.nv} velocities, but robot"
+                f" {robot.name!r} has others"
+            )
         x = np.zeros(self.information.base.columns)
         x[self.information.base.independent] = x_base
         theta, terms = Columns(robot).split(x)
-        out = dynamics.inverse_dynamics(robot, samples.q, samples.dq, samples.ddq, rigid=True, theta=theta)
+        out = dynamics.inverse_dynamics(
+            robot, samples.q, samples.dq, samples.ddq, rigid=True, theta=theta
+        )
         if terms:
             state = (samples.q, samples.dq, samples.ddq)
             direction = samples.direction_of(robot.drive)
-            B, columns = robot.drive.motor_columns(samples.dq, samples.ddq, q=samples.q, load=load_of(robot, *state), direction=direction)
+            B, columns = robot.drive.motor_columns(
+                samples.dq,
+                samples.ddq,
+                q=samples.q,
+                load=load_of(robot, *state),
+                direction=direction,
+            )
             motors, u = list(robot.drive.column_motors), np.zeros_like(columns[0])
             for values, column in zip(terms.values(), columns, strict=True):
                 u[:, motors] += values * column[:, motors]

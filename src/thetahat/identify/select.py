@@ -1,13 +1,15 @@
 """Informative samples: few that say what many say (paper, "rank properties": p* samples suffice).
 
-Offline, `informative` draws k of n samples by leverage, ℓ_i = Σ_j w_j²‖R⁻ᵀy_ij‖² in the factor of all of them, half of the
-mass kept uniform, at equal steps of cumulative mass in time order; a sample drawn with chance π_i stands for 1/π_i. These
-squared weights d are then moved as little as possible (least relative entropy) so that the full fit's normal equations and
-residuals hold over the k as they do over the n:
+Offline, `informative` draws k of n samples by leverage, ℓ_i = Σ_j w_j²‖R⁻ᵀy_ij‖² in the factor of
+all of them, half of the mass kept uniform, at equal steps of cumulative mass in time order; a
+sample drawn with chance π_i stands for 1/π_i. These squared weights d are then moved as little as
+possible (least relative entropy) so that the full fit's normal equations and residuals hold over
+the k as they do over the n:
 
     min Σ d_i log(d_i/d_i⁰) − d_i + ‖Σ d_i g_i − g‖²/2ρ,    d_i = d_i⁰·exp(g_iᵀλ) > 0
 
-Greedy D-optimality, the obvious choice, takes outliers first: on seven real logs it lost 17 to 150 times the R² that every twentieth sample did.
+Greedy D-optimality, the obvious choice, takes outliers first: on seven real logs it lost 17 to 150
+times the R² that every twentieth sample did.
 """
 
 from __future__ import annotations
@@ -24,12 +26,23 @@ from thetahat.identify.columns import full_regressor
 from thetahat.identify.information import Information, information
 from thetahat.model.robot import Robot
 
-TOLERANCE = 1e-3  # R² that the estimate from the selected samples may lose on all of them, on any joint
-UNIFORM = 0.5  # share of the mass that does not ask for leverage: draws no sample with a weight above √(2n/k), so no dull one can shout
-SOFT = 0.01  # ρ: the full fit's own scatter is 1 in these units, so what is left of the constraints is a tenth of it or less
-FLOOR = 0.1  # of the weight it was drawn with: what any sample keeps, so that the one which alone shows a direction goes on showing it
-LOST = 1e-3  # a direction in which the selection holds less than LOST² of what all samples hold counts as lost
-EVEN = 2.0  # without a count, information of every direction is kept to this factor, or a fit to these samples could err on others
+TOLERANCE = (
+    1e-3  # R² that the estimate from the selected samples may lose on all of them, on any joint
+)
+# share of the mass that does not ask for leverage: draws no sample with a weight above √(2n/k), so
+# no dull one can shout
+UNIFORM = 0.5
+# ρ: the full fit's own scatter is 1 in these units, so what is left of the constraints is a tenth
+# of it or less
+SOFT = 0.01
+# of the weight it was drawn with: what any sample keeps, so that the one which alone shows a
+# direction goes on showing it
+FLOOR = 0.1
+# a direction in which the selection holds less than LOST² of what all samples hold counts as lost
+LOST = 1e-3
+# without a count, information of every direction is kept to this factor, or a fit to these samples
+# could err on others
+EVEN = 2.0
 NOISE = 1e-6  # of the RMS torque: residuals below are rounding, not noise to weigh joints by
 TILE = 1024  # samples whose regressors exist at once
 NEWTON = 50  # steps at most; 3 to 8 are usual
@@ -44,8 +57,14 @@ class Selection:
     samples: int  # how many there were to choose from
     rank: int  # directions the selection keeps, of
     full_rank: int  # those that all samples show
-    spread: tuple[float, float]  # least and greatest ratio of its information to that of all samples, over all directions
-    loss: np.ma.MaskedArray  # (nv,) R² on all samples that its least-squares estimate loses, the worse of plain and joint-weighted
+    spread: tuple[
+        float, float
+    ]  # least and greatest ratio of its information to that of all samples, over all directions
+    loss: (
+        np.ma.MaskedArray
+        # (nv,) R² on all samples that its least-squares estimate loses, the worse of plain and
+        # joint-weighted
+    )
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -55,30 +74,46 @@ class Selection:
         """The R² lost on the joint that loses most; 0 where no joint has a torque to lose."""
         return float(np.ma.max(self.loss)) if self.loss.count() else 0.0
 
-    def information(self, robot: Robot, samples: Samples, *, threads: int | None = None) -> Information:
+    def information(
+        self, robot: Robot, samples: Samples, *, threads: int | None = None
+    ) -> Information:
         """The information of the chosen samples, each weighted by how many it stands for."""
         if len(samples) != self.samples:
-            raise UsageError(f"the selection was made from {self.samples} samples, not from these {len(samples)}; hand in the same samples")
+            raise UsageError(
+                f"the selection was made from {self.samples} samples, not from these"
+                f" {len(samples)}; hand in the same samples"
+            )
         return _weighted(robot, samples, self.rows, self.weights, threads)
 
     def __str__(self) -> str:
         low, high = self.spread
         return (
-            f"{len(self)} of {self.samples} samples: rank {self.rank} of {self.full_rank}, information {low:.2g} to {high:.2g} times that of all, "
-            f"R² lost {self.worst_loss:.1e} at most"
+            f"{len(self)} of {self.samples} samples: rank {self.rank} of {self.full_rank},"
+            f" information {low:.2g} to {high:.2g} times that of all, R² lost {self.worst_loss:.1e}"
+            " at most"
         )
 
 
-def informative(robot: Robot, samples: Samples, count: int | None = None, *, tolerance: float = TOLERANCE, threads: int | None = None) -> Selection:
+def informative(
+    robot: Robot,
+    samples: Samples,
+    count: int | None = None,
+    *,
+    tolerance: float = TOLERANCE,
+    threads: int | None = None,
+) -> Selection:
     """Choose samples whose weighted estimate is that of all of them.
 
-    Use: ``informative(robot, samples, 500).information(robot, samples)``. Deterministic; memory is that of one tile and of the selection.
+    Use: ``informative(robot, samples, 500).information(robot, samples)``. Deterministic; memory is
+        that of one tile and of the selection.
 
     Args:
         robot: whose samples they are, with the drive terms to identify.
         samples: to choose from; what they mark unusable does not count.
-        count: how many to choose; None to double it from the fewest that can keep the rank until the tolerance is kept.
-        tolerance: R² that may be lost on any joint, where count is None; `Selection.loss` says what is lost.
+        count: how many to choose; None to double it from the fewest that can keep the rank until
+            the tolerance is kept.
+        tolerance: R² that may be lost on any joint, where count is None; `Selection.loss` says what
+            is lost.
         threads: bounds the cores used.
 
     """
@@ -86,18 +121,26 @@ def informative(robot: Robot, samples: Samples, count: int | None = None, *, tol
         raise UsageError(f"tolerance is {tolerance!r}; give the R² that may be lost, above 0")
     whole = isinstance(count, int | np.integer) and not isinstance(count, bool) and count >= 1
     if not (count is None or whole):
-        raise UsageError(f"count is {count!r}; give the number of samples to choose, from 1, or None")
-    with f.blas_threads().limit(limits=1, user_api="blas"):  # matrices are small: BLAS's threads cost more than they gain
+        raise UsageError(
+            f"count is {count!r}; give the number of samples to choose, from 1, or None"
+        )
+    with f.blas_threads().limit(
+        limits=1, user_api="blas"
+    ):  # matrices are small: BLAS's threads cost more than they gain
         source = _Source.of(robot, samples, threads)
-        return _as_few_as_will_do(source, tolerance) if count is None else _of_count(source, int(count))
+        return (
+            _as_few_as_will_do(source, tolerance)
+            if count is None
+            else _of_count(source, int(count))
+        )
 
 
 def _of_count(source: _Source, count: int) -> Selection:
     selection = _choose(source, count)
     if selection.rank < selection.full_rank:
         raise NotIdentifiable(
-            f"{count} samples keep rank {selection.rank} of the {selection.full_rank} that all {selection.samples} show; "
-            "choose more, or leave count out to have it chosen"
+            f"{count} samples keep rank {selection.rank} of the {selection.full_rank} that all"
+            f" {selection.samples} show; choose more, or leave count out to have it chosen"
         )
     return selection
 
@@ -108,17 +151,21 @@ def _as_few_as_will_do(source: _Source, tolerance: float) -> Selection:
     while True:
         selection = _choose(source, max(count, 1))
         low, high = selection.spread
-        if (1.0 / EVEN <= low <= high <= EVEN and selection.worst_loss <= tolerance) or len(selection) >= source.usable:
+        if (1.0 / EVEN <= low <= high <= EVEN and selection.worst_loss <= tolerance) or len(
+            selection
+        ) >= source.usable:
             return selection
         count = 2 * len(selection)
 
 
-# -- what all samples say ---------------------------------------------------------------------------------------------
+# -- what all samples say --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class _Fit:
-    """A weighted least-squares fit of all samples; whitened = in coordinates in which its information is the identity."""
+    """A weighted least-squares fit of all samples; whitened = in coordinates in which its
+    information is the identity.
+    """
 
     weights: np.ndarray  # (nv,) so that residuals are about one
     x: np.ndarray  # (p,)
@@ -132,7 +179,9 @@ class _Fit:
 
 @dataclass(frozen=True, eq=False)
 class _Source:
-    """All samples, their information, the fits to reproduce, and the mass each sample is drawn with."""
+    """All samples, their information, the fits to reproduce, and the mass each sample is drawn
+    with.
+    """
 
     samples: Samples
     full: Information
@@ -146,10 +195,14 @@ class _Source:
         full = information(robot, samples, threads=threads)
         if not np.any(full.rows):
             raise NotIdentifiable(
-                f"none of the {len(samples)} samples has a usable torque ({_left_out(samples)}), so there is nothing to choose from"
+                f"none of the {len(samples)} samples has a usable torque ({_left_out(samples)}), so"
+                " there is nothing to choose from"
             )
         plain, joint = _fits(full)
-        rows, leverage = np.sum(samples.valid, axis=1).astype(float), _leverage(full, joint, samples)
+        rows, leverage = (
+            np.sum(samples.valid, axis=1).astype(float),
+            _leverage(full, joint, samples),
+        )
         leverage = leverage if np.any(leverage) else rows
         mass = (1.0 - UNIFORM) * leverage / np.sum(leverage) + UNIFORM * rows / np.sum(rows)
         return _Source(samples, full, plain, joint, mass, threads)
@@ -168,18 +221,25 @@ class _Source:
         best, where = np.full(directions.shape[1], -1.0), np.zeros(directions.shape[1], dtype=int)
         seen = self.joint.inverse @ directions
         for part, tile, Y in _tiles(self.full.robot, self.samples):
-            Z = (Y[:, :, self.full.base.independent] @ seen) * (self.joint.weights * tile.valid)[:, :, None]
+            Z = (Y[:, :, self.full.base.independent] @ seen) * (self.joint.weights * tile.valid)[
+                :, :, None
+            ]
             shown = np.sum(Z * Z, axis=1)
             most = np.argmax(shown, axis=0)
             better = shown[most, np.arange(len(best))] > best
-            best, where = np.where(better, shown[most, np.arange(len(best))], best), np.where(better, part.start + most, where)
+            best, where = (
+                np.where(better, shown[most, np.arange(len(best))], best),
+                np.where(better, part.start + most, where),
+            )
         return np.unique(where)
 
     def features(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """What the weights must carry over from all samples: g_i of these rows (k, m), and its sum over all samples g (m,).
+        """What the weights must carry over from all samples: g_i of these rows (k, m), and its sum
+        over all samples g (m,).
 
-        Both fits' scores, inverseᵀ·Σ_j w_j²y_ij r_ij, which sum to zero (the normal equations), and every joint's residual energy, which joint
-        weights come from; in units of the scatter that each sum has by chance.
+        Both fits' scores, inverseᵀ·Σ_j w_j²y_ij r_ij, which sum to zero (the normal equations), and
+        every joint's residual energy, which joint weights come from; in units of the scatter that
+        each sum has by chance.
         """
         full, used = self.full, np.flatnonzero(self.full.rows)
         root = np.sqrt(full.rows[used])
@@ -187,9 +247,13 @@ class _Source:
         out = np.empty((len(rows), ranks[-1] + len(used)))
         for part, tile, Y in _tiles(full.robot, self.samples.subset(rows)):
             Y = Y[:, :, full.base.independent]
-            for fit, first, stop in zip((self.plain, self.joint), ranks[:-1], ranks[1:], strict=True):
+            for fit, first, stop in zip(
+                (self.plain, self.joint), ranks[:-1], ranks[1:], strict=True
+            ):
                 residual = (tile.tau - Y @ fit.x) * tile.valid
-                out[part, first:stop] = np.matmul((fit.weights**2 * residual)[:, None, :], Y)[:, 0] @ fit.inverse
+                out[part, first:stop] = (
+                    np.matmul((fit.weights**2 * residual)[:, None, :], Y)[:, 0] @ fit.inverse
+                )
                 if fit is self.plain:
                     out[part, ranks[-1] :] = (residual * self.joint.weights)[:, used] ** 2 / root
         energy = (full.residual_norms(self.plain.x) * self.joint.weights)[used] ** 2 / root
@@ -197,21 +261,31 @@ class _Source:
 
 
 def _left_out(samples: Samples) -> str:
-    return ", ".join(f"{count} {name}" for name, count in samples.dropped.items()) or "they are none"
+    return (
+        ", ".join(f"{count} {name}" for name, count in samples.dropped.items()) or "they are none"
+    )
 
 
 def _scale(noise: np.ndarray, torque: np.ndarray) -> np.ndarray:
-    """1/σ from the mean squares of residual and torque; held where the residual is mere rounding, 1 where there is no torque."""
+    """1/σ from the mean squares of residual and torque; held where the residual is mere rounding, 1
+    where there is no torque.
+    """
     level = np.maximum(noise, NOISE**2 * torque)
     return 1.0 / np.sqrt(np.where(level > 0.0, level, 1.0))
 
 
 def _fits(full: Information) -> tuple[_Fit, _Fit]:
-    """Plain least squares, and with joints weighted by their residuals in it, as `LeastSquares` fits them."""
+    """Plain least squares, and with joints weighted by their residuals in it, as `LeastSquares`
+    fits them.
+    """
     count = np.maximum(full.rows, 1)
     noise, torque = full.residual_norms(full.solution.x) ** 2, full.torque_norms() ** 2
-    plain = np.full(len(count), _scale(np.sum(noise) / np.sum(count), np.sum(torque) / np.sum(count)))
-    return tuple(_Fit.of(full, weights) for weights in (plain, _scale(noise / count, torque / count)))
+    plain = np.full(
+        len(count), _scale(np.sum(noise) / np.sum(count), np.sum(torque) / np.sum(count))
+    )
+    return tuple(
+        _Fit.of(full, weights) for weights in (plain, _scale(noise / count, torque / count))
+    )
 
 
 def _tiles(robot: Robot, samples: Samples) -> Iterator[tuple[slice, Samples, np.ndarray]]:
@@ -223,10 +297,15 @@ def _tiles(robot: Robot, samples: Samples) -> Iterator[tuple[slice, Samples, np.
 
 
 def _leverage(full: Information, fit: _Fit, samples: Samples) -> np.ndarray:
-    """ℓ_i = Σ_j w_j²‖inverseᵀ y_ij‖² over usable rows, (n,): every sample's share in the information of all; they sum to the rank."""
+    """ℓ_i = Σ_j w_j²‖inverseᵀ y_ij‖² over usable rows, (n,): every sample's share in the
+    information of all; they sum to the rank.
+    """
     out = np.zeros(len(samples))
     # ‖y·A‖ = ‖y·Tᵀ‖ with T the triangle of Aᵀ, which is as small as the joint's columns are few
-    triangles = [w * f.triangle(np.asfortranarray(fit.inverse[at].T)) for w, at in zip(fit.weights, full.positions, strict=True)]
+    triangles = [
+        w * f.triangle(np.asfortranarray(fit.inverse[at].T))
+        for w, at in zip(fit.weights, full.positions, strict=True)
+    ]
     for part, tile, Y in _tiles(full.robot, samples):
         for v, (positions, T) in enumerate(zip(full.positions, triangles, strict=True)):
             Z = Y[:, v, full.base.independent[positions]] @ T.T
@@ -234,12 +313,16 @@ def _leverage(full: Information, fit: _Fit, samples: Samples) -> np.ndarray:
     return out
 
 
-def _weighted(robot: Robot, samples: Samples, rows: np.ndarray, weights: np.ndarray, threads: int | None) -> Information:
+def _weighted(
+    robot: Robot, samples: Samples, rows: np.ndarray, weights: np.ndarray, threads: int | None
+) -> Information:
     chosen = samples.subset(rows)
-    return information(robot, chosen, weights=np.repeat(weights[:, None], robot.nv, axis=1), threads=threads)
+    return information(
+        robot, chosen, weights=np.repeat(weights[:, None], robot.nv, axis=1), threads=threads
+    )
 
 
-# -- choosing ---------------------------------------------------------------------------------------------------------
+# -- choosing --------------------------------------------------------------------------------------
 
 
 def _choose(source: _Source, count: int) -> Selection:
@@ -250,7 +333,10 @@ def _choose(source: _Source, count: int) -> Selection:
     forced = np.zeros(0, dtype=int)
     while True:
         rows, squared = _draw(source.mass, count, forced)
-        s, Vt = _whitened(source, _weighted(source.full.robot, source.samples, rows, np.sqrt(squared), source.threads))
+        s, Vt = _whitened(
+            source,
+            _weighted(source.full.robot, source.samples, rows, np.sqrt(squared), source.threads),
+        )
         lost = Vt[s <= LOST]
         if not len(lost):
             break
@@ -262,7 +348,9 @@ def _choose(source: _Source, count: int) -> Selection:
 
 
 def _draw(mass: np.ndarray, count: int, forced: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(rows, how many samples each stands for): the forced ones for themselves, the others by equal steps of cumulative mass."""
+    """(rows, how many samples each stands for): the forced ones for themselves, the others by equal
+    steps of cumulative mass.
+    """
     certain = np.zeros(len(mass), dtype=bool)
     certain[forced] = True
     while True:
@@ -283,7 +371,9 @@ def _draw(mass: np.ndarray, count: int, forced: np.ndarray) -> tuple[np.ndarray,
 
 
 def _whitened(source: _Source, chosen: Information) -> tuple[np.ndarray, np.ndarray]:
-    """Singular values and directions of the selection's factor where that of all samples is the identity."""
+    """Singular values and directions of the selection's factor where that of all samples is the
+    identity.
+    """
     R = chosen.stacked(source.joint.weights)[:-1, :-1] @ source.joint.inverse
     _, s, Vt = np.linalg.svd(R, full_matrices=False)
     return s, Vt
@@ -308,7 +398,11 @@ def _calibrated(G: np.ndarray, total: np.ndarray, drawn: np.ndarray) -> np.ndarr
         step = np.linalg.solve(G.T @ (G * d[:, None]) + SOFT * np.eye(len(dual)), -slope)
         gain = -float(slope @ step)
         length = 1.0
-        while gain > 0.0 and length > 1e-9 and not (then := value(dual + length * step))[0] <= now - 0.1 * length * gain:
+        while (
+            gain > 0.0
+            and length > 1e-9
+            and not (then := value(dual + length * step))[0] <= now - 0.1 * length * gain
+        ):
             length *= 0.5
         if not gain > 1e-12 * np.sum(start) or length <= 1e-9:
             break
@@ -318,7 +412,10 @@ def _calibrated(G: np.ndarray, total: np.ndarray, drawn: np.ndarray) -> np.ndarr
 
 def _measured(source: _Source, rows: np.ndarray, weights: np.ndarray) -> Selection:
     """The selection with its certificate."""
-    full, chosen = source.full, _weighted(source.full.robot, source.samples, rows, weights, source.threads)
+    full, chosen = (
+        source.full,
+        _weighted(source.full.robot, source.samples, rows, weights, source.threads),
+    )
     s, _ = _whitened(source, chosen)
     pairs = zip((source.plain, source.joint), _fits(chosen), strict=True)
     losses = [full.r2_per_joint(best.x) - full.r2_per_joint(mine.x) for best, mine in pairs]

@@ -1,4 +1,6 @@
-"""`tune`: a log and a robot in, and out come the low-pass, the friction and the prior that predict best inside the rows that are fitted."""
+"""`tune`: a log and a robot in, and out come the low-pass, the friction and the prior that predict
+best inside the rows that are fitted.
+"""
 
 from __future__ import annotations
 
@@ -26,17 +28,23 @@ TERMS = {"viscous": True, "coulomb": True, "offset": True}
 
 @dataclass(frozen=True, eq=False)
 class Tuned:
-    """What was chosen: hand `settings` to `prepare`, `robot` to `information`, `estimator()` to `identify`."""
+    """What was chosen: hand `settings` to `prepare`, `robot` to `information`, `estimator()` to
+    `identify`.
+    """
 
     settings: Settings
     robot: Robot  # with the columns to identify
     weight: float  # of the prior
     metric: str
     reasons: tuple[str, ...] = ()  # a sentence per choice
-    rms: np.ndarray | None = None  # (nv,) of stretches that were left out, predicted by what was chosen [N·m or N]
+    rms: np.ndarray | None = (
+        None  # (nv,) of stretches that were left out, predicted by what was chosen [N·m or N]
+    )
 
     def estimator(self, prior: np.ndarray | Robot | None = None, **more: Any) -> Consistent:
-        """Physically consistent, with the prior as strong as it was chosen; `more` as `Consistent` takes it."""
+        """Physically consistent, with the prior as strong as it was chosen; `more` as `Consistent`
+        takes it.
+        """
         return Consistent(prior=prior, weight=self.weight, metric=self.metric, **more)
 
     def __str__(self) -> str:
@@ -62,21 +70,25 @@ def tune(
     weights: str | None = "iterated",
     tell: Callable[[str], None] = lambda what: None,
 ) -> Tuned:
-    """Choose what is not given, from the rows of `span` alone; of a long log, from 200,000 rows spread over them.
+    """Choose what is not given, from the rows of `span` alone; of a long log, from 200,000 rows
+    spread over them.
 
     Args:
         log: as `read_log` returns it.
         robot: whose log it is.
-        fitted: the robot with the drive terms to identify, where joints are locked or motors mapped; by default the robot without what its file
-            states of friction, and with viscous, Coulomb and offset to identify unless it names its terms itself.
+        fitted: the robot with the drive terms to identify, where joints are locked or motors
+            mapped; by default the robot without what its file states of friction, and with viscous,
+            Coulomb and offset to identify unless it names its terms itself.
         narrowed: makes samples of the robot samples of `fitted`.
         span: first and stop row to fit.
         cutoff: of the motion's low-pass [Hz]; None: chosen.
-        score_cutoff: of the torque that is to be predicted [Hz]; by default the low-pass that the motion's spectra suggest.
+        score_cutoff: of the torque that is to be predicted [Hz]; by default the low-pass that the
+            motion's spectra suggest.
         min_speed: below which a joint stands still; None: chosen.
         prior: as `Consistent` takes it; by default the robot's own values, and no friction.
-        friction: whether to look for laws and further terms of friction. by_load: also for friction that grows with the load, which
-            predicts, but which neither plants nor adaptive control know.
+        friction: whether to look for laws and further terms of friction. by_load: also for friction
+            that grows with the load, which predicts, but which neither plants nor adaptive control
+            know.
         delay: whether a delay between motion and torque is looked for.
         weight: of the prior; None: chosen. metric: of the prior; None: entropic.
         weights: of the joints' rows.
@@ -94,7 +106,9 @@ def tune(
     cutoffs = _cutoffs(log, settings.cutoff, torque) if cutoff is None else [cutoff]
 
     def prepared(value: float | None, delay: float) -> Samples:
-        return narrowed(source.prepared(replace(settings, cutoff=value, torque_cutoff=torque, delay=delay)))
+        return narrowed(
+            source.prepared(replace(settings, cutoff=value, torque_cutoff=torque, delay=delay))
+        )
 
     metric = metric or METRIC
     try:
@@ -112,12 +126,31 @@ def tune(
             tell=tell,
         )
     except NotIdentifiable as error:
-        return Tuned(settings, fitted, USUAL if weight is None else weight, metric, (f"nothing was chosen: {error}",))
-    settings = replace(settings, cutoff=found.cutoff, torque_cutoff=torque if torque != found.cutoff else None, delay=found.delay)
+        return Tuned(
+            settings,
+            fitted,
+            USUAL if weight is None else weight,
+            metric,
+            (f"nothing was chosen: {error}",),
+        )
+    settings = replace(
+        settings,
+        cutoff=found.cutoff,
+        torque_cutoff=torque if torque != found.cutoff else None,
+        delay=found.delay,
+    )
     return Tuned(settings, found.robot, found.weight, found.metric, found.reasons, found.rms)
 
 
 def _cutoffs(log: LogLike, suggested: float, torque: float) -> list[float]:
-    """The torque's own low-pass, the one that the spectra suggest, and others around that, as far as the sampling rate allows."""
+    """The torque's own low-pass, the one that the spectra suggest, and others around that, as far
+    as the sampling rate allows.
+    """
     highest = MOST / max(mean_period(run) for run in log.runs)
-    return list(dict.fromkeys(value for value in (torque, *(factor * suggested for factor in OTHERS)) if value <= highest)) or [suggested]
+    return list(
+        dict.fromkeys(
+            value
+            for value in (torque, *(factor * suggested for factor in OTHERS))
+            if value <= highest
+        )
+    ) or [suggested]

@@ -12,8 +12,12 @@ from thetahat.identify import factor as f
 from thetahat.identify.information import Information
 
 KINDS = (None, "joint", "iterated")
-EXACT = 1e-10  # of a joint's RMS torque: noise below it is rounding, and weights of its inverse would be chance
-ROUNDS, SETTLED = 30, 1e-3  # of re-weighting; relative change of the noise at which it ends: weights need no more digits
+# of a joint's RMS torque: noise below it is rounding, and weights of its inverse would be chance
+EXACT = 1e-10
+ROUNDS, SETTLED = (
+    30,
+    1e-3,
+)  # of re-weighting; relative change of the noise at which it ends: weights need no more digits
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,15 +30,22 @@ class Weights:
 
     @property
     def whitening(self) -> np.ndarray:
-        """(nv,) factors that make the noise of every row one: the data's part of a log-likelihood."""
-        return (1.0 if self.joints is None else self.joints) / np.sqrt(self.variance) * np.ones(len(self.noise))
+        """(nv,) factors that make the noise of every row one: the data's part of a
+        log-likelihood.
+        """
+        return (
+            (1.0 if self.joints is None else self.joints)
+            / np.sqrt(self.variance)
+            * np.ones(len(self.noise))
+        )
 
 
 def weigh(information: Information, kind: str | None) -> Weights:
     """Weights of one kind, with the noise they leave.
 
-    None: all torques alike, one variance for all rows, as Θ̂ = pinv(Y)·U weighs them. "joint": 1/σ_j from the residuals of a first,
-    unweighted fit. "iterated": the same until σ_j no longer change, which is maximum likelihood.
+    None: all torques alike, one variance for all rows, as Θ̂ = pinv(Y)·U weighs them. "joint":
+    1/σ_j from the residuals of a first, unweighted fit. "iterated": the same until σ_j no longer
+    change, which is maximum likelihood.
     """
     if kind not in KINDS:
         raise UsageError(f"weights is {kind!r}; give None, 'joint' or 'iterated'")
@@ -42,7 +53,11 @@ def weigh(information: Information, kind: str | None) -> Weights:
     freedom = max(int(np.sum(information.rows)) - solution.rank, 1)
     noise = noise_per_joint(information, solution.x, solution.inverse)
     if kind is None:
-        floor = EXACT * np.linalg.norm(information.torque_norms()) / np.sqrt(max(int(np.sum(information.rows)), 1))
+        floor = (
+            EXACT
+            * np.linalg.norm(information.torque_norms())
+            / np.sqrt(max(int(np.sum(information.rows)), 1))
+        )
         return Weights(None, max(solution.residual**2 / freedom, floor**2) or 1.0, noise)
     for _ in range(ROUNDS if kind == "iterated" else 0):
         fit = _fit(information.stacked(1.0 / noise), full=solution.rank == len(information.base))
@@ -53,7 +68,9 @@ def weigh(information: Information, kind: str | None) -> Weights:
 
 
 def _fit(factor: np.ndarray, *, full: bool) -> tuple[np.ndarray, np.ndarray]:
-    """(x, its inverse factor) of least squares. Weights do not change the rank, so no singular values are asked for where it is full."""
+    """(x, its inverse factor) of least squares. Weights do not change the rank, so no singular
+    values are asked for where it is full.
+    """
     if not full:
         solution = f.solve(factor)
         return solution.x, solution.inverse
@@ -62,15 +79,20 @@ def _fit(factor: np.ndarray, *, full: bool) -> tuple[np.ndarray, np.ndarray]:
     return solve_triangular(R, z, check_finite=False), inverse
 
 
-def noise_per_joint(information: Information, x: np.ndarray, inverse: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-    """σ_j of every joint: ‖u_j − Y_j x‖² over its rows less its share of the parameters fitted; one where a joint has no rows.
+def noise_per_joint(
+    information: Information, x: np.ndarray, inverse: np.ndarray, weights: np.ndarray | None = None
+) -> np.ndarray:
+    """σ_j of every joint: ‖u_j − Y_j x‖² over its rows less its share of the parameters fitted; one
+    where a joint has no rows.
 
-    The share is the trace of the joint's block of the hat matrix, Σ_j trace = rank: what the fit takes of its noise. inverse: Cov x =
-    inverse·inverseᵀ in units of the weighted noise.
+    The share is the trace of the joint's block of the hat matrix, Σ_j trace = rank: what the fit
+    takes of its noise. inverse: Cov x = inverse·inverseᵀ in units of the weighted noise.
     """
     left, rows = information.residual_norms(x) ** 2, information.rows.astype(float)
     share = np.zeros(len(rows))
-    for v, (positions, R) in enumerate(zip(information.positions, information.factors, strict=True)):
+    for v, (positions, R) in enumerate(
+        zip(information.positions, information.factors, strict=True)
+    ):
         weight = 1.0 if weights is None else weights[v]
         share[v] = np.sum((weight * R[:, :-1] @ inverse[positions]) ** 2)
     floor = EXACT * information.torque_norms() / np.sqrt(np.maximum(rows, 1.0))

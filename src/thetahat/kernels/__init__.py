@@ -1,1 +1,3 @@
-"""Compiled kernels on raw arrays: they check nothing and allocate nothing; their public face does."""
+"""Compiled kernels on raw arrays: they check nothing and allocate nothing; their public
+face does.
+"""

@@ -1,14 +1,16 @@
-"""Forward dynamics by the articulated-body algorithm, in world axes about one point O: O(bodies) per sample.
+"""Forward dynamics by the articulated-body algorithm, in world axes about one point O: O(bodies)
+per sample.
 
-A joint's directions are eliminated one after the other, as if each were a joint of its own with a massless body
-between, which needs no matrix inverse [Featherstone2008, §7.3]:
+A joint's directions are eliminated one after the other, as if each were a joint of its own with a
+massless body between, which needs no matrix inverse [Featherstone2008, §7.3]:
 
     U = I_A S,   δ = Sᵀ U + armature,   μ = τ − Sᵀ p_A
-    I_A ← I_A − U Uᵀ/δ,   p_A ← p_A + U μ/δ,   then for the whole joint   p_A ← p_A + I_A c,   c = Ṡ q̇
-    back down:  a = a_p + c,   q̈ = (μ − Uᵀ a)/δ,   a ← a + S q̈
+    I_A ← I_A − U Uᵀ/δ,   p_A ← p_A + U μ/δ,   then for the whole joint   p_A ← p_A + I_A c,   c = Ṡ
+    q̇ back down:  a = a_p + c,   q̈ = (μ − Uᵀ a)/δ,   a ← a + S q̈
 
-A δ that is nothing but rounding belongs to a singular mass matrix. Its size is judged against that of the terms it is the
-difference of, (tr Ī) |S_ω|² + (tr m) |S_v|² + armature of the joint's body before anything of this joint was eliminated.
+A δ that is nothing but rounding belongs to a singular mass matrix. Its size is judged against that
+of the terms it is the difference of, (tr Ī) |S_ω|² + (tr m) |S_v|² + armature of the joint's body
+before anything of this joint was eliminated.
 """
 
 from __future__ import annotations
@@ -35,8 +37,8 @@ from thetahat.kernels.lanes import WIDTH, gather, load, scatter, smaller, splat,
 from thetahat.kernels.rnea import MASS, applied, first_moment
 from thetahat.kernels.vectors import add3, cross3, dot3, load3, scale3, store3, sub3, zero3
 
-# Columns of the articulated scratch (nodes + 1, ARTICULATED_SIZE, 8): the 6×6 matrix row by row in 36 (both triangles: one
-# code for every entry), then p_A, then c, then the spatial acceleration.
+# Columns of the articulated scratch (nodes + 1, ARTICULATED_SIZE, 8): the 6×6 matrix row by row in
+# 36 (both triangles: one code for every entry), then p_A, then c, then the spatial acceleration.
 A_MATRIX, A_BIAS, A_RATE, A_ACCELERATION = 0, 36, 42, 48
 ARTICULATED_SIZE = 54
 PIVOT = 0  # in row 0, the world's: the smallest δ so far, as a fraction of its terms
@@ -57,7 +59,9 @@ def from_reference(nodes, i):
 @inline
 def linear_about_reference(nodes, i):
     """Velocity of node i's body at the point that passes O."""
-    return sub3(load3(nodes, i + 1, VELOCITY), cross3(load3(nodes, i + 1, OMEGA), from_reference(nodes, i)))
+    return sub3(
+        load3(nodes, i + 1, VELOCITY), cross3(load3(nodes, i + 1, OMEGA), from_reference(nodes, i))
+    )
 
 
 @inline
@@ -112,8 +116,16 @@ def _row_times(articulated, i, r, a, b):
 def _matrix_times(articulated, i, a, b):
     """I_A (a, b) as two three-vectors."""
     return (
-        (_row_times(articulated, i, 0, a, b), _row_times(articulated, i, 1, a, b), _row_times(articulated, i, 2, a, b)),
-        (_row_times(articulated, i, 3, a, b), _row_times(articulated, i, 4, a, b), _row_times(articulated, i, 5, a, b)),
+        (
+            _row_times(articulated, i, 0, a, b),
+            _row_times(articulated, i, 1, a, b),
+            _row_times(articulated, i, 2, a, b),
+        ),
+        (
+            _row_times(articulated, i, 3, a, b),
+            _row_times(articulated, i, 4, a, b),
+            _row_times(articulated, i, 5, a, b),
+        ),
     )
 
 
@@ -132,7 +144,9 @@ def _prepare(topology, dofs, axes, theta, dq, wrenches, first, last, nodes, tabl
             n, f = add3(symmetric_times(inertia, w), cross3(h, v)), add3(scale3(v, m), cross3(w, h))
             bias_n, bias_f = add3(cross3(w, n), cross3(v, f)), cross3(w, f)
             if wrenches.shape[1] > 0:
-                n_x, f_x = applied(wrenches, first, last, 6 * (column // 10), load9(nodes, i + 1, ROTATION))
+                n_x, f_x = applied(
+                    wrenches, first, last, 6 * (column // 10), load9(nodes, i + 1, ROTATION)
+                )
                 bias_n = sub3(bias_n, add3(n_x, cross3(from_reference(nodes, i), f_x)))
                 bias_f = sub3(bias_f, f_x)
         _store_inertia(articulated, i, m, h, inertia)
@@ -152,8 +166,12 @@ def _prepare(topology, dofs, axes, theta, dq, wrenches, first, last, nodes, tabl
 def _traces(articulated, i):
     """Traces of the angular and of the linear block of I_A."""
     m, row = A_MATRIX, i + 1
-    angular = load(articulated, row, m) + load(articulated, row, m + 7) + load(articulated, row, m + 14)
-    return angular, load(articulated, row, m + 21) + load(articulated, row, m + 28) + load(articulated, row, m + 35)
+    angular = (
+        load(articulated, row, m) + load(articulated, row, m + 7) + load(articulated, row, m + 14)
+    )
+    return angular, load(articulated, row, m + 21) + load(articulated, row, m + 28) + load(
+        articulated, row, m + 35
+    )
 
 
 @inline
@@ -163,27 +181,54 @@ def _eliminate(e, i, mu, armature, size, table, articulated, elimination):
     u_n, u_f = _matrix_times(articulated, i, s_a, s_l)
     delta = dot3(s_a, u_n) + dot3(s_l, u_f) + armature
     terms = size[0] * dot3(s_a, s_a) + size[1] * dot3(s_l, s_l) + armature
-    store(articulated, 0, PIVOT, smaller(delta / -smaller(terms, -terms), load(articulated, 0, PIVOT)))  # δ over |terms|
+    store(
+        articulated, 0, PIVOT, smaller(delta / -smaller(terms, -terms), load(articulated, 0, PIVOT))
+    )  # δ over |terms|
     inverse = 1.0 / delta
     store3(elimination, e, E_U, u_n)
     store3(elimination, e, E_U + 3, u_f)
     store(elimination, e, E_INVERSE, inverse)
-    mu = mu - dot3(s_a, load3(articulated, i + 1, A_BIAS)) - dot3(s_l, load3(articulated, i + 1, A_BIAS + 3))
+    mu = (
+        mu
+        - dot3(s_a, load3(articulated, i + 1, A_BIAS))
+        - dot3(s_l, load3(articulated, i + 1, A_BIAS + 3))
+    )
     store(elimination, e, E_MU, mu)
     for r in range(6):
         u = load(elimination, e, E_U + r)
         u_d = u * inverse
         at = A_MATRIX + 6 * r
         store3(articulated, i + 1, at, sub3(load3(articulated, i + 1, at), scale3(u_n, u_d)))
-        store3(articulated, i + 1, at + 3, sub3(load3(articulated, i + 1, at + 3), scale3(u_f, u_d)))
+        store3(
+            articulated, i + 1, at + 3, sub3(load3(articulated, i + 1, at + 3), scale3(u_f, u_d))
+        )
         store(articulated, i + 1, A_BIAS + r, load(articulated, i + 1, A_BIAS + r) + u_d * mu)
 
 
 @jit
 def forward_dynamics(
-    topology, geometry, dofs, axes, gravity, theta, armature, q, dq, tau, wrenches, nodes, directions, table, articulated, elimination, out, pivots
+    topology,
+    geometry,
+    dofs,
+    axes,
+    gravity,
+    theta,
+    armature,
+    q,
+    dq,
+    tau,
+    wrenches,
+    nodes,
+    directions,
+    table,
+    articulated,
+    elimination,
+    out,
+    pivots,
 ):
-    """Fill out (samples, nv) with q̈ and pivots (samples, 1) with the smallest relative δ, or NaN. For trees without mimic joints."""
+    """Fill out (samples, nv) with q̈ and pivots (samples, 1) with the smallest relative δ, or NaN.
+    For trees without mimic joints.
+    """
     samples = q.shape[0]
     last = samples - 1
     for first in range(0, samples, WIDTH):
@@ -198,22 +243,37 @@ def forward_dynamics(
             size = _traces(articulated, i)
             for e in range(d, d + topology[i, DOF_COUNT]):
                 mu = gather(tau, first, last, dofs[e, V_INDEX])
-                _eliminate(e, i, mu, armature[dofs[e, V_INDEX]], size, table, articulated, elimination)
+                _eliminate(
+                    e, i, mu, armature[dofs[e, V_INDEX]], size, table, articulated, elimination
+                )
             if up > 0:
                 c_a, c_l = load3(articulated, i + 1, A_RATE), load3(articulated, i + 1, A_RATE + 3)
                 for r in range(6):
-                    bias = load(articulated, i + 1, A_BIAS + r) + _row_times(articulated, i, r, c_a, c_l)
+                    bias = load(articulated, i + 1, A_BIAS + r) + _row_times(
+                        articulated, i, r, c_a, c_l
+                    )
                     store(articulated, up, A_BIAS + r, load(articulated, up, A_BIAS + r) + bias)
                 for c in range(36):
-                    store(articulated, up, c, load(articulated, up, c) + load(articulated, i + 1, c))
+                    store(
+                        articulated, up, c, load(articulated, up, c) + load(articulated, i + 1, c)
+                    )
         store3(articulated, 0, A_ACCELERATION, zero3())
-        store3(articulated, 0, A_ACCELERATION + 3, (splat(-gravity[0]), splat(-gravity[1]), splat(-gravity[2])))
+        store3(
+            articulated,
+            0,
+            A_ACCELERATION + 3,
+            (splat(-gravity[0]), splat(-gravity[1]), splat(-gravity[2])),
+        )
         for i in range(topology.shape[0]):
             d, up = topology[i, FIRST_DOF], topology[i, PARENT] + 1
             a = add3(load3(articulated, up, A_ACCELERATION), load3(articulated, i + 1, A_RATE))
-            b = add3(load3(articulated, up, A_ACCELERATION + 3), load3(articulated, i + 1, A_RATE + 3))
+            b = add3(
+                load3(articulated, up, A_ACCELERATION + 3), load3(articulated, i + 1, A_RATE + 3)
+            )
             for e in range(d + topology[i, DOF_COUNT] - 1, d - 1, -1):
-                along = dot3(load3(elimination, e, E_U), a) + dot3(load3(elimination, e, E_U + 3), b)
+                along = dot3(load3(elimination, e, E_U), a) + dot3(
+                    load3(elimination, e, E_U + 3), b
+                )
                 ddq = (load(elimination, e, E_MU) - along) * load(elimination, e, E_INVERSE)
                 a = add3(a, scale3(load3(table, e, S_ANGULAR), ddq))
                 b = add3(b, scale3(load3(table, e, S_LINEAR), ddq))

@@ -1,15 +1,17 @@
 """Mass matrix D and Coriolis matrix C from composite bodies, in world axes: O(n × depth).
 
-Node i's composite is its body and all below it, about node i's own origin; sums shift as they pass from child to parent.
-(About one common point, the inertia of a finger would drown in its mass times the square of its distance: 1e-12 on Valkyrie.)
-With S_j the screw of degree of freedom j, Ṡ_j its rate, and sums over the bodies below the deeper of j and k:
+Node i's composite is its body and all below it, about node i's own origin; sums shift as they pass
+from child to parent. (About one common point, the inertia of a finger would drown in its mass times
+the square of its distance: 1e-12 on Valkyrie.) With S_j the screw of degree of freedom j, Ṡ_j its
+rate, and sums over the bodies below the deeper of j and k:
 
     D_jk = S_jᵀ (Σ I) S_k                      [Featherstone2008, composite rigid bodies]
     C_jk = S_jᵀ ((Σ I) Ṡ_k + (Σ B) S_k)        [Echeandia2021]
 
-B = ½[(v×*)I + (Iv)×̄* − I(v×)] has C v exact and Ḋ − 2C skew; for one-DOF joints the entries of C are those of the
-Christoffel symbols (paper, eq. coriolisdetails). Written in blocks, with I = [Ī, h×; −h×, m], momentum n = Īω + h × v and
-f = m v + ω × h, it is sparse, and about a point r further up it is as sparse:
+B = ½[(v×*)I + (Iv)×̄* − I(v×)] has C v exact and Ḋ − 2C skew; for one-DOF joints the entries of C
+are those of the Christoffel symbols (paper, eq. coriolisdetails). Written in blocks, with I = [Ī,
+h×; −h×, m], momentum n = Īω + h × v and f = m v + ω × h, it is sparse, and about a point r further
+up it is as sparse:
 
     B = [ K    0 ]    K = ½(ω×Ī − Īω× − v×h× − h×v× − n×)         B_up = [ K − r×f×   0 ]
         [ −f×  0 ]                                                       [   −f×      0 ]
@@ -38,7 +40,8 @@ from thetahat.kernels.lanes import WIDTH, load, scatter, splat, store
 from thetahat.kernels.rnea import MASS, first_moment, inertia_times
 from thetahat.kernels.vectors import add3, cross3, dot3, load3, scale3, store3, sub3, zero3
 
-# Columns of the composite scratch (nodes + 1, COMPOSITE_SIZE, 8): mass, h, Ī (xx xy xz yy yz zz), B's couple block, f.
+# Columns of the composite scratch (nodes + 1, COMPOSITE_SIZE, 8): mass, h, Ī (xx xy xz yy yz zz),
+# B's couple block, f.
 C_MASS, C_MOMENT, C_INERTIA, C_BLOCK, C_FORCE = 0, 1, 4, 10, 19
 COMPOSITE_SIZE = 22
 
@@ -66,12 +69,21 @@ def turned_inertia(theta, column, R):
     r0 = inertia_times(theta, column, R[0])
     r1 = inertia_times(theta, column, R[1])
     r2 = inertia_times(theta, column, R[2])
-    return (dot3(r0, R[0]), dot3(r0, R[1]), dot3(r0, R[2]), dot3(r1, R[1]), dot3(r1, R[2]), dot3(r2, R[2]))
+    return (
+        dot3(r0, R[0]),
+        dot3(r0, R[1]),
+        dot3(r0, R[2]),
+        dot3(r1, R[1]),
+        dot3(r1, R[2]),
+        dot3(r2, R[2]),
+    )
 
 
 @inline
 def shifted_inertia(inertia, h, m, r):
-    """Ī about a point from which the old one is at r: Ī + 2(r·h)1 − r hᵀ − h rᵀ + m(r·r 1 − r rᵀ), h about the old one."""
+    """Ī about a point from which the old one is at r: Ī + 2(r·h)1 − r hᵀ − h rᵀ + m(r·r 1 − r rᵀ),
+    h about the old one.
+    """
     mr = scale3(r, m)
     trace = 2.0 * dot3(r, h) + dot3(r, mr)
     return (
@@ -106,9 +118,21 @@ def _couple_block(m, h, inertia, w, v):
     c2 = cross3(w, (inertia[2], inertia[4], inertia[5]))
     vh, hv = _outer_cross(v, h), _outer_cross(h, v)
     rows = (
-        (2.0 * c0[0] - vh[0][0] - hv[0][0], c1[0] + c0[1] - vh[0][1] - hv[0][1] + n[2], c2[0] + c0[2] - vh[0][2] - hv[0][2] - n[1]),
-        (c0[1] + c1[0] - vh[1][0] - hv[1][0] - n[2], 2.0 * c1[1] - vh[1][1] - hv[1][1], c2[1] + c1[2] - vh[1][2] - hv[1][2] + n[0]),
-        (c0[2] + c2[0] - vh[2][0] - hv[2][0] + n[1], c1[2] + c2[1] - vh[2][1] - hv[2][1] - n[0], 2.0 * c2[2] - vh[2][2] - hv[2][2]),
+        (
+            2.0 * c0[0] - vh[0][0] - hv[0][0],
+            c1[0] + c0[1] - vh[0][1] - hv[0][1] + n[2],
+            c2[0] + c0[2] - vh[0][2] - hv[0][2] - n[1],
+        ),
+        (
+            c0[1] + c1[0] - vh[1][0] - hv[1][0] - n[2],
+            2.0 * c1[1] - vh[1][1] - hv[1][1],
+            c2[1] + c1[2] - vh[1][2] - hv[1][2] + n[0],
+        ),
+        (
+            c0[2] + c2[0] - vh[2][0] - hv[2][0] + n[1],
+            c1[2] + c2[1] - vh[2][1] - hv[2][1] - n[0],
+            2.0 * c2[2] - vh[2][2] - hv[2][2],
+        ),
     )
     half = splat(0.5)
     return (scale3(rows[0], half), scale3(rows[1], half), scale3(rows[2], half)), f
@@ -139,9 +163,20 @@ def up_to_parent(topology, nodes, i):
 @inline
 def _add_inertia(composite, i, up, r):
     """Node up's composite += node i's, seen from up."""
-    m, h, inertia = load(composite, i + 1, C_MASS), load3(composite, i + 1, C_MOMENT), load6(composite, i + 1, C_INERTIA)
+    m, h, inertia = (
+        load(composite, i + 1, C_MASS),
+        load3(composite, i + 1, C_MOMENT),
+        load6(composite, i + 1, C_INERTIA),
+    )
     moved, there = shifted_inertia(inertia, h, m, r), load6(composite, up + 1, C_INERTIA)
-    total = (there[0] + moved[0], there[1] + moved[1], there[2] + moved[2], there[3] + moved[3], there[4] + moved[4], there[5] + moved[5])
+    total = (
+        there[0] + moved[0],
+        there[1] + moved[1],
+        there[2] + moved[2],
+        there[3] + moved[3],
+        there[4] + moved[4],
+        there[5] + moved[5],
+    )
     h_up = add3(load3(composite, up + 1, C_MOMENT), add3(h, scale3(r, m)))
     _store_inertia(composite, up, load(composite, up + 1, C_MASS) + m, h_up, total)
 
@@ -152,24 +187,36 @@ def _add_block(composite, i, up, r):
     f = load3(composite, i + 1, C_FORCE)
     rf = _outer_cross(r, f)
     r0 = add3(load3(composite, up + 1, C_BLOCK), sub3(load3(composite, i + 1, C_BLOCK), rf[0]))
-    r1 = add3(load3(composite, up + 1, C_BLOCK + 3), sub3(load3(composite, i + 1, C_BLOCK + 3), rf[1]))
-    r2 = add3(load3(composite, up + 1, C_BLOCK + 6), sub3(load3(composite, i + 1, C_BLOCK + 6), rf[2]))
+    r1 = add3(
+        load3(composite, up + 1, C_BLOCK + 3), sub3(load3(composite, i + 1, C_BLOCK + 3), rf[1])
+    )
+    r2 = add3(
+        load3(composite, up + 1, C_BLOCK + 6), sub3(load3(composite, i + 1, C_BLOCK + 6), rf[2])
+    )
     _store_block(composite, up, (r0, r1, r2), add3(load3(composite, up + 1, C_FORCE), f))
 
 
 @jit
 def composites(topology, theta, moving, nodes, composite):
-    """Sum each node's body and all below it about the node's origin: mass, h, Ī, and if `moving` the blocks of B."""
+    """Sum each node's body and all below it about the node's origin: mass, h, Ī, and if `moving`
+    the blocks of B.
+    """
     for i in range(topology.shape[0]):
         column = topology[i, COLUMN]
         for c in range(COMPOSITE_SIZE if moving else C_BLOCK):
             store(composite, i + 1, c, splat(0.0))
         if column >= 0:
             R = load9(nodes, i + 1, ROTATION)
-            m, h, inertia = splat(theta[column + MASS]), first_moment(theta, column, R), turned_inertia(theta, column, R)
+            m, h, inertia = (
+                splat(theta[column + MASS]),
+                first_moment(theta, column, R),
+                turned_inertia(theta, column, R),
+            )
             _store_inertia(composite, i, m, h, inertia)
             if moving:
-                block, f = _couple_block(m, h, inertia, load3(nodes, i + 1, OMEGA), load3(nodes, i + 1, VELOCITY))
+                block, f = _couple_block(
+                    m, h, inertia, load3(nodes, i + 1, OMEGA), load3(nodes, i + 1, VELOCITY)
+                )
                 _store_block(composite, i, block, f)
     for i in range(topology.shape[0] - 1, -1, -1):
         up = topology[i, PARENT]
@@ -183,21 +230,37 @@ def composites(topology, theta, moving, nodes, composite):
 @inline
 def _composite_times(composite, i, angular, linear):
     """(Σ I) applied to a screw: couple Ī a + h × l, force m l − h × a."""
-    m, h, inertia = load(composite, i + 1, C_MASS), load3(composite, i + 1, C_MOMENT), load6(composite, i + 1, C_INERTIA)
-    return add3(symmetric_times(inertia, angular), cross3(h, linear)), sub3(scale3(linear, m), cross3(h, angular))
+    m, h, inertia = (
+        load(composite, i + 1, C_MASS),
+        load3(composite, i + 1, C_MOMENT),
+        load6(composite, i + 1, C_INERTIA),
+    )
+    return add3(symmetric_times(inertia, angular), cross3(h, linear)), sub3(
+        scale3(linear, m), cross3(h, angular)
+    )
 
 
 @inline
 def _block_times(composite, i, angular):
     """(Σ B) applied to a screw: couple K a, force a × f."""
-    r0, r1, r2 = load3(composite, i + 1, C_BLOCK), load3(composite, i + 1, C_BLOCK + 3), load3(composite, i + 1, C_BLOCK + 6)
-    return (dot3(r0, angular), dot3(r1, angular), dot3(r2, angular)), cross3(angular, load3(composite, i + 1, C_FORCE))
+    r0, r1, r2 = (
+        load3(composite, i + 1, C_BLOCK),
+        load3(composite, i + 1, C_BLOCK + 3),
+        load3(composite, i + 1, C_BLOCK + 6),
+    )
+    return (dot3(r0, angular), dot3(r1, angular), dot3(r2, angular)), cross3(
+        angular, load3(composite, i + 1, C_FORCE)
+    )
 
 
 @inline
 def _block_transposed_times(composite, i, angular, linear):
     """(Σ B)ᵀ applied to a screw: couple Kᵀ a + f × l, no force."""
-    r0, r1, r2 = load3(composite, i + 1, C_BLOCK), load3(composite, i + 1, C_BLOCK + 3), load3(composite, i + 1, C_BLOCK + 6)
+    r0, r1, r2 = (
+        load3(composite, i + 1, C_BLOCK),
+        load3(composite, i + 1, C_BLOCK + 3),
+        load3(composite, i + 1, C_BLOCK + 6),
+    )
     turned = add3(scale3(r0, angular[0]), add3(scale3(r1, angular[1]), scale3(r2, angular[2])))
     return add3(turned, cross3(load3(composite, i + 1, C_FORCE), linear))
 
@@ -216,7 +279,9 @@ def _screw(dofs, directions, e):
 def _screw_rate(nodes, i, angular, linear):
     """Ṡ = v × S, v the twist of node i about its origin."""
     w = load3(nodes, i + 1, OMEGA)
-    return cross3(w, angular), add3(cross3(w, linear), cross3(load3(nodes, i + 1, VELOCITY), angular))
+    return cross3(w, angular), add3(
+        cross3(w, linear), cross3(load3(nodes, i + 1, VELOCITY), angular)
+    )
 
 
 @inline
@@ -237,7 +302,9 @@ def _reset(matrix, size):
 
 
 @jit
-def mass_matrix(topology, geometry, dofs, axes, theta, nv, q, nodes, directions, composite, matrix, out):
+def mass_matrix(
+    topology, geometry, dofs, axes, theta, nv, q, nodes, directions, composite, matrix, out
+):
     """Fill out (samples, nv·nv) with D."""
     samples = q.shape[0]
     for first in range(0, samples, WIDTH):
@@ -249,11 +316,16 @@ def mass_matrix(topology, geometry, dofs, axes, theta, nv, q, nodes, directions,
             for e in range(d, d + topology[i, DOF_COUNT]):
                 angular, linear = _screw(dofs, directions, e)
                 couple, force = _composite_times(composite, i, angular, linear)
-                j, end = i, e + 1  # every pair once: the joint's own directions up to e, then its ancestors'
+                j, end = (
+                    i,
+                    e + 1,
+                )  # every pair once: the joint's own directions up to e, then its ancestors'
                 while j >= 0:
                     for k in range(topology[j, FIRST_DOF], end):
                         z = load_dof_axis(directions, k)
-                        entry = (dot3(z, couple) if dofs[k, ANGULAR] else dot3(z, force)) * (axes[e, 3] * axes[k, 3])
+                        entry = (dot3(z, couple) if dofs[k, ANGULAR] else dot3(z, force)) * (
+                            axes[e, 3] * axes[k, 3]
+                        )
                         _accumulate(matrix, dofs[k, V_INDEX] * nv + dofs[e, V_INDEX], entry)
                         if k != e:
                             _accumulate(matrix, dofs[e, V_INDEX] * nv + dofs[k, V_INDEX], entry)
@@ -264,11 +336,27 @@ def mass_matrix(topology, geometry, dofs, axes, theta, nv, q, nodes, directions,
 
 
 @jit
-def coriolis_matrix(topology, geometry, dofs, axes, theta, nv, q, dq, nodes, directions, composite, matrix, gravity, out):
+def coriolis_matrix(
+    topology,
+    geometry,
+    dofs,
+    axes,
+    theta,
+    nv,
+    q,
+    dq,
+    nodes,
+    directions,
+    composite,
+    matrix,
+    gravity,
+    out,
+):
     """Fill out (samples, nv·nv) with C.
 
-    Column e of the rows above it is S_kᵀ f, f = (Σ I) Ṡ_e + (Σ B) S_e; row e of the columns above it is Ṡ_kᵀ g + S_kᵀ b,
-    g = (Σ I) S_e, b = (Σ B)ᵀ S_e, a couple. Wrenches move up the tree, screws stay at their own origins.
+    Column e of the rows above it is S_kᵀ f, f = (Σ I) Ṡ_e + (Σ B) S_e; row e of the columns above
+    it is Ṡ_kᵀ g + S_kᵀ b, g = (Σ I) S_e, b = (Σ B)ᵀ S_e, a couple. Wrenches move up the tree,
+    screws stay at their own origins.
     """
     samples = q.shape[0]
     for first in range(0, samples, WIDTH):
@@ -288,15 +376,29 @@ def coriolis_matrix(topology, geometry, dofs, axes, theta, nv, q, dq, nodes, dir
                 b_couple = _block_transposed_times(composite, i, angular, linear)
                 j = i
                 while j >= 0:
-                    for k in range(topology[j, FIRST_DOF], topology[j, FIRST_DOF] + topology[j, DOF_COUNT]):
+                    for k in range(
+                        topology[j, FIRST_DOF], topology[j, FIRST_DOF] + topology[j, DOF_COUNT]
+                    ):
                         s_a, s_l = _screw(dofs, directions, k)
                         ratio = axes[e, 3] * axes[k, 3]
                         row_k, row_e = dofs[k, V_INDEX], dofs[e, V_INDEX]
-                        _accumulate(matrix, row_k * nv + row_e, (dot3(s_a, f_couple) + dot3(s_l, f_force)) * ratio)
+                        _accumulate(
+                            matrix,
+                            row_k * nv + row_e,
+                            (dot3(s_a, f_couple) + dot3(s_l, f_force)) * ratio,
+                        )
                         if j != i:
                             d_a, d_l = _screw_rate(nodes, j, s_a, s_l)
-                            _accumulate(matrix, row_e * nv + row_k, (dot3(d_a, g_couple) + dot3(d_l, g_force) + dot3(s_a, b_couple)) * ratio)
+                            _accumulate(
+                                matrix,
+                                row_e * nv + row_k,
+                                (dot3(d_a, g_couple) + dot3(d_l, g_force) + dot3(s_a, b_couple))
+                                * ratio,
+                            )
                     r = up_to_parent(topology, nodes, j)
-                    f_couple, g_couple = add3(f_couple, cross3(r, f_force)), add3(g_couple, cross3(r, g_force))
+                    f_couple, g_couple = (
+                        add3(f_couple, cross3(r, f_force)),
+                        add3(g_couple, cross3(r, g_force)),
+                    )
                     j = topology[j, PARENT]
         _finish(matrix, first, min(WIDTH, samples - first), out)

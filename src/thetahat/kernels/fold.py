@@ -1,9 +1,11 @@
-"""Samples folded into triangular factors: the regressor's base columns, chunk by chunk, and a QR that absorbs them.
+"""Samples folded into triangular factors: the regressor's base columns, chunk by chunk, and a QR
+that absorbs them.
 
-For every joint its own matrix, column after column: of joint j's rows, the columns of the bodies j carries that are base
-columns. A column's neighbours in memory are its next samples, so eight lanes are one store and nothing is transposed. A
-chunk of 64 samples stays in a core's nearest cache, and a column of it in eight registers, while Householder reflections
-make [R; chunk] one new R: four times the speed of LAPACK on a thousand rows at once, and without the interpreter's lock.
+For every joint its own matrix, column after column: of joint j's rows, the columns of the bodies j
+carries that are base columns. A column's neighbours in memory are its next samples, so eight lanes
+are one store and nothing is transposed. A chunk of 64 samples stays in a core's nearest cache, and
+a column of it in eight registers, while Householder reflections make [R; chunk] one new R: four
+times the speed of LAPACK on a thousand rows at once, and without the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -11,7 +13,19 @@ from __future__ import annotations
 import math
 
 from thetahat.kernels.jit import inline, jit
-from thetahat.kernels.kinematics import ANGULAR, COLUMN, DOF_COUNT, FIRST_DOF, PARENT, POSITION, SHARED, V_INDEX, load_dof_axis, move, place
+from thetahat.kernels.kinematics import (
+    ANGULAR,
+    COLUMN,
+    DOF_COUNT,
+    FIRST_DOF,
+    PARENT,
+    POSITION,
+    SHARED,
+    V_INDEX,
+    load_dof_axis,
+    move,
+    place,
+)
 from thetahat.kernels.lanes import WIDTH, gather, put, splat, take, total
 from thetahat.kernels.regressor import body_wrenches, ten_sliding, ten_turning
 from thetahat.kernels.vectors import cross3, load3, sub3
@@ -30,11 +44,26 @@ def _keep(matrices, row, at, value, weight, shared):
 
 
 @jit
-def base_columns(topology, geometry, dofs, axes, gravity, q, dq, ddq, weights, places, nodes, directions, matrices, start):
+def base_columns(
+    topology,
+    geometry,
+    dofs,
+    axes,
+    gravity,
+    q,
+    dq,
+    ddq,
+    weights,
+    places,
+    nodes,
+    directions,
+    matrices,
+    start,
+):
     """Fill matrices[places[dof, column], start + sample] for every base column of every joint.
 
-    places: (dofs, 10·bodies) row of `matrices`, −1 where the column is not kept. weights: (samples, nv), or no rows for all ones.
-    Columns that several joints share must be zero before.
+    places: (dofs, 10·bodies) row of `matrices`, −1 where the column is not kept. weights: (samples,
+    nv), or no rows for all ones. Columns that several joints share must be zero before.
     """
     samples = q.shape[0]
     last = samples - 1
@@ -54,7 +83,11 @@ def base_columns(topology, geometry, dofs, axes, gravity, q, dq, ddq, weights, p
                 d = topology[j, FIRST_DOF]
                 for e in range(d, d + topology[j, DOF_COUNT]):
                     z = load_dof_axis(directions, e)
-                    ten = ten_turning(z, cross3(z, r), couples, forces) if dofs[e, ANGULAR] else ten_sliding(z, forces)
+                    ten = (
+                        ten_turning(z, cross3(z, r), couples, forces)
+                        if dofs[e, ANGULAR]
+                        else ten_sliding(z, forces)
+                    )
                     weight = splat(axes[e, 3])
                     if weights.shape[0] > 0:
                         weight = weight * gather(weights, first, last, dofs[e, V_INDEX])
@@ -90,15 +123,20 @@ def _column(matrices, row):
 @inline
 def _dot(a, b):
     """Inner product of two columns."""
-    return total(((a[0] * b[0] + a[1] * b[1]) + (a[2] * b[2] + a[3] * b[3])) + ((a[4] * b[4] + a[5] * b[5]) + (a[6] * b[6] + a[7] * b[7])))
+    return total(
+        ((a[0] * b[0] + a[1] * b[1]) + (a[2] * b[2] + a[3] * b[3]))
+        + ((a[4] * b[4] + a[5] * b[5]) + (a[6] * b[6] + a[7] * b[7]))
+    )
 
 
 @jit
 def absorb(matrices, first, columns, factors, start):
-    """R ← the triangle of [R; chunk], R (columns × columns) row by row at factors[start:], the chunk's columns from row `first` on.
+    """R ← the triangle of [R; chunk], R (columns × columns) row by row at factors[start:], the
+    chunk's columns from row `first` on.
 
-    Column k: v = [1; x/(α − β)], β = −sign(α)·√(α² + x·x), τ = (β − α)/β, and H = 1 − τ v vᵀ on the columns after it
-    [Golub2013, alg. 5.1.1]; R's other rows have no part in it, as R is triangular already.
+    Column k: v = [1; x/(α − β)], β = −sign(α)·√(α² + x·x), τ = (β − α)/β, and H = 1 − τ v vᵀ on the
+    columns after it [Golub2013, alg. 5.1.1]; R's other rows have no part in it, as R is triangular
+    already.
     """
     for k in range(columns):
         x = _column(matrices, first + k)
@@ -111,7 +149,16 @@ def absorb(matrices, first, columns, factors, start):
         if alpha > 0.0:
             beta = -beta
         tau, scale = (beta - alpha) / beta, splat(1.0 / (alpha - beta))
-        v = (x[0] * scale, x[1] * scale, x[2] * scale, x[3] * scale, x[4] * scale, x[5] * scale, x[6] * scale, x[7] * scale)
+        v = (
+            x[0] * scale,
+            x[1] * scale,
+            x[2] * scale,
+            x[3] * scale,
+            x[4] * scale,
+            x[5] * scale,
+            x[6] * scale,
+            x[7] * scale,
+        )
         factors[row + k] = beta
         for j in range(k + 1, columns):
             y = _column(matrices, first + j)
@@ -143,12 +190,29 @@ def fold_rows(rows, columns, matrices, factors):
 
 @jit
 def fold_samples(
-    topology, geometry, dofs, axes, gravity, q, dq, ddq, weights, places, extras, extra_rows, starts, nodes, directions, matrices, factors
+    topology,
+    geometry,
+    dofs,
+    axes,
+    gravity,
+    q,
+    dq,
+    ddq,
+    weights,
+    places,
+    extras,
+    extra_rows,
+    starts,
+    nodes,
+    directions,
+    matrices,
+    factors,
 ):
     """Absorb samples into every joint's factor.
 
-    extras: (columns, samples) drive columns and torques, which go to rows `extra_rows` of the chunk. Joint v's matrix is the
-    chunk's rows starts[v, 0] : starts[v + 1, 0], its factor begins at starts[v, 1].
+    extras: (columns, samples) drive columns and torques, which go to rows `extra_rows` of the
+    chunk. Joint v's matrix is the chunk's rows starts[v, 0] : starts[v + 1, 0], its factor begins
+    at starts[v, 1].
     """
     samples = q.shape[0]
     shared = False
@@ -159,7 +223,22 @@ def fold_samples(
         if shared:
             matrices[:, :] = 0.0
         w = weights[begin:end] if weights.shape[0] > 0 else weights
-        base_columns(topology, geometry, dofs, axes, gravity, q[begin:end], dq[begin:end], ddq[begin:end], w, places, nodes, directions, matrices, 0)
+        base_columns(
+            topology,
+            geometry,
+            dofs,
+            axes,
+            gravity,
+            q[begin:end],
+            dq[begin:end],
+            ddq[begin:end],
+            w,
+            places,
+            nodes,
+            directions,
+            matrices,
+            0,
+        )
         for e in range(extras.shape[0]):
             for s in range(begin, end):
                 matrices[extra_rows[e], s - begin] = extras[e, s]

@@ -1,4 +1,6 @@
-"""Frames of all nodes, for what is computed from them outside the kernels: Jacobians, energies, pictures."""
+"""Frames of all nodes, for what is computed from them outside the kernels: Jacobians, energies,
+pictures.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from thetahat.kernels.lanes import WIDTH, load, scatter
 
 @jit
 def frames(topology, geometry, dofs, axes, q, nodes, directions, out):
-    """Fill out (samples, 12·nodes): rotation row by row, then position, of every node in the world."""
+    """Fill out (samples, 12·nodes): rotation row by row, then position, of every node in
+    the world.
+    """
     samples = q.shape[0]
     for first in range(0, samples, WIDTH):
         count = min(WIDTH, samples - first)

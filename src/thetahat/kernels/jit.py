@@ -1,7 +1,8 @@
 """The only jit decorator of the project, its flags, and where compiled kernels are kept.
 
-Numba's cache notices an edit in the file of a kernel but not in a file it calls into, so the cache folder is keyed by a
-hash of all of `kernels/`. The first call of a kernel on a machine compiles it; the user who waits is told so.
+Numba's cache notices an edit in the file of a kernel but not in a file it calls into, so the cache
+folder is keyed by a hash of all of `kernels/`. The first call of a kernel on a machine compiles it;
+the user who waits is told so.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ def _digest() -> str:
 
 
 def _cache_folder() -> str:
-    """The first writable of: NUMBA_CACHE_DIR, the user's cache folder, the temporary folder of the machine."""
+    """The first writable of: NUMBA_CACHE_DIR, the user's cache folder, the temporary folder of the
+    machine.
+    """
     name = f"thetahat-kernels-{_digest()}"
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")  # noqa: PTH111, PTH118
     for parent in (config.CACHE_DIR, home, tempfile.gettempdir()):
@@ -60,18 +63,25 @@ def jit(function):
 
 def inline(function):
     """Compile a small function into whatever kernel calls it."""
-    # Never called from Python or C, so it needs neither's wrapper; with them all kernels took 19 s to compile, without them 14.
-    return numba.njit(forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, **_FLAGS)(function)
+    # Never called from Python or C, so it needs neither's wrapper; with them all kernels took 19 s
+    # to compile, without them 14.
+    return numba.njit(forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, **_FLAGS)(
+        function
+    )
 
 
 class _Announcer(event.Listener):
-    """Says on standard error that a kernel is being compiled, once per process, unless told to be quiet."""
+    """Says on standard error that a kernel is being compiled, once per process, unless told to be
+    quiet.
+    """
 
     def __init__(self) -> None:
         self.depth, self.said, self.started, self.seconds = 0, False, 0.0, 0.0
 
     def _ours(self, ev: event.Event) -> bool:
-        return (getattr(ev.data["dispatcher"].py_func, "__module__", None) or "").startswith(__package__)
+        return (getattr(ev.data["dispatcher"].py_func, "__module__", None) or "").startswith(
+            __package__
+        )
 
     def on_start(self, ev: event.Event) -> None:
         if self._ours(ev):
@@ -80,7 +90,11 @@ class _Announcer(event.Listener):
                 self.started = time.perf_counter()
                 if not self.said and not os.environ.get("THETAHAT_QUIET"):
                     self.said = True
-                    print("thetahat: compiling its kernels for this machine, once (a few seconds) …", file=sys.stderr, flush=True)
+                    print(
+                        "thetahat: compiling its kernels for this machine, once (a few seconds) …",
+                        file=sys.stderr,
+                        flush=True,
+                    )
 
     def on_end(self, ev: event.Event) -> None:
         if self._ours(ev):

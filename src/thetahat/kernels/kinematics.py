@@ -1,14 +1,16 @@
 """Where every node is, and how it moves, for a tile of eight samples.
 
-Everything is in world axes, so vectors pass from parent to child without being turned. Row 0 of the node scratch is
-the world, row i + 1 is node i.
+Everything is in world axes, so vectors pass from parent to child without being turned. Row 0 of the
+node scratch is the world, row i + 1 is node i.
 
     placement     R_i = R_p R_tree R_J(q)          p_i = p_p + R_p (t_tree + R_tree t_J(q))
     velocity      ω_i = ω_p + Σ z q̇                v_i = v_p + ω_p × r + Σ z q̇
     acceleration  α_i = α_p + Σ z q̈ + ω_i × Σ z q̇
-                  a_i = a_p + α_p × r + ω_p × (ω_p × r) + 2 ω_p × d + (ω_i − ω_p) × d + Σ z q̈,   d = Σ z q̇ (linear)
+                  a_i = a_p + α_p × r + ω_p × (ω_p × r) + 2 ω_p × d + (ω_i − ω_p) × d + Σ z q̈,   d
+                  = Σ z q̇ (linear)
 
-with r = p_i − p_p, sums over the joint's angular or linear directions z, which stand still in node i's frame.
+with r = p_i − p_p, sums over the joint's angular or linear directions z, which stand still in node
+i's frame.
 """
 
 from __future__ import annotations
@@ -70,7 +72,11 @@ def column3(m, k):
 @inline
 def _times(a, b):
     """a·b of matrices of three rows."""
-    b0, b1, b2 = (b[0][0], b[1][0], b[2][0]), (b[0][1], b[1][1], b[2][1]), (b[0][2], b[1][2], b[2][2])
+    b0, b1, b2 = (
+        (b[0][0], b[1][0], b[2][0]),
+        (b[0][1], b[1][1], b[2][1]),
+        (b[0][2], b[1][2], b[2][2]),
+    )
     return (
         (dot3(a[0], b0), dot3(a[0], b1), dot3(a[0], b2)),
         (dot3(a[1], b0), dot3(a[1], b1), dot3(a[1], b2)),
@@ -117,7 +123,12 @@ def place(topology, geometry, dofs, axes, q, first, last, nodes, directions):
     store9(nodes, 0, ROTATION, ((one, zero, zero), (zero, one, zero), (zero, zero, one)))
     store3(nodes, 0, POSITION, (zero, zero, zero))
     for i in range(topology.shape[0]):
-        parent, kind, k, d = topology[i, PARENT], topology[i, KIND], topology[i, Q_INDEX], topology[i, FIRST_DOF]
+        parent, kind, k, d = (
+            topology[i, PARENT],
+            topology[i, KIND],
+            topology[i, Q_INDEX],
+            topology[i, FIRST_DOF],
+        )
         g = geometry[i]
         R_p = load9(nodes, parent + 1, ROTATION)
         shift = (splat(g[_T]), splat(g[_T + 1]), splat(g[_T + 2]))
@@ -127,19 +138,30 @@ def place(topology, geometry, dofs, axes, q, first, last, nodes, directions):
         elif kind == PRISMATIC:
             relative = _constant_rotation(g)
             x = gather(q, first, last, k) * g[_RATIO] + g[_OFFSET]
-            shift = add3(shift, scale3(turn_constant(relative, axes[d, 0], axes[d, 1], axes[d, 2]), x))
+            shift = add3(
+                shift, scale3(turn_constant(relative, axes[d, 0], axes[d, 1], axes[d, 2]), x)
+            )
         elif kind == PLANAR:
             s, c = sincos(gather(q, first, last, k + 2))
             fixed = _rodrigues(g, splat(1.0), splat(0.0))
-            x = scale3(turn_constant(fixed, axes[d, 0], axes[d, 1], axes[d, 2]), gather(q, first, last, k))
-            y = scale3(turn_constant(fixed, axes[d + 1, 0], axes[d + 1, 1], axes[d + 1, 2]), gather(q, first, last, k + 1))
+            x = scale3(
+                turn_constant(fixed, axes[d, 0], axes[d, 1], axes[d, 2]), gather(q, first, last, k)
+            )
+            y = scale3(
+                turn_constant(fixed, axes[d + 1, 0], axes[d + 1, 1], axes[d + 1, 2]),
+                gather(q, first, last, k + 1),
+            )
             shift = add3(shift, add3(x, y))
             relative = _rodrigues(g, c, s)
         else:
             fixed = _constant_rotation(g)
             at = k
             if kind == FREE:
-                xyz = (gather(q, first, last, k), gather(q, first, last, k + 1), gather(q, first, last, k + 2))
+                xyz = (
+                    gather(q, first, last, k),
+                    gather(q, first, last, k + 1),
+                    gather(q, first, last, k + 2),
+                )
                 shift = add3(shift, turn(fixed, xyz))
                 at = k + 3
             x, y = gather(q, first, last, at), gather(q, first, last, at + 1)
@@ -165,7 +187,9 @@ def move(topology, dofs, axes, gravity, dq, ddq, first, last, nodes, directions)
         r = sub3(load3(nodes, i + 1, POSITION), load3(nodes, up, POSITION))
         w_x_r = cross3(w_p, r)
         velocity = add3(load3(nodes, up, VELOCITY), w_x_r)
-        acceleration = add3(load3(nodes, up, ACCELERATION), add3(cross3(alpha_p, r), cross3(w_p, w_x_r)))
+        acceleration = add3(
+            load3(nodes, up, ACCELERATION), add3(cross3(alpha_p, r), cross3(w_p, w_x_r))
+        )
         spin, slide = zero3(), zero3()  # Σ z q̇, angular and linear
         alpha = alpha_p
         for e in range(d, d + topology[i, DOF_COUNT]):

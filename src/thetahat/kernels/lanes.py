@@ -1,8 +1,9 @@
-"""Eight samples at once: a number whose value is one SIMD vector, so kernels read as scalar mathematics.
+"""Eight samples at once: a number whose value is one SIMD vector, so kernels read as scalar
+mathematics.
 
-A `Lanes` value holds the same quantity of eight samples. Arithmetic on it (+, −, ×, ÷, with each other or with plain
-floats) becomes one vector instruction; there is no loop for the compiler to vectorise and no aliasing for it to fear.
-The type exists only inside compiled kernels.
+A `Lanes` value holds the same quantity of eight samples. Arithmetic on it (+, −, ×, ÷, with each
+other or with plain floats) becomes one vector instruction; there is no loop for the compiler to
+vectorise and no aliasing for it to fear. The type exists only inside compiled kernels.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from numba.extending import intrinsic, lower_builtin, models, register_model
 WIDTH = 8
 _VECTOR = ir.VectorType(ir.DoubleType(), WIDTH)
 _INT = ir.IntType(32)
-# Products may fuse into the sums that take them (fma): more accurate, not less. Nothing else is relaxed.
+# Products may fuse into the sums that take them (fma): more accurate, not less. Nothing else is
+# relaxed.
 _FLAGS = ("contract",)
 
 
@@ -51,7 +53,10 @@ def _register(symbol, instruction: str) -> None:
         cases = [signature(lanes, *pair) for pair in pairs]  # noqa: RUF012
 
     def lower(context, builder, sig, args):
-        left, right = (value if kind == lanes else _broadcast(builder, value) for kind, value in zip(sig.args, args, strict=True))
+        left, right = (
+            value if kind == lanes else _broadcast(builder, value)
+            for kind, value in zip(sig.args, args, strict=True)
+        )
         return getattr(builder, instruction)(left, right, flags=_FLAGS)
 
     for pair in pairs:
@@ -130,7 +135,9 @@ def store(typingctx, array, row, column, value):
 
 @intrinsic
 def gather(typingctx, array, first, last, column):
-    """array[first + lane, column] for eight lanes; rows past `last` repeat it (a tile's unused lanes)."""
+    """array[first + lane, column] for eight lanes; rows past `last` repeat it (a tile's unused
+    lanes).
+    """
 
     def codegen(context, builder, sig, args):
         value = ir.Constant(_VECTOR, ir.Undefined)
@@ -150,7 +157,10 @@ def scatter(typingctx, array, first, count, column, value):
 
     def codegen(context, builder, sig, args):
         for lane in range(WIDTH):
-            with builder.if_then(builder.icmp_signed("<", context.get_constant(types.intp, lane), args[2]), likely=True):
+            with builder.if_then(
+                builder.icmp_signed("<", context.get_constant(types.intp, lane), args[2]),
+                likely=True,
+            ):
                 row = builder.add(args[1], context.get_constant(types.intp, lane))
                 pointer = _item_pointer(context, builder, sig.args[0], args[0], [row, args[3]])
                 builder.store(builder.extract_element(args[4], _INT(lane)), pointer)
@@ -181,13 +191,23 @@ def _transpose(builder, rows):
 
 
 def _ten(context, builder, sig, args, combine):
-    """Write ten lanes values as ten neighbouring numbers of each lane's row, through `combine(value, pointer)`."""
+    """Write ten lanes values as ten neighbouring numbers of each lane's row, through
+    `combine(value, pointer)`.
+    """
     pair = ir.VectorType(ir.DoubleType(), 2)
     ten = [builder.extract_value(args[3], k) for k in range(WIDTH + 2)]
     eights = _transpose(builder, ten[:WIDTH])
     for lane in range(WIDTH):
-        with builder.if_then(builder.icmp_signed("<", context.get_constant(types.intp, lane), args[1]), likely=True):
-            pointer = _item_pointer(context, builder, sig.args[0], args[0], [context.get_constant(types.intp, lane), args[2]])
+        with builder.if_then(
+            builder.icmp_signed("<", context.get_constant(types.intp, lane), args[1]), likely=True
+        ):
+            pointer = _item_pointer(
+                context,
+                builder,
+                sig.args[0],
+                args[0],
+                [context.get_constant(types.intp, lane), args[2]],
+            )
             two = _shuffle(builder, ten[WIDTH], ten[WIDTH + 1], (lane, WIDTH + lane))
             combine(eights[lane], builder.bitcast(pointer, _VECTOR.as_pointer()))
             combine(two, builder.bitcast(builder.gep(pointer, [_INT(WIDTH)]), pair.as_pointer()))
@@ -199,7 +219,13 @@ def store_ten(typingctx, array, count, column, values):
     """array[lane, column : column + 10] = the ten values, for the first `count` lanes."""
 
     def codegen(context, builder, sig, args):
-        return _ten(context, builder, sig, args, lambda value, pointer: builder.store(value, pointer, align=8))
+        return _ten(
+            context,
+            builder,
+            sig,
+            args,
+            lambda value, pointer: builder.store(value, pointer, align=8),
+        )
 
     return types.void(array, types.intp, types.intp, values), codegen
 
@@ -218,8 +244,12 @@ def add_ten(typingctx, array, count, column, values):
 
 
 def _write(context, builder, sig, args, value):
-    """Store eight numbers at args[0][args[1]:], past the caches (aligned to 64 bytes) if the last argument says so."""
-    pointer = _vector_pointer(builder, _item_pointer(context, builder, sig.args[0], args[0], [args[1]]))
+    """Store eight numbers at args[0][args[1]:], past the caches (aligned to 64 bytes) if the last
+    argument says so.
+    """
+    pointer = _vector_pointer(
+        builder, _item_pointer(context, builder, sig.args[0], args[0], [args[1]])
+    )
     with builder.if_else(args[-1]) as (streamed, plain):
         with streamed:
             instruction = builder.store(value, pointer, align=64)
@@ -235,23 +265,32 @@ def write_eight(typingctx, target, at, source, lane, column, streamed):
 
     def codegen(context, builder, sig, args):
         here = _item_pointer(context, builder, sig.args[2], args[2], [args[3], args[4]])
-        return _write(context, builder, sig, args, builder.load(_vector_pointer(builder, here), align=8))
+        return _write(
+            context, builder, sig, args, builder.load(_vector_pointer(builder, here), align=8)
+        )
 
     return types.void(target, types.intp, source, types.intp, types.intp, types.boolean), codegen
 
 
 @intrinsic
 def write_sum(typingctx, target, at, source, lane, column, next_column, streamed):
-    """target[at : at + 8] = source[lane, column : column + 8] + source[lane + 1, next_column : next_column + 8]."""
+    """target[at : at + 8] = source[lane, column : column + 8] + source[lane + 1, next_column :
+    next_column + 8].
+    """
 
     def codegen(context, builder, sig, args):
         following = builder.add(args[3], context.get_constant(types.intp, 1))
         here = _item_pointer(context, builder, sig.args[2], args[2], [args[3], args[4]])
         there = _item_pointer(context, builder, sig.args[2], args[2], [following, args[5]])
-        left, right = (builder.load(_vector_pointer(builder, pointer), align=8) for pointer in (here, there))
+        left, right = (
+            builder.load(_vector_pointer(builder, pointer), align=8) for pointer in (here, there)
+        )
         return _write(context, builder, sig, args, builder.fadd(left, right))
 
-    return types.void(target, types.intp, source, types.intp, types.intp, types.intp, types.boolean), codegen
+    return (
+        types.void(target, types.intp, source, types.intp, types.intp, types.intp, types.boolean),
+        codegen,
+    )
 
 
 @intrinsic
@@ -269,9 +308,13 @@ def doubles_to_line(typingctx, array):
     """How many numbers lie between the start of an array and the next multiple of 64 bytes."""
 
     def codegen(context, builder, sig, args):
-        pointer = _item_pointer(context, builder, sig.args[0], args[0], [context.get_constant(types.intp, 0)])
+        pointer = _item_pointer(
+            context, builder, sig.args[0], args[0], [context.get_constant(types.intp, 0)]
+        )
         address = builder.ptrtoint(pointer, ir.IntType(64))
-        return builder.lshr(builder.and_(builder.neg(address), ir.IntType(64)(63)), ir.IntType(64)(3))
+        return builder.lshr(
+            builder.and_(builder.neg(address), ir.IntType(64)(63)), ir.IntType(64)(3)
+        )
 
     return types.intp(array), codegen
 
@@ -317,7 +360,9 @@ def total(typingctx, value):
     def codegen(context, builder, sig, args):
         value = args[0]
         for step in (4, 2, 1):
-            value = builder.fadd(value, _shuffle(builder, value, value, [(k + step) % WIDTH for k in range(WIDTH)]))
+            value = builder.fadd(
+                value, _shuffle(builder, value, value, [(k + step) % WIDTH for k in range(WIDTH)])
+            )
         return builder.extract_element(value, _INT(0))
 
     return types.float64(lanes), codegen

@@ -1,15 +1,16 @@
 """The fast regressor: Y with Y(q, q̇, q̈)·θ = D q̈ + C q̇ + G, in O(bodies × depth) per sample.
 
-Body i's wrench about its origin, in world axes, is linear in its ten numbers. With e_x, e_y, e_z the body's axes in
-the world, α_b = Rᵀα, ω_b = Rᵀω, u_x = ω × e_x, …, and a the acceleration of its origin less gravity:
+Body i's wrench about its origin, in world axes, is linear in its ten numbers. With e_x, e_y, e_z
+the body's axes in the world, α_b = Rᵀα, ω_b = Rᵀω, u_x = ω × e_x, …, and a the acceleration of its
+origin less gravity:
 
     Ixx   couple  e_x α_bx + u_x ω_bx                              no force
     Ixy   couple  e_x α_by + e_y α_bx + u_x ω_by + u_y ω_bx        no force
     m·cx  couple  e_x × a              force  α × e_x + ω × u_x
     m     no couple                    force  a
 
-Row j is the screw of degree of freedom j against that wrench: z·(n + r × f) if it turns, z·f if it slides, with
-r = p_i − p_j. Only the ancestors of body i feel it; the other entries are zero.
+Row j is the screw of degree of freedom j against that wrench: z·(n + r × f) if it turns, z·f if it
+slides, with r = p_i − p_j. Only the ancestors of body i feel it; the other entries are zero.
 """
 
 from __future__ import annotations
@@ -36,7 +37,17 @@ from thetahat.kernels.kinematics import (
     move,
     place,
 )
-from thetahat.kernels.lanes import WIDTH, add_ten, doubles_to_line, fence, splat, store_ten, write_eight, write_sum, write_zeros
+from thetahat.kernels.lanes import (
+    WIDTH,
+    add_ten,
+    doubles_to_line,
+    fence,
+    splat,
+    store_ten,
+    write_eight,
+    write_sum,
+    write_zeros,
+)
 from thetahat.kernels.vectors import add3, cross3, dot3, load3, scale3, sub3
 
 # Columns of the table of stretches.
@@ -53,9 +64,15 @@ def _couple(e1, e2, u1, u2, alpha1, alpha2, w1, w2):
 
 @inline
 def body_wrenches(nodes, i):
-    """Couples (9) and forces (4) per unit parameter of the body of node i: Ixx Ixy Ixz Iyy Iyz Izz mcx mcy mcz; mcx mcy mcz m."""
+    """Couples (9) and forces (4) per unit parameter of the body of node i: Ixx Ixy Ixz Iyy Iyz Izz
+    mcx mcy mcz; mcx mcy mcz m.
+    """
     R = load9(nodes, i + 1, ROTATION)
-    w, alpha, a = load3(nodes, i + 1, OMEGA), load3(nodes, i + 1, ALPHA), load3(nodes, i + 1, ACCELERATION)
+    w, alpha, a = (
+        load3(nodes, i + 1, OMEGA),
+        load3(nodes, i + 1, ALPHA),
+        load3(nodes, i + 1, ACCELERATION),
+    )
     ex, ey, ez = column3(R, 0), column3(R, 1), column3(R, 2)
     wx, wy, wz = dot3(ex, w), dot3(ey, w), dot3(ez, w)
     ax, ay, az = dot3(ex, alpha), dot3(ey, alpha), dot3(ez, alpha)
@@ -107,12 +124,27 @@ def ten_sliding(z, f):
 @inline
 def _scaled(ten, s):
     """Ten values times s."""
-    return (ten[0] * s, ten[1] * s, ten[2] * s, ten[3] * s, ten[4] * s, ten[5] * s, ten[6] * s, ten[7] * s, ten[8] * s, ten[9] * s)
+    return (
+        ten[0] * s,
+        ten[1] * s,
+        ten[2] * s,
+        ten[3] * s,
+        ten[4] * s,
+        ten[5] * s,
+        ten[6] * s,
+        ten[7] * s,
+        ten[8] * s,
+        ten[9] * s,
+    )
 
 
 @jit
-def regressor(topology, geometry, dofs, axes, segments, gravity, q, dq, ddq, nodes, directions, rows, out):
-    """Fill out (samples, nv, 10·bodies); rows (8, scratch) is zeroed scratch for what is not zero by structure."""
+def regressor(
+    topology, geometry, dofs, axes, segments, gravity, q, dq, ddq, nodes, directions, rows, out
+):
+    """Fill out (samples, nv, 10·bodies); rows (8, scratch) is zeroed scratch for what is not zero
+    by structure.
+    """
     samples = q.shape[0]
     size, flat = out.shape[1] * out.shape[2], out.reshape(-1)
     streamed = out.size * 8 > STREAM_ABOVE
@@ -129,7 +161,9 @@ def regressor(topology, geometry, dofs, axes, segments, gravity, q, dq, ddq, nod
 
 @jit
 def sweep(topology, dofs, axes, count, nodes, directions, rows):
-    """Fill the compact rows: for each degree of freedom, the columns of the bodies it carries, side by side."""
+    """Fill the compact rows: for each degree of freedom, the columns of the bodies it carries, side
+    by side.
+    """
     for e in range(dofs.shape[0]):
         if dofs[e, SHARED]:
             rows[:, dofs[e, COMPACT] : dofs[e, COMPACT] + dofs[e, END_COLUMN]] = 0.0
@@ -145,7 +179,11 @@ def sweep(topology, dofs, axes, count, nodes, directions, rows):
             d = topology[j, FIRST_DOF]
             for e in range(d, d + topology[j, DOF_COUNT]):
                 z = load_dof_axis(directions, e)
-                ten = ten_turning(z, cross3(z, r), couples, forces) if dofs[e, ANGULAR] else ten_sliding(z, forces)
+                ten = (
+                    ten_turning(z, cross3(z, r), couples, forces)
+                    if dofs[e, ANGULAR]
+                    else ten_sliding(z, forces)
+                )
                 at = dofs[e, COMPACT] + column - dofs[e, FIRST_COLUMN]
                 if dofs[e, SHARED]:
                     add_ten(rows, count, at, _scaled(ten, axes[e, 3]))
@@ -156,11 +194,13 @@ def sweep(topology, dofs, axes, count, nodes, directions, rows):
 
 @inline
 def _write(segments, count, size, rows, image, streamed):
-    """Write a tile's regressors (count × size numbers) line by line: stretches of `rows`, and zeros between them.
+    """Write a tile's regressors (count × size numbers) line by line: stretches of `rows`, and zeros
+    between them.
 
-    Stretches lie at least ten numbers apart and `rows` has eight zeros around each, so a line that overlaps a stretch
-    is one load, wherever the stretch begins or ends. Nothing is put together in memory: with streamed writes under way,
-    reading back a number just written waits until all of them are through.
+    Stretches lie at least ten numbers apart and `rows` has eight zeros around each, so a line that
+    overlaps a stretch is one load, wherever the stretch begins or ends. Nothing is put together in
+    memory: with streamed writes under way, reading back a number just written waits until all of
+    them are through.
     """
     at = 0
     if streamed:
@@ -175,7 +215,10 @@ def _write(segments, count, size, rows, image, streamed):
             while at + WIDTH <= start:
                 write_zeros(image, at, streamed)
                 at += WIDTH
-            end, shift = min(start + segments[s, LENGTH], base + size - WIDTH + 1), segments[s, SOURCE] - start
+            end, shift = (
+                min(start + segments[s, LENGTH], base + size - WIDTH + 1),
+                segments[s, SOURCE] - start,
+            )
             while at < end:
                 write_eight(image, at, rows, lane, at + shift, streamed)
                 at += WIDTH
@@ -184,7 +227,8 @@ def _write(segments, count, size, rows, image, streamed):
             at += WIDTH
         rest = base + size - at
         if rest > 0 and lane + 1 < count:
-            # The line holds the end of this sample and the beginning of the next: each padded with zeros, so their sum.
+            # The line holds the end of this sample and the beginning of the next: each padded with
+            # zeros, so their sum.
             s = segments.shape[0] - 1
             shift = at - base - segments[s, START]
             this = segments[s, SOURCE] + shift if shift < segments[s, LENGTH] else 0
@@ -192,7 +236,9 @@ def _write(segments, count, size, rows, image, streamed):
             write_sum(image, at, rows, lane, this, following, streamed)
             at += WIDTH
     while at < count * size:
-        image[at] = _entry(segments, segments.shape[0] - 1, count - 1, rows, at - (count - 1) * size)
+        image[at] = _entry(
+            segments, segments.shape[0] - 1, count - 1, rows, at - (count - 1) * size
+        )
         at += 1
 
 
@@ -200,4 +246,8 @@ def _write(segments, count, size, rows, image, streamed):
 def _entry(segments, s, lane, rows, at):
     """One number of a sample's regressor, which belongs to stretch s or to the zeros around it."""
     start = segments[s, START]
-    return rows[lane, segments[s, SOURCE] + at - start] if start <= at < start + segments[s, LENGTH] else 0.0
+    return (
+        rows[lane, segments[s, SOURCE] + at - start]
+        if start <= at < start + segments[s, LENGTH]
+        else 0.0
+    )

@@ -63,8 +63,16 @@ def first_moment(theta, column, R):
 @inline
 def applied(wrenches, first, last, at, R):
     """Couple and force of an external wrench given in body axes, turned to world axes."""
-    couple = (gather(wrenches, first, last, at), gather(wrenches, first, last, at + 1), gather(wrenches, first, last, at + 2))
-    force = (gather(wrenches, first, last, at + 3), gather(wrenches, first, last, at + 4), gather(wrenches, first, last, at + 5))
+    couple = (
+        gather(wrenches, first, last, at),
+        gather(wrenches, first, last, at + 1),
+        gather(wrenches, first, last, at + 2),
+    )
+    force = (
+        gather(wrenches, first, last, at + 3),
+        gather(wrenches, first, last, at + 4),
+        gather(wrenches, first, last, at + 5),
+    )
     return turn(R, couple), turn(R, force)
 
 
@@ -72,17 +80,41 @@ def applied(wrenches, first, last, at, R):
 def _needed_wrench(theta, column, nodes, i):
     """The wrench that makes body i move as it does, about its origin."""
     R = load9(nodes, i + 1, ROTATION)
-    w, alpha, a = load3(nodes, i + 1, OMEGA), load3(nodes, i + 1, ALPHA), load3(nodes, i + 1, ACCELERATION)
+    w, alpha, a = (
+        load3(nodes, i + 1, OMEGA),
+        load3(nodes, i + 1, ALPHA),
+        load3(nodes, i + 1, ACCELERATION),
+    )
     w_b, alpha_b = turn(transposed(R), w), turn(transposed(R), alpha)
     h = first_moment(theta, column, R)
-    couple_b = add3(inertia_times(theta, column, alpha_b), cross3(w_b, inertia_times(theta, column, w_b)))
+    couple_b = add3(
+        inertia_times(theta, column, alpha_b), cross3(w_b, inertia_times(theta, column, w_b))
+    )
     couple = add3(turn(R, couple_b), cross3(h, a))
-    force = add3(scale3(a, splat(theta[column + MASS])), add3(cross3(alpha, h), cross3(w, cross3(w, h))))
+    force = add3(
+        scale3(a, splat(theta[column + MASS])), add3(cross3(alpha, h), cross3(w, cross3(w, h)))
+    )
     return couple, force
 
 
 @jit
-def inverse_dynamics(topology, geometry, dofs, axes, gravity, theta, q, dq, ddq, wrenches, nodes, directions, forces, torques, out):
+def inverse_dynamics(
+    topology,
+    geometry,
+    dofs,
+    axes,
+    gravity,
+    theta,
+    q,
+    dq,
+    ddq,
+    wrenches,
+    nodes,
+    directions,
+    forces,
+    torques,
+    out,
+):
     """Fill out (samples, nv). wrenches is (samples, 6·bodies), or has no columns."""
     samples = q.shape[0]
     last = samples - 1
@@ -97,7 +129,9 @@ def inverse_dynamics(topology, geometry, dofs, axes, gravity, theta, q, dq, ddq,
             if column >= 0:
                 couple, force = _needed_wrench(theta, column, nodes, i)
                 if wrenches.shape[1] > 0:
-                    n_x, f_x = applied(wrenches, first, last, 6 * (column // 10), load9(nodes, i + 1, ROTATION))
+                    n_x, f_x = applied(
+                        wrenches, first, last, 6 * (column // 10), load9(nodes, i + 1, ROTATION)
+                    )
                     couple, force = sub3(couple, n_x), sub3(force, f_x)
             store3(forces, i + 1, COUPLE, couple)
             store3(forces, i + 1, FORCE, force)
@@ -107,7 +141,12 @@ def inverse_dynamics(topology, geometry, dofs, axes, gravity, theta, q, dq, ddq,
             for e in range(d, d + topology[i, DOF_COUNT]):
                 z = load_dof_axis(directions, e)
                 tau = dot3(z, n) if dofs[e, ANGULAR] else dot3(z, f)
-                store(torques, dofs[e, V_INDEX], 0, load(torques, dofs[e, V_INDEX], 0) + tau * axes[e, 3])
+                store(
+                    torques,
+                    dofs[e, V_INDEX],
+                    0,
+                    load(torques, dofs[e, V_INDEX], 0) + tau * axes[e, 3],
+                )
             if up > 0:
                 r = sub3(load3(nodes, i + 1, POSITION), load3(nodes, up, POSITION))
                 store3(forces, up, FORCE, add3(load3(forces, up, FORCE), f))

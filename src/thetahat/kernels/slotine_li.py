@@ -1,19 +1,22 @@
-"""The regressor of Slotine and Li: Y(q, q̇, q̇_r, q̈_r)·θ = D(q) q̈_r + C(q, q̇) q̇_r + G(q), with the C of crba.py (Ḋ − 2C skew).
+"""The regressor of Slotine and Li: Y(q, q̇, q̇_r, q̈_r)·θ = D(q) q̈_r + C(q, q̇) q̇_r + G(q), with
+the C of crba.py (Ḋ − 2C skew).
 
-Body i needs the wrench I a + B v_r, B = ½[(v×*)I + (Iv)×̄* − I(v×)], where v is its twist, v_r that of q̇_r, and a = Σ S q̈_r + Ṡ q̇_r the
-spatial acceleration less gravity, all about its origin in world axes. With a = (α, a_l), β = α − ½ ω × ω_r and â = a_l + ω_r × v it is
+Body i needs the wrench I a + B v_r, B = ½[(v×*)I + (Iv)×̄* − I(v×)], where v is its twist, v_r that
+of q̇_r, and a = Σ S q̈_r + Ṡ q̇_r the spatial acceleration less gravity, all about its origin in
+world axes. With a = (α, a_l), β = α − ½ ω × ω_r and â = a_l + ω_r × v it is
 
     couple  Ī β + ½[ω × Ī ω_r + ω_r × Ī ω] + h × â                force  m â + α × h + ω_r × (ω × h)
 
-linear in the body's ten numbers, and the wrench of rnea.py where q̇_r = q̇. As in regressor.py, u_x = ω × e_x and w_x = ω_r × e_x:
+linear in the body's ten numbers, and the wrench of rnea.py where q̇_r = q̇. As in regressor.py, u_x
+= ω × e_x and w_x = ω_r × e_x:
 
-    Ixx   couple  e_x β_x + ½(u_x ω_rx + w_x ω_x)                                            no force
-    Ixy   couple  e_x β_y + e_y β_x + ½(u_x ω_ry + u_y ω_rx + w_x ω_y + w_y ω_x)              no force
-    m·cx  couple  e_x × â              force  α × e_x + ω_r × u_x
-    m     no couple                    force  â
+    Ixx   couple  e_x β_x + ½(u_x ω_rx + w_x ω_x)                                            no
+    force Ixy   couple  e_x β_y + e_y β_x + ½(u_x ω_ry + u_y ω_rx + w_x ω_y + w_y ω_x)
+    no force m·cx  couple  e_x × â              force  α × e_x + ω_r × u_x m     no couple
+    force  â
 
-Adaptive control needs no matrix [Niemeyer1991]: Y·θ̂ is a recursion like Newton and Euler's, and Yᵀs of a body is its ten wrenches against
-the twist J_i s.
+Adaptive control needs no matrix [Niemeyer1991]: Y·θ̂ is a recursion like Newton and Euler's, and
+Yᵀs of a body is its ten wrenches against the twist J_i s.
 """
 
 from __future__ import annotations
@@ -42,14 +45,19 @@ from thetahat.kernels.regressor import ten_sliding, ten_turning
 from thetahat.kernels.rnea import COUPLE, FORCE, IXX, IXY, IXZ, IYY, IYZ, IZZ, MASS, MCX, MCY, MCZ
 from thetahat.kernels.vectors import add3, cross3, dot3, load3, scale3, store3, sub3, zero3
 
-# Columns of one more node scratch (nodes + 1, at least EXTRA_SIZE, 8): ω of q̇_r, and the twist of s.
+# Columns of one more node scratch (nodes + 1, at least EXTRA_SIZE, 8): ω of q̇_r, and the twist of
+# s.
 REFERENCE, SLIDING_ANGULAR, SLIDING_LINEAR = 0, 3, 6
 EXTRA_SIZE = 9
 
 
 @jit
-def move_with_reference(topology, dofs, axes, gravity, dq, dq_r, ddq_r, first, last, nodes, directions, extra):
-    """Fill ω and v (of q̇), ω_r (of q̇_r), and the spatial acceleration a = Σ S q̈_r + Ṡ q̇_r less gravity, of every node at its origin."""
+def move_with_reference(
+    topology, dofs, axes, gravity, dq, dq_r, ddq_r, first, last, nodes, directions, extra
+):
+    """Fill ω and v (of q̇), ω_r (of q̇_r), and the spatial acceleration a = Σ S q̈_r + Ṡ q̇_r less
+    gravity, of every node at its origin.
+    """
     for c in (OMEGA, ALPHA, VELOCITY):
         store3(nodes, 0, c, zero3())
     store3(nodes, 0, ACCELERATION, (splat(-gravity[0]), splat(-gravity[1]), splat(-gravity[2])))
@@ -63,7 +71,10 @@ def move_with_reference(topology, dofs, axes, gravity, dq, dq_r, ddq_r, first, l
         a = add3(load3(nodes, up, ACCELERATION), cross3(alpha, r))
         w_r = load3(extra, up, REFERENCE)
         for e in range(d, end):
-            z, rate = load_dof_axis(directions, e), gather(dq, first, last, dofs[e, V_INDEX]) * axes[e, 3]
+            z, rate = (
+                load_dof_axis(directions, e),
+                gather(dq, first, last, dofs[e, V_INDEX]) * axes[e, 3],
+            )
             if dofs[e, ANGULAR]:
                 w = add3(w, scale3(z, rate))
             else:
@@ -101,9 +112,15 @@ def _mixed(e1, e2, b1, b2, u1, u2, w1, w2, x1, x2, r1, r2, half):
 
 @inline
 def reference_wrenches(nodes, extra, i):
-    """Couples (9) and forces (4) per unit parameter of the body of node i, in the order of regressor.body_wrenches."""
+    """Couples (9) and forces (4) per unit parameter of the body of node i, in the order of
+    regressor.body_wrenches.
+    """
     R = load9(nodes, i + 1, ROTATION)
-    w, v, w_r = load3(nodes, i + 1, OMEGA), load3(nodes, i + 1, VELOCITY), load3(extra, i + 1, REFERENCE)
+    w, v, w_r = (
+        load3(nodes, i + 1, OMEGA),
+        load3(nodes, i + 1, VELOCITY),
+        load3(extra, i + 1, REFERENCE),
+    )
     alpha = load3(nodes, i + 1, ALPHA)
     a = add3(load3(nodes, i + 1, ACCELERATION), cross3(w_r, v))
     half = splat(0.5)
@@ -135,7 +152,22 @@ def reference_wrenches(nodes, extra, i):
 
 
 @jit
-def regressor(topology, geometry, dofs, axes, gravity, q, dq, dq_r, ddq_r, columns, nodes, directions, extra, out):
+def regressor(
+    topology,
+    geometry,
+    dofs,
+    axes,
+    gravity,
+    q,
+    dq,
+    dq_r,
+    ddq_r,
+    columns,
+    nodes,
+    directions,
+    extra,
+    out,
+):
     """Fill out (samples, nv·columns) with Y, row by row."""
     samples = q.shape[0]
     last = samples - 1
@@ -143,7 +175,9 @@ def regressor(topology, geometry, dofs, axes, gravity, q, dq, dq_r, ddq_r, colum
     for first in range(0, samples, WIDTH):
         count = min(WIDTH, samples - first)
         place(topology, geometry, dofs, axes, q, first, last, nodes, directions)
-        move_with_reference(topology, dofs, axes, gravity, dq, dq_r, ddq_r, first, last, nodes, directions, extra)
+        move_with_reference(
+            topology, dofs, axes, gravity, dq, dq_r, ddq_r, first, last, nodes, directions, extra
+        )
         rows = out[first : first + count]
         for i in range(topology.shape[0]):
             column = topology[i, COLUMN]
@@ -154,9 +188,15 @@ def regressor(topology, geometry, dofs, axes, gravity, q, dq, dq_r, ddq_r, colum
             j = i
             while j >= 0:
                 r = sub3(p_i, load3(nodes, j + 1, POSITION))
-                for e in range(topology[j, FIRST_DOF], topology[j, FIRST_DOF] + topology[j, DOF_COUNT]):
+                for e in range(
+                    topology[j, FIRST_DOF], topology[j, FIRST_DOF] + topology[j, DOF_COUNT]
+                ):
                     z = scale3(load_dof_axis(directions, e), splat(axes[e, 3]))
-                    ten = ten_turning(z, cross3(z, r), couples, forces) if dofs[e, ANGULAR] else ten_sliding(z, forces)
+                    ten = (
+                        ten_turning(z, cross3(z, r), couples, forces)
+                        if dofs[e, ANGULAR]
+                        else ten_sliding(z, forces)
+                    )
                     add_ten(rows, count, dofs[e, V_INDEX] * columns + column, ten)
                 j = topology[j, PARENT]
 
@@ -173,8 +213,16 @@ def _sum_of(theta, column, couples, forces):
     n = add3(n, scale3(couples[6], splat(theta[column + MCX])))
     n = add3(n, scale3(couples[7], splat(theta[column + MCY])))
     n = add3(n, scale3(couples[8], splat(theta[column + MCZ])))
-    f = add3(scale3(forces[0], splat(theta[column + MCX])), scale3(forces[1], splat(theta[column + MCY])))
-    f = add3(f, add3(scale3(forces[2], splat(theta[column + MCZ])), scale3(forces[3], splat(theta[column + MASS]))))
+    f = add3(
+        scale3(forces[0], splat(theta[column + MCX])), scale3(forces[1], splat(theta[column + MCY]))
+    )
+    f = add3(
+        f,
+        add3(
+            scale3(forces[2], splat(theta[column + MCZ])),
+            scale3(forces[3], splat(theta[column + MASS])),
+        ),
+    )
     return n, f
 
 
@@ -186,9 +234,14 @@ def _twist_of(topology, dofs, axes, s, first, last, nodes, directions, extra):
     for i in range(topology.shape[0]):
         up, d = topology[i, PARENT] + 1, topology[i, FIRST_DOF]
         w = load3(extra, up, SLIDING_ANGULAR)
-        v = add3(load3(extra, up, SLIDING_LINEAR), cross3(w, sub3(load3(nodes, i + 1, POSITION), load3(nodes, up, POSITION))))
+        v = add3(
+            load3(extra, up, SLIDING_LINEAR),
+            cross3(w, sub3(load3(nodes, i + 1, POSITION), load3(nodes, up, POSITION))),
+        )
         for e in range(d, d + topology[i, DOF_COUNT]):
-            moved = scale3(load_dof_axis(directions, e), gather(s, first, last, dofs[e, V_INDEX]) * axes[e, 3])
+            moved = scale3(
+                load_dof_axis(directions, e), gather(s, first, last, dofs[e, V_INDEX]) * axes[e, 3]
+            )
             if dofs[e, ANGULAR]:
                 w = add3(w, moved)
             else:
@@ -199,7 +252,24 @@ def _twist_of(topology, dofs, axes, s, first, last, nodes, directions, extra):
 
 @jit
 def torque_and_gradient(
-    topology, geometry, dofs, axes, gravity, theta, q, dq, dq_r, ddq_r, s, nodes, directions, extra, forces, torques, out, gradient
+    topology,
+    geometry,
+    dofs,
+    axes,
+    gravity,
+    theta,
+    q,
+    dq,
+    dq_r,
+    ddq_r,
+    s,
+    nodes,
+    directions,
+    extra,
+    forces,
+    torques,
+    out,
+    gradient,
 ):
     """Fill out (samples, nv) with Y·θ and gradient (samples, 10·bodies) with Yᵀs, in O(bodies)."""
     samples = q.shape[0]
@@ -207,7 +277,9 @@ def torque_and_gradient(
     for first in range(0, samples, WIDTH):
         count = min(WIDTH, samples - first)
         place(topology, geometry, dofs, axes, q, first, last, nodes, directions)
-        move_with_reference(topology, dofs, axes, gravity, dq, dq_r, ddq_r, first, last, nodes, directions, extra)
+        move_with_reference(
+            topology, dofs, axes, gravity, dq, dq_r, ddq_r, first, last, nodes, directions, extra
+        )
         _twist_of(topology, dofs, axes, s, first, last, nodes, directions, extra)
         for v in range(out.shape[1]):
             store(torques, v, 0, splat(0.0))

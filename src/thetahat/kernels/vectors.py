@@ -10,7 +10,11 @@ from thetahat.kernels.jit import inline
 from thetahat.kernels.lanes import _FLAGS, _VECTOR, WIDTH, lanes, load, splat, store
 
 # π/2 in three parts; k times the first two is exact for |k| < 2²⁰ (Cody and Waite).
-_HALF_PI = (float.fromhex("0x1.921fb544p+0"), float.fromhex("0x1.0b4611a6p-34"), float.fromhex("0x1.3198a2e037073p-69"))
+_HALF_PI = (
+    float.fromhex("0x1.921fb544p+0"),
+    float.fromhex("0x1.0b4611a6p-34"),
+    float.fromhex("0x1.3198a2e037073p-69"),
+)
 _LARGE_ANGLE = 1e6  # beyond it the reduction would lose digits, so the C library does the work
 _ROUND = 1.5 * 2.0**52  # adding it leaves the nearest integer in the low bits
 
@@ -67,7 +71,9 @@ def store3(array, row, column, a):
 
 
 def _series(builder, r2, first):
-    """Horner's rule for Σ ±r²ᵏ/n!, the Taylor series; |r| ≤ π/4, so nine terms pass double precision."""
+    """Horner's rule for Σ ±r²ᵏ/n!, the Taylor series; |r| ≤ π/4, so nine terms pass double
+    precision.
+    """
     coefficients = []
     factor, sign, n = 1.0, 1.0, first
     for _ in range(9):
@@ -76,7 +82,9 @@ def _series(builder, r2, first):
         n, sign = n + 2, -sign
     value = ir.Constant(_VECTOR, [coefficients[-1]] * WIDTH)
     for c in reversed(coefficients[:-1]):
-        value = builder.fadd(builder.fmul(value, r2, flags=_FLAGS), ir.Constant(_VECTOR, [c] * WIDTH), flags=_FLAGS)
+        value = builder.fadd(
+            builder.fmul(value, r2, flags=_FLAGS), ir.Constant(_VECTOR, [c] * WIDTH), flags=_FLAGS
+        )
     return value
 
 
@@ -87,13 +95,17 @@ def _by_library(builder, x, name):
     value = ir.Constant(_VECTOR, ir.Undefined)
     for lane in range(WIDTH):
         index = ir.IntType(32)(lane)
-        value = builder.insert_element(value, builder.call(function, [builder.extract_element(x, index)]), index)
+        value = builder.insert_element(
+            value, builder.call(function, [builder.extract_element(x, index)]), index
+        )
     return value
 
 
 @intrinsic
 def sincos(typingctx, angle):
-    """(sin, cos): subtract the nearest multiple k of π/2, Taylor series, put the quadrant back; to two units in the last place."""
+    """(sin, cos): subtract the nearest multiple k of π/2, Taylor series, put the quadrant back; to
+    two units in the last place.
+    """
     pair = types.UniTuple(lanes, 2)
 
     def codegen(context, builder, sig, args):
@@ -116,14 +128,22 @@ def sincos(typingctx, angle):
         odd = builder.icmp_signed("!=", builder.and_(bits, one), ir.Constant(longs, None))
         s, c = builder.select(odd, cosine, sine), builder.select(odd, sine, cosine)
         sign_s = builder.icmp_signed("!=", builder.and_(bits, two), ir.Constant(longs, None))
-        sign_c = builder.icmp_signed("!=", builder.and_(builder.add(bits, one), two), ir.Constant(longs, None))
+        sign_c = builder.icmp_signed(
+            "!=", builder.and_(builder.add(bits, one), two), ir.Constant(longs, None)
+        )
         s = builder.select(sign_s, builder.fneg(s), s)
         c = builder.select(sign_c, builder.fneg(c), c)
-        outside = (builder.fcmp_ordered(">", x, constant(_LARGE_ANGLE)), builder.fcmp_ordered("<", x, constant(-_LARGE_ANGLE)))
+        outside = (
+            builder.fcmp_ordered(">", x, constant(_LARGE_ANGLE)),
+            builder.fcmp_ordered("<", x, constant(-_LARGE_ANGLE)),
+        )
         large = builder.bitcast(builder.or_(*outside), ir.IntType(WIDTH))
         ordinary = builder.block
         with builder.if_then(builder.icmp_signed("!=", large, ir.IntType(WIDTH)(0)), likely=False):
-            exact_s, exact_c = _by_library(builder, x, "llvm.sin"), _by_library(builder, x, "llvm.cos")
+            exact_s, exact_c = (
+                _by_library(builder, x, "llvm.sin"),
+                _by_library(builder, x, "llvm.cos"),
+            )
             rare = builder.block
         result = []
         for quick, exact in ((s, exact_s), (c, exact_c)):

@@ -1,4 +1,6 @@
-"""What happened, as sentences: the identifier's events and the page's own, bounded, with a storm of like ones told as one."""
+"""What happened, as sentences: the identifier's events and the page's own, bounded, with a storm of
+like ones told as one.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,10 @@ from typing import Any
 from thetahat.online.stream import Event
 
 KEPT = 100
-QUIET, QUIETEST = 1.0, 20.0  # [s] in which events of one kind are counted and not repeated; it doubles as long as they come
+QUIET, QUIETEST = (
+    1.0,
+    20.0,
+)  # [s] in which events of one kind are counted and not repeated; it doubles as long as they come
 KINDS = {  # of the identifier: of the page
     "opened": "gate",
     "closed": "gate",
@@ -82,7 +87,12 @@ class Journal:
                     del self._storms[like]
 
     def _tell(self, t: float, kind: str, sentence: str) -> None:
-        message = {"type": "event", "t": round(t, 4), "kind": kind, "message": sentence[:1].upper() + sentence[1:]}
+        message = {
+            "type": "event",
+            "t": round(t, 4),
+            "kind": kind,
+            "message": sentence[:1].upper() + sentence[1:],
+        }
         self._kept.append(message)
         self._fresh.append(message)
 

@@ -1,9 +1,11 @@
 """The messages of the page as JSON: never NaN, and no more digits than a screen shows.
 
     server → page   hello, frame, figure, parameters, event, error, bye
-    page → server   command (pause, resume, reset, force_nominal, release), subscribe (joint), ack (seq)
+    page → server   command (pause, resume, reset, force_nominal, release), subscribe (joint), ack
+    (seq)
 
-A frame is put together from texts that all viewers share, so that one more viewer costs next to nothing.
+A frame is put together from texts that all viewers share, so that one more viewer costs next to
+nothing.
 """
 
 from __future__ import annotations
@@ -24,14 +26,22 @@ PLACE = 4  # digits of a place [m] and of a rotation
 def text(message: Any) -> str:
     """JSON that can be sent; what is not finite becomes null."""
     try:
-        return encodable(json.dumps(message, allow_nan=False, ensure_ascii=False, separators=(",", ":")))
+        return encodable(
+            json.dumps(message, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+        )
     except ValueError:
-        return encodable(json.dumps(plain(message), allow_nan=False, ensure_ascii=False, separators=(",", ":")))
+        return encodable(
+            json.dumps(plain(message), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+        )
 
 
 def gate(state: GateState, *, window: int, condition: float | None) -> dict[str, Any]:
     """What the gate says."""
-    per_joint = None if state.r2_per_joint is None else _numbers(np.ma.filled(state.r2_per_joint, np.nan), 5)
+    per_joint = (
+        None
+        if state.r2_per_joint is None
+        else _numbers(np.ma.filled(state.r2_per_joint, np.nan), 5)
+    )
     return {
         "open": bool(state.open),
         "reason": state.reason,
@@ -50,13 +60,17 @@ def gate(state: GateState, *, window: int, condition: float | None) -> dict[str,
 def pose(points: np.ndarray, rotation: np.ndarray, place: np.ndarray, bodies: list[int]) -> str:
     """The robot's bones, and where the ellipsoids' bodies are, as the end of a frame."""
     axes = {name: _numbers(points[:, k], PLACE) for k, name in enumerate("xyz")}
-    placed = np.round(np.concatenate([rotation[bodies].reshape(-1, 9), place[bodies]], axis=1), PLACE)
+    placed = np.round(
+        np.concatenate([rotation[bodies].reshape(-1, 9), place[bodies]], axis=1), PLACE
+    )
     return f'"pose":{text(axes)},"bodies":{text(placed.tolist())}'
 
 
 def frame(number: int, t: float, state: str, extend: list[str], end: str) -> str:
     """A frame of texts: the state, the panels' new points, the pose."""
-    return f'{{"type":"frame","seq":{number},"t":{round(t, 4)},"state":{state},"extend":{{{",".join(extend)}}},{end}}}'
+    new = ",".join(extend)
+    head = f'"type":"frame","seq":{number},"t":{round(t, 4)},"state":{state}'
+    return f'{{{head},"extend":{{{new}}},{end}}}'
 
 
 def parse(received: str) -> dict[str, Any] | None:

@@ -1,4 +1,6 @@
-"""The loop of a run: it takes the source's samples, leaves what they brought for the page, and obeys commands between two of them."""
+"""The loop of a run: it takes the source's samples, leaves what they brought for the page, and
+obeys commands between two of them.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +20,30 @@ from thetahat.online.gate import GateState
 
 MOST = 256  # commands that may wait
 NEWS = 0.05  # of a payload's mass: less is not worth an event
-DROPPED = ("not finite", "spike", "duplicate", "out of order")  # events of samples that were not used
+DROPPED = (
+    "not finite",
+    "spike",
+    "duplicate",
+    "out of order",
+)  # events of samples that were not used
 
 
 class Out(Protocol):
-    """Where a loop leaves what it has to say: `Shared`, or a wire to another process. None of these waits."""
+    """Where a loop leaves what it has to say: `Shared`, or a wire to another process. None of these
+    waits.
+    """
 
     stride: int
 
     def time(self, ns: int) -> None: ...  # noqa: D102
-    def row(self, t: float, q: np.ndarray, error: np.ndarray | None, filtered: tuple[np.ndarray, ...] | None, flags: int) -> None: ...  # noqa: D102
+    def row(  # noqa: D102
+        self,
+        t: float,
+        q: np.ndarray,
+        error: np.ndarray | None,
+        filtered: tuple[np.ndarray, ...] | None,
+        flags: int,
+    ) -> None: ...
     def update(self, t: float, gate: GateState, memory: Memory | None) -> None: ...  # noqa: D102
     def event(self, t: float, kind: str, sentence: str, like: str | None = None) -> None: ...  # noqa: D102
     def report(self, status: Status, gate: GateState) -> None: ...  # noqa: D102
@@ -41,7 +57,13 @@ class Loop:
         self.source, self.identifier, self._out = source, source.identifier, out
         self.pace = Pace(speed, idle=self._idle)
         self._commands: deque[str] = deque()
-        self._updates, self._event, self._mass, self._last, self._cycles = self.identifier.updates, None, None, -np.inf, 0
+        self._updates, self._event, self._mass, self._last, self._cycles = (
+            self.identifier.updates,
+            None,
+            None,
+            -np.inf,
+            0,
+        )
         self._declined = ""  # why the controller did not take the last model, as far as it was told
 
     def run(self) -> None:
@@ -84,10 +106,16 @@ class Loop:
         self._out.update(identifier.clock, identifier.gate, Memory.of(identifier, identifier.clock))
         report = identifier.payload
         mass = None if report is None else report.mass
-        if mass is not None and (self._mass is None or abs(mass - self._mass) > NEWS * max(abs(self._mass), 0.02)):
+        if mass is not None and (
+            self._mass is None or abs(mass - self._mass) > NEWS * max(abs(self._mass), 0.02)
+        ):
             self._mass = mass
             what = "holds since" if mass > 0.0 else "let go at"
-            self._out.event(report.t, "payload", f"what the robot {what} {report.detected:.2f} s weighs about {abs(mass):.3g} kg")
+            self._out.event(
+                report.t,
+                "payload",
+                f"what the robot {what} {report.detected:.2f} s weighs about {abs(mass):.3g} kg",
+            )
 
     def _tell(self) -> None:
         """Hand on the identifier's events since the last."""
@@ -104,14 +132,32 @@ class Loop:
         identifier, counts = self.identifier, self.identifier.events.counts
         dropped = sum(counts[kind] for kind in DROPPED) + self.source.lost
         controller = self.source.controller
-        forced, declined = bool(getattr(controller, "forced", False)), getattr(controller, "declined", "")
+        forced, declined = (
+            bool(getattr(controller, "forced", False)),
+            getattr(controller, "declined", ""),
+        )
         if declined != self._declined:
             self._declined = declined
             if declined:
-                self._out.event(identifier.clock, "fault", f"the controller keeps the nominal model: {declined}", "declined")
-        self._out.report(Status(identifier.clock, identifier.updates, dropped, forced, self.pace.paused, self.pace.late), identifier.gate)
+                self._out.event(
+                    identifier.clock,
+                    "fault",
+                    f"the controller keeps the nominal model: {declined}",
+                    "declined",
+                )
+        self._out.report(
+            Status(
+                identifier.clock,
+                identifier.updates,
+                dropped,
+                forced,
+                self.pace.paused,
+                self.pace.late,
+            ),
+            identifier.gate,
+        )
 
-    # -- commands -----------------------------------------------------------------------------------------------------
+    # -- commands ----------------------------------------------------------------------------------
 
     def command(self, name: str) -> None:
         """One that makes sense here: pause, resume, stop now; all others between two cycles."""
@@ -135,6 +181,10 @@ class Loop:
                 self._out.update(t, self.identifier.gate, None)
             elif hasattr(self.source.controller, "forced"):
                 self.source.controller.forced = name == "force_nominal"
-                now = "is forced by a viewer; the gate goes on judging" if name == "force_nominal" else "is not forced any more"
+                now = (
+                    "is forced by a viewer; the gate goes on judging"
+                    if name == "force_nominal"
+                    else "is not forced any more"
+                )
                 self._out.event(t, "forced", f"the nominal model {now}")
         self._report()

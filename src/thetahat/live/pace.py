@@ -1,4 +1,6 @@
-"""Time as it passes on the page: at the pace of the clock on the wall times a speed, and not while it is paused."""
+"""Time as it passes on the page: at the pace of the clock on the wall times a speed, and not while
+it is paused.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +8,23 @@ import threading
 import time
 from collections.abc import Callable
 
-AHEAD = 2e-3  # [s] that a loop may be early before it sleeps: waking up for every cycle costs more than the cycle
+# [s] that a loop may be early before it sleeps: waking up for every cycle costs more than the cycle
+AHEAD = 2e-3
 SLICE = 0.05  # [s] of a sleep at most, so that a command is noticed
 BEHIND = 0.25  # [s] that a loop may be late and still catch up
 
 
 class Pace:
-    """`wait(t)` returns when it is time for t; `idle` is called while it waits for long. speed: seconds of the source per second on the wall."""
+    """`wait(t)` returns when it is time for t; `idle` is called while it waits for long. speed:
+    seconds of the source per second on the wall.
+    """
 
     def __init__(self, speed: float = 1.0, *, idle: Callable[[], None] = lambda: None) -> None:
-        self.speed, self.late, self.idle = speed, 0.0, idle  # late: [s] lost on the wall because the work took longer than there was time
+        self.speed, self.late, self.idle = (
+            speed,
+            0.0,
+            idle,
+        )  # late: [s] lost on the wall because the work took longer than there was time
         self._stopped, self._running = threading.Event(), threading.Event()
         self._running.set()
         self._zero: float | None = None  # where t = 0 is on the wall

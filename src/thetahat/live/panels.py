@@ -1,4 +1,6 @@
-"""The panels of the page: what is kept of a run, as figures of the report, and what is new in them since the last frame."""
+"""The panels of the page: what is kept of a run, as figures of the report, and what is new in them
+since the last frame.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,13 @@ from thetahat.report.traces import Series
 
 MANY = 12  # joints in one figure; of more, the worst, the median and the chosen one are drawn
 POINTS = 12_000  # of a figure, about
-TITLES = {"r2": "R² per joint", "torque": "Torque", "error": "Joint errors", "fill": "Buffer and rank", "cycle": "Cycle time"}
+TITLES = {
+    "r2": "R² per joint",
+    "torque": "Torque",
+    "error": "Joint errors",
+    "fill": "Buffer and rank",
+    "cycle": "Cycle time",
+}
 SPAN = 60.0  # [s] that the page shows at first
 FIT, HELD = "of the fit, all joints", "held out, all joints"
 
@@ -28,7 +36,9 @@ Points = list[list[list[float | None]]]  # per line: times, values
 def units(robot: Robot) -> tuple[list[str], list[str]]:
     """Units of torque and of position of every degree of freedom."""
     dofs = robot.tree.arrays.dofs
-    angular = {int(v): bool(a) for v, a in zip(dofs[::-1, V_INDEX], dofs[::-1, ANGULAR], strict=True)}
+    angular = {
+        int(v): bool(a) for v, a in zip(dofs[::-1, V_INDEX], dofs[::-1, ANGULAR], strict=True)
+    }
     turns = [angular[v] for v in range(robot.nv)]
     return ["N·m" if turn else "N" for turn in turns], ["rad" if turn else "m" for turn in turns]
 
@@ -41,10 +51,17 @@ class Panels:
         self.names, (self.torque_units, self.units) = robot.velocity_names, units(robot)
         self.many = robot.nv > MANY
         lines = 4 if self.many else robot.nv
-        sizes = {"tail": min(1000, POINTS // 2 // lines), "buckets": min(BUCKETS, POINTS // 4 // lines)}
-        self._r2 = History(4 + robot.nv, **sizes)  # held out, of the fit, worst joint, median joint, every joint
+        sizes = {
+            "tail": min(1000, POINTS // 2 // lines),
+            "buckets": min(BUCKETS, POINTS // 4 // lines),
+        }
+        self._r2 = History(
+            4 + robot.nv, **sizes
+        )  # held out, of the fit, worst joint, median joint, every joint
         self._torque = History(3 * robot.nv, tail=1000)  # measured, predicted, nominal
-        self._error = History(2 + robot.nv, **sizes) if wanted else None  # worst joint, median joint, every joint
+        self._error = (
+            History(2 + robot.nv, **sizes) if wanted else None
+        )  # worst joint, median joint, every joint
         self._fill, self._cycle = History(2, tail=1000), History(2, tail=1000)
         self.grounds, self.full_at, self.directions = Grounds(), None, None
         self._new: dict[str, tuple[np.ndarray, np.ndarray]] = {}
@@ -54,7 +71,7 @@ class Panels:
         """The panels there are, the most important first."""
         return tuple(name for name in TITLES if name != "error" or self._error is not None)
 
-    # -- what comes in ------------------------------------------------------------------------------------------------
+    # -- what comes in -----------------------------------------------------------------------------
 
     def add(self, block: Block, predicted: np.ndarray, nominal: np.ndarray) -> None:
         """Rows of the loop, and what two models predict of their torques."""
@@ -63,18 +80,35 @@ class Panels:
         self._torque.add(block.t, values)
         if self._error is not None:
             size = np.abs(block.error)
-            self._error.add(block.t, np.column_stack([_worst(size, low=False), _median(size), block.error]))
+            self._error.add(
+                block.t, np.column_stack([_worst(size, low=False), _median(size), block.error])
+            )
         self.grounds.add(block.t.tolist(), block.identified.tolist())
 
     def add_update(self, t: float, gate: GateState) -> None:
         """What the identifier said."""
-        per_joint = np.full(self.robot.nv, np.nan) if gate.r2_per_joint is None else np.ma.filled(gate.r2_per_joint, np.nan)
+        per_joint = (
+            np.full(self.robot.nv, np.nan)
+            if gate.r2_per_joint is None
+            else np.ma.filled(gate.r2_per_joint, np.nan)
+        )
         stacked = [np.nan if value is None else value for value in (gate.r2, gate.r2_fit)]
         over = [_worst(per_joint[None], low=True)[0], _median(per_joint[None])[0]]
-        self._r2.add(np.array([t]), np.maximum(np.concatenate([stacked, over, per_joint]), online.LOWEST)[None])
-        self.directions = gate.structural_rank if gate.structural_rank is not None else self.directions
-        rank = np.nan if gate.rank is None or not self.directions else 100.0 * gate.rank / self.directions
-        self._fill.add(np.array([t]), np.array([[100.0 * min(gate.fill / max(gate.size, 1), 1.0), rank]]))
+        self._r2.add(
+            np.array([t]),
+            np.maximum(np.concatenate([stacked, over, per_joint]), online.LOWEST)[None],
+        )
+        self.directions = (
+            gate.structural_rank if gate.structural_rank is not None else self.directions
+        )
+        rank = (
+            np.nan
+            if gate.rank is None or not self.directions
+            else 100.0 * gate.rank / self.directions
+        )
+        self._fill.add(
+            np.array([t]), np.array([[100.0 * min(gate.fill / max(gate.size, 1), 1.0), rank]])
+        )
         if self.full_at is None and 0 < gate.size <= gate.fill:
             self.full_at = t
 
@@ -82,12 +116,20 @@ class Panels:
         """Processor time of a cycle [µs]."""
         self._cycle.add(np.array([t]), np.array([[p50, p99]]))
 
-    # -- what goes out ------------------------------------------------------------------------------------------------
+    # -- what goes out -----------------------------------------------------------------------------
 
     def collect(self) -> None:
         """Gather what is new in all panels, for `extension` to hand out."""
-        histories = {"r2": self._r2, "torque": self._torque, "error": self._error, "fill": self._fill, "cycle": self._cycle}
-        self._new = {name: history.fresh() for name, history in histories.items() if history is not None}
+        histories = {
+            "r2": self._r2,
+            "torque": self._torque,
+            "error": self._error,
+            "fill": self._fill,
+            "cycle": self._cycle,
+        }
+        self._new = {
+            name: history.fresh() for name, history in histories.items() if history is not None
+        }
 
     def extension(self, name: str, joint: int) -> Points | None:
         """New points of every line of a panel; None where there are none."""
@@ -102,14 +144,27 @@ class Panels:
         spans = self.grounds.spans
         match name:
             case "r2":
-                return online.r2_over_time(self._curves("r2", joint), threshold=self.threshold, identified=spans, full_at=self.full_at)
+                return online.r2_over_time(
+                    self._curves("r2", joint),
+                    threshold=self.threshold,
+                    identified=spans,
+                    full_at=self.full_at,
+                )
             case "torque":
-                return torque_over_time(*self._curves("torque", joint).values(), unit=self.torque_units[joint])
+                return torque_over_time(
+                    *self._curves("torque", joint).values(), unit=self.torque_units[joint]
+                )
             case "error":
                 unit = "rad" if len(set(self.units)) == 1 and self.units[0] == "rad" else "rad or m"
-                return online.over_time(self._curves("error", joint), f"wanted − true [{unit}]", identified=spans)
+                return online.over_time(
+                    self._curves("error", joint), f"wanted − true [{unit}]", identified=spans
+                )
             case "fill":
-                return online.filling(*self._curves("fill", joint).values(), window=self.window, directions=self.directions)
+                return online.filling(
+                    *self._curves("fill", joint).values(),
+                    window=self.window,
+                    directions=self.directions,
+                )
             case _:
                 return online.cycle_time(*self._curves("cycle", joint).values())
 
@@ -122,11 +177,21 @@ class Panels:
             return {"first": 0, "second": 1}
         over, first = ({HELD: 0, FIT: 1}, 4) if name == "r2" else ({}, 2)
         if self.many:
-            return over | {"worst joint": first - 2, "median joint": first - 1, f"joint {self.names[joint]}": first + joint}
+            return over | {
+                "worst joint": first - 2,
+                "median joint": first - 1,
+                f"joint {self.names[joint]}": first + joint,
+            }
         return over | {_other(title, over): first + j for j, title in enumerate(self.names)}
 
     def _curves(self, name: str, joint: int) -> dict[str, Series]:
-        history = {"r2": self._r2, "torque": self._torque, "error": self._error, "fill": self._fill, "cycle": self._cycle}[name]
+        history = {
+            "r2": self._r2,
+            "torque": self._torque,
+            "error": self._error,
+            "fill": self._fill,
+            "cycle": self._cycle,
+        }[name]
         return {title: history.line(channel) for title, channel in self._drawn(name, joint).items()}
 
 

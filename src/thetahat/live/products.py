@@ -1,6 +1,8 @@
-"""What the page lets one take home: the estimate, the robot's file and a report, of what the identifier remembers at that moment.
+"""What the page lets one take home: the estimate, the robot's file and a report, of what the
+identifier remembers at that moment.
 
-Everything here is slow against a control cycle, so it is done in a process of its own; what it needs travels as plain arrays (`Memory`).
+Everything here is slow against a control cycle, so it is done in a process of its own; what it
+needs travels as plain arrays (`Memory`).
 """
 
 from __future__ import annotations
@@ -37,7 +39,10 @@ from thetahat.report.page import render
 from thetahat.report.section import Block, Column, Figure, Note, Panel, Section, Table, Text
 from thetahat.validate import validate
 
-WEIGHT, METRIC = 1e-2, "euclidean"  # of the nominal robot in what the data do not show: the buffer is too short to choose by
+WEIGHT, METRIC = (
+    1e-2,
+    "euclidean",
+)  # of the nominal robot in what the data do not show: the buffer is too short to choose by
 WEIGHTS = "iterated"
 LONGEST = 90  # letters of a base parameter's name
 Arrays = Mapping[str, np.ndarray]
@@ -48,7 +53,9 @@ class Memory:
     """What an identifier remembered after an update, as arrays."""
 
     t: float  # [s]
-    samples: Arrays | None  # q, dq, ddq, tau, valid of the samples that are fitted, where they are kept
+    samples: (
+        Arrays | None
+    )  # q, dq, ddq, tau, valid of the samples that are fitted, where they are kept
     factors: tuple[np.ndarray, ...] | None  # or else the triangles of every joint,
     rows: np.ndarray | None  # the torques in each of them
     count: int  # samples
@@ -65,9 +72,24 @@ class Memory:
         else:
             count = len(samples)
         model = identifier.model
-        drive = None if model is None else [model.drive.value(term)[list(model.drive.column_motors)] for term in model.drive.identified]
+        drive = (
+            None
+            if model is None
+            else [
+                model.drive.value(term)[list(model.drive.column_motors)]
+                for term in model.drive.identified
+            ]
+        )
         x = None if model is None else np.concatenate([model.theta, *drive])
-        return Memory(t, None if samples is None else arrays(samples), factors, rows, count, arrays(identifier.held_out), x)
+        return Memory(
+            t,
+            None if samples is None else arrays(samples),
+            factors,
+            rows,
+            count,
+            arrays(identifier.held_out),
+            x,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,12 +121,20 @@ class Product:
 
 def arrays(samples: Samples) -> Arrays:
     """Samples as what travels."""
-    return {"q": samples.q, "dq": samples.dq, "ddq": samples.ddq, "tau": samples.tau, "valid": samples.valid}
+    return {
+        "q": samples.q,
+        "dq": samples.dq,
+        "ddq": samples.ddq,
+        "tau": samples.tau,
+        "valid": samples.valid,
+    }
 
 
 def _samples(found: Arrays, **more: Any) -> Samples:
     reason = np.where(found["valid"], np.uint8(USABLE), np.uint8(STANDSTILL))
-    return Samples(**{name: found[name] for name in ("q", "dq", "ddq", "tau")}, reason=reason, **more)
+    return Samples(
+        **{name: found[name] for name in ("q", "dq", "ddq", "tau")}, reason=reason, **more
+    )
 
 
 def _information(robot: Robot, memory: Memory) -> Information:
@@ -112,15 +142,21 @@ def _information(robot: Robot, memory: Memory) -> Information:
         return information(robot, _samples(memory.samples), threads=1)
     stack = Stack(robot)
     if memory.factors is None or not memory.count:
-        raise NotIdentifiable("nothing has been learned yet: no sample is in the memory; let the robot move")
-    return Information(robot, stack.base, stack.positions, memory.factors, memory.rows, memory.count)
+        raise NotIdentifiable(
+            "nothing has been learned yet: no sample is in the memory; let the robot move"
+        )
+    return Information(
+        robot, stack.base, stack.positions, memory.factors, memory.rows, memory.count
+    )
 
 
-# -- parameters, as the page shows them -------------------------------------------------------------------------------
+# -- parameters, as the page shows them ------------------------------------------------------------
 
 
 def parameters(robot: Robot, memory: Memory) -> dict[str, Any]:
-    """Rows of base parameters with their standard deviations beside nominal, the condition and the rank of the data."""
+    """Rows of base parameters with their standard deviations beside nominal, the condition and the
+    rank of the data.
+    """
     estimate = identify(_information(robot, memory), LeastSquares())
     base, columns = estimate.base, Columns(robot)
     values = estimate.x_base if memory.x is None else base.map @ memory.x
@@ -135,9 +171,17 @@ def parameters(robot: Robot, memory: Memory) -> dict[str, Any]:
             "std": number(spread),
             "identified": number(spread) is not None,
         }
-        for name, column, stated, value, spread in zip(base.names, independent, nominal, values, std, strict=True)
+        for name, column, stated, value, spread in zip(
+            base.names, independent, nominal, values, std, strict=True
+        )
     ]
-    return {"t": memory.t, "rows": rows, "condition": number(estimate.condition), "rank": int(estimate.rank), "theta": _theta(robot, memory)}
+    return {
+        "t": memory.t,
+        "rows": rows,
+        "condition": number(estimate.condition),
+        "rank": int(estimate.rank),
+        "theta": _theta(robot, memory),
+    }
 
 
 def _theta(robot: Robot, memory: Memory) -> list[float] | None:
@@ -152,34 +196,61 @@ def _short(name: str) -> str:
     return name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
 
 
-# -- files ------------------------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------
 
 
 def produce(robot: Robot, nominal: Robot, order: Order) -> Product:
     """The three files, of the physically consistent fit of what is remembered."""
     info = _information(robot, order.memory)
     physical = robot if all(robot.consistency) else robot.projected()
-    estimate = identify(info, Consistent(prior=Columns(physical).x0, weight=WEIGHT, metric=METRIC, weights=WEIGHTS))
+    estimate = identify(
+        info, Consistent(prior=Columns(physical).x0, weight=WEIGHT, metric=METRIC, weights=WEIGHTS)
+    )
     identified = robot.with_parameters(estimate)
     beside = {PLAIN: robot.with_parameters(identify(info, LeastSquares(weights=WEIGHTS)))}
     held = _samples(order.memory.held, cutoff=order.cutoff)
     test = validate(identified, held, nominal=nominal, beside=beside) if len(held) else None
-    found = as_data(estimate, rows=info.rows, robot=nominal, test=test, raw=None, provenance=_provenance(robot, estimate, order))
-    found |= {"locked": list(order.locked), "dropped": {}, "findings": [], "warnings": list(order.findings)}
+    found = as_data(
+        estimate,
+        rows=info.rows,
+        robot=nominal,
+        test=test,
+        raw=None,
+        provenance=_provenance(robot, estimate, order),
+    )
+    found |= {
+        "locked": list(order.locked),
+        "dropped": {},
+        "findings": [],
+        "warnings": list(order.findings),
+    }
     with tempfile.TemporaryDirectory(prefix="thetahat-live-") as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         content, name, drive = _saved(identified, Path(folder), found)
     collector = Collector(identified, nominal)
-    recent = _samples(order.recent, t=order.recent["t"], cutoff=order.cutoff) if len(order.recent["t"]) else held
+    recent = (
+        _samples(order.recent, t=order.recent["t"], cutoff=order.cutoff)
+        if len(order.recent["t"])
+        else held
+    )
     if len(recent):
         collector.add(recent, "test")
-    report = [_live(order), *sections(found, robot=nominal, identified=identified, traces=collector.result())]
-    page = render(f"{order.title}: live identification", report, subtitle=f"after {order.memory.t:.1f} s, {order.memory.count} samples remembered")
+    report = [
+        _live(order),
+        *sections(found, robot=nominal, identified=identified, traces=collector.result()),
+    ]
+    page = render(
+        f"{order.title}: live identification",
+        report,
+        subtitle=f"after {order.memory.t:.1f} s, {order.memory.count} samples remembered",
+    )
     told = json.dumps(found, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
     return Product(encodable(told).encode(), content, name, drive, page.encode())
 
 
-def _saved(identified: Robot, folder: Path, found: dict[str, Any]) -> tuple[bytes | None, str, bytes | None]:
+def _saved(
+    identified: Robot, folder: Path, found: dict[str, Any]
+) -> tuple[bytes | None, str, bytes | None]:
     """(the robot's file, its name, drive.json or None); what it is worth goes into `found`."""
     source = identified.source
     if source is None:
@@ -191,7 +262,11 @@ def _saved(identified: Robot, folder: Path, found: dict[str, Any]) -> tuple[byte
         found["advice"].append(f"no robot file is written: {error}")
         return None, name, None
     found["parity"] = saved.as_data()
-    return saved.path.read_bytes(), name, None if saved.drive_file is None else saved.drive_file.read_bytes()
+    return (
+        saved.path.read_bytes(),
+        name,
+        None if saved.drive_file is None else saved.drive_file.read_bytes(),
+    )
 
 
 def _provenance(robot: Robot, estimate: Estimate, order: Order) -> dict[str, Any]:
@@ -234,11 +309,19 @@ def _provenance(robot: Robot, estimate: Estimate, order: Order) -> dict[str, Any
 
 def _live(order: Order) -> Section:
     """What was on the page."""
-    text = f"The identifier's memory after {order.memory.t:.1f} s of {order.title}: fitted are the {order.memory.count} samples that it kept."
-    blocks: list[Block] = [Text(text), *(Note(sentence, "warning") for sentence in order.findings[:5])]
+    text = (
+        f"The identifier's memory after {order.memory.t:.1f} s of {order.title}: fitted are the"
+        f" {order.memory.count} samples that it kept."
+    )
+    blocks: list[Block] = [
+        Text(text),
+        *(Note(sentence, "warning") for sentence in order.findings[:5]),
+    ]
     blocks += [Figure((Panel(title, figure),), caption) for title, caption, figure in order.figures]
     if order.events:
         columns = (Column("t", "s", decimals=2), Column("kind"), Column("what happened", wide=True))
-        rows = tuple((float(event["t"]), event["kind"], event["message"]) for event in reversed(order.events))
+        rows = tuple(
+            (float(event["t"]), event["kind"], event["message"]) for event in reversed(order.events)
+        )
         blocks.append(Table(columns, rows, f"Events ({len(rows)})"))
     return Section("Live run", "live", tuple(blocks))

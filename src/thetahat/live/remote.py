@@ -1,4 +1,6 @@
-"""A loop in a process of its own, so that it shares no interpreter lock with the page: what it leaves travels over a socket that never blocks it."""
+"""A loop in a process of its own, so that it shares no interpreter lock with the page: what it
+leaves travels over a socket that never blocks it.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ ROOM = 1 << 20  # bytes of the socket's own buffer
 
 
 class Wire:
-    """The loop's end: gathers what the loop leaves, and sends it some fifty times a second, as far as there is room; it never waits."""
+    """The loop's end: gathers what the loop leaves, and sends it some fifty times a second, as far
+    as there is room; it never waits.
+    """
 
     def __init__(self, end: socket.socket, rate: float) -> None:
         end.setblocking(False)
@@ -51,10 +55,19 @@ class Wire:
         """Note the processor time of a cycle [ns]."""
         self._times.append(ns)
 
-    def row(self, t: float, q: np.ndarray, error: np.ndarray | None, filtered: tuple[np.ndarray, ...] | None, flags: int) -> None:
+    def row(
+        self,
+        t: float,
+        q: np.ndarray,
+        error: np.ndarray | None,
+        filtered: tuple[np.ndarray, ...] | None,
+        flags: int,
+    ) -> None:
         """Leave a row to be drawn."""
         kept = None if filtered is None else tuple(array.copy() for array in filtered)
-        self._calls.append(("row", t, q.copy(), None if error is None else error.copy(), kept, flags))
+        self._calls.append(
+            ("row", t, q.copy(), None if error is None else error.copy(), kept, flags)
+        )
 
     def update(self, t: float, gate: GateState, memory: Memory | None) -> None:
         """What the identifier says and remembers after an update."""
@@ -74,7 +87,9 @@ class Wire:
             self._hear()
 
     def end(self, failure: str) -> None:
-        """That it is over; the last parcel may wait for its reader, as nothing else is left to do."""
+        """That it is over; the last parcel may wait for its reader, as nothing else is left
+        to do.
+        """
         self._calls.append(("end", failure))
         self._send(last=True)
         self._socket.setblocking(True)
@@ -83,7 +98,15 @@ class Wire:
             self._pending.clear()
 
     def _send(self, *, last: bool = False) -> None:
-        parcel = pickle.dumps((self._times, self._calls, self._status, None if self._gate is self._sent else self._gate), protocol=5)
+        parcel = pickle.dumps(
+            (
+                self._times,
+                self._calls,
+                self._status,
+                None if self._gate is self._sent else self._gate,
+            ),
+            protocol=5,
+        )
         self._times, self._calls = [], []
         if len(self._pending) + len(parcel) > WAITING and not last:
             self.lost += 1
@@ -121,7 +144,13 @@ class Wire:
             self.loop.command(line.decode("ascii", "replace"))
 
 
-def _live(end: socket.socket, factory: Callable[..., Source], arguments: tuple, options: dict[str, Any], speed: float) -> None:
+def _live(
+    end: socket.socket,
+    factory: Callable[..., Source],
+    arguments: tuple,
+    options: dict[str, Any],
+    speed: float,
+) -> None:
     """In the other process: make the source, say what it is, run it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the page, which then ends this
     end_with_parent()
@@ -129,7 +158,11 @@ def _live(end: socket.socket, factory: Callable[..., Source], arguments: tuple, 
         source = factory(*arguments, **options)
         first: Facts | Exception = Facts.of(source, speed)
     except Exception as error:
-        first = error if isinstance(error, ThetahatError) else UsageError(f"the run cannot begin: {type(error).__name__}: {error}")
+        first = (
+            error
+            if isinstance(error, ThetahatError)
+            else UsageError(f"the run cannot begin: {type(error).__name__}: {error}")
+        )
     parcel = pickle.dumps(first, protocol=5)
     end.sendall(HEAD.pack(len(parcel)) + parcel)
     if isinstance(first, Exception):
@@ -140,15 +173,29 @@ def _live(end: socket.socket, factory: Callable[..., Source], arguments: tuple, 
 
 
 class Remote:
-    """The page's end: starts the other process, waits for its facts, and hands what comes to a `Shared` as if the loop were here."""
+    """The page's end: starts the other process, waits for its facts, and hands what comes to a
+    `Shared` as if the loop were here.
+    """
 
-    def __init__(self, factory: Callable[..., Source], arguments: tuple, options: dict[str, Any], *, speed: float) -> None:
+    def __init__(
+        self,
+        factory: Callable[..., Source],
+        arguments: tuple,
+        options: dict[str, Any],
+        *,
+        speed: float,
+    ) -> None:
         mine, theirs = socket.socketpair()
         for end in (mine, theirs):
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, ROOM)
         self._socket = mine
         context = multiprocessing.get_context("spawn")
-        self._process = context.Process(target=_live, args=(theirs, factory, arguments, options, speed), name="thetahat-loop", daemon=True)
+        self._process = context.Process(
+            target=_live,
+            args=(theirs, factory, arguments, options, speed),
+            name="thetahat-loop",
+            daemon=True,
+        )
         self._process.start()
         theirs.close()
         mine.settimeout(PATIENCE)
@@ -202,7 +249,9 @@ class Remote:
     def _parcel(self) -> Any:
         head = self._exactly(HEAD.size)
         body = None if head is None else self._exactly(HEAD.unpack(head)[0])
-        return None if body is None else pickle.loads(body)  # from our own child, over a socket that nobody else has
+        return (
+            None if body is None else pickle.loads(body)
+        )  # from our own child, over a socket that nobody else has
 
     def _read(self) -> None:
         shared = self._shared

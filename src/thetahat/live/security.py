@@ -1,8 +1,10 @@
-"""Who may talk to the live page: the right Host, the right Origin, the token. Checked before anything else, for requests and WebSockets alike.
+"""Who may talk to the live page: the right Host, the right Origin, the token. Checked before
+anything else, for requests and WebSockets alike.
 
-A page of another origin that the user has open can make the browser send requests to 127.0.0.1, and a name that an attacker owns can be made to point
-there (DNS rebinding). So the Host must be one that this server has, an Origin that is sent must be this server's own, and every request must
-bring the token: in the link once, and then as a cookie that other sites' requests do not carry.
+A page of another origin that the user has open can make the browser send requests to 127.0.0.1, and
+a name that an attacker owns can be made to point there (DNS rebinding). So the Host must be one
+that this server has, an Origin that is sent must be this server's own, and every request must bring
+the token: in the link once, and then as a cookie that other sites' requests do not carry.
 """
 
 from __future__ import annotations
@@ -19,7 +21,10 @@ from urllib.parse import parse_qs
 from thetahat.errors import UsageError
 
 Scope = MutableMapping[str, Any]
-Receive, Send = Callable[[], Awaitable[MutableMapping[str, Any]]], Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Receive, Send = (
+    Callable[[], Awaitable[MutableMapping[str, Any]]],
+    Callable[[MutableMapping[str, Any]], Awaitable[None]],
+)
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 BODY = 4096  # bytes of a request's body at most: none is needed
@@ -27,8 +32,8 @@ LONGEST_QUERY, HEAD = 2048, 16_384  # bytes of an address after the ?, and of al
 LENGTH = re.compile(r"0*[0-9]{1,9}", re.ASCII)
 TOKEN = re.compile(r"[A-Za-z0-9_-]{8,200}")
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; img-src 'self' data: blob:; "
-    "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self';"
+    " img-src 'self' data: blob:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 )
 HEADERS = {
     "content-security-policy": POLICY,
@@ -41,7 +46,9 @@ HEADERS = {
     "cache-control": "no-store",
 }
 METHODS = ("GET", "HEAD")
-ANY = {  # all interfaces: their family, an address far away (of those kept for documentation), and this machine's own
+# all interfaces: their family, an address far away (of those kept for documentation), and this
+# machine's own
+ANY = {
     "0.0.0.0": (socket.AF_INET, "192.0.2.1", "127.0.0.1"),
     "::": (socket.AF_INET6, "2001:db8::1", "::1"),
 }
@@ -52,7 +59,9 @@ def new_token(given: str | None = None) -> str:
     if given is None:
         return secrets.token_urlsafe(16)
     if not TOKEN.fullmatch(given):
-        raise UsageError("--token must be 8 to 200 letters, digits, - or _; leave it out for a random one")
+        raise UsageError(
+            "--token must be 8 to 200 letters, digits, - or _; leave it out for a random one"
+        )
     return given
 
 
@@ -67,13 +76,17 @@ def is_local(host: str) -> bool:
 
 
 def reachable(host: str) -> str:
-    """The address under which a browser finds a server that listens on `host`: of one on all interfaces, that which leads out of this machine."""
+    """The address under which a browser finds a server that listens on `host`: of one on all
+    interfaces, that which leads out of this machine.
+    """
     if host not in ANY:
         return host
     family, elsewhere, fallback = ANY[host]
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect((elsewhere, 9))  # of a datagram socket: nothing is sent, the way there is only looked up
+            probe.connect(
+                (elsewhere, 9)
+            )  # of a datagram socket: nothing is sent, the way there is only looked up
             found = probe.getsockname()[0]
     except OSError:  # there is no way out
         return fallback
@@ -81,13 +94,19 @@ def reachable(host: str) -> str:
 
 
 class Guard:
-    """An ASGI application that lets through to `app` only who may pass. `answers` counts what it said, by status."""
+    """An ASGI application that lets through to `app` only who may pass. `answers` counts what it
+    said, by status.
+    """
 
     def __init__(self, app: App, *, token: str, host: str, port: int) -> None:
         self._app, self._token, self._port = app, token.encode(), port
         self.cookie = f"thetahat-{port}"  # a browser does not tell ports apart
-        self._names = {"localhost", "127.0.0.1", "::1", host.lower()} | (set() if is_local(host) else {socket.gethostname().lower()})
-        self._any_address = not is_local(host)  # a name can be made to point here by anyone, a literal address cannot
+        self._names = {"localhost", "127.0.0.1", "::1", host.lower()} | (
+            set() if is_local(host) else {socket.gethostname().lower()}
+        )
+        self._any_address = not is_local(
+            host
+        )  # a name can be made to point here by anyone, a literal address cannot
         self.answers: dict[int, int] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -112,13 +131,22 @@ class Guard:
         if not self.known_host(headers.get("host", [])):
             return 403, "this server is not known by that name; open the link that it printed"
         if any(not self.own_origin(origin) for origin in headers.get("origin", [])):
-            return 403, "requests from other pages are refused; open the link that the server printed"
+            return (
+                403,
+                "requests from other pages are refused; open the link that the server printed",
+            )
         if scope["type"] == "http" and scope["method"] not in METHODS:
             return 405, "only GET is answered here"
         if self._oversized(headers) or len(scope["query_string"]) > LONGEST_QUERY:
             return 413, "the request is larger than any that is needed here"
         if not self.authorised(scope["query_string"], headers):
-            return 401, "the token is missing or wrong; open the link that the server printed, with its token"
+            return (
+                401,
+                (
+                    "the token is missing or wrong; open the link that the server printed, with its"
+                    " token"
+                ),
+            )
         return None
 
     def known_host(self, values: list[str]) -> bool:
@@ -144,11 +172,16 @@ class Guard:
     def authorised(self, query: bytes, headers: dict[str, list[str]]) -> bool:
         """Whether the token is there: in the address, in the cookie, or as a bearer."""
         given = self.given_in_query(query)
-        # By hand: http.cookies gives up at the first odd cookie, and any program on this machine's other ports may have set one.
+        # By hand: http.cookies gives up at the first odd cookie, and any program on this machine's
+        # other ports may have set one.
         for part in ";".join(headers.get("cookie", [])).split(";"):
             name, _, value = part.partition("=")
             given += [value.strip()] if name.strip() == self.cookie else []
-        given += [value[7:] for value in headers.get("authorization", []) if value[:7].lower() == "bearer "]
+        given += [
+            value[7:]
+            for value in headers.get("authorization", [])
+            if value[:7].lower() == "bearer "
+        ]
         return any(self._is_token(each) for each in given)
 
     @staticmethod
@@ -165,20 +198,37 @@ class Guard:
     @staticmethod
     def _oversized(headers: dict[str, list[str]]) -> bool:
         lengths = headers.get("content-length", [])
-        return any(not LENGTH.fullmatch(value) or int(value) > BODY for value in lengths) or "transfer-encoding" in headers
+        return (
+            any(not LENGTH.fullmatch(value) or int(value) > BODY for value in lengths)
+            or "transfer-encoding" in headers
+        )
 
     def _sealed(self, scope: Scope, send: Send) -> Send:
-        """`send`, with the headers that every answer has, and the cookie for who came with the token in the address."""
-        fresh = scope["type"] == "http" and any(map(self._is_token, self.given_in_query(scope["query_string"])))
+        """`send`, with the headers that every answer has, and the cookie for who came with the
+        token in the address.
+        """
+        fresh = scope["type"] == "http" and any(
+            map(self._is_token, self.given_in_query(scope["query_string"]))
+        )
 
         async def sealed(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 self.answers[status] = self.answers.get(status, 0) + 1
                 given = {name.lower() for name, _ in message.get("headers", [])}
-                extra = [(name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in given]
+                extra = [
+                    (name.encode(), value.encode())
+                    for name, value in HEADERS.items()
+                    if name.encode() not in given
+                ]
                 if fresh:
-                    extra.append((b"set-cookie", f"{self.cookie}={self._token.decode()}; Path=/; HttpOnly; SameSite=Strict".encode()))
+                    extra.append(
+                        (
+                            b"set-cookie",
+                            f"{self.cookie}={self._token.decode()}; Path=/; HttpOnly;"
+                            " SameSite=Strict".encode(),
+                        )
+                    )
                 message = {**message, "headers": [*message.get("headers", []), *extra]}
             await send(message)
 
@@ -188,11 +238,17 @@ class Guard:
 async def _answer(scope: Scope, receive: Receive, send: Send, status: int, sentence: str) -> None:
     """Refuse, with a sentence."""
     body = (sentence + "\n").encode()
-    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode()), (b"connection", b"close")]
+    headers = [
+        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-length", str(len(body)).encode()),
+        (b"connection", b"close"),
+    ]
     headers += [(name.encode(), value.encode()) for name, value in HEADERS.items()]
     if scope["type"] == "http":
         await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+        await send(
+            {"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body}
+        )
         return
     await receive()  # websocket.connect
     if "websocket.http.response" in scope.get("extensions", {}):

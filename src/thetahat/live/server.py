@@ -1,4 +1,6 @@
-"""The server of the live page: a few fixed addresses and two WebSockets, in a thread of its own. It serves from memory: no path leads to the disk."""
+"""The server of the live page: a few fixed addresses and two WebSockets, in a thread of its own. It
+serves from memory: no path leads to the disk.
+"""
 
 from __future__ import annotations
 
@@ -29,15 +31,21 @@ try:
     from uvicorn.protocols.utils import ClientDisconnected
     from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 except ImportError as error:
-    raise MissingExtra(f'the live page needs {error.name}, which is not installed; pip install "thetahat[web]"') from None
+    raise MissingExtra(
+        f'the live page needs {error.name}, which is not installed; pip install "thetahat[web]"'
+    ) from None
 
 FRAME = 65_536  # bytes of a WebSocket frame from outside, at most
 HEADERS = 16_384  # bytes of a request's head
 PIECE = 65_536  # bytes of an answer that are sent at once: a slow reader holds no more of it
-KERNEL = 65_536  # bytes that the kernel keeps of what a reader did not take yet (Linux takes this times two); its own choice is some megabytes
+# bytes that the kernel keeps of what a reader did not take yet (Linux takes this times two); its
+# own choice is some megabytes
+KERNEL = 65_536
 PATIENCE = 10.0  # [s] for a request to be complete, and for a viewer to take a message
 ANSWER = 60.0  # [s] for an answer to be taken, once there is one
-MAKING = making + 30.0  # [s] for there to be one: longer than the longest there is, so that its own refusal gets through
+MAKING = (
+    making + 30.0
+)  # [s] for there to be one: longer than the longest there is, so that its own refusal gets through
 CLOSING = 1.0  # [s] for what is still to be sent when a WebSocket's work is done
 CONNECTIONS = 400
 TYPES = {
@@ -81,14 +89,18 @@ class Patient(H11Protocol):
         state = (self.cycle, busy, busy and self.cycle.response_started)
         if state != self._seen[0]:
             self._seen = (state, now)
-        elif now - self._seen[1] >= ((ANSWER if self.cycle.response_started else MAKING) if busy else PATIENCE):
+        elif now - self._seen[1] >= (
+            (ANSWER if self.cycle.response_started else MAKING) if busy else PATIENCE
+        ):
             self.transport.abort()
             return
         self._watchdog = self.loop.call_later(PATIENCE / 2.0, self._look)
 
 
 class PatientSocket(WebSocketsSansIOProtocol):
-    """A WebSocket that keeps little for a reader who takes nothing, and ends with the work on it."""
+    """A WebSocket that keeps little for a reader who takes nothing, and ends with the work
+    on it.
+    """
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Keep one piece at most beside the kernel's."""
@@ -96,12 +108,16 @@ class PatientSocket(WebSocketsSansIOProtocol):
         super().connection_made(transport)
 
     async def run_asgi(self) -> None:
-        """Once all is said, close for good: a closed transport waits for its reader for ever, and a stalled one would keep its connection."""
+        """Once all is said, close for good: a closed transport waits for its reader for ever, and a
+        stalled one would keep its connection.
+        """
         await super().run_asgi()
         self.loop.call_later(CLOSING, self.transport.abort)
 
     async def send(self, message: Any) -> None:
-        """Long texts in pieces: all viewers share the text, and each has no more of it in bytes than it takes."""
+        """Long texts in pieces: all viewers share the text, and each has no more of it in bytes
+        than it takes.
+        """
         text = message.get("text") if message["type"] == "websocket.send" else None
         if text is None or len(text) <= PIECE:
             await super().send(message)
@@ -119,12 +135,15 @@ class PatientSocket(WebSocketsSansIOProtocol):
 
 
 def listening(host: str, port: int, *, allow_remote: bool = False) -> socket.socket:
-    """A socket bound to the address; raises `UsageError` where that is not possible, or not allowed."""
+    """A socket bound to the address; raises `UsageError` where that is not possible, or not
+    allowed.
+    """
     if not 0 <= port <= 65535:
         raise UsageError(f"--port is {port}; give a number from 0 (any that is free) to 65535")
     if not is_local(host) and not allow_remote:
         raise UsageError(
-            f"--host {host!r} lets other machines see and steer this robot's page; add --allow-remote if that is wanted, or use 127.0.0.1"
+            f"--host {host!r} lets other machines see and steer this robot's page; add"
+            " --allow-remote if that is wanted, or use 127.0.0.1"
         )
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -136,8 +155,14 @@ def listening(host: str, port: int, *, allow_remote: bool = False) -> socket.soc
         raise UsageError(f"--host {host!r} is no address of this machine; use 127.0.0.1") from None
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise UsageError(f"port {port} of {host} is in use; give another with --port, or --port 0 for any that is free") from None
-        raise UsageError(f"{host} port {port} cannot be listened on: {error.strerror}; give another --host or --port") from None
+            raise UsageError(
+                f"port {port} of {host} is in use; give another with --port, or --port 0 for any"
+                " that is free"
+            ) from None
+        raise UsageError(
+            f"{host} port {port} cannot be listened on: {error.strerror}; give another --host or"
+            " --port"
+        ) from None
     bound.listen(128)
     return bound
 
@@ -145,7 +170,15 @@ def listening(host: str, port: int, *, allow_remote: bool = False) -> socket.soc
 class Server:
     """Serves one session, from `start` to `stop`."""
 
-    def __init__(self, session: Session, *, token: str, host: str = "127.0.0.1", port: int = 0, bound: socket.socket | None = None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        *,
+        token: str,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        bound: socket.socket | None = None,
+    ) -> None:
         self.session, self.token, self.host, self._found = session, token, host, reachable(host)
         self._socket = listening(host, port) if bound is None else bound
         self.port = self._socket.getsockname()[1]
@@ -163,16 +196,31 @@ class Server:
         application = Starlette(routes=routes)
         application.router.redirect_slashes = False
         self.guard = Guard(application, token=token, host=host, port=self.port)
-        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # what a stranger sends is no reason to write to the terminal
+        logging.getLogger("uvicorn.error").setLevel(
+            logging.CRITICAL
+        )  # what a stranger sends is no reason to write to the terminal
         config = uvicorn.Config(
-            self.guard, http=Patient, ws=PatientSocket, ws_max_size=FRAME, ws_per_message_deflate=False, ws_ping_interval=20.0,
-            ws_ping_timeout=20.0, lifespan="off", log_config=None, access_log=False, server_header=False, proxy_headers=False,
-            h11_max_incomplete_event_size=HEADERS, limit_concurrency=CONNECTIONS, timeout_keep_alive=5, timeout_graceful_shutdown=2,
-        )  # fmt: skip
+            self.guard,
+            http=Patient,
+            ws=PatientSocket,
+            ws_max_size=FRAME,
+            ws_per_message_deflate=False,
+            ws_ping_interval=20.0,
+            ws_ping_timeout=20.0,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            h11_max_incomplete_event_size=HEADERS,
+            limit_concurrency=CONNECTIONS,
+            timeout_keep_alive=5,
+            timeout_graceful_shutdown=2,
+        )
         self._server = uvicorn.Server(config)
         self._thread: threading.Thread | None = None
 
-    # -- life ---------------------------------------------------------------------------------------------------------
+    # -- life --------------------------------------------------------------------------------------
 
     @property
     def name(self) -> str:
@@ -191,7 +239,11 @@ class Server:
 
     def start(self) -> Server:
         """Serve, in a thread."""
-        self._thread = threading.Thread(target=lambda: self._server.run(sockets=[self._socket]), name="thetahat-server", daemon=True)
+        self._thread = threading.Thread(
+            target=lambda: self._server.run(sockets=[self._socket]),
+            name="thetahat-server",
+            daemon=True,
+        )
         self._thread.start()
         while not self._server.started:
             self._thread.join(0.01)
@@ -212,7 +264,7 @@ class Server:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    # -- pages --------------------------------------------------------------------------------------------------------
+    # -- pages -------------------------------------------------------------------------------------
 
     async def _page(self, request: Request) -> Response:
         return self._file("index.html")
@@ -228,16 +280,25 @@ class Server:
         return Response(content, media_type=kind, headers={"cache-control": "no-cache"})
 
     async def _script(self, request: Request) -> Response:
-        return _in_pieces(self._plotly, "text/javascript", {"cache-control": "private, max-age=3600"})
+        return _in_pieces(
+            self._plotly, "text/javascript", {"cache-control": "private, max-age=3600"}
+        )
 
     async def _download(self, request: Request) -> Response:
         name, session = request.path_params["name"], self.session
         if name not in ("estimate.json", "robot", "report.html", "drive.json"):
             return Response("not here\n", 404, media_type="text/plain")
         try:
-            made = await asyncio.get_running_loop().run_in_executor(None, session.product)  # once: nothing that may wait is called here
+            made = await asyncio.get_running_loop().run_in_executor(
+                None, session.product
+            )  # once: nothing that may wait is called here
             called = made.robot_name if name == "robot" else name
-            content = {"estimate.json": made.estimate, "robot": made.robot, "report.html": made.report, "drive.json": made.drive}[name]
+            content = {
+                "estimate.json": made.estimate,
+                "robot": made.robot,
+                "report.html": made.report,
+                "drive.json": made.drive,
+            }[name]
         except Unfinished as error:
             return JSONResponse({"error": str(error)}, 503, {"retry-after": "10"})
         except NotIdentifiable as error:
@@ -245,9 +306,15 @@ class Server:
         except ThetahatError as error:
             return JSONResponse({"error": str(error)}, 500)
         if content is None:
-            why = "the robot's file holds all drive terms, so there is no file beside it" if name == "drive.json" else NO_ROBOT
+            why = (
+                "the robot's file holds all drive terms, so there is no file beside it"
+                if name == "drive.json"
+                else NO_ROBOT
+            )
             return JSONResponse({"error": why}, 404 if name == "drive.json" else 409)
-        kind = {"json": "application/json", "html": "text/html; charset=utf-8"}.get(called.rsplit(".", 1)[-1], "application/xml")
+        kind = {"json": "application/json", "html": "text/html; charset=utf-8"}.get(
+            called.rsplit(".", 1)[-1], "application/xml"
+        )
         safe = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in called)
         return _in_pieces(content, kind, {"content-disposition": f'attachment; filename="{safe}"'})
 
@@ -255,12 +322,18 @@ class Server:
 def _files() -> dict[str, tuple[bytes, str]]:
     """The page's own files, and the report's style and script that it shares, by name."""
     out: dict[str, tuple[bytes, str]] = {}
-    for folder in (resources.files("thetahat.report").joinpath("style"), resources.files("thetahat.live").joinpath("static")):
+    for folder in (
+        resources.files("thetahat.report").joinpath("style"),
+        resources.files("thetahat.live").joinpath("static"),
+    ):
         for file in folder.iterdir():
             suffix = "." + file.name.rsplit(".", 1)[-1]
             if file.is_file() and suffix in TYPES:
                 kind = TYPES[suffix]
-                out[file.name] = file.read_bytes(), f"{kind}; charset=utf-8" if kind.startswith("text/") else kind
+                out[file.name] = (
+                    file.read_bytes(),
+                    (f"{kind}; charset=utf-8" if kind.startswith("text/") else kind),
+                )
     return out
 
 
@@ -272,4 +345,6 @@ def _in_pieces(content: bytes, kind: str, headers: dict[str, str]) -> Response:
         for begin in range(0, len(content), PIECE):
             yield bytes(view[begin : begin + PIECE])
 
-    return StreamingResponse(pieces(), media_type=kind, headers={**headers, "content-length": str(len(content))})
+    return StreamingResponse(
+        pieces(), media_type=kind, headers={**headers, "content-length": str(len(content))}
+    )

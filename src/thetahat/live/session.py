@@ -1,4 +1,6 @@
-"""A session: a loop, the publisher of what it leaves, viewers, commands, and what can be taken home. The loop waits for nobody."""
+"""A session: a loop, the publisher of what it leaves, viewers, commands, and what can be taken
+home. The loop waits for nobody.
+"""
 
 from __future__ import annotations
 
@@ -40,17 +42,25 @@ class _Making:
     owed: bool = False  # whether someone was sent away before it was done
 
     def answers(self, memory: Memory, resets: int) -> bool:
-        """Whether it is what someone wants who asks now: of this memory, or on its way, for another would wait behind it; nothing forgotten."""
-        return resets == self.resets and (memory is self.memory or self.owed or not self.future.done())
+        """Whether it is what someone wants who asks now: of this memory, or on its way, for another
+        would wait behind it; nothing forgotten.
+        """
+        return resets == self.resets and (
+            memory is self.memory or self.owed or not self.future.done()
+        )
 
 
 class Session:
-    """`start` it, `attach` viewers, tell it commands, and take home what it learned; `stop` ends it.
+    """`start` it, `attach` viewers, tell it commands, and take home what it learned; `stop` ends
+    it.
 
-    The loop runs in a thread of this process; of `Session.apart(factory, …)` in a process of its own, where nothing of the page can hold it up.
+    The loop runs in a thread of this process; of `Session.apart(factory, …)` in a process of its
+    own, where nothing of the page can hold it up.
     """
 
-    def __init__(self, source: Source | None, *, speed: float = 1.0, remote: Remote | None = None) -> None:
+    def __init__(
+        self, source: Source | None, *, speed: float = 1.0, remote: Remote | None = None
+    ) -> None:
         self.source, self._remote = source, remote
         self.shared = Shared(Facts.of(source, speed) if remote is None else remote.facts)
         self.loop = None if remote is not None else Loop(source, self.shared, speed=speed)
@@ -62,11 +72,15 @@ class Session:
         self.publisher = Publisher(self.shared)
 
     @classmethod
-    def apart(cls, factory: Callable[..., Source], *arguments: Any, speed: float = 1.0, **options: Any) -> Session:
-        """A session whose source is made, and runs, in another process; raises what making it raises. All that is handed over must travel."""
+    def apart(
+        cls, factory: Callable[..., Source], *arguments: Any, speed: float = 1.0, **options: Any
+    ) -> Session:
+        """A session whose source is made, and runs, in another process; raises what making it
+        raises. All that is handed over must travel.
+        """
         return cls(None, speed=speed, remote=Remote(factory, arguments, options, speed=speed))
 
-    # -- life ---------------------------------------------------------------------------------------------------------
+    # -- life --------------------------------------------------------------------------------------
 
     def start(self) -> Session:
         """Begin."""
@@ -103,7 +117,7 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    # -- commands -----------------------------------------------------------------------------------------------------
+    # -- commands ----------------------------------------------------------------------------------
 
     def command(self, name: str) -> None:
         """One of `COMMANDS`; raises `UsageError` with the reason where it makes no sense."""
@@ -113,7 +127,11 @@ class Session:
             raise UsageError(f"the run is over, so there is nothing to {name.split('_')[0]}")
         facts = self.shared.facts
         if name in ("force_nominal", "release") and not facts.forcible:
-            why = "its controller uses the nominal model always" if facts.controlled else "no controller of ours drives this robot"
+            why = (
+                "its controller uses the nominal model always"
+                if facts.controlled
+                else "no controller of ours drives this robot"
+            )
             raise UsageError(f"the nominal model cannot be forced: {why}")
         (self.loop if self._remote is None else self._remote).command(name)
 
@@ -121,17 +139,19 @@ class Session:
         """Put something on record; like: what other events it may be counted with."""
         self.shared.event(self.shared.status.clock, kind, sentence, like)
 
-    # -- viewers ------------------------------------------------------------------------------------------------------
+    # -- viewers -----------------------------------------------------------------------------------
 
     def attach(self, wake: Callable[[], None] = lambda: None) -> Viewer:
-        """Someone more who watches; `wake` is called, in another thread, when there is a message to take."""
+        """Someone more who watches; `wake` is called, in another thread, when there is a message to
+        take.
+        """
         return self.publisher.attach(wake)
 
     def detach(self, viewer: Viewer) -> None:
         """Someone left."""
         self.publisher.detach(viewer)
 
-    # -- products -----------------------------------------------------------------------------------------------------
+    # -- products ----------------------------------------------------------------------------------
 
     @property
     def memory(self) -> Memory | None:
@@ -154,14 +174,22 @@ class Session:
         return self.product().report
 
     def product(self) -> Product:
-        """All of them, of one moment, made in a process beside the loop; raises `Unfinished` where that takes too long."""
+        """All of them, of one moment, made in a process beside the loop; raises `Unfinished` where
+        that takes too long.
+        """
         memory = self.shared.memory
         if memory is None or not memory.count:
-            raise NotIdentifiable("nothing has been learned yet: the memory is empty; let the robot move")
+            raise NotIdentifiable(
+                "nothing has been learned yet: the memory is empty; let the robot move"
+            )
         with self._making:
             making = self._product
             if making is None or not making.answers(memory, self.shared.resets):
-                making = self._product = _Making(memory, self.shared.resets, self.shared.workshop.ask("product", self._order(memory)))
+                making = self._product = _Making(
+                    memory,
+                    self.shared.resets,
+                    self.shared.workshop.ask("product", self._order(memory)),
+                )
             making.owed = False
         try:
             return making.future.result(timeout=PATIENCE)
@@ -170,10 +198,14 @@ class Session:
         except Exception as error:
             if not making.future.done():
                 making.owed = True
-                raise Unfinished(f"what was learned is not written up after {PATIENCE:g} s; ask again in a while") from None
+                raise Unfinished(
+                    f"what was learned is not written up after {PATIENCE:g} s; ask again in a while"
+                ) from None
             with self._making:
                 self._product = None if self._product is making else self._product
-            raise NotIdentifiable(f"what was learned could not be written up: {type(error).__name__} {error}".rstrip()) from None
+            raise NotIdentifiable(
+                f"what was learned could not be written up: {type(error).__name__} {error}".rstrip()
+            ) from None
 
     def _order(self, memory: Memory) -> Order:
         facts = self.shared.facts
@@ -190,7 +222,7 @@ class Session:
             locked=facts.locked,
         )
 
-    # -- in words -----------------------------------------------------------------------------------------------------
+    # -- in words ----------------------------------------------------------------------------------
 
     def summary(self) -> str:
         """What was seen, in a sentence or two."""
@@ -198,6 +230,7 @@ class Session:
         seconds = time.monotonic() - self.publisher.began
         r2 = "" if gate.r2 is None else f", R² {gate.r2:.4f} on samples held out"
         return (
-            f"{shared.facts.title}: {shared.tap.cycles} samples in {seconds:.0f} s, {status.clock:.1f} s of the robot's, {status.dropped} dropped; "
-            f"{status.updates} updates, gate {'open' if gate.open else 'closed'} ({gate.reason}){r2}"
+            f"{shared.facts.title}: {shared.tap.cycles} samples in {seconds:.0f} s,"
+            f" {status.clock:.1f} s of the robot's, {status.dropped} dropped; {status.updates}"
+            f" updates, gate {'open' if gate.open else 'closed'} ({gate.reason}){r2}"
         )

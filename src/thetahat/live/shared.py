@@ -1,4 +1,6 @@
-"""What the loop and the page share. The loop writes, the page reads, and neither waits for the other, in one process or in two."""
+"""What the loop and the page share. The loop writes, the page reads, and neither waits for the
+other, in one process or in two.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,11 @@ class Facts:
             threshold=identifier.threshold,
             window=identifier.window,
             min_speed=identifier.min_speed,
-            cutoff=1.0 / (2.0 * math.pi * identifier.time_constant) if identifier.time_constant else None,
+            cutoff=(
+                1.0 / (2.0 * math.pi * identifier.time_constant)
+                if identifier.time_constant
+                else None
+            ),
             findings=source.findings,
             locked=source.locked,
             provenance=source.provenance,
@@ -80,7 +86,9 @@ class Status:
 
 
 class Shared:
-    """One run: rings, events, what the identifier said and remembers. Its methods are the loop's; the page reads attributes."""
+    """One run: rings, events, what the identifier said and remembers. Its methods are the loop's;
+    the page reads attributes.
+    """
 
     def __init__(self, facts: Facts) -> None:
         self.facts, self.robot = facts, facts.robot
@@ -89,7 +97,9 @@ class Shared:
         self.started = datetime.now(UTC).astimezone()
         self.memory: Memory | None = None  # after the last update
         self.gate = GateState(False, "no sample has come yet")
-        self.said: deque[tuple[float, GateState]] = deque(maxlen=TOLD)  # updates that the publisher has not seen
+        self.said: deque[tuple[float, GateState]] = deque(
+            maxlen=TOLD
+        )  # updates that the publisher has not seen
         self.status = Status(0.0, 0, 0, False, False, 0.0)
         self.ended, self.failure = False, ""
         self.resets = 0  # how often everything learned was forgotten
@@ -105,7 +115,14 @@ class Shared:
         """Note the processor time of a cycle [ns]."""
         self.tap.time(ns)
 
-    def row(self, t: float, q: np.ndarray, error: np.ndarray | None, filtered: tuple[np.ndarray, ...] | None, flags: int) -> None:
+    def row(
+        self,
+        t: float,
+        q: np.ndarray,
+        error: np.ndarray | None,
+        filtered: tuple[np.ndarray, ...] | None,
+        flags: int,
+    ) -> None:
         """Leave a row to be drawn."""
         self.tap.row(t, q, error, filtered, flags)
 

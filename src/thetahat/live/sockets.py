@@ -1,4 +1,6 @@
-"""The two WebSockets of the live page: viewers, who get messages and send words, and one sender of joint states."""
+"""The two WebSockets of the live page: viewers, who get messages and send words, and one sender of
+joint states.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from thetahat.live.viewers import Viewer
 try:
     from starlette.websockets import WebSocket, WebSocketDisconnect
 except ImportError:
-    raise MissingExtra('the live page needs starlette, which is not installed; pip install "thetahat[web]"') from None
+    raise MissingExtra(
+        'the live page needs starlette, which is not installed; pip install "thetahat[web]"'
+    ) from None
 
 PATIENCE = 10.0  # [s] for a viewer to take a message
 ERRORS = 64  # answers to bad frames that may wait for their sender
@@ -26,7 +30,7 @@ GOING, POLICY, LATER = 1001, 1008, 1013  # codes of a WebSocket's end
 GONE = (WebSocketDisconnect, TimeoutError, RuntimeError, OSError)
 
 
-# -- viewers ----------------------------------------------------------------------------------------------------------
+# -- viewers ---------------------------------------------------------------------------------------
 
 
 async def watch(session: Session, socket: WebSocket) -> None:
@@ -82,14 +86,18 @@ def _word(session: Session, viewer: Viewer, message: dict[str, Any]) -> None:
         case {"type": "command", "name": str(name)}:
             session.command(name)
         case _:
-            raise UsageError(f"a message of type {message['type'][:40]!r} with these fields is not known here")
+            raise UsageError(
+                f"a message of type {message['type'][:40]!r} with these fields is not known here"
+            )
 
 
-# -- samples ----------------------------------------------------------------------------------------------------------
+# -- samples ---------------------------------------------------------------------------------------
 
 
 class Sender:
-    """Takes joint states of one sender at a time; one that has been silent for a while may be replaced."""
+    """Takes joint states of one sender at a time; one that has been silent for a while may be
+    replaced.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -109,14 +117,21 @@ class Sender:
         await socket.accept()
         source = self._session.source
         if not isinstance(source, Listen):
-            await _refuse(socket, "this page does not listen; start it with `thetahat watch listen ROBOT`")
+            await _refuse(
+                socket, "this page does not listen; start it with `thetahat watch listen ROBOT`"
+            )
         elif not self._mine(socket):
             await _refuse(socket, "another sender is connected; one robot, one sender")
         else:
             await self._take(socket, source)
 
     async def _take(self, socket: WebSocket, source: Listen) -> None:
-        session, decoder, outbox, there = self._session, Decoder(source.nominal), deque(maxlen=ERRORS), asyncio.Event()
+        session, decoder, outbox, there = (
+            self._session,
+            Decoder(source.nominal),
+            deque(maxlen=ERRORS),
+            asyncio.Event(),
+        )
         answering = asyncio.create_task(_answer(socket, outbox, there))
         session.say("info", "a sender of joint states is connected")
         count = 0
@@ -148,7 +163,11 @@ class Sender:
             return str(error)
         if decoder.ignored != before:
             names = ", ".join(decoder.ignored[:8])
-            said = f"joints that the robot does not have are ignored: {names}" if names else "every joint that is sent is one of the robot's"
+            said = (
+                f"joints that the robot does not have are ignored: {names}"
+                if names
+                else "every joint that is sent is one of the robot's"
+            )
             self._session.say("info", said, like="names")
         if sample is not None and not source.offer(sample):
             return "samples come faster than they can be identified; this one was dropped"

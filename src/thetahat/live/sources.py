@@ -1,4 +1,6 @@
-"""Where samples come from: a study that runs, a log that is played, or joint states from outside. Each yields a `Beat` per sample."""
+"""Where samples come from: a study that runs, a log that is played, or joint states from outside.
+Each yields a `Beat` per sample.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ from thetahat.studies.arm import Experiment
 
 STUDIES = {"double-pendulum": "double_pendulum", "leg": "leg", "arm": "arm", "valkyrie": "valkyrie"}
 ROWS = 2048  # of a log that are in memory at once
-PAUSE, LONGEST = 0.5, 5.0  # [s] between two runs of a log whose stamps do not go on, or only after longer
+PAUSE, LONGEST = (
+    0.5,
+    5.0,
+)  # [s] between two runs of a log whose stamps do not go on, or only after longer
 WAITING = 20_000  # samples from outside that may wait to be identified
 FOR_EVER = 1e9  # [s]: a gap in a log is no reason to forget, as a log is of one robot
 
@@ -59,7 +64,9 @@ class Source(ABC):
     wanted = False  # whether there is a motion to follow, so that there are errors
     controller: Any = None
 
-    def __init__(self, title: str, nominal: Robot, identifier: OnlineIdentifier, rate: float) -> None:
+    def __init__(
+        self, title: str, nominal: Robot, identifier: OnlineIdentifier, rate: float
+    ) -> None:
         self.title, self.nominal, self.identifier, self.rate = title, nominal, identifier, rate
         self.findings: tuple[str, ...] = ()  # sentences to begin with
         self.provenance: dict[str, Any] = {}  # of what is identified, for estimate.json
@@ -99,7 +106,12 @@ class Study(Source):
         """The study of that name on a simulated robot."""
         if name not in STUDIES:
             raise UsageError(f"study {name!r} is unknown; studies: {known(STUDIES)}")
-        return Study(name, importlib.import_module(f"thetahat.studies.{STUDIES[name]}").experiment(engine, seed=seed))
+        return Study(
+            name,
+            importlib.import_module(f"thetahat.studies.{STUDIES[name]}").experiment(
+                engine, seed=seed
+            ),
+        )
 
     def beats(self, pace: Pace) -> Iterator[Beat]:
         """From the motion's beginning to its end."""
@@ -116,14 +128,27 @@ class Replay(Source):
 
     def __init__(self, robot: Robot, log: Log, settings: Settings) -> None:
         if not log.has_tau:
-            raise MalformedInput(f"{log.sources[0].path} has no torque columns, so there is nothing to identify from; name them tau.<joint>")
+            raise MalformedInput(
+                f"{log.sources[0].path} has no torque columns, so there is nothing to identify"
+                " from; name them tau.<joint>"
+            )
         self._log, nominal = log, lock(robot, log.locked)
         self._q, self._v = kept_positions(robot, log.locked)
         period = float(np.median([run.period for run in log.runs]))
-        identifier = _identifier(nominal, settings, reset_after=FOR_EVER)  # solved in the update itself: the same at any speed
-        super().__init__(", ".join(_name(source.path) for source in log.sources[:3]), nominal, identifier, 1.0 / period)
+        identifier = _identifier(
+            nominal, settings, reset_after=FOR_EVER
+        )  # solved in the update itself: the same at any speed
+        super().__init__(
+            ", ".join(_name(source.path) for source in log.sources[:3]),
+            nominal,
+            identifier,
+            1.0 / period,
+        )
         self.findings, self.locked = tuple(finding.message for finding in log.findings), log.locked
-        self.provenance = {"logs": [{"path": source.path, "sha256": source.sha256} for source in log.sources], "settings": _told(settings)}
+        self.provenance = {
+            "logs": [{"path": source.path, "sha256": source.sha256} for source in log.sources],
+            "settings": _told(settings),
+        }
 
     def beats(self, pace: Pace) -> Iterator[Beat]:
         """Every row; the stamps of a later run go on from the one before."""
@@ -132,21 +157,31 @@ class Replay(Source):
             if chunk.run != run and not 0.0 < float(chunk.t[0]) + offset - now <= LONGEST:
                 offset = now + PAUSE - float(chunk.t[0])
             run = chunk.run
-            q, tau = np.ascontiguousarray(chunk.q[:, self._q]), np.ascontiguousarray(chunk.tau[:, self._v])
-            dq, ddq = (None if array is None else np.ascontiguousarray(array[:, self._v]) for array in (chunk.dq, chunk.ddq))
+            q, tau = (
+                np.ascontiguousarray(chunk.q[:, self._q]),
+                np.ascontiguousarray(chunk.tau[:, self._v]),
+            )
+            dq, ddq = (
+                None if array is None else np.ascontiguousarray(array[:, self._v])
+                for array in (chunk.dq, chunk.ddq)
+            )
             if not (self._log.has_dq and self._log.has_ddq):
                 ddq = None
             for k, t in enumerate((chunk.t + offset).tolist()):
                 if not pace.wait(t):
                     return
                 begun = clock()
-                self.identifier.push(t, q[k], None if dq is None else dq[k], tau[k], None if ddq is None else ddq[k])
+                self.identifier.push(
+                    t, q[k], None if dq is None else dq[k], tau[k], None if ddq is None else ddq[k]
+                )
                 yield Beat(t, q[k], None, self.identifier.gate.open, clock() - begun)
                 now = t
 
 
 class Listen(Source):
-    """Joint states as they come from outside; `offer` takes them, in the thread of whoever receives them."""
+    """Joint states as they come from outside; `offer` takes them, in the thread of whoever receives
+    them.
+    """
 
     mode = "listen"
 
@@ -161,7 +196,9 @@ class Listen(Source):
 
     @property
     def lost(self) -> int:
-        """Samples that came faster than they could be identified, for so long that there was no room left."""
+        """Samples that came faster than they could be identified, for so long that there was no
+        room left.
+        """
         return self._lost
 
     def offer(self, sample: Sample) -> bool:
@@ -187,18 +224,34 @@ class Listen(Source):
             first = sample.t if first is None else first
             begun = clock()
             self.identifier.push(sample.t - first, sample.q, sample.dq, sample.tau)
-            yield Beat(self.identifier.clock, sample.q, None, self.identifier.gate.open, clock() - begun)
+            yield Beat(
+                self.identifier.clock, sample.q, None, self.identifier.gate.open, clock() - begun
+            )
 
 
 def _identifier(robot: Robot, settings: Settings, **more: Any) -> OnlineIdentifier:
-    model = robot.with_drive(**dict.fromkeys(settings.friction, True)) if settings.friction else robot
+    model = (
+        robot.with_drive(**dict.fromkeys(settings.friction, True)) if settings.friction else robot
+    )
     return OnlineIdentifier(
-        model, None, settings.rate, settings.window, settings.threshold, cutoff=settings.cutoff, payload_link=settings.payload_link, **more
-    )  # fmt: skip
+        model,
+        None,
+        settings.rate,
+        settings.window,
+        settings.threshold,
+        cutoff=settings.cutoff,
+        payload_link=settings.payload_link,
+        **more,
+    )
 
 
 def _told(settings: Settings) -> dict[str, Any]:
-    return {"rate": settings.rate, "window": settings.window, "threshold": settings.threshold, "cutoff": settings.cutoff}
+    return {
+        "rate": settings.rate,
+        "window": settings.window,
+        "threshold": settings.threshold,
+        "cutoff": settings.cutoff,
+    }
 
 
 def _name(path: str) -> str:

@@ -1,4 +1,6 @@
-"""Those who watch: each has a short queue of messages. One that is too slow loses them, and gets the whole picture again once it can take it."""
+"""Those who watch: each has a short queue of messages. One that is too slow loses them, and gets
+the whole picture again once it can take it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ class Viewer:
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake, self._lock = wake, threading.Lock()
-        self._queue: deque[tuple[str, int | None]] = deque()  # messages, and the number of those that are frames
+        self._queue: deque[tuple[str, int | None]] = (
+            deque()
+        )  # messages, and the number of those that are frames
         self._size = 0
         self._sent: deque[tuple[int, float]] = deque(maxlen=4 * QUEUE)  # frames, and when
         self._answers = False  # whether it says what it has drawn
@@ -30,25 +34,39 @@ class Viewer:
         self.dropped = 0  # frames that it did not get
         self.closed = False
 
-    # -- the publisher's side -----------------------------------------------------------------------------------------
+    # -- the publisher's side ----------------------------------------------------------------------
 
     @property
     def ready(self) -> bool:
-        """Whether it can take the whole picture now: it asks for more, and what it has drawn is not too old."""
-        return self._hungry and not self._queue and (not self.slow or time.monotonic() - self._told > AGAIN)
+        """Whether it can take the whole picture now: it asks for more, and what it has drawn is not
+        too old.
+        """
+        return (
+            self._hungry
+            and not self._queue
+            and (not self.slow or time.monotonic() - self._told > AGAIN)
+        )
 
     @property
     def slow(self) -> bool:
         """Whether it draws what it gets, and is too far behind with it."""
         with self._lock:
-            return self._answers and bool(self._sent) and time.monotonic() - self._sent[0][1] > BEHIND
+            return (
+                self._answers and bool(self._sent) and time.monotonic() - self._sent[0][1] > BEHIND
+            )
 
     def put(self, message: str, frame: int | None = None) -> None:
-        """Send a message; a frame can be left out, all others lead to the whole picture anew where there is no room."""
+        """Send a message; a frame can be left out, all others lead to the whole picture anew where
+        there is no room.
+        """
         if self.waits or self.closed:
             self.dropped += frame is not None
             return
-        if len(self._queue) >= QUEUE or self._size + len(message) > BYTES or (frame is not None and self.slow):
+        if (
+            len(self._queue) >= QUEUE
+            or self._size + len(message) > BYTES
+            or (frame is not None and self.slow)
+        ):
             self.renew()
             return
         self._put(message, frame)
@@ -85,7 +103,7 @@ class Viewer:
             self._size, self.waits, self._hungry = 0, True, False
         self._wake()  # so that it says that it asks for more
 
-    # -- the connection's side ----------------------------------------------------------------------------------------
+    # -- the connection's side ---------------------------------------------------------------------
 
     def take(self) -> str | None:
         """The next message; None where none waits."""

@@ -1,10 +1,14 @@
-"""Text that can be sent and written: names come from frames and from files, and not all of what Python holds as text has a UTF-8 form."""
+"""Text that can be sent and written: names come from frames and from files, and not all of what
+Python holds as text has a UTF-8 form.
+"""
 
 from __future__ import annotations
 
 import re
 
-UNPAIRED = re.compile("[\ud800-\udfff]")  # half of a UTF-16 pair, or a byte of a file's name that is not UTF-8
+UNPAIRED = re.compile(
+    "[\ud800-\udfff]"
+)  # half of a UTF-16 pair, or a byte of a file's name that is not UTF-8
 UNKNOWN = "\ufffd"
 
 

@@ -1,4 +1,6 @@
-"""A process beside the loop for what is slow: its interpreter lock is its own, and it is nicer than the loop."""
+"""A process beside the loop for what is slow: its interpreter lock is its own, and it is nicer than
+the loop.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ class Workshop:
             for _ in range(2):
                 if self._executor is None:
                     context = multiprocessing.get_context("spawn")
-                    self._executor = ProcessPoolExecutor(1, mp_context=context, initializer=_begin, initargs=self._robots)
+                    self._executor = ProcessPoolExecutor(
+                        1, mp_context=context, initializer=_begin, initargs=self._robots
+                    )
                 try:
                     return self._executor.submit(_work, what, order)
                 except BrokenProcessPool:
@@ -58,7 +62,9 @@ _robots: dict[str, Robot] = {}
 
 
 def end_with_parent() -> None:
-    """End this process when the one that started it is gone, however that came about: nobody is left to end it."""
+    """End this process when the one that started it is gone, however that came about: nobody is
+    left to end it.
+    """
     parent = multiprocessing.parent_process()
 
     def watch() -> None:

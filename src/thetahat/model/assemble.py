@@ -1,8 +1,8 @@
 """From the links and joints of a file, of whatever format, to a `Robot`: order, weld, place.
 
-Readers (`urdf.py`, `mjcf.py`) check what their format asks for and hand over a list of links and joints; everything
-that is the same for both happens here: depth-first order, fixed joints merged into their parents, anchors off the
-link's origin, a floating base, drive terms.
+Readers (`urdf.py`, `mjcf.py`) check what their format asks for and hand over a list of links and
+joints; everything that is the same for both happens here: depth-first order, fixed joints merged
+into their parents, anchors off the link's origin, a floating base, drive terms.
 """
 
 from __future__ import annotations
@@ -42,8 +42,12 @@ class JointSpec:
     child: str
     rotation: np.ndarray  # (3, 3) of the child link's frame in the parent link's frame at q = 0
     translation: np.ndarray  # (3,) [m]
-    axis: np.ndarray = field(default_factory=lambda: np.array([1.0, 0.0, 0.0]))  # child link's axes, unit
-    anchor: np.ndarray = field(default_factory=lambda: np.zeros(3))  # a point on the joint axis, child link's frame [m]
+    axis: np.ndarray = field(
+        default_factory=lambda: np.array([1.0, 0.0, 0.0])
+    )  # child link's axes, unit
+    anchor: np.ndarray = field(
+        default_factory=lambda: np.zeros(3)
+    )  # a point on the joint axis, child link's frame [m]
     limits: Limits = field(default_factory=Limits)
     mimic: Mimic | None = None
     offset: float = 0.0
@@ -72,7 +76,9 @@ def assemble(
     source: Path | None = None,
     notes: tuple[str, ...] = (),
 ) -> Robot:
-    """Build the robot. The readers guarantee one tree under `root`: unique names, no loops, every link reached once."""
+    """Build the robot. The readers guarantee one tree under `root`: unique names, no loops, every
+    link reached once.
+    """
     by_name = {link.name: link for link in links}
     children: dict[str, list[JointSpec]] = {}
     for joint in joints:
@@ -83,7 +89,9 @@ def assemble(
     if floating_base:
         taken = {joint.name for joint in joints}
         base = FLOATING_BASE if FLOATING_BASE not in taken else f"{root}.{FLOATING_BASE}"
-        nodes.append(Node(base, JointKind.FREE, -1, np.eye(3), np.zeros(3), np.array([0.0, 0.0, 1.0]), root))
+        nodes.append(
+            Node(base, JointKind.FREE, -1, np.eye(3), np.zeros(3), np.array([0.0, 0.0, 1.0]), root)
+        )
         frames[root] = _Frame(0, np.eye(3), np.zeros(3))
     else:
         frames[root] = _Frame(-1, np.eye(3), np.zeros(3))
@@ -159,7 +167,8 @@ def _links(tree: Tree, links: list[LinkSpec], frames: dict[str, _Frame]) -> tupl
 
 
 def _drive(tree: Tree) -> Drive:
-    """Drive terms the file states, per coordinate. A mimic joint's reach its reference by virtual work.
+    """Drive terms the file states, per coordinate. A mimic joint's reach its reference by virtual
+    work.
 
     With q̇_m = k q̇: viscous and armature by k², Coulomb by |k|.
     """
@@ -174,17 +183,26 @@ def _drive(tree: Tree) -> Drive:
 
 
 def warn_if_unphysical(robot: Robot) -> None:
-    """Warn, naming link and condition, about inertia no rigid body can have: such files load, as priors."""
+    """Warn, naming link and condition, about inertia no rigid body can have: such files load, as
+    priors.
+    """
     where = f"{robot.source.name}: " if robot.source else ""
     for link in robot.links:
         if link.body < 0:
             continue
         verdict = parameters.check(link.theta)
         if not verdict:
-            warnings.warn(f"{where}link {link.name!r} is not physical: {verdict.condition}", RobotWarning, stacklevel=3)
+            warnings.warn(
+                f"{where}link {link.name!r} is not physical: {verdict.condition}",
+                RobotWarning,
+                stacklevel=3,
+            )
     theta = robot.theta.reshape(-1, 10)
     leaves = set(range(len(robot.tree.nodes))) - {node.parent for node in robot.tree.nodes}
     for body, node in enumerate(robot.tree.bodies):
         if node in leaves and theta[body, parameters.M] == 0.0:
-            text = f"link {robot.body_names[body]!r} moves, carries nothing and has no mass, so the mass matrix is singular"
+            text = (
+                f"link {robot.body_names[body]!r} moves, carries nothing and has no mass, so the"
+                " mass matrix is singular"
+            )
             warnings.warn(f"{where}{text}", RobotWarning, stacklevel=3)

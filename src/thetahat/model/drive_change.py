@@ -1,8 +1,10 @@
-"""What the joints of a file are to state of a robot's drive: damping, friction and armature, one number each per joint.
+"""What the joints of a file are to state of a robot's drive: damping, friction and armature, one
+number each per joint.
 
-A file states them at the joint. Several joints that share a coordinate (mimic) add up by virtual work, `assemble`'s k² and |k|; the
-difference then goes to the joint that owns the coordinate, or is shared in proportion where that would turn friction into its opposite.
-Motors behind an actuation map are stated where they drive one joint alone.
+A file states them at the joint. Several joints that share a coordinate (mimic) add up by virtual
+work, `assemble`'s k² and |k|; the difference then goes to the joint that owns the coordinate, or is
+shared in proportion where that would turn friction into its opposite. Motors behind an actuation
+map are stated where they drive one joint alone.
 """
 
 from __future__ import annotations
@@ -13,11 +15,17 @@ from thetahat.model.drive import Drive
 from thetahat.model.robot import Robot
 from thetahat.model.tree import Node
 
-STATED = {"viscous": ("damping", 2), "coulomb": ("friction", 1), "armature": ("armature", 2)}  # term → field of a node, power of a ratio
+STATED = {
+    "viscous": ("damping", 2),
+    "coulomb": ("friction", 1),
+    "armature": ("armature", 2),
+}  # term → field of a node, power of a ratio
 
 
 def at_joints(drive: Drive, nv: int) -> dict[str, np.ndarray]:
-    """Each stated term's values per degree of freedom, (nv,), as far as joints can have them: motors that drive several have no place there."""
+    """Each stated term's values per degree of freedom, (nv,), as far as joints can have them:
+    motors that drive several have no place there.
+    """
     if drive.actuation is None:
         return {term: drive.value(term) for term in STATED}
     out = {term: np.zeros(nv) for term in STATED}
@@ -26,27 +34,39 @@ def at_joints(drive: Drive, nv: int) -> dict[str, np.ndarray]:
             driven = np.flatnonzero(column)
             if len(driven) == 1:
                 for term, (_, power) in STATED.items():
-                    out[term][driven[0]] += abs(column[driven[0]]) ** power * drive.value(term)[motor]
+                    out[term][driven[0]] += (
+                        abs(column[driven[0]]) ** power * drive.value(term)[motor]
+                    )
     return out
 
 
 def joint_changes(robot: Robot, file: Robot) -> dict[str, dict[str, float]]:
-    """Joint → field of a node → its new value, where the robot's differs from that of the file as it was read (and locked alike)."""
+    """Joint → field of a node → its new value, where the robot's differs from that of the file as
+    it was read (and locked alike).
+    """
     out: dict[str, dict[str, float]] = {}
     wanted = at_joints(robot.drive, robot.nv)
     for node in file.tree.independent:
         at = slice(file.tree.v_index[node.name], file.tree.v_index[node.name] + node.kind.nv)
-        followers = [other for other in file.tree.nodes if other.mimic is not None and other.mimic.joint == node.name]
+        followers = [
+            other
+            for other in file.tree.nodes
+            if other.mimic is not None and other.mimic.joint == node.name
+        ]
         for term, (field, power) in STATED.items():
             values, stated = wanted[term][at], file.drive.value(term)[at]
             if not np.array_equal(values, stated):
-                value = float(values[0]) if np.all(values == values[0]) else float(np.mean(values))  # the nearest that one number can say
+                value = (
+                    float(values[0]) if np.all(values == values[0]) else float(np.mean(values))
+                )  # the nearest that one number can say
                 for name, own in _spread(node, followers, field, power, value).items():
                     out.setdefault(name, {})[field] = own
     return out
 
 
-def _spread(node: Node, followers: list[Node], field: str, power: int, wanted: float) -> dict[str, float]:
+def _spread(
+    node: Node, followers: list[Node], field: str, power: int, wanted: float
+) -> dict[str, float]:
     """New values of the joints on one coordinate that add up to `wanted`."""
     weights = {other.name: abs(other.mimic.multiplier) ** power for other in followers}
     own = {other.name: float(getattr(other, field)) for other in (node, *followers)}

@@ -24,13 +24,19 @@ _HINTS = {
 }
 
 
-def load(path: str | os.PathLike[str], *, floating_base: bool = False, gravity: np.ndarray | tuple[float, ...] | None = None) -> Robot:
+def load(
+    path: str | os.PathLike[str],
+    *,
+    floating_base: bool = False,
+    gravity: np.ndarray | tuple[float, ...] | None = None,
+) -> Robot:
     """Read a robot from a URDF or MJCF file.
 
     Args:
         path: the file; its root element, not its name, says which format it is.
         floating_base: free the root link (six more degrees of freedom, in front).
-        gravity: three numbers in the world frame [m/s²]; by default the file's own, or (0, 0, −9.81).
+        gravity: three numbers in the world frame [m/s²]; by default the file's own, or (0, 0,
+            −9.81).
 
     """
     if not isinstance(path, str | os.PathLike):
@@ -46,5 +52,6 @@ def load(path: str | os.PathLike[str], *, floating_base: bool = False, gravity: 
         case tag:
             hint = _HINTS.get(tag, "give a URDF or MJCF file")
             raise MalformedInput(
-                f"{label(document.path)}, line {document.root.line}: root element {shown(tag)} is neither <robot> nor <mujoco>; {hint}"
+                f"{label(document.path)}, line {document.root.line}: root element {shown(tag)} is"
+                f" neither <robot> nor <mujoco>; {hint}"
             )

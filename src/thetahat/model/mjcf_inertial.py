@@ -1,4 +1,6 @@
-"""What an MJCF `<inertial>` states, and how a new inertia is stated in its form: `diaginertia` in axes turned by `quat`, or `fullinertia`."""
+"""What an MJCF `<inertial>` states, and how a new inertia is stated in its form: `diaginertia` in
+axes turned by `quat`, or `fullinertia`.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,22 @@ from thetahat.model.mjcf_files import serialise
 from thetahat.model.shared_change import ROUNDING, Stated
 from thetahat.model.xml import Element, number, vector
 
-ORIENTATIONS = ("axisangle", "xyaxes", "zaxis", "euler")  # other ways than quat to turn the axes; MJCF allows one
+ORIENTATIONS = (
+    "axisangle",
+    "xyaxes",
+    "zaxis",
+    "euler",
+)  # other ways than quat to turn the axes; MJCF allows one
 
 
-def stated_inertial(compiled: Compiled, i: int, inertial: Element | None, turn: np.ndarray) -> Stated:
-    """What the file states of body i, in the frame in which its `<inertial>` stands, itself turned by `turn` in the body.
+def stated_inertial(
+    compiled: Compiled, i: int, inertial: Element | None, turn: np.ndarray
+) -> Stated:
+    """What the file states of body i, in the frame in which its `<inertial>` stands, itself turned
+    by `turn` in the body.
 
-    Where geoms count in place of the `<inertial>`, its axes are not known but theirs; they do as well, if they are written.
+    Where geoms count in place of the `<inertial>`, its axes are not known but theirs; they do as
+    well, if they are written.
     """
     if inertial is None:
         return Stated.nothing()
@@ -32,7 +43,8 @@ def stated_inertial(compiled: Compiled, i: int, inertial: Element | None, turn: 
 
 
 def principal(new: Stated, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-    """(principal moments, quaternion w x y z of their axes) of a new inertia; the quaternion is None where the old axes still do.
+    """(principal moments, quaternion w x y z of their axes) of a new inertia; the quaternion is
+    None where the old axes still do.
 
     Of the orders and directions of the axes, the one nearest to the old.
     """
@@ -41,7 +53,9 @@ def principal(new: Stated, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray | 
     if np.max(np.abs(inertia - np.diag(np.diag(inertia)))) <= slack:
         return np.diag(inertia), None
     values, vectors = np.linalg.eigh(inertia)
-    order = list(max(permutations(range(3)), key=lambda p: sum(abs(vectors[k, p[k]]) for k in range(3))))
+    order = list(
+        max(permutations(range(3)), key=lambda p: sum(abs(vectors[k, p[k]]) for k in range(3)))
+    )
     values, vectors = values[order], vectors[:, order]
     vectors = vectors * np.where(np.diag(vectors) < 0.0, -1.0, 1.0)
     if np.linalg.det(vectors) < 0.0:
@@ -50,7 +64,9 @@ def principal(new: Stated, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray | 
 
 
 def quaternion_of(rotation: np.ndarray) -> np.ndarray:
-    """The unit quaternion (w, x, y, z), w ≥ 0, of a rotation: the longest column of 4 q qᵀ, which is the best conditioned."""
+    """The unit quaternion (w, x, y, z), w ≥ 0, of a rotation: the longest column of 4 q qᵀ, which
+    is the best conditioned.
+    """
     (a, b, c), (d, e, f), (g, h, i) = rotation
     outer = np.array(
         [
@@ -66,11 +82,17 @@ def quaternion_of(rotation: np.ndarray) -> np.ndarray:
 
 
 def frame_poses(compiled: Compiled) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-    """Rotation and translation, in its body, of the `<frame>` around an `<inertial>`, by body; found by compiling one without its own pose."""
+    """Rotation and translation, in its body, of the `<frame>` around an `<inertial>`, by body;
+    found by compiling one without its own pose.
+    """
     framed: dict[int, Element] = {}
     for i in range(compiled.model.nbody):
         body = body_of(compiled.model, compiled.source, i)
-        if body is not None and body.inertial is not None and body.inertial.parent is not body.element:
+        if (
+            body is not None
+            and body.inertial is not None
+            and body.inertial.parent is not body.element
+        ):
             framed[i] = body.inertial
     if not framed or compiled.source.attached:
         return {}

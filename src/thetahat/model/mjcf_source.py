@@ -1,11 +1,13 @@
-"""What MuJoCo is given in place of an MJCF file: checked, includes inlined, and only what kinematics and inertia need.
+"""What MuJoCo is given in place of an MJCF file: checked, includes inlined, and only what
+kinematics and inertia need.
 
-MuJoCo opens whatever a file names, so it never sees the file. It gets text written here and, for bodies whose inertia
-must come from meshes, those meshes as bytes, each read from inside the file's folder. Geoms stay only where a body has
-no `<inertial>` of its own; what moves nothing and weighs nothing (sites, sensors, actuators, materials, …) is left out.
+MuJoCo opens whatever a file names, so it never sees the file. It gets text written here and, for
+bodies whose inertia must come from meshes, those meshes as bytes, each read from inside the file's
+folder. Geoms stay only where a body has no `<inertial>` of its own; what moves nothing and weighs
+nothing (sites, sensors, actuators, materials, …) is left out.
 
-Every body and joint carries its number here as `user` data, so that what MuJoCo compiled can be traced to its element,
-through `<replicate>` and `<attach>` too.
+Every body and joint carries its number here as `user` data, so that what MuJoCo compiled can be
+traced to its element, through `<replicate>` and `<attach>` too.
 """
 
 from __future__ import annotations
@@ -21,11 +23,15 @@ from thetahat.model.mjcf_files import Chain, Folder, serialise
 from thetahat.model.xml import Document, Element, number, shown, vector
 
 MAX_BODIES = 3_000
-MAX_COPIES = 5_000  # geoms that give inertia, and frames, with every copy that <replicate> and <attach> make
+MAX_COPIES = (
+    5_000  # geoms that give inertia, and frames, with every copy that <replicate> and <attach> make
+)
 MAX_WORK = 1e9  # degrees of freedom × Σ their depths; MuJoCo takes 5 s for 1.6e9
 SMALL = 1e-12  # kg, kg·m²; MuJoCo's own bound is 1e-15
 LARGEST = 1e30  # for any number: products over a whole robot stay finite
-SLACK = 1e-9  # relative, on MuJoCo's A + B ≥ C and on definiteness: taking such a tensor ourselves changes nothing
+# relative, on MuJoCo's A + B ≥ C and on definiteness: taking such a tensor ourselves changes
+# nothing
+SLACK = 1e-9
 
 
 def _words(text: str) -> frozenset[str]:
@@ -36,25 +42,33 @@ JOINTS = _words("joint freejoint")
 DEFORMABLE = _words("composite flexcomp")
 WEIGHTLESS = _words("site camera light plugin") | DEFORMABLE
 NOT_MODELLED = _words("equality tendon actuator deformable")
-SECTIONS_LEFT_OUT = NOT_MODELLED | _words("size statistic visual custom extension contact sensor keyframe")
+SECTIONS_LEFT_OUT = NOT_MODELLED | _words(
+    "size statistic visual custom extension contact sensor keyframe"
+)
 ASSETS_LEFT_OUT = _words("texture material hfield skin")
 DEFAULTS_LEFT_OUT = ASSETS_LEFT_OUT | _words(
-    "site camera light pair equality tendon general motor position velocity intvelocity orientation pid damper cylinder muscle adhesion dcmotor"
+    "site camera light pair equality tendon general motor position velocity intvelocity orientation"
+    " pid damper cylinder muscle adhesion dcmotor"
 )
-COMPILER_LEFT_OUT = _words("meshdir texturedir assetdir strippath discardvisual fusestatic usethread settotalmass") | _words(
-    "passthrough saveinertial savecanonical savecompiled"
-)
-GEOM_LEFT_OUT = _words("material user contype conaffinity")  # without contacts MuJoCo builds no convex hull
+COMPILER_LEFT_OUT = _words(
+    "meshdir texturedir assetdir strippath discardvisual fusestatic usethread settotalmass"
+) | _words("passthrough saveinertial savecanonical savecompiled")
+GEOM_LEFT_OUT = _words(
+    "material user contype conaffinity"
+)  # without contacts MuJoCo builds no convex hull
 NUMERIC = _words(
-    "pos quat axisangle xyaxes zaxis euler axis anchor mass diaginertia fullinertia size fromto density ref damping armature frictionloss stiffness "
-    "springref springdamper gravity gravcomp offset count scale vertex boundmass boundinertia inertiagrouprange settotalmass"
+    "pos quat axisangle xyaxes zaxis euler axis anchor mass diaginertia fullinertia size fromto"
+    " density ref damping armature frictionloss stiffness springref springdamper gravity gravcomp"
+    " offset count scale vertex boundmass boundinertia inertiagrouprange settotalmass"
 )
 MAY_BE_INFINITE = _words("range actuatorfrcrange")
 
 
 @dataclass(frozen=True, eq=False)
 class Inertial:
-    """An `<inertial>` that MuJoCo would refuse or alter, taken from the file: a massless frame, a point mass, an unphysical tensor."""
+    """An `<inertial>` that MuJoCo would refuse or alter, taken from the file: a massless frame, a
+    point mass, an unphysical tensor.
+    """
 
     mass: float = 0.0  # [kg]
     diagonal: tuple[float, ...] = (0.0, 0.0, 0.0)  # [kg·m²] in the inertial frame
@@ -66,7 +80,11 @@ class BodySource:
     """Where a body stands in the file, and what the file says of its inertia."""
 
     element: Element
-    inertial: Element | None  # with the attributes that MuJoCo is given, which are not the file's where there is a substitute
+    inertial: (
+        Element | None
+        # with the attributes that MuJoCo is given, which are not the file's where there is a
+        # substitute
+    )
     substitute: Inertial | None = None  # in place of what MuJoCo compiled
     overridden: bool = False  # whether geoms count in place of its <inertial>
 
@@ -86,12 +104,20 @@ class Source:
     lines: list[Element] = field(default_factory=list)  # the element on each line of text
     assets: dict[str, bytes] = field(default_factory=dict)  # by the name MuJoCo knows them by
     files: dict[str, str] = field(default_factory=dict)  # that name → the user's
-    bodies: list[BodySource | None] = field(default_factory=lambda: [None])  # by user data; 0: made up by MuJoCo
+    bodies: list[BodySource | None] = field(
+        default_factory=lambda: [None]
+    )  # by user data; 0: made up by MuJoCo
     joints: list[Element | None] = field(default_factory=lambda: [None])
-    compilers: list[list[Element]] = field(default_factory=list)  # the <compiler> elements of each model, the main one first
+    compilers: list[list[Element]] = field(
+        default_factory=list
+    )  # the <compiler> elements of each model, the main one first
     total_mass: float = 0.0  # `settotalmass`, 0 where the file does not ask
-    left_out: dict[str, list[str]] = field(default_factory=dict)  # what is not modelled: kind → names
-    attached: bool = False  # whether other models are in it, which makes MuJoCo's line numbers ambiguous
+    left_out: dict[str, list[str]] = field(
+        default_factory=dict
+    )  # what is not modelled: kind → names
+    attached: bool = (
+        False  # whether other models are in it, which makes MuJoCo's line numbers ambiguous
+    )
     body_count: int = 0
     copy_count: int = 0
     dof_count: int = 0
@@ -121,8 +147,15 @@ class _Model:
 
     def __init__(self, source: Source, document: Document, chain: Chain) -> None:
         if document.root.tag != "mujoco":
-            part = " (a part that another file includes; load that file)" if document.root.tag == "mujocoinclude" else ""
-            raise MalformedInput(f"{document.root.place}: the root element is <{document.root.tag}>{part}; an MJCF file has <mujoco>")
+            part = (
+                " (a part that another file includes; load that file)"
+                if document.root.tag == "mujocoinclude"
+                else ""
+            )
+            raise MalformedInput(
+                f"{document.root.place}: the root element is <{document.root.tag}>{part}; an MJCF"
+                " file has <mujoco>"
+            )
         self.source, self.chain = source, chain
         self.base = chain[-1].parent
         self.root = source.folder.inlined(document, chain)
@@ -133,7 +166,9 @@ class _Model:
 
         self._note_what_is_left_out()
         self._load_attached()
-        self.root.children = [child for child in self.root.children if child.tag not in SECTIONS_LEFT_OUT]
+        self.root.children = [
+            child for child in self.root.children if child.tag not in SECTIONS_LEFT_OUT
+        ]
         for world in self.root.findall("worldbody"):
             self._walk(world)
         self._strip_sections()
@@ -141,10 +176,12 @@ class _Model:
             if element.tag != "flag":  # its gravity is a switch
                 _check_numbers(element)
 
-    # -- sections -----------------------------------------------------------------------------------------------------
+    # -- sections ----------------------------------------------------------------------------------
 
     def _read_compiler(self) -> None:
-        """The settings that decide what inertia comes from; a later `<compiler>` overrides an earlier one."""
+        """The settings that decide what inertia comes from; a later `<compiler>` overrides an
+        earlier one.
+        """
         merged: dict[str, str] = {}
         view = self.root
         for element in self.root.findall("compiler"):
@@ -153,33 +190,63 @@ class _Model:
             view = element
         self.source.compilers.append(self.root.findall("compiler"))
         self.compiler = merged
-        settings = Element("compiler", merged, line=view.line, offset=view.offset, source=view.source, parent=self.root)
+        settings = Element(
+            "compiler",
+            merged,
+            line=view.line,
+            offset=view.offset,
+            source=view.source,
+            parent=self.root,
+        )
         self.total_mass = max(0.0, number(settings, "settotalmass", 0.0))
         self.groups = vector(settings, "inertiagrouprange", 2, (0.0, 5.0))
         self.from_geoms = merged.get("inertiafromgeom", "auto")
-        # Where MuJoCo is told to repair inertia, or computes damping from it, it has to see the numbers of the file.
-        repairs = merged.get("balanceinertia") == "true" or number(settings, "boundmass", 0.0) > 0.0 or number(settings, "boundinertia", 0.0) > 0.0
-        self.may_substitute = not repairs and not any("springdamper" in element.attrib for element in self.root.iter())
+        # Where MuJoCo is told to repair inertia, or computes damping from it, it has to see the
+        # numbers of the file.
+        repairs = (
+            merged.get("balanceinertia") == "true"
+            or number(settings, "boundmass", 0.0) > 0.0
+            or number(settings, "boundinertia", 0.0) > 0.0
+        )
+        self.may_substitute = not repairs and not any(
+            "springdamper" in element.attrib for element in self.root.iter()
+        )
 
     def _note_what_is_left_out(self) -> None:
         for section in self.root.children:
             if section.tag in NOT_MODELLED:
-                self.source.leave_out(section.tag, *(_described(child) for child in section.children))
+                self.source.leave_out(
+                    section.tag, *(_described(child) for child in section.children)
+                )
             elif section.tag == "option":
-                self.source.leave_out("fluid", *(key for key in ("density", "viscosity") if number(section, key, 0.0) != 0.0))
+                self.source.leave_out(
+                    "fluid",
+                    *(key for key in ("density", "viscosity") if number(section, key, 0.0) != 0.0),
+                )
 
     def _load_attached(self) -> None:
         """Prepare every model that an `<attach>` uses, and hand it to MuJoCo as bytes."""
-        wanted = {element.attrib.get("model") for element in self.root.iter() if element.tag == "attach"}
-        for element in (child for section in self.root.findall("asset") for child in section.findall("model")):
+        wanted = {
+            element.attrib.get("model") for element in self.root.iter() if element.tag == "attach"
+        }
+        for element in (
+            child for section in self.root.findall("asset") for child in section.findall("model")
+        ):
             name = element.attrib.get("name") or PurePosixPath(element.attrib.get("file", "")).stem
             if name not in wanted or name in self.models:
                 continue
-            document, chain = self.source.folder.read(element, self.base / self.compiler.get("assetdir", ""), self.chain)
+            document, chain = self.source.folder.read(
+                element, self.base / self.compiler.get("assetdir", ""), self.chain
+            )
             before = self.source.body_count, self.source.copy_count
             model = _Model(self.source, document, chain)
-            self.models[name] = self.source.body_count - before[0], self.source.copy_count - before[1]
-            self.source.body_count, self.source.copy_count = before  # they count where they are attached
+            self.models[name] = (
+                self.source.body_count - before[0],
+                self.source.copy_count - before[1],
+            )
+            self.source.body_count, self.source.copy_count = (
+                before  # they count where they are attached
+            )
             self.source.attached = True
             key = self._hand_over(element, "model", serialise(model.root)[0].encode(), ".xml")
             element.attrib = {"name": name, "file": key}
@@ -194,12 +261,16 @@ class _Model:
         for section in self.root.children:
             match section.tag:
                 case "asset":
-                    section.children = [child for child in section.children if self._keep_asset(child)]
+                    section.children = [
+                        child for child in section.children if self._keep_asset(child)
+                    ]
                 case "default":
                     _strip_defaults(section)
                 case "compiler":
                     section.children = []
-                    section.attrib = {k: v for k, v in section.attrib.items() if k not in COMPILER_LEFT_OUT}
+                    section.attrib = {
+                        k: v for k, v in section.attrib.items() if k not in COMPILER_LEFT_OUT
+                    }
                 case "option":
                     _strip_option(section)
 
@@ -216,23 +287,28 @@ class _Model:
         element.attrib.pop("material", None)
         element.children = []
         if file:
-            element.attrib["file"] = PurePosixPath(file).name if self.compiler.get("strippath") == "true" else file
+            element.attrib["file"] = (
+                PurePosixPath(file).name if self.compiler.get("strippath") == "true" else file
+            )
             self._load_mesh(element, self.meshes[name])
         return True
 
     def _load_mesh(self, element: Element, geom: Element) -> None:
-        directory = (self.compiler.get("meshdir") or self.compiler.get("assetdir") or "").replace("\\", "/")
+        directory = (self.compiler.get("meshdir") or self.compiler.get("assetdir") or "").replace(
+            "\\", "/"
+        )
         found = self.source.folder.mesh(element, self.base / directory)
         if found is None:
             body = next(parent for parent in _ancestors(geom) if parent.tag == "body")
             where = str(PurePosixPath(directory) / element.attrib["file"])
             raise MalformedInput(
-                f"{element.place}: mesh {shown(where)} is not there, and {body.path} (line {body.line}) "
-                "takes its inertia from it; put the mesh there or give the body an <inertial>"
+                f"{element.place}: mesh {shown(where)} is not there, and {body.path} (line"
+                f" {body.line}) takes its inertia from it; put the mesh there or give the body an"
+                " <inertial>"
             )
         element.attrib["file"] = self._hand_over(element, "mesh", *found)
 
-    # -- the kinematic tree -------------------------------------------------------------------------------------------
+    # -- the kinematic tree ------------------------------------------------------------------------
 
     def _walk(self, world: Element) -> None:
         """Visit every body: count it, number it, and leave in it only what gives it inertia."""
@@ -240,15 +316,26 @@ class _Model:
         while stack:
             body, childclass, moving, copies, depth = stack.pop()
             containers = list(_containers(body, body.attrib.get("childclass", childclass), copies))
-            content = [(child, inherited, times) for container, inherited, times in containers for child in container.children]
+            content = [
+                (child, inherited, times)
+                for container, inherited, times in containers
+                for child in container.children
+            ]
             joints = [child for child, _, _ in content if child.tag in JOINTS]
             moving = moving or bool(joints)
             depth += sum(_dofs(joint) for joint in joints)
             self._count(body, copies, depth, joints=joints)
-            self._count_copies(body, sum(times for container, _, times in containers if container.tag == "replicate"))
+            self._count_copies(
+                body,
+                sum(times for container, _, times in containers if container.tag == "replicate"),
+            )
             kept = self._kept_geoms(body, content, moving)
             for container, _, _ in containers:
-                container.children = [c for c in container.children if c.tag not in WEIGHTLESS and (c.tag != "geom" or id(c) in kept)]
+                container.children = [
+                    c
+                    for c in container.children
+                    if c.tag not in WEIGHTLESS and (c.tag != "geom" or id(c) in kept)
+                ]
             if body is not world:
                 self._number(body, content, joints, has_geoms=bool(kept))
             for child, inherited, times in content:
@@ -261,26 +348,43 @@ class _Model:
                 elif child.tag in DEFORMABLE or child.tag == "plugin":
                     self.source.leave_out(child.tag, _described(child))
 
-    def _count(self, at: Element, copies: int, depth: int, *, joints: list[Element] | None = None, bodies: int = 1) -> None:
+    def _count(
+        self,
+        at: Element,
+        copies: int,
+        depth: int,
+        *,
+        joints: list[Element] | None = None,
+        bodies: int = 1,
+    ) -> None:
         """Refuse what `<replicate>`, or sheer size, would make of a small file."""
         source = self.source
         source.body_count += 0 if at.tag == "worldbody" else copies * bodies
         if source.body_count > MAX_BODIES:
-            raise RefusedForSafety(f"{at.place}: the model has more than {MAX_BODIES:,} bodies, which no robot needs; split it")
+            raise RefusedForSafety(
+                f"{at.place}: the model has more than {MAX_BODIES:,} bodies, which no robot needs;"
+                " split it"
+            )
         dofs = copies * sum(_dofs(joint) for joint in joints or ())
         source.dof_count += dofs
         source.dof_depths += dofs * depth
         if source.dof_count * source.dof_depths > MAX_WORK:
             raise RefusedForSafety(
-                f"{at.place}: {source.dof_count:,} degrees of freedom in chains this long would keep MuJoCo busy for too long; split the model"
+                f"{at.place}: {source.dof_count:,} degrees of freedom in chains this long would"
+                " keep MuJoCo busy for too long; split the model"
             )
 
     def _count_copies(self, at: Element, copies: int) -> None:
         self.source.copy_count += copies
         if self.source.copy_count > MAX_COPIES:
-            raise RefusedForSafety(f"{at.place}: this makes more than {MAX_COPIES:,} geoms or copies; give bodies an <inertial> in place of geoms")
+            raise RefusedForSafety(
+                f"{at.place}: this makes more than {MAX_COPIES:,} geoms or copies; give bodies an"
+                " <inertial> in place of geoms"
+            )
 
-    def _kept_geoms(self, body: Element, content: list[tuple[Element, str | None, int]], moving: bool) -> set[int]:
+    def _kept_geoms(
+        self, body: Element, content: list[tuple[Element, str | None, int]], moving: bool
+    ) -> set[int]:
         """Identities of the geoms that MuJoCo needs for this body's inertia."""
         inertial = any(child.tag == "inertial" for child, _, _ in content)
         needed = self.from_geoms != "false" and (self.from_geoms == "true" or not inertial)
@@ -290,14 +394,20 @@ class _Model:
         for child, childclass, times in content:
             if child.tag != "geom":
                 continue
-            attributes = {**self.geom_defaults.get(child.attrib.get("class", childclass) or "main", {}), **child.attrib}
+            attributes = {
+                **self.geom_defaults.get(child.attrib.get("class", childclass) or "main", {}),
+                **child.attrib,
+            }
             if not self._has_mass(child, attributes):
                 continue
             kept.add(id(child))
             self._count_copies(child, times)
             if "mesh" in attributes:
                 self.meshes.setdefault(attributes["mesh"], child)
-            child.attrib = {k: v for k, v in child.attrib.items() if k not in GEOM_LEFT_OUT} | {"contype": "0", "conaffinity": "0"}
+            child.attrib = {k: v for k, v in child.attrib.items() if k not in GEOM_LEFT_OUT} | {
+                "contype": "0",
+                "conaffinity": "0",
+            }
             child.children = []
         return kept
 
@@ -305,13 +415,31 @@ class _Model:
         """Whether a geom adds inertia: not a plane, not weightless, and in a group that counts."""
         if attributes.get("type", "sphere") in ("plane", "hfield"):
             return False
-        view = Element("geom", attributes, line=geom.line, offset=geom.offset, source=geom.source, parent=geom.parent)
-        if number(view, "mass", 1.0) == 0.0 or ("mass" not in attributes and number(view, "density", 1.0) == 0.0):
+        view = Element(
+            "geom",
+            attributes,
+            line=geom.line,
+            offset=geom.offset,
+            source=geom.source,
+            parent=geom.parent,
+        )
+        if number(view, "mass", 1.0) == 0.0 or (
+            "mass" not in attributes and number(view, "density", 1.0) == 0.0
+        ):
             return False
         return self.groups[0] <= number(view, "group", 0.0) <= self.groups[1]
 
-    def _number(self, body: Element, content: list[tuple[Element, str | None, int]], joints: list[Element], *, has_geoms: bool) -> None:
-        """Give body and joints their user data, and take an inertia out of MuJoCo's hands that it would refuse."""
+    def _number(
+        self,
+        body: Element,
+        content: list[tuple[Element, str | None, int]],
+        joints: list[Element],
+        *,
+        has_geoms: bool,
+    ) -> None:
+        """Give body and joints their user data, and take an inertia out of MuJoCo's hands that it
+        would refuse.
+        """
         for joint in joints:
             if joint.tag == "joint":  # <freejoint> has no user data
                 joint.attrib["user"] = str(len(self.source.joints))
@@ -327,17 +455,30 @@ class _Model:
         elif inertial is None and self.may_substitute and not has_geoms and joints:
             substitute = Inertial()
             body.children.append(
-                Element("inertial", {"pos": "0 0 0"} | stand_in, line=body.line, offset=body.offset, source=body.source, parent=body)
+                Element(
+                    "inertial",
+                    {"pos": "0 0 0"} | stand_in,
+                    line=body.line,
+                    offset=body.offset,
+                    source=body.source,
+                    parent=body,
+                )
             )
         body.attrib["user"] = str(len(self.source.bodies))
-        self.source.bodies.append(BodySource(body, inertial, substitute, overridden=inertial is not None and has_geoms))
+        self.source.bodies.append(
+            BodySource(body, inertial, substitute, overridden=inertial is not None and has_geoms)
+        )
 
 
-# -- pieces -----------------------------------------------------------------------------------------------------------
+# -- pieces ----------------------------------------------------------------------------------------
 
 
-def _containers(body: Element, childclass: str | None, copies: int) -> Iterator[tuple[Element, str | None, int]]:
-    """The body and the frames and replicates in it, whose content is the body's, with the class and the copies in force."""
+def _containers(
+    body: Element, childclass: str | None, copies: int
+) -> Iterator[tuple[Element, str | None, int]]:
+    """The body and the frames and replicates in it, whose content is the body's, with the class and
+    the copies in force.
+    """
     stack = [(body, childclass, copies)]
     while stack:
         container, inherited, times = stack.pop()
@@ -347,7 +488,10 @@ def _containers(body: Element, childclass: str | None, copies: int) -> Iterator[
                 continue
             more = max(1.0, number(child, "count")) if child.tag == "replicate" else 1.0
             if times * more > MAX_COPIES:
-                raise RefusedForSafety(f"{child.place}: count={shown(child.attrib['count'])} makes {times * more:,.0f} copies; lower it")
+                raise RefusedForSafety(
+                    f"{child.place}: count={shown(child.attrib['count'])} makes {times * more:,.0f}"
+                    " copies; lower it"
+                )
             stack.append((child, child.attrib.get("childclass", inherited), times * int(more)))
 
 
@@ -358,7 +502,9 @@ def _geom_defaults(root: Element) -> dict[str, dict[str, str]]:
     while stack:
         element, parent, top = stack.pop()
         name = element.attrib.get("class") or ("main" if top else "")
-        attributes = out.setdefault(name, out["main"] if top else dict(out[parent]))  # whatever the top class is called, it applies without a class
+        attributes = out.setdefault(
+            name, out["main"] if top else dict(out[parent])
+        )  # whatever the top class is called, it applies without a class
         for geom in element.findall("geom"):
             attributes.update(geom.attrib)
         stack.extend((child, name, False) for child in reversed(element.findall("default")))
@@ -368,7 +514,9 @@ def _geom_defaults(root: Element) -> dict[str, dict[str, str]]:
 def _strip_defaults(section: Element) -> None:
     for element in section.iter():
         if element.tag == "default":
-            element.children = [child for child in element.children if child.tag not in DEFAULTS_LEFT_OUT]
+            element.children = [
+                child for child in element.children if child.tag not in DEFAULTS_LEFT_OUT
+            ]
         elif element.tag == "geom":
             element.attrib = {k: v for k, v in element.attrib.items() if k not in GEOM_LEFT_OUT}
             element.children = []
@@ -390,12 +538,18 @@ def _check_numbers(element: Element) -> None:
         if name in NUMERIC:
             vector(element, name, len(value.split()), largest=LARGEST)
         elif name in MAY_BE_INFINITE and "nan" in value.lower():
-            raise MalformedInput(f"{element.place}: {name}={shown(value)} is not a range; give two numbers")
+            raise MalformedInput(
+                f"{element.place}: {name}={shown(value)} is not a range; give two numbers"
+            )
 
 
 def _refused_inertial(element: Element) -> Inertial | None:
-    """The numbers of an `<inertial>` that MuJoCo would refuse (too small, not definite, A + B < C); None where it accepts them."""
-    if "pos" not in element.attrib or ("fullinertia" in element.attrib and "diaginertia" in element.attrib):
+    """The numbers of an `<inertial>` that MuJoCo would refuse (too small, not definite, A + B < C);
+    None where it accepts them.
+    """
+    if "pos" not in element.attrib or (
+        "fullinertia" in element.attrib and "diaginertia" in element.attrib
+    ):
         return None  # MuJoCo says best what is wrong
     mass = number(element, "mass")
     if "fullinertia" in element.attrib:
@@ -408,12 +562,20 @@ def _refused_inertial(element: Element) -> Inertial | None:
         moments = np.sort(diagonal)
         out = Inertial(mass, diagonal)
     size = float(np.max(np.abs(moments)))
-    fine = mass > SMALL and moments[0] > max(SMALL, SLACK * size) and moments[0] + moments[1] - moments[2] > SLACK * size
+    fine = (
+        mass > SMALL
+        and moments[0] > max(SMALL, SLACK * size)
+        and moments[0] + moments[1] - moments[2] > SLACK * size
+    )
     return None if fine else out
 
 
 def _dofs(joint: Element) -> int:
-    return 6 if joint.tag == "freejoint" else {"ball": 3, "free": 6}.get(joint.attrib.get("type", ""), 1)
+    return (
+        6
+        if joint.tag == "freejoint"
+        else {"ball": 3, "free": 6}.get(joint.attrib.get("type", ""), 1)
+    )
 
 
 def _ancestors(element: Element) -> Iterator[Element]:
@@ -425,6 +587,10 @@ def _ancestors(element: Element) -> Iterator[Element]:
 
 def _described(element: Element) -> str:
     """A few words for a note: the element's kind, and its name or what it binds."""
-    keys = ("name",) if element.attrib.get("name") else ("joint", "joint1", "joint2", "body1", "body2", "tendon", "tendon1", "tendon2")
+    keys = (
+        ("name",)
+        if element.attrib.get("name")
+        else ("joint", "joint1", "joint2", "body1", "body2", "tendon", "tendon1", "tendon2")
+    )
     names = " – ".join(repr(element.attrib[key]) for key in keys if key in element.attrib)
     return f"{element.tag} {names}".strip()

@@ -21,7 +21,9 @@ STANDARD_GRAVITY = (0.0, 0.0, -9.81)  # [m/s²], the value URDF tools assume
 
 @dataclass(frozen=True, eq=False)
 class Link:
-    """A link of the file: the body it is welded into, where it stands in that body's frame, and its own ten numbers."""
+    """A link of the file: the body it is welded into, where it stands in that body's frame, and its
+    own ten numbers.
+    """
 
     name: str
     body: int  # position in body_names, −1 where it is welded to the world
@@ -39,7 +41,9 @@ class Robot:
     tree: Tree
     theta: np.ndarray  # (10·bodies,) in the paper's order
     drive: Drive
-    gravity: np.ndarray = field(default_factory=lambda: np.array(STANDARD_GRAVITY))  # (3,) [m/s²], world frame
+    gravity: np.ndarray = field(
+        default_factory=lambda: np.array(STANDARD_GRAVITY)
+    )  # (3,) [m/s²], world frame
     links: tuple[Link, ...] = ()
     source: Path | None = None
     notes: tuple[str, ...] = ()  # what the reader saw and left alone
@@ -48,25 +52,35 @@ class Robot:
         theta = np.array(self.theta, dtype=float)
         if theta.shape != (10 * len(self.tree.bodies),):
             raise UsageError(
-                f"theta has shape {theta.shape}; robot {self.name!r} has {len(self.tree.bodies)} bodies, so ({10 * len(self.tree.bodies)},)"
+                f"theta has shape {theta.shape}; robot {self.name!r} has {len(self.tree.bodies)}"
+                f" bodies, so ({10 * len(self.tree.bodies)},)"
             )
         gravity = np.array(self.gravity, dtype=float)
         if gravity.shape != (3,) or not np.all(np.isfinite(gravity)):
-            raise UsageError(f"gravity is {self.gravity!r}; give three finite numbers [m/s²], for example (0, 0, -9.81)")
+            raise UsageError(
+                f"gravity is {self.gravity!r}; give three finite numbers [m/s²], for example (0, 0,"
+                " -9.81)"
+            )
         for name, value in (("theta", theta), ("gravity", gravity)):
             value.setflags(write=False)
             object.__setattr__(self, name, value)
 
     @cached_property
     def kernel_values(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(θ, gravity, armature per degree of freedom) for the kernels: copies not marked read-only, over which Numba takes longer.
+        """(θ, gravity, armature per degree of freedom) for the kernels: copies not marked
+        read-only, over which Numba takes longer.
 
-        Rotors that tie joints together have no such diagonal, and forward dynamics takes another way.
+        Rotors that tie joints together have no such diagonal, and forward dynamics takes another
+        way.
         """
-        armature = np.zeros(self.nv) if self.drive.couples_joints else np.diag(self.drive.joint_armature()).copy()
+        armature = (
+            np.zeros(self.nv)
+            if self.drive.couples_joints
+            else np.diag(self.drive.joint_armature()).copy()
+        )
         return self.theta.copy(), self.gravity.copy(), armature
 
-    # -- names and sizes ----------------------------------------------------------------------------------------------
+    # -- names and sizes ---------------------------------------------------------------------------
 
     @cached_property
     def joint_names(self) -> tuple[str, ...]:
@@ -81,7 +95,11 @@ class Robot:
     @cached_property
     def velocity_names(self) -> tuple[str, ...]:
         """A name per degree of freedom: the joint's, with a suffix where it has several."""
-        return tuple(f"{node.name}.{suffix}" if suffix else node.name for node in self.tree.independent for suffix in node.kind.directions)
+        return tuple(
+            f"{node.name}.{suffix}" if suffix else node.name
+            for node in self.tree.independent
+            for suffix in node.kind.directions
+        )
 
     @property
     def nq(self) -> int:
@@ -101,11 +119,15 @@ class Robot:
         for link in self.links:
             if link.name == name and link.body >= 0:
                 return link.body
-        raise UsageError(f"body {name!r} is not in robot {self.name!r}; bodies: {known(self.body_names)}")
+        raise UsageError(
+            f"body {name!r} is not in robot {self.name!r}; bodies: {known(self.body_names)}"
+        )
 
     @cached_property
     def neutral(self) -> np.ndarray:
-        """A configuration with every one-DOF joint at zero and every orientation unturned, (nq,)."""
+        """A configuration with every one-DOF joint at zero and every orientation unturned,
+        (nq,).
+        """
         q = np.zeros(self.nq)
         for node in self.tree.independent:
             if node.kind in (JointKind.BALL, JointKind.FREE):
@@ -113,16 +135,22 @@ class Robot:
         q.setflags(write=False)
         return q
 
-    # -- variants -----------------------------------------------------------------------------------------------------
+    # -- variants ----------------------------------------------------------------------------------
 
     def with_parameters(self, parameters: np.ndarray) -> Robot:
-        """The same robot with other parameters: θ (10·bodies,), or x = [θ; identified drive terms], or what has either as `.x` or `.theta`."""
-        values = np.asarray(getattr(parameters, "x", getattr(parameters, "theta", parameters)), dtype=float)
+        """The same robot with other parameters: θ (10·bodies,), or x = [θ; identified drive terms],
+        or what has either as `.x` or `.theta`.
+        """
+        values = np.asarray(
+            getattr(parameters, "x", getattr(parameters, "theta", parameters)), dtype=float
+        )
         split, motors = len(self.theta), list(self.drive.column_motors)
         if not self.drive.column_count or values.shape != (split + self.drive.column_count,):
             return replace(self, theta=values)
         drive = {}
-        for term, part in zip(self.drive.identified, values[split:].reshape(-1, len(motors)), strict=True):
+        for term, part in zip(
+            self.drive.identified, values[split:].reshape(-1, len(motors)), strict=True
+        ):
             drive[term] = self.drive.value(term).copy()
             drive[term][motors] = part
         return replace(self, theta=values[:split], drive=self.drive.with_values(**drive))
@@ -132,13 +160,22 @@ class Robot:
         return replace(self, gravity=np.asarray(gravity, dtype=float))
 
     def with_drive(self, **terms: bool) -> Robot:
-        """The same robot with these drive terms (viscous, coulomb, offset, armature) to be identified or not.
+        """The same robot with these drive terms (viscous, coulomb, offset, armature) to be
+        identified or not.
 
-        One column per term and motor. Without an actuation map every degree of freedom is a motor but those of a free joint: nothing drives a base.
+        One column per term and motor. Without an actuation map every degree of freedom is a motor
+        but those of a free joint: nothing drives a base.
         """
         drive = self.drive.with_terms(**terms)
-        if drive.actuation is None and any(node.kind is JointKind.FREE for node in self.tree.independent):
-            drive = replace(drive, motors=tuple(k for k, node in enumerate(self._node_of_dof) if node.kind is not JointKind.FREE))
+        if drive.actuation is None and any(
+            node.kind is JointKind.FREE for node in self.tree.independent
+        ):
+            drive = replace(
+                drive,
+                motors=tuple(
+                    k for k, node in enumerate(self._node_of_dof) if node.kind is not JointKind.FREE
+                ),
+            )
         return replace(self, drive=drive)
 
     def with_actuation(
@@ -148,10 +185,13 @@ class Robot:
         names: Iterable[str] | None = None,
         gains: Iterable[float | None] | None = None,
     ) -> Robot:
-        """The same robot driven through u_joint = B·u_motor: friction, offset and rotors then belong to the motors.
+        """The same robot driven through u_joint = B·u_motor: friction, offset and rotors then
+        belong to the motors.
 
-        B: (nv, motors), or a function of q, (…, nq) → (…, nv, motors). names: of the motors; a function needs them to tell their number.
-        gains: [N·m/A] of the motors, None where unknown. Drive values stay with their joint where a motor drives that joint alone.
+        B: (nv, motors), or a function of q, (…, nq) → (…, nv, motors). names: of the motors; a
+            function needs them to tell their number.
+        gains: [N·m/A] of the motors, None where unknown. Drive values stay with their joint where a
+            motor drives that joint alone.
         """
         if not callable(B):
             B = np.atleast_2d(np.asarray(B, dtype=float))
@@ -159,40 +199,70 @@ class Robot:
         elif names is None:
             names = self.velocity_names
         one_dof = [node for node in self.tree.independent if node.kind.nq == 1]
-        positions = tuple(np.array([index[node.name] for node in one_dof], dtype=int) for index in (self.tree.q_index, self.tree.v_index))
-        actuation = Actuation(B, self.nv, tuple(names), gains=None if gains is None else tuple(gains), one_dof=positions)
+        positions = tuple(
+            np.array([index[node.name] for node in one_dof], dtype=int)
+            for index in (self.tree.q_index, self.tree.v_index)
+        )
+        actuation = Actuation(
+            B,
+            self.nv,
+            tuple(names),
+            gains=None if gains is None else tuple(gains),
+            one_dof=positions,
+        )
         return replace(self, drive=self._moved_to_motors(actuation))
 
     def _motor_names(self, B: np.ndarray) -> tuple[str, ...]:
-        """The degrees of freedom's names where there are as many motors, else a joint's for the motor that drives it alone, or motor1, motor2, …"""
+        """The degrees of freedom's names where there are as many motors, else a joint's for the
+        motor that drives it alone, or motor1, motor2, …
+        """
         if B.shape == (self.nv, self.nv):
             return self.velocity_names
         names: list[str] = []
         for k, column in enumerate(B.T):
             joints = np.flatnonzero(column)
-            name = self.velocity_names[joints[0]] if len(joints) == 1 and joints[0] < self.nv else ""
+            name = (
+                self.velocity_names[joints[0]] if len(joints) == 1 and joints[0] < self.nv else ""
+            )
             names.append(name if name and name not in names else f"motor{k + 1}")
         return tuple(names)
 
     def _moved_to_motors(self, actuation: Actuation) -> Drive:
-        """The drive with its joint-side values seen from motors that drive one joint alone: viscous and armature by 1/N², the others by 1/N."""
+        """The drive with its joint-side values seen from motors that drive one joint alone: viscous
+        and armature by 1/N², the others by 1/N.
+        """
         values = {term: np.zeros(actuation.motors) for term in TERMS}
         stated = self.drive
         if stated.actuation is not None:
             if not stated.is_zero:
                 raise UsageError(
-                    f"robot {self.name!r} has motors with friction already; use robot.without_drive().with_actuation(...) to replace them"
+                    f"robot {self.name!r} has motors with friction already; use"
+                    " robot.without_drive().with_actuation(...) to replace them"
                 )
             stated = Drive.none(self.nv)
         for joint in np.flatnonzero(np.any([stated.value(term) for term in TERMS], axis=0)):
-            alone = [] if not actuation.constant else [k for k, b in enumerate(actuation.B.T) if np.array_equal(np.flatnonzero(b), [joint])]
+            alone = (
+                []
+                if not actuation.constant
+                else [
+                    k
+                    for k, b in enumerate(actuation.B.T)
+                    if np.array_equal(np.flatnonzero(b), [joint])
+                ]
+            )
             if not alone:
                 raise UsageError(
-                    f"joint {self.velocity_names[joint]!r} states friction or armature, but no motor drives it alone, so the values have no place; "
-                    "use robot.without_drive().with_actuation(...)"
+                    f"joint {self.velocity_names[joint]!r} states friction or armature, but no"
+                    " motor drives it alone, so the values have no place; use"
+                    " robot.without_drive().with_actuation(...)"
                 )
             ratio = actuation.B[joint, alone[0]]
-            for term, power in (("viscous", ratio**2), ("coulomb", abs(ratio)), ("offset", ratio), ("armature", ratio**2)):
+            for term, power in (
+                ("viscous", ratio**2),
+                ("coulomb", abs(ratio)),
+                ("offset", ratio),
+                ("armature", ratio**2),
+            ):
                 values[term][alone[0]] = stated.value(term)[joint] / power
         extra = tuple((shape, np.zeros(actuation.motors)) for shape, _ in self.drive.extra)
         return Drive(**values, identified=self.drive.identified, actuation=actuation, extra=extra)
@@ -205,15 +275,18 @@ class Robot:
         """The rigid bodies alone: no friction, no rotor inertia."""
         return replace(self, drive=Drive.none(self.nv))
 
-    # -- what can be identified ---------------------------------------------------------------------------------------
+    # -- what can be identified --------------------------------------------------------------------
 
     @cached_property
     def base_parameters(self) -> Any:  # a thetahat.identify.identifiability.BaseParameters
-        """What this robot's motion can tell about its parameters (and its drive terms to be identified): names and the map from x."""
-        # By name, when first asked for: identification is a later stage, which the model must not import.
+        """What this robot's motion can tell about its parameters (and its drive terms to be
+        identified): names and the map from x.
+        """
+        # By name, when first asked for: identification is a later stage, which the model must not
+        # import.
         return importlib.import_module("thetahat.identify.identifiability").base_parameters(self)
 
-    # -- physics ------------------------------------------------------------------------------------------------------
+    # -- physics -----------------------------------------------------------------------------------
 
     @cached_property
     def consistency(self) -> tuple[parameters.Consistency, ...]:
@@ -230,8 +303,9 @@ class Robot:
         for name, verdict in zip(self.body_names, self.consistency, strict=True):
             if not verdict:
                 raise UnphysicalRobot(
-                    f"{purpose} needs a physical robot, but body {name!r} of {self.name!r}: {verdict.condition}; "
-                    "correct the file, or use robot.projected(), the nearest physical robot"
+                    f"{purpose} needs a physical robot, but body {name!r} of {self.name!r}:"
+                    f" {verdict.condition}; correct the file, or use robot.projected(), the nearest"
+                    " physical robot"
                 )
 
     def projected(self) -> Robot:

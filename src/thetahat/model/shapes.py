@@ -1,10 +1,12 @@
 """The columns a motor adds, and the direction its dry friction acts in.
 
-A `Shape` is one column: torque per unit of its parameter. Those of dry friction act `along` the motion and are multiplied by its direction d,
+A `Shape` is one column: torque per unit of its parameter. Those of dry friction act `along` the
+motion and are multiplied by its direction d,
 
     d = sign(q̇_m)                                  a law without a scale
     d = tanh(q̇_m/zone)                             a zone of speed around zero
-    ∂d/∂q_m = (1 − d·sign(q̇_m))/travel              hysteresis: d follows the way, not the speed, and stays where the motor stops [Dahl1976]
+    ∂d/∂q_m = (1 − d·sign(q̇_m))/travel              hysteresis: d follows the way, not the speed,
+    and stays where the motor stops [Dahl1976]
 
 `Dry` holds zone and travel of every motor; both zero is the sign.
 """
@@ -24,14 +26,23 @@ Column = Callable[[np.ndarray, np.ndarray, np.ndarray | None], np.ndarray]
 
 @dataclass(frozen=True)
 class Shape:
-    """One drive column: torque per unit of its parameter, for every motor, from motor speed, acceleration and load."""
+    """One drive column: torque per unit of its parameter, for every motor, from motor speed,
+    acceleration and load.
+    """
 
     term: str
     column: Column  # (q̇_m, q̈_m, load_m), each (…, motors) → (…, motors)
-    units: tuple[str, str] = ("N·m", "N")  # of the parameter, on a motor that turns and on one that slides
-    needs_load: bool = False  # whether it reads the load, the motor torque that carries the rigid bodies
+    units: tuple[str, str] = (
+        "N·m",
+        "N",
+    )  # of the parameter, on a motor that turns and on one that slides
+    needs_load: bool = (
+        False  # whether it reads the load, the motor torque that carries the rigid bodies
+    )
     along: bool = False  # whether the direction of motion multiplies it: dry friction
-    settings: tuple[tuple[str, tuple[float, ...]], ...] = ()  # numbers its column depends on, by motor: what a file keeps of it
+    settings: tuple[
+        tuple[str, tuple[float, ...]], ...
+    ] = ()  # numbers its column depends on, by motor: what a file keeps of it
 
 
 SHAPES = {
@@ -42,21 +53,28 @@ SHAPES = {
 }
 
 
-# -- further shapes ------------------------------------------------------------------------------------------------------
+# -- further shapes --------------------------------------------------------------------------------
 
 
 def stribeck(speed: np.ndarray | float) -> Shape:
-    """d·exp(−(q̇/speed)²): what more than Coulomb friction a motor needs at low speed. A motor whose speed is 0 has none of it."""
+    """d·exp(−(q̇/speed)²): what more than Coulomb friction a motor needs at low speed. A motor
+    whose speed is 0 has none of it.
+    """
     speed = np.atleast_1d(np.asarray(speed, dtype=float))
     has = speed > 0.0
     scale = np.where(has, speed, 1.0)
     return Shape(
-        "stribeck", lambda dq, ddq, load: np.where(has, np.exp(-((dq / scale) ** 2)), 0.0), along=True, settings=(("speed", tuple(speed.tolist())),)
+        "stribeck",
+        lambda dq, ddq, load: np.where(has, np.exp(-((dq / scale) ** 2)), 0.0),
+        along=True,
+        settings=(("speed", tuple(speed.tolist())),),
     )
 
 
 def by_load(share: np.ndarray | float = 1.0) -> Shape:
-    """d·|load|: gears press harder on each other the more they carry. share: 1 for a motor that has it, else 0."""
+    """d·|load|: gears press harder on each other the more they carry. share: 1 for a motor that has
+    it, else 0.
+    """
     share = np.atleast_1d(np.asarray(share, dtype=float))
     return Shape(
         "load",
@@ -69,15 +87,27 @@ def by_load(share: np.ndarray | float = 1.0) -> Shape:
 
 
 def one_sided(share: np.ndarray | float = 1.0) -> Shape:
-    """|q̇|: viscous friction that differs between the two directions (of Coulomb friction, the offset does the same)."""
+    """|q̇|: viscous friction that differs between the two directions (of Coulomb friction, the
+    offset does the same).
+    """
     share = np.atleast_1d(np.asarray(share, dtype=float))
-    return Shape("one_sided", lambda dq, ddq, load: share * np.abs(dq), ("N·m·s/rad", "N·s/m"), settings=(("share", tuple(share.tolist())),))
+    return Shape(
+        "one_sided",
+        lambda dq, ddq, load: share * np.abs(dq),
+        ("N·m·s/rad", "N·s/m"),
+        settings=(("share", tuple(share.tolist())),),
+    )
 
 
 def quadratic(share: np.ndarray | float = 1.0) -> Shape:
     """q̇·|q̇|: lubricant that resists more, or less, than in proportion."""
     share = np.atleast_1d(np.asarray(share, dtype=float))
-    return Shape("quadratic", lambda dq, ddq, load: share * dq * np.abs(dq), ("N·m·s²/rad²", "N·s²/m²"), settings=(("share", tuple(share.tolist())),))
+    return Shape(
+        "quadratic",
+        lambda dq, ddq, load: share * dq * np.abs(dq),
+        ("N·m·s²/rad²", "N·s²/m²"),
+        settings=(("share", tuple(share.tolist())),),
+    )
 
 
 KNOWN: dict[str, tuple[Callable[[Any], Shape], str]] = {
@@ -88,15 +118,24 @@ KNOWN: dict[str, tuple[Callable[[Any], Shape], str]] = {
 }
 
 
-def shape_from(term: str, settings: Mapping[str, Any] | None, *, motors: int, where: str) -> Shape | None:
-    """The shape that a file names; None where it is none of ours (its column is code that no file holds)."""
+def shape_from(
+    term: str, settings: Mapping[str, Any] | None, *, motors: int, where: str
+) -> Shape | None:
+    """The shape that a file names; None where it is none of ours (its column is code that no file
+    holds).
+    """
     if term not in KNOWN or not settings:
         return None
     make, name = KNOWN[term]
     values = settings.get(name) if isinstance(settings, Mapping) else None
     good = isinstance(values, list) and len(values) in (1, motors)
-    if not good or not all(isinstance(v, int | float) and not isinstance(v, bool) and 0.0 <= v <= 1e30 for v in values):
-        raise MalformedInput(f"{where}: {name} of the term {term!r} is not a list of {motors} numbers from 0, one per motor; save the robot again")
+    if not good or not all(
+        isinstance(v, int | float) and not isinstance(v, bool) and 0.0 <= v <= 1e30 for v in values
+    ):
+        raise MalformedInput(
+            f"{where}: {name} of the term {term!r} is not a list of {motors} numbers from 0, one"
+            " per motor; save the robot again"
+        )
     return make(np.array(values, dtype=float))
 
 
@@ -116,7 +155,7 @@ def widened(shape: Shape, at: Sequence[int], motors: int) -> Shape:
     return KNOWN[shape.term][0](values)
 
 
-# -- direction -----------------------------------------------------------------------------------------------------------
+# -- direction -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,11 +166,21 @@ class Dry:
     travel: np.ndarray  # (motors,) [rad or m] of hysteresis; 0: none
 
     def __post_init__(self) -> None:
-        zone, travel = (np.atleast_1d(np.array(value, dtype=float)) for value in (self.zone, self.travel))
-        if zone.shape != travel.shape or zone.ndim != 1 or not np.all((zone >= 0.0) & (travel >= 0.0) & np.isfinite(zone + travel)):
-            raise UsageError("zone and travel of dry friction must be finite numbers from 0, one per motor each")
+        zone, travel = (
+            np.atleast_1d(np.array(value, dtype=float)) for value in (self.zone, self.travel)
+        )
+        if (
+            zone.shape != travel.shape
+            or zone.ndim != 1
+            or not np.all((zone >= 0.0) & (travel >= 0.0) & np.isfinite(zone + travel))
+        ):
+            raise UsageError(
+                "zone and travel of dry friction must be finite numbers from 0, one per motor each"
+            )
         if np.any((zone > 0.0) & (travel > 0.0)):
-            raise UsageError("a motor's dry friction has a zone or a travel, not both; set one of them to 0")
+            raise UsageError(
+                "a motor's dry friction has a zone or a travel, not both; set one of them to 0"
+            )
         for name, value in (("zone", zone), ("travel", travel)):
             value.setflags(write=False)
             object.__setattr__(self, name, value)
@@ -161,5 +210,8 @@ class Dry:
         return Dry(self.zone[motors], self.travel[motors])
 
     def __str__(self) -> str:
-        parts = [f"zone {z:.3g}" if z > 0.0 else f"travel {x:.3g}" if x > 0.0 else "sign" for z, x in zip(self.zone, self.travel, strict=True)]
+        parts = [
+            f"zone {z:.3g}" if z > 0.0 else f"travel {x:.3g}" if x > 0.0 else "sign"
+            for z, x in zip(self.zone, self.travel, strict=True)
+        ]
         return ", ".join(parts)

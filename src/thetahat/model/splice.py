@@ -1,7 +1,9 @@
-"""Changes to an XML file that leave every other byte as it is: attribute values, attributes, and elements put in.
+"""Changes to an XML file that leave every other byte as it is: attribute values, attributes, and
+elements put in.
 
-Positions are found in the file's own text, one character per code unit (bytes seen as Latin-1, in which the characters of XML's
-syntax are themselves whatever the encoding; or the units of UTF-16), so comments, order, quotes, line ends and encodings cannot change.
+Positions are found in the file's own text, one character per code unit (bytes seen as Latin-1, in
+which the characters of XML's syntax are themselves whatever the encoding; or the units of UTF-16),
+so comments, order, quotes, line ends and encodings cannot change.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ UNIT = "  "  # of indentation, where the file shows none
 
 
 def digits(value: float) -> str:
-    """The shortest text that reads as the same double: 17 significant digits at most, and no minus before a zero."""
+    """The shortest text that reads as the same double: 17 significant digits at most, and no minus
+    before a zero.
+    """
     return repr(float(value) + 0.0)
 
 
@@ -66,7 +70,11 @@ class Splice:
         self.text = document.text
         self.order = {b"\xff\xfe": "<u2", b"\xfe\xff": ">u2"}.get(self.text[:2])
         self.width = 2 if self.order else 1
-        self.view = "".join(map(chr, np.frombuffer(self.text, self.order).tolist())) if self.order else self.text.decode("latin-1")
+        self.view = (
+            "".join(map(chr, np.frombuffer(self.text, self.order).tolist()))
+            if self.order
+            else self.text.decode("latin-1")
+        )
         self._changes: list[tuple[int, int, str]] = []  # start, stop, new text
 
     @property
@@ -74,10 +82,12 @@ class Splice:
         """Whether anything was asked to change."""
         return bool(self._changes)
 
-    # -- attributes ---------------------------------------------------------------------------------------------------
+    # -- attributes --------------------------------------------------------------------------------
 
     def set_numbers(self, element: Element, name: str, numbers: Sequence[float]) -> None:
-        """Give an attribute these numbers. Those it has already keep their text; so do further ones behind them and all blanks."""
+        """Give an attribute these numbers. Those it has already keep their text; so do further ones
+        behind them and all blanks.
+        """
         old = element.attrib.get(name)
         if old is None:
             self.add_attribute(element, name, " ".join(map(digits, numbers)))
@@ -113,19 +123,29 @@ class Splice:
         at = self._tag(element).end_of_attributes
         self._changes.append((at, at, f' {name}="{escaped(value)}"'))
 
-    # -- elements -----------------------------------------------------------------------------------------------------
+    # -- elements ----------------------------------------------------------------------------------
 
-    def insert(self, parent: Element, lines: Iterable[tuple[int, str]], *, last: bool = False) -> None:
+    def insert(
+        self, parent: Element, lines: Iterable[tuple[int, str]], *, last: bool = False
+    ) -> None:
         """Put an element into another, as its first child or its last, laid out as the file is.
 
         lines: (depth below the new child, text) of each line of it.
         """
         tag = self._tag(parent)
         newline, indent, unit = self._layout(parent)
-        new = "".join(f"{newline}{indent}{unit * depth if newline else ''}{text}" for depth, text in lines)
+        new = "".join(
+            f"{newline}{indent}{unit * depth if newline else ''}{text}" for depth, text in lines
+        )
         if self.view[tag.stop - 2] == "/":
             name = self.view[parent.offset // self.width + 1 : tag.name_end]
-            self._changes.append((tag.close, tag.stop, f">{new}{newline}{self._own_layout(parent)[1] if newline else ''}</{name}>"))
+            self._changes.append(
+                (
+                    tag.close,
+                    tag.stop,
+                    f">{new}{newline}{self._own_layout(parent)[1] if newline else ''}</{name}>",
+                )
+            )
             return
         end = parent.end // self.width
         if not self.view[tag.stop : end].strip(" \t\r\n") and "\n" not in self.view[tag.stop : end]:
@@ -134,13 +154,19 @@ class Splice:
         self._changes.append((at, at, new))
 
     def _layout(self, parent: Element) -> tuple[str, str, str]:
-        """(line end, indentation of its children, what one level adds); an empty line end where the file is not laid out in lines."""
+        """(line end, indentation of its children, what one level adds); an empty line end where the
+        file is not laid out in lines.
+        """
         own_line, own = self._own_layout(parent)
         above = self._own_layout(parent.parent)[1] if parent.parent is not None else ""
         for child in parent.children:
             newline, indent = self._own_layout(child)
             if newline:
-                return newline, indent, indent.removeprefix(own) if indent.startswith(own) and indent != own else UNIT
+                return (
+                    newline,
+                    indent,
+                    indent.removeprefix(own) if indent.startswith(own) and indent != own else UNIT,
+                )
         if parent.children or not own_line:
             return "", "", ""
         unit = own.removeprefix(above) if own.startswith(above) and own != above else UNIT
@@ -157,27 +183,37 @@ class Splice:
         name_end = at = _TAG.match(self.view, at).end()  # type: ignore[union-attr]
         attributes = {}
         while found := _ATTRIBUTE.match(self.view, at):
-            attributes[found[1]] = _Attribute(found.span(1), found.span(2) if found[2] is not None else found.span(3))
+            attributes[found[1]] = _Attribute(
+                found.span(1), found.span(2) if found[2] is not None else found.span(3)
+            )
             at = found.end()
         close = _CLOSE.match(self.view, at)
         assert close is not None  # expat has read this tag
         return _StartTag(attributes, name_end, at, close.end())
 
-    # -- the file -----------------------------------------------------------------------------------------------------
+    # -- the file ----------------------------------------------------------------------------------
 
     def result(self) -> bytes:
         """The document's bytes with all changes made."""
         out: list[bytes] = []
         at = 0
-        for start, stop, new in sorted(self._changes, key=lambda change: change[:2]):  # stable: what goes to one place stays in order
+        for start, stop, new in sorted(
+            self._changes, key=lambda change: change[:2]
+        ):  # stable: what goes to one place stays in order
             assert at <= start, "two changes overlap"
             out += [self.text[at * self.width : start * self.width], self._encoded(new)]
             at = stop
         return b"".join([*out, self.text[at * self.width :]])
 
     def _encoded(self, new: str) -> bytes:
-        """New text, whose own characters are ASCII; what it repeats of the file (a tag's name) is in the file's units already."""
-        return np.array([ord(c) for c in new], dtype=self.order).tobytes() if self.order else new.encode("latin-1")
+        """New text, whose own characters are ASCII; what it repeats of the file (a tag's name) is
+        in the file's units already.
+        """
+        return (
+            np.array([ord(c) for c in new], dtype=self.order).tobytes()
+            if self.order
+            else new.encode("latin-1")
+        )
 
 
 def _float(token: str) -> float | None:

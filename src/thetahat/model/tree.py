@@ -1,11 +1,13 @@
 """Topology, joints and geometry of a robot, frozen, and the flat arrays the kernels read.
 
-A tree is a list of *nodes* in depth-first order. Node i hangs in node ``parent`` (−1 is the world) by one movable
-joint; its frame is the link's frame moved to the joint's anchor. A node carries a body, whose ten parameters are
-columns of the regressor, or none (``body is None``: a placeholder between two joints of one MJCF body).
+A tree is a list of *nodes* in depth-first order. Node i hangs in node ``parent`` (−1 is the world)
+by one movable joint; its frame is the link's frame moved to the joint's anchor. A node carries a
+body, whose ten parameters are columns of the regressor, or none (``body is None``: a placeholder
+between two joints of one MJCF body).
 
-A joint's free directions are unit screws that stand still in the node's own frame, so a multi-DOF joint is just
-several of them: planar (x, y, angle), ball (three rotations), free (three rotations, then three translations).
+A joint's free directions are unit screws that stand still in the node's own frame, so a multi-DOF
+joint is just several of them: planar (x, y, angle), ball (three rotations), free (three rotations,
+then three translations).
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ import numpy as np
 
 
 class JointKind(IntEnum):
-    """Movable joints. `continuous` of URDF and `hinge` of MJCF are REVOLUTE; `slide` is PRISMATIC."""
+    """Movable joints. `continuous` of URDF and `hinge` of MJCF are REVOLUTE; `slide` is
+    PRISMATIC.
+    """
 
     REVOLUTE = 0
     PRISMATIC = 1
@@ -40,12 +44,24 @@ class JointKind(IntEnum):
     @property
     def coordinates(self) -> tuple[str, ...]:
         """Suffixes of the joint's numbers in q (a one-DOF joint has none)."""
-        return ((""), (""), ("x", "y", "angle"), ("qx", "qy", "qz", "qw"), ("x", "y", "z", "qx", "qy", "qz", "qw"))[self] or ("",)
+        return (
+            "",
+            "",
+            ("x", "y", "angle"),
+            ("qx", "qy", "qz", "qw"),
+            ("x", "y", "z", "qx", "qy", "qz", "qw"),
+        )[self] or ("",)
 
     @property
     def directions(self) -> tuple[str, ...]:
         """Suffixes of the joint's numbers in dq."""
-        return ((""), (""), ("x", "y", "angle"), ("wx", "wy", "wz"), ("wx", "wy", "wz", "vx", "vy", "vz"))[self] or ("",)
+        return (
+            "",
+            "",
+            ("x", "y", "angle"),
+            ("wx", "wy", "wz"),
+            ("wx", "wy", "wz", "vx", "vy", "vz"),
+        )[self] or ("",)
 
 
 @dataclass(frozen=True)
@@ -98,14 +114,24 @@ class KernelArrays(NamedTuple):
     """The tree as five arrays, in the order every kernel takes them."""
 
     topology: np.ndarray  # (nodes, 7) int64: PARENT … LAST_DESCENDANT
-    geometry: np.ndarray  # (nodes, 32): A, B, C (row by row), t, ratio, offset; R(q) = A + B cos q + C sin q
-    dofs: np.ndarray  # (dofs, 7) int64: DOF_NODE … COMPACT (columns of the bodies the joint carries, and where they start side by side)
+    geometry: (
+        np.ndarray
+    )  # (nodes, 32): A, B, C (row by row), t, ratio, offset; R(q) = A + B cos q + C sin q
+    dofs: (
+        np.ndarray
+        # (dofs, 7) int64: DOF_NODE … COMPACT (columns of the bodies the joint carries, and where
+        # they start side by side)
+    )
     axes: np.ndarray  # (dofs, 4): axis in the node frame, ratio
-    segments: np.ndarray  # (stretches, 3) int64: start and length in one sample's regressor, start in compact storage
+    segments: (
+        np.ndarray
+    )  # (stretches, 3) int64: start and length in one sample's regressor, start in compact storage
 
 
 def plane_axes(normal: np.ndarray) -> np.ndarray:
-    """Rows u, w spanning the plane of a planar joint: x and y turned by the shortest rotation that takes z to the normal."""
+    """Rows u, w spanning the plane of a planar joint: x and y turned by the shortest rotation that
+    takes z to the normal.
+    """
     c = normal[2]
     if c < -1.0 + 1e-12:
         return np.array([[1.0, 0.0, 0.0], [0.0, -1.0, 0.0]])
@@ -196,12 +222,18 @@ class Tree:
     @cached_property
     def quaternions(self) -> tuple[tuple[str, int], ...]:
         """(joint, position in q) of every quaternion."""
-        ends = ((node, self.q_index[node.name] + node.kind.nq) for node in self.independent if node.kind in (JointKind.BALL, JointKind.FREE))
+        ends = (
+            (node, self.q_index[node.name] + node.kind.nq)
+            for node in self.independent
+            if node.kind in (JointKind.BALL, JointKind.FREE)
+        )
         return tuple((node.name, end - 4) for node, end in ends)
 
     @cached_property
     def coordinate_map(self) -> np.ndarray:
-        """G, (degrees of freedom of all joints, nv): velocities of all joints = G·dq. Identity without mimic joints."""
+        """G, (degrees of freedom of all joints, nv): velocities of all joints = G·dq. Identity
+        without mimic joints.
+        """
         arrays = self.arrays
         out = np.zeros((len(arrays.dofs), self.nv))
         out[np.arange(len(arrays.dofs)), arrays.dofs[:, V_INDEX]] = arrays.axes[:, 3]
@@ -224,7 +256,9 @@ class Tree:
 
     @cached_property
     def spare_workspaces(self) -> list:
-        """Scratch memory that lives as long as the tree: each running computation takes one and puts it back."""
+        """Scratch memory that lives as long as the tree: each running computation takes one and
+        puts it back.
+        """
         return []
 
     @cached_property
@@ -234,13 +268,17 @@ class Tree:
 
     @cached_property
     def arrays(self) -> KernelArrays:
-        """The flat form for the kernels. Not marked read-only: Numba takes longer over such arrays at every call."""
+        """The flat form for the kernels. Not marked read-only: Numba takes longer over such arrays
+        at every call.
+        """
         count = len(self.nodes)
         topology = np.zeros((count, 7), dtype=np.int64)
         geometry = np.zeros((count, 32))
         dofs: list[tuple[int, int, int, int]] = []
         axes: list[tuple[float, float, float, float]] = []
-        shared = {name for node in self.nodes if node.mimic for name in (node.name, node.mimic.joint)}
+        shared = {
+            name for node in self.nodes if node.mimic for name in (node.name, node.mimic.joint)
+        }
         column = 0
         for i, node in enumerate(self.nodes):
             ratio = node.mimic.multiplier if node.mimic else 1.0
@@ -252,26 +290,43 @@ class Tree:
             column += 0 if node.body is None else 10
             geometry[i] = _geometry(node, ratio, offset)
             for k, (angular, axis) in enumerate(_directions(node)):
-                dofs.append((i, self.v_index[node.name] + k, int(angular), int(node.name in shared)))
+                dofs.append(
+                    (i, self.v_index[node.name] + k, int(angular), int(node.name in shared))
+                )
                 axes.append((*axis, ratio))
         topology[:, LAST_DESCENDANT] = np.arange(count)
         for i in range(count - 1, -1, -1):
             parent = topology[i, PARENT]
             if parent >= 0:
-                topology[parent, LAST_DESCENDANT] = max(topology[parent, LAST_DESCENDANT], topology[i, LAST_DESCENDANT])
+                topology[parent, LAST_DESCENDANT] = max(
+                    topology[parent, LAST_DESCENDANT], topology[i, LAST_DESCENDANT]
+                )
         table = _dof_table(topology, dofs, column)
-        return KernelArrays(topology, geometry, table, np.array(axes, dtype=float).reshape(-1, 4), _stretches(table, column))
+        return KernelArrays(
+            topology,
+            geometry,
+            table,
+            np.array(axes, dtype=float).reshape(-1, 4),
+            _stretches(table, column),
+        )
 
 
-def _dof_table(topology: np.ndarray, dofs: list[tuple[int, int, int, int]], width: int) -> np.ndarray:
-    """Complete the table of degrees of freedom by the columns each one's row covers, and their place in compact storage.
+def _dof_table(
+    topology: np.ndarray, dofs: list[tuple[int, int, int, int]], width: int
+) -> np.ndarray:
+    """Complete the table of degrees of freedom by the columns each one's row covers, and their
+    place in compact storage.
 
-    A row that several joints share (mimic) covers all columns, once. Rows are stored in the order of dq with PADDING
-    zeros between them, except where one covers the row's end and the next begins at once.
+    A row that several joints share (mimic) covers all columns, once. Rows are stored in the order
+    of dq with PADDING zeros between them, except where one covers the row's end and the next begins
+    at once.
     """
     table = np.zeros((len(dofs), 7), dtype=np.int64)
     for e, dof in enumerate(dofs):
-        table[e, :6] = (*dof, *((0, width) if dof[SHARED] else _columns_below(topology, dof[DOF_NODE])))
+        table[e, :6] = (
+            *dof,
+            *((0, width) if dof[SHARED] else _columns_below(topology, dof[DOF_NODE])),
+        )
     at = PADDING
     previous_end = 0
     for row in np.unique(table[:, V_INDEX]):
@@ -285,7 +340,9 @@ def _dof_table(topology: np.ndarray, dofs: list[tuple[int, int, int, int]], widt
 
 
 def _stretches(table: np.ndarray, width: int) -> np.ndarray:
-    """(start in one sample's regressor, length, start in compact storage) of every run of entries that can be non-zero."""
+    """(start in one sample's regressor, length, start in compact storage) of every run of entries
+    that can be non-zero.
+    """
     runs: list[list[int]] = []
     for row in np.unique(table[:, V_INDEX]):
         begin, end, source = table[table[:, V_INDEX] == row][0, [FIRST_COLUMN, END_COLUMN, COMPACT]]
@@ -300,14 +357,18 @@ def _stretches(table: np.ndarray, width: int) -> np.ndarray:
 
 
 def _columns_below(topology: np.ndarray, node: int) -> tuple[int, int]:
-    """First and end column of the bodies from a node to its last descendant: depth-first order makes them neighbours."""
+    """First and end column of the bodies from a node to its last descendant: depth-first order
+    makes them neighbours.
+    """
     columns = topology[node : topology[node, LAST_DESCENDANT] + 1, COLUMN]
     columns = columns[columns >= 0]
     return (int(columns[0]), int(columns[-1]) + 10) if len(columns) else (0, 0)
 
 
 def _geometry(node: Node, ratio: float, offset: float) -> np.ndarray:
-    """Constants of the joint's placement: R(q) = A + B cos q + C sin q (Rodrigues), t, and the mimic map of q."""
+    """Constants of the joint's placement: R(q) = A + B cos q + C sin q (Rodrigues), t, and the
+    mimic map of q.
+    """
     rotation, axis = node.rotation, node.axis
     out = np.zeros(32)
     if node.kind in (JointKind.REVOLUTE, JointKind.PLANAR):

@@ -11,14 +11,22 @@ from thetahat.model.splice import Splice, attribute
 from thetahat.model.urdf import placement
 from thetahat.model.xml import Document, Element, number
 
-ATTRIBUTES = {"damping": "damping", "friction": "friction"}  # what a joint can state → the attribute of its <dynamics>
+ATTRIBUTES = {
+    "damping": "damping",
+    "friction": "friction",
+}  # what a joint can state → the attribute of its <dynamics>
 _TENSOR = {"ixx": (0, 0), "ixy": (0, 1), "ixz": (0, 2), "iyy": (1, 1), "iyz": (1, 2), "izz": (2, 2)}
 
 
 def write_urdf(
-    document: Document, links: Mapping[str, np.ndarray], joints: Mapping[str, Mapping[str, float]], *, reach: Mapping[str, float]
+    document: Document,
+    links: Mapping[str, np.ndarray],
+    joints: Mapping[str, Mapping[str, float]],
+    *,
+    reach: Mapping[str, float],
 ) -> bytes:
-    """The file's bytes with these links' ten numbers (each in its own frame) and these joints' values of `ATTRIBUTES`.
+    """The file's bytes with these links' ten numbers (each in its own frame) and these joints'
+    values of `ATTRIBUTES`.
 
     reach: how far each link's numbers were moved between frames [m].
     """
@@ -28,7 +36,11 @@ def write_urdf(
         if name in links:
             _write_link(splice, element, links[name], reach[name])
     for element in document.root.findall("joint"):
-        values = {ATTRIBUTES[key]: value for key, value in joints.get(element.attrib["name"], {}).items() if key in ATTRIBUTES}
+        values = {
+            ATTRIBUTES[key]: value
+            for key, value in joints.get(element.attrib["name"], {}).items()
+            if key in ATTRIBUTES
+        }
         if values:
             _write_dynamics(splice, element, values)
     return splice.result()
@@ -40,7 +52,12 @@ def _write_link(splice: Splice, link: Element, theta: np.ndarray, reach: float) 
     new = restated(theta, old, reach=reach, place=link.place)
     tensor = {key: float(new.inertia[at]) for key, at in _TENSOR.items()}
     if inertial is None:
-        lines = ((0, "<inertial>"), (1, _origin(new.com)), (1, _element("mass", {"value": new.mass})), (1, _element("inertia", tensor)))
+        lines = (
+            (0, "<inertial>"),
+            (1, _origin(new.com)),
+            (1, _element("mass", {"value": new.mass})),
+            (1, _element("inertia", tensor)),
+        )
         splice.insert(link, (*lines, (0, "</inertial>")))
         return
     origin, mass, inertia = (inertial.find(tag) for tag in ("origin", "mass", "inertia"))

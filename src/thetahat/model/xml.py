@@ -1,7 +1,8 @@
-"""XML read safely: no entities, no other files, size, depth and count capped, every element with its line.
+"""XML read safely: no entities, no other files, size, depth and count capped, every element with
+its line.
 
-Built on expat's events rather than on an ElementTree, so that nothing is expanded or recursed into before it is checked,
-and so that an error can say where in the file it is.
+Built on expat's events rather than on an ElementTree, so that nothing is expanded or recursed into
+before it is checked, and so that an error can say where in the file it is.
 """
 
 from __future__ import annotations
@@ -27,9 +28,16 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?
 _NUMBER_LENGTH = 400  # characters; more digits than any double has
 _CUT_SHORT = {
     expat.errors.codes[text]
-    for text in (expat.errors.XML_ERROR_NO_ELEMENTS, expat.errors.XML_ERROR_UNCLOSED_TOKEN, expat.errors.XML_ERROR_UNCLOSED_CDATA_SECTION)
+    for text in (
+        expat.errors.XML_ERROR_NO_ELEMENTS,
+        expat.errors.XML_ERROR_UNCLOSED_TOKEN,
+        expat.errors.XML_ERROR_UNCLOSED_CDATA_SECTION,
+    )
 }
-_ENCODING = {expat.errors.codes[text] for text in (expat.errors.XML_ERROR_UNKNOWN_ENCODING, expat.errors.XML_ERROR_INCORRECT_ENCODING)}
+_ENCODING = {
+    expat.errors.codes[text]
+    for text in (expat.errors.XML_ERROR_UNKNOWN_ENCODING, expat.errors.XML_ERROR_INCORRECT_ENCODING)
+}
 
 
 class Element:
@@ -37,13 +45,26 @@ class Element:
 
     __slots__ = ("attrib", "children", "end", "line", "offset", "parent", "source", "tag")
 
-    def __init__(self, tag: str, attrib: dict[str, str], *, line: int, offset: int, source: Path, parent: Element | None) -> None:
+    def __init__(
+        self,
+        tag: str,
+        attrib: dict[str, str],
+        *,
+        line: int,
+        offset: int,
+        source: Path,
+        parent: Element | None,
+    ) -> None:
         self.tag = tag
         self.attrib = attrib
         self.children: list[Element] = []
         self.line = line  # of the start tag, from 1
         self.offset = offset  # of the start tag in the file's bytes
-        self.end = -1  # of the closing tag, or behind the start tag where that closes itself; −1 for an element no file has
+        self.end = (
+            -1
+            # of the closing tag, or behind the start tag where that closes itself; −1 for an
+            # element no file has
+        )
         self.source = source
         self.parent = parent
 
@@ -68,11 +89,17 @@ class Element:
 
     @property
     def path(self) -> str:
-        """Where it stands in the tree, with names: ``robot 'panda'/link 'link1'/inertial/mass``; deep paths are shortened."""
+        """Where it stands in the tree, with names: ``robot 'panda'/link 'link1'/inertial/mass``;
+        deep paths are shortened.
+        """
         steps: list[str] = []
         element: Element | None = self
         while element is not None:
-            steps.append(f"{element.tag} {shown(element.attrib['name'])}" if "name" in element.attrib else element.tag)
+            steps.append(
+                f"{element.tag} {shown(element.attrib['name'])}"
+                if "name" in element.attrib
+                else element.tag
+            )
             element = element.parent
         steps.reverse()
         return "/".join(steps if len(steps) <= 6 else [*steps[:2], "…", *steps[-3:]])
@@ -103,11 +130,13 @@ def shown(value: str, limit: int = 60) -> str:
     return repr(value if len(value) <= limit else value[: limit - 1] + "…")
 
 
-# -- reading ----------------------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------
 
 
 def read_xml(path: str | Path) -> Document:
-    """Read an XML file. Raises `StorageError`, `MalformedInput` or `RefusedForSafety`, never anything else."""
+    """Read an XML file. Raises `StorageError`, `MalformedInput` or `RefusedForSafety`, never
+    anything else.
+    """
     path = Path(path)
     text = read_bytes(path)
     return Document(path, text, parse(text, path))
@@ -120,7 +149,9 @@ def read_bytes(path: Path) -> bytes:
         if stat.S_ISDIR(state.st_mode):
             raise StorageError(f"{label(path)} is a folder; give the robot file inside it")
         if not stat.S_ISREG(state.st_mode):  # reading a pipe or a device could last for ever
-            raise StorageError(f"{label(path)} is not a regular file; save the robot to a file first")
+            raise StorageError(
+                f"{label(path)} is not a regular file; save the robot to a file first"
+            )
         with path.open("rb") as file:
             text = file.read(MAX_BYTES + 1)
     except StorageError:
@@ -129,10 +160,13 @@ def read_bytes(path: Path) -> bytes:
         raise StorageError(f"{label(path)} does not exist; check the path") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL byte in the path
         reason = getattr(error, "strerror", None) or str(error)
-        raise StorageError(f"{label(path)} cannot be read ({reason}); check the path and its permissions") from None
+        raise StorageError(
+            f"{label(path)} cannot be read ({reason}); check the path and its permissions"
+        ) from None
     if len(text) > MAX_BYTES:
         raise RefusedForSafety(
-            f"{label(path)} is larger than {MAX_BYTES // 2**20} MiB, which no robot description needs; keep meshes and data in files of their own"
+            f"{label(path)} is larger than {MAX_BYTES // 2**20} MiB, which no robot description"
+            " needs; keep meshes and data in files of their own"
         )
     return text
 
@@ -140,20 +174,30 @@ def read_bytes(path: Path) -> bytes:
 def parse(text: bytes, path: Path) -> Element:
     """The root element of XML in memory; `path` names it in errors."""
     start = len(_BOM) if text.startswith(_BOM) else 0
-    body = text[start:].lstrip(b" \t\r\n")  # blank lines before <?xml are an error to expat and to nobody else
+    body = text[start:].lstrip(
+        b" \t\r\n"
+    )  # blank lines before <?xml are an error to expat and to nobody else
     if not body:
         raise MalformedInput(f"{label(path)} is empty; give a URDF or MJCF file")
     if b"\0" in body and not body.startswith(_UTF16):
         line = text[: text.index(b"\0")].count(b"\n") + 1
-        raise MalformedInput(f"{label(path)}, line {line}: there is a NUL byte, so this is not XML text; copy or export the file again")
+        raise MalformedInput(
+            f"{label(path)}, line {line}: there is a NUL byte, so this is not XML text; copy or"
+            " export the file again"
+        )
     start = len(text) - len(body)
     builder = _Builder(path, start, text[:start].count(b"\n"))
     try:
         builder.parser.Parse(body, True)
     except expat.ExpatError as error:
         builder.refuse(error)
-    except (ValueError, LookupError) as error:  # what Python's codec look-up says about a declared encoding
-        raise MalformedInput(f"{label(path)}: the declared encoding cannot be read ({error}); save the file as UTF-8") from None
+    except (
+        ValueError,
+        LookupError,
+    ) as error:  # what Python's codec look-up says about a declared encoding
+        raise MalformedInput(
+            f"{label(path)}: the declared encoding cannot be read ({error}); save the file as UTF-8"
+        ) from None
     assert builder.root is not None  # expat reports a document without elements
     return builder.root
 
@@ -181,13 +225,19 @@ class _Builder:
         self.count += 1 + len(attrib) // 100
         if len(self.open) >= MAX_DEPTH:
             raise RefusedForSafety(
-                f"{label(self.path)}, line {self.line}: elements are nested more than {MAX_DEPTH:,} deep, which no robot needs; flatten the file"
+                f"{label(self.path)}, line {self.line}: elements are nested more than {MAX_DEPTH:,}"
+                " deep, which no robot needs; flatten the file"
             )
         if self.count > MAX_ELEMENTS:
-            raise RefusedForSafety(f"{label(self.path)}, line {self.line}: there are more than {MAX_ELEMENTS:,} elements; split the file")
+            raise RefusedForSafety(
+                f"{label(self.path)}, line {self.line}: there are more than {MAX_ELEMENTS:,}"
+                " elements; split the file"
+            )
         parent = self.open[-1] if self.open else None
         offset = self.parser.CurrentByteIndex + self.offset
-        element = Element(tag, attrib, line=self.line, offset=offset, source=self.path, parent=parent)
+        element = Element(
+            tag, attrib, line=self.line, offset=offset, source=self.path, parent=parent
+        )
         if parent is None:
             self.root = element
         else:
@@ -198,58 +248,88 @@ class _Builder:
         self.open.pop().end = self.parser.CurrentByteIndex + self.offset
 
     def doctype(self, _name: str, system: str | None, public: str | None, internal: bool) -> None:
-        # A bare <!DOCTYPE robot> does no harm; definitions and other files can blow up or leak, and no robot needs them.
+        # A bare <!DOCTYPE robot> does no harm; definitions and other files can blow up or leak, and
+        # no robot needs them.
         if system or public or internal:
             self.entity()
 
     def entity(self, *_: object) -> NoReturn:
         raise RefusedForSafety(
-            f"{label(self.path)}, line {self.line}: <!DOCTYPE> defines entities or names another file, "
-            "which is refused because it can exhaust memory or read private files; remove it"
+            f"{label(self.path)}, line {self.line}: <!DOCTYPE> defines entities or names another"
+            " file, which is refused because it can exhaust memory or read private files;"
+            " remove it"
         )
 
     def refuse(self, error: expat.ExpatError) -> NoReturn:
         """Say what expat found, as one sentence with a fix."""
-        name, line, reason = label(self.path), error.lineno + self.lines, expat.errors.messages.get(error.code, "not XML")
+        name, line, reason = (
+            label(self.path),
+            error.lineno + self.lines,
+            expat.errors.messages.get(error.code, "not XML"),
+        )
         if error.code in _CUT_SHORT and self.open:
             element = self.open[-1]
-            text = f"{name}, line {line}: the file ends inside {element.path} (line {element.line}), so it is cut short; copy or export it again"
+            text = (
+                f"{name}, line {line}: the file ends inside {element.path} (line {element.line}),"
+                " so it is cut short; copy or export it again"
+            )
         elif error.code in _ENCODING:
             text = f"{name}, line {line}: {reason}; save the file as UTF-8"
         elif self.root is None:
             text = f"{name}, line {line}: this is not XML ({reason}); give a URDF or MJCF file"
         elif error.code == expat.errors.codes[expat.errors.XML_ERROR_TAG_MISMATCH] and self.open:
             element = self.open[-1]
-            text = f"{name}, line {line}: the closing tag does not match <{element.tag}> of line {element.line}; close <{element.tag}> first"
+            text = (
+                f"{name}, line {line}: the closing tag does not match <{element.tag}> of line"
+                f" {element.line}; close <{element.tag}> first"
+            )
         else:
-            text = f"{name}, line {line}, column {error.offset + 1}: the XML is broken ({reason}); correct this line"
+            text = (
+                f"{name}, line {line}, column {error.offset + 1}: the XML is broken ({reason});"
+                " correct this line"
+            )
         raise MalformedInput(text) from None
 
 
-# -- attributes -------------------------------------------------------------------------------------------------------
+# -- attributes ------------------------------------------------------------------------------------
 
 
-def required(element: Element, name: str, default: str | None = None, where: str | None = None) -> str:
-    """An attribute that must be there and not blank; `default`, if given, stands in for an absent one."""
+def required(
+    element: Element, name: str, default: str | None = None, where: str | None = None
+) -> str:
+    """An attribute that must be there and not blank; `default`, if given, stands in for an absent
+    one.
+    """
     value = element.attrib.get(name, default)
     if value is None:
-        raise MalformedInput(f'{where or element.place}: attribute {name!r} is missing; add {name}="…"')
+        raise MalformedInput(
+            f'{where or element.place}: attribute {name!r} is missing; add {name}="…"'
+        )
     if not value.strip():
         raise MalformedInput(f"{where or element.place}: {name} is blank; give it a value")
     return value
 
 
-def number(element: Element, name: str, default: float | None = None, where: str | None = None, *, largest: float = math.inf) -> float:
+def number(
+    element: Element,
+    name: str,
+    default: float | None = None,
+    where: str | None = None,
+    *,
+    largest: float = math.inf,
+) -> float:
     """A finite number, or `default` where the attribute is absent (None: it must be there).
 
-    Strict: ``1kg``, ``1,5``, nan, inf, 1e400 and magnitudes above `largest` are refused. `where` replaces the element's
-    place in the sentence.
+    Strict: ``1kg``, ``1,5``, nan, inf, 1e400 and magnitudes above `largest` are refused. `where`
+    replaces the element's place in the sentence.
     """
     value = element.attrib.get(name)
     if value is None and default is not None:
         return default
     if value is None:
-        raise MalformedInput(f'{where or element.place}: attribute {name!r} is missing; add {name}="…"')
+        raise MalformedInput(
+            f'{where or element.place}: attribute {name!r} is missing; add {name}="…"'
+        )
     return _parse(value, element, name, where, largest)
 
 
@@ -262,16 +342,24 @@ def vector(
     *,
     largest: float = math.inf,
 ) -> tuple[float, ...]:
-    """`size` finite numbers separated by blanks, or `default` where the attribute is absent (None: it must be there)."""
+    """`size` finite numbers separated by blanks, or `default` where the attribute is absent (None:
+    it must be there).
+    """
     value = element.attrib.get(name)
     if value is None and default is not None:
         return default
     if value is None:
-        raise MalformedInput(f'{where or element.place}: attribute {name!r} is missing; add {name}="…" with {size} numbers')
+        raise MalformedInput(
+            f'{where or element.place}: attribute {name!r} is missing; add {name}="…" with {size}'
+            " numbers"
+        )
     parts = value.split()
     if len(parts) != size:
         hint = " (blanks separate them, not commas)" if "," in value else ""
-        raise MalformedInput(f"{where or element.place}: {name}={shown(value)} has {len(parts)} number{'s' * (len(parts) != 1)}; give {size}{hint}")
+        raise MalformedInput(
+            f"{where or element.place}: {name}={shown(value)} has {len(parts)}"
+            f" number{'s' * (len(parts) != 1)}; give {size}{hint}"
+        )
     return tuple(_parse(part, element, name, where, largest) for part in parts)
 
 
@@ -281,7 +369,11 @@ def _parse(value: str, element: Element, name: str, where: str | None, largest: 
         result = float(digits)
         if math.isfinite(result) and abs(result) <= largest:
             return result
-        fix = "give a finite number" if math.isinf(result) else "it is too large to be meant, so check the units"
+        fix = (
+            "give a finite number"
+            if math.isinf(result)
+            else "it is too large to be meant, so check the units"
+        )
     elif re.fullmatch(r"[+-]?(?:nan|inf|infinity)", digits, re.IGNORECASE):
         fix = "give a finite number"
     elif "," in digits:
@@ -292,4 +384,6 @@ def _parse(value: str, element: Element, name: str, where: str | None, largest: 
         fix = "give the number alone, in SI units"
     else:
         fix = "give one number, such as 1.5 or 2e-3"
-    raise MalformedInput(f"{where or element.place}: {name}={shown(value)} is not a number that can be used; {fix}")
+    raise MalformedInput(
+        f"{where or element.place}: {name}={shown(value)} is not a number that can be used; {fix}"
+    )

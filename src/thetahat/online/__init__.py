@@ -1,1 +1,3 @@
-"""Identification while the robot moves: causal filter, memories, the identifier, its gate, and the watch on the model in use."""
+"""Identification while the robot moves: causal filter, memories, the identifier, its gate, and the
+watch on the model in use.
+"""

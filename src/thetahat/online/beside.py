@@ -1,4 +1,6 @@
-"""Solving beside the loop: in the update itself (always the same result), in a thread, or in a process of its own (no lock is shared)."""
+"""Solving beside the loop: in the update itself (always the same result), in a thread, or in a
+process of its own (no lock is shared).
+"""
 
 from __future__ import annotations
 
@@ -27,14 +29,19 @@ STARTING = 60.0  # [s] that a process may take to start
 class Beside:
     """At most one task at a time; a new one is turned away while another is under way.
 
-    patience: [s] after which its answer is late; after `GIVE_UP` times that the worker is given up, and another takes its place.
+    patience: [s] after which its answer is late; after `GIVE_UP` times that the worker is given up,
+        and another takes its place.
     """
 
     def __init__(self, place: str | None, robot: Robot, *, patience: float, events: Any) -> None:
         if place not in PLACES:
-            raise UsageError(f"beside is {place!r}; give None (in the update itself), 'thread' or 'process'")
+            raise UsageError(
+                f"beside is {place!r}; give None (in the update itself), 'thread' or 'process'"
+            )
         if not patience > 0.0:
-            raise UsageError(f"patience is {patience!r}; give the seconds an answer may take, above zero")
+            raise UsageError(
+                f"patience is {patience!r}; give the seconds an answer may take, above zero"
+            )
         self._place, self._robot, self._patience, self._events = place, robot, patience, events
         self._warm: Future | None = None  # a process that starts
         self._executor: Executor | None = self._start() if place == "process" else None
@@ -48,8 +55,15 @@ class Beside:
     def _start(self) -> Executor:
         if self._place == "thread":
             return ThreadPoolExecutor(max_workers=1, thread_name_prefix="thetahat-beside")
-        executor = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"), initializer=_begin, initargs=(plain(self._robot),))
-        self._warm = executor.submit(_stack)  # an interpreter takes seconds to start, which no task should have to wait for
+        executor = ProcessPoolExecutor(
+            1,
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=_begin,
+            initargs=(plain(self._robot),),
+        )
+        self._warm = executor.submit(
+            _stack
+        )  # an interpreter takes seconds to start, which no task should have to wait for
         return executor
 
     @property
@@ -73,14 +87,21 @@ class Beside:
             self._since, self._warm = now, None
         if not self._late and now - self._since > self._patience:
             self._late = True
-            self._events.add(self.now, "solver", f"the solver has no answer after {self._patience:g} s; the last valid model stays")
+            self._events.add(
+                self.now,
+                "solver",
+                f"the solver has no answer after {self._patience:g} s; the last valid model stays",
+            )
         if now - self._since > GIVE_UP * self._patience:
             self._give_up()
         return False
 
     def _give_up(self) -> None:
         """It hangs: what it would say is dropped, and the next task gets another worker."""
-        sentence = f"the solver hangs since {GIVE_UP * self._patience:g} s and was given up; the last valid model stays"
+        sentence = (
+            f"the solver hangs since {GIVE_UP * self._patience:g} s and was given up; the last"
+            " valid model stays"
+        )
         self._events.add(self.now, "solver", sentence)
         self._lost += self._place == "thread"
         self._end()
@@ -89,7 +110,9 @@ class Beside:
         executor, self._executor, self._future, self._warm = self._executor, None, None, None
         if executor is None:
             return
-        workers = list((getattr(executor, "_processes", None) or {}).values())  # before Python 3.14 an executor has no other way to end them
+        workers = list(
+            (getattr(executor, "_processes", None) or {}).values()
+        )  # before Python 3.14 an executor has no other way to end them
         executor.shutdown(wait=False, cancel_futures=True)
         for worker in workers:
             worker.kill()
@@ -110,7 +133,10 @@ class Beside:
             self._future = self._executor.submit(solve, task)
         else:
             info = task.information
-            self._future = self._executor.submit(_work, _Parcel(replace(task, information=None), info.factors, info.rows, info.samples))
+            self._future = self._executor.submit(
+                _work,
+                _Parcel(replace(task, information=None), info.factors, info.rows, info.samples),
+            )
 
     def take(self) -> Answer | None:
         """The answer; None where it came late, or was dropped meanwhile."""
@@ -134,7 +160,7 @@ class Beside:
         self._end()
 
 
-# -- in the other process ---------------------------------------------------------------------------------------------
+# -- in the other process --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +187,13 @@ def _stack() -> Stack:
 
 def _work(parcel: _Parcel) -> Answer:
     robot, stack = _worker["robot"], _stack()
-    info = Information(robot, stack.base, stack.positions, parcel.factors, parcel.rows, parcel.samples)
+    info = Information(
+        robot, stack.base, stack.positions, parcel.factors, parcel.rows, parcel.samples
+    )
     answer = solve(replace(parcel.task, information=info))
     # An estimate holds the robot, whose scratch memory does not travel.
-    return answer if answer.estimate is None else replace(answer, estimate=replace(answer.estimate, robot=plain(robot)))
+    return (
+        answer
+        if answer.estimate is None
+        else replace(answer, estimate=replace(answer.estimate, robot=plain(robot)))
+    )

@@ -1,21 +1,25 @@
 """The gate: whether a controller may use the identified model right now, and why, in words.
 
-The paper's rule (stacked R² ≥ 0.95 and a full buffer), and what makes it safe. Measured on a UR10, a stacked R² alone accepts a last link of
-negative mass (0.991), a dead torque sensor (1.000) and a standstill fit of rank 6 of 60 (1.000). So a gate opens only where all of these hold:
+The paper's rule (stacked R² ≥ 0.95 and a full buffer), and what makes it safe. Measured on a UR10,
+a stacked R² alone accepts a last link of negative mass (0.991), a dead torque sensor (1.000) and a
+standstill fit of rank 6 of 60 (1.000). So a gate opens only where all of these hold:
 
     stream      samples come, whole and in order; no channel stands still that should not
     full        the buffer is full (paper)
     fit         stacked R² of the fit ≥ threshold (paper)
     motion      every joint that is judged has moved lately: R² is defined
-    rank        the motion shows enough directions; those it does not show keep the nominal robot's values
-    physical    some physical robot has the identified base parameters; it is what the controller gets, and what is judged below
-    held out    per joint, R² ≥ threshold on samples that are in no fit; or the error is no more than the torque's own noise
-    ahead       each update's samples were predicted by the model before it, stacked R² ≥ the closing threshold
-    channels    no torque runs against the nominal robot's, or is missing where that asks for a lot
+    rank        the motion shows enough directions; those it does not show keep the nominal robot's
+    values physical    some physical robot has the identified base parameters; it is what the
+    controller gets, and what is judged below held out    per joint, R² ≥ threshold on samples that
+    are in no fit; or the error is no more than the torque's own noise ahead       each update's
+    samples were predicted by the model before it, stacked R² ≥ the closing threshold channels    no
+    torque runs against the nominal robot's, or is missing where that asks for a lot
 
-An open gate closes below a lower threshold (hysteresis), and at once for anything wrong with the stream or the model; closed, it stays closed for
-the dwell time at least. Hysteresis is for the model in use: another takes its place only if it would open the gate itself. "Undefined" is an
-answer: at standstill no gate opens, and an open one keeps its verdict for a stated time, then closes.
+An open gate closes below a lower threshold (hysteresis), and at once for anything wrong with the
+stream or the model; closed, it stays closed for the dwell time at least. Hysteresis is for the
+model in use: another takes its place only if it would open the gate itself. "Undefined" is an
+answer: at standstill no gate opens, and an open one keeps its verdict for a stated time, then
+closes.
 """
 
 from __future__ import annotations
@@ -27,8 +31,12 @@ import numpy as np
 
 from thetahat.errors import UsageError
 
-AGAINST = -0.5  # correlation of measured and nominal torque, below which the channel's sign is in doubt
-NOISY = 1.0  # of a joint's RMS torque, that its noise may excuse at most: a model worse than none (R² < 0) explains nothing
+AGAINST = (
+    -0.5
+)  # correlation of measured and nominal torque, below which the channel's sign is in doubt
+# of a joint's RMS torque, that its noise may excuse at most: a model worse than none (R² < 0)
+# explains nothing
+NOISY = 1.0
 TOO_LITTLE = 0.1  # of the nominal torque: a channel that shows less is taken for dead
 
 
@@ -51,7 +59,9 @@ class GateState:
     since: float | None = None  # [s] when it last opened or closed, on the stream's clock
     r2: float | None = None  # stacked, of the model a controller would get, on samples held out
     r2_per_joint: np.ma.MaskedArray | None = None  # (nv,) the same per joint
-    r2_fit: float | None = None  # stacked, of the estimate on the samples it was fitted to (the paper's R²)
+    r2_fit: float | None = (
+        None  # stacked, of the estimate on the samples it was fitted to (the paper's R²)
+    )
     r2_ahead: float | None = None  # stacked, of every update's samples by the model before it
     rank: int | None = None  # directions that the data know better than to their own size
     structural_rank: int | None = None  # directions that any motion could show
@@ -71,9 +81,11 @@ class GateState:
 class Rules:
     """Thresholds of a gate.
 
-    threshold: R² at which it opens, stacked and per joint. close: R² below which it closes. dwell: [s] it stays closed at least. hold: [s] an open
-    gate keeps its verdict at standstill. noise: torque noises that a joint's error may have instead of reaching the threshold. floor: [N·m or N]
-    errors that do not matter, per joint. rank: share of the structural rank that the motion must show.
+    threshold: R² at which it opens, stacked and per joint. close: R² below which it closes. dwell:
+    [s] it stays closed at least. hold: [s] an open gate keeps its verdict at standstill. noise:
+    torque noises that a joint's error may have instead of reaching the threshold. floor: [N·m or N]
+    errors that do not matter, per joint. rank: share of the structural rank that the motion must
+    show.
     """
 
     threshold: float = 0.95
@@ -87,13 +99,16 @@ class Rules:
     def __post_init__(self) -> None:
         if not 0.0 <= self.close <= self.threshold <= 1.0:
             raise UsageError(
-                f"close is {self.close!r} and threshold {self.threshold!r}; give 0 ≤ close ≤ threshold ≤ 1, so that the gate has hysteresis"
+                f"close is {self.close!r} and threshold {self.threshold!r}; give 0 ≤ close ≤"
+                " threshold ≤ 1, so that the gate has hysteresis"
             )
         for name in ("dwell", "hold", "noise"):
             if not getattr(self, name) >= 0.0:
                 raise UsageError(f"{name} is {getattr(self, name)!r}; give a number from 0")
         if not 0.0 <= self.rank <= 1.0:
-            raise UsageError(f"rank is {self.rank!r}; give a share of the structural rank, from 0 to 1")
+            raise UsageError(
+                f"rank is {self.rank!r}; give a share of the structural rank, from 0 to 1"
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,8 +141,12 @@ class Score:
     rows: np.ndarray
     nominal2: np.ndarray  # of the nominal robot's torques
     cross: np.ndarray  # of both
-    usual: np.ndarray | float = np.inf  # σ of the errors as their median tells it: a few samples of another robot do not move it
-    late2: np.ndarray | float = 0.0  # of the model's errors on the newest samples, as if all were like these
+    usual: np.ndarray | float = (
+        np.inf
+    )  # σ of the errors as their median tells it: a few samples of another robot do not move it
+    late2: np.ndarray | float = (
+        0.0  # of the model's errors on the newest samples, as if all were like these
+    )
     still2: np.ndarray | float = 0.0  # of what is left of still joints' torques beyond dry friction
     still_u2: np.ndarray | float = 0.0  # of still joints' torques
     still_rows: np.ndarray | int = 0
@@ -166,7 +185,13 @@ class Gate:
     def clear(self, t: float, reason: str) -> None:
         """Close, and forget what was known."""
         self.close(t, reason)
-        self.state = GateState(False, reason, self.state.since, structural_rank=self.state.structural_rank, size=self.state.size)
+        self.state = GateState(
+            False,
+            reason,
+            self.state.since,
+            structural_rank=self.state.structural_rank,
+            size=self.state.size,
+        )
 
     def reopen(self, t: float, reason: str) -> None:
         """Open again after an interruption that said nothing about the model."""
@@ -174,7 +199,9 @@ class Gate:
             self.state = replace(self.state, open=True, reason=reason, since=t)
 
     def earned(self, evidence: Evidence) -> bool:
-        """Whether the model scored would open the gate: hysteresis is for a model in use, and none takes its place for less."""
+        """Whether the model scored would open the gate: hysteresis is for a model in use, and none
+        takes its place for less.
+        """
         return evidence.held is not None and _held_out(self.rules, evidence, evidence.held).passed
 
     def judge(self, t: float, evidence: Evidence) -> None:
@@ -185,7 +212,9 @@ class Gate:
             "r2": None if held is None else held.r2,
             "r2_per_joint": None if held is None else held.r2_per_joint,
             "r2_fit": evidence.r2_fit,
-            "r2_ahead": 1.0 - evidence.ahead[0] / evidence.ahead[1] if evidence.ahead[1] > 0.0 else None,
+            "r2_ahead": (
+                1.0 - evidence.ahead[0] / evidence.ahead[1] if evidence.ahead[1] > 0.0 else None
+            ),
             "rank": None if evidence.seen is None else int(evidence.seen + 0.5),
             "structural_rank": evidence.structural_rank,
             "fill": evidence.fill,
@@ -201,14 +230,20 @@ class Gate:
         elif now_open:
             self.state = replace(self.state, **facts)
         elif failing or t < self._not_before:
-            waiting = f"all conditions hold; closed for another {self._not_before - t:.2g} s at least since it closed last"
+            waiting = (
+                f"all conditions hold; closed for another {self._not_before - t:.2g} s at least"
+                " since it closed last"
+            )
             since = t if self.state.since is None else self.state.since
-            self.state = replace(self.state, **facts, since=since, reason=failing[0].sentence if failing else waiting)
+            self.state = replace(
+                self.state, **facts, since=since, reason=failing[0].sentence if failing else waiting
+            )
         else:
             self.openings += 1
             r2 = facts["r2"]
             reason = (
-                f"R² {_said(r2)} on samples held out, {evidence.fill} samples in the buffer, a physical model"
+                f"R² {_said(r2)} on samples held out, {evidence.fill} samples in the buffer, a"
+                " physical model"
                 if r2 is not None
                 else "all conditions hold"
             )
@@ -217,21 +252,40 @@ class Gate:
 
 def _checks(rules: Rules, e: Evidence) -> tuple[Check, ...]:
     out = [
-        Check("stream", not e.channels, not e.channels, e.channels[0] if e.channels else "the channels can be believed"),
+        Check(
+            "stream",
+            not e.channels,
+            not e.channels,
+            e.channels[0] if e.channels else "the channels can be believed",
+        ),
         Check("full", e.fill >= e.size, True, f"{e.fill} of {e.size} samples are in the buffer"),
         _motion(rules, e),
         _threshold(rules, "fit", e.r2_fit, "R² of the fit"),
         _rank(rules, e),
-        Check("physical", e.physical is True, e.physical is not False or e.held is not None, _physical(e)),
+        Check(
+            "physical",
+            e.physical is True,
+            e.physical is not False or e.held is not None,
+            _physical(e),
+        ),
     ]
     if e.held is not None:
         out += [_held_out(rules, e, e.held), _channels(e, e.held)]
     else:
-        out.append(Check("held out", False, True, "no model has been scored on samples held out yet"))
+        out.append(
+            Check("held out", False, True, "no model has been scored on samples held out yet")
+        )
     ahead = 1.0 - e.ahead[0] / e.ahead[1] if e.ahead[1] > 0.0 else None
     passed = ahead is not None and ahead >= rules.close
     said = "undefined" if ahead is None else _said(ahead)
-    out.append(Check("ahead", passed, True, f"R² of samples predicted ahead is {said}, to open it must reach {rules.close:g}"))
+    out.append(
+        Check(
+            "ahead",
+            passed,
+            True,
+            f"R² of samples predicted ahead is {said}, to open it must reach {rules.close:g}",
+        )
+    )
     return tuple(out)
 
 
@@ -243,7 +297,10 @@ def _said(r2: float) -> str:
 def _threshold(rules: Rules, name: str, r2: float | None, what: str) -> Check:
     if r2 is None or not np.isfinite(r2):
         return Check(name, False, False, f"{what} is undefined: there is no torque to explain")
-    sentence = f"{what} is {_said(r2)}, to open it must reach {rules.threshold:g}, and closes below {rules.close:g}"
+    sentence = (
+        f"{what} is {_said(r2)}, to open it must reach {rules.threshold:g}, and closes below"
+        f" {rules.close:g}"
+    )
     return Check(name, r2 >= rules.threshold, r2 >= rules.close, sentence)
 
 
@@ -259,10 +316,18 @@ def _motion(rules: Rules, e: Evidence) -> Check:
     still = np.flatnonzero(e.judged & ~e.moving)
     if e.still_for > rules.hold:
         since = f"for {e.still_for:.3g} s" if np.isfinite(e.still_for) else "yet"
-        return Check("motion", False, False, f"nothing has moved {since}: R² is undefined, so the nominal model is used")
+        return Check(
+            "motion",
+            False,
+            False,
+            f"nothing has moved {since}: R² is undefined, so the nominal model is used",
+        )
     if len(still):
         name = e.names[still[0]]
-        why = f"joint {name!r} has not moved lately, so its R² is undefined; move it, or leave it out of `joints`"
+        why = (
+            f"joint {name!r} has not moved lately, so its R² is undefined; move it, or leave it out"
+            " of `joints`"
+        )
         return Check("motion", False, True, why)
     return Check("motion", True, True, "every joint has moved")
 
@@ -272,48 +337,74 @@ def _rank(rules: Rules, e: Evidence) -> Check:
         return Check("rank", False, True, "the rank of the data is not known yet")
     needed = rules.rank * e.structural_rank
     sentence = (
-        f"the motion shows {int(e.seen + 0.5)} of {e.structural_rank} directions, to open {int(np.ceil(needed))} are needed; excite more joints"
+        f"the motion shows {int(e.seen + 0.5)} of {e.structural_rank} directions, to open"
+        f" {int(np.ceil(needed))} are needed; excite more joints"
     )
     return Check("rank", int(e.seen + 0.5) >= needed, True, sentence)
 
 
 def _held_out(rules: Rules, e: Evidence, held: Score) -> Check:
-    """Per joint: R² reaches the threshold, or what is left is the torque's noise (or too small to matter): a joint that carries next to nothing."""
+    """Per joint: R² reaches the threshold, or what is left is the torque's noise (or too small to
+    matter): a joint that carries next to nothing.
+    """
     if not np.all(np.isfinite(held.e2) & np.isfinite(held.u2)):
         return Check("held out", False, False, "the model predicts torques that are not finite")
     if not np.all(np.isfinite(e.noise)):
-        return Check("held out", False, False, "the noise of the torques is not finite, so no error can be told from it")
+        return Check(
+            "held out",
+            False,
+            False,
+            "the noise of the torques is not finite, so no error can be told from it",
+        )
     floor, size = np.asarray(rules.floor, dtype=float), np.sqrt(held.u2 / np.maximum(held.rows, 1))
     allowed = np.maximum(np.minimum(rules.noise * e.noise, NOISY * size), floor) ** 2 * held.rows
     undefined = e.judged & ((held.rows == 0) | (held.u2 <= 0.0))
     enough = np.maximum((1.0 - rules.threshold) * held.u2, allowed)
     short = e.judged & ~undefined & (held.e2 > enough)
-    worse = e.judged & ~undefined & (held.late2 > enough)  # what changed a moment ago is in few samples yet
-    low = e.judged & ~undefined & (held.e2 > np.maximum((1.0 - rules.close) * held.u2, 2.0 * allowed))
+    worse = (
+        e.judged & ~undefined & (held.late2 > enough)
+    )  # what changed a moment ago is in few samples yet
+    low = (
+        e.judged & ~undefined & (held.e2 > np.maximum((1.0 - rules.close) * held.u2, 2.0 * allowed))
+    )
     if np.any(low) or np.any(short):
         v = int(np.flatnonzero(low if np.any(low) else short)[0])
         share = held.e2[v] / held.u2[v]
-        sentence = f"R² of joint {e.names[v]!r} on samples held out is {_said(1.0 - share)}, to open it must reach {rules.threshold:g}"
+        sentence = (
+            f"R² of joint {e.names[v]!r} on samples held out is {_said(1.0 - share)}, to open it"
+            f" must reach {rules.threshold:g}"
+        )
         return Check("held out", False, not np.any(low), sentence)
     if np.any(worse):
         name = e.names[int(np.flatnonzero(worse)[0])]
         return Check(
-            "held out", False, True, f"the newest samples of joint {name!r} are explained worse than the threshold {rules.threshold:g} asks for"
+            "held out",
+            False,
+            True,
+            f"the newest samples of joint {name!r} are explained worse than the threshold"
+            f" {rules.threshold:g} asks for",
         )
     still = np.maximum(rules.noise * e.noise, floor) ** 2 * held.still_rows
     unrest = e.judged & (held.still2 > np.maximum((1.0 - rules.close) * held.still_u2, 2.0 * still))
     if np.any(unrest):
         name = e.names[int(np.argmax(unrest))]
-        why = f"joint {name!r} seems to stand still, but its torque is not what carries it, nor friction; check its encoder"
+        why = (
+            f"joint {name!r} seems to stand still, but its torque is not what carries it, nor"
+            " friction; check its encoder"
+        )
         return Check("held out", False, False, why)
     if np.any(undefined):
         name = e.names[int(np.flatnonzero(undefined)[0])]
-        return Check("held out", False, True, f"R² of joint {name!r} on samples held out is undefined")
+        return Check(
+            "held out", False, True, f"R² of joint {name!r} on samples held out is undefined"
+        )
     return Check("held out", True, True, "every joint is explained on samples held out")
 
 
 def _channels(e: Evidence, held: Score) -> Check:
-    """A sign that is turned, or a channel that is dead, can be fitted perfectly; the nominal robot need not be good to tell."""
+    """A sign that is turned, or a channel that is dead, can be fitted perfectly; the nominal robot
+    need not be good to tell.
+    """
     size = np.sqrt(held.u2 * held.nominal2)
     correlation = held.cross / np.where(size > 0.0, size, 1.0)
     louder = held.nominal2 > (10.0 * e.noise) ** 2 * held.rows
@@ -325,10 +416,17 @@ def _channels(e: Evidence, held: Score) -> Check:
             "channels",
             False,
             False,
-            f"the torque of joint {e.names[v]!r} runs against the nominal robot's (correlation {correlation[v]:.2f}); check its sign",
+            f"the torque of joint {e.names[v]!r} runs against the nominal robot's (correlation"
+            f" {correlation[v]:.2f}); check its sign",
         )
     if np.any(silent):
         v = int(np.argmax(silent))
         ratio = np.sqrt(held.u2[v] / held.nominal2[v])
-        return Check("channels", False, False, f"the torque of joint {e.names[v]!r} is {ratio:.1%} of the nominal robot's; check its sensor")
+        return Check(
+            "channels",
+            False,
+            False,
+            f"the torque of joint {e.names[v]!r} is {ratio:.1%} of the nominal robot's; check its"
+            " sensor",
+        )
     return Check("channels", True, True, "no torque runs against the nominal robot's")

@@ -1,4 +1,6 @@
-"""What online identification does a thousand times a second, or in every update: on raw arrays, without the interpreter's lock."""
+"""What online identification does a thousand times a second, or in every update: on raw arrays,
+without the interpreter's lock.
+"""
 
 from __future__ import annotations
 
@@ -14,23 +16,57 @@ from thetahat.kernels.rnea import inverse_dynamics
 MEASURED, DIFFERENTIATED, GIVEN = 0, 1, 2
 # Rows of the state of coordinates, (…, nq), and of degrees of freedom, (…, nv); averages follow.
 Q_LAST, Q_MIDDLE, Q_SCALE, Q_STEP, Q_NOW, Q_WRAP, Q_TURNS, Q_LEAPED, Q_AVERAGE = range(9)
-LAST_DQ, LAST_TAU, MIDDLE_DQ, MIDDLE_TAU, SCALE_DQ, SCALE_TAU, SQUARE, NOISE, TRAVEL, SPEED, STEP_TAU, LEAPED_DQ, LEAPED_TAU, AVERAGE = range(14)
+(
+    LAST_DQ,
+    LAST_TAU,
+    MIDDLE_DQ,
+    MIDDLE_TAU,
+    SCALE_DQ,
+    SCALE_TAU,
+    SQUARE,
+    NOISE,
+    TRAVEL,
+    SPEED,
+    STEP_TAU,
+    LEAPED_DQ,
+    LEAPED_TAU,
+    AVERAGE,
+) = range(14)
 SAME_Q, SAME_TAU = 0, 1
-# Rows of what the first samples did, (…, samples, nv): changes of speed and torque, and the torque itself.
+# Rows of what the first samples did, (…, samples, nv): changes of speed and torque, and the torque
+# itself.
 FIRST_DQ, FIRST_STEP, FIRST_TAU = range(3)
 # What became of a sample: the code, times 10,000, plus the channel.
 STEPPED, TAKEN, NOT_FINITE, SPIKE_Q, SPIKE_DQ, SPIKE_TAU = -1, 0, 1, 2, 3, 4
 CODE = 10_000
 
-SPIKE = 10.0  # usual innovations from which a sample is a spike: far beyond noise (20σ), well below 50σ
-RISE, FALL = 0.0475, 0.0025  # how much the idea of a usual innovation grows or shrinks with one sample: they balance where one in twenty is larger
-LEAST_Q, LEAST_DQ, LEAST_TAU = 1e-6, 1e-4, 1e-4  # least usual innovation [rad], [rad/s]; of the RMS torque
-COUNTS = 1.5  # encoder counts that are no leap: a slow joint stands between two, and its speed, which is made of them, leaps with each
-ELSEWHERE = 1e-3  # [rad or m] the least that a joint must have gone while its position stood still; encoder counts are smaller
+SPIKE = (
+    10.0  # usual innovations from which a sample is a spike: far beyond noise (20σ), well below 50σ
+)
+RISE, FALL = (
+    0.0475,
+    0.0025,
+    # how much the idea of a usual innovation grows or shrinks with one sample: they balance where
+    # one in twenty is larger
+)
+LEAST_Q, LEAST_DQ, LEAST_TAU = (
+    1e-6,
+    1e-4,
+    1e-4,
+)  # least usual innovation [rad], [rad/s]; of the RMS torque
+# encoder counts that are no leap: a slow joint stands between two, and its speed, which is made of
+# them, leaps with each
+COUNTS = 1.5
+# [rad or m] the least that a joint must have gone while its position stood still; encoder counts
+# are smaller
+ELSEWHERE = 1e-3
 CREEP = 0.05  # [rad/s or m/s] beyond noise; from there no joint stops within one sample
 SLOW = 1e-3  # share of the newest sample in the running mean squares
-CLIP = 30.0  # times the torque's noise (squared) that one sample may add: 5.5σ, so that no garbage passes for noise
-ABSURD = 1e9  # [SI] no robot turns, moves or pushes that much: as good as not finite, and its square still is
+# times the torque's noise (squared) that one sample may add: 5.5σ, so that no garbage passes for
+# noise
+CLIP = 30.0
+# [SI] no robot turns, moves or pushes that much: as good as not finite, and its square still is
+ABSURD = 1e9
 
 
 @jit
@@ -42,12 +78,15 @@ def _usual(innovation, scale, least, slack):
 def _adapted(scale, innovation, least):
     """A running quantile of 95 %: it moves by steps, however far off one value is.
 
-    A channel that does not change at all (a still joint, an encoder between two counts) says nothing of how much it changes.
+    A channel that does not change at all (a still joint, an encoder between two counts) says
+    nothing of how much it changes.
     """
     scale = max(scale, least)
     if innovation == 0.0:
         return scale
-    return scale * math.exp(RISE) if abs(innovation) > scale else max(scale * math.exp(-FALL), least)
+    return (
+        scale * math.exp(RISE) if abs(innovation) > scale else max(scale * math.exp(-FALL), least)
+    )
 
 
 @jit
@@ -66,7 +105,8 @@ def _unwrapped(first, q, Sq):
 
 @jit
 def _leap(h, slack, mode, rated, q, dq, tau, q0, dq0, tau0, Sq, Sv, q_of):
-    """Which channel is further from a sample h seconds before than it ever goes in one step, as a code; TAKEN where none is.
+    """Which channel is further from a sample h seconds before than it ever goes in one step, as a
+    code; TAKEN where none is.
 
     rated: whether the speed then is known; without it no position can be foretold.
     """
@@ -74,11 +114,24 @@ def _leap(h, slack, mode, rated, q, dq, tau, q0, dq0, tau0, Sq, Sv, q_of):
     for v in range(tau.shape[0]):
         i = q_of[v]
         count = COUNTS * Sq[Q_STEP, i] if i >= 0 and Sq[Q_STEP, i] < ELSEWHERE else 0.0
-        if rated and i >= 0 and not _usual(q[i] - q0[i] - h * Sv[LAST_DQ, v], Sq[Q_SCALE, i], max(LEAST_Q, count / SPIKE), slack):
+        if (
+            rated
+            and i >= 0
+            and not _usual(
+                q[i] - q0[i] - h * Sv[LAST_DQ, v],
+                Sq[Q_SCALE, i],
+                max(LEAST_Q, count / SPIKE),
+                slack,
+            )
+        ):
             code = SPIKE_Q * CODE + v
-        if mode != DIFFERENTIATED and not _usual(dq[v] - dq0[v], Sv[SCALE_DQ, v], max(LEAST_DQ, count * slack / (SPIKE * h)), slack):
+        if mode != DIFFERENTIATED and not _usual(
+            dq[v] - dq0[v], Sv[SCALE_DQ, v], max(LEAST_DQ, count * slack / (SPIKE * h)), slack
+        ):
             code = SPIKE_DQ * CODE + v
-        if not _usual(tau[v] - tau0[v], Sv[SCALE_TAU, v], LEAST_TAU * math.sqrt(Sv[SQUARE, v]) + 1e-9, slack):
+        if not _usual(
+            tau[v] - tau0[v], Sv[SCALE_TAU, v], LEAST_TAU * math.sqrt(Sv[SQUARE, v]) + 1e-9, slack
+        ):
             code = SPIKE_TAU * CODE + v
     return code
 
@@ -89,49 +142,124 @@ def _learn_scales(h, mode, q, dq, tau, Sq, Sv, q_of):
     for v in range(tau.shape[0]):
         i = q_of[v]
         if i >= 0:
-            Sq[Q_SCALE, i] = _adapted(Sq[Q_SCALE, i], q[i] - Sq[Q_LAST, i] - h * Sv[LAST_DQ, v], LEAST_Q)
+            Sq[Q_SCALE, i] = _adapted(
+                Sq[Q_SCALE, i], q[i] - Sq[Q_LAST, i] - h * Sv[LAST_DQ, v], LEAST_Q
+            )
         if mode != DIFFERENTIATED:
             Sv[SCALE_DQ, v] = _adapted(Sv[SCALE_DQ, v], dq[v] - Sv[LAST_DQ, v], LEAST_DQ)
-        Sv[SCALE_TAU, v] = _adapted(Sv[SCALE_TAU, v], tau[v] - Sv[LAST_TAU, v], LEAST_TAU * math.sqrt(Sv[SQUARE, v]) + 1e-9)
+        Sv[SCALE_TAU, v] = _adapted(
+            Sv[SCALE_TAU, v], tau[v] - Sv[LAST_TAU, v], LEAST_TAU * math.sqrt(Sv[SQUARE, v]) + 1e-9
+        )
 
 
 @jit
 def _note(h, mode, first, rated, q, dq, tau, Sq, Sv, q_of, Fq, Fv):
-    """Put on record what a young stream's channels did in this step, not a number where they began."""
+    """Put on record what a young stream's channels did in this step, not a number where
+    they began.
+    """
     for v in range(tau.shape[0]):
         i = q_of[v]
         if i >= 0:
             Fq[i] = q[i] - Sq[Q_LAST, i] - h * Sv[LAST_DQ, v] if first > 0 and rated else math.nan
-        Fv[FIRST_DQ, v] = dq[v] - Sv[LAST_DQ, v] if first > 0 and mode != DIFFERENTIATED else math.nan
+        Fv[FIRST_DQ, v] = (
+            dq[v] - Sv[LAST_DQ, v] if first > 0 and mode != DIFFERENTIATED else math.nan
+        )
         Fv[FIRST_STEP, v] = tau[v] - Sv[LAST_TAU, v] if first > 0 else math.nan
         Fv[FIRST_TAU, v] = tau[v]
 
 
 @jit
-def take(h, since, slack, mode, force, held, keep, first, age, q, dq, ddq, tau, Sq, Sv, Fq, Fv, C, q_of, out_q, out_dq, out_ddq, out_tau):
-    """Judge a sample h seconds after the last one and, if it is taken, average it; the code of what became of it.
+def take(
+    h,
+    since,
+    slack,
+    mode,
+    force,
+    held,
+    keep,
+    first,
+    age,
+    q,
+    dq,
+    ddq,
+    tau,
+    Sq,
+    Sv,
+    Fq,
+    Fv,
+    C,
+    q_of,
+    out_q,
+    out_dq,
+    out_ddq,
+    out_tau,
+):
+    """Judge a sample h seconds after the last one and, if it is taken, average it; the code of what
+    became of it.
 
-    A sample that leaps is turned away. If the next one is where it was, it was no spike but a step (friction that changes its sign), which is
-    taken then; `since` is the time since a sample was turned away, 0 for none. keep: exp(−h/T) of the averages. first: samples taken since the
-    start (0: this one starts anew). slack: how much longer than usual the step is, at least 1. force: take it though it leaps. age: samples that
-    have told what is usual; the first ones are put on record in Fq and Fv. held: torque k acts from k to k + 1.
+    A sample that leaps is turned away. If the next one is where it was, it was no spike but a step
+    (friction that changes its sign), which is taken then; `since` is the time since a sample was
+    turned away, 0 for none. keep: exp(−h/T) of the averages. first: samples taken since the start
+    (0: this one starts anew). slack: how much longer than usual the step is, at least 1. force:
+    take it though it leaps. age: samples that have told what is usual; the first ones are put on
+    record in Fq and Fv. held: torque k acts from k to k + 1.
     """
     nq, nv, stages, code = q.shape[0], tau.shape[0], Sq.shape[0] - Q_AVERAGE, TAKEN
     for i in range(nq):
         if not abs(q[i]) <= ABSURD:
             return NOT_FINITE * CODE + i
     for v in range(nv):
-        rates = (mode == DIFFERENTIATED or abs(dq[v]) <= ABSURD) and (mode != GIVEN or abs(ddq[v]) <= ABSURD)
+        rates = (mode == DIFFERENTIATED or abs(dq[v]) <= ABSURD) and (
+            mode != GIVEN or abs(ddq[v]) <= ABSURD
+        )
         if not (abs(tau[v]) <= ABSURD and rates):
             return NOT_FINITE * CODE + v
     given = q
     q = _unwrapped(first, q, Sq)
     young, rated = age < Fq.shape[0], mode != DIFFERENTIATED or first > 1
     if first > 0 and not force and not young:
-        code = _leap(h, slack, mode, rated, q, dq, tau, Sq[Q_LAST], Sv[LAST_DQ], Sv[LAST_TAU], Sq, Sv, q_of)
+        code = _leap(
+            h, slack, mode, rated, q, dq, tau, Sq[Q_LAST], Sv[LAST_DQ], Sv[LAST_TAU], Sq, Sv, q_of
+        )
     if first > 2:
-        if since > 0.0 and _leap(since, 1.0, mode, True, q, dq, tau, Sq[Q_LEAPED], Sv[LEAPED_DQ], Sv[LEAPED_TAU], Sq, Sv, q_of) == TAKEN:
-            if code != TAKEN or _leap(h, 1.0, mode, True, q, dq, tau, Sq[Q_LAST], Sv[LAST_DQ], Sv[LAST_TAU], Sq, Sv, q_of) != TAKEN:
+        if (
+            since > 0.0
+            and _leap(
+                since,
+                1.0,
+                mode,
+                True,
+                q,
+                dq,
+                tau,
+                Sq[Q_LEAPED],
+                Sv[LEAPED_DQ],
+                Sv[LEAPED_TAU],
+                Sq,
+                Sv,
+                q_of,
+            )
+            == TAKEN
+        ):
+            if (
+                code != TAKEN
+                or _leap(
+                    h,
+                    1.0,
+                    mode,
+                    True,
+                    q,
+                    dq,
+                    tau,
+                    Sq[Q_LAST],
+                    Sv[LAST_DQ],
+                    Sv[LAST_TAU],
+                    Sq,
+                    Sv,
+                    q_of,
+                )
+                != TAKEN
+            ):
                 code = STEPPED
         elif code != TAKEN:
             Sq[Q_LEAPED, :] = q
@@ -165,7 +293,9 @@ def _put_average(S, row, stages, i, x, keep, fresh):
 
 @jit
 def _average(h, mode, held, keep, first, age, young, q, dq, ddq, tau, Sq, Sv, C, q_of, stages):
-    """Bring all channels to one moment (the middle of the step, or, where speeds are differences, the sample before) and average them alike."""
+    """Bring all channels to one moment (the middle of the step, or, where speeds are differences,
+    the sample before) and average them alike.
+    """
     nq, nv = q.shape[0], tau.shape[0]
     C[SAME_Q, nv], C[SAME_TAU, nv] = 0, 0  # the largest of each, last
     fresh = first <= (2 if mode == DIFFERENTIATED else 1 if mode == MEASURED else 0)
@@ -190,7 +320,10 @@ def _average(h, mode, held, keep, first, age, young, q, dq, ddq, tau, Sq, Sv, C,
                 Sv[NOISE, v] += weight * (min(bend * bend / 6.0, most) - Sv[NOISE, v])
                 Sv[SQUARE, v] += weight * (tau[v] * tau[v] - Sv[SQUARE, v])
             Sv[STEP_TAU, v] = step
-        C[SAME_Q, nv], C[SAME_TAU, nv] = max(C[SAME_Q, nv], C[SAME_Q, v]), max(C[SAME_TAU, nv], C[SAME_TAU, v])
+        C[SAME_Q, nv], C[SAME_TAU, nv] = (
+            max(C[SAME_Q, nv], C[SAME_Q, v]),
+            max(C[SAME_TAU, nv], C[SAME_TAU, v]),
+        )
         rate = dq[v]
         acceleration = ddq[v]
         torque = tau[v]
@@ -205,7 +338,10 @@ def _average(h, mode, held, keep, first, age, young, q, dq, ddq, tau, Sq, Sv, C,
                 speed = (q[v] - Sq[Q_LAST, v]) / h
                 middle = Sv[LAST_TAU, v] if held else 0.5 * (tau[v] + Sv[LAST_TAU, v])
                 if first > 1:
-                    rate, acceleration = 0.5 * (speed + Sv[MIDDLE_DQ, v]), (speed - Sv[MIDDLE_DQ, v]) / h
+                    rate, acceleration = (
+                        0.5 * (speed + Sv[MIDDLE_DQ, v]),
+                        (speed - Sv[MIDDLE_DQ, v]) / h,
+                    )
                     torque = 0.5 * (middle + Sv[MIDDLE_TAU, v])
                 Sv[MIDDLE_DQ, v], Sv[MIDDLE_TAU, v], Sv[LAST_DQ, v] = speed, middle, speed
         else:
@@ -226,12 +362,14 @@ def _average(h, mode, held, keep, first, age, young, q, dq, ddq, tau, Sq, Sv, C,
         _put_average(Sq, Q_AVERAGE, stages, i, place, keep, fresh)
 
 
-# -- factors ----------------------------------------------------------------------------------------------------------
+# -- factors ---------------------------------------------------------------------------------------
 
 
 @jit
 def _absorb_into(work, columns, R):
-    """R ← the triangle of [R; chunk] where the chunk's columns are those named, in rising order: Householder, as `fold.absorb`."""
+    """R ← the triangle of [R; chunk] where the chunk's columns are those named, in rising order:
+    Householder, as `fold.absorb`.
+    """
     for k in range(columns.shape[0]):
         x = _column(work, k)
         square = _dot(x, x)
@@ -243,7 +381,16 @@ def _absorb_into(work, columns, R):
         if alpha > 0.0:
             beta = -beta
         tau, scale = (beta - alpha) / beta, splat(1.0 / (alpha - beta))
-        v = (x[0] * scale, x[1] * scale, x[2] * scale, x[3] * scale, x[4] * scale, x[5] * scale, x[6] * scale, x[7] * scale)
+        v = (
+            x[0] * scale,
+            x[1] * scale,
+            x[2] * scale,
+            x[3] * scale,
+            x[4] * scale,
+            x[5] * scale,
+            x[6] * scale,
+            x[7] * scale,
+        )
         R[c, c] = beta
         for j in range(k + 1, columns.shape[0]):
             y = _column(work, j)
@@ -261,8 +408,27 @@ def _absorb_into(work, columns, R):
 
 
 @jit
-def all_rows(topology, geometry, dofs, axes, gravity, q, dq, ddq, weights, places, extras, extra_rows, nodes, directions, matrices, height):
-    """Fill every joint's rows of [Y | u], chunk after chunk: chunk k is matrices[k·height : (k + 1)·height]."""
+def all_rows(
+    topology,
+    geometry,
+    dofs,
+    axes,
+    gravity,
+    q,
+    dq,
+    ddq,
+    weights,
+    places,
+    extras,
+    extra_rows,
+    nodes,
+    directions,
+    matrices,
+    height,
+):
+    """Fill every joint's rows of [Y | u], chunk after chunk: chunk k is matrices[k·height : (k +
+    1)·height].
+    """
     samples = q.shape[0]
     shared = False
     for e in range(dofs.shape[0]):
@@ -274,7 +440,22 @@ def all_rows(topology, geometry, dofs, axes, gravity, q, dq, ddq, weights, place
         if shared:
             part[:, :] = 0.0
         w = weights[begin:end] if weights.shape[0] > 0 else weights
-        base_columns(topology, geometry, dofs, axes, gravity, q[begin:end], dq[begin:end], ddq[begin:end], w, places, nodes, directions, part, 0)
+        base_columns(
+            topology,
+            geometry,
+            dofs,
+            axes,
+            gravity,
+            q[begin:end],
+            dq[begin:end],
+            ddq[begin:end],
+            w,
+            places,
+            nodes,
+            directions,
+            part,
+            0,
+        )
         for e in range(extras.shape[0]):
             for s in range(begin, end):
                 part[extra_rows[e], s - begin] = extras[e, s]
@@ -287,7 +468,8 @@ def all_rows(topology, geometry, dofs, axes, gravity, q, dq, ddq, weights, place
 def stack_rows(order, first, columns, source, joints, matrices, height, work, R):
     """One triangle of all joints' rows, each joint's times its weight, from the leaves to the root.
 
-    A joint's rows touch only what the joint carries, so until its turn no row of R there has anything beyond: no fill.
+    A joint's rows touch only what the joint carries, so until its turn no row of R there has
+    anything beyond: no fill.
     """
     chunks = matrices.shape[0] // height
     for o in range(order.shape[0]):
@@ -313,7 +495,11 @@ def stack_factors(order, first, columns, source, starts, joints, factors, work, 
             for i in range(mine.shape[0]):
                 c = source[first[v] + i] - row0
                 for s in range(CHUNK):
-                    work[i, s] = joints[v] * factors[at + (begin + s) * n + c] if c >= 0 and begin + s < end else 0.0
+                    work[i, s] = (
+                        joints[v] * factors[at + (begin + s) * n + c]
+                        if c >= 0 and begin + s < end
+                        else 0.0
+                    )
             _absorb_into(work, mine, R)
 
 
@@ -339,26 +525,63 @@ def fold_sample(matrices, sample, starts, valid, factors, row):
                 factors[at + k * n + j], row[j] = c * a + s * b, c * b - s * a
 
 
-# -- watch ------------------------------------------------------------------------------------------------------------
+# -- watch -----------------------------------------------------------------------------------------
 
 
 @jit
 def predict(
-    topology, geometry, dofs, axes, gravity, theta, drive, q, dq, ddq, external, nodes, directions, forces, torques, out
-):  # fmt: skip
-    """out (samples, nv) ← rigid bodies and drive: rows of `drive` are viscous, Coulomb, offset and armature of every degree of freedom."""
-    inverse_dynamics(topology, geometry, dofs, axes, gravity, theta, q, dq, ddq, external, nodes, directions, forces, torques, out)
+    topology,
+    geometry,
+    dofs,
+    axes,
+    gravity,
+    theta,
+    drive,
+    q,
+    dq,
+    ddq,
+    external,
+    nodes,
+    directions,
+    forces,
+    torques,
+    out,
+):
+    """out (samples, nv) ← rigid bodies and drive: rows of `drive` are viscous, Coulomb, offset and
+    armature of every degree of freedom.
+    """
+    inverse_dynamics(
+        topology,
+        geometry,
+        dofs,
+        axes,
+        gravity,
+        theta,
+        q,
+        dq,
+        ddq,
+        external,
+        nodes,
+        directions,
+        forces,
+        torques,
+        out,
+    )
     for s in range(out.shape[0]):
         for v in range(out.shape[1]):
             sign = 1.0 if dq[s, v] > 0.0 else -1.0 if dq[s, v] < 0.0 else 0.0
-            out[s, v] += drive[0, v] * dq[s, v] + drive[1, v] * sign + drive[2, v] + drive[3, v] * ddq[s, v]
+            out[s, v] += (
+                drive[0, v] * dq[s, v] + drive[1, v] * sign + drive[2, v] + drive[3, v] * ddq[s, v]
+            )
 
 
 @jit
 def watch_step(h, drift, relative, lag, predicted, dq, ddq, tau, slow, coulomb, dry, scale, sums):
-    """Two cumulative sums per joint of the residual over its scale, beyond `drift` [scales·s]; the largest, whose, and its residual.
+    """Two cumulative sums per joint of the residual over its scale, beyond `drift` [scales·s]; the
+    largest, whose, and its residual.
 
-    A joint that stood still, or turned round, within `lag` seconds may have any friction up to `dry`; the prediction holds `coulomb` of it.
+    A joint that stood still, or turned round, within `lag` seconds may have any friction up to
+    `dry`; the prediction holds `coulomb` of it.
     """
     worst, joint, left = 0.0, 0, 0.0
     for v in range(tau.shape[1]):

@@ -1,4 +1,6 @@
-"""From what is remembered to the model a controller would get: the estimate of an update, and the physical robot that goes with it."""
+"""From what is remembered to the model a controller would get: the estimate of an update, and the
+physical robot that goes with it.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,12 @@ QUIETEST = 1e-6  # of a joint's RMS torque: noise counts as no smaller
 
 
 class Learner:
-    """Estimates from a memory. `x` are the parameters of the last physical model, None before there is one.
+    """Estimates from a memory. `x` are the parameters of the last physical model, None before there
+    is one.
 
-    estimator: None for the plain pseudo-inverse. blend: what takes its place until the memory is full and shows all directions. worth: R² of the
-    fit from which a model is computed at all. refit: [s] between two semidefinite programs while a model is at hand.
+    estimator: None for the plain pseudo-inverse. blend: what takes its place until the memory is
+    full and shows all directions. worth: R² of the fit from which a model is computed at all.
+    refit: [s] between two semidefinite programs while a model is at hand.
     """
 
     def __init__(
@@ -42,7 +46,13 @@ class Learner:
         events: Events,
     ) -> None:
         self.memory, self._predictor, self._beside, self._events = memory, predictor, beside, events
-        self._estimator, self._blend, self._weight, self._worth, self._refit = estimator, blend, weight, worth, refit
+        self._estimator, self._blend, self._weight, self._worth, self._refit = (
+            estimator,
+            blend,
+            weight,
+            worth,
+            refit,
+        )
         self.base, self.embedding = memory.stack.base, Embedding(memory.stack, weight=weight)
         self._now = -math.inf
         self.forget()
@@ -56,14 +66,19 @@ class Learner:
         self._solved = -math.inf
         self.x: np.ndarray | None = None
         self.physical: bool | None = None
-        self.seen: float | None = None  # directions that the data know better than to their own size
+        self.seen: float | None = (
+            None  # directions that the data know better than to their own size
+        )
         self.unphysical = ""  # why there is no physical model
         self.model: Model | None = None  # of x
-        self.ahead: Model | None = None  # to predict the next samples with: that, or the estimate where there is no model yet
+        # to predict the next samples with: that, or the estimate where there is no model yet
+        self.ahead: Model | None = None
 
     @property
     def estimate(self) -> Estimate | None:
-        """Of the last update, by the estimator as it is, or by the pseudo-inverse where that has no answer; None before the first."""
+        """Of the last update, by the estimator as it is, or by the pseudo-inverse where that has no
+        answer; None before the first.
+        """
         if self._estimate is None and self._fit is not None:
             self._estimate = identify(self.memory.information(), LeastSquares())
         return self._estimate
@@ -73,7 +88,9 @@ class Learner:
         """The paper's R², of the estimate on the samples it was fitted to."""
         if self._fit is None:
             return None
-        e2, u2, _ = self.memory.sums(self._fit.x if self._estimate is None else self._estimate.x_base)
+        e2, u2, _ = self.memory.sums(
+            self._fit.x if self._estimate is None else self._estimate.x_base
+        )
         total = float(np.sum(u2))
         return 1.0 - float(np.sum(e2)) / total if total > 0.0 else None
 
@@ -92,7 +109,9 @@ class Learner:
         memory = self.memory
         with f.blas_threads().limit(limits=1, user_api="blas"):
             self._fit, self._estimate = solve(memory.triangle()), None
-            early = self._blend is not None and not (memory.full and self._fit.rank == len(self.base))
+            early = self._blend is not None and not (
+                memory.full and self._fit.rank == len(self.base)
+            )
             estimator = self._blend if early else self._estimator
             if estimator is None:
                 self._model_near(None)
@@ -106,20 +125,34 @@ class Learner:
             self._answered(self._beside.take())
 
     def _whitened(self) -> tuple[np.ndarray, np.ndarray]:
-        """(the factor of the data in units of each joint's noise, which the fit leaves; the RMS of each joint's torque)."""
+        """(the factor of the data in units of each joint's noise, which the fit leaves; the RMS of
+        each joint's torque).
+        """
         e2, u2, rows = self.memory.sums(self._fit.x)
-        freedom = np.maximum(rows * (1.0 - min(self._fit.rank / max(float(np.sum(rows)), 1.0), 0.9)), 1.0)
+        freedom = np.maximum(
+            rows * (1.0 - min(self._fit.rank / max(float(np.sum(rows)), 1.0), 0.9)), 1.0
+        )
         variance = np.maximum(e2 / freedom, QUIETEST**2 * u2 / np.maximum(rows, 1.0))
-        return self.memory.triangle(1.0 / np.sqrt(np.where(variance > 0.0, variance, 1.0))), np.sqrt(u2 / np.maximum(rows, 1.0))
+        return self.memory.triangle(
+            1.0 / np.sqrt(np.where(variance > 0.0, variance, 1.0))
+        ), np.sqrt(u2 / np.maximum(rows, 1.0))
 
     def _model_near(self, x_base: np.ndarray | None) -> None:
-        """The physical model with these base parameters (None: nearest to the data): in closed form if that is physical, else by a solver."""
-        if not (self.memory.full and (self.r2_fit or 0.0) >= self._worth):  # the gate cannot open, so no model is needed
-            self.ahead = self._predictor.from_base(self.base.independent, self._fit.x if x_base is None else x_base)
+        """The physical model with these base parameters (None: nearest to the data): in closed form
+        if that is physical, else by a solver.
+        """
+        if not (
+            self.memory.full and (self.r2_fit or 0.0) >= self._worth
+        ):  # the gate cannot open, so no model is needed
+            self.ahead = self._predictor.from_base(
+                self.base.independent, self._fit.x if x_base is None else x_base
+            )
             return
         factor, torques = self._whitened()
         R = factor[:-1, :-1]
-        found = self.embedding.nearest(R, factor[:-1, -1] if x_base is None else R @ x_base, torques)
+        found = self.embedding.nearest(
+            R, factor[:-1, -1] if x_base is None else R @ x_base, torques
+        )
         self.seen = found.seen
         if found.physical:
             self._accept(found.x)
@@ -148,7 +181,11 @@ class Learner:
             self.seen = self.embedding.nearest(factor[:-1, :-1], factor[:-1, -1], torques).seen
         if answer.x is None or not self.embedding.is_physical(answer.x):
             self.unphysical = answer.sentence or "the solver's answer is not physical"
-            self._events.add(self._now, "solver", f"no model came of the last update: {self.unphysical}; the last valid one stays")
+            self._events.add(
+                self._now,
+                "solver",
+                f"no model came of the last update: {self.unphysical}; the last valid one stays",
+            )
             self.physical = self.x is not None
             return
         self._accept(answer.x)

@@ -1,6 +1,8 @@
-"""What the identifier remembers of the samples it took: a window, all of them, all of them fading, or those that say most.
+"""What the identifier remembers of the samples it took: a window, all of them, all of them fading,
+or those that say most.
 
-Each takes one sample at a time and gives what estimators need: the information of what is remembered, and, quickly, its triangle.
+Each takes one sample at a time and gives what estimators need: the information of what is
+remembered, and, quickly, its triangle.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ class Memory(ABC):
         return len(self) >= self.size
 
     @abstractmethod
-    def add(self, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, tau: np.ndarray, valid: np.ndarray) -> None:
+    def add(
+        self, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, tau: np.ndarray, valid: np.ndarray
+    ) -> None:
         """Take one sample, (1, ·) each; valid: (nv,) which torques may be used."""
 
     @abstractmethod
@@ -45,7 +49,9 @@ class Memory(ABC):
 
     @abstractmethod
     def triangle(self, joints: np.ndarray | None = None) -> np.ndarray:
-        """The factor of all rows in base parameters, (p + 1, p + 1), each joint's times its weight."""
+        """The factor of all rows in base parameters, (p + 1, p + 1), each joint's times its
+        weight.
+        """
 
     @abstractmethod
     def sums(self, x_base: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -71,7 +77,13 @@ class _Kept(Memory):
         """In the order they came."""
         *arrays, valid = self._held()
         reason = None if np.all(valid) else np.where(valid, np.uint8(USABLE), np.uint8(MASKED))
-        return Samples(**{name: array.copy() for name, array in zip(("q", "dq", "ddq", "tau"), arrays, strict=True)}, reason=reason)
+        return Samples(
+            **{
+                name: array.copy()
+                for name, array in zip(("q", "dq", "ddq", "tau"), arrays, strict=True)
+            },
+            reason=reason,
+        )
 
     def information(self) -> Information:
         """Folded anew."""
@@ -80,7 +92,9 @@ class _Kept(Memory):
     def _matrices(self) -> np.ndarray:
         if self._rows is None:
             *arrays, valid = self._held()
-            self._rows = self.stack.rows(*arrays, weights=None if np.all(valid) else valid.astype(float))
+            self._rows = self.stack.rows(
+                *arrays, weights=None if np.all(valid) else valid.astype(float)
+            )
         return self._rows
 
     def triangle(self, joints: np.ndarray | None = None) -> np.ndarray:
@@ -100,19 +114,25 @@ class _Kept(Memory):
 
 
 class Window(_Kept):
-    """The last `size` samples (paper: 50). What falls out leaves no trace: every update is computed from those that are left."""
+    """The last `size` samples (paper: 50). What falls out leaves no trace: every update is computed
+    from those that are left.
+    """
 
     def __init__(self, robot: Robot, size: int) -> None:
         super().__init__(robot, size)
         widths = (robot.nq, robot.nv, robot.nv, robot.nv)
-        self._arrays = tuple(np.zeros((2 * size, width)) for width in widths)  # the window moves along, and back once it reaches the end
+        self._arrays = tuple(
+            np.zeros((2 * size, width)) for width in widths
+        )  # the window moves along, and back once it reaches the end
         self._valid = np.zeros((2 * size, robot.nv), dtype=bool)
         self._first = 0
 
     def __len__(self) -> int:
         return min(self.count, self.size)
 
-    def add(self, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, tau: np.ndarray, valid: np.ndarray) -> None:
+    def add(
+        self, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, tau: np.ndarray, valid: np.ndarray
+    ) -> None:
         """The oldest makes room."""
         if len(self) == self.size:
             self._first += 1
@@ -141,7 +161,9 @@ class Window(_Kept):
 
 
 class Informative(_Kept):
-    """At most `size` samples, those that tell most about the parameters (`InformativeBuffer`); it turns outliers away by itself."""
+    """At most `size` samples, those that tell most about the parameters (`InformativeBuffer`); it
+    turns outliers away by itself.
+    """
 
     def __init__(self, robot: Robot, size: int) -> None:
         super().__init__(robot, size)
@@ -150,7 +172,9 @@ class Informative(_Kept):
     def __len__(self) -> int:
         return len(self.buffer)
 
-    def add(self, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, tau: np.ndarray, valid: np.ndarray) -> None:
+    def add(
+        self, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, tau: np.ndarray, valid: np.ndarray
+    ) -> None:
         """Offer one sample."""
         if self.buffer.push(q[0], dq[0], ddq[0], tau[0], valid=valid):
             self._rows = None
@@ -174,14 +198,18 @@ class Recursive(Memory):
         self._weight = np.zeros(robot.nv)  # rows remembered, faded ones as what is left of them
         self._row = np.zeros(int(np.max(np.diff(self.stack.plan.starts))))
 
-    def add(self, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, tau: np.ndarray, valid: np.ndarray) -> None:
+    def add(
+        self, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, tau: np.ndarray, valid: np.ndarray
+    ) -> None:
         """Rotate the sample's rows in."""
         self._fold(self.stack.rows(q, dq, ddq, tau), valid)
         self._weight += valid
         self.count += 1
 
     def _fold(self, matrices: np.ndarray, valid: np.ndarray) -> None:
-        self.stack.kernel.fold_sample(matrices, 0, self.stack.starts, valid, self._factors, self._row)
+        self.stack.kernel.fold_sample(
+            matrices, 0, self.stack.starts, valid, self._factors, self._row
+        )
 
     def clear(self) -> None:
         """Empty."""
@@ -189,13 +217,28 @@ class Recursive(Memory):
 
     def _triangles(self, factors: np.ndarray | None = None) -> list[np.ndarray]:
         """Every joint's own, as views."""
-        factors, sizes = self._factors if factors is None else factors, np.diff(self.stack.plan.starts)
-        return [factors[at : at + n * n].reshape(n, n) for at, n in zip(self.stack.starts[:-1, 1], sizes, strict=True)]
+        factors, sizes = (
+            self._factors if factors is None else factors,
+            np.diff(self.stack.plan.starts),
+        )
+        return [
+            factors[at : at + n * n].reshape(n, n)
+            for at, n in zip(self.stack.starts[:-1, 1], sizes, strict=True)
+        ]
 
     def information(self) -> Information:
         """What estimators take."""
-        upright = tuple(R * np.where(np.diag(R) < 0.0, -1.0, 1.0)[:, None] for R in self._triangles())
-        return Information(self.robot, self.stack.base, self.stack.positions, upright, np.round(self._weight).astype(np.int64), self.count)
+        upright = tuple(
+            R * np.where(np.diag(R) < 0.0, -1.0, 1.0)[:, None] for R in self._triangles()
+        )
+        return Information(
+            self.robot,
+            self.stack.base,
+            self.stack.positions,
+            upright,
+            np.round(self._weight).astype(np.int64),
+            self.count,
+        )
 
     def triangle(self, joints: np.ndarray | None = None) -> np.ndarray:
         """Of every joint's own."""

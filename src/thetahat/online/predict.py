@@ -1,4 +1,6 @@
-"""The torques a set of parameters predicts, for one filtered sample at the control rate or for a batch, with scratch memory of its own."""
+"""The torques a set of parameters predicts, for one filtered sample at the control rate or for a
+batch, with scratch memory of its own.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from thetahat.model.robot import Robot
 
 
 class Predictor:
-    """τ(x; q, q̇, q̈) of one robot's geometry for any x = [θ; identified drive terms]; other drive terms keep the robot's values."""
+    """τ(x; q, q̇, q̈) of one robot's geometry for any x = [θ; identified drive terms]; other drive
+    terms keep the robot's values.
+    """
 
     def __init__(self, robot: Robot) -> None:
         from thetahat.online import kernels
@@ -24,7 +28,9 @@ class Predictor:
         self._tree = (*robot.tree.rigid_arrays, robot.kernel_values[1])
         self._external = np.empty((1, 0))
         # What is not identified is no column, so it leaves the torques before they are fitted.
-        fixed = robot.drive.with_values(**{term: np.zeros_like(robot.drive.viscous) for term in robot.drive.identified})
+        fixed = robot.drive.with_values(
+            **{term: np.zeros_like(robot.drive.viscous) for term in robot.drive.identified}
+        )
         self._fixed: Drive | None = None if fixed.is_zero else fixed
 
     def __deepcopy__(self, memo: dict) -> Predictor:
@@ -38,22 +44,40 @@ class Predictor:
         for term, part in drive.items():
             values[term] = self.robot.drive.value(term).copy()
             values[term][list(self.robot.drive.column_motors)] = part
-        return Model(self, np.array(theta), self.robot.drive.with_values(**values) if values else self.robot.drive)
+        return Model(
+            self,
+            np.array(theta),
+            self.robot.drive.with_values(**values) if values else self.robot.drive,
+        )
 
     def from_base(self, base_independent: np.ndarray, x_base: np.ndarray) -> Model:
-        """The same from base parameters alone: they stand for the columns that name them, all others are zero."""
+        """The same from base parameters alone: they stand for the columns that name them, all
+        others are zero.
+        """
         x = np.zeros(self.columns.count)
         x[base_independent] = x_base
         return self.model(x)
 
-    def torque(self, theta: np.ndarray, drive: np.ndarray, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, out: np.ndarray) -> np.ndarray:
-        """Torques of the bodies and of a drive per degree of freedom, (4, nv), into `out` (n, nv)."""
+    def torque(
+        self,
+        theta: np.ndarray,
+        drive: np.ndarray,
+        q: np.ndarray,
+        dq: np.ndarray,
+        ddq: np.ndarray,
+        out: np.ndarray,
+    ) -> np.ndarray:
+        """Torques of the bodies and of a drive per degree of freedom, (4, nv), into `out`
+        (n, nv).
+        """
         external = self._external if len(q) == 1 else np.empty((len(q), 0))
         self._kernel(*self._tree, theta, drive, q, dq, ddq, external, *self._scratch, out)
         return out
 
     def fitted(self, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, tau: np.ndarray) -> np.ndarray:
-        """What of a torque is left to the columns: without drive terms that are known and not identified."""
+        """What of a torque is left to the columns: without drive terms that are known and not
+        identified.
+        """
         return tau if self._fixed is None else tau - self._fixed.torque(dq, ddq, q=q)
 
 
@@ -64,11 +88,17 @@ class Model:
         self._predictor, self.theta, self.drive = predictor, theta, drive
         self._simple = drive.simple
         nv = predictor.robot.nv
-        self._rows = np.array([drive.viscous, drive.coulomb, drive.offset, drive.armature]) if self._simple else np.zeros((4, nv))
+        self._rows = (
+            np.array([drive.viscous, drive.coulomb, drive.offset, drive.armature])
+            if self._simple
+            else np.zeros((4, nv))
+        )
         self._one = np.zeros((1, nv))
 
     def torque(self, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray) -> np.ndarray:
-        """(n, nv), contiguous arrays in. Of one sample the result is scratch, until the next call."""
+        """(n, nv), contiguous arrays in. Of one sample the result is scratch, until the
+        next call.
+        """
         out = self._one if len(q) == 1 else np.zeros((len(q), dq.shape[1]))
         self._predictor.torque(self.theta, self._rows, q, dq, ddq, out)
         if not self._simple:
@@ -81,7 +111,9 @@ class Model:
         return self.drive.coulomb if self._simple else np.zeros(self._predictor.robot.nv)
 
     def dry(self) -> np.ndarray:
-        """(nv,) dry friction of every degree of freedom [N·m or N]: by how much a still joint's torque may differ from what carries it."""
+        """(nv,) dry friction of every degree of freedom [N·m or N]: by how much a still joint's
+        torque may differ from what carries it.
+        """
         drive = self.drive
         if drive.actuation is None:
             return drive.coulomb
@@ -98,5 +130,7 @@ def has_dry_friction(robot: Robot) -> bool:
 
 
 def plain(robot: Robot) -> Robot:
-    """The robot with a tree of its own, free of scratch memory: what another process can be sent."""
+    """The robot with a tree of its own, free of scratch memory: what another process can be
+    sent.
+    """
     return replace(robot, tree=type(robot.tree)(robot.tree.nodes))

@@ -1,7 +1,8 @@
 """Samples that are in no fit: a ring of the last ones, and how well a model predicts them.
 
-Between two updates several samples are taken that never join the memory. A model is scored on all of them that are in the ring; and before an
-update they are predicted by the model of the update before ("ahead"), which no fit can flatter.
+Between two updates several samples are taken that never join the memory. A model is scored on all
+of them that are in the ring; and before an update they are predicted by the model of the update
+before ("ahead"), which no fit can flatter.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from thetahat.online.watch import DRY
 
 LATELY = 3  # updates whose samples are the newest
 SIGMA = 1.4826  # standard deviations of normal errors in their median size
-HEAVY = 3.0  # times what the median of the errors tells, at most, is their usual size: friction has heavy tails
+# times what the median of the errors tells, at most, is their usual size: friction has heavy tails
+HEAVY = 3.0
 FEW = 10  # held-out rows of a joint, below which its usual error is not known
 UNTRIED = 0.1  # of what a still joint carries: its usual error then
 LEAST = 1e-3  # of the torques: no model counts as better than that
@@ -27,14 +29,18 @@ class HeldOut:
 
     def __init__(self, robot: Robot, *, ticks: int, per_tick: int) -> None:
         self._size, self._per_tick = ticks * per_tick, per_tick
-        self._arrays = tuple(np.zeros((self._size, width)) for width in (robot.nq, robot.nv, robot.nv, robot.nv))
+        self._arrays = tuple(
+            np.zeros((self._size, width)) for width in (robot.nq, robot.nv, robot.nv, robot.nv)
+        )
         self._valid = np.zeros((self._size, robot.nv), dtype=bool)
         self._count, self._fresh = 0, 0  # taken in all; since the last update
         self._ahead = np.zeros((ticks, 2))  # e'e and u'u of every update's samples
         self._tick = 0
         self._pending = np.zeros(2)
 
-    def add(self, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, tau: np.ndarray, valid: np.ndarray) -> None:
+    def add(
+        self, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, tau: np.ndarray, valid: np.ndarray
+    ) -> None:
         """Take one sample, (1, ·) each; valid: (nv,) which torques count."""
         at = self._count % self._size
         for array, value in zip(self._arrays, (q, dq, ddq, tau), strict=True):
@@ -66,10 +72,18 @@ class HeldOut:
         """What is in the ring, in the order it came; torques that do not count are marked."""
         order = self._order()
         q, dq, ddq, tau = (array[order] for array in self._arrays)
-        return Samples(q=q, dq=dq, ddq=ddq, tau=tau, reason=np.where(self._valid[order], np.uint8(USABLE), np.uint8(STANDSTILL)))
+        return Samples(
+            q=q,
+            dq=dq,
+            ddq=ddq,
+            tau=tau,
+            reason=np.where(self._valid[order], np.uint8(USABLE), np.uint8(STANDSTILL)),
+        )
 
     def score(self, model: Model, nominal: Model) -> Score | None:
-        """How well a model predicts all that is in the ring, beside the nominal robot; None while it is empty."""
+        """How well a model predicts all that is in the ring, beside the nominal robot; None while
+        it is empty.
+        """
         n = len(self)
         if not n:
             return None
@@ -77,16 +91,34 @@ class HeldOut:
         valid = self._valid[:n]
         with np.errstate(over="ignore", invalid="ignore"):
             error, other = tau - model.torque(q, dq, ddq), nominal.torque(q, dq, ddq)
-            e2, u2, nominal2, cross = (np.sum(part, axis=0, where=valid) for part in (error**2, tau**2, other**2, tau * other))
+            e2, u2, nominal2, cross = (
+                np.sum(part, axis=0, where=valid)
+                for part in (error**2, tau**2, other**2, tau * other)
+            )
             rows = np.count_nonzero(valid, axis=0)
-            usual = np.array([SIGMA * np.median(np.abs(e[v])) if v.any() else 0.0 for e, v in zip(error.T, valid.T, strict=True)])
+            usual = np.array(
+                [
+                    SIGMA * np.median(np.abs(e[v])) if v.any() else 0.0
+                    for e, v in zip(error.T, valid.T, strict=True)
+                ]
+            )
             newest = self._order(LATELY * self._per_tick)
             late_rows = np.count_nonzero(valid[newest], axis=0)
-            late2 = np.sum(error[newest] ** 2, axis=0, where=valid[newest]) * rows / np.maximum(late_rows, self._per_tick)
+            late2 = (
+                np.sum(error[newest] ** 2, axis=0, where=valid[newest])
+                * rows
+                / np.maximum(late_rows, self._per_tick)
+            )
             if np.all(rows == n):
                 return Score(e2, u2, rows, nominal2, cross, usual, late2)
-            # A joint that stands still may have any dry friction, but no other torque than what carries it.
-            excess = np.maximum(np.abs(error + model.coulomb * np.sign(dq)) - DRY * model.dry() - (model.dry() - model.coulomb), 0.0)
+            # A joint that stands still may have any dry friction, but no other torque than what
+            # carries it.
+            excess = np.maximum(
+                np.abs(error + model.coulomb * np.sign(dq))
+                - DRY * model.dry()
+                - (model.dry() - model.coulomb),
+                0.0,
+            )
             still = tuple(np.sum(part, axis=0, where=~valid) for part in (excess**2, tau**2))
         return Score(e2, u2, rows, nominal2, cross, usual, late2, *still, n - rows)
 
@@ -114,10 +146,15 @@ class HeldOut:
 
 
 def usual_errors(score: Score, noise: np.ndarray) -> np.ndarray:
-    """(nv,) [N·m or N] that a model in use leaves of the torques; noise: of the torques themselves."""
+    """(nv,) [N·m or N] that a model in use leaves of the torques; noise: of the torques
+    themselves.
+    """
     rows = np.maximum(score.rows, 1)
-    # Samples after a change are held out, too, before anyone knows of it: they must not pass for what is usual.
+    # Samples after a change are held out, too, before anyone knows of it: they must not pass for
+    # what is usual.
     rms, size = np.minimum(np.sqrt(score.e2 / rows), HEAVY * score.usual), np.sqrt(score.u2 / rows)
-    found = np.maximum.reduce([rms, noise, LEAST * size, np.full(len(rms), LEAST * float(np.max(size)))])
+    found = np.maximum.reduce(
+        [rms, noise, LEAST * size, np.full(len(rms), LEAST * float(np.max(size)))]
+    )
     carried = np.sqrt(score.still_u2 / np.maximum(score.still_rows, 1))
     return np.where(score.rows < FEW, np.maximum(found, UNTRIED * carried), found)

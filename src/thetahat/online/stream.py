@@ -1,13 +1,16 @@
-"""The stream of measurements: one clock, one causal filter for all channels, and what cannot be used turned away.
+"""The stream of measurements: one clock, one causal filter for all channels, and what cannot be
+used turned away.
 
-Positions, speeds, accelerations and torques pass the same exponential moving averages (paper, §VI), with time constant T = 1/(2π·cutoff), `stages`
-of them one after the other, so all channels lag behind by the same stages·T and the equation of motion still holds between them; filtering the
-accelerations alone, as one is tempted to, delays them against the torques, which biases every inertia. Differences belong to the middle of
-their step, so the other channels are brought to that moment, too:
+Positions, speeds, accelerations and torques pass the same exponential moving averages (paper, §VI),
+with time constant T = 1/(2π·cutoff), `stages` of them one after the other, so all channels lag
+behind by the same stages·T and the equation of motion still holds between them; filtering the
+accelerations alone, as one is tempted to, delays them against the torques, which biases every
+inertia. Differences belong to the middle of their step, so the other channels are brought to that
+moment, too:
 
-    speeds measured        q, q̇, τ ← ½(x_k + x_{k−1})                       q̈ ← (q̇_k − q̇_{k−1})/h
-    speeds not measured    q, τ ← ½(m_k + m_{k−1}), m_k = ½(x_k + x_{k−1})    q̇ ← ½(v_k + v_{k−1}), v_k = (q_k − q_{k−1})/h    q̈ ← (v_k − v_{k−1})/h
-    accelerations given    as they are
+    speeds measured        q, q̇, τ ← ½(x_k + x_{k−1})                       q̈ ← (q̇_k −
+    q̇_{k−1})/h speeds not measured    q, τ ← ½(m_k + m_{k−1}), m_k = ½(x_k + x_{k−1})    q̇ ← ½(v_k
+    + v_{k−1}), v_k = (q_k − q_{k−1})/h    q̈ ← (v_k − v_{k−1})/h accelerations given    as they are
 
 Steps need not be even: the average forgets by exp(−h/T).
 """
@@ -29,13 +32,22 @@ from thetahat.online.usual import YOUNG, grown
 SETTLED = 5.0  # time constants per stage until e⁻⁵ of a start is left
 MISSING = 20  # samples in a row that may not be missing: 19 are held, the 20th stops
 LATE = 3  # stamps in a row from the past: the clock was set back
-STALE = 5.0  # periods since the last sample, after which it says nothing about how far the next one may be
-PATIENCE = 10  # spikes in a row, no two alike: the channel is not what it was, and is taken as it is
-CONSTANT = 0.15  # [s] that a torque is the same to the last bit while the joint moves: a dead channel; one refreshed at 10 Hz is not
+# periods since the last sample, after which it says nothing about how far the next one may be
+STALE = 5.0
+PATIENCE = (
+    10  # spikes in a row, no two alike: the channel is not what it was, and is taken as it is
+)
+# [s] that a torque is the same to the last bit while the joint moves: a dead channel; one refreshed
+# at 10 Hz is not
+CONSTANT = 0.15
 SAME = 20  # such samples in a row, where the period is not known; never fewer than FROZEN
 FROZEN = 5  # positions in a row that are the same to the last bit
-STEPS = 10.0  # encoder steps, beside kernels.ELSEWHERE, that a joint must have gone while its position stood still
-START = 2  # samples after a start: which of two that do not agree is wrong cannot be told, so the newer one starts anew
+# encoder steps, beside kernels.ELSEWHERE, that a joint must have gone while its position stood
+# still
+STEPS = 10.0
+# samples after a start: which of two that do not agree is wrong cannot be told, so the newer one
+# starts anew
+START = 2
 FARTHEST = 1e10  # [s] of a time stamp: 300 years, beyond which microseconds get lost
 LEAP = 1e5  # [s] a day: a stamp that is so far ahead is a clock that was set, no pause
 FIRST = 9  # steps whose median is the usual period
@@ -48,11 +60,14 @@ GOOD, SETTLING, DROPPED, HELD, STOPPED, RESTARTED = range(6)
 
 
 class Stream:
-    """Samples in, filtered samples out: `q`, `dq`, `ddq`, `tau`, each (1, ·), valid after a push that returns `GOOD`.
+    """Samples in, filtered samples out: `q`, `dq`, `ddq`, `tau`, each (1, ·), valid after a push
+    that returns `GOOD`.
 
-    cutoff: [Hz] of each average; None: no filter. stages: averages one after the other. period: [s] between samples; None: the first ones tell.
-    held: whether torque k acts from sample k until the next one (a command), rather than being a momentary reading. reset_after: [s] a gap
-    after which nothing that was learned before is trusted to be of the same robot.
+    cutoff: [Hz] of each average; None: no filter. stages: averages one after the other. period: [s]
+        between samples; None: the first ones tell.
+    held: whether torque k acts from sample k until the next one (a command), rather than being a
+    momentary reading. reset_after: [s] a gap after which nothing that was learned before is trusted
+    to be of the same robot.
     """
 
     def __init__(
@@ -72,9 +87,17 @@ class Stream:
             if value is not None and not value > 0.0:
                 raise UsageError(f"{name} is {value!r}; give seconds, above zero")
         self.robot, self._kernels, self._kernel = robot, kernels, kernels.take
-        self.cutoff, self.stages, self.held, self.min_speed, self.reset_after = cutoff, stages, held, min_speed, reset_after
+        self.cutoff, self.stages, self.held, self.min_speed, self.reset_after = (
+            cutoff,
+            stages,
+            held,
+            min_speed,
+            reset_after,
+        )
         self.time_constant = 0.0 if cutoff is None else 1.0 / (2.0 * math.pi * cutoff)
-        self.delay = stages * self.time_constant  # [s] that all channels lag behind, beside half a period or a period
+        self.delay = (
+            stages * self.time_constant
+        )  # [s] that all channels lag behind, beside half a period or a period
         nq, nv = robot.nq, robot.nv
         self._q_of = np.full(nv, -1, dtype=np.int64)
         for node in robot.tree.independent:
@@ -83,17 +106,36 @@ class Stream:
         self._quaternions = bool(robot.tree.quaternions)
         self._plain = is_plain(robot)
         self._no_rates = np.zeros(nv)
-        self.q, self.dq, self.ddq, self.tau = np.zeros((1, nq)), np.zeros((1, nv)), np.zeros((1, nv)), np.zeros((1, nv))
-        self._Sq, self._Sv = np.zeros((kernels.Q_AVERAGE + stages, nq)), np.zeros((kernels.AVERAGE + 3 * stages, nv))
+        self.q, self.dq, self.ddq, self.tau = (
+            np.zeros((1, nq)),
+            np.zeros((1, nv)),
+            np.zeros((1, nv)),
+            np.zeros((1, nv)),
+        )
+        self._Sq, self._Sv = (
+            np.zeros((kernels.Q_AVERAGE + stages, nq)),
+            np.zeros((kernels.AVERAGE + 3 * stages, nv)),
+        )
         self._Sq[kernels.Q_STEP] = kernels.ELSEWHERE
         for node in robot.tree.independent:
-            self._Sq[kernels.Q_TURNS, robot.tree.q_index[node.name]] = float(node.kind is JointKind.REVOLUTE)
-        self._Fq, self._Fv = np.full((YOUNG, nq), np.nan), np.full((3, YOUNG, nv), np.nan)  # what the first samples did
-        self._C = np.zeros((2, nv + 1), dtype=np.int64)  # how often in a row a channel did not change; the largest last
+            self._Sq[kernels.Q_TURNS, robot.tree.q_index[node.name]] = float(
+                node.kind is JointKind.REVOLUTE
+            )
+        self._Fq, self._Fv = (
+            np.full((YOUNG, nq), np.nan),
+            np.full((3, YOUNG, nv), np.nan),
+        )  # what the first samples did
+        self._C = np.zeros(
+            (2, nv + 1), dtype=np.int64
+        )  # how often in a row a channel did not change; the largest last
         self.period, self._steps = period, []
-        self._odd: deque[float] = deque(maxlen=EVEN)  # [s] steps in a row that are not as long as usual
+        self._odd: deque[float] = deque(
+            maxlen=EVEN
+        )  # [s] steps in a row that are not as long as usual
         self.events = Events()
-        self.t = -math.inf  # of the last sample taken, on the stream's own clock, which never goes back
+        self.t = (
+            -math.inf
+        )  # of the last sample taken, on the stream's own clock, which never goes back
         self._offset = 0.0  # from stamps to that clock
         self._mode = -1
         self._total = 0
@@ -105,9 +147,15 @@ class Stream:
         self._late: list[float] = []
         self._restarting = ""  # why the averages start anew, until the identifier knows
         self._gain: float | None = None
-        self._leaps: list[Event] = []  # samples in a row that were turned away as spikes; the next one taken tells whether they were
+        self._leaps: list[Event] = (
+            []
+            # samples in a row that were turned away as spikes; the next one taken tells whether
+            # they were
+        )
         self._turned = 0.0  # [s] when the last of them was
-        self.channels: tuple[tuple[str, str], ...] = ()  # (joint, sentence) of channels that cannot be believed right now
+        self.channels: tuple[
+            tuple[str, str], ...
+        ] = ()  # (joint, sentence) of channels that cannot be believed right now
         self.restart()
 
     @property
@@ -121,9 +169,16 @@ class Stream:
         self._C[:] = 0
         self._Sv[self._kernels.TRAVEL] = 0.0
 
-    # -- a sample -----------------------------------------------------------------------------------------------------
+    # -- a sample ----------------------------------------------------------------------------------
 
-    def push(self, t: float, q: np.ndarray, dq: np.ndarray | None, tau: np.ndarray, ddq: np.ndarray | None) -> int:
+    def push(
+        self,
+        t: float,
+        q: np.ndarray,
+        dq: np.ndarray | None,
+        tau: np.ndarray,
+        ddq: np.ndarray | None,
+    ) -> int:
         """What became of the sample."""
         try:
             q, dq, tau, ddq = self._arrays(q, dq, tau, ddq)
@@ -135,7 +190,9 @@ class Stream:
             raise
         self.fault = ""
         if not abs(t) <= FARTHEST:
-            return self._drop("not finite", f"a time stamp is {t:.4g} s, which is no time; the sample was dropped")
+            return self._drop(
+                "not finite", f"a time stamp is {t:.4g} s, which is no time; the sample was dropped"
+            )
         now = float(t) + self._offset
         if now <= self.t:
             now = self._from_the_past(t, now)
@@ -149,7 +206,11 @@ class Stream:
         elif self._count and not self._another_rate(h):
             self._gap(now, h)
         code = self._take(h, now, q, dq, tau, ddq)
-        if code > 0 and 0 < self._count <= START and code // self._kernels.CODE != self._kernels.NOT_FINITE:
+        if (
+            code > 0
+            and 0 < self._count <= START
+            and code // self._kernels.CODE != self._kernels.NOT_FINITE
+        ):
             self._start_over(now, code)
             code = self._take(h, now, q, dq, tau, ddq)
         if code > 0:
@@ -183,7 +244,10 @@ class Stream:
         self.events.counts["missing"] += 1
         if self.missing < MISSING:
             return HELD
-        self.kind, self.fault = "missing", f"{self.missing} samples in a row are missing; stopped until they come again"
+        self.kind, self.fault = (
+            "missing",
+            f"{self.missing} samples in a row are missing; stopped until they come again",
+        )
         if self.missing == MISSING:
             self.events.add(self.now, "stopped", self.fault)
         return STOPPED
@@ -193,7 +257,10 @@ class Stream:
         nq, nv = self.robot.nq, self.robot.nv
         mode = 2 if ddq is not None else 0 if dq is not None else 1
         if mode == 1 and not self._plain:
-            raise UsageError(f"robot {self.robot.name!r} has joints of several degrees of freedom, whose speeds are no derivatives of q; pass dq")
+            raise UsageError(
+                f"robot {self.robot.name!r} has joints of several degrees of freedom, whose speeds"
+                " are no derivatives of q; pass dq"
+            )
         if mode == 2 and dq is None:
             raise UsageError("ddq is given without dq; pass both, or neither")
         out = (
@@ -209,7 +276,13 @@ class Stream:
         return out
 
     def _checked(self, name: str, value: np.ndarray, width: int) -> np.ndarray:
-        if type(value) is np.ndarray and value.dtype is _DOUBLE and value.ndim == 1 and len(value) == width and value.flags.carray:
+        if (
+            type(value) is np.ndarray
+            and value.dtype is _DOUBLE
+            and value.ndim == 1
+            and len(value) == width
+            and value.flags.carray
+        ):
             return value
         try:
             array = np.array(value, dtype=float)
@@ -217,19 +290,45 @@ class Stream:
             array = None
         if array is None or array.shape != (width,):
             shape = "not an array of numbers" if array is None else f"of shape {array.shape}"
-            raise UsageError(f"{name} is {shape}; robot {self.robot.name!r} has ({width},), and it cannot change in a run")
+            raise UsageError(
+                f"{name} is {shape}; robot {self.robot.name!r} has ({width},), and it cannot change"
+                " in a run"
+            )
         return array
 
-    def _take(self, h: float, now: float, q: np.ndarray, dq: np.ndarray, tau: np.ndarray, ddq: np.ndarray) -> int:
+    def _take(
+        self, h: float, now: float, q: np.ndarray, dq: np.ndarray, tau: np.ndarray, ddq: np.ndarray
+    ) -> int:
         if self._quaternions:
             q = self._one_side(q)
         keep = 0.0 if self.cutoff is None or not self._count else math.exp(-h / self.time_constant)
         slack = 1.0 if self.period is None else max(1.0, h / self.period)
         since = now - self._turned if self._leaps else 0.0
         code = self._kernel(
-            h, since, slack, self._mode, max(len(self._leaps), self._begun) >= PATIENCE or slack > STALE, self.held, keep, self._count,
-            self._told, q, dq, ddq, tau, self._Sq, self._Sv, self._Fq, self._Fv, self._C, self._q_of, self.q, self.dq, self.ddq, self.tau,
-        )  # fmt: skip
+            h,
+            since,
+            slack,
+            self._mode,
+            max(len(self._leaps), self._begun) >= PATIENCE or slack > STALE,
+            self.held,
+            keep,
+            self._count,
+            self._told,
+            q,
+            dq,
+            ddq,
+            tau,
+            self._Sq,
+            self._Sv,
+            self._Fq,
+            self._Fv,
+            self._C,
+            self._q_of,
+            self.q,
+            self.dq,
+            self.ddq,
+            self.tau,
+        )
         if self._quaternions and code <= 0:
             normalised(self.robot, self.q)
         return code
@@ -243,7 +342,7 @@ class Stream:
                 q[at : at + 4] *= -1.0
         return q
 
-    # -- what can be wrong with it ------------------------------------------------------------------------------------
+    # -- what can be wrong with it -----------------------------------------------------------------
 
     def _drop(self, kind: str, sentence: str, joint: str | None = None) -> int:
         self.kind, self.fault = kind, sentence
@@ -252,7 +351,9 @@ class Stream:
         return DROPPED
 
     def _from_the_past(self, t: float, now: float) -> float:
-        """A duplicate or late sample is dropped. Where stamps go on from the past, the clock was set back: then when, on the stream's own clock."""
+        """A duplicate or late sample is dropped. Where stamps go on from the past, the clock was
+        set back: then when, on the stream's own clock.
+        """
         if now == self.t:
             self._drop("duplicate", f"two samples are stamped {t:.9g} s; the second was dropped")
             return now
@@ -260,19 +361,32 @@ class Stream:
             self._late.clear()
         self._late.append(t)
         if len(self._late) < LATE:
-            self._drop("out of order", f"a sample stamped {t:.9g} s came after one of {self.t - self._offset:.9g} s; it was dropped")
+            self._drop(
+                "out of order",
+                f"a sample stamped {t:.9g} s came after one of {self.t - self._offset:.9g} s; it"
+                " was dropped",
+            )
             return now
         self._offset = self.t + (self.period or 1e-3) - t
         self._late.clear()
-        self._begin_anew("clock", f"the clock was set back to {t:.9g} s; its stamps are continued from {self.t:.9g} s, all buffers start anew")
+        self._begin_anew(
+            "clock",
+            f"the clock was set back to {t:.9g} s; its stamps are continued from {self.t:.9g} s,"
+            " all buffers start anew",
+        )
         self.jumped = True
         return t + self._offset
 
     def _from_the_future(self, t: float) -> float:
-        """The clock was set forward by more than any pause: its stamps are continued, so that the stream's own clock keeps its digits."""
+        """The clock was set forward by more than any pause: its stamps are continued, so that the
+        stream's own clock keeps its digits.
+        """
         before, self._offset = self._offset, self.t + (self.period or 1e-3) - t
         ahead = f"the clock was set forward by {t + before - self.t:.4g} s"
-        self._begin_anew("clock", f"{ahead}; its stamps are continued from {self.t:.9g} s, all buffers start anew")
+        self._begin_anew(
+            "clock",
+            f"{ahead}; its stamps are continued from {self.t:.9g} s, all buffers start anew",
+        )
         self.jumped = True
         return t + self._offset
 
@@ -284,16 +398,27 @@ class Stream:
         self.restart()
 
     def _another_rate(self, h: float) -> bool:
-        """Whether samples come at another rate from now on; then what is usual in a step has to be learned anew."""
+        """Whether samples come at another rate from now on; then what is usual in a step has to be
+        learned anew.
+        """
         if self.period is None or 0.67 * self.period < h < 1.5 * self.period:
             self._odd.clear()
             return False
         self._odd.append(h)
         if len(self._odd) < EVEN or max(self._odd) > 1.5 * min(self._odd):
             return False
-        before, self.period, self._gain, self._told = self.period, float(np.median(self._odd)), None, 0
+        before, self.period, self._gain, self._told = (
+            self.period,
+            float(np.median(self._odd)),
+            None,
+            0,
+        )
         self._odd.clear()
-        self._begin_anew("rate", f"samples come every {self.period:.3g} s, no more every {before:.3g} s; the filter starts anew")
+        self._begin_anew(
+            "rate",
+            f"samples come every {self.period:.3g} s, no more every {before:.3g} s; the filter"
+            " starts anew",
+        )
         return True
 
     def _gap(self, now: float, h: float) -> None:
@@ -302,7 +427,11 @@ class Stream:
             if self.period is not None and h > 1.5 * self.period:
                 self.events.counts["held"] += round(h / self.period) - 1
             return
-        self._begin_anew("gap", f"no sample came for {h:.4g} s, {round(h / self.period) - 1} in a row; resynchronised at {now:.6g} s")
+        self._begin_anew(
+            "gap",
+            f"no sample came for {h:.4g} s, {round(h / self.period) - 1} in a row; resynchronised"
+            f" at {now:.6g} s",
+        )
         self.jumped |= h >= self.reset_after
 
     def _turned_away(self, now: float, code: int) -> int:
@@ -310,24 +439,42 @@ class Stream:
         kind, at = divmod(code, k.CODE)
         if kind == k.NOT_FINITE:
             name = self.robot.velocity_names[min(at, self.robot.nv - 1)]
-            sentence = f"a number of joint {name!r} at {now:.6g} s is not finite, or beyond all reason; the sample was dropped"
+            sentence = (
+                f"a number of joint {name!r} at {now:.6g} s is not finite, or beyond all reason;"
+                " the sample was dropped"
+            )
             return self._drop("not finite", sentence, name)
         name, what = self.robot.velocity_names[at], self._what(kind)
         self._turned = now
-        self.kind, self.fault = "spike", f"the {what} of joint {name!r} at {now:.6g} s leaps by far more than it ever does; the sample was dropped"
+        self.kind, self.fault = (
+            "spike",
+            (
+                f"the {what} of joint {name!r} at {now:.6g} s leaps by far more than it ever does;"
+                " the sample was dropped"
+            ),
+        )
         self.missing += 1
         self.events.counts["spike"] += 1
         self._leaps.append(Event(now, "spike", name, self.fault))
         return DROPPED
 
     def _what(self, kind: int) -> str:
-        return {self._kernels.SPIKE_Q: "position", self._kernels.SPIKE_DQ: "speed", self._kernels.SPIKE_TAU: "torque"}[kind]
+        return {
+            self._kernels.SPIKE_Q: "position",
+            self._kernels.SPIKE_DQ: "speed",
+            self._kernels.SPIKE_TAU: "torque",
+        }[kind]
 
     def _start_over(self, now: float, code: int) -> None:
-        """The first samples after a start do not agree, so one of them is wrong: the newest one starts anew."""
+        """The first samples after a start do not agree, so one of them is wrong: the newest one
+        starts anew.
+        """
         kind, at = divmod(code, self._kernels.CODE)
         name = self.robot.velocity_names[at]
-        sentence = f"the {self._what(kind)} of joint {name!r} leaps in the first samples, up to {now:.6g} s; those before were dropped"
+        sentence = (
+            f"the {self._what(kind)} of joint {name!r} leaps in the first samples, up to {now:.6g}"
+            " s; those before were dropped"
+        )
         self.events.add(now, "spike", sentence, name)
         self._begun += 1
         self.restart()
@@ -335,11 +482,17 @@ class Stream:
     def _grow_up(self, now: float) -> None:
         """What is usual, from the first samples; where one of them leaped, all starts anew."""
         if grown(self._Sq, self._Sv, self._Fq, self._Fv, self._q_of, self.period):
-            self._begin_anew("start", f"one of the first samples, up to {now:.6g} s, leaps by far more than the others; all start anew")
+            self._begin_anew(
+                "start",
+                f"one of the first samples, up to {now:.6g} s, leaps by far more than the others;"
+                " all start anew",
+            )
             self.jumped = True
 
     def _settle(self, *, stepped: bool) -> None:
-        """What was turned away were spikes; or, if what leaped stays there, they were the first samples after a step, and nothing is wrong."""
+        """What was turned away were spikes; or, if what leaped stays there, they were the first
+        samples after a step, and nothing is wrong.
+        """
         if stepped:
             self.events.counts["spike"] -= len(self._leaps)
             self.events.counts["step"] += 1
@@ -359,13 +512,25 @@ class Stream:
         """Channels that stand still though the joint moves."""
         k, found = self._kernels, []
         if self._C[k.SAME_Q, -1] >= FROZEN:
-            step = np.where(self._q_of >= 0, np.maximum(self._Sq[k.Q_STEP], self._Sq[k.Q_SCALE])[self._q_of], np.inf)
-            stuck = (self._C[k.SAME_Q, :-1] >= FROZEN) & (np.abs(self._Sv[k.TRAVEL]) > k.ELSEWHERE + STEPS * step)
-            found += [(v, "stuck", "the encoder of joint {!r} stands still while the joint moves") for v in np.flatnonzero(stuck)]
+            step = np.where(
+                self._q_of >= 0,
+                np.maximum(self._Sq[k.Q_STEP], self._Sq[k.Q_SCALE])[self._q_of],
+                np.inf,
+            )
+            stuck = (self._C[k.SAME_Q, :-1] >= FROZEN) & (
+                np.abs(self._Sv[k.TRAVEL]) > k.ELSEWHERE + STEPS * step
+            )
+            found += [
+                (v, "stuck", "the encoder of joint {!r} stands still while the joint moves")
+                for v in np.flatnonzero(stuck)
+            ]
         constant = SAME if self.period is None else max(FROZEN, math.ceil(CONSTANT / self.period))
         if self._C[k.SAME_TAU, -1] >= constant:
             dead = (self._C[k.SAME_TAU, :-1] >= constant) & (np.abs(self.dq[0]) > self.min_speed)
-            found += [(v, "dead torque", "the torque of joint {!r} does not change while the joint moves") for v in np.flatnonzero(dead)]
+            found += [
+                (v, "dead torque", "the torque of joint {!r} does not change while the joint moves")
+                for v in np.flatnonzero(dead)
+            ]
         if not found:
             if self.channels:
                 self.channels = ()
@@ -379,20 +544,25 @@ class Stream:
                 self.events.add(now, kind, channels[-1][1], name)
         self.channels = tuple(channels)
 
-    # -- what it knows ------------------------------------------------------------------------------------------------
+    # -- what it knows -----------------------------------------------------------------------------
 
     jumped = False  # whether what was learned before the last restart may be of another robot
 
     @property
     def torque_noise(self) -> np.ndarray:
-        """(nv,) standard deviation of the filtered torques' noise [N·m or N], from how much raw ones change between samples."""
+        """(nv,) standard deviation of the filtered torques' noise [N·m or N], from how much raw
+        ones change between samples.
+        """
         raw = np.sqrt(self._Sv[self._kernels.NOISE])
         if self.cutoff is None or self.period is None:
             return raw
         if self._gain is not None:
             return raw * self._gain
         keep = math.exp(-self.period / self.time_constant)
-        gain, power = np.array([1.0]), keep ** np.arange(round(12.0 * self.stages / max(1.0 - keep, 1e-6)) + 1)
+        gain, power = (
+            np.array([1.0]),
+            keep ** np.arange(round(12.0 * self.stages / max(1.0 - keep, 1e-6)) + 1),
+        )
         for _ in range(self.stages):
             gain = np.convolve(gain, (1.0 - keep) * power)[: len(power)]
         self._gain = float(np.linalg.norm(gain))

@@ -1,9 +1,12 @@
-"""Friction of a drive as the plants apply it: its formula at every speed but zero, and a range of torques that hold at zero.
+"""Friction of a drive as the plants apply it: its formula at every speed but zero, and a range of
+torques that hold at zero.
 
-    τ = B f,   f = viscous·q̇_m + sign(q̇_m)·(coulomb + stribeck·exp(−(q̇_m/speed)²)) + offset,   q̇_m = Bᵀq̇
+    τ = B f,   f = viscous·q̇_m + sign(q̇_m)·(coulomb + stribeck·exp(−(q̇_m/speed)²)) + offset,
+    q̇_m = Bᵀq̇
 
-The sign is not read off the speed but handed in: a motor slides one way or the other, or holds. While it slides the formula is
-smooth, so that an integrator of high order keeps its order; while it holds, f is whatever keeps it still within [f(0−), f(0+)].
+The sign is not read off the speed but handed in: a motor slides one way or the other, or holds.
+While it slides the formula is smooth, so that an integrator of high order keeps its order; while it
+holds, f is whatever keeps it still within [f(0−), f(0+)].
 """
 
 from __future__ import annotations
@@ -23,41 +26,67 @@ STEEPEST = np.sqrt(2.0 / np.e)  # the steepest slope of exp(−x²)
 
 
 def with_stribeck(drive: Drive, value: np.ndarray, speed: np.ndarray) -> Drive:
-    """The drive with Stribeck friction (breakaway minus Coulomb), not to be identified unless asked for."""
+    """The drive with Stribeck friction (breakaway minus Coulomb), not to be identified unless asked
+    for.
+    """
     return replace(drive.with_shape(stribeck(speed), value), identified=drive.identified)
 
 
 class Friction:
     """What the motors of one robot resist with."""
 
-    def __init__(self, robot: Robot, *, stribeck: np.ndarray | None = None, speed: np.ndarray | None = None) -> None:
+    def __init__(
+        self, robot: Robot, *, stribeck: np.ndarray | None = None, speed: np.ndarray | None = None
+    ) -> None:
         drive = robot.drive
         if drive.actuation is not None and not drive.actuation.constant:
             raise UsageError(
-                f"the actuation map of {robot.name!r} depends on q; plants take a constant one: use robot.with_actuation(matrix) or without_drive()"
+                f"the actuation map of {robot.name!r} depends on q; plants take a constant one: use"
+                " robot.with_actuation(matrix) or without_drive()"
             )
         self.B = None if drive.actuation is None else np.array(drive.actuation.B)
         self.names = robot.velocity_names if drive.actuation is None else drive.actuation.names
-        self.viscous, self.coulomb, self.offset = (np.array(drive.value(term)) for term in ("viscous", "coulomb", "offset"))
+        self.viscous, self.coulomb, self.offset = (
+            np.array(drive.value(term)) for term in ("viscous", "coulomb", "offset")
+        )
         self.stribeck, self.speed = stribeck, speed
         known = stribeck is not None
-        self._extra = [(shape, np.array(value)) for shape, value in drive.extra if np.any(value) and not (known and shape.term == STRIBECK)]
+        self._extra = [
+            (shape, np.array(value))
+            for shape, value in drive.extra
+            if np.any(value) and not (known and shape.term == STRIBECK)
+        ]
         self._check()
         up, down = (self._at_zero(sign) for sign in (1.0, -1.0))
-        self.low, self.high = np.minimum(up, down), np.maximum(up, down)  # f that holds a motor still
+        self.low, self.high = (
+            np.minimum(up, down),
+            np.maximum(up, down),
+        )  # f that holds a motor still
         self.dry = up > down  # motors that can hold at all
         self.any_dry = bool(np.any(self.dry))
         self.none = not (self.any_dry or np.any(self.viscous) or np.any(self.offset) or self._extra)
 
     def _check(self) -> None:
-        for term, values in (("viscous", self.viscous), ("coulomb", self.coulomb), (STRIBECK, self.stribeck)):
+        for term, values in (
+            ("viscous", self.viscous),
+            ("coulomb", self.coulomb),
+            (STRIBECK, self.stribeck),
+        ):
             if values is not None and np.any(values < 0.0):
                 k = int(np.argmin(values))
-                raise UsageError(f"{term} friction of {self.names[k]!r} is {values[k]:.4g}; friction that drives has no place in a plant: give ≥ 0")
+                raise UsageError(
+                    f"{term} friction of {self.names[k]!r} is {values[k]:.4g}; friction that drives"
+                    " has no place in a plant: give ≥ 0"
+                )
         one = np.ones(len(self.names))
         for shape, _ in self._extra:
-            if shape.needs_load or not np.array_equal(shape.column(one, one, None), shape.column(one, 0.0 * one, None)):
-                raise UsageError(f"drive term {shape.term!r} depends on load or acceleration; plants take friction that depends on speed alone")
+            if shape.needs_load or not np.array_equal(
+                shape.column(one, one, None), shape.column(one, 0.0 * one, None)
+            ):
+                raise UsageError(
+                    f"drive term {shape.term!r} depends on load or acceleration; plants take"
+                    " friction that depends on speed alone"
+                )
 
     def _at_zero(self, sign: float) -> np.ndarray:
         s = np.full(len(self.names), sign)
@@ -68,11 +97,17 @@ class Friction:
         return dq if self.B is None else dq @ self.B
 
     def torque(self, speed: np.ndarray, sign: np.ndarray) -> np.ndarray:
-        """f, (motors,), of motors that slide the way `sign` says (0: a motor that holds, and is left out)."""
+        """f, (motors,), of motors that slide the way `sign` says (0: a motor that holds, and is
+        left out).
+        """
         if self.stribeck is None:
             f = self.viscous * speed + self.coulomb * sign + self.offset
         else:
-            f = self.viscous * speed + (self.coulomb + self.stribeck * np.exp(-((speed / self.speed) ** 2))) * sign + self.offset
+            f = (
+                self.viscous * speed
+                + (self.coulomb + self.stribeck * np.exp(-((speed / self.speed) ** 2))) * sign
+                + self.offset
+            )
         if self._extra:
             at = np.where(speed * sign > BARELY, speed, np.where(sign == 0.0, speed, sign * BARELY))
             for shape, value in self._extra:
@@ -85,7 +120,9 @@ class Friction:
         return f if self.B is None else self.B @ f
 
     def steepness(self) -> np.ndarray:
-        """∂f/∂q̇_m at its largest, (motors,) [N·m·s/rad or N·s/m]: how stiff friction makes the equation of motion."""
+        """∂f/∂q̇_m at its largest, (motors,) [N·m·s/rad or N·s/m]: how stiff friction makes the
+        equation of motion.
+        """
         slope = self.viscous.copy()
         if self.stribeck is not None:
             slope += STEEPEST * self.stribeck / self.speed

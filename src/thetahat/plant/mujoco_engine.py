@@ -1,12 +1,15 @@
-"""MuJoCo's forward dynamics for the same robot: an MjModel built in memory, number by number, from a `Robot`.
+"""MuJoCo's forward dynamics for the same robot: an MjModel built in memory, number by number, from
+a `Robot`.
 
-A body per node, a joint per body, no geometry, nothing of MuJoCo that is not rigid-body dynamics: no contacts, limits, springs,
-dampers, friction loss or automatic reset. Numbers go through MuJoCo's mjSpec, not through XML, which has six digits. Bodies
-are compiled with inertias in no special position and get their own afterwards: MuJoCo's compiler refuses massless frames between
-joints, and takes shortcuts for bodies whose frames coincide, which would not hold once a payload is there.
+A body per node, a joint per body, no geometry, nothing of MuJoCo that is not rigid-body dynamics:
+no contacts, limits, springs, dampers, friction loss or automatic reset. Numbers go through MuJoCo's
+mjSpec, not through XML, which has six digits. Bodies are compiled with inertias in no special
+position and get their own afterwards: MuJoCo's compiler refuses massless frames between joints, and
+takes shortcuts for bodies whose frames coincide, which would not hold once a payload is there.
 
-Mimic joints, and rotors that tie joints together, are not MuJoCo's equality constraints, which are springs: MuJoCo computes
-mass matrix and bias of the open tree, and the coordinate map G projects them, q̈ = (GᵀDG + rotors)⁻¹(τ − Gᵀ bias).
+Mimic joints, and rotors that tie joints together, are not MuJoCo's equality constraints, which are
+springs: MuJoCo computes mass matrix and bias of the open tree, and the coordinate map G projects
+them, q̈ = (GᵀDG + rotors)⁻¹(τ − Gᵀ bias).
 """
 
 from __future__ import annotations
@@ -22,8 +25,23 @@ from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind, Node
 from thetahat.plant.engine import Engine, rotation, rotors_alone, solved
 
-_OFF = ("CONSTRAINT", "CONTACT", "LIMIT", "EQUALITY", "FRICTIONLOSS", "SPRING", "DAMPER", "ACTUATION", "SENSOR", "AUTORESET")
-_ASKEW = ((0.31, -0.17, 0.23), (0.5, 0.1, -0.7, 0.5), (1.0, 1.1, 1.3))  # com, quaternion, moments: no special position
+_OFF = (
+    "CONSTRAINT",
+    "CONTACT",
+    "LIMIT",
+    "EQUALITY",
+    "FRICTIONLOSS",
+    "SPRING",
+    "DAMPER",
+    "ACTUATION",
+    "SENSOR",
+    "AUTORESET",
+)
+_ASKEW = (
+    (0.31, -0.17, 0.23),
+    (0.5, 0.1, -0.7, 0.5),
+    (1.0, 1.1, 1.3),
+)  # com, quaternion, moments: no special position
 
 
 def load_mujoco() -> ModuleType:
@@ -31,12 +49,17 @@ def load_mujoco() -> ModuleType:
     try:
         import mujoco
     except ImportError:
-        raise MissingExtra("the MuJoCo plant needs the extra 'mujoco': pip install 'thetahat[mujoco]'; the own plant needs nothing") from None
+        raise MissingExtra(
+            "the MuJoCo plant needs the extra 'mujoco': pip install 'thetahat[mujoco]'; the own"
+            " plant needs nothing"
+        ) from None
     return mujoco
 
 
 def build_model(robot: Robot) -> Any:
-    """An MjModel of the robot's rigid bodies, joints in the order of its nodes, all independent; rotors on its diagonal where they fit there."""
+    """An MjModel of the robot's rigid bodies, joints in the order of its nodes, all independent;
+    rotors on its diagonal where they fit there.
+    """
     mujoco = load_mujoco()
     spec = mujoco.MjSpec()
     spec.compiler.degree = False
@@ -46,28 +69,48 @@ def build_model(robot: Robot) -> Any:
     for node in robot.tree.nodes:
         _require_known(robot, node)
         parent = spec.worldbody if node.parent < 0 else bodies[node.parent]
-        body = parent.add_body(name=f"node{len(bodies)}", pos=node.translation, quat=_quaternion(node.rotation))
+        body = parent.add_body(
+            name=f"node{len(bodies)}", pos=node.translation, quat=_quaternion(node.rotation)
+        )
         body.explicitinertial, body.mass = True, 1.0
         body.ipos, body.iquat, body.inertia = _ASKEW
         body.add_joint(name=node.name, type=_joint_type(mujoco, node.kind), axis=node.axis)
         bodies.append(body)
     model = spec.compile()
     for name in _OFF:
-        model.opt.disableflags |= int(getattr(mujoco.mjtDisableBit, f"mjDSBL_{name}", 0))  # a bit that this version has not, it need not
+        model.opt.disableflags |= int(
+            getattr(mujoco.mjtDisableBit, f"mjDSBL_{name}", 0)
+        )  # a bit that this version has not, it need not
     _fill_inertias(robot, model)
     mujoco.mj_setConst(model, mujoco.MjData(model))
     return model
 
 
 def _require_known(robot: Robot, node: Node) -> None:
-    placed = np.array_equal(node.rotation, np.eye(3)) and not np.any(node.translation) and node.parent < 0
+    placed = (
+        np.array_equal(node.rotation, np.eye(3))
+        and not np.any(node.translation)
+        and node.parent < 0
+    )
     if node.kind is JointKind.PLANAR or (node.kind is JointKind.FREE and not placed):
-        what = "a planar joint" if node.kind is JointKind.PLANAR else "a free joint elsewhere than in the world's origin"
-        raise UsageError(f"joint {node.name!r} of {robot.name!r} is {what}, which the MuJoCo plant does not take; use the own plant")
+        what = (
+            "a planar joint"
+            if node.kind is JointKind.PLANAR
+            else "a free joint elsewhere than in the world's origin"
+        )
+        raise UsageError(
+            f"joint {node.name!r} of {robot.name!r} is {what}, which the MuJoCo plant does not"
+            " take; use the own plant"
+        )
 
 
 def _joint_type(mujoco: ModuleType, kind: JointKind) -> Any:
-    names = {JointKind.REVOLUTE: "HINGE", JointKind.PRISMATIC: "SLIDE", JointKind.BALL: "BALL", JointKind.FREE: "FREE"}
+    names = {
+        JointKind.REVOLUTE: "HINGE",
+        JointKind.PRISMATIC: "SLIDE",
+        JointKind.BALL: "BALL",
+        JointKind.FREE: "FREE",
+    }
     return getattr(mujoco.mjtJoint, f"mjJNT_{names[kind]}")
 
 
@@ -85,7 +128,9 @@ def _fill_inertias(robot: Robot, model: Any) -> None:
 
 
 def _quaternion(R: np.ndarray) -> np.ndarray:
-    """(w, x, y, z) of a rotation: the eigenvector of its 4×4 matrix, which is good to rounding for every angle."""
+    """(w, x, y, z) of a rotation: the eigenvector of its 4×4 matrix, which is good to rounding for
+    every angle.
+    """
     (xx, xy, xz), (yx, yy, yz), (zx, zy, zz) = np.asarray(R, dtype=float)
     K = np.array(
         [
@@ -110,21 +155,29 @@ class MujocoEngine(Engine):
         geometry = tree.arrays.geometry
         self._scale, self._shift = geometry[:, 30].copy(), geometry[:, 31].copy()
         self._plain = all(node.kind.nq == 1 for node in tree.nodes)
-        self._joints = [(node, tree.q_index[node.name], tree.v_index[node.name]) for node in tree.nodes]
+        self._joints = [
+            (node, tree.q_index[node.name], tree.v_index[node.name]) for node in tree.nodes
+        ]
         self._source = np.array([tree.q_index[node.name] for node in tree.nodes])
         self._G = tree.coordinate_map if tree.has_mimic else None
         self._rotors = robot.drive.joint_armature()
-        base = any(node.kind is JointKind.FREE for node in tree.nodes) and bool(np.any(self._rotors))  # whose directions MuJoCo orders otherwise
+        base = any(node.kind is JointKind.FREE for node in tree.nodes) and bool(
+            np.any(self._rotors)
+        )  # whose directions MuJoCo orders otherwise
         self._by_matrix = tree.has_mimic or robot.drive.couples_joints or base
         if not self._by_matrix:
             self.model.dof_armature[:] = np.diag(self._rotors)
         self._identity = self._plain and not self._by_matrix and not np.any(self._shift)
         self._full = np.empty((self.model.nv, self.model.nv))
-        self._old_full = hasattr(self.data, "qM")  # before MuJoCo 4 mj_fullM took the sparse matrix itself
+        self._old_full = hasattr(
+            self.data, "qM"
+        )  # before MuJoCo 4 mj_fullM took the sparse matrix itself
 
-    # -- acceleration -------------------------------------------------------------------------------------------------
+    # -- acceleration ------------------------------------------------------------------------------
 
-    def acceleration(self, q: np.ndarray, dq: np.ndarray, tau: np.ndarray, out: np.ndarray) -> np.ndarray:
+    def acceleration(
+        self, q: np.ndarray, dq: np.ndarray, tau: np.ndarray, out: np.ndarray
+    ) -> np.ndarray:
         """Fill `out` with q̈ by mj_forward."""
         data = self.data
         if self._identity:
@@ -162,10 +215,12 @@ class MujocoEngine(Engine):
         D = T.T @ self._full @ T
         return D + self._rotors if self._by_matrix else D
 
-    # -- coordinates --------------------------------------------------------------------------------------------------
+    # -- coordinates -------------------------------------------------------------------------------
 
     def _place(self, q: np.ndarray, dq: np.ndarray) -> None:
-        """Our state as MuJoCo's: quaternions w first, a free joint's speed (linear in world axes, angular in body axes)."""
+        """Our state as MuJoCo's: quaternions w first, a free joint's speed (linear in world axes,
+        angular in body axes).
+        """
         data = self.data
         if self._plain:
             data.qpos[:] = self._scale * q[self._source] + self._shift
@@ -203,12 +258,16 @@ class MujocoEngine(Engine):
         """Force on qvel that does the work of τ on dq; T is orthogonal here."""
         return tau if self._plain else self._velocity_map(q) @ tau
 
-    def _our_acceleration(self, q: np.ndarray, dq: np.ndarray, qacc: np.ndarray, out: np.ndarray) -> np.ndarray:
+    def _our_acceleration(
+        self, q: np.ndarray, dq: np.ndarray, qacc: np.ndarray, out: np.ndarray
+    ) -> np.ndarray:
         out[:] = qacc if self._plain else self._velocity_map(q).T @ qacc - self._frame_rate(dq)
         return out
 
     def _frame_rate(self, dq: np.ndarray) -> np.ndarray:
-        """A free joint's linear speed turns with its body, v̇_world = R(v̇ + ω × v): the ω × v, (nv,)."""
+        """A free joint's linear speed turns with its body, v̇_world = R(v̇ + ω × v): the ω × v,
+        (nv,).
+        """
         out = np.zeros(self.robot.nv)
         for node, _, v in self._joints:
             if node.kind is JointKind.FREE:

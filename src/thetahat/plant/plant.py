@@ -1,8 +1,10 @@
-"""One robot, simulated: state, step, measure. Two engines behind it, the project's own forward dynamics and MuJoCo's.
+"""One robot, simulated: state, step, measure. Two engines behind it, the project's own forward
+dynamics and MuJoCo's.
 
-Both are driven by the same time stepping, friction, actuators and sensors (stepper.py, friction.py, sensors.py), which act on joint
-torques and on states, so that plants differ in nothing but where q̈ comes from. MuJoCo's own friction loss is a soft constraint that creeps
-and its dampers act on its own integrators, so neither is used.
+Both are driven by the same time stepping, friction, actuators and sensors (stepper.py, friction.py,
+sensors.py), which act on joint torques and on states, so that plants differ in nothing but where q̈
+comes from. MuJoCo's own friction loss is a soft constraint that creeps and its dampers act on its
+own integrators, so neither is used.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from thetahat.plant.realism import Realism, require_body, spread
 from thetahat.plant.sensors import Sensors, streams
 from thetahat.plant.stepper import Stepper
 
-RUNAWAY = 1e4  # [rad/s or m/s]: no joint turns so fast; a simulation that gets there has lost its way
+RUNAWAY = (
+    1e4  # [rad/s or m/s]: no joint turns so fast; a simulation that gets there has lost its way
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,20 +50,28 @@ class Measurement:
 
 
 class Plant(ABC):
-    """A simulated robot. `robot` is the one that is simulated, friction of `realism` and all, without the payload still to come."""
+    """A simulated robot. `robot` is the one that is simulated, friction of `realism` and all,
+    without the payload still to come.
+    """
 
     name: str
 
     def __init__(self, robot: Robot, *, realism: Realism | None = None, seed: int = 0) -> None:
         if not isinstance(robot, Robot):
-            raise UsageError(f"robot is {type(robot).__name__}; give a Robot, as thetahat.load returns it")
+            raise UsageError(
+                f"robot is {type(robot).__name__}; give a Robot, as thetahat.load returns it"
+            )
         if not robot.nv:
-            raise UsageError(f"robot {robot.name!r} has no movable joint, so there is nothing to simulate")
+            raise UsageError(
+                f"robot {robot.name!r} has no movable joint, so there is nothing to simulate"
+            )
         self.nominal, self.realism, self.seed = robot, realism or Realism(), seed
         require_body(self.realism, robot)
         self.robot = self.realism.applied(robot)
         stribeck = None if self.realism.stribeck is None else self.robot.drive.value("stribeck")
-        speed = spread("stribeck_speed", self.realism.stribeck_speed, len(self.robot.drive.viscous), "motor")
+        speed = spread(
+            "stribeck_speed", self.realism.stribeck_speed, len(self.robot.drive.viscous), "motor"
+        )
         self._friction = Friction(self.robot, stribeck=stribeck, speed=speed)
         self._limits = self.realism.limits(robot)
         payload = self.realism.payload
@@ -75,15 +87,21 @@ class Plant(ABC):
         """A plant of the same robot and engine with other options."""
         return type(self)(self.nominal, realism=realism, seed=self.seed if seed is None else seed)
 
-    # -- state --------------------------------------------------------------------------------------------------------
+    # -- state -------------------------------------------------------------------------------------
 
-    def reset(self, q: np.ndarray | None = None, dq: np.ndarray | None = None, *, seed: int | None = None) -> None:
-        """Put the robot somewhere (default: its neutral configuration, at rest) at t = 0, without torque, sensors and chance anew."""
+    def reset(
+        self, q: np.ndarray | None = None, dq: np.ndarray | None = None, *, seed: int | None = None
+    ) -> None:
+        """Put the robot somewhere (default: its neutral configuration, at rest) at t = 0, without
+        torque, sensors and chance anew.
+        """
         q = self.nominal.neutral if q is None else q
         dq = np.zeros(self.nominal.nv) if dq is None else dq
         q, dq = batch.check_state(self.nominal, q, dq)
         if q.ndim != 1:
-            raise UsageError(f"q has shape {q.shape}; a plant is in one configuration, ({self.nominal.nq},)")
+            raise UsageError(
+                f"q has shape {q.shape}; a plant is in one configuration, ({self.nominal.nq},)"
+            )
         self.seed = self.seed if seed is None else seed
         self.streams = streams(self.seed)
         self.t = 0.0
@@ -115,7 +133,7 @@ class Plant(ABC):
         """The joint torque that friction takes now, (nv,)."""
         return self._stepper.friction_torque(self._tau)
 
-    # -- step and measure ---------------------------------------------------------------------------------------------
+    # -- step and measure --------------------------------------------------------------------------
 
     def step(self, u: np.ndarray, dt: float) -> None:
         """Command joint torques u (nv,) and let dt seconds pass."""
@@ -126,7 +144,9 @@ class Plant(ABC):
         self.advance(dt)
 
     def command(self, u: np.ndarray) -> None:
-        """Ask for joint torques; they come after the delay of commands, held within the actuators' limits. Unchecked."""
+        """Ask for joint torques; they come after the delay of commands, held within the actuators'
+        limits. Unchecked.
+        """
         tau = np.array(u) if self._limits is None else np.clip(u, -self._limits, self._limits)
         if self.realism.command_delay > 0.0:
             self._pending.append((self.t + self.realism.command_delay, tau))
@@ -164,8 +184,9 @@ class Plant(ABC):
             bad = ~np.isfinite(dq)
             k = int(np.argmax(bad)) if bad.any() else int(np.argmax(np.abs(dq)))
             raise UsageError(
-                f"the simulation of {self.nominal.name!r} diverged at t = {end:.6g} s: joint {self.nominal.velocity_names[k]!r} "
-                f"moves at {dq[k]:.3g}; use lower gains, a higher rate or a slower motion"
+                f"the simulation of {self.nominal.name!r} diverged at t = {end:.6g} s: joint"
+                f" {self.nominal.velocity_names[k]!r} moves at {dq[k]:.3g}; use lower gains, a"
+                " higher rate or a slower motion"
             )
 
     def measure(self) -> Measurement:
@@ -191,7 +212,9 @@ class OwnPlant(Plant):
 
 
 class MujocoPlant(Plant):
-    """Simulated by MuJoCo's forward dynamics, on a model built in memory from the same robot (extra `mujoco`)."""
+    """Simulated by MuJoCo's forward dynamics, on a model built in memory from the same robot (extra
+    `mujoco`).
+    """
 
     name = "mujoco"
 

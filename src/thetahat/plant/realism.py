@@ -1,4 +1,6 @@
-"""What tells a simulated robot from an ideal one: friction, sensors, delays, saturation, jitter, a payload. All of it optional."""
+"""What tells a simulated robot from an ideal one: friction, sensors, delays, saturation, jitter, a
+payload. All of it optional.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,30 @@ from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind
 from thetahat.plant.friction import with_stribeck
 
-PerJoint = float | Sequence[float]  # one value for all, or one per degree of freedom (per motor for friction and armature)
+PerJoint = (
+    float | Sequence[float]
+)  # one value for all, or one per degree of freedom (per motor for friction and armature)
 _NOT_NEGATIVE = (
-    *("viscous", "coulomb", "stribeck", "armature", "encoder_resolution", "encoder_noise", "speed_noise", "torque_noise"),
+    *(
+        "viscous",
+        "coulomb",
+        "stribeck",
+        "armature",
+        "encoder_resolution",
+        "encoder_noise",
+        "speed_noise",
+        "torque_noise",
+    ),
     *("encoder_delay", "torque_delay", "command_delay", "jitter"),
 )
 _POSITIVE = ("stribeck_speed", "speed_cutoff")
-_ONE = ("speed_cutoff", "encoder_delay", "torque_delay", "command_delay", "jitter")  # one number, not one per joint
+_ONE = (
+    "speed_cutoff",
+    "encoder_delay",
+    "torque_delay",
+    "command_delay",
+    "jitter",
+)  # one number, not one per joint
 
 
 @dataclass(frozen=True)
@@ -31,28 +50,46 @@ class Payload:
     body: str  # a body of the robot, or a link welded into one
     mass: float  # [kg]
     com: tuple[float, float, float] = (0.0, 0.0, 0.0)  # [m] in the frame of that body or link
-    inertia_com: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)  # xx, xy, xz, yy, yz, zz about its centre [kg·m²]
+    inertia_com: tuple[float, ...] = (
+        0.0,
+        0.0,
+        0.0,
+        0.0,
+        0.0,
+        0.0,
+    )  # xx, xy, xz, yy, yz, zz about its centre [kg·m²]
     time: float = 0.0  # [s]
 
     def __post_init__(self) -> None:
         for name, size in (("com", 3), ("inertia_com", 6)):
             values = tuple(float(x) for x in getattr(self, name))
             if len(values) != size or not all(map(math.isfinite, values)):
-                raise UsageError(f"{name} of the payload is {getattr(self, name)!r}; give {size} finite numbers")
+                raise UsageError(
+                    f"{name} of the payload is {getattr(self, name)!r}; give {size} finite numbers"
+                )
             object.__setattr__(self, name, values)
         for name in ("mass", "time"):
             value = getattr(self, name)
-            if not (isinstance(value, int | float | np.number) and math.isfinite(value) and value >= 0.0):
+            if not (
+                isinstance(value, int | float | np.number) and math.isfinite(value) and value >= 0.0
+            ):
                 raise UsageError(f"{name} of the payload is {value!r}; give a finite number from 0")
         verdict = parameters.check(self.theta)
         if not verdict:
-            raise UsageError(f"the payload can be no rigid body: {verdict.condition}; correct its mass and inertia")
+            raise UsageError(
+                f"the payload can be no rigid body: {verdict.condition}; correct its mass and"
+                " inertia"
+            )
 
     @property
     def theta(self) -> np.ndarray:
         """Its ten numbers in the frame of the body or link it is on, (10,)."""
         xx, xy, xz, yy, yz, zz = self.inertia_com
-        return parameters.from_mass_com_inertia(np.array(self.mass), np.array(self.com), np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]))
+        return parameters.from_mass_com_inertia(
+            np.array(self.mass),
+            np.array(self.com),
+            np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]),
+        )
 
     def on(self, robot: Robot) -> Robot:
         """The robot that carries it."""
@@ -68,27 +105,36 @@ class Payload:
 
 @dataclass(frozen=True)
 class Realism:
-    """Options of a plant; the default adds nothing to the robot, whose own friction and rotors are there in any case.
+    """Options of a plant; the default adds nothing to the robot, whose own friction and rotors are
+    there in any case.
 
     Encoder noise and quantisation are for one-DOF joints; a base's pose is measured exactly.
     """
 
     viscous: PerJoint | None = None  # [N·m·s/rad or N·s/m]; None: the robot's own
     coulomb: PerJoint | None = None  # [N·m or N]; None: the robot's own
-    stribeck: PerJoint | None = None  # [N·m or N], what breakaway needs beside Coulomb; None: the robot's own
+    stribeck: PerJoint | None = (
+        None  # [N·m or N], what breakaway needs beside Coulomb; None: the robot's own
+    )
     stribeck_speed: PerJoint = 0.05  # [rad/s or m/s]: at this speed 1/e of it is left
     armature: PerJoint | None = None  # [kg·m² or kg]; None: the robot's own
     encoder_resolution: PerJoint = 0.0  # [rad or m] of a count; 0: continuous
     encoder_noise: PerJoint = 0.0  # [rad or m], standard deviation, before quantisation
     speed_noise: PerJoint = 0.0  # [rad/s or m/s] of a speed sensor, standard deviation
-    speed_cutoff: float | None = None  # [Hz]: speed is the low-passed difference of the measured positions; None: there is a speed sensor
-    log_speed: bool | None = None  # whether speeds are logged; None: those of a sensor, not low-passed differences, which lag behind the positions
+    # [Hz]: speed is the low-passed difference of the measured positions; None: there is a speed
+    # sensor
+    speed_cutoff: float | None = None
+    # whether speeds are logged; None: those of a sensor, not low-passed differences, which lag
+    # behind the positions
+    log_speed: bool | None = None
     torque_noise: PerJoint = 0.0  # [N·m or N], standard deviation
     torque_bias: PerJoint = 0.0  # [N·m or N]
     encoder_delay: float = 0.0  # [s] of positions and speeds
     torque_delay: float = 0.0  # [s] of measured torques
     command_delay: float = 0.0  # [s] from a command to the torque it asks for
-    saturation: bool | PerJoint = False  # True: the effort limits of the robot's file; or limits [N·m or N]
+    saturation: bool | PerJoint = (
+        False  # True: the effort limits of the robot's file; or limits [N·m or N]
+    )
     jitter: float = 0.0  # [s] of the control period, standard deviation
     payload: Payload | None = None
 
@@ -97,7 +143,9 @@ class Realism:
             value = getattr(self, field.name)
             if field.name == "payload":
                 if not (value is None or isinstance(value, Payload)):
-                    raise UsageError(f"payload is {value!r}; give a Payload(body, mass, com, inertia_com, time)")
+                    raise UsageError(
+                        f"payload is {value!r}; give a Payload(body, mass, com, inertia_com, time)"
+                    )
             elif value is not None and not isinstance(value, bool) and field.name != "log_speed":
                 object.__setattr__(self, field.name, self._numbers(field.name, value))
         if not isinstance(self.log_speed, bool | None):
@@ -111,10 +159,22 @@ class Realism:
             array = np.array(value, dtype=float)
         except (TypeError, ValueError):
             raise UsageError(f"{name} is {value!r}; give a number, or one per joint") from None
-        if array.ndim > (0 if name in _ONE else 1) or not np.all(np.isfinite(array) | (name == "saturation")) or np.any(np.isnan(array)):
-            raise UsageError(f"{name} is {value!r}; give a finite number{'' if name in _ONE else ', or one per joint'}")
-        if (name in _NOT_NEGATIVE and np.any(array < 0.0)) or (name in (*_POSITIVE, "saturation") and np.any(array <= 0.0)):
-            raise UsageError(f"{name} is {value!r}; give {'numbers from 0' if name in _NOT_NEGATIVE else 'numbers above 0'}")
+        if (
+            array.ndim > (0 if name in _ONE else 1)
+            or not np.all(np.isfinite(array) | (name == "saturation"))
+            or np.any(np.isnan(array))
+        ):
+            raise UsageError(
+                f"{name} is {value!r}; give a finite"
+                f" number{'' if name in _ONE else ', or one per joint'}"
+            )
+        if (name in _NOT_NEGATIVE and np.any(array < 0.0)) or (
+            name in (*_POSITIVE, "saturation") and np.any(array <= 0.0)
+        ):
+            raise UsageError(
+                f"{name} is {value!r}; give"
+                f" {'numbers from 0' if name in _NOT_NEGATIVE else 'numbers above 0'}"
+            )
         return float(array) if array.ndim == 0 else tuple(array.tolist())
 
     @property
@@ -122,21 +182,35 @@ class Realism:
         """Whether a log has dq columns."""
         return self.speed_cutoff is None if self.log_speed is None else self.log_speed
 
-    # -- what it makes of a robot -------------------------------------------------------------------------------------
+    # -- what it makes of a robot ------------------------------------------------------------------
 
     def applied(self, robot: Robot) -> Robot:
-        """The robot as the plant has it: with this friction and these rotors, Stribeck as a drive term of that name; without payload."""
+        """The robot as the plant has it: with this friction and these rotors, Stribeck as a drive
+        term of that name; without payload.
+        """
         drive, what = robot.drive, "motor" if robot.drive.actuation else "joint"
         motors = len(drive.viscous)
-        driven = one_dof(robot) if drive.actuation is None else np.ones(motors)  # one value for all is for joints, not for the base they stand on
+        driven = (
+            one_dof(robot) if drive.actuation is None else np.ones(motors)
+        )  # one value for all is for joints, not for the base they stand on
 
         def values(name: str) -> np.ndarray:
             value = getattr(self, name)
             return spread(name, value, motors, what) * (driven if np.ndim(value) == 0 else 1.0)
 
-        drive = drive.with_values(**{name: values(name) for name in ("viscous", "coulomb", "armature") if getattr(self, name) is not None})
+        drive = drive.with_values(
+            **{
+                name: values(name)
+                for name in ("viscous", "coulomb", "armature")
+                if getattr(self, name) is not None
+            }
+        )
         if self.stribeck is not None:
-            drive = with_stribeck(drive, values("stribeck"), spread("stribeck_speed", self.stribeck_speed, motors, what))
+            drive = with_stribeck(
+                drive,
+                values("stribeck"),
+                spread("stribeck_speed", self.stribeck_speed, motors, what),
+            )
         return replace(robot, drive=drive)
 
     def limits(self, robot: Robot) -> np.ndarray | None:
@@ -145,28 +219,46 @@ class Realism:
             return None
         if self.saturation is not True:
             return spread("saturation", self.saturation, robot.nv, "joint")
-        out = np.array([node.limits.effort if node.kind.nv == 1 else np.inf for node in robot.tree.independent for _ in range(node.kind.nv)])
+        out = np.array(
+            [
+                node.limits.effort if node.kind.nv == 1 else np.inf
+                for node in robot.tree.independent
+                for _ in range(node.kind.nv)
+            ]
+        )
         if np.any(out <= 0.0):
             name = robot.velocity_names[int(np.argmin(out))]
             raise UsageError(
-                f"joint {name!r} of {robot.name!r} states an effort limit of {out.min():g}, so it could not move; give saturation as numbers"
+                f"joint {name!r} of {robot.name!r} states an effort limit of {out.min():g}, so it"
+                " could not move; give saturation as numbers"
             )
         return out
 
     @staticmethod
     def typical(robot: Robot, *, seed: int = 0) -> Realism:
-        """A robot as they come: 18-bit encoders, dry and viscous friction of some per cent of its torques, noise of one, a millisecond of delay.
+        """A robot as they come: 18-bit encoders, dry and viscous friction of some per cent of its
+        torques, noise of one, a millisecond of delay.
 
-        Torques are measured against the largest gravity torque over random configurations plus that of an acceleration of 1 rad/s² (or m/s²).
-        Friction that the robot's file states is kept.
+        Torques are measured against the largest gravity torque over random configurations plus that
+        of an acceleration of 1 rad/s² (or m/s²). Friction that the robot's file states is kept.
         """
         q = configuration.random_configuration(robot, np.random.default_rng(seed), 200)
         inertia = np.mean(np.einsum("...ii->...i", dynamics.mass_matrix(robot, q)), axis=0)
         scale = np.max(np.abs(dynamics.gravity(robot, q)), axis=0) + inertia
-        turns = np.array([node.kind is not JointKind.PRISMATIC for node in robot.tree.independent for _ in range(node.kind.nv)])
+        turns = np.array(
+            [
+                node.kind is not JointKind.PRISMATIC
+                for node in robot.tree.independent
+                for _ in range(node.kind.nv)
+            ]
+        )
         drive, size = robot.drive, scale * one_dof(robot)
         stated = drive.actuation is not None or np.any(drive.viscous) or np.any(drive.coulomb)
-        added = {} if stated else {"viscous": 0.03 * size, "coulomb": 0.04 * size, "stribeck": 0.02 * size}
+        added = (
+            {}
+            if stated
+            else {"viscous": 0.03 * size, "coulomb": 0.04 * size, "stribeck": 0.02 * size}
+        )
         return Realism(
             **added,
             encoder_resolution=np.where(turns, 2.0 * np.pi / 2**18, 1e-5),
@@ -178,8 +270,12 @@ class Realism:
 
 
 def one_dof(robot: Robot) -> np.ndarray:
-    """1 for every degree of freedom that is a joint of its own, 0 for those of planar, ball and free joints, (nv,)."""
-    return np.array([float(node.kind.nv == 1) for node in robot.tree.independent for _ in range(node.kind.nv)])
+    """1 for every degree of freedom that is a joint of its own, 0 for those of planar, ball and
+    free joints, (nv,).
+    """
+    return np.array(
+        [float(node.kind.nv == 1) for node in robot.tree.independent for _ in range(node.kind.nv)]
+    )
 
 
 def spread(name: str, value: PerJoint, count: int, what: str) -> np.ndarray:
@@ -192,5 +288,11 @@ def spread(name: str, value: PerJoint, count: int, what: str) -> np.ndarray:
 
 def require_body(realism: Realism, robot: Robot) -> None:
     """Refuse a payload on a body that is not there."""
-    if realism.payload is not None and realism.payload.body not in (*robot.body_names, *(link.name for link in robot.links if link.body >= 0)):
-        raise UsageError(f"payload body {realism.payload.body!r} is not in robot {robot.name!r}; bodies: {known(robot.body_names)}")
+    if realism.payload is not None and realism.payload.body not in (
+        *robot.body_names,
+        *(link.name for link in robot.links if link.body >= 0),
+    ):
+        raise UsageError(
+            f"payload body {realism.payload.body!r} is not in robot {robot.name!r}; bodies:"
+            f" {known(robot.body_names)}"
+        )

@@ -10,7 +10,12 @@ from thetahat.errors import UsageError
 from thetahat.model.robot import Robot
 from thetahat.plant.realism import Realism, spread
 
-STREAMS = ("encoder", "speed", "torque", "clock")  # each has numbers of its own: more noise here changes nothing there
+STREAMS = (
+    "encoder",
+    "speed",
+    "torque",
+    "clock",
+)  # each has numbers of its own: more noise here changes nothing there
 
 
 def streams(seed: int) -> dict[str, np.random.Generator]:
@@ -18,11 +23,15 @@ def streams(seed: int) -> dict[str, np.random.Generator]:
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise UsageError(f"seed is {seed!r}; give a whole number from 0")
     children = np.random.SeedSequence(int(seed)).spawn(len(STREAMS))
-    return {name: np.random.default_rng(child) for name, child in zip(STREAMS, children, strict=True)}
+    return {
+        name: np.random.default_rng(child) for name, child in zip(STREAMS, children, strict=True)
+    }
 
 
 class Late:
-    """A signal that is seen `delay` seconds later; between two samples by the polynomial that its values (and rates) give."""
+    """A signal that is seen `delay` seconds later; between two samples by the polynomial that its
+    values (and rates) give.
+    """
 
     def __init__(self, delay: float) -> None:
         self._delay = delay
@@ -35,7 +44,9 @@ class Late:
         self._past.append((t, value, rate))
 
     def read(self, t: float, *, held: bool = False) -> np.ndarray:
-        """The signal at t − delay; held: the value of the last sample before it. Before the first sample it is as at the first."""
+        """The signal at t − delay; held: the value of the last sample before it. Before the first
+        sample it is as at the first.
+        """
         past, at = self._past, t - self._delay
         while len(past) > 1 and past[1][0] <= at + 1e-12:
             past.popleft()
@@ -54,7 +65,9 @@ class Late:
 class Sensors:
     """Encoders, speeds and torques of one robot."""
 
-    def __init__(self, robot: Robot, realism: Realism, generators: dict[str, np.random.Generator]) -> None:
+    def __init__(
+        self, robot: Robot, realism: Realism, generators: dict[str, np.random.Generator]
+    ) -> None:
         nv, self._generators = robot.nv, generators
         one_dof = [node for node in robot.tree.independent if node.kind.nq == 1]
         self._at = np.array([robot.tree.q_index[node.name] for node in one_dof], dtype=int)
@@ -62,13 +75,20 @@ class Sensors:
         self._plain = len(one_dof) == robot.nq
         self._resolution = self._values("encoder_resolution", realism, nv)
         self._encoder_noise = self._values("encoder_noise", realism, nv)
-        self._speed_noise, self._torque_noise = self._values("speed_noise", realism, nv), self._values("torque_noise", realism, nv)
+        self._speed_noise, self._torque_noise = (
+            self._values("speed_noise", realism, nv),
+            self._values("torque_noise", realism, nv),
+        )
         self._bias = self._values("torque_bias", realism, nv)
         if self._resolution is not None:
             self._steps = np.where(self._resolution > 0.0, self._resolution, 1.0)[self._v]
             self._counted = (self._resolution > 0.0)[self._v]
         self._cutoff = realism.speed_cutoff
-        self._q, self._dq, self._tau = Late(realism.encoder_delay), Late(realism.encoder_delay), Late(realism.torque_delay)
+        self._q, self._dq, self._tau = (
+            Late(realism.encoder_delay),
+            Late(realism.encoder_delay),
+            Late(realism.torque_delay),
+        )
         self._late = realism.encoder_delay > 0.0
         self._late_torque = realism.torque_delay > 0.0
         self._last: tuple[float, np.ndarray, np.ndarray] | None = None
@@ -81,7 +101,11 @@ class Sensors:
     def motion(self, t: float, q: np.ndarray, dq: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Measured (q, dq) at a tick of the controller."""
         if self._late:
-            plain = self._plain  # positions on a curve that their speeds know; quaternions on a line, which is as good at this distance
+            plain = (
+                self._plain
+                # positions on a curve that their speeds know; quaternions on a line, which is as
+                # good at this distance
+            )
             self._q.push(t, q, dq if plain else None)
             self._dq.push(t, dq)
             q, dq = self._q.read(t), self._dq.read(t)
@@ -97,14 +121,22 @@ class Sensors:
             return q
         seen, x = q.copy(), q[self._at]
         if self._encoder_noise is not None:
-            x = x + (self._encoder_noise * self._generators["encoder"].standard_normal(len(self._encoder_noise)))[self._v]
+            x = (
+                x
+                + (
+                    self._encoder_noise
+                    * self._generators["encoder"].standard_normal(len(self._encoder_noise))
+                )[self._v]
+            )
         if self._resolution is not None:
             x = np.where(self._counted, np.rint(x / self._steps) * self._steps, x)
         seen[self._at] = x
         return seen
 
     def _differenced(self, t: float, seen: np.ndarray, dq: np.ndarray) -> np.ndarray:
-        """Speeds of one-DOF joints from their encoders: a backward difference through a low-pass of first order."""
+        """Speeds of one-DOF joints from their encoders: a backward difference through a low-pass of
+        first order.
+        """
         speed = dq.copy()
         if self._last is not None:
             t0, seen0, speed0 = self._last
@@ -112,7 +144,9 @@ class Sensors:
                 return speed0
             dt = t - t0
             keep = np.exp(-2.0 * np.pi * self._cutoff * dt)
-            speed[self._v] = keep * speed0[self._v] + (1.0 - keep) * (seen[self._at] - seen0[self._at]) / dt
+            speed[self._v] = (
+                keep * speed0[self._v] + (1.0 - keep) * (seen[self._at] - seen0[self._at]) / dt
+            )
         self._last = (t, seen, speed)
         return speed
 

@@ -1,4 +1,6 @@
-"""`simulate`: a plant follows a motion under a controller, and what its sensors saw becomes a log."""
+"""`simulate`: a plant follows a motion under a controller, and what its sensors saw becomes
+a log.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,18 @@ from thetahat.plant.realism import Realism
 from thetahat.plant.tracking import Controller, Tracking, check_reference, duration_of, reference
 
 Progress = Callable[[int, int], None]  # rows done, rows in all
-SHORTEST_TICK, LONGEST_TICK = 0.1, 4.0  # of the control period: jitter stays inside, so that no tick looks like a gap in the log
+SHORTEST_TICK, LONGEST_TICK = (
+    0.1,
+    4.0,
+)  # of the control period: jitter stays inside, so that no tick looks like a gap in the log
 MAX_ROWS = 50_000_000  # of one simulation: beyond it a rate or a duration was mistyped
 
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """What the sensors saw (`log`, and `measured` by kind), and what was true at the same moments."""
+    """What the sensors saw (`log`, and `measured` by kind), and what was true at the same
+    moments.
+    """
 
     log: Log
     plant: str  # the engine's name
@@ -41,8 +48,14 @@ class Recording:
     names: tuple[str, ...]  # columns of the log
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write t, q.<joint>, dq.<joint> (where it is logged), tau.<joint> as measured, to .csv, .parquet or .npz."""
-        return write_table(path, self.names, [self.t, *(column for array in self.measured.values() for column in array.T)])
+        """Write t, q.<joint>, dq.<joint> (where it is logged), tau.<joint> as measured, to .csv,
+        .parquet or .npz.
+        """
+        return write_table(
+            path,
+            self.names,
+            [self.t, *(column for array in self.measured.values() for column in array.T)],
+        )
 
 
 def simulate(
@@ -56,13 +69,15 @@ def simulate(
     duration: float | None = None,
     progress: Progress | None = None,
 ) -> Recording:
-    """Let a plant follow a motion from its beginning, with a tick of the controller and a row of the log every 1/rate seconds.
+    """Let a plant follow a motion from its beginning, with a tick of the controller and a row of
+    the log every 1/rate seconds.
 
     Args:
         plant: `OwnPlant` or `MujocoPlant`.
         trajectory: has `duration` and `at(t) -> (q, dq, ddq)`, or is sampled: t, q, dq, ddq.
         rate: of the controller and the log [Hz].
-        controller: (t, measured q, measured dq, wanted (q, dq, ddq)) → joint torques; default: `Tracking` with the plant's nominal robot.
+        controller: (t, measured q, measured dq, wanted (q, dq, ddq)) → joint torques; default:
+            `Tracking` with the plant's nominal robot.
         realism: other options than the plant's own.
         seed: of everything left to chance; the same seed gives the same log, bit for bit.
         duration: [s], if not the motion's own; after its end a motion stands still.
@@ -81,26 +96,44 @@ def simulate(
     controller = Tracking(robot) if controller is None else controller
     plant.reset(wanted[0][0], wanted[1][0], seed=seed)
     rows = len(t)
-    true = {"q": np.empty((rows, robot.nq)), **{kind: np.empty((rows, robot.nv)) for kind in ("dq", "ddq", "tau")}}
-    seen = {"q": np.empty((rows, robot.nq)), **{kind: np.empty((rows, robot.nv)) for kind in ("dq", "tau")}}
+    true = {
+        "q": np.empty((rows, robot.nq)),
+        **{kind: np.empty((rows, robot.nv)) for kind in ("dq", "ddq", "tau")},
+    }
+    seen = {
+        "q": np.empty((rows, robot.nq)),
+        **{kind: np.empty((rows, robot.nv)) for kind in ("dq", "tau")},
+    }
     _run(plant, controller, t, wanted, true, seen, progress)
     if not plant.realism.logs_speed:
         del seen["dq"]
     log = record(robot, t, **seen, name=f"simulation of {robot.name}")
     names = tuple(column_names(robot, list(seen)))
-    return Recording(log, plant.name, int(seed), t, **true, wanted=wanted, measured=seen, names=names)
+    return Recording(
+        log, plant.name, int(seed), t, **true, wanted=wanted, measured=seen, names=names
+    )
 
 
 def _ticks(plant: Plant, rate: float, duration: float) -> np.ndarray:
     """The controller's ticks, (n,), jitter and all."""
     for name, value, unit in (("rate", rate, "Hz"), ("duration", duration, "s")):
-        if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not (math.isfinite(value) and value > 0.0):
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float | np.number)
+            or not (math.isfinite(value) and value > 0.0)
+        ):
             raise UsageError(f"{name} is {value!r}; give a finite number above zero [{unit}]")
     if rate * duration > MAX_ROWS:
-        raise UsageError(f"{duration:g} s at rate {rate:g} are more than {MAX_ROWS:,} rows; give a lower rate [Hz] or a shorter duration")
+        raise UsageError(
+            f"{duration:g} s at rate {rate:g} are more than {MAX_ROWS:,} rows; give a lower rate"
+            " [Hz] or a shorter duration"
+        )
     count = math.floor(duration * rate * (1.0 + 1e-12)) + 1
     if count < 2:
-        raise UsageError(f"duration {duration:g} s is less than one tick of rate {rate:g} Hz; simulate longer, or at a higher rate")
+        raise UsageError(
+            f"duration {duration:g} s is less than one tick of rate {rate:g} Hz; simulate longer,"
+            " or at a higher rate"
+        )
     if not plant.realism.jitter:
         return np.arange(count) / rate
     period = 1.0 / rate
@@ -110,7 +143,13 @@ def _ticks(plant: Plant, rate: float, duration: float) -> np.ndarray:
 
 
 def _run(
-    plant: Plant, controller: Controller, t: np.ndarray, wanted: tuple, true: dict, seen: dict, progress: Callable[[int, int], None] | None
+    plant: Plant,
+    controller: Controller,
+    t: np.ndarray,
+    wanted: tuple,
+    true: dict,
+    seen: dict,
+    progress: Callable[[int, int], None] | None,
 ) -> None:
     """The loop: measure, control, command, record, let time pass."""
     rows, every = len(t), max(1, len(t) // 100)
@@ -121,7 +160,10 @@ def _run(
         q, dq = plant.sense_motion()
         u = controller(plant.t, q, dq, (q_d[k], dq_d[k], ddq_d[k]))
         if u.shape != (nv,) or not math.isfinite(sum(u.tolist())):
-            raise UsageError(f"the controller returned {u!r} at t = {plant.t:.6g} s; expected {nv} finite joint torques")
+            raise UsageError(
+                f"the controller returned {u!r} at t = {plant.t:.6g} s; expected {nv} finite joint"
+                " torques"
+            )
         plant.command(u)
         true["q"][k], true["dq"][k] = stepper.q, stepper.dq
         true["ddq"][k], true["tau"][k] = stepper.acceleration(plant._tau), plant._tau

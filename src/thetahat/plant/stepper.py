@@ -1,14 +1,17 @@
-"""Time stepping: Runge–Kutta of fourth order between the moments at which a motor stops or breaks away.
+"""Time stepping: Runge–Kutta of fourth order between the moments at which a motor stops or breaks
+away.
 
-A motor with dry friction slides forwards (+1), backwards (−1) or holds (0). While no motor changes, the equation of motion is
-smooth and one step is
+A motor with dry friction slides forwards (+1), backwards (−1) or holds (0). While no motor changes,
+the equation of motion is smooth and one step is
 
     q ← q + h q̇ + h²/6 (k₁ + k₂ + k₃),   q̇ ← q̇ + h/6 (k₁ + 2 k₂ + 2 k₃ + k₄),   k = q̈
 
-with friction evaluated by its formula at every stage. Where a sliding motor's speed crosses zero inside a step, the step is cut
-there (by false position, to `AT_ZERO`), the speed is set to zero, and the motor holds. A motor that holds is a constraint q̇_m = 0,
-met by the friction λ = (BᵀD⁻¹B)⁻¹ Bᵀq̈_free; it breaks away in the direction of λ at the beginning of the first step for which λ is outside
-[f(0−), f(0+)]. So friction equals its formula whenever a joint moves, a joint at rest stays exactly at rest, and nothing chatters.
+with friction evaluated by its formula at every stage. Where a sliding motor's speed crosses zero
+inside a step, the step is cut there (by false position, to `AT_ZERO`), the speed is set to zero,
+and the motor holds. A motor that holds is a constraint q̇_m = 0, met by the friction λ = (BᵀD⁻¹B)⁻¹
+Bᵀq̈_free; it breaks away in the direction of λ at the beginning of the first step for which λ is
+outside [f(0−), f(0+)]. So friction equals its formula whenever a joint moves, a joint at rest stays
+exactly at rest, and nothing chatters.
 """
 
 from __future__ import annotations
@@ -22,11 +25,16 @@ from thetahat.plant.engine import CoordinateRates, Engine, is_vector, solved
 from thetahat.plant.friction import Friction
 
 LONGEST = 1e-3  # [s] of a step: at speeds of some rad/s its error is below 1e-10 of the motion
-STIFF = 0.5  # step × (steepness of friction over inertia): Runge–Kutta is stable to 2.78, and accurate to a thousandth below this
+# step × (steepness of friction over inertia): Runge–Kutta is stable to 2.78, and accurate to a
+# thousandth below this
+STIFF = 0.5
 SHORTEST = 1e-6  # [s]: friction that acts quicker than this cannot be followed in reasonable time
 AT_ZERO = 1e-12  # of the speed at the beginning of the step: a motor that slow has stopped
-MAX_EVENTS = 50  # stops, and pieces cut for those that break away, in one step; beyond it the motors concerned hold until its end
-SHORTEST_PIECE = 1e-4  # of a step: a motor that comes back to zero so soon after it broke away holds until the step's end
+# stops, and pieces cut for those that break away, in one step; beyond it the motors concerned hold
+# until its end
+MAX_EVENTS = 50
+# of a step: a motor that comes back to zero so soon after it broke away holds until the step's end
+SHORTEST_PIECE = 1e-4
 MAX_CUTS = 60  # evaluations of false position
 
 
@@ -36,7 +44,9 @@ class Stepper:
     def __init__(self, engine: Engine, friction: Friction, q: np.ndarray, dq: np.ndarray) -> None:
         self.engine, self.friction = engine, friction
         self.q, self.dq = np.array(q, dtype=float), np.array(dq, dtype=float)
-        self.sign = np.sign(friction.motor_speed(self.dq)) * friction.dry  # of sliding; 0: holds, or has no dry friction
+        self.sign = (
+            np.sign(friction.motor_speed(self.dq)) * friction.dry
+        )  # of sliding; 0: holds, or has no dry friction
         self._held = self._who_holds()
         n = engine.robot.nv
         self._k = [np.empty(n) for _ in range(4)]
@@ -62,15 +72,19 @@ class Stepper:
             inertia = np.diag(D)
             k = int(np.argmax((B**2 @ slope) / inertia))
             raise UsageError(
-                f"friction of joint {self.engine.robot.velocity_names[k]!r} stops it within {1.0 / quickest:.2g} s, too quick to simulate: "
-                f"slope {(B**2 @ slope)[k]:.3g} on an inertia of {inertia[k]:.3g}; give the joint armature, or less viscous or Stribeck friction"
+                f"friction of joint {self.engine.robot.velocity_names[k]!r} stops it within"
+                f" {1.0 / quickest:.2g} s, too quick to simulate: slope {(B**2 @ slope)[k]:.3g} on"
+                f" an inertia of {inertia[k]:.3g}; give the joint armature, or less viscous or"
+                " Stribeck friction"
             )
         return min(LONGEST, STIFF / quickest)
 
-    # -- acceleration -------------------------------------------------------------------------------------------------
+    # -- acceleration ------------------------------------------------------------------------------
 
     def acceleration(self, tau: np.ndarray) -> np.ndarray:
-        """q̈ now, with every motor's state (sliding or holding) decided for this torque; an array that the next step overwrites."""
+        """q̈ now, with every motor's state (sliding or holding) decided for this torque; an array
+        that the next step overwrites.
+        """
         if self._known is not tau:  # the same array: a plant makes a new one for every torque
             if self.friction.any_dry:
                 self._decide(tau)
@@ -79,9 +93,13 @@ class Stepper:
         return self._k[0]
 
     def friction_torque(self, tau: np.ndarray) -> np.ndarray:
-        """What friction takes from the joints now, (nv,): its formula where they slide, what holds them where they hold."""
+        """What friction takes from the joints now, (nv,): its formula where they slide, what holds
+        them where they hold.
+        """
         a = self.acceleration(tau)
-        net = self.engine.mass_matrix(self.q) @ (a - self.engine.acceleration(self.q, self.dq, np.zeros_like(tau), np.empty_like(tau)))
+        net = self.engine.mass_matrix(self.q) @ (
+            a - self.engine.acceleration(self.q, self.dq, np.zeros_like(tau), np.empty_like(tau))
+        )
         return tau - net
 
     def _stage(self, q: np.ndarray, dq: np.ndarray, tau: np.ndarray, out: np.ndarray) -> None:
@@ -100,8 +118,12 @@ class Stepper:
     def _who_holds(self) -> np.ndarray:
         return np.flatnonzero(self.friction.dry & (self.sign == 0.0))
 
-    def _holding(self, q: np.ndarray, held: np.ndarray, a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """D⁻¹B of the motors that hold, and λ, (held,), that brings their accelerations to zero: the least, where several motors share a joint."""
+    def _holding(
+        self, q: np.ndarray, held: np.ndarray, a: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """D⁻¹B of the motors that hold, and λ, (held,), that brings their accelerations to zero:
+        the least, where several motors share a joint.
+        """
         alone = self.friction.B is None
         B = np.eye(len(self.dq))[:, held] if alone else self.friction.B[:, held]
         X = solved(self.engine.mass_matrix(q), B)
@@ -114,8 +136,11 @@ class Stepper:
         """Let go the motors that cannot hold, the one furthest beyond its limit first."""
         friction, a = self.friction, self._k[0]
         while len(held := self._held):
-            self.engine.acceleration(self.q, self.dq, tau - friction.joint_torque(self.dq, self.sign), a)
-            # f of a motor at zero without its sign is its offset, which the torque above holds already
+            self.engine.acceleration(
+                self.q, self.dq, tau - friction.joint_torque(self.dq, self.sign), a
+            )
+            # f of a motor at zero without its sign is its offset, which the torque above holds
+            # already
             beside = friction.torque(np.zeros(len(self.sign)), np.zeros(len(self.sign)))[held]
             needed = self._holding(self.q, held, a)[1] + beside
             beyond = np.maximum(needed - friction.high[held], friction.low[held] - needed)
@@ -125,7 +150,7 @@ class Stepper:
             self.sign[held[worst]] = 1.0 if needed[worst] > friction.high[held[worst]] else -1.0
             self._held = self._who_holds()
 
-    # -- steps --------------------------------------------------------------------------------------------------------
+    # -- steps -------------------------------------------------------------------------------------
 
     def advance(self, tau: np.ndarray, duration: float) -> None:
         """Move on by `duration` under a constant torque."""
@@ -152,8 +177,12 @@ class Stepper:
         both = k2 + k3
         return q + h * (v + (h / 6.0) * (k1 + both)), v + (h / 6.0) * (k1 + both + both + k4)
 
-    def _trial_on_manifold(self, tau: np.ndarray, h: float, v2: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The same where rates of q depend on q; quaternions come back to unit length at the end of a step."""
+    def _trial_on_manifold(
+        self, tau: np.ndarray, h: float, v2: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The same where rates of q depend on q; quaternions come back to unit length at the end of
+        a step.
+        """
         k1, k2, k3, k4 = self._k
         q, v, half, rates = self.q, self.dq, 0.5 * h, self._rates
         r1 = rates(q, v)
@@ -211,13 +240,17 @@ class Stepper:
     def _first_stop(
         self, tau: np.ndarray, h: float, begin: np.ndarray, end: np.ndarray, zero: float
     ) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
-        """(time, q, dq, motors that stop) where the first sliding motor comes within `zero` of standing still, by false position."""
+        """(time, q, dq, motors that stop) where the first sliding motor comes within `zero` of
+        standing still, by false position.
+        """
         moving = begin > zero
         speeds, sign = self.friction.motor_speed, self.sign[moving]
         low, f_low, high, f_high = 0.0, begin[moving], h, sign * speeds(end)[moving]
         side = 0
         for _ in range(MAX_CUTS):
-            fraction = min(a / (a - b) for a, b in zip(f_low.tolist(), f_high.tolist(), strict=True) if b < 0.0)
+            fraction = min(
+                a / (a - b) for a, b in zip(f_low.tolist(), f_high.tolist(), strict=True) if b < 0.0
+            )
             at = low + fraction * (high - low)
             q, dq = self._trial(tau, at)
             f = sign * speeds(dq)[moving]

@@ -1,4 +1,6 @@
-"""Collects what a report draws of a motion, batch by batch: memory and time per row are bounded whatever the length of the log."""
+"""Collects what a report draws of a motion, batch by batch: memory and time per row are bounded
+whatever the length of the log.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,26 @@ from thetahat.model.robot import Robot
 from thetahat.model.tree import ANGULAR, V_INDEX
 from thetahat.report.decimate import Envelope, Worst
 from thetahat.report.spectrum import Welch
-from thetahat.report.traces import PARTS, Bins, Cloud, JointTraces, Series, Spectrum, Stretch, Summary, Traces
+from thetahat.report.traces import (
+    PARTS,
+    Bins,
+    Cloud,
+    JointTraces,
+    Series,
+    Spectrum,
+    Stretch,
+    Summary,
+    Traces,
+)
 
 PIECE = 8192  # rows looked at at once
 MANY = 30_000  # points of all joints' lines together: robots with many joints get fewer each
 LONGEST_PAUSE, PAUSE = 5.0, 1.0  # [s] a longer pause between two runs is drawn as one of PAUSE
 WINDOW, SHORTEST, LONGEST = 4.0, 64, 8192  # [s], rows of a window of the spectrum
 SHORTER = (1, 4, 16)  # the spectrum of short runs has windows shorter by this
-SAME_RATE = 0.1  # periods of runs that differ by less share an axis of frequency: where rows were lost, their mean does
+# periods of runs that differ by less share an axis of frequency: where rows were lost, their mean
+# does
+SAME_RATE = 0.1
 ENOUGH = 3  # windows to average, else the shorter ones are taken
 STRETCH, STRETCH_ROWS = 2.0, (100, 1000)  # [s] of the worst stretch, and its bounds
 SLICES, FEWEST = 24, 12  # of velocity, and points in one of them
@@ -29,19 +43,36 @@ SERIES = ("measured", "predicted", "nominal", "residual")
 
 
 class Collector:
-    """`add` the rows that were fitted and those held out, in the order of the log, then take the `result`.
+    """`add` the rows that were fitted and those held out, in the order of the log, then take the
+    `result`.
 
-    model: the identified robot, nominal: the robot as its file states it, or None. points: of one line of one part, at most.
+    model: the identified robot, nominal: the robot as its file states it, or None. points: of one
+        line of one part, at most.
     cloud: rows per joint and part that are kept as they are, drawn at random by `seed`.
     """
 
-    def __init__(self, model: Robot, nominal: Robot | None = None, *, points: int = 2000, cloud: int = 8192, seed: int = 0) -> None:
+    def __init__(
+        self,
+        model: Robot,
+        nominal: Robot | None = None,
+        *,
+        points: int = 2000,
+        cloud: int = 8192,
+        seed: int = 0,
+    ) -> None:
         if nominal is not None and (nominal.nv, nominal.nq) != (model.nv, model.nq):
-            raise UsageError(f"the nominal robot has {nominal.nv} degrees of freedom and the other {model.nv}; give variants of one robot")
+            raise UsageError(
+                f"the nominal robot has {nominal.nv} degrees of freedom and the other {model.nv};"
+                " give variants of one robot"
+            )
         if points < 4 or cloud < 1:
             raise UsageError(f"points is {points} and cloud {cloud}; give at least 4 and 1")
         self.model, self.nominal = model, nominal
-        self._points, self._size, self._seed = max(4, min(points, MANY // max(1, model.nv))), cloud, seed
+        self._points, self._size, self._seed = (
+            max(4, min(points, MANY // max(1, model.nv))),
+            cloud,
+            seed,
+        )
         self._parts: dict[str, _Part] = {}
         self._clock = _Clock()
         self._cutoffs: set[float | None] = set()
@@ -53,8 +84,9 @@ class Collector:
             raise UsageError(f"part is {part!r}; give one of {', '.join(PARTS)}")
         if (samples.nq, samples.nv) != (self.model.nq, self.model.nv):
             raise UsageError(
-                f"the samples have {samples.nq} coordinates and {samples.nv} velocities, but robot {self.model.name!r} has {self.model.nq} "
-                f"and {self.model.nv}; prepare them with this robot"
+                f"the samples have {samples.nq} coordinates and {samples.nv} velocities, but robot"
+                f" {self.model.name!r} has {self.model.nq} and {self.model.nv}; prepare them with"
+                " this robot"
             )
         self._cutoffs.add(samples.cutoff)
         for piece in _pieces(samples):
@@ -64,16 +96,33 @@ class Collector:
         t, begins = self._clock.placed(samples, part)
         if part not in self._parts:
             self._parts[part] = _Part(
-                self.model.nv, points=self._points, cloud=self._size, seed=self._seed + PARTS.index(part), period=self._clock.period
+                self.model.nv,
+                points=self._points,
+                cloud=self._size,
+                seed=self._seed + PARTS.index(part),
+                period=self._clock.period,
             )
-        rigid = dynamics.inverse_dynamics(self.model, samples.q, samples.dq, samples.ddq, rigid=True)
+        rigid = dynamics.inverse_dynamics(
+            self.model, samples.q, samples.dq, samples.ddq, rigid=True
+        )
         drive = self.model.drive
         direction = samples.direction_of(drive)
-        predicted = rigid if drive.is_zero else rigid + drive.torque(samples.dq, samples.ddq, q=samples.q, load=rigid, direction=direction)
-        friction = np.zeros_like(rigid) if drive.is_zero else drive.friction(samples.dq, q=samples.q, load=rigid, direction=direction)
+        predicted = (
+            rigid
+            if drive.is_zero
+            else rigid
+            + drive.torque(samples.dq, samples.ddq, q=samples.q, load=rigid, direction=direction)
+        )
+        friction = (
+            np.zeros_like(rigid)
+            if drive.is_zero
+            else drive.friction(samples.dq, q=samples.q, load=rigid, direction=direction)
+        )
         series = [samples.tau, predicted]
         if self.nominal is not None:
-            series.append(dynamics.inverse_dynamics(self.nominal, samples.q, samples.dq, samples.ddq))
+            series.append(
+                dynamics.inverse_dynamics(self.nominal, samples.q, samples.dq, samples.ddq)
+            )
         self._parts[part].add(t, samples, np.stack(series, axis=1), friction, begins=begins)
         self._pose = self._posed(samples)
         self._rows += len(samples)
@@ -93,7 +142,10 @@ class Collector:
             part.worst.close()
         units = _units(self.model)
         return Traces(
-            joints=tuple(self._joint(j, name, *units[j], present) for j, name in enumerate(self.model.velocity_names)),
+            joints=tuple(
+                self._joint(j, name, *units[j], present)
+                for j, name in enumerate(self.model.velocity_names)
+            ),
             spans={name: part.span for name, part in present.items()},
             decimation={name: part.envelope.width for name, part in present.items()},
             clock=self._clock.title,
@@ -101,18 +153,37 @@ class Collector:
             pose=self._pose if self._rows else self.model.neutral,
         )
 
-    def _joint(self, j: int, name: str, unit: str, rate: str, parts: dict[str, _Part]) -> JointTraces:
+    def _joint(
+        self, j: int, name: str, unit: str, rate: str, parts: dict[str, _Part]
+    ) -> JointTraces:
         parts = {part: each for part, each in parts.items() if each.rows[j]}
         lines = {
-            kind: {part: each.line(j, k) for part, each in parts.items() if kind != "nominal" or self.nominal is not None}
+            kind: {
+                part: each.line(j, k)
+                for part, each in parts.items()
+                if kind != "nominal" or self.nominal is not None
+            }
             for k, kind in enumerate(SERIES)
         }
-        clouds = {part: each.cloud.result(j, nominal=self.nominal is not None) for part, each in parts.items()}
+        clouds = {
+            part: each.cloud.result(j, nominal=self.nominal is not None)
+            for part, each in parts.items()
+        }
         moving = {part: cloud for part, cloud in clouds.items() if cloud.moving.any()}
-        fastest = max((float(np.quantile(np.abs(cloud.velocity[cloud.moving]), 0.995)) for cloud in moving.values()), default=0.0)
+        fastest = max(
+            (
+                float(np.quantile(np.abs(cloud.velocity[cloud.moving]), 0.995))
+                for cloud in moving.values()
+            ),
+            default=0.0,
+        )
         bins = [
             {
-                part: _bins(cloud.velocity[cloud.moving], (cloud.residual + add * cloud.friction)[cloud.moving], fastest)
+                part: _bins(
+                    cloud.velocity[cloud.moving],
+                    (cloud.residual + add * cloud.friction)[cloud.moving],
+                    fastest,
+                )
                 for part, cloud in moving.items()
             }
             for add in (0.0, 1.0)
@@ -124,7 +195,9 @@ class Collector:
             rate=rate,
             **lines,
             still=tuple(span for each in parts.values() for span in each.envelope.marked(j)),
-            worst=next((each.worst_stretch(j, part) for part, each in reversed(parts.items())), None),
+            worst=next(
+                (each.worst_stretch(j, part) for part, each in reversed(parts.items())), None
+            ),
             cloud=clouds,
             spectrum={part: found for part, found in spectra.items() if found is not None},
             against_velocity=bins[0],
@@ -145,15 +218,19 @@ def _pieces(samples: Samples) -> Iterator[Samples]:
 def _units(robot: Robot) -> list[tuple[str, str]]:
     """(unit of torque, unit of velocity) of every degree of freedom."""
     dofs = robot.tree.arrays.dofs
-    angular = {int(v): bool(a) for v, a in zip(dofs[::-1, V_INDEX], dofs[::-1, ANGULAR], strict=True)}
+    angular = {
+        int(v): bool(a) for v, a in zip(dofs[::-1, V_INDEX], dofs[::-1, ANGULAR], strict=True)
+    }
     return [("N·m", "rad/s") if angular[v] else ("N", "m/s") for v in range(robot.nv)]
 
 
-# -- time -------------------------------------------------------------------------------------------------------------
+# -- time ------------------------------------------------------------------------------------------
 
 
 class _Clock:
-    """Time as it is drawn: from zero, runs one after another, long pauses shortened; the count of rows where there are no stamps."""
+    """Time as it is drawn: from zero, runs one after another, long pauses shortened; the count of
+    rows where there are no stamps.
+    """
 
     def __init__(self) -> None:
         self.period: float | None = None  # [s] of the first rows
@@ -173,12 +250,19 @@ class _Clock:
         key = (part, int(samples.run[0]) if samples.run is not None else 0)
         begins, self._key = key != self._key, key
         if samples.t is None:
-            self._stamped, t = False, np.arange(self._count, self._count + len(samples), dtype=float)
+            self._stamped, t = (
+                False,
+                np.arange(self._count, self._count + len(samples), dtype=float),
+            )
             self._count += len(samples)
             self.period = samples.period if self.period is None else self.period
             return t, begins
         if self.period is None:
-            self.period = samples.period or (float(samples.t[-1] - samples.t[0]) / (len(samples) - 1) if len(samples) > 1 else None)
+            self.period = samples.period or (
+                float(samples.t[-1] - samples.t[0]) / (len(samples) - 1)
+                if len(samples) > 1
+                else None
+            )
         first = float(samples.t[0])
         if math.isinf(self._last):
             self._offset = -first
@@ -189,21 +273,36 @@ class _Clock:
         return t, begins
 
 
-# -- one part ---------------------------------------------------------------------------------------------------------
+# -- one part --------------------------------------------------------------------------------------
 
 
 class _Part:
     """What is collected of the rows fitted, or of those held out."""
 
-    def __init__(self, nv: int, *, points: int, cloud: int, seed: int, period: float | None) -> None:
+    def __init__(
+        self, nv: int, *, points: int, cloud: int, seed: int, period: float | None
+    ) -> None:
         self.nv, self.period, self.begin, self.end = nv, period, math.nan, math.nan
         self._periods = np.zeros(2)  # rows that windows were taken of, and their duration
         self.envelope = Envelope(len(SERIES) * nv, points // 2)
         self.cloud = _Cloud(nv, cloud, seed)
-        length = min(max(2 ** round(math.log2(WINDOW / period)), SHORTEST), LONGEST) if period else 1024
-        self.welch = [Welch(2 * nv, length // shorter) for shorter in SHORTER if length // shorter >= SHORTEST // 4]
+        length = (
+            min(max(2 ** round(math.log2(WINDOW / period)), SHORTEST), LONGEST) if period else 1024
+        )
+        self.welch = [
+            Welch(2 * nv, length // shorter)
+            for shorter in SHORTER
+            if length // shorter >= SHORTEST // 4
+        ]
         self._silent = True  # no row of the run could be scored so far: windows begin where one can
-        self.worst = Worst(nv, min(max(round(STRETCH / period), STRETCH_ROWS[0]), STRETCH_ROWS[1]) if period else STRETCH_ROWS[1])
+        self.worst = Worst(
+            nv,
+            (
+                min(max(round(STRETCH / period), STRETCH_ROWS[0]), STRETCH_ROWS[1])
+                if period
+                else STRETCH_ROWS[1]
+            ),
+        )
         self.rows = np.zeros(nv, dtype=np.int64)
         self.sums = np.zeros((3, nv))  # e, e², u²
         self.largest, self.largest_at = np.full(nv, -1.0), np.full(nv, np.nan)
@@ -213,7 +312,15 @@ class _Part:
         """First and last time."""
         return self.begin, self.end
 
-    def add(self, t: np.ndarray, samples: Samples, series: np.ndarray, friction: np.ndarray, *, begins: bool) -> None:
+    def add(
+        self,
+        t: np.ndarray,
+        samples: Samples,
+        series: np.ndarray,
+        friction: np.ndarray,
+        *,
+        begins: bool,
+    ) -> None:
         """series: (n, 2 or 3, nv): measured, predicted, nominal."""
         mask = samples.scorable
         still = np.zeros_like(mask) if samples.reason is None else samples.reason == STANDSTILL
@@ -226,7 +333,9 @@ class _Part:
         self.cloud.add(np.stack([samples.dq, *values[:3], friction, (~still).astype(float)]), mask)
         self.worst.add(t, series, mask, begins=begins)
         period = samples.period or self.period
-        if self.period is not None and abs(period / self.period - 1.0) <= SAME_RATE:  # runs at another rate have another axis of frequency
+        if (
+            self.period is not None and abs(period / self.period - 1.0) <= SAME_RATE
+        ):  # runs at another rate have another axis of frequency
             self._periods += len(t) * np.array([1.0, period])
             self._listen(np.hstack([error, series[:, 0]]), np.hstack([mask, mask]), begins=begins)
         self._sum(t, error, series[:, 0], mask)
@@ -246,7 +355,9 @@ class _Part:
 
     def _sum(self, t: np.ndarray, error: np.ndarray, torque: np.ndarray, mask: np.ndarray) -> None:
         self.rows += mask.sum(axis=0)
-        self.sums += np.stack([np.sum(each, axis=0, where=mask) for each in (error, error**2, torque**2)])
+        self.sums += np.stack(
+            [np.sum(each, axis=0, where=mask) for each in (error, error**2, torque**2)]
+        )
         size = np.where(mask, np.abs(error), -1.0)
         where = size.argmax(axis=0)
         found = size[where, np.arange(self.nv)]
@@ -262,7 +373,14 @@ class _Part:
         """Of a joint that has rows."""
         rows, (first, second, torque) = int(self.rows[j]), self.sums[:, j]
         r2 = 1.0 - second / torque if torque > 0.0 else None
-        return Summary(rows, first / rows, math.sqrt(second / rows), float(self.largest[j]), float(self.largest_at[j]), r2)
+        return Summary(
+            rows,
+            first / rows,
+            math.sqrt(second / rows),
+            float(self.largest[j]),
+            float(self.largest_at[j]),
+            r2,
+        )
 
     def spectrum(self, j: int) -> Spectrum | None:
         """With the longest windows of which there are enough."""
@@ -287,7 +405,9 @@ class _Part:
 
 
 class _Cloud:
-    """For every joint, `size` of its rows drawn at random: those with the smallest of random keys, so pieces make no difference."""
+    """For every joint, `size` of its rows drawn at random: those with the smallest of random keys,
+    so pieces make no difference.
+    """
 
     def __init__(self, nv: int, size: int, seed: int) -> None:
         self.size, self._rng = size, np.random.default_rng(seed)
@@ -317,14 +437,18 @@ class _Cloud:
         """The rows of a joint, in random order."""
         self._thin(j)
         velocity, measured, predicted, stated, friction, moving = self._values[j][0]
-        return Cloud(velocity, measured, predicted, stated if nominal else None, friction, moving > 0.5)
+        return Cloud(
+            velocity, measured, predicted, stated if nominal else None, friction, moving > 0.5
+        )
 
 
-# -- friction ---------------------------------------------------------------------------------------------------------
+# -- friction --------------------------------------------------------------------------------------
 
 
 def _bins(velocity: np.ndarray, values: np.ndarray, fastest: float) -> Bins:
-    """Median and quantiles by slices of velocity; their number is even, so that none mixes the two directions."""
+    """Median and quantiles by slices of velocity; their number is even, so that none mixes the two
+    directions.
+    """
     if fastest <= 0.0:
         return Bins(*(np.zeros(0) for _ in range(5)))
     edges = np.linspace(-fastest, fastest, SLICES + 1)
@@ -333,14 +457,23 @@ def _bins(velocity: np.ndarray, values: np.ndarray, fastest: float) -> Bins:
     for k in range(SLICES):
         mine = values[at == k]
         if len(mine) >= FEWEST:
-            out.append((0.5 * (edges[k] + edges[k + 1]), *np.quantile(mine, (0.5, 0.05, 0.95)), len(mine)))
+            out.append(
+                (0.5 * (edges[k] + edges[k + 1]), *np.quantile(mine, (0.5, 0.05, 0.95)), len(mine))
+            )
     return Bins(*np.array(out).reshape(-1, 5).T)
 
 
 def _curve(model: Robot, j: int, fastest: float) -> Series | None:
-    """Friction and offset of the model over one joint's velocity; a gap where it changes direction."""
+    """Friction and offset of the model over one joint's velocity; a gap where it changes
+    direction.
+    """
     drive = model.drive
-    if fastest <= 0.0 or drive.is_zero or drive.actuation is not None or any(shape.needs_load for shape, _ in drive.extra):
+    if (
+        fastest <= 0.0
+        or drive.is_zero
+        or drive.actuation is not None
+        or any(shape.needs_load for shape, _ in drive.extra)
+    ):
         return None
     half = np.linspace(0.0, fastest, 41)[1:]
     velocity = np.concatenate([-half[::-1], [-1e-9 * fastest, 0.0, 1e-9 * fastest], half])

@@ -1,4 +1,6 @@
-"""Sections on what was found: parameters with their intervals, the bodies as a picture, and what the log does not tell."""
+"""Sections on what was found: parameters with their intervals, the bodies as a picture, and what
+the log does not tell.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,12 @@ from thetahat.report.figures.stick import margin
 from thetahat.report.section import Block, Column, Figure, Note, Panel, Section, Table, Text
 from thetahat.report.words import asked, labels, lengths, sizes, with_spread
 
-DRIVE = {"viscous": ("viscous", "N·m·s/rad"), "coulomb": ("Coulomb", "N·m"), "offset": ("offset", "N·m"), "armature": ("rotor", "kg·m²")}
+DRIVE = {
+    "viscous": ("viscous", "N·m·s/rad"),
+    "coulomb": ("Coulomb", "N·m"),
+    "offset": ("offset", "N·m"),
+    "armature": ("rotor", "kg·m²"),
+}
 PARAMETERS = {  # by the letters a base parameter's name begins with: title, unit
     "mc": ("first moments", "kg·m"),
     "m": ("masses", "kg"),
@@ -40,13 +47,16 @@ def parameters(found: dict[str, Any]) -> Section:
     stated = [entry["nominal"] for entry in found["base_parameters"]]
     blocks: list[Block] = [
         Text(
-            "What a log determines are base parameters: fixed combinations of the ten numbers of each body, and of friction. "
-            f"Intervals are ± 2 standard deviations; {_counted(found)}."
+            "What a log determines are base parameters: fixed combinations of the ten numbers of"
+            " each body, and of friction. Intervals are ± 2 standard deviations;"
+            f" {_counted(found)}."
         )
     ]
     panels = _interval_panels(found, stated)
     if panels:
-        blocks.append(Figure(tuple(panels), "Base parameters beside the file's values.", "choose", "kind"))
+        blocks.append(
+            Figure(tuple(panels), "Base parameters beside the file's values.", "choose", "kind")
+        )
     drive = _drive_table(found)
     if drive is not None:
         blocks.append(drive)
@@ -56,7 +66,13 @@ def parameters(found: dict[str, Any]) -> Section:
         (entry["name"], entry["value"], entry["std"], entry.get("relative_std"), value)
         for entry, value in zip(found["base_parameters"], stated, strict=True)
     ]
-    columns = (Column("base parameter", wide=True), Column("value", "SI"), Column("σ"), Column("σ", "%"), Column("nominal"))
+    columns = (
+        Column("base parameter", wide=True),
+        Column("value", "SI"),
+        Column("σ"),
+        Column("σ", "%"),
+        Column("nominal"),
+    )
     blocks.append(Table(columns, tuple(rows), f"All {len(rows)} base parameters", folded=True))
     return Section("Parameters", "parameters", tuple(blocks))
 
@@ -67,8 +83,15 @@ def _counted(found: dict[str, Any]) -> str:
     if not noise or any(each is None or each["inflation"] is None for each in noise):
         return "rows are taken as independent"
     least, most = (reduce(each["inflation"] for each in noise) for reduce in (min, max))
-    at_least, far = ("", "") if all(each["resolved"] for each in noise) else ("at least ", "; the log is too short to tell how much more")
-    return f"they are {at_least}{least:.1f} to {most:.1f} times as wide as if rows were independent, as the noise of neighbouring rows is alike{far}"
+    at_least, far = (
+        ("", "")
+        if all(each["resolved"] for each in noise)
+        else ("at least ", "; the log is too short to tell how much more")
+    )
+    return (
+        f"they are {at_least}{least:.1f} to {most:.1f} times as wide as if rows were independent,"
+        f" as the noise of neighbouring rows is alike{far}"
+    )
 
 
 def _interval_panels(found: dict[str, Any], stated: list[float | None]) -> list[Panel]:
@@ -110,15 +133,28 @@ def _drive_table(found: dict[str, Any]) -> Table | None:
     terms = [term for term in TERMS if any(row.get(term) is not None for row in rows)]
     if not terms:
         return None
-    columns = (Column("joint" if found["motors"] is None else "motor"), *(Column(*DRIVE[term], numeric=True) for term in terms))
-    cells = tuple((row["name"], *(with_spread(row.get(term), row["std"].get(term)) for term in terms)) for row in rows)
-    return Table(columns, cells, "Friction, offset and rotor inertia ± one standard deviation; of joints that slide in N, m and kg.")
+    columns = (
+        Column("joint" if found["motors"] is None else "motor"),
+        *(Column(*DRIVE[term], numeric=True) for term in terms),
+    )
+    cells = tuple(
+        (row["name"], *(with_spread(row.get(term), row["std"].get(term)) for term in terms))
+        for row in rows
+    )
+    return Table(
+        columns,
+        cells,
+        "Friction, offset and rotor inertia ± one standard deviation; of joints that slide in N, m"
+        " and kg.",
+    )
 
 
 def _drive_note(found: dict[str, Any]) -> str:
     text = f"Rotor inertia: {found['provenance']['settings'].get('armature') or 'not asked for'}."
     rows = asked(found) if found["motors"] is None else found["motors"]
-    if any(row.get(term) is not None and row["std"].get(term) is None for row in rows for term in TERMS):
+    if any(
+        row.get(term) is not None and row["std"].get(term) is None for row in rows for term in TERMS
+    ):
         text += " “With others”: only its sum with other parameters is known."
     return " ".join([text, *turns(found)])
 
@@ -126,23 +162,47 @@ def _drive_note(found: dict[str, Any]) -> str:
 def _bodies(found: dict[str, Any]) -> list[Block]:
     """Mass, centre and principal moments of every body beside the file's."""
     if not found["consistent"]:
-        return [Note("Bodies are not listed: the numbers behind these base parameters are none that bodies can have.", "warning")]
+        return [
+            Note(
+                "Bodies are not listed: the numbers behind these base parameters are none that"
+                " bodies can have.",
+                "warning",
+            )
+        ]
     columns = (
-        Column("body"), Column("mass", "kg"), Column("nominal", "kg"), Column("centre of mass", "m", numeric=True), Column("moved", "mm"),
-        Column("principal moments", "kg·m²", numeric=True), Column("nominal", "kg·m²", numeric=True), Column("the log alone tells"),
-    )  # fmt: skip
+        Column("body"),
+        Column("mass", "kg"),
+        Column("nominal", "kg"),
+        Column("centre of mass", "m", numeric=True),
+        Column("moved", "mm"),
+        Column("principal moments", "kg·m²", numeric=True),
+        Column("nominal", "kg·m²", numeric=True),
+        Column("the log alone tells"),
+    )
     rows = []
     for link in found["links"]:
         stated = link.get("nominal") or {}
         moved = None
         if not any(value is None for value in (*link["com"], *(stated.get("com") or [None]))):
             moved = 1000.0 * float(np.linalg.norm(np.subtract(link["com"], stated["com"])))
-        moments = [sizes(_moments(values)) for values in (link["inertia_com"], stated.get("inertia_com"))]
+        moments = [
+            sizes(_moments(values)) for values in (link["inertia_com"], stated.get("inertia_com"))
+        ]
         told = ", ".join(link["identifiable"]) or None
-        rows.append((link["name"], link["mass"], stated.get("mass"), lengths(link["com"]), moved, *moments, told))
+        rows.append(
+            (
+                link["name"],
+                link["mass"],
+                stated.get("mass"),
+                lengths(link["com"]),
+                moved,
+                *moments,
+                told,
+            )
+        )
     note = (
-        "The log tells sums of these numbers; of all robots with those sums, this one is nearest to the prior. "
-        "Only what stands in the last column is known by itself."
+        "The log tells sums of these numbers; of all robots with those sums, this one is nearest to"
+        " the prior. Only what stands in the last column is known by itself."
     )
     return [Table(columns, tuple(rows), "Bodies as found, beside the file's."), Text(note)]
 
@@ -155,40 +215,69 @@ def _moments(inertia: list[float | None] | None) -> list[float] | None:
     return np.linalg.eigvalsh([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]).tolist()
 
 
-# -- consistency ------------------------------------------------------------------------------------------------------
+# -- consistency -----------------------------------------------------------------------------------
 
 
-def consistency(found: dict[str, Any], robot: Robot, identified: Robot, pose: np.ndarray) -> Section:
+def consistency(
+    found: dict[str, Any], robot: Robot, identified: Robot, pose: np.ndarray
+) -> Section:
     """The robot with the ellipsoids of its bodies, and how far each is from what no body can be."""
     blocks: list[Block] = []
     wrong = [link for link in found["links"] if not link["consistent"]]
     if wrong:
-        blocks += [Note(f"{link['name']}: {link['condition'] or 'no rigid body has these numbers'}.", "bad") for link in wrong[:8]]
+        blocks += [
+            Note(
+                f"{link['name']}: {link['condition'] or 'no rigid body has these numbers'}.", "bad"
+            )
+            for link in wrong[:8]
+        ]
         if len(wrong) > 8:
             blocks.append(Note(f"And {len(wrong) - 8} more.", "bad"))
     else:
-        blocks.append(Note(f"All {len(found['links'])} bodies are physical: mass above zero, and principal moments that a solid can have.", "good"))
+        blocks.append(
+            Note(
+                f"All {len(found['links'])} bodies are physical: mass above zero, and principal"
+                " moments that a solid can have.",
+                "good",
+            )
+        )
     thetas = [each.theta.reshape(-1, ten.SIZE) for each in (identified, robot)]
     margins = [[margin(theta) for theta in each] for each in thetas]
-    flat = [name for name, share in zip(identified.body_names, margins[0], strict=True) if share is not None and abs(share) < EDGE]
+    flat = [
+        name
+        for name, share in zip(identified.body_names, margins[0], strict=True)
+        if share is not None and abs(share) < EDGE
+    ]
     if flat and not wrong:
-        text = f"At the edge of what is possible, as needles or plates: {known(flat, 6)} ({len(flat)} of {len(found['links'])} bodies)"
+        text = (
+            f"At the edge of what is possible, as needles or plates: {known(flat, 6)} ({len(flat)}"
+            f" of {len(found['links'])} bodies)"
+        )
         blocks.append(
-            Note(f"{text}. The log does not tell their inertia alone; `--metric entropic` or a larger `--prior-weight` keeps them off the edge.")
+            Note(
+                f"{text}. The log does not tell their inertia alone; `--metric entropic` or a"
+                " larger `--prior-weight` keeps them off the edge."
+            )
         )
     caption = (
-        "The robot in the log's mean pose. Each body's inertia as the solid ellipsoid of uniform density that has its mass, centre and moments: "
-        "identified in blue, nominal as orange rings. Drag to turn, point at a centre of mass to see its body."
+        "The robot in the log's mean pose. Each body's inertia as the solid ellipsoid of uniform"
+        " density that has its mass, centre and moments: identified in blue, nominal as orange"
+        " rings. Drag to turn, point at a centre of mass to see its body."
     )
     drawing = figures.robot_figure(robot, pose, identified.theta, robot.theta)
     blocks.append(Figure((Panel("robot", drawing),), caption))
     names = labels(robot.body_names)
-    caption = "Triangle inequality of the principal moments I₁ ≤ I₂ ≤ I₃: 1/3 is a ball, 0 a flat plate or a rod, and nothing can be below."
-    blocks.append(Figure((Panel("margins", figures.consistency_margins(names, *margins)),), caption))
+    caption = (
+        "Triangle inequality of the principal moments I₁ ≤ I₂ ≤ I₃: 1/3 is a ball, 0 a flat plate"
+        " or a rod, and nothing can be below."
+    )
+    blocks.append(
+        Figure((Panel("margins", figures.consistency_margins(names, *margins)),), caption)
+    )
     return Section("Consistency of the bodies", "bodies", tuple(blocks))
 
 
-# -- what is not known ------------------------------------------------------------------------------------------------
+# -- what is not known -----------------------------------------------------------------------------
 
 
 def unseen(found: dict[str, Any]) -> Section:
@@ -199,30 +288,71 @@ def unseen(found: dict[str, Any]) -> Section:
         text = f"The log shows {found['rank']} of {found['structural_rank']} base parameters."
         blocks.append(Note(f"{text} The others {_kept(found['method'])}.", "warning"))
     else:
-        blocks.append(Note(f"The log shows all {found['structural_rank']} base parameters that the robot's motion can show.", "good"))
+        blocks.append(
+            Note(
+                f"The log shows all {found['structural_rank']} base parameters that the robot's"
+                " motion can show.",
+                "good",
+            )
+        )
     blocks += [Note(sentence[:1].upper() + sentence[1:], "warning") for sentence in found["advice"]]
     vague = sorted(
-        (entry for entry in found["base_parameters"] if entry.get("relative_std") is not None and entry["relative_std"] > VAGUE),
+        (
+            entry
+            for entry in found["base_parameters"]
+            if entry.get("relative_std") is not None and entry["relative_std"] > VAGUE
+        ),
         key=lambda entry: -entry["relative_std"],
     )
     if vague:
         columns = (Column("base parameter", wide=True), Column("value ± σ", "SI", numeric=True))
         rows = tuple((entry["name"], with_spread(entry["value"], entry["std"])) for entry in vague)
-        text = f"{len(rows)} of {len(found['base_parameters'])} base parameters cannot be told from zero (|value| < 2σ)"
-        blocks.append(Text(f"{text}: they matter little to the torques of this motion, or the motion shows them too weakly."))
-        blocks.append(Table(columns, rows, "Base parameters that cannot be told from zero", folded=len(rows) > NAMED))
+        text = (
+            f"{len(rows)} of {len(found['base_parameters'])} base parameters cannot be told from"
+            " zero (|value| < 2σ)"
+        )
+        blocks.append(
+            Text(
+                f"{text}: they matter little to the torques of this motion, or the motion shows"
+                " them too weakly."
+            )
+        )
+        blocks.append(
+            Table(
+                columns,
+                rows,
+                "Base parameters that cannot be told from zero",
+                folded=len(rows) > NAMED,
+            )
+        )
     if vague or short_of > 0:
-        blocks.append(Text("`thetahat excite ROBOT --after LOG --out motion.csv` designs a motion that shows what this log does not."))
+        blocks.append(
+            Text(
+                "`thetahat excite ROBOT --after LOG --out motion.csv` designs a motion that shows"
+                " what this log does not."
+            )
+        )
     if found["unseen"]:
         text = "These numbers act on no torque that was measured"
-        text += "; no motion of these joints would show them, only another mounting or a moving base." if short_of <= 0 else "."
+        text += (
+            "; no motion of these joints would show them, only another mounting or a moving base."
+            if short_of <= 0
+            else "."
+        )
         columns = (Column("body or joint"), Column("not seen", wide=True))
-        blocks += [Text(f"{text} They {_kept(found['method'])}."), Table(columns, tuple(_grouped(found)))]
+        blocks += [
+            Text(f"{text} They {_kept(found['method'])}."),
+            Table(columns, tuple(_grouped(found))),
+        ]
     return Section("What the log does not tell", "unseen", tuple(blocks))
 
 
 def _kept(method: str) -> str:
-    return "keep the prior's values" if method.endswith(("consistent", "smooth", "prior")) else "are not determined"
+    return (
+        "keep the prior's values"
+        if method.endswith(("consistent", "smooth", "prior"))
+        else "are not determined"
+    )
 
 
 def _grouped(found: dict[str, Any]) -> list[tuple[str, str]]:
@@ -232,5 +362,7 @@ def _grouped(found: dict[str, Any]) -> list[tuple[str, str]]:
     groups: dict[str, list[str]] = {}
     for name in found["unseen"]:
         term, _, owner = name.partition("_")
-        groups.setdefault(whole.get(owner, owner) if term in ten.NAMES else owner or name, []).append(term)
+        groups.setdefault(
+            whole.get(owner, owner) if term in ten.NAMES else owner or name, []
+        ).append(term)
     return [(owner, known(terms)) for owner, terms in groups.items()]

@@ -1,4 +1,6 @@
-"""One self-contained page of sections: no request to any host, nothing that runs but the scripts it names by their hashes."""
+"""One self-contained page of sections: no request to any host, nothing that runs but the scripts it
+names by their hashes.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import hashlib
 import importlib.util
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from html import escape
 from importlib import resources
@@ -24,12 +26,17 @@ SIDE_BY_SIDE = 3  # panels of a grid up to which they are wide
 def render(title: str, sections: Iterable[Section], *, subtitle: str = "") -> str:
     """The page as one HTML document."""
     sections = tuple(sections)
-    contents = "".join(f'<li><a href="#{section.anchor}">{escape(section.title)}</a></li>' for section in sections)
+    contents = "".join(
+        f'<li><a href="#{section.anchor}">{escape(section.title)}</a></li>' for section in sections
+    )
     body = "".join(_section(section, number) for number, section in enumerate(sections))
     drawn = any(isinstance(block, Figure) for section in sections for block in section.blocks)
     scripts = [*([plotly_script()] if drawn else []), asset("figures.js"), asset("page.js")]
     allowed = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
-    policy = f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
+    policy = (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:;"
+        " base-uri 'none'; form-action 'none'"
+    )
     run = "".join(f"<script>{script}</script>" for script in scripts)
     page = f"""<!DOCTYPE html>
 <html lang="en">
@@ -49,7 +56,8 @@ def render(title: str, sections: Iterable[Section], *, subtitle: str = "") -> st
 <div class="frame">
 <header><h1>{escape(title)}</h1>{f"<p>{escape(subtitle)}</p>" if subtitle else ""}</header>
 <div class="columns">
-<nav aria-label="Contents"><details open><summary>Contents</summary><ol>{contents}</ol></details></nav>
+<nav aria-label="Contents">
+<details open><summary>Contents</summary><ol>{contents}</ol></details></nav>
 <main id="content">
 <noscript><p class="note warning">Figures need JavaScript; text and tables do not.</p></noscript>
 {body}</main>
@@ -60,17 +68,23 @@ def render(title: str, sections: Iterable[Section], *, subtitle: str = "") -> st
 </body>
 </html>
 """
-    return page.encode("utf-8", "replace").decode("utf-8")  # half a character in a name must not keep the page from being written
+    return page.encode("utf-8", "replace").decode(
+        "utf-8"
+    )  # half a character in a name must not keep the page from being written
 
 
-# -- scripts ----------------------------------------------------------------------------------------------------------
+# -- scripts ---------------------------------------------------------------------------------------
 
 
 @cache
 def plotly_file() -> Path:
     """Plotly.js of the installed package; the package itself is not imported, which takes long."""
     found = importlib.util.find_spec("plotly")
-    path = Path(found.origin).parent / "package_data" / "plotly.min.js" if found is not None and found.origin else None
+    path = (
+        Path(found.origin).parent / "package_data" / "plotly.min.js"
+        if found is not None and found.origin
+        else None
+    )
     if path is None or not path.is_file():
         raise MissingExtra("figures need plotly, which is not installed; pip install plotly")
     return path
@@ -85,11 +99,15 @@ def plotly_script() -> str:
 @cache
 def asset(name: str) -> str:
     """A style sheet or script of ours."""
-    return _inline(resources.files("thetahat.report").joinpath("style", name).read_text(encoding="utf-8"))
+    return _inline(
+        resources.files("thetahat.report").joinpath("style", name).read_text(encoding="utf-8")
+    )
 
 
 def _inline(script: str) -> str:
-    """A script whose text does not end its element, with the line ends that a browser reads, so that its hash holds."""
+    """A script whose text does not end its element, with the line ends that a browser reads, so
+    that its hash holds.
+    """
     script = script.replace("\r\n", "\n").replace("\r", "\n").replace("<!--", "<\\!--")
     return re.sub(r"</(script|style)", r"<\\/\1", script, flags=re.IGNORECASE)
 
@@ -100,16 +118,27 @@ def _digest(script: str) -> str:
 
 def embedded(value: object) -> str:
     """Plain data as JSON that can stand inside a script element."""
-    return json.dumps(plain(value), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return (
+        json.dumps(plain(value), allow_nan=False, separators=(",", ":"))
+        .replace("<", "\\u003c")
+        .replace(">", "\\u003e")
+        .replace("&", "\\u0026")
+    )
 
 
-# -- blocks -----------------------------------------------------------------------------------------------------------
+# -- blocks ----------------------------------------------------------------------------------------
 
 
 def _section(section: Section, number: int) -> str:
-    blocks = "".join(_block(block, f"figure-{number}-{k}", lead=number == 0 and k == 0) for k, block in enumerate(section.blocks))
+    blocks = "".join(
+        _block(block, f"figure-{number}-{k}", lead=number == 0 and k == 0)
+        for k, block in enumerate(section.blocks)
+    )
     heading = f'<h2 id="{section.anchor}-title">{escape(section.title)}</h2>'
-    return f'<section id="{section.anchor}" aria-labelledby="{section.anchor}-title">{heading}{blocks}</section>\n'
+    return (
+        f'<section id="{section.anchor}"'
+        f' aria-labelledby="{section.anchor}-title">{heading}{blocks}</section>\n'
+    )
 
 
 def _block(block: Block, name: str, *, lead: bool) -> str:
@@ -117,7 +146,9 @@ def _block(block: Block, name: str, *, lead: bool) -> str:
         case Text():
             return f"<p>{_prose(block.text)}</p>"
         case Note():
-            return f'<p class="note {block.level}{" lead" if lead else ""}">{_prose(block.text)}</p>'
+            return (
+                f'<p class="note {block.level}{" lead" if lead else ""}">{_prose(block.text)}</p>'
+            )
         case Table():
             return _table(block)
         case Figure():
@@ -128,26 +159,41 @@ def _prose(text: str) -> str:
     """Text with `code` in it, whose lines break between words alone."""
 
     def code(found: re.Match[str]) -> str:
-        return f'<code class="code">{" ".join(f"<span>{word}</span>" for word in found[1].split(" "))}</code>'
+        words = " ".join(f"<span>{word}</span>" for word in found[1].split(" "))
+        return f'<code class="code">{words}</code>'
 
     return re.sub(r"`([^`]+)`", code, escape(text))
 
 
 def _table(table: Table) -> str:
-    kinds = [_kind(column, [row[k] for row in table.rows]) for k, column in enumerate(table.columns)]
-    head = "".join(
-        f'<th scope="col" class="{kind}">{escape(column.title)}{f"<span class=unit>[{escape(column.unit)}]</span>" if column.unit else ""}</th>'
-        for column, kind in zip(table.columns, kinds, strict=True)
-    )
-    body = "".join(f"<tr>{''.join(_cell(cell, k, table.columns[k], kinds[k]) for k, cell in enumerate(row))}</tr>" for row in table.rows)
+    kinds = [
+        _kind(column, [row[k] for row in table.rows]) for k, column in enumerate(table.columns)
+    ]
+
+    def heading(column: Column, kind: str) -> str:
+        unit = f"<span class=unit>[{escape(column.unit)}]</span>" if column.unit else ""
+        return f'<th scope="col" class="{kind}">{escape(column.title)}{unit}</th>'
+
+    def cells(row: Sequence[Cell]) -> str:
+        return "".join(_cell(cell, k, table.columns[k], kinds[k]) for k, cell in enumerate(row))
+
+    head = "".join(map(heading, table.columns, kinds))
+    body = "".join(f"<tr>{cells(row)}</tr>" for row in table.rows)
     tall = " tall" if len(table.rows) > TALL else ""
     label = escape(table.caption or " ".join(column.title for column in table.columns[:2]))
-    caption = f"<caption>{escape(table.caption)}</caption>" if table.caption and not table.folded else ""
+    caption = (
+        f"<caption>{escape(table.caption)}</caption>" if table.caption and not table.folded else ""
+    )
     drawn = (
-        f'<div class="table{tall}" tabindex="0" role="region" aria-label="{label}"><table>{caption}<thead><tr>{head}</tr></thead>'
+        f'<div class="table{tall}" tabindex="0" role="region"'
+        f' aria-label="{label}"><table>{caption}<thead><tr>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
     )
-    return f'<details class="fold"><summary>{escape(table.caption)}</summary>{drawn}</details>' if table.folded else drawn
+    return (
+        f'<details class="fold"><summary>{escape(table.caption)}</summary>{drawn}</details>'
+        if table.folded
+        else drawn
+    )
 
 
 def _kind(column: Column, cells: list[Cell]) -> str:
@@ -155,7 +201,11 @@ def _kind(column: Column, cells: list[Cell]) -> str:
     code = " code" if column.code else ""
     if column.wide:
         return f"wide{code}"
-    return f"text{code}" if any(isinstance(cell, str) for cell in cells) and not column.numeric else f"number{code}"
+    return (
+        f"text{code}"
+        if any(isinstance(cell, str) for cell in cells) and not column.numeric
+        else f"number{code}"
+    )
 
 
 def _cell(cell: Cell, k: int, column: Column, kind: str) -> str:
@@ -164,7 +214,13 @@ def _cell(cell: Cell, k: int, column: Column, kind: str) -> str:
         return f'<th scope="row" class="{kind}" title="{text}">{text}</th>'
     judged = ""
     if isinstance(cell, float) and column.good is not None:
-        judged = " good" if cell >= column.good else " bad" if column.fair is not None and cell < column.fair else ""
+        judged = (
+            " good"
+            if cell >= column.good
+            else " bad"
+            if column.fair is not None and cell < column.fair
+            else ""
+        )
     return f'<td class="{kind}{judged}">{text}</td>'
 
 
@@ -180,7 +236,11 @@ def shown(cell: Cell, column: Column) -> str:
         return cell
     if column.decimals is not None and -10.0 < cell < 1e6:
         text = f"{round(cell, column.decimals) + 0.0:.{column.decimals}f}"
-        text = f"> {1.0 - 10.0**-column.decimals:.{column.decimals}f}" if cell < 1.0 and float(text) == 1.0 else text  # R² is not rounded up to one
+        text = (
+            f"> {1.0 - 10.0**-column.decimals:.{column.decimals}f}"
+            if cell < 1.0 and float(text) == 1.0
+            else text
+        )  # R² is not rounded up to one
     elif 1e3 <= abs(cell) < 1e6:
         text = f"{cell:.0f}"
     else:
@@ -189,35 +249,42 @@ def shown(cell: Cell, column: Column) -> str:
 
 
 def _figure(figure: Figure, name: str) -> str:
-    data = "".join(f'<script type="application/json" id="{name}-{k}">{embedded(panel.figure)}</script>' for k, panel in enumerate(figure.panels))
+    data = "".join(
+        f'<script type="application/json" id="{name}-{k}">{embedded(panel.figure)}</script>'
+        for k, panel in enumerate(figure.panels)
+    )
     caption = f"<figcaption>{_prose(figure.caption)}</figcaption>" if figure.caption else ""
     if figure.arrangement == "grid":
         wide = " two" if len(figure.panels) <= SIDE_BY_SIDE else ""
-        plots = "".join(_plot(figure, name, k, f"{name}-plot-{k}") for k in range(len(figure.panels)))
+        plots = "".join(
+            _plot(figure, name, k, f"{name}-plot-{k}") for k in range(len(figure.panels))
+        )
         return f'<figure><div class="grid{wide}">{plots}</div>{caption}{data}</figure>'
     plot = _plot(figure, name, figure.selected, f"{name}-plot")
-    return f"<figure>{_choice(figure, name) if len(figure.panels) > 1 else ''}{plot}{caption}{data}</figure>"
+    choice = _choice(figure, name) if len(figure.panels) > 1 else ""
+    return f"<figure>{choice}{plot}{caption}{data}</figure>"
 
 
 def _plot(figure: Figure, name: str, panel: int, identity: str) -> str:
     label = ": ".join(text for text in (figure.panels[panel].label, figure.caption) if text)
     height = int(figure.panels[panel].figure["layout"].get("height", 340))
     return (
-        f'<div><div class="plot" id="{identity}" data-figure="{name}" data-panel="{panel}" role="img" aria-label="{escape(label)}" '
-        f'style="height:{height}px"></div></div>'
+        f'<div><div class="plot" id="{identity}" data-figure="{name}" data-panel="{panel}"'
+        f' role="img" aria-label="{escape(label)}" style="height:{height}px"></div></div>'
     )
 
 
 def _choice(figure: Figure, name: str) -> str:
     marks = ["" if k != figure.selected else " selected" for k in range(len(figure.panels))]
     options = "".join(
-        f'<option value="{k}" data-name="{escape(panel.label)}"{mark}>{escape(panel.note or panel.label)}</option>'
+        f'<option value="{k}"'
+        f' data-name="{escape(panel.label)}"{mark}>{escape(panel.note or panel.label)}</option>'
         for k, (panel, mark) in enumerate(zip(figure.panels, marks, strict=True))
     )
     what = escape(figure.group or "panel")
     return (
-        f'<div class="choice"><label for="{name}-choice">{what}</label>'
-        f'<button type="button" data-step="-1" aria-label="previous {what}">‹</button>'
-        f'<select id="{name}-choice" data-plot="{name}-plot" data-group="{escape(figure.group)}">{options}</select>'
-        f'<button type="button" data-step="1" aria-label="next {what}">›</button></div>'
+        f'<div class="choice"><label for="{name}-choice">{what}</label><button type="button"'
+        f' data-step="-1" aria-label="previous {what}">‹</button><select id="{name}-choice"'
+        f' data-plot="{name}-plot" data-group="{escape(figure.group)}">{options}</select><button'
+        f' type="button" data-step="1" aria-label="next {what}">›</button></div>'
     )

@@ -1,4 +1,6 @@
-"""What a report is made of, as data: sections of text, notes, tables and figures. The page only draws them."""
+"""What a report is made of, as data: sections of text, notes, tables and figures. The page only
+draws them.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,10 @@ class Table:
     def __post_init__(self) -> None:
         for row in self.rows:
             if len(row) != len(self.columns):
-                raise UsageError(f"table {self.caption!r} has a row of {len(row)} cells for {len(self.columns)} columns; give one per column")
+                raise UsageError(
+                    f"table {self.caption!r} has a row of {len(row)} cells for {len(self.columns)}"
+                    " columns; give one per column"
+                )
 
 
 @dataclass(frozen=True)
@@ -75,7 +80,9 @@ class Panel:
 
 @dataclass(frozen=True)
 class Figure:
-    """Panels, of which a reader chooses one, or which stand side by side. Choices of the same group change together."""
+    """Panels, of which a reader chooses one, or which stand side by side. Choices of the same group
+    change together.
+    """
 
     panels: tuple[Panel, ...]
     caption: str = ""
@@ -88,7 +95,10 @@ class Figure:
         if not self.panels:
             raise UsageError(f"figure {self.caption!r} has no panels; leave it out instead")
         if not 0 <= self.selected < len(self.panels):
-            raise UsageError(f"figure {self.caption!r} selects panel {self.selected} of {len(self.panels)}; count from 0")
+            raise UsageError(
+                f"figure {self.caption!r} selects panel {self.selected} of {len(self.panels)};"
+                " count from 0"
+            )
 
 
 Block = Text | Note | Table | Figure
@@ -103,17 +113,26 @@ class Section:
     blocks: tuple[Block, ...]
 
     def __post_init__(self) -> None:
-        if not self.anchor or not all(c.isascii() and (c.isalnum() or c == "-") for c in self.anchor):
-            raise UsageError(f"anchor {self.anchor!r} of section {self.title!r} must be of letters, digits and hyphens")
+        if not self.anchor or not all(
+            c.isascii() and (c.isalnum() or c == "-") for c in self.anchor
+        ):
+            raise UsageError(
+                f"anchor {self.anchor!r} of section {self.title!r} must be of letters, digits and"
+                " hyphens"
+            )
 
 
 def as_data(sections: Iterable[Section]) -> list[dict[str, Any]]:
-    """Sections as plain data, ready for JSON: every block with its kind, arrays as lists, what is not finite as None."""
+    """Sections as plain data, ready for JSON: every block with its kind, arrays as lists, what is
+    not finite as None.
+    """
     return [
         {
             "title": section.title,
             "anchor": section.anchor,
-            "blocks": [{"kind": type(block).__name__.lower(), **plain(block)} for block in section.blocks],
+            "blocks": [
+                {"kind": type(block).__name__.lower(), **plain(block)} for block in section.blocks
+            ],
         }
         for section in sections
     ]
@@ -122,7 +141,9 @@ def as_data(sections: Iterable[Section]) -> list[dict[str, Any]]:
 def plain(value: Any) -> Any:
     """Anything a figure or a table holds, as what JSON knows: no NaN, no arrays."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {
+            field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)
+        }
     if isinstance(value, Mapping):
         return {str(key): plain(each) for key, each in value.items()}
     if isinstance(value, np.ndarray):
@@ -135,7 +156,9 @@ def plain(value: Any) -> Any:
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, str | bool | int):
         return value
-    raise UsageError(f"{type(value).__name__} cannot be put on a page; give numbers, texts, lists and mappings")
+    raise UsageError(
+        f"{type(value).__name__} cannot be put on a page; give numbers, texts, lists and mappings"
+    )
 
 
 def _among(name: str, value: str, choices: tuple[str, ...]) -> None:

@@ -1,15 +1,22 @@
-"""Welch's estimate of a power spectral density, streamed: windows of a run as they fill, none across a gap."""
+"""Welch's estimate of a power spectral density, streamed: windows of a run as they fill, none
+across a gap.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 from scipy import fft
 
-ROWS = 1 << 20  # whose windows are taken one by one; of later ones every second, then every fourth …, each counted as often as it stands for
+ROWS = (
+    1 << 20
+    # whose windows are taken one by one; of later ones every second, then every fourth …, each
+    # counted as often as it stands for
+)
 
 
 class Welch:
-    """Mean of |rfft|² over Hann windows of `length` rows, each half over the last, mean removed; one spectrum per channel.
+    """Mean of |rfft|² over Hann windows of `length` rows, each half over the last, mean removed;
+    one spectrum per channel.
 
     P(f) = 2/(fs·Σw²)·mean |Σ w(x − x̄) e^{−2πift}|²    (once at f = 0 and at fs/2)
 
@@ -18,7 +25,9 @@ class Welch:
 
     def __init__(self, channels: int, length: int) -> None:
         self.length, self.hop = length, length // 2
-        self.window = 0.5 - 0.5 * np.cos(2.0 * np.pi * np.arange(length) / length)  # periodic Hann, as scipy.signal.welch takes
+        self.window = 0.5 - 0.5 * np.cos(
+            2.0 * np.pi * np.arange(length) / length
+        )  # periodic Hann, as scipy.signal.welch takes
         self.power = np.zeros((length // 2 + 1, channels))
         self.weight = np.zeros(channels)  # windows, each as often as it stands for
         self.used = np.zeros(channels, dtype=np.int64)  # windows transformed
@@ -26,7 +35,9 @@ class Welch:
         self._rows, self._mask = np.zeros((0, channels)), np.zeros((0, channels), dtype=bool)
 
     def add(self, rows: np.ndarray, mask: np.ndarray, *, begins: bool) -> None:
-        """Take rows of one run, (n, channels); mask: which of them count. begins: they are the first of their run."""
+        """Take rows of one run, (n, channels); mask: which of them count. begins: they are the
+        first of their run.
+        """
         if not begins and len(self._rows):
             rows, mask = np.concatenate([self._rows, rows]), np.concatenate([self._mask, mask])
         count = max(0, (len(rows) - self.length) // self.hop + 1)
@@ -35,21 +46,31 @@ class Welch:
         self._rows, self._mask = rows[count * self.hop :].copy(), mask[count * self.hop :].copy()
 
     def _chosen(self, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """First rows and weights of the next `count` windows that are transformed; time stays bounded however long the log."""
+        """First rows and weights of the next `count` windows that are transformed; time stays
+        bounded however long the log.
+        """
         index = np.arange(self._seen, self._seen + count)
         self._seen += count
-        stride = np.where(index < self._all, 1, 2 ** (np.floor(np.log2(np.maximum(index, self._all) / self._all)).astype(np.int64) + 1))
+        stride = np.where(
+            index < self._all,
+            1,
+            2 ** (np.floor(np.log2(np.maximum(index, self._all) / self._all)).astype(np.int64) + 1),
+        )
         use = index % stride == 0
         return (index[use] - index[0]) * self.hop if count else index, stride[use]
 
-    def _transform(self, rows: np.ndarray, mask: np.ndarray, starts: np.ndarray, weights: np.ndarray) -> None:
+    def _transform(
+        self, rows: np.ndarray, mask: np.ndarray, starts: np.ndarray, weights: np.ndarray
+    ) -> None:
         for start, weight in zip(starts.tolist(), weights.tolist(), strict=True):
             part = slice(start, start + self.length)
             ok = mask[part].all(axis=0)
             if not ok.any():
                 continue
             x = rows[part].T
-            x = fft.rfft((x - x.mean(axis=1, keepdims=True)) * self.window)  # (channels, frequencies)
+            x = fft.rfft(
+                (x - x.mean(axis=1, keepdims=True)) * self.window
+            )  # (channels, frequencies)
             self.power += (ok * weight) * (x.real**2 + x.imag**2).T
             self.weight += ok * weight
             self.used += ok
@@ -60,5 +81,9 @@ class Welch:
         scale[0] = 1.0
         if self.length % 2 == 0:
             scale[-1] = 1.0
-        density = scale * self.power[:, channel] / (max(self.weight[channel], 1.0) * rate * np.sum(self.window**2))
+        density = (
+            scale
+            * self.power[:, channel]
+            / (max(self.weight[channel], 1.0) * rate * np.sum(self.window**2))
+        )
         return np.fft.rfftfreq(self.length, 1.0 / rate), density

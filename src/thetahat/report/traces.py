@@ -85,7 +85,9 @@ class Summary:
 
 @dataclass(frozen=True, eq=False)
 class JointTraces:
-    """One degree of freedom; mappings are by part, "train" and "test", those that there are rows of."""
+    """One degree of freedom; mappings are by part, "train" and "test", those that there are rows
+    of.
+    """
 
     name: str
     unit: str  # of its torque: N·m or N
@@ -99,8 +101,14 @@ class JointTraces:
     cloud: Mapping[str, Cloud]
     spectrum: Mapping[str, Spectrum]
     against_velocity: Mapping[str, Bins]  # of the residual, moving rows
-    friction: Mapping[str, Bins]  # of measured torque − all of the model but friction and offset, moving rows
-    curve: Series | None  # the model's friction over velocity; None where it depends on more than this joint's velocity
+    friction: Mapping[
+        str, Bins
+    ]  # of measured torque − all of the model but friction and offset, moving rows
+    curve: (
+        Series | None
+        # the model's friction over velocity; None where it depends on more than this joint's
+        # velocity
+    )
     summary: Mapping[str, Summary]
 
 
@@ -110,7 +118,9 @@ class Traces:
 
     joints: tuple[JointTraces, ...]
     spans: Mapping[str, tuple[float, float]]  # first and last time of every part [s]
-    decimation: Mapping[str, int]  # rows behind one pair of points (least and largest) of a line; 1: every row is drawn
+    decimation: Mapping[
+        str, int
+    ]  # rows behind one pair of points (least and largest) of a line; 1: every row is drawn
     clock: str  # title of the time axis
     cutoff: float | None  # [Hz] of the low-pass that made the rows
     pose: np.ndarray  # (nq,) the mean configuration

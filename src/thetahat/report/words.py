@@ -11,7 +11,13 @@ from thetahat.report.traces import JointTraces, Traces
 
 GOOD, FAIR = 0.95, 0.8  # R² of a joint: good from here on, bad below
 WORSE = 1.05  # RMS held out, of the nominal robot's: less is chance
-GRAVE = ("gravity-direction", "sign", "dead-torque", "saturated", "stuck")  # findings that change the answer
+GRAVE = (
+    "gravity-direction",
+    "sign",
+    "dead-torque",
+    "saturated",
+    "stuck",
+)  # findings that change the answer
 
 
 def asked(found: dict[str, Any]) -> list[dict[str, Any]]:
@@ -30,7 +36,11 @@ def score(joint: dict[str, Any], traced: JointTraces | None = None) -> float | N
     for value in (joint["r2_test"], joint["r2_train"]):
         if value is not None:
             return value
-    return None if traced is None else next((each.r2 for each in reversed(traced.summary.values())), None)
+    return (
+        None
+        if traced is None
+        else next((each.r2 for each in reversed(traced.summary.values())), None)
+    )
 
 
 def worst(joints: Sequence[dict[str, Any]]) -> int:
@@ -69,7 +79,9 @@ def with_spread(value: float | None, std: float | None) -> str | None:
         return f"{short(value)} (with others)"
     if not 1e-4 <= std < 1e6:
         return f"{short(value)} ± {float(f'{std:.2g}'):g}".replace("-", "−")
-    decimals = max(0, 1 - math.floor(math.log10(std)))  # the spread has two digits, and the value ends where they do
+    decimals = max(
+        0, 1 - math.floor(math.log10(std))
+    )  # the spread has two digits, and the value ends where they do
     return f"{round(value, decimals) + 0.0:.{decimals}f} ± {std:.{decimals}f}".replace("-", "−")
 
 

@@ -1,4 +1,6 @@
-"""Robots that ship with the package: ours, made of plain solids, free to use in examples and tests."""
+"""Robots that ship with the package: ours, made of plain solids, free to use in examples
+and tests.
+"""
 
 from __future__ import annotations
 
@@ -17,5 +19,7 @@ def names() -> tuple[str, ...]:
 def path(name: str) -> Path:
     """The file of a robot that ships with the package."""
     if name not in names():
-        raise UsageError(f"robot {name!r} does not ship with thetahat; robots: {', '.join(names())}")
+        raise UsageError(
+            f"robot {name!r} does not ship with thetahat; robots: {', '.join(names())}"
+        )
     return FOLDER / f"{name}.urdf"

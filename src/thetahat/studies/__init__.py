@@ -1,1 +1,3 @@
-"""The paper's experiments and Valkyrie at 44 joints, each one command: closed loops of a simulated robot, a controller and an identifier."""
+"""The paper's experiments and Valkyrie at 44 joints, each one command: closed loops of a simulated
+robot, a controller and an identifier.
+"""

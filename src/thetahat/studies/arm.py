@@ -1,4 +1,6 @@
-"""Online identification and control of an arm of four joints (paper, §VI): tick-tock motion, a wrong guess, the gate, and the switch."""
+"""Online identification and control of an arm of four joints (paper, §VI): tick-tock motion, a
+wrong guess, the gate, and the switch.
+"""
 
 from __future__ import annotations
 
@@ -46,20 +48,32 @@ class Experiment:
 
 
 def experiment(engine: str, *, seed: int = 0) -> Experiment:
-    """An arm that is not quite as its file says, a nominal model, and a guess that is far from both."""
+    """An arm that is not quite as its file says, a nominal model, and a guess that is far from
+    both.
+    """
     nominal = load(robots.path("valkyrie_arm"))
     truth = as_built(nominal, seed=seed)
     model = nominal.with_drive(viscous=True, coulomb=True, offset=True)
-    guess = Columns(model.with_parameters(as_built(nominal, spread=GUESS_SPREAD, seed=seed + 5).theta)).x0
+    guess = Columns(
+        model.with_parameters(as_built(nominal, spread=GUESS_SPREAD, seed=seed + 5).theta)
+    ).x0
     identifier = OnlineIdentifier(model, guess, UPDATES, WINDOW, THRESHOLD, alpha=ALPHA, held=True)
     controller = Switched(identifier, lambda robot: ComputedTorque(robot, kp=KP, kd=KD), slew=SLEW)
     plant = plant_of(engine, truth, Realism.typical(truth, seed=seed), seed=seed)
-    return Experiment(nominal, model, identifier, controller, ClosedLoop(plant, motion(nominal), controller, identifier, rate=RATE, seed=seed))
+    return Experiment(
+        nominal,
+        model,
+        identifier,
+        controller,
+        ClosedLoop(plant, motion(nominal), controller, identifier, rate=RATE, seed=seed),
+    )
 
 
 def motion(robot: Robot) -> Moves:
     """From one position to another and back and so forth (paper)."""
-    return tick_tock(robot, np.array(FIRST), np.array(SECOND), time=ONE_WAY, repeats=REPEATS, dwell=DWELL)
+    return tick_tock(
+        robot, np.array(FIRST), np.array(SECOND), time=ONE_WAY, repeats=REPEATS, dwell=DWELL
+    )
 
 
 def run(engine: str, *, seed: int = 0, tell: Tell = silent) -> Result:
@@ -80,7 +94,10 @@ def run(engine: str, *, seed: int = 0, tell: Tell = silent) -> Result:
         seed,
         played,
         r2=last.r2_per_joint,
-        over_time=(np.array([u.t for u in played.updates]), np.array([np.nan if u.r2_fit is None else u.r2_fit for u in played.updates])),
+        over_time=(
+            np.array([u.t for u in played.updates]),
+            np.array([np.nan if u.r2_fit is None else u.r2_fit for u in played.updates]),
+        ),
         gate=gate,
         bias=(bias(played, before), bias(played, after)),
         max_torque_step=made.controller.max_torque_step,
@@ -92,7 +109,14 @@ def run(engine: str, *, seed: int = 0, tell: Tell = silent) -> Result:
         fallbacks=made.controller.fallbacks,
     )
     whole = information(made.model, prepare(played.log(NAME), made.model, cutoff=CUTOFF))
-    return Result(told, "Arm", page.arm(told, played, score_over_time(whole, played)), made.nominal, played, (_story(told),))
+    return Result(
+        told,
+        "Arm",
+        page.arm(told, played, score_over_time(whole, played)),
+        made.nominal,
+        played,
+        (_story(told),),
+    )
 
 
 def filled_at(run: Run) -> float | None:
@@ -101,7 +125,9 @@ def filled_at(run: Run) -> float | None:
 
 
 def spans(run: Run) -> tuple[slice, slice]:
-    """Whole periods of the motion before the switch, and as many at the end, when what came of the switch has settled."""
+    """Whole periods of the motion before the switch, and as many at the end, when what came of the
+    switch has settled.
+    """
     period = 2.0 * (ONE_WAY + DWELL)
     opened = run.opened_at if run.opened_at is not None else run.t[-1] / 2.0
     count = max(1, int((opened - 1.0) / period))
@@ -126,7 +152,8 @@ def _story(told: dict) -> str:
     before, after = (np.abs(np.array(told[key])) for key in ("bias_before", "bias_after"))
     full, opened, step = told["gate"]["full_at"], told["gate"]["opened_at"], told["max_torque_step"]
     return (
-        f"The buffer was full at {full:.1f} s and the gate opened at {opened:.1f} s; the bias of the joint errors fell from {before.max():.2g} to "
-        f"{after.max():.2g} rad at most, and no switch changed a torque by more than {step:.2g} N·m per cycle."
+        f"The buffer was full at {full:.1f} s and the gate opened at {opened:.1f} s; the bias of"
+        f" the joint errors fell from {before.max():.2g} to {after.max():.2g} rad at most, and no"
+        f" switch changed a torque by more than {step:.2g} N·m per cycle."
         + ("" if told["gate"]["open_at_end"] else f" {gate_sentence(told['gate'])}")
     )

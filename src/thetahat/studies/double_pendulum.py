@@ -1,4 +1,6 @@
-"""Offline identification of a planar double pendulum (paper, §VI): sinusoidal motion, pseudo-inverse, no initial guess."""
+"""Offline identification of a planar double pendulum (paper, §VI): sinusoidal motion,
+pseudo-inverse, no initial guess.
+"""
 
 from __future__ import annotations
 
@@ -34,47 +36,107 @@ CUTOFF = 15.0  # [Hz] of the zero-phase low-pass: the motion ends at 1.1 Hz
 
 
 def experiment(engine: str, *, seed: int = 0) -> Experiment:
-    """The pendulum as it comes, under the nominal model, while an identifier with a growing memory and no guess looks on: for the live page."""
+    """The pendulum as it comes, under the nominal model, while an identifier with a growing memory
+    and no guess looks on: for the live page.
+    """
     nominal = load(robots.path("double_pendulum"))
     truth = as_built(nominal, seed=seed)
     model = nominal.without_drive().with_drive(viscous=True, coulomb=True)
     identifier = OnlineIdentifier(model, memory="growing", watch=False, held=True)
     controller = ComputedTorque(nominal, kp=KP, kd=KD)
     plant = plant_of(engine, truth, Realism.typical(truth, seed=seed), seed=seed)
-    return Experiment(nominal, model, identifier, controller, ClosedLoop(plant, motion(nominal), controller, identifier, rate=RATE, seed=seed))
+    return Experiment(
+        nominal,
+        model,
+        identifier,
+        controller,
+        ClosedLoop(plant, motion(nominal), controller, identifier, rate=RATE, seed=seed),
+    )
 
 
 def run(engine: str, *, seed: int = 0, tell: Tell = silent) -> Result:
-    """Twice: a pendulum without friction and noise, where the fit must be exact, and one as they come."""
+    """Twice: a pendulum without friction and noise, where the fit must be exact, and one as they
+    come.
+    """
     nominal = load(robots.path("double_pendulum"))
     truth = as_built(nominal, seed=seed)
-    clean = _moved(engine, truth.without_drive(), nominal.without_drive(), None, seed, tell, "without noise")
-    noisy = _moved(engine, truth, nominal, Realism.typical(truth, seed=seed), seed, tell, "with friction and noise")
-    true = Samples(q=clean.q, dq=clean.dq, ddq=clean.ddq, tau=clean.tau, t=clean.t, period=1.0 / RATE)
+    clean = _moved(
+        engine, truth.without_drive(), nominal.without_drive(), None, seed, tell, "without noise"
+    )
+    noisy = _moved(
+        engine,
+        truth,
+        nominal,
+        Realism.typical(truth, seed=seed),
+        seed,
+        tell,
+        "with friction and noise",
+    )
+    true = Samples(
+        q=clean.q, dq=clean.dq, ddq=clean.ddq, tau=clean.tau, t=clean.t, period=1.0 / RATE
+    )
     exact, exact_traces = _fitted(nominal.without_drive(), nominal.without_drive(), true)
     model = nominal.without_drive().with_drive(viscous=True, coulomb=True)
     real, traces = _fitted(model, nominal, prepare(noisy.log, model, cutoff=CUTOFF))
     counts, played = _seen(exact), Run.of(nominal, noisy)
-    told = summary(NAME, engine, seed, played, r2=real.r2_per_joint, r2_noise_free=numbers(exact.r2_per_joint), parameters_seen=counts)
+    told = summary(
+        NAME,
+        engine,
+        seed,
+        played,
+        r2=real.r2_per_joint,
+        r2_noise_free=numbers(exact.r2_per_joint),
+        parameters_seen=counts,
+    )
     sections = page.double_pendulum(told, played, traces, exact_traces)
     text = (
-        f"R² {_list(exact.r2_per_joint, 7)} per joint without noise, {_list(real.r2_per_joint, 4)} with friction and noise.",
-        "Parameters that planar motion shows: " + ", ".join(f"{count} of {name}" for name, count in counts.items()) + ".",
+        (
+            f"R² {_list(exact.r2_per_joint, 7)} per joint without noise,"
+            f" {_list(real.r2_per_joint, 4)} with friction and noise."
+        ),
+        "Parameters that planar motion shows: "
+        + ", ".join(f"{count} of {name}" for name, count in counts.items())
+        + ".",
     )
     return Result(told, "Double pendulum", sections, nominal, played, text)
 
 
 def motion(robot: Robot) -> Sinusoids:
-    """A sinusoid at each joint, and a slower one that wanders; frequencies have no common period."""
+    """A sinusoid at each joint, and a slower one that wanders; frequencies have no common
+    period.
+    """
     amplitude = np.array([[0.9, 0.4], [1.1, 0.5]])
     frequency = np.array([[0.41, 1.07], [0.67, 0.93]])
-    return Sinusoids(robot.joint_names, DURATION, np.zeros(2), amplitude, frequency, np.array([[0.3, 1.1], [1.9, 0.2]]), ramp=1.0)
+    return Sinusoids(
+        robot.joint_names,
+        DURATION,
+        np.zeros(2),
+        amplitude,
+        frequency,
+        np.array([[0.3, 1.1], [1.9, 0.2]]),
+        ramp=1.0,
+    )
 
 
-def _moved(engine: str, truth: Robot, nominal: Robot, realism: Realism | None, seed: int, tell: Tell, what: str) -> Recording:
+def _moved(
+    engine: str,
+    truth: Robot,
+    nominal: Robot,
+    realism: Realism | None,
+    seed: int,
+    tell: Tell,
+    what: str,
+) -> Recording:
     plant = plant_of(engine, truth, realism, seed=seed)
     controller = ComputedTorque(nominal, kp=KP, kd=KD)
-    return simulate(plant, motion(nominal), rate=RATE, seed=seed, controller=controller, progress=lambda done, total: tell(what, done, total))
+    return simulate(
+        plant,
+        motion(nominal),
+        rate=RATE,
+        seed=seed,
+        controller=controller,
+        progress=lambda done, total: tell(what, done, total),
+    )
 
 
 def _fitted(model: Robot, nominal: Robot, samples: Samples) -> tuple[Estimate, Traces]:
@@ -86,7 +148,9 @@ def _fitted(model: Robot, nominal: Robot, samples: Samples) -> tuple[Estimate, T
 
 
 def _seen(found: Estimate) -> dict[str, int]:
-    """How many parameters of each link are effectively used (paper: three in a plane): base parameters that it leads."""
+    """How many parameters of each link are effectively used (paper: three in a plane): base
+    parameters that it leads.
+    """
     leading = found.base.independent // parameters.SIZE
     return {name: int(np.sum(leading == b)) for b, name in enumerate(found.robot.body_names)}
 

@@ -1,4 +1,6 @@
-"""Identification of a robotic leg of four joints while the data grow (paper, §VI): decimated updates, an initial guess."""
+"""Identification of a robotic leg of four joints while the data grow (paper, §VI): decimated
+updates, an initial guess.
+"""
 
 from __future__ import annotations
 
@@ -34,16 +36,28 @@ def experiment(engine: str, *, seed: int = 0, duration: float = DURATION) -> Exp
     nominal = load(robots.path("valkyrie_leg"))
     truth = as_built(nominal, seed=seed)
     model = nominal.without_drive().with_drive(viscous=True, coulomb=True)
-    identifier = OnlineIdentifier(model, _guess(nominal, model, seed), memory="growing", alpha=ALPHA, blend="always", watch=False, held=True)
+    identifier = OnlineIdentifier(
+        model,
+        _guess(nominal, model, seed),
+        memory="growing",
+        alpha=ALPHA,
+        blend="always",
+        watch=False,
+        held=True,
+    )
     controller = ComputedTorque(nominal, kp=400.0, kd=40.0)
     plant = plant_of(engine, truth, Realism.typical(truth, seed=seed), seed=seed)
-    loop = ClosedLoop(plant, motion(nominal, duration), controller, identifier, rate=RATE, seed=seed)
+    loop = ClosedLoop(
+        plant, motion(nominal, duration), controller, identifier, rate=RATE, seed=seed
+    )
     return Experiment(nominal, model, identifier, controller, loop)
 
 
 def _guess(nominal: Robot, model: Robot, seed: int) -> np.ndarray:
     """Parameters that are far from the leg's, on purpose."""
-    return Columns(model.with_parameters(as_built(nominal, spread=GUESS_SPREAD, seed=seed + 1).theta)).x0
+    return Columns(
+        model.with_parameters(as_built(nominal, spread=GUESS_SPREAD, seed=seed + 1).theta)
+    ).x0
 
 
 def run(engine: str, *, seed: int = 0, tell: Tell = silent, duration: float = DURATION) -> Result:
@@ -62,17 +76,33 @@ def run(engine: str, *, seed: int = 0, tell: Tell = silent, duration: float = DU
     t, r2 = score_over_time(whole, played)
     last = next(update.x_base for update in reversed(played.updates) if update.x_base is not None)
     final = whole.r2_per_joint(last)
-    told = summary(NAME, engine, seed, played, r2=final, over_time=(t, r2), cycle=loop.seconds["cycle"], r2_guess=whole.r2(whole.base.map @ guess))
+    told = summary(
+        NAME,
+        engine,
+        seed,
+        played,
+        r2=final,
+        over_time=(t, r2),
+        cycle=loop.seconds["cycle"],
+        r2_guess=whole.r2(whole.base.map @ guess),
+    )
     collector = Collector(model.with_parameters(identifier.estimate), nominal)
     collector.add(samples, "train")
     tracked = page.torque_as_it_was_known(whole, played, samples)
     sections = page.leg(told, played, collector.result(), tracked)
-    text = (f"R² of the estimate on the whole run: {r2[0]:.3f} at first, {r2[-1]:.4f} at the end; of the guess {told['r2_guess']:.3f}.",)
+    text = (
+        (
+            f"R² of the estimate on the whole run: {r2[0]:.3f} at first, {r2[-1]:.4f} at the end;"
+            f" of the guess {told['r2_guess']:.3f}."
+        ),
+    )
     return Result(told, "Leg", sections, nominal, played, text)
 
 
 def motion(robot: Robot, duration: float = DURATION) -> Sinusoids:
-    """Swinging and stepping in the air, inside the limits; no two frequencies have a common period."""
+    """Swinging and stepping in the air, inside the limits; no two frequencies have a common
+    period.
+    """
     centre = np.array([0.3, 0.05, -0.5, 0.95])
     amplitude = np.array([[0.4, 0.15], [0.25, 0.12], [0.8, 0.35], [0.6, 0.3]])
     frequency = np.array([[0.31, 0.83], [0.43, 1.01], [0.37, 0.71], [0.53, 0.97]])

@@ -1,6 +1,8 @@
-"""A closed loop in simulated time: a plant follows a motion, a controller commands it, and an identifier looks on, cycle by cycle.
+"""A closed loop in simulated time: a plant follows a motion, a controller commands it, and an
+identifier looks on, cycle by cycle.
 
-`cycles()` yields after every control cycle, so the same loop runs as fast as it can (a study) or paced by a clock (the live page).
+`cycles()` yields after every control cycle, so the same loop runs as fast as it can (a study) or
+paced by a clock (the live page).
 """
 
 from __future__ import annotations
@@ -41,20 +43,41 @@ class Cycle:
 
 
 class ClosedLoop:
-    """Iterate over `cycles()`; afterwards `seconds` says what each part of a cycle took, of this thread's processor time."""
+    """Iterate over `cycles()`; afterwards `seconds` says what each part of a cycle took, of this
+    thread's processor time.
+    """
 
     def __init__(
-        self, plant: Plant, motion: Any, controller: Controller, identifier: OnlineIdentifier | None = None, *, rate: float = 1000.0, seed: int = 0
+        self,
+        plant: Plant,
+        motion: Any,
+        controller: Controller,
+        identifier: OnlineIdentifier | None = None,
+        *,
+        rate: float = 1000.0,
+        seed: int = 0,
     ) -> None:
         check_reference(motion, plant.nominal)
-        self.plant, self.motion, self.controller, self.identifier, self.rate, self.seed = plant, motion, controller, identifier, float(rate), seed
+        self.plant, self.motion, self.controller, self.identifier, self.rate, self.seed = (
+            plant,
+            motion,
+            controller,
+            identifier,
+            float(rate),
+            seed,
+        )
         self.duration = duration_of(motion)
         self.count = int(self.duration * self.rate)
         self._times = {part: Histogram() for part in (*PARTS, "cycle")}
 
     def cycles(self) -> Iterator[Cycle]:
         """From the motion's beginning to its end."""
-        plant, controller, identifier, clock = self.plant, self.controller, self.identifier, time.thread_time_ns
+        plant, controller, identifier, clock = (
+            self.plant,
+            self.controller,
+            self.identifier,
+            time.thread_time_ns,
+        )
         for first in range(0, self.count, BLOCK):
             stop = min(first + BLOCK, self.count)
             wanted = reference(self.motion, np.arange(first, stop) / self.rate, plant.nominal)
@@ -67,20 +90,42 @@ class ClosedLoop:
                 u = controller(t, q, dq, goal)
                 decided = clock()
                 plant.command(u)
-                tau = plant.sense_torque()  # what acts from now on, so it cannot be known before the command; it is judged before the next one
+                tau = (
+                    plant.sense_torque()
+                    # what acts from now on, so it cannot be known before the command; it is judged
+                    # before the next one
+                )
                 sensed = clock()
                 if identifier is not None:
                     identifier.push(t, q, dq, tau)
                 done = clock()
-                took = decided - begun + done - sensed  # what a controller on a real robot would pay
-                yield Cycle(k, t, q, dq, tau, u, goal, true, bool(getattr(controller, "identified", False)), took, getattr(controller, "robot", None))
+                took = (
+                    decided - begun + done - sensed
+                )  # what a controller on a real robot would pay
+                yield Cycle(
+                    k,
+                    t,
+                    q,
+                    dq,
+                    tau,
+                    u,
+                    goal,
+                    true,
+                    bool(getattr(controller, "identified", False)),
+                    took,
+                    getattr(controller, "robot", None),
+                )
                 resumed = clock()
                 plant.advance((k + 1) / self.rate - plant.t)
-                for part, ns in zip(PARTS, (decided - begun, done - sensed, clock() - resumed), strict=True):
+                for part, ns in zip(
+                    PARTS, (decided - begun, done - sensed, clock() - resumed), strict=True
+                ):
                     self._times[part].add(ns)
                 self._times["cycle"].add(took)
 
     @property
     def seconds(self) -> dict[str, Quantiles]:
-        """[µs] of control, identification, both (cycle), and the simulation, which a real robot does by itself."""
+        """[µs] of control, identification, both (cycle), and the simulation, which a real robot
+        does by itself.
+        """
         return {part: histogram.quantiles() for part, histogram in self._times.items()}

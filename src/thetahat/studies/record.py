@@ -1,4 +1,6 @@
-"""What is kept of a closed loop: its signals at a modest rate, and what every update of the identifier said."""
+"""What is kept of a closed loop: its signals at a modest rate, and what every update of the
+identifier said.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ class Run:
     updates: tuple[Update, ...]
     step: int  # cycles between two drawn points
     u: np.ndarray | None = None  # (n, nv) commanded [N·m or N]
-    models: tuple[tuple[int, Robot], ...] = ()  # (first cycle, the model in charge of the commands from it on)
+    models: tuple[
+        tuple[int, Robot], ...
+    ] = ()  # (first cycle, the model in charge of the commands from it on)
     gate: tuple[GateChange, ...] = ()
 
     @staticmethod
@@ -67,7 +71,18 @@ class Run:
         rate = 1.0 / float(np.median(np.diff(recording.t)))
         step, dq = max(1, round(rate / DRAWN)), measured.get("dq", recording.dq)
         still = np.zeros(len(recording.t), dtype=bool)
-        return Run(robot, recording.t, measured["q"], dq, measured["tau"], wanted, wanted - recording.q, still, (), step)
+        return Run(
+            robot,
+            recording.t,
+            measured["q"],
+            dq,
+            measured["tau"],
+            wanted,
+            wanted - recording.q,
+            still,
+            (),
+            step,
+        )
 
     @property
     def drawn(self) -> slice:
@@ -80,9 +95,13 @@ class Run:
         return next((change.t for change in self.gate if change.open), None)
 
     def gate_told(self) -> dict[str, Any]:
-        """For `summary.json`: when the gate first opened and why it did, or why it never did; and every time it closed again."""
+        """For `summary.json`: when the gate first opened and why it did, or why it never did; and
+        every time it closed again.
+        """
         opened = next((change for change in self.gate if change.open), None)
-        closings = [{"t": change.t, "reason": change.reason} for change in self.gate if not change.open]
+        closings = [
+            {"t": change.t, "reason": change.reason} for change in self.gate if not change.open
+        ]
         never = self.updates[-1].reason if self.updates else "no update was made"
         return {
             "opened_at": None if opened is None else opened.t,
@@ -99,11 +118,20 @@ class Run:
 class Recorder:
     """`add` every cycle, then take the `result`."""
 
-    def __init__(self, robot: Robot, count: int, rate: float, identifier: OnlineIdentifier | None = None) -> None:
+    def __init__(
+        self, robot: Robot, count: int, rate: float, identifier: OnlineIdentifier | None = None
+    ) -> None:
         self.robot, self.identifier = robot, identifier
         self._arrays = {
             name: np.empty((count, width))
-            for name, width in (("q", robot.nq), ("dq", robot.nv), ("tau", robot.nv), ("u", robot.nv), ("wanted", robot.nq), ("error", robot.nv))
+            for name, width in (
+                ("q", robot.nq),
+                ("dq", robot.nv),
+                ("tau", robot.nv),
+                ("u", robot.nv),
+                ("wanted", robot.nq),
+                ("error", robot.nv),
+            )
         }
         self._t, self._identified = np.empty(count), np.zeros(count, dtype=bool)
         self._count, self._step = 0, max(1, round(rate / DRAWN))
@@ -115,13 +143,20 @@ class Recorder:
         """Keep a cycle; the update that it brought, if any."""
         k, arrays = cycle.k, self._arrays
         self._t[k], self._identified[k] = cycle.t, cycle.identified
-        arrays["q"][k], arrays["dq"][k], arrays["tau"][k], arrays["wanted"][k] = cycle.q, cycle.dq, cycle.tau, cycle.wanted[0]
+        arrays["q"][k], arrays["dq"][k], arrays["tau"][k], arrays["wanted"][k] = (
+            cycle.q,
+            cycle.dq,
+            cycle.tau,
+            cycle.wanted[0],
+        )
         arrays["error"][k], arrays["u"][k] = cycle.wanted[0] - cycle.true, cycle.u
         self._count = k + 1
         if cycle.model is not None and (not self._models or self._models[-1][1] is not cycle.model):
             self._models.append((k, cycle.model))
         identifier = self.identifier
-        if identifier is not None and identifier.gate.open != (bool(self._gate) and self._gate[-1].open):
+        if identifier is not None and identifier.gate.open != (
+            bool(self._gate) and self._gate[-1].open
+        ):
             self._gate.append(GateChange(cycle.t, identifier.gate.open, identifier.gate.reason))
         if identifier is None or identifier.updates == len(self._updates):
             return None
@@ -133,9 +168,15 @@ class Recorder:
         n = self._count
         arrays = {name: array[:n] for name, array in self._arrays.items()}
         return Run(
-            self.robot, self._t[:n], **arrays, identified=self._identified[:n], updates=tuple(self._updates), step=self._step,
-            models=tuple(self._models), gate=tuple(self._gate),
-        )  # fmt: skip
+            self.robot,
+            self._t[:n],
+            **arrays,
+            identified=self._identified[:n],
+            updates=tuple(self._updates),
+            step=self._step,
+            models=tuple(self._models),
+            gate=tuple(self._gate),
+        )
 
 
 def _said(identifier: OnlineIdentifier, t: float) -> Update:
@@ -158,4 +199,6 @@ def score_over_time(whole: Information, run: Run) -> tuple[np.ndarray, np.ndarra
     """(t, R² of each update's estimate on the whole run)."""
     known = [update for update in run.updates if update.x_base is not None]
     scores = [whole.r2(update.x_base) for update in known]
-    return np.array([update.t for update in known]), np.array([np.nan if score is None else score for score in scores])
+    return np.array([update.t for update in known]), np.array(
+        [np.nan if score is None else score for score in scores]
+    )

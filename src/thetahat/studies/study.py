@@ -26,7 +26,9 @@ def silent(what: str, done: int, total: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """What a study found: the summary of interface.md, the sections of its page, and tables to keep."""
+    """What a study found: the summary of interface.md, the sections of its page, and tables to
+    keep.
+    """
 
     summary: dict[str, Any]
     title: str
@@ -67,7 +69,9 @@ def summary(
         "seed": seed,
         "joints": list(run.robot.velocity_names),
         "r2": None if r2 is None else numbers(r2),
-        "r2_over_time": None if over_time is None else {"t": numbers(over_time[0]), "r2": numbers(over_time[1])},
+        "r2_over_time": (
+            None if over_time is None else {"t": numbers(over_time[0]), "r2": numbers(over_time[1])}
+        ),
         "gate": gate,
         "bias_before": before,
         "bias_after": after,
@@ -86,7 +90,10 @@ def gate_sentence(gate: dict[str, Any]) -> str:
         return said
     last, times = gate["closings"][-1], len(gate["closings"])
     often = "It closed" if times == 1 else f"It closed {times} times, last"
-    return f"{said} {often} at {last['t']:.1f} s: {last['reason']}{', and opened again' if gate['open_at_end'] else ''}."
+    return (
+        f"{said} {often} at {last['t']:.1f} s:"
+        f" {last['reason']}{', and opened again' if gate['open_at_end'] else ''}."
+    )
 
 
 def numbers(values: Any) -> list[float | None]:

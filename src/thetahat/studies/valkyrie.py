@@ -1,4 +1,6 @@
-"""All 44 joints of a humanoid in the loop of the arm's experiment, to show that it scales (paper, §VII: no symbolic expressions)."""
+"""All 44 joints of a humanoid in the loop of the arm's experiment, to show that it scales (paper,
+§VII: no symbolic expressions).
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ DURATION, RATE = 30.0, 500.0  # [s], [Hz]
 UPDATES, WINDOW, THRESHOLD = 3.0, 50, 0.95
 KP, KD, SLEW = 400.0, 40.0, 50.0  # [1/s²], [1/s], [N·m/s]
 REACH = 0.3  # of each joint's range
-FLOOR = 0.005  # of a joint's effort limit: errors below do not matter (a finger's whole torque is a hundredth of what its motor can do)
+# of a joint's effort limit: errors below do not matter (a finger's whole torque is a hundredth of
+# what its motor can do)
+FLOOR = 0.005
 SLOWEST, FASTEST = 0.2, 0.7  # [Hz]
 
 
@@ -37,7 +41,13 @@ def experiment(engine: str, *, seed: int = 0) -> Experiment:
     identifier = OnlineIdentifier(model, None, UPDATES, WINDOW, THRESHOLD, floor=floor, held=True)
     controller = Switched(identifier, lambda robot: ComputedTorque(robot, kp=KP, kd=KD), slew=SLEW)
     plant = plant_of(engine, truth, Realism.typical(truth, seed=seed), seed=seed)
-    return Experiment(nominal, model, identifier, controller, ClosedLoop(plant, motion(nominal), controller, identifier, rate=RATE, seed=seed))
+    return Experiment(
+        nominal,
+        model,
+        identifier,
+        controller,
+        ClosedLoop(plant, motion(nominal), controller, identifier, rate=RATE, seed=seed),
+    )
 
 
 def motion(robot: Robot) -> Sinusoids:
@@ -45,9 +55,19 @@ def motion(robot: Robot) -> Sinusoids:
     rng = np.random.default_rng(7)
     limits = np.array([[node.limits.lower, node.limits.upper] for node in robot.tree.independent])
     centre, reach = limits.mean(axis=1), REACH * np.diff(limits, axis=1)[:, 0]
-    frequency = np.column_stack([rng.permutation(np.linspace(SLOWEST, FASTEST, robot.nv)) for _ in range(2)])
+    frequency = np.column_stack(
+        [rng.permutation(np.linspace(SLOWEST, FASTEST, robot.nv)) for _ in range(2)]
+    )
     amplitude = reach[:, None] * np.array([0.65, 0.35])
-    return Sinusoids(robot.joint_names, DURATION, centre, amplitude, frequency, rng.uniform(0.0, 2.0 * np.pi, (robot.nv, 2)), ramp=1.5)
+    return Sinusoids(
+        robot.joint_names,
+        DURATION,
+        centre,
+        amplitude,
+        frequency,
+        rng.uniform(0.0, 2.0 * np.pi, (robot.nv, 2)),
+        ramp=1.5,
+    )
 
 
 def run(engine: str, *, seed: int = 0, tell: Tell = silent) -> Result:
@@ -67,17 +87,26 @@ def run(engine: str, *, seed: int = 0, tell: Tell = silent) -> Result:
         seed,
         played,
         r2=last.r2_per_joint if last.r2_per_joint is not None else None,
-        over_time=(np.array([u.t for u in played.updates]), np.array([np.nan if u.r2_fit is None else u.r2_fit for u in played.updates])),
+        over_time=(
+            np.array([u.t for u in played.updates]),
+            np.array([np.nan if u.r2_fit is None else u.r2_fit for u in played.updates]),
+        ),
         gate=played.gate_told(),
         max_torque_step=made.controller.max_torque_step,
         cycle=seconds["cycle"],
         slew_bound=SLEW / RATE,
         base_parameters=made.identifier.gate.structural_rank,
         rank=made.identifier.gate.rank,
-        parts_us={part: {"p50": found.p50, "p99": found.p99, "max": found.max} for part, found in seconds.items()},
+        parts_us={
+            part: {"p50": found.p50, "p99": found.p99, "max": found.max}
+            for part, found in seconds.items()
+        },
     )
     text = (
-        f"{made.nominal.nv} joints, {told['base_parameters']} base parameters with friction. {gate_sentence(told['gate'])}",
+        (
+            f"{made.nominal.nv} joints, {told['base_parameters']} base parameters with friction."
+            f" {gate_sentence(told['gate'])}"
+        ),
         f"Per cycle: control {seconds['control']}, identification {seconds['identify']}.",
     )
     return Result(told, "Valkyrie", page.valkyrie(told, played), made.nominal, played, text)

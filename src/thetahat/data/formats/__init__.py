@@ -20,13 +20,18 @@ def is_bag_folder(path: Path) -> bool:
     return path.is_dir() and (path / "metadata.yaml").is_file()
 
 
-def open_table(path: Path, *, joints: Sequence[str] = (), topic: str | None = None, salvage: bool = False) -> Table:
+def open_table(
+    path: Path, *, joints: Sequence[str] = (), topic: str | None = None, salvage: bool = False
+) -> Table:
     """Open a log file, or the folder of a ROS 2 bag, and read what its header says."""
     suffix = path.suffix.lower()
     if is_bag_folder(path):
         suffix = ".bag"
     elif path.is_dir():
-        raise StorageError(f"{label(path)} is a folder without logs in it; give a file, or a folder of files ending in {', '.join(SUFFIXES)}")
+        raise StorageError(
+            f"{label(path)} is a folder without logs in it; give a file, or a folder of files"
+            f" ending in {', '.join(SUFFIXES)}"
+        )
     match suffix:
         case ".csv" | ".txt":
             from thetahat.data.formats.csv import CsvTable
@@ -47,7 +52,15 @@ def open_table(path: Path, *, joints: Sequence[str] = (), topic: str | None = No
     with opened(path):
         pass  # a file that is not there says so first
     if suffix in _PACKED:
-        raise RefusedForSafety(f"{label(path)} is compressed, and a small file may unpack to any size; unpack it yourself and give the log inside")
+        raise RefusedForSafety(
+            f"{label(path)} is compressed, and a small file may unpack to any size; unpack it"
+            " yourself and give the log inside"
+        )
     if suffix in _PICKLED:
-        raise RefusedForSafety(f"{label(path)} is refused: {suffix} files may run code when they are loaded; save the log as CSV, Parquet or NPZ")
-    raise MalformedInput(f"{label(path)} has the unknown ending {suffix!r}; logs end in {', '.join(SUFFIXES)}")
+        raise RefusedForSafety(
+            f"{label(path)} is refused: {suffix} files may run code when they are loaded; save the"
+            " log as CSV, Parquet or NPZ"
+        )
+    raise MalformedInput(
+        f"{label(path)} has the unknown ending {suffix!r}; logs end in {', '.join(SUFFIXES)}"
+    )

@@ -1,7 +1,8 @@
 """ROS 1 bags, ROS 2 bags (sqlite3 or MCAP) and MCAP files holding sensor_msgs/JointState.
 
-Columns are `t` (header stamps, seconds after the first), and per joint `q.<name>`, `dq.<name>`, `tau.<name>` (position,
-velocity, effort). MCAP is read here; the other containers by rosbags (extra `ros`).
+Columns are `t` (header stamps, seconds after the first), and per joint `q.<name>`, `dq.<name>`,
+`tau.<name>` (position, velocity, effort). MCAP is read here; the other containers by rosbags (extra
+`ros`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,14 @@ import numpy as np
 from thetahat.data.formats.joint_state import TYPES, BadMessage, Decoder, JointState
 from thetahat.data.formats.mcap import McapFile
 from thetahat.data.formats.table import Block, Table, check_names, label, shown
-from thetahat.errors import MalformedInput, MissingExtra, NotIdentifiable, ThetahatError, UsageError, known
+from thetahat.errors import (
+    MalformedInput,
+    MissingExtra,
+    NotIdentifiable,
+    ThetahatError,
+    UsageError,
+    known,
+)
 
 LOOKED_AT = 500  # messages from which the joints of a topic are learnt
 BLOCK_ROWS = 8_192
@@ -25,19 +33,38 @@ _KINDS = (("q", "position"), ("dq", "velocity"), ("tau", "effort"))
 
 
 def bag_files(path: Path) -> list[Path]:
-    """The files that make up a bag: itself, or those of a ROS 2 folder in the order of their numbers."""
+    """The files that make up a bag: itself, or those of a ROS 2 folder in the order of their
+    numbers.
+    """
     if not path.is_dir():
         return [path]
     parts = [file for file in path.iterdir() if file.suffix in (".mcap", ".db3")]
     if not parts:
-        raise MalformedInput(f"{label(path)} has a metadata.yaml but no .mcap or .db3 file; give the whole folder of the bag, unpacked")
-    return sorted(parts, key=lambda file: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", file.name)])
+        raise MalformedInput(
+            f"{label(path)} has a metadata.yaml but no .mcap or .db3 file; give the whole folder of"
+            " the bag, unpacked"
+        )
+    return sorted(
+        parts,
+        key=lambda file: [
+            int(part) if part.isdigit() else part for part in re.split(r"(\d+)", file.name)
+        ],
+    )
 
 
 class BagTable(Table):
-    """One topic of a bag. It is read once when it is opened, to verify it and to learn its topics and joints."""
+    """One topic of a bag. It is read once when it is opened, to verify it and to learn its topics
+    and joints.
+    """
 
-    def __init__(self, path: Path, *, joints: Sequence[str] = (), topic: str | None = None, salvage: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        joints: Sequence[str] = (),
+        topic: str | None = None,
+        salvage: bool = False,
+    ) -> None:
         super().__init__(path, bag_files(path))
         if not any(state.size for state in self.states):
             raise MalformedInput(f"{label(path)} is empty; give a bag with joint states")
@@ -49,7 +76,10 @@ class BagTable(Table):
             self._source = _RosbagsSource(path)
         self._topic = self._chosen(self._source.topics(), topic)
         self._joints, kinds = self._look(joints)
-        self.names = ("t", *(f"{kind}.{name}" for kind in kinds for name in self._joints if name in kinds[kind]))
+        self.names = (
+            "t",
+            *(f"{kind}.{name}" for kind in kinds for name in self._joints if name in kinds[kind]),
+        )
         check_names(path, self.names)
         self._other = 0
 
@@ -57,7 +87,7 @@ class BagTable(Table):
         """Messages of the topic, as far as they name the joints that are read."""
         return f"message {row} of topic {shown(self._topic)} (counting from 0)"
 
-    # -- what is inside -----------------------------------------------------------------------------------------------
+    # -- what is inside ----------------------------------------------------------------------------
 
     def _chosen(self, topics: dict[str, str], wanted: str | None) -> str:
         """The topic asked for, or the only one that holds joint states."""
@@ -65,56 +95,84 @@ class BagTable(Table):
         fitting = [name for name, kind in topics.items() if kind in TYPES]
         if wanted is not None:
             if wanted not in topics:
-                raise MalformedInput(f"{label(self.path)} has no topic {shown(wanted)}; its topics: {listed}")
+                raise MalformedInput(
+                    f"{label(self.path)} has no topic {shown(wanted)}; its topics: {listed}"
+                )
             if wanted not in fitting:
                 raise MalformedInput(
-                    f"{label(self.path)}: topic {shown(wanted)} is of type {topics[wanted]}, not sensor_msgs/JointState; its topics: {listed}"
+                    f"{label(self.path)}: topic {shown(wanted)} is of type {topics[wanted]}, not"
+                    f" sensor_msgs/JointState; its topics: {listed}"
                 )
             return wanted
         if not fitting:
-            raise MalformedInput(f"{label(self.path)} has no topic of type sensor_msgs/JointState; its topics: {listed}")
+            raise MalformedInput(
+                f"{label(self.path)} has no topic of type sensor_msgs/JointState; its topics:"
+                f" {listed}"
+            )
         if len(fitting) > 1:
-            raise UsageError(f"{label(self.path)} has several topics of joint states: {known(sorted(fitting))}; choose one with topic (--topic)")
+            raise UsageError(
+                f"{label(self.path)} has several topics of joint states: {known(sorted(fitting))};"
+                " choose one with topic (--topic)"
+            )
         return fitting[0]
 
     def _look(self, wanted: Sequence[str]) -> tuple[tuple[str, ...], dict[str, set[str]]]:
-        """The joints that the topic's messages name, and which numbers they bring; publishers may share a topic."""
+        """The joints that the topic's messages name, and which numbers they bring; publishers may
+        share a topic.
+        """
         groups: Counter[frozenset[str]] = Counter()
         samples: dict[frozenset[str], list[JointState]] = {}
         for number, (_, message) in enumerate(self._messages()):
             group = frozenset(message.names)
             if len(group) < len(message.names):
-                raise self.problem(number, f"joint {shown(_twice(message.names))} is named twice in one message; repair its publisher")
+                raise self.problem(
+                    number,
+                    f"joint {shown(_twice(message.names))} is named twice in one message; repair"
+                    " its publisher",
+                )
             groups[group] += 1
             samples.setdefault(group, []).append(message)
             if number + 1 == LOOKED_AT:
                 break
         if not groups:
-            raise NotIdentifiable(f"{label(self.path)} has no messages on topic {shown(self._topic)}; record joint states while the robot moves")
+            raise NotIdentifiable(
+                f"{label(self.path)} has no messages on topic {shown(self._topic)}; record joint"
+                " states while the robot moves"
+            )
         best = max(groups, key=lambda group: (len(group & set(wanted)), groups[group]))
         self._stamped = any(message.stamp for message in samples[best])
         kinds = {}
         for kind, attribute in _KINDS:
             rows = [(message.names, getattr(message, attribute)) for message in samples[best]]
             kinds[kind] = {
-                name for name in best if any(len(values) and not np.isnan(values[names.index(name)]) for names, values in rows)
+                name
+                for name in best
+                if any(
+                    len(values) and not np.isnan(values[names.index(name)])
+                    for names, values in rows
+                )
             }  # a publisher that does not measure a thing sends nothing or NaN
         return tuple(name for name in samples[best][0].names), kinds
 
-    # -- rows ---------------------------------------------------------------------------------------------------------
+    # -- rows --------------------------------------------------------------------------------------
 
     def _messages(self) -> Iterator[tuple[int, JointState]]:
         """(log time [ns], message) of the topic."""
         decoders: dict[str, Decoder] = {}
         for number, (encoding, time, data) in enumerate(self._source.messages(self._topic)):
             if encoding not in ("cdr", "ros1"):
-                raise MalformedInput(f"{label(self.path)}: topic {shown(self._topic)} is encoded as {shown(encoding)}; known are cdr and ros1")
+                raise MalformedInput(
+                    f"{label(self.path)}: topic {shown(self._topic)} is encoded as"
+                    f" {shown(encoding)}; known are cdr and ros1"
+                )
             try:
                 yield time, decoders.setdefault(encoding, Decoder(encoding)).decode(data)
             except BadMessage as error:
                 raise self.problem(number, f"{error}; record or copy the bag again") from None
 
-    def read(self, columns: Sequence[str], run_column: str | None, *, first: bool) -> Iterator[Block]:
+    def read(
+        self, columns: Sequence[str], run_column: str | None, *, first: bool
+    ) -> Iterator[Block]:
         """Blocks of `BLOCK_ROWS` messages."""
         order = [(kind, name) for kind, name in (column.partition(".")[::2] for column in columns)]
         attribute = dict(_KINDS)
@@ -125,7 +183,14 @@ class BagTable(Table):
             names = message.names
             if names not in places:
                 inside = all(kind == "t" or name in names for kind, name in order)
-                places[names] = [(attribute.get(kind, ""), names.index(name) if name else 0) for kind, name in order] if inside else None
+                places[names] = (
+                    [
+                        (attribute.get(kind, ""), names.index(name) if name else 0)
+                        for kind, name in order
+                    ]
+                    if inside
+                    else None
+                )
             place = places[names]
             if place is None:
                 other += 1
@@ -133,9 +198,18 @@ class BagTable(Table):
             stamp = message.stamp if self._stamped else time
             start = stamp if start is None else start
             try:
-                rows.append([getattr(message, kind)[at] if kind else (stamp - start) * 1e-9 for kind, at in place])
+                rows.append(
+                    [
+                        getattr(message, kind)[at] if kind else (stamp - start) * 1e-9
+                        for kind, at in place
+                    ]
+                )
             except IndexError:
-                raise self.problem(done + len(rows), "it lacks numbers that earlier messages bring; choose another topic or record again") from None
+                raise self.problem(
+                    done + len(rows),
+                    "it lacks numbers that earlier messages bring; choose another topic or record"
+                    " again",
+                ) from None
             if len(rows) == BLOCK_ROWS:
                 yield Block(self.check_finite(np.array(rows), columns, done))
                 done, rows = done + len(rows), []
@@ -147,12 +221,34 @@ class BagTable(Table):
         notes = [("salvaged", sentence) for sentence in self._source.lost]
         if not self._source.verified:
             notes.append(
-                ("unverified", "the bag carries no checksums for its messages, so damage inside them cannot be noticed; it was read as it is")
+                (
+                    "unverified",
+                    (
+                        "the bag carries no checksums for its messages, so damage inside them"
+                        " cannot be noticed; it was read as it is"
+                    ),
+                )
             )
         if other:
-            notes.append(("ignored-messages", f"{other} messages of topic {shown(self._topic)} name other joints and were left out"))
+            notes.append(
+                (
+                    "ignored-messages",
+                    (
+                        f"{other} messages of topic {shown(self._topic)} name other joints and were"
+                        " left out"
+                    ),
+                )
+            )
         if not self._stamped:
-            notes.append(("unstamped", "header stamps are all zero; the times at which messages were recorded are used instead"))
+            notes.append(
+                (
+                    "unstamped",
+                    (
+                        "header stamps are all zero; the times at which messages were recorded are"
+                        " used instead"
+                    ),
+                )
+            )
         return tuple(notes)
 
 
@@ -179,7 +275,11 @@ class _McapSource:
         for file in self._files:
             for _ in file.messages():
                 pass
-        return {channel.topic: channel.schema for file in self._files for channel in file.channels.values()}
+        return {
+            channel.topic: channel.schema
+            for file in self._files
+            for channel in file.channels.values()
+        }
 
     def messages(self, topic: str) -> Iterator[tuple[str, int, bytes]]:
         """(encoding, log time, data)."""
@@ -199,7 +299,10 @@ class _RosbagsSource:
         try:
             from rosbags import rosbag1, rosbag2
         except ImportError:
-            raise MissingExtra(f"{label(path)} is a ROS bag, which needs the extra 'ros': pip install 'thetahat[ros]'") from None
+            raise MissingExtra(
+                f"{label(path)} is a ROS bag, which needs the extra 'ros': pip install"
+                " 'thetahat[ros]'"
+            ) from None
         self._path, self._ros1 = path, path.suffix == ".bag"
         self._reader = rosbag1.Reader if self._ros1 else rosbag2.Reader
 
@@ -213,7 +316,8 @@ class _RosbagsSource:
         except Exception as error:  # a damaged bag may raise anything inside the library
             reason = shown(str(error).splitlines()[0] if str(error) else type(error).__name__, 90)
             raise MalformedInput(
-                f"{label(self._path)} cannot be read as a bag ({reason}); it was cut off or damaged, so copy or record it again"
+                f"{label(self._path)} cannot be read as a bag ({reason}); it was cut off or"
+                " damaged, so copy or record it again"
             ) from None
 
     def topics(self) -> dict[str, str]:
@@ -224,6 +328,8 @@ class _RosbagsSource:
     def messages(self, topic: str) -> Iterator[tuple[str, int, bytes]]:
         """(encoding, log time, data)."""
         with self._opened() as reader:
-            connections = [connection for connection in reader.connections if connection.topic == topic]
+            connections = [
+                connection for connection in reader.connections if connection.topic == topic
+            ]
             for _, time, data in reader.messages(connections):
                 yield "ros1" if self._ros1 else "cdr", time, bytes(data)

@@ -2,8 +2,8 @@
 
     header.stamp, header.frame_id, name[], position[], velocity[], effort[]
 
-Messages of one publisher repeat their names, so everything between stamp and positions is compared with the message
-before, and read again only where it differs.
+Messages of one publisher repeat their names, so everything between stamp and positions is compared
+with the message before, and read again only where it differs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,11 @@ class Decoder:
 
     def __init__(self, encoding: str) -> None:
         self._cdr = encoding == "cdr"
-        self._lead, self._names, self._end = b"", (), 0  # bytes from the frame's name to the last joint's, those names, and where they end
+        self._lead, self._names, self._end = (
+            b"",
+            (),
+            0,
+        )  # bytes from the frame's name to the last joint's, those names, and where they end
 
     def decode(self, data: bytes) -> JointState:
         """The message, or `BadMessage` with the reason."""
@@ -65,13 +69,17 @@ class Decoder:
             raise BadMessage(f"{len(data) - at} bytes follow its end")
         for kind, values in zip(("position", "velocity", "effort"), arrays, strict=True):
             if len(values) not in (0, len(self._names)):
-                raise BadMessage(f"it names {len(self._names)} joints but has {len(values)} numbers in {kind}")
+                raise BadMessage(
+                    f"it names {len(self._names)} joints but has {len(values)} numbers in {kind}"
+                )
         if rest >= 1_000_000_000:
             raise BadMessage(f"its stamp has {rest} nanoseconds")
         return JointState(seconds * 1_000_000_000 + rest, self._names, *arrays)
 
     def _aligned(self, at: int, size: int) -> int:
-        return at if not self._cdr else 4 + (at - 4 + size - 1) // size * size  # CDR aligns to the body, after four bytes of encapsulation
+        return (
+            at if not self._cdr else 4 + (at - 4 + size - 1) // size * size
+        )  # CDR aligns to the body, after four bytes of encapsulation
 
     def _read_names(self, data: bytes, start: int, order: str) -> None:
         _, at = self._string(data, start, order)

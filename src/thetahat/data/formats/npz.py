@@ -1,7 +1,7 @@
 """NPZ: arrays of numbers in a zip file, read as streams, never unpickled.
 
-A 2-D array `q` of k columns is understood as columns q1 … qk. Every member is read a slice of rows at a time, so memory
-stays bounded; sizes are checked before anything is unpacked.
+A 2-D array `q` of k columns is understood as columns q1 … qk. Every member is read a slice of rows
+at a time, so memory stays bounded; sizes are checked before anything is unpacked.
 """
 
 from __future__ import annotations
@@ -16,15 +16,35 @@ from typing import BinaryIO
 
 import numpy as np
 
-from thetahat.data.formats.table import MAX_COLUMNS, Block, Table, check_names, label, labels_of, opened, shown
+from thetahat.data.formats.table import (
+    MAX_COLUMNS,
+    Block,
+    Table,
+    check_names,
+    label,
+    labels_of,
+    opened,
+    shown,
+)
 from thetahat.errors import MalformedInput, RefusedForSafety, ThetahatError
 
 SLICE_ROWS = 65_536
 MAX_RATIO = 200  # unpacked over packed; measured logs stay under 10
 FREE_BYTES = 64 * 2**20  # below this nobody minds the ratio
 MAX_TURNED = 512 * 2**20  # bytes of a column-major array, which cannot be read row by row
-_PICKLE = "it holds pickled Python objects, which can run any code when they are loaded; save arrays of numbers with np.savez"
-_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, OSError)
+_PICKLE = (
+    "it holds pickled Python objects, which can run any code when they are loaded; save arrays of"
+    " numbers with np.savez"
+)
+_BROKEN = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+    OSError,
+)
 
 
 @dataclass(frozen=True)
@@ -43,7 +63,11 @@ class _Member:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return (self.name,) if len(self.shape) == 1 else tuple(f"{self.name}{i + 1}" for i in range(self.width))
+        return (
+            (self.name,)
+            if len(self.shape) == 1
+            else tuple(f"{self.name}{i + 1}" for i in range(self.width))
+        )
 
 
 class NpzTable(Table):
@@ -58,10 +82,14 @@ class NpzTable(Table):
         if head.startswith((b"\x80", b"(dp", b"(lp", b"cnumpy", b"ccopy_re")):
             raise RefusedForSafety(f"{label(path)} is refused: {_PICKLE}")
         if not head.startswith(b"PK"):
-            raise MalformedInput(f"{label(path)} is not an NPZ file (it begins with {head!r}); save it with np.savez")
+            raise MalformedInput(
+                f"{label(path)} is not an NPZ file (it begins with {head!r}); save it with np.savez"
+            )
         self._members = self._index()
         self.rows = self._row_count()
-        self.widths = {member.name: member.width for member in self._members if len(member.shape) == 2}
+        self.widths = {
+            member.name: member.width for member in self._members if len(member.shape) == 2
+        }
         self.names = tuple(name for member in self._members for name in member.columns)
         check_names(path, self.names)
 
@@ -69,7 +97,7 @@ class NpzTable(Table):
         """Rows count as NumPy counts."""
         return f"row {row} (counting from 0)"
 
-    # -- what is inside -----------------------------------------------------------------------------------------------
+    # -- what is inside ----------------------------------------------------------------------------
 
     def _index(self) -> list[_Member]:
         path = label(self.path)
@@ -77,11 +105,17 @@ class NpzTable(Table):
             with zipfile.ZipFile(self.path) as archive:
                 entries = archive.infolist()
                 if len(entries) > MAX_COLUMNS:
-                    raise RefusedForSafety(f"{path} holds {len(entries)} arrays; at most {MAX_COLUMNS} are read")
-                size, packed = sum(entry.file_size for entry in entries), max(self.states[0].size, 1)
+                    raise RefusedForSafety(
+                        f"{path} holds {len(entries)} arrays; at most {MAX_COLUMNS} are read"
+                    )
+                size, packed = (
+                    sum(entry.file_size for entry in entries),
+                    max(self.states[0].size, 1),
+                )
                 if size > FREE_BYTES and size > MAX_RATIO * packed:
                     raise RefusedForSafety(
-                        f"{path} has {packed} bytes but unpacks to {size}; no log of a moving robot does, so save it with np.savez"
+                        f"{path} has {packed} bytes but unpacks to {size}; no log of a moving robot"
+                        " does, so save it with np.savez"
                     )
                 return [member for entry in entries if (member := self._member(archive, entry))]
         except _BROKEN as error:
@@ -96,8 +130,15 @@ class NpzTable(Table):
         if dtype.hasobject:
             raise RefusedForSafety(f"{path}: array {shown(name)} is refused: {_PICKLE}")
         if dtype.itemsize * int(np.prod(shape, dtype=object)) > entry.file_size:
-            raise MalformedInput(f"{path}: array {shown(name)} says it has shape {shape}, more than its {entry.file_size} bytes; it was damaged")
-        if len(shape) not in (1, 2) or dtype.kind not in "fiubUS" or (dtype.kind in "US" and len(shape) == 2):
+            raise MalformedInput(
+                f"{path}: array {shown(name)} says it has shape {shape}, more than its"
+                f" {entry.file_size} bytes; it was damaged"
+            )
+        if (
+            len(shape) not in (1, 2)
+            or dtype.kind not in "fiubUS"
+            or (dtype.kind in "US" and len(shape) == 2)
+        ):
             return None  # a scalar, text or a cube among the arrays: no column
         return _Member(name, entry.filename, shape, dtype, turned)
 
@@ -105,16 +146,30 @@ class NpzTable(Table):
         lead = file.read(6)
         if lead != b"\x93NUMPY":
             if lead[:1] == b"\x80":
-                raise RefusedForSafety(f"{label(self.path)}: member {shown(name)} is refused: {_PICKLE}")
-            raise MalformedInput(f"{label(self.path)}: member {shown(name)} is not a NumPy array; save the log with np.savez")
+                raise RefusedForSafety(
+                    f"{label(self.path)}: member {shown(name)} is refused: {_PICKLE}"
+                )
+            raise MalformedInput(
+                f"{label(self.path)}: member {shown(name)} is not a NumPy array; save the log with"
+                " np.savez"
+            )
         version = tuple(file.read(2))
-        readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+        readers = {
+            (1, 0): np.lib.format.read_array_header_1_0,
+            (2, 0): np.lib.format.read_array_header_2_0,
+        }
         if version not in readers:
-            raise MalformedInput(f"{label(self.path)}: array {shown(name)} is of version {version}; save it again with np.savez")
+            raise MalformedInput(
+                f"{label(self.path)}: array {shown(name)} is of version {version}; save it again"
+                " with np.savez"
+            )
         try:
             shape, turned, dtype = readers[version](file)
         except (ValueError, SyntaxError) as error:
-            raise MalformedInput(f"{label(self.path)}: the header of array {shown(name)} is damaged ({shown(error)}); save it again") from None
+            raise MalformedInput(
+                f"{label(self.path)}: the header of array {shown(name)} is damaged"
+                f" ({shown(error)}); save it again"
+            ) from None
         return dtype, shape, bool(turned) and len(shape) == 2
 
     def _row_count(self) -> int:
@@ -123,26 +178,43 @@ class NpzTable(Table):
         longest = max((member.shape[0] for member in self._members), default=0)
         rows = stamps.shape[0] if stamps else longest
         for member in self._members:
-            if member.shape[0] != rows and member.name.rstrip("0123456789").split(".")[0] in ("q", "dq", "ddq", "tau", "seg"):
+            if member.shape[0] != rows and member.name.rstrip("0123456789").split(".")[0] in (
+                "q",
+                "dq",
+                "ddq",
+                "tau",
+                "seg",
+            ):
                 raise MalformedInput(
-                    f"{label(self.path)}: array {shown(member.name)} has {member.shape[0]} rows but {'t' if stamps else 'another'} has {rows}; "
-                    "every array needs one row per time stamp"
+                    f"{label(self.path)}: array {shown(member.name)} has {member.shape[0]} rows but"
+                    f" {'t' if stamps else 'another'} has {rows}; every array needs one row per"
+                    " time stamp"
                 )
         self._members = [member for member in self._members if member.shape[0] == rows]
         return rows
 
-    # -- rows ---------------------------------------------------------------------------------------------------------
+    # -- rows --------------------------------------------------------------------------------------
 
-    def read(self, columns: Sequence[str], run_column: str | None, *, first: bool) -> Iterator[Block]:
+    def read(
+        self, columns: Sequence[str], run_column: str | None, *, first: bool
+    ) -> Iterator[Block]:
         """Slices of `SLICE_ROWS` rows, from all members side by side."""
-        place = {name: (member, k) for member in self._members for k, name in enumerate(member.columns)}
+        place = {
+            name: (member, k) for member in self._members for k, name in enumerate(member.columns)
+        }
         needed = {place[name][0] for name in (*columns, *([run_column] if run_column else []))}
         for name in columns:
             if place[name][0].dtype.kind not in "fiub":
-                raise MalformedInput(f"{label(self.path)}: array {shown(name)} is of type {place[name][0].dtype}, not numbers; store numbers")
+                raise MalformedInput(
+                    f"{label(self.path)}: array {shown(name)} is of type {place[name][0].dtype},"
+                    " not numbers; store numbers"
+                )
         try:
             with zipfile.ZipFile(self.path) as archive, ExitStack() as stack:
-                sources = {member: _Source(stack.enter_context(archive.open(member.file)), member, self) for member in needed}
+                sources = {
+                    member: _Source(stack.enter_context(archive.open(member.file)), member, self)
+                    for member in needed
+                }
                 for start in range(0, self.rows, SLICE_ROWS):
                     count = min(SLICE_ROWS, self.rows - start)
                     parts = {member: source.rows(count) for member, source in sources.items()}
@@ -150,7 +222,13 @@ class NpzTable(Table):
                     for i, name in enumerate(columns):
                         member, k = place[name]
                         values[:, i] = parts[member][:, k]
-                    labels = labels_of([_text(x) for x in parts[place[run_column][0]][:, place[run_column][1]]]) if run_column else ()
+                    labels = (
+                        labels_of(
+                            [_text(x) for x in parts[place[run_column][0]][:, place[run_column][1]]]
+                        )
+                        if run_column
+                        else ()
+                    )
                     yield Block(self.check_finite(values, columns, start), labels)
                 for source in sources.values():
                     source.finish()  # the zip file's CRC is checked at a member's end
@@ -160,7 +238,10 @@ class NpzTable(Table):
             raise self._damaged(error) from None
 
     def _damaged(self, error: Exception) -> MalformedInput:
-        return MalformedInput(f"{label(self.path)} cannot be read as NPZ ({shown(error, 90)}); it was cut off or damaged, so copy or save it again")
+        return MalformedInput(
+            f"{label(self.path)} cannot be read as NPZ ({shown(error, 90)}); it was cut off or"
+            " damaged, so copy or save it again"
+        )
 
 
 class _Source:
@@ -175,9 +256,12 @@ class _Source:
             size = member.dtype.itemsize * member.shape[0] * member.width
             if size > MAX_TURNED:
                 raise RefusedForSafety(
-                    f"{label(table.path)}: array {shown(member.name)} is column-major and of {size} bytes; save np.ascontiguousarray({member.name})"
+                    f"{label(table.path)}: array {shown(member.name)} is column-major and of {size}"
+                    f" bytes; save np.ascontiguousarray({member.name})"
                 )
-            self._turned = np.frombuffer(self._exactly(size), member.dtype).reshape(member.shape, order="F")
+            self._turned = np.frombuffer(self._exactly(size), member.dtype).reshape(
+                member.shape, order="F"
+            )
 
     def rows(self, count: int) -> np.ndarray:
         """The next rows, (count, width)."""

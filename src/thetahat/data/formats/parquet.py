@@ -11,7 +11,8 @@ from thetahat.data.formats.table import Block, Table, check_names, label, opened
 from thetahat.errors import MalformedInput, RefusedForSafety
 
 SLICE_CELLS = 1_000_000  # numbers in a slice: 8 MB; larger ones take more memory and no less time
-MAX_RATIO = 500  # numbers unpack to at most so many times the file's size; a constant column alone may do more
+# numbers unpack to at most so many times the file's size; a constant column alone may do more
+MAX_RATIO = 500
 FREE_BYTES = 64 * 2**20  # below this nobody minds the ratio
 
 
@@ -30,28 +31,42 @@ class ParquetTable(Table):
         if not head:
             raise MalformedInput(f"{label(path)} is empty; give a log with rows of numbers")
         if head != b"PAR1":
-            raise MalformedInput(f"{label(path)} is not a Parquet file (it begins with {head!r}); check what wrote it")
+            raise MalformedInput(
+                f"{label(path)} is not a Parquet file (it begins with {head!r}); check what"
+                " wrote it"
+            )
         if tail != b"PAR1":
-            raise MalformedInput(f"{label(path)} has no Parquet footer at its end; it was cut off, so copy or export it again")
+            raise MalformedInput(
+                f"{label(path)} has no Parquet footer at its end; it was cut off, so copy or export"
+                " it again"
+            )
         try:
             self._frame = polars.scan_parquet(path, glob=False)
             self._schema = dict(self._frame.collect_schema())
             self.rows = int(self._frame.select(polars.len()).collect().item())
-        except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError, ValueError) as error:
+        except (
+            polars.exceptions.PolarsError,
+            polars.exceptions.PanicException,
+            OSError,
+            ValueError,
+        ) as error:
             raise self._damaged(error) from None
         self.names = tuple(self._schema)
         check_names(path, self.names)
         unpacked = 8 * self.rows * len(self.names)
         if unpacked > FREE_BYTES and unpacked > MAX_RATIO * self.states[0].size:
             raise RefusedForSafety(
-                f"{label(path)} has {self.states[0].size} bytes but unpacks to {unpacked}; no log of a moving robot does, so write its numbers out"
+                f"{label(path)} has {self.states[0].size} bytes but unpacks to {unpacked}; no log"
+                " of a moving robot does, so write its numbers out"
             )
 
     def where(self, row: int) -> str:
         """Rows have no number of their own."""
         return f"row {row} (counting from 0)"
 
-    def read(self, columns: Sequence[str], run_column: str | None, *, first: bool) -> Iterator[Block]:
+    def read(
+        self, columns: Sequence[str], run_column: str | None, *, first: bool
+    ) -> Iterator[Block]:
         """Slices of `SLICE_CELLS` numbers."""
         self._check_types(columns)
         polars = self._polars
@@ -62,10 +77,18 @@ class ParquetTable(Table):
         for start in range(0, self.rows, step):
             try:
                 frame = self._frame.slice(start, step).select(wanted).collect()
-            except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError, ValueError) as error:
+            except (
+                polars.exceptions.PolarsError,
+                polars.exceptions.PanicException,
+                OSError,
+                ValueError,
+            ) as error:
                 raise self._damaged(error) from None
             if len(frame) != min(step, self.rows - start):
-                raise MalformedInput(f"{label(self.path)} holds fewer rows than its footer says ({self.rows}); it was damaged, so export it again")
+                raise MalformedInput(
+                    f"{label(self.path)} holds fewer rows than its footer says ({self.rows}); it"
+                    " was damaged, so export it again"
+                )
             values = frame.select(columns).to_numpy()
             self._check_missing(frame, columns, start)
             labels: tuple[tuple[int, str], ...] = ()
@@ -80,15 +103,23 @@ class ParquetTable(Table):
             column = frame[name]  # type: ignore[index]
             if column.null_count():
                 row = int(np.argmax(column.is_null().to_numpy()))
-                raise self.problem(start + row, f"column {shown(name)} is null; fill in a number or remove the row")
+                raise self.problem(
+                    start + row, f"column {shown(name)} is null; fill in a number or remove the row"
+                )
 
     def _check_types(self, columns: Sequence[str]) -> None:
         for name in columns:
             kind = self._schema[name]
             if not kind.is_numeric():
                 hint = "store seconds as numbers" if kind.is_temporal() else "store numbers"
-                raise MalformedInput(f"{label(self.path)}: column {shown(name)} is of type {kind}, not a number; {hint}")
+                raise MalformedInput(
+                    f"{label(self.path)}: column {shown(name)} is of type {kind}, not a number;"
+                    f" {hint}"
+                )
 
     def _damaged(self, error: Exception) -> MalformedInput:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        return MalformedInput(f"{label(self.path)} cannot be read as Parquet ({shown(reason, 90)}); copy or export it again")
+        return MalformedInput(
+            f"{label(self.path)} cannot be read as Parquet ({shown(reason, 90)}); copy or export it"
+            " again"
+        )

@@ -1,4 +1,6 @@
-"""What every file format yields: named columns of numbers, in blocks, with the place of each row in its file."""
+"""What every file format yields: named columns of numbers, in blocks, with the place of each row in
+its file.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ class Block:
     """Consecutive rows of a table."""
 
     values: np.ndarray  # (rows, columns) float64, all finite, in the order of the columns asked for
-    labels: tuple[tuple[int, str], ...] = ()  # (row of the block, run name) wherever the run's name is stated or changes
+    labels: tuple[
+        tuple[int, str], ...
+    ] = ()  # (row of the block, run name) wherever the run's name is stated or changes
 
     def __len__(self) -> int:
         return len(self.values)
@@ -60,7 +64,10 @@ class State:
         except FileNotFoundError:
             raise StorageError(f"{label(path)} does not exist; check the path") from None
         except (OSError, ValueError) as error:
-            raise StorageError(f"{label(path)} cannot be read ({getattr(error, 'strerror', None) or error}); check the path") from None
+            raise StorageError(
+                f"{label(path)} cannot be read ({getattr(error, 'strerror', None) or error}); check"
+                " the path"
+            ) from None
         if not stat.S_ISREG(found.st_mode):  # reading a pipe or a device could last for ever
             raise StorageError(f"{label(path)} is not a regular file; save the log to a file first")
         return State(found.st_size, found.st_mtime_ns, found.st_ino)
@@ -72,14 +79,18 @@ def opened(path: Path) -> Iterator[BinaryIO]:
     try:
         file = path.open("rb")
     except OSError as error:
-        raise StorageError(f"{label(path)} cannot be opened ({error.strerror}); check the path and its permissions") from None
+        raise StorageError(
+            f"{label(path)} cannot be opened ({error.strerror}); check the path and its permissions"
+        ) from None
     with file:
         try:
             yield file
         except OSError as error:
             if isinstance(error, StorageError):
                 raise
-            raise StorageError(f"{label(path)} cannot be read ({error.strerror or error}); check its disk") from None
+            raise StorageError(
+                f"{label(path)} cannot be read ({error.strerror or error}); check its disk"
+            ) from None
 
 
 class Digest:
@@ -121,7 +132,9 @@ class Table(ABC):
     path: Path
     names: tuple[str, ...]  # of all columns
     widths: dict[str, int]  # 2-D arrays of NPZ files, expanded to columns `name1 … nameN`
-    notes: tuple[tuple[str, str], ...] = ()  # (kind, sentence) about the file, for the log's findings
+    notes: tuple[
+        tuple[str, str], ...
+    ] = ()  # (kind, sentence) about the file, for the log's findings
 
     def __init__(self, path: Path, files: Sequence[Path] | None = None) -> None:
         self.path, self.widths = path, {}
@@ -130,8 +143,12 @@ class Table(ABC):
         self.sha256: tuple[str, ...] | None = None  # filled by the first complete pass
 
     @abstractmethod
-    def read(self, columns: Sequence[str], run_column: str | None, *, first: bool) -> Iterator[Block]:
-        """The blocks of these columns; the `first` pass also checks what need be checked only once."""
+    def read(
+        self, columns: Sequence[str], run_column: str | None, *, first: bool
+    ) -> Iterator[Block]:
+        """The blocks of these columns; the `first` pass also checks what need be checked
+        only once.
+        """
 
     @abstractmethod
     def where(self, row: int) -> str:
@@ -143,14 +160,20 @@ class Table(ABC):
         first = self.sha256 is None
         stop = Event()
         with ThreadPoolExecutor(1, "thetahat-hash") as pool:
-            hashes = [pool.submit(file_digest, file, stop) for file in self.files] if first and not self.hashes_itself else []
+            hashes = (
+                [pool.submit(file_digest, file, stop) for file in self.files]
+                if first and not self.hashes_itself
+                else []
+            )
             try:
                 yield from self.read(columns, run_column, first=first)
                 self._require_unchanged("while it was read")
                 if hashes:
                     self.sha256 = tuple(future.result() for future in hashes)
             except (MalformedInput, StorageError):
-                self._require_unchanged("while it was read")  # a growing file looks cut: say the cause, not the symptom
+                self._require_unchanged(
+                    "while it was read"
+                )  # a growing file looks cut: say the cause, not the symptom
                 raise
             finally:
                 stop.set()
@@ -162,26 +185,43 @@ class Table(ABC):
             try:
                 now = State.of(file)
             except StorageError:
-                raise StorageError(f"{label(file)} vanished {when}; put it back, or read a copy that stays") from None
+                raise StorageError(
+                    f"{label(file)} vanished {when}; put it back, or read a copy that stays"
+                ) from None
             if now != before:
-                what = f"went from {before.size} to {now.size} bytes" if now.size != before.size else "was written to"
-                raise StorageError(f"{label(file)} {what} {when}; wait until its recording has ended, or read a copy")
+                what = (
+                    f"went from {before.size} to {now.size} bytes"
+                    if now.size != before.size
+                    else "was written to"
+                )
+                raise StorageError(
+                    f"{label(file)} {what} {when}; wait until its recording has ended, or read a"
+                    " copy"
+                )
 
     def problem(self, row: int, sentence: str) -> MalformedInput:
         """An error about a row."""
         return MalformedInput(f"{label(self.path)}, {self.where(row)}: {sentence}")
 
-    def check_finite(self, values: np.ndarray, columns: Sequence[str], first_row: int) -> np.ndarray:
+    def check_finite(
+        self, values: np.ndarray, columns: Sequence[str], first_row: int
+    ) -> np.ndarray:
         """The values, or an error that names the first that is not a finite number."""
         with np.errstate(over="ignore", invalid="ignore"):
-            if np.isfinite(values.sum()):  # a sum is finite only if every term is; the other way round may fail, hence the second look
+            if np.isfinite(
+                values.sum()
+                # a sum is finite only if every term is; the other way round may fail, hence the
+                # second look
+            ):
                 return values
         bad = ~np.isfinite(values)
         if bad.any():
             row = int(np.argmax(bad.any(axis=1)))
             column = int(np.argmax(bad[row]))
             raise self.problem(
-                first_row + row, f"column {shown(columns[column])} is {values[row, column]}; every number must be finite, so repair or remove the row"
+                first_row + row,
+                f"column {shown(columns[column])} is {values[row, column]}; every number must be"
+                " finite, so repair or remove the row",
             )
         return values
 
@@ -189,11 +229,17 @@ class Table(ABC):
 def check_names(path: Path, names: Sequence[str]) -> None:
     """Refuse too many columns, and a name that two columns share."""
     if len(names) > MAX_COLUMNS:
-        raise RefusedForSafety(f"{label(path)} has {len(names)} columns; at most {MAX_COLUMNS} are read, so keep those of the robot's joints")
+        raise RefusedForSafety(
+            f"{label(path)} has {len(names)} columns; at most {MAX_COLUMNS} are read, so keep those"
+            " of the robot's joints"
+        )
     seen: set[str] = set()
     for name in names:
         if name and name in seen:
-            raise MalformedInput(f"{label(path)}: column {shown(name)} appears twice in the header; rename or remove one of them")
+            raise MalformedInput(
+                f"{label(path)}: column {shown(name)} appears twice in the header; rename or remove"
+                " one of them"
+            )
         seen.add(name)
 
 

@@ -1,4 +1,6 @@
-"""Write columns of numbers to CSV, Parquet or NPZ, so that what is read back equals what was written."""
+"""Write columns of numbers to CSV, Parquet or NPZ, so that what is read back equals what was
+written.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,13 @@ def escaped(text: str) -> str:
     return "'" + text if text.startswith(_FORMULA) else text
 
 
-def write_table(path: str | os.PathLike[str], names: Sequence[str], columns: Sequence[np.ndarray | Sequence[str]]) -> Path:
-    """Write columns (numbers, or texts such as run names) under their names; the ending of `path` chooses the format.
+def write_table(
+    path: str | os.PathLike[str],
+    names: Sequence[str],
+    columns: Sequence[np.ndarray | Sequence[str]],
+) -> Path:
+    """Write columns (numbers, or texts such as run names) under their names; the ending of `path`
+    chooses the format.
 
     The file appears complete or not at all: it is written beside its place and moved there.
     """
@@ -29,16 +36,26 @@ def write_table(path: str | os.PathLike[str], names: Sequence[str], columns: Seq
 
     path = Path(path)
     if len(names) != len(columns) or len(set(names)) != len(names):
-        raise UsageError(f"{len(names)} names for {len(columns)} columns; give one name, each once, per column")
+        raise UsageError(
+            f"{len(names)} names for {len(columns)} columns; give one name, each once, per column"
+        )
     arrays = {name: np.asarray(column) for name, column in zip(names, columns, strict=True)}
     if len({len(array) for array in arrays.values()}) > 1:
-        raise UsageError(f"columns have {sorted({len(array) for array in arrays.values()})} rows; give columns of one length")
+        raise UsageError(
+            f"columns have {sorted({len(array) for array in arrays.values()})} rows; give columns"
+            " of one length"
+        )
     kind = path.suffix.lower()
     if kind not in (".csv", ".parquet", ".npz"):
-        raise UsageError(f"{label(path)} has the unknown ending {kind!r}; write .csv, .parquet or .npz")
+        raise UsageError(
+            f"{label(path)} has the unknown ending {kind!r}; write .csv, .parquet or .npz"
+        )
     with replacing(path) as scratch:
         if kind == ".csv":
-            cells = {escaped(name): [escaped(str(x)) for x in a] if a.dtype.kind in "UO" else a for name, a in arrays.items()}
+            cells = {
+                escaped(name): [escaped(str(x)) for x in a] if a.dtype.kind in "UO" else a
+                for name, a in arrays.items()
+            }
             polars.DataFrame(cells).write_csv(scratch)
         elif kind == ".parquet":
             polars.DataFrame(arrays).write_parquet(scratch)

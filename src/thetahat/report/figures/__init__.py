@@ -1,4 +1,6 @@
-"""Figures as plain dictionaries {data, layout} for Plotly.js: one small pure function each, for the report, the studies and the live page."""
+"""Figures as plain dictionaries {data, layout} for Plotly.js: one small pure function each, for the
+report, the studies and the live page.
+"""
 
 from thetahat.report.figures.base import fit, shown
 from thetahat.report.figures.motion import (

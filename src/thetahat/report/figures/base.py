@@ -1,7 +1,9 @@
-"""What all figures share: colours, axes, numbers no finer than a screen shows, names no longer than it holds.
+"""What all figures share: colours, axes, numbers no finer than a screen shows, names no longer than
+it holds.
 
-Colours are of middle lightness, so that each stands out on a light and on a dark ground, and differ for colour-blind readers;
-lines and markers differ in kind too. The page gives text, grids and grounds the colours of its theme.
+Colours are of middle lightness, so that each stands out on a light and on a dark ground, and differ
+for colour-blind readers; lines and markers differ in kind too. The page gives text, grids and
+grounds the colours of its theme.
 """
 
 from __future__ import annotations
@@ -11,7 +13,14 @@ from typing import Any
 
 import numpy as np
 
-GREY, BLUE, ORANGE, PURPLE, GREEN, RED = "#808790", "#2f7ed8", "#d0740f", "#a35cc4", "#0f9470", "#d9483b"
+GREY, BLUE, ORANGE, PURPLE, GREEN, RED = (
+    "#808790",
+    "#2f7ed8",
+    "#d0740f",
+    "#a35cc4",
+    "#0f9470",
+    "#d9483b",
+)
 MEASURED, PREDICTED, NOMINAL, FITTED, PLAIN, WRONG = GREY, BLUE, ORANGE, PURPLE, GREEN, RED
 HELD_OUT = "rgba(47,126,216,0.09)"  # ground of what the fit has not seen
 STILL = "rgba(128,135,144,0.22)"  # ground of standstill
@@ -31,8 +40,13 @@ def linear(values: Iterable[float]) -> list[float | None]:
 
 
 def relative(values: Iterable[float], digits: int = 4) -> list[float | None]:
-    """Numbers for a logarithmic axis or a table: as many significant digits; None where not finite."""
-    return [None if not np.isfinite(value) else float(f"{value:.{digits}g}") for value in np.asarray(values, dtype=float).tolist()]
+    """Numbers for a logarithmic axis or a table: as many significant digits; None where not
+    finite.
+    """
+    return [
+        None if not np.isfinite(value) else float(f"{value:.{digits}g}")
+        for value in np.asarray(values, dtype=float).tolist()
+    ]
 
 
 def _listed(array: np.ndarray) -> list[float | None]:
@@ -66,41 +80,98 @@ def axis(title: str = "", **more: Any) -> dict[str, Any]:
 
 
 def log_axis(title: str, low: float, high: float, **more: Any) -> dict[str, Any]:
-    """A logarithmic axis from low to high with whole numbers on it: 1, 2, 5, 10 …, or decades alone where those would crowd."""
+    """A logarithmic axis from low to high with whole numbers on it: 1, 2, 5, 10 …, or decades alone
+    where those would crowd.
+    """
     low, high = (float(low), float(high)) if 0.0 < low < high < np.inf else (0.1, 10.0)
     decades = range(int(np.floor(np.log10(low))) - 1, int(np.ceil(np.log10(high))) + 1)
     marks: list[float] = []
     for steps in ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), tuple(np.arange(10, 100) / 10.0)):
-        marks = [step * 10.0**k for k in decades for step in steps if low * 0.999 <= step * 10.0**k <= high * 1.001]
+        marks = [
+            step * 10.0**k
+            for k in decades
+            for step in steps
+            if low * 0.999 <= step * 10.0**k <= high * 1.001
+        ]
         if len(marks) >= ENOUGH_MARKS:
             break
     marks = marks[:: 1 + len(marks) // MOST_MARKS]
     ends = relative([np.log10(low), np.log10(high)], 6)
-    return axis(title, type="log", range=ends, tickmode="array", tickvals=relative(marks), ticktext=[f"{mark:g}" for mark in relative(marks)], **more)
+    return axis(
+        title,
+        type="log",
+        range=ends,
+        tickmode="array",
+        tickvals=relative(marks),
+        ticktext=[f"{mark:g}" for mark in relative(marks)],
+        **more,
+    )
 
 
-def figure(data: list[dict[str, Any]], *, x: dict[str, Any], y: dict[str, Any], height: int = 340, **more: Any) -> dict[str, Any]:
+def figure(
+    data: list[dict[str, Any]],
+    *,
+    x: dict[str, Any],
+    y: dict[str, Any],
+    height: int = 340,
+    **more: Any,
+) -> dict[str, Any]:
     """{data, layout} of one pair of axes, the legend above it."""
     legend = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"}
     margin = {"l": 56, "r": 16, "t": 16, "b": 44}
     return {
         "data": data,
-        "layout": {"height": height, "margin": margin, "legend": legend, "xaxis": x, "yaxis": y, "hovermode": "closest", "showlegend": True, **more},
+        "layout": {
+            "height": height,
+            "margin": margin,
+            "legend": legend,
+            "xaxis": x,
+            "yaxis": y,
+            "hovermode": "closest",
+            "showlegend": True,
+            **more,
+        },
     }
 
 
-def line(t: Sequence[float | None], y: Sequence[float | None], name: str, colour: str, **more: Any) -> dict[str, Any]:
+def line(
+    t: Sequence[float | None], y: Sequence[float | None], name: str, colour: str, **more: Any
+) -> dict[str, Any]:
     """A line with gaps where y is None."""
     style = {"color": colour, "width": more.pop("width", 1.5), "dash": more.pop("dash", "solid")}
-    return {"type": "scatter", "mode": "lines", "x": t, "y": y, "name": name, "line": style, "connectgaps": False, **more}
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "x": t,
+        "y": y,
+        "name": name,
+        "line": style,
+        "connectgaps": False,
+        **more,
+    }
 
 
-def dots(x: Sequence[float | None], y: Sequence[Any], name: str, colour: str, **more: Any) -> dict[str, Any]:
+def dots(
+    x: Sequence[float | None], y: Sequence[Any], name: str, colour: str, **more: Any
+) -> dict[str, Any]:
     """Markers."""
-    marker = {"color": colour, "size": more.pop("size", 6), "symbol": more.pop("symbol", "circle"), "opacity": more.pop("opacity", 1.0)}
+    marker = {
+        "color": colour,
+        "size": more.pop("size", 6),
+        "symbol": more.pop("symbol", "circle"),
+        "opacity": more.pop("opacity", 1.0),
+    }
     if "-open" in marker["symbol"]:
         marker["line"] = {"width": 2, "color": colour}
-    return {"type": "scatter", "mode": "markers", "x": x, "y": y, "name": name, "marker": marker, **more}
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "x": x,
+        "y": y,
+        "name": name,
+        "marker": marker,
+        **more,
+    }
 
 
 def ground(begin: float, end: float, colour: str) -> dict[str, Any]:
@@ -128,7 +199,12 @@ def swatch(name: str, colour: str) -> dict[str, Any]:
         "y": [None],
         "name": name,
         "hoverinfo": "skip",
-        "marker": {"symbol": "square", "size": 12, "color": colour, "line": {"width": 1, "color": GREY}},
+        "marker": {
+            "symbol": "square",
+            "size": 12,
+            "color": colour,
+            "line": {"width": 1, "color": GREY},
+        },
     }
 
 
