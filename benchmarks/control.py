@@ -23,7 +23,7 @@ from thetahat.control.adaptive import SlotineLi
 from thetahat.control.computed_torque import ComputedTorque
 from thetahat.control.journal import Journal
 from thetahat.control.loop import Loop
-from thetahat.control.switched import Switched
+from thetahat.control.model_switch import Switched
 
 CALLS = 20_000
 STATES = 64  # random states, taken in turn

@@ -15,9 +15,9 @@ import numpy as np
 
 import thetahat as th
 from benchmarks.robots import example_folder
+from thetahat.excite.bases import FourierFamily
 from thetahat.excite.design import design, measured, planned, random_motion
-from thetahat.excite.families import FourierFamily
-from thetahat.model.lock import lock
+from thetahat.model.lock_joints import lock
 
 ARMS = {"UR10": "ur_description/urdf/ur10_robot.urdf", "Panda": "panda_description/urdf/panda.urdf"}
 RANDOM = 60

@@ -13,11 +13,11 @@ import numpy as np
 import thetahat as th
 from benchmarks.robots import EXAMPLES, example_folder
 from benchmarks.timing import best
-from thetahat.identify.columns import Columns
-from thetahat.identify.information import Information, information
-from thetahat.identify.objective import objective
-from thetahat.identify.run import identify
-from thetahat.model.lock import lock
+from thetahat.identification.consistency.misfit import objective
+from thetahat.identification.information import Information, information
+from thetahat.identification.parameter_columns import Columns
+from thetahat.identification.solve import identify
+from thetahat.model.lock_joints import lock
 
 SAMPLES, NOISE, WEIGHT = 3000, 0.02, 1e-2
 VALKYRIE = ("robots", "valkyrie", "derived_valkyrie_A_44dof.urdf")

@@ -14,9 +14,9 @@ import numpy as np
 import thetahat as th
 from benchmarks.robots import EXAMPLES, Pair, example_folder, pair
 from thetahat.data.samples import Samples
-from thetahat.identify.information import information
-from thetahat.identify.least_squares import LeastSquares
-from thetahat.identify.run import identify
+from thetahat.identification.estimators.least_squares import LeastSquares
+from thetahat.identification.information import information
+from thetahat.identification.solve import identify
 
 SAMPLES = 50_000
 REPEATS = 3

@@ -18,16 +18,16 @@ import numpy as np
 
 import thetahat as th
 from thetahat import robots
-from thetahat.control.switched import Switched
-from thetahat.excite.shapes import Sinusoids
-from thetahat.live.pace import Pace
+from thetahat.control.model_switch import Switched
+from thetahat.excite.trajectories import Sinusoids
+from thetahat.live.playback_clock import Pace
+from thetahat.live.sample_sources import Beat, Study
 from thetahat.live.security import new_token
 from thetahat.live.server import Server
 from thetahat.live.session import Session
-from thetahat.live.sources import Beat, Study
-from thetahat.plant.built import as_built
+from thetahat.plant.perturb import as_built
 from thetahat.studies.arm import Experiment
-from thetahat.studies.loop import ClosedLoop
+from thetahat.studies.closed_loop import ClosedLoop
 
 READERS = 3
 PHASE, PHASES = (

@@ -19,14 +19,14 @@ from benchmarks.timing import verdict
 from thetahat import robots
 from thetahat.control.journal import Journal
 from thetahat.control.loop import Cycle
+from thetahat.control.model_switch import Switched
 from thetahat.control.online_control import OnlineControl
-from thetahat.control.switched import Switched
-from thetahat.identify import factor as f
-from thetahat.model.lock import lock
+from thetahat.identification import factor as f
+from thetahat.model.lock_joints import lock
+from thetahat.online.config import make_memory
 from thetahat.online.identifier import OnlineIdentifier
-from thetahat.online.options import make_memory
-from thetahat.online.physical import Embedding
-from thetahat.online.stack import Fit, solve
+from thetahat.online.physical_model import Embedding
+from thetahat.online.stacked_factor import Fit, solve
 
 FRICTION = {"viscous": True, "coulomb": True, "offset": True}
 WINDOW, RATE = 50, 1000.0

@@ -25,17 +25,17 @@ import numpy as np
 
 import thetahat as th
 from benchmarks.real_page import Trace, page
-from thetahat.cli.crew import Alone
-from thetahat.cli.identify_run import Options, Outcome, run, settings_for
-from thetahat.cli.measured import Stream, degrees
+from thetahat.cli.backends import Alone
+from thetahat.cli.identify_stages import Options, Outcome, run, settings_for
+from thetahat.cli.joint_selection import Stream, degrees
 from thetahat.cli.progress import Progress
-from thetahat.data.direction import directed
+from thetahat.data.friction_direction import directed
 from thetahat.data.prepare import prepare_batches
 from thetahat.data.samples import MASKED, STANDSTILL, UNMEASURED, USABLE, Samples, concatenate
 from thetahat.files import write_atomically
-from thetahat.model.lock import kept_positions
-from thetahat.model.shapes import Dry
-from thetahat.validate import Validation, predicted, validate
+from thetahat.identification.scores import Validation, predicted, validate
+from thetahat.model.friction_terms import Dry
+from thetahat.model.lock_joints import kept_positions
 
 ROOT = Path(__file__).resolve().parents[1]
 LOGS = ROOT.parent / "shared" / "data" / "logs"

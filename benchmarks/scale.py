@@ -26,11 +26,11 @@ import numpy as np
 
 import thetahat as th
 from benchmarks.make_shards import arm6, make
-from thetahat.fleet.fold import Fold, Prepared
-from thetahat.fleet.gather import Gatherer
-from thetahat.fleet.store import Store
-from thetahat.fleet.workers import DaskWorkers, Workers
-from thetahat.identify.information import Information
+from thetahat.engine.reduce import Gatherer
+from thetahat.engine.shard_fold import Fold, Prepared
+from thetahat.engine.store import Store
+from thetahat.engine.workers import DaskWorkers, Workers
+from thetahat.identification.information import Information
 from thetahat.model.robot import Robot
 
 SAMPLES, LONG, FULL = (
@@ -155,8 +155,8 @@ def on_workers(
 
 def warm(robot: Robot) -> None:
     from thetahat.data.samples import Samples
-    from thetahat.fleet import gather  # noqa: F401
-    from thetahat.identify.information import information
+    from thetahat.engine import reduce  # noqa: F401
+    from thetahat.identification.information import information
 
     zero = np.zeros((64, robot.nv))
     information(fitted(robot), Samples(q=zero, dq=zero + 1.0, ddq=zero, tau=zero), threads=1)
@@ -226,7 +226,7 @@ def measure(robot: Robot, logs: Path, samples: int, asked: Asked, *, check: bool
     if check:
         from thetahat.data.log import read_log
         from thetahat.data.prepare import choose, prepare_batches
-        from thetahat.identify.information import information
+        from thetahat.identification.information import information
 
         began = time.perf_counter()
         log = read_log(logs, robot)

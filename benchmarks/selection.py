@@ -17,11 +17,11 @@ import thetahat as th
 from thetahat.data.log import read_log
 from thetahat.data.prepare import prepare
 from thetahat.data.samples import Samples
-from thetahat.identify import factor as f
-from thetahat.identify.buffer import InformativeBuffer
-from thetahat.identify.columns import full_regressor
-from thetahat.identify.information import Information, information
-from thetahat.identify.select import informative
+from thetahat.identification import factor as f
+from thetahat.identification.information import Information, information
+from thetahat.identification.informative.informative_buffer import InformativeBuffer
+from thetahat.identification.informative.selection import informative
+from thetahat.identification.parameter_columns import full_regressor
 
 LOGS = Path(__file__).resolve().parents[2] / "shared" / "data" / "logs"
 FRICTION = {"viscous": True, "coulomb": True, "offset": True}

@@ -25,10 +25,10 @@ import numpy as np
 import thetahat as th
 from benchmarks.timing import best
 from thetahat import robots
+from thetahat.data.filters import method_of, settled, smooth
 from thetahat.data.samples import EDGE, Samples
-from thetahat.data.signals import method_of, settled, smooth
-from thetahat.identify.estimate import Estimate
-from thetahat.identify.naming import combination
+from thetahat.identification.estimate import Estimate
+from thetahat.identification.identifiability.naming import combination
 
 DURATION, PERIOD = 5.0, 1e-3  # [s]
 CUTOFF = 20.0  # [Hz]

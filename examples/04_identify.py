@@ -16,7 +16,7 @@ import numpy as np
 
 import thetahat as th
 from thetahat import robots
-from thetahat.excite.shapes import Sinusoids
+from thetahat.excite.trajectories import Sinusoids
 
 
 def simulated(path: Path) -> Path:

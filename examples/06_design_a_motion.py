@@ -17,8 +17,8 @@ import numpy as np
 
 import thetahat as th
 from thetahat import robots
+from thetahat.excite.bases import FourierFamily
 from thetahat.excite.design import measured, planned, random_motion
-from thetahat.excite.families import FourierFamily
 
 robot = th.load(robots.path("arm4")).with_drive(viscous=True, coulomb=True, offset=True)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 import thetahat as th
 from thetahat import robots
-from thetahat.excite.shapes import Fourier
+from thetahat.excite.trajectories import Fourier
 
 WRIST = {
     "viscous": 1.2,

@@ -15,7 +15,7 @@ import numpy as np
 
 import thetahat as th
 from thetahat import robots
-from thetahat.excite.shapes import Fourier
+from thetahat.excite.trajectories import Fourier
 
 SIDEWAYS = (9.81, 0.0, 0.0)  # [m/s²] in the robot's own frame
 

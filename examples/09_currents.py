@@ -15,8 +15,8 @@ import numpy as np
 import thetahat as th
 from thetahat import robots
 from thetahat.errors import NotIdentifiable
-from thetahat.excite.shapes import Fourier
-from thetahat.identify.columns import full_regressor
+from thetahat.excite.trajectories import Fourier
+from thetahat.identification.parameter_columns import full_regressor
 
 GAINS = np.array([12.0, 12.0, 8.0, 8.0])  # [N·m/A] at the joint, gear included
 

@@ -14,7 +14,7 @@ import numpy as np
 
 import thetahat as th
 from thetahat import robots
-from thetahat.excite.shapes import Fourier
+from thetahat.excite.trajectories import Fourier
 
 robot = th.load(robots.path("arm4")).with_drive(viscous=True, coulomb=True, offset=True)
 rng = np.random.default_rng(0)

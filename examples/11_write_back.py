@@ -16,7 +16,7 @@ import numpy as np
 
 import thetahat as th
 from thetahat import robots
-from thetahat.model.save import save, with_drive_file
+from thetahat.model.io.save import save, with_drive_file
 
 # Stands for an identified robot: a heavier forearm with the hand welded to it, more friction, and
 # an offset, for which URDF has no place.

@@ -19,8 +19,8 @@ import numpy as np
 import thetahat as th
 from thetahat import robots
 from thetahat.control.clock import VirtualClock
-from thetahat.excite.shapes import tick_tock
-from thetahat.plant.built import as_built
+from thetahat.excite.trajectories import tick_tock
+from thetahat.plant.perturb import as_built
 
 RATE = 500.0  # [Hz]
 SECONDS = 24.0

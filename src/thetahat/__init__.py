@@ -15,12 +15,12 @@ __version__ = "0.1.0"
 
 _MODULES = {
     "thetahat.errors": ("ThetahatError",),
-    "thetahat.model.load": ("load",),
+    "thetahat.model.io.load": ("load",),
     "thetahat.model.robot": ("Robot",),
-    "thetahat.model.save": ("Saved", "save", "with_drive_file"),
+    "thetahat.model.io.save": ("Saved", "save", "with_drive_file"),
     "thetahat.model.parameters": ("from_pinocchio", "project", "to_pinocchio"),
-    "thetahat.configuration": ("integrate", "random_configuration"),
-    "thetahat.dynamics": (
+    "thetahat.dynamics.configuration": ("integrate", "random_configuration"),
+    "thetahat.dynamics.rigid_body": (
         *(
             "inverse_dynamics",
             "forward_dynamics",
@@ -46,33 +46,37 @@ _MODULES = {
     "thetahat.data.log": ("read_log",),
     "thetahat.data.prepare": ("prepare",),
     "thetahat.data.samples": ("Samples",),
-    "thetahat.identify.identifiability": ("base_parameters",),
-    "thetahat.identify.information": ("Information",),
-    "thetahat.fleet.api": ("information",),
-    "thetahat.identify.select": ("informative",),
-    "thetahat.identify.estimate": ("Estimate",),
-    "thetahat.identify.run": ("identify",),
-    "thetahat.identify.least_squares": ("LeastSquares", "Prior"),
-    "thetahat.identify.positive": ("Positive",),
-    "thetahat.identify.consistent": ("Consistent",),
-    "thetahat.identify.constraints": ("Bounds", "Tie"),
-    "thetahat.identify.smooth": ("Smooth",),
-    "thetahat.identify.robust": ("Robust",),
-    "thetahat.identify.bands": ("torque_band",),
-    "thetahat.identify.essential": ("essential",),
-    "thetahat.identify.payload": ("Payload", "payload_from_difference", "payload_on_link"),
-    "thetahat.identify.ridge": ("Ridge", "ridge_path"),
-    "thetahat.identify.tune": ("Tuned", "tune"),
-    "thetahat.validate": ("validate",),
+    "thetahat.identification.identifiability.base_parameters": ("base_parameters",),
+    "thetahat.identification.information": ("Information",),
+    "thetahat.engine.fold_logs": ("information",),
+    "thetahat.identification.informative.selection": ("informative",),
+    "thetahat.identification.estimate": ("Estimate",),
+    "thetahat.identification.solve": ("identify",),
+    "thetahat.identification.estimators.least_squares": ("LeastSquares", "Prior"),
+    "thetahat.identification.estimators.positive": ("Positive",),
+    "thetahat.identification.estimators.consistent": ("Consistent",),
+    "thetahat.identification.consistency.constraints": ("Bounds", "Tie"),
+    "thetahat.identification.consistency.log_cholesky": ("Smooth",),
+    "thetahat.identification.estimators.robust": ("Robust",),
+    "thetahat.identification.uncertainty.torque_band": ("torque_band",),
+    "thetahat.identification.uncertainty.essential": ("essential",),
+    "thetahat.identification.payload.payload": (
+        "Payload",
+        "payload_from_difference",
+        "payload_on_link",
+    ),
+    "thetahat.identification.estimators.ridge": ("Ridge", "ridge_path"),
+    "thetahat.identification.tuning.tune": ("Tuned", "tune"),
+    "thetahat.identification.scores": ("validate",),
     "thetahat.excite.trajectory": ("Motion",),
-    "thetahat.excite.limits": ("Box", "motion_limits"),
+    "thetahat.excite.motion_limits": ("Box", "motion_limits"),
     "thetahat.excite.design": ("design",),
     "thetahat.online.identifier": ("OnlineIdentifier",),
     "thetahat.control.computed_torque": ("ComputedTorque", "GravityCompensation", "PD"),
     "thetahat.control.gains": ("pd_gains",),
     "thetahat.control.adaptive": ("SlotineLi",),
-    "thetahat.control.laws": ("Euclidean", "LogDet"),
-    "thetahat.control.switched": ("Switched",),
+    "thetahat.control.adaptation_laws": ("Euclidean", "LogDet"),
+    "thetahat.control.model_switch": ("Switched",),
     "thetahat.control.loop": ("Follow", "Loop"),
     "thetahat.control.journal": ("Journal",),
     "thetahat.control.online_control": ("OnlineControl",),
@@ -86,8 +90,8 @@ __all__ = ["__version__", *_HOME]
 
 
 class _Stage(ModuleType):
-    """A stage whose name is also that of its function: `thetahat.identify` holds modules, and
-    `thetahat.identify(info)` calls.
+    """A stage whose name is also that of its function: `thetahat.identification` holds modules, and
+    `thetahat.identification(info)` calls.
     """
 
     def __call__(self, *arguments: object, **options: object) -> object:

@@ -20,7 +20,7 @@ import simulated_log
 import thetahat as th
 from identify_cases import Done, digest
 from thetahat import robots
-from thetahat.data.formats.write import write_table
+from thetahat.data.formats.write_log import write_table
 
 # -- bad logs --------------------------------------------------------------------------------------
 

@@ -18,12 +18,12 @@ import pytest
 
 from data_paths import ROOT, example_robot
 from thetahat import errors, robots
-from thetahat.cli.errors import guarded, heard
+from thetahat.cli.exit_status import guarded, heard
 from thetahat.cli.inspect import describe
 from thetahat.cli.inspect_view import _guided
 from thetahat.errors import RobotWarning
-from thetahat.model import load as loading
-from thetahat.model.load import load
+from thetahat.model.io import load as loading
+from thetahat.model.io.load import load
 
 ROUNDING = 1e-12  # relative: sums of a few links
 CLI = [sys.executable, "-m", "thetahat.cli"]

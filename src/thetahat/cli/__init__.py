@@ -10,7 +10,7 @@ def main() -> None:
     """Run `thetahat` with the process's arguments and exit with the code of interface: 0 done, 2
     usage, 3 … 7.
     """
-    from thetahat.cli.errors import guarded
+    from thetahat.cli.exit_status import guarded
 
     with guarded():
         from thetahat.cli.app import app

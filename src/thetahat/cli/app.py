@@ -25,7 +25,7 @@ app = typer.Typer(
         "Θ̂: identify what a robot is made of while it moves, and control it with what it learned."
     ),
     no_args_is_help=True,
-    pretty_exceptions_enable=False,  # thetahat.cli.errors says what went wrong
+    pretty_exceptions_enable=False,  # thetahat.cli.exit_status says what went wrong
     # panels squeeze the words into half a line, and loading them is half the time of --help
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},

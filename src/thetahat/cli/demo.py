@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from thetahat import robots
-from thetahat.cli import answers, arguments
+from thetahat.cli import arguments, outputs
 from thetahat.cli.arguments import option
-from thetahat.cli.errors import emit, heard
+from thetahat.cli.exit_status import emit, heard
 from thetahat.cli.progress import Progress
 from thetahat.errors import UsageError
 
@@ -69,10 +69,10 @@ def demo(
     if seed < 0:
         raise UsageError(f"--seed is {seed}; give a whole number from 0")
     file, engine = robots.path(robot), arguments.plant(plant)
-    targets = answers.Targets.beneath(out, file)
+    targets = outputs.Targets.beneath(out, file)
     targets.check([])
     with heard(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
-        from thetahat.model.load import load
+        from thetahat.model.io.load import load
 
         found, files, truth, identified = _walk(file, targets, engine, seed, progress, warnings)
         followed = _followed(
@@ -89,7 +89,7 @@ def demo(
         seconds=time.monotonic() - began,
     )
     if json:
-        emit(answers.as_text(told))
+        emit(outputs.as_text(told))
     else:
         from thetahat.cli.demo_view import draw
 
@@ -98,7 +98,7 @@ def demo(
 
 def _walk(
     file: Path,
-    targets: answers.Targets,
+    targets: outputs.Targets,
     engine: str,
     seed: int,
     progress: Progress,
@@ -107,11 +107,11 @@ def _walk(
     """(answer of the identification, files by what they are, the robot that was simulated, the
     robot that was identified).
     """
-    from thetahat.cli.crew import Alone
+    from thetahat.cli.backends import Alone
     from thetahat.cli.identify import described
-    from thetahat.cli.identify_run import Options, run
-    from thetahat.model.load import load
-    from thetahat.plant.built import as_built
+    from thetahat.cli.identify_stages import Options, run
+    from thetahat.model.io.load import load
+    from thetahat.plant.perturb import as_built
 
     nominal = load(file)
     truth = as_built(nominal, seed=seed)
@@ -127,7 +127,7 @@ def _walk(
     outcome = run(nominal, options, progress, Alone(progress))
     progress.stage("writing")
     found = described(nominal, outcome, options)
-    written = answers.write(targets, found, outcome, warnings)
+    written = outputs.write(targets, found, outcome, warnings)
     assert targets.report is not None
     return (
         found,

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Group
 from rich.text import Text
 
-from thetahat.cli.errors import plain
+from thetahat.cli.exit_status import plain
 from thetahat.cli.terminal import judged, r2, short, show, table
 
 

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from thetahat.cli import answers, arguments, scale
+from thetahat.cli import arguments, engine_options, outputs
 from thetahat.cli.arguments import option
-from thetahat.cli.errors import emit, plain
+from thetahat.cli.exit_status import emit, plain
 from thetahat.cli.history import required
 from thetahat.errors import StorageError, UsageError
 
@@ -28,7 +28,7 @@ def diff(
     a: Which,
     b: Which,
     *,
-    store: scale.Store = None,
+    store: engine_options.Store = None,
     limit: Annotated[
         int,
         option("Parameters shown, the most changed first; 0: all.", metavar="N", show_default=True),
@@ -38,12 +38,12 @@ def diff(
     """Compare two runs: parameters in standard deviations, R², settings and logs."""
     if limit < 0:
         raise UsageError(f"--limit is {limit}; give a whole number from 0")
-    from thetahat.fleet.diff import compared
+    from thetahat.fleet.estimate_diff import compared
 
     found = compared(_answer(a, store), _answer(b, store))
     found["a"]["name"], found["b"]["name"] = a, b
     if json:
-        emit(answers.as_text(found))
+        emit(outputs.as_text(found))
     else:
         draw(found, limit)
 
@@ -51,8 +51,8 @@ def diff(
 def _answer(name: str, store: str | None) -> dict[str, Any]:
     """The estimate that a name means: digits are a run, all else is a path."""
     if name.isdecimal() and not Path(name).exists():
-        from thetahat.fleet.runs import estimate
-        from thetahat.fleet.store import Store
+        from thetahat.engine.run_history import estimate
+        from thetahat.engine.store import Store
 
         with Store(required(store), create=False) as opened:
             return estimate(opened, int(name))
@@ -64,7 +64,7 @@ def _answer(name: str, store: str | None) -> dict[str, Any]:
             f"{plain(name)} is neither the number of a run nor an estimate.json; check the path, or"
             " see thetahat history"
         )
-    from thetahat.identify.applied import read_estimate
+    from thetahat.identification.read_estimate import read_estimate
 
     return read_estimate(path)
 

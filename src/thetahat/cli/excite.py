@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from thetahat.cli import arguments
 from thetahat.cli.arguments import option
-from thetahat.cli.errors import emit, heard
+from thetahat.cli.exit_status import emit, heard
 from thetahat.cli.identify import FRICTION
 from thetahat.cli.progress import Progress
 from thetahat.errors import UsageError
 
 if TYPE_CHECKING:
     from thetahat.excite.design import Design
-    from thetahat.excite.limits import Box
-    from thetahat.identify.information import Information
+    from thetahat.excite.motion_limits import Box
+    from thetahat.identification.information import Information
     from thetahat.model.robot import Robot
 
 SCHEMA = "thetahat/excite/1"
@@ -117,7 +117,7 @@ def excite(
             file, vector, joints, arguments.friction_terms(friction, FRICTION), armature=armature
         )
         from thetahat.excite.design import design
-        from thetahat.excite.limits import motion_limits
+        from thetahat.excite.motion_limits import motion_limits
 
         limits = motion_limits(
             excited,
@@ -169,8 +169,8 @@ def _robots(
     """(the robot, the robot with other joints than those asked for locked and the columns to be
     identified).
     """
-    from thetahat.model.load import load
-    from thetahat.model.lock import lock
+    from thetahat.model.io.load import load
+    from thetahat.model.lock_joints import lock
 
     whole = load(file, gravity=gravity)
     moving = whole
@@ -199,7 +199,7 @@ def _whole(motion: Any, robot: Robot) -> Any:
 
 
 def _boxes(texts: list[str] | None, option: str, *, inside: bool) -> list[Box]:
-    from thetahat.excite.limits import Box
+    from thetahat.excite.motion_limits import Box
 
     boxes = []
     for text in texts or ():
@@ -218,8 +218,8 @@ def _earlier(
         return None
     from thetahat.data.log import read_log
     from thetahat.data.prepare import choose, prepare_batches
-    from thetahat.identify.information import information
-    from thetahat.model.load import load
+    from thetahat.identification.information import information
+    from thetahat.model.io.load import load
 
     whole = load(file, gravity=gravity)
     if whole.joint_names != excited.joint_names:

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from thetahat.cli import answers, arguments, scale
+from thetahat.cli import arguments, engine_options, outputs
 from thetahat.cli.arguments import option
-from thetahat.cli.errors import emit, heard, say
+from thetahat.cli.exit_status import emit, heard, say
 from thetahat.cli.progress import Progress
 from thetahat.errors import StorageError, ThetahatError, UsageError
 
 if TYPE_CHECKING:
-    from thetahat.fleet.catalogue import Failure
-    from thetahat.fleet.gather import Gatherer
-    from thetahat.fleet.inquiry import Asked, Inquiry
+    from thetahat.engine.multi_log import Failure
+    from thetahat.engine.reduce import Gatherer
+    from thetahat.fleet.analysis import Asked, Inquiry
 
 FRICTION = ("viscous", "coulomb", "offset")
 BY = ("log", "day", "week", "month")
@@ -90,9 +90,9 @@ def fleet(
     columns: arguments.Columns = None,
     topic: arguments.Topic = None,
     salvage: arguments.Salvage = False,
-    workers: scale.Workers = None,
-    scheduler: scale.Scheduler = None,
-    store: scale.Store = None,
+    workers: engine_options.Workers = None,
+    scheduler: engine_options.Scheduler = None,
+    store: engine_options.Store = None,
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
 ) -> None:
@@ -100,9 +100,13 @@ def fleet(
     unlike the others.
     """
     began = time.monotonic()
-    asked, wanted, folder = _asked(locals()), scale.asked(workers, scheduler, store), Path(out)
+    asked, wanted, folder = (
+        _asked(locals()),
+        engine_options.asked(workers, scheduler, store),
+        Path(out),
+    )
     path = arguments.input_file(manifest, "MANIFEST")
-    answers.require_folder(folder, [folder / name for name in FILES], [path])
+    outputs.require_folder(folder, [folder / name for name in FILES], [path])
     from thetahat.fleet.manifest import read_manifest
 
     listed = read_manifest(path)
@@ -111,18 +115,18 @@ def fleet(
         Progress(quiet=quiet) as progress,
         _gatherer(wanted, progress) as gatherer,
     ):
-        from thetahat.fleet.inquiry import inquire
+        from thetahat.fleet.analysis import inquire
 
         found = inquire(listed, asked, gatherer)
         progress.stage("writing")
         data = _data(found, warnings)
         files = write(found, data, folder)
         if gatherer.store is not None:
-            from thetahat.fleet.memory import remember
+            from thetahat.fleet.run_records import remember
 
             gatherer.kept(lambda: remember(gatherer.store, found))
     if json:
-        emit(answers.as_text(data))
+        emit(outputs.as_text(data))
     else:
         from thetahat.cli.fleet_view import draw
 
@@ -137,7 +141,7 @@ def fleet(
 
 def _asked(given: dict[str, Any]) -> Asked:
     """The options, checked."""
-    from thetahat.fleet.inquiry import Asked
+    from thetahat.fleet.analysis import Asked
 
     if given["by"] not in BY:
         raise UsageError(f"--by is {given['by']!r}; give one of {', '.join(BY)}")
@@ -169,25 +173,25 @@ def _asked(given: dict[str, Any]) -> Asked:
 
 
 @contextmanager
-def _gatherer(wanted: scale.Scale, progress: Progress) -> Iterator[Gatherer]:
+def _gatherer(wanted: engine_options.Scale, progress: Progress) -> Iterator[Gatherer]:
     """Workers and store, let go at the end."""
-    from thetahat.fleet.gather import Gatherer
-    from thetahat.fleet.workers import DaskWorkers, Workers
+    from thetahat.engine.reduce import Gatherer
+    from thetahat.engine.workers import DaskWorkers, Workers
 
     local = wanted.workers is None and wanted.scheduler is None
     with (
-        scale.kept(wanted.store) as (store, trouble),
+        engine_options.kept(wanted.store) as (store, trouble),
         (
             Workers() if local else DaskWorkers(workers=wanted.workers, scheduler=wanted.scheduler)
         ) as crew,
     ):
-        gatherer = Gatherer(crew, store, tell=scale.Pace(progress))
+        gatherer = Gatherer(crew, store, tell=engine_options.Pace(progress))
         gatherer.trouble += trouble
         yield gatherer
 
 
 def _data(found: Inquiry, warnings: list[str]) -> dict[str, Any]:
-    from thetahat.fleet.table import as_data
+    from thetahat.fleet.fleet_table import as_data
 
     return {**as_data(found), "warnings": list(warnings)}
 
@@ -196,7 +200,7 @@ def write(found: Inquiry, data: dict[str, Any], folder: Path) -> list[Path]:
     """The table, the page, and fleet.json last, so that it says that all are there."""
     from thetahat.files import write_atomically
     from thetahat.fleet.fleet_page import sections, titles
-    from thetahat.fleet.table import parquet
+    from thetahat.fleet.fleet_table import parquet
     from thetahat.report.page import render
 
     try:
@@ -211,7 +215,7 @@ def write(found: Inquiry, data: dict[str, Any], folder: Path) -> list[Path]:
         write_atomically(
             folder / "fleet.html", render(title, sections(found, data), subtitle=subtitle)
         ),
-        write_atomically(folder / "fleet.json", answers.as_text(data)),
+        write_atomically(folder / "fleet.json", outputs.as_text(data)),
     ]
 
 

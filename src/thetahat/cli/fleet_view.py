@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
-from thetahat.cli.errors import plain
+from thetahat.cli.exit_status import plain
 from thetahat.cli.terminal import judged, short, show, table, written
 from thetahat.report.figures.base import fit
 

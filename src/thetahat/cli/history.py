@@ -5,20 +5,20 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
-from thetahat.cli import answers, arguments, scale
+from thetahat.cli import arguments, engine_options, outputs
 from thetahat.cli.arguments import option
-from thetahat.cli.errors import emit, plain
+from thetahat.cli.exit_status import emit, plain
 from thetahat.errors import UsageError
 
 if TYPE_CHECKING:
-    from thetahat.fleet.runs import Record
+    from thetahat.engine.run_history import Record
 
 SCHEMA = "thetahat/history/1"
 
 
 def history(
     *,
-    store: scale.Store = None,
+    store: engine_options.Store = None,
     robot: Annotated[
         str | None, option("Only runs of this robot, by its name.", metavar="NAME")
     ] = None,
@@ -50,9 +50,9 @@ def history(
     if limit < 0:
         raise UsageError(f"--limit is {limit}; give a whole number from 0")
     folder = required(store)
-    from thetahat.fleet.runs import Filter
-    from thetahat.fleet.runs import history as found
-    from thetahat.fleet.store import Store
+    from thetahat.engine.run_history import Filter
+    from thetahat.engine.run_history import history as found
+    from thetahat.engine.store import Store
 
     wanted = Filter(
         robot,
@@ -68,7 +68,7 @@ def history(
         records = found(opened, wanted)
     if json:
         emit(
-            answers.as_text(
+            outputs.as_text(
                 {
                     "schema": SCHEMA,
                     "store": str(folder),
@@ -84,7 +84,8 @@ def required(store: str | None) -> str:
     """The folder, or an error that says how to give it."""
     if store is None:
         raise UsageError(
-            f"no store is given; name its folder with --store DIR, or in the variable {scale.STORE}"
+            "no store is given; name its folder with --store DIR, or in the variable"
+            f" {engine_options.STORE}"
         )
     return store
 
@@ -107,7 +108,7 @@ def draw(records: list[Record], folder: str) -> None:
     from rich.text import Text
 
     from thetahat.cli.terminal import judged, r2, show, table
-    from thetahat.fleet.runs import DONE, stamp
+    from thetahat.engine.run_history import DONE, stamp
 
     if not records:
         show([Text(f"No run in {plain(folder)} fits.")])

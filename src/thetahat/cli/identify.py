@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from thetahat import __version__
-from thetahat.cli import answers, arguments, scale
+from thetahat.cli import arguments, engine_options, outputs
 from thetahat.cli.arguments import option
-from thetahat.cli.errors import emit, heard, say
+from thetahat.cli.exit_status import emit, heard, say
 from thetahat.cli.progress import Progress
 from thetahat.errors import UsageError
 
 if TYPE_CHECKING:
-    from thetahat.cli.crew import Alone
-    from thetahat.cli.identify_run import Options, Outcome
+    from thetahat.cli.backends import Alone
+    from thetahat.cli.identify_stages import Options, Outcome
     from thetahat.model.robot import Robot
 
 METHODS = ("consistent", "least-squares", "prior", "positive", "smooth")
@@ -163,9 +163,9 @@ def identify(
     report: Annotated[
         bool, option("Write report.html; default: yes.", "--report/--no-report")
     ] = True,
-    workers: scale.Workers = None,
-    scheduler: scale.Scheduler = None,
-    store: scale.Store = None,
+    workers: engine_options.Workers = None,
+    scheduler: engine_options.Scheduler = None,
+    store: engine_options.Store = None,
 ) -> None:
     """Identify a robot from logs of its motion: parameters, how well each is known, and scores on
     held-out data.
@@ -213,13 +213,18 @@ def identify(
         *([actuation] if actuation else []),
         *([settings["prior"]] if prior else []),
     ]
-    targets = answers.Targets.beneath(out, file, report=report)
+    targets = outputs.Targets.beneath(out, file, report=report)
     targets.check(inputs)
     found, files, crew = _run(
-        file, vector, settings, targets, scale.asked(workers, scheduler, store), quiet=quiet
+        file,
+        vector,
+        settings,
+        targets,
+        engine_options.asked(workers, scheduler, store),
+        quiet=quiet,
     )
     if json:
-        emit(answers.as_text(found))
+        emit(outputs.as_text(found))
         if not quiet:
             for finding in found["findings"]:
                 if finding["kind"] in GRAVE:
@@ -235,27 +240,27 @@ def _run(
     file: Path,
     gravity: tuple[float, float, float] | None,
     settings: dict[str, Any],
-    targets: answers.Targets,
-    size: scale.Scale,
+    targets: outputs.Targets,
+    size: engine_options.Scale,
     *,
     quiet: bool,
 ) -> tuple[dict[str, Any], list[Path], Alone]:
     """The answer, the files it was written to, and who did the work."""
-    from thetahat.cli.identify_run import Options, run
-    from thetahat.model.load import load
+    from thetahat.cli.identify_stages import Options, run
+    from thetahat.model.io.load import load
 
     options = Options(**settings)
     with heard(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
         progress.stage("loading the robot")
         loaded = load(file, gravity=gravity)
-        with scale.opened(size, progress, [*options.logs, *options.tests]) as crew:
+        with engine_options.opened(size, progress, [*options.logs, *options.tests]) as crew:
             progress.stage("reading the log")
             known = crew.answered(loaded, options, targets.folder)
             if known is None:
                 outcome = run(loaded, options, progress, crew)
                 progress.stage("writing")
                 found = described(loaded, outcome, options)
-                known = found, answers.write(targets, found, outcome, warnings)
+                known = found, outputs.write(targets, found, outcome, warnings)
                 crew.answer(*known)
             found, files = known
             warnings += [sentence for sentence in found["warnings"] if sentence not in warnings]
@@ -267,7 +272,7 @@ def described(robot: Robot, outcome: Outcome, options: Options) -> dict[str, Any
     """The answer as plain data, schema thetahat/estimate/1; the robot file's parity and warnings
     come when it is written.
     """
-    from thetahat.identify.result import as_data, findings
+    from thetahat.identification.estimate_json import as_data, findings
 
     settings = outcome.settings
     logs = outcome.log.sources

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Group
 from rich.text import Text
 
-from thetahat.cli.errors import plain
+from thetahat.cli.exit_status import plain
 from thetahat.cli.terminal import (
     findings,
     judged,
@@ -24,7 +24,7 @@ from thetahat.cli.terminal import (
     written,
 )
 from thetahat.errors import known
-from thetahat.identify.result import turns
+from thetahat.identification.estimate_json import turns
 
 WORSE = 1.05  # RMS held out, of the file's own: less is chance
 GRAVE = (

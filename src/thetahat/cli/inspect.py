@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from thetahat.cli import arguments
-from thetahat.cli.errors import emit, heard
+from thetahat.cli.exit_status import emit, heard
 from thetahat.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def inspect(
     physical.
     """
     file, vector = arguments.robot_file(robot), arguments.gravity(gravity)
-    from thetahat.model.load import load
+    from thetahat.model.io.load import load
 
     with heard(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
         progress.stage("loading the robot")
@@ -81,7 +81,7 @@ def _base(robot: Robot, bodies: list[dict[str, Any]]) -> list[str] | None:
     """
     if robot.nv > LARGEST:
         return None
-    from thetahat.identify.identifiability import base_parameters
+    from thetahat.identification.identifiability.base_parameters import base_parameters
     from thetahat.model.parameters import NAMES
 
     found = base_parameters(robot, drive=False)

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from thetahat import robots
-from thetahat.cli.errors import plain
+from thetahat.cli.exit_status import plain
 from thetahat.cli.terminal import show, table
 from thetahat.errors import known
 

@@ -13,7 +13,7 @@ import typer
 
 from thetahat.cli import arguments
 from thetahat.cli.arguments import option
-from thetahat.cli.errors import emit, heard
+from thetahat.cli.exit_status import emit, heard
 from thetahat.cli.progress import Progress
 from thetahat.errors import UsageError
 
@@ -106,7 +106,7 @@ def simulate(
     with heard(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
         progress.stage("loading the robot")
         from thetahat.excite.trajectory import Motion
-        from thetahat.model.load import load
+        from thetahat.model.io.load import load
         from thetahat.plant import plant as plants
         from thetahat.plant.realism import Realism
         from thetahat.plant.simulate import simulate as run

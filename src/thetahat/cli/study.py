@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from thetahat.cli import answers, arguments
+from thetahat.cli import arguments, outputs
 from thetahat.cli.arguments import option
-from thetahat.cli.errors import emit, heard, plain
+from thetahat.cli.exit_status import emit, heard, plain
 from thetahat.cli.progress import Progress
 from thetahat.errors import StorageError, UsageError
 from thetahat.files import write_atomically
@@ -65,7 +65,7 @@ def study(
     if seed < 0:
         raise UsageError(f"--seed is {seed}; give a whole number from 0")
     engine, folder = arguments.plant(plant), Path(out)
-    answers.require_folder(folder, [folder / file for file in FILES])
+    outputs.require_folder(folder, [folder / file for file in FILES])
     with heard(quiet=quiet), Progress(quiet=quiet) as progress:
         progress.stage(f"preparing {name}")
         result: Result = importlib.import_module(f"thetahat.studies.{STUDIES[name]}").run(
@@ -74,7 +74,7 @@ def study(
         progress.stage("writing")
         files = write(result, folder)
     if json:
-        emit(answers.as_text(result.summary))
+        emit(outputs.as_text(result.summary))
         return
     names = ", ".join(plain(file) for file in files)
     emit(
@@ -93,7 +93,7 @@ def study(
 
 def write(result: Result, folder: Path) -> list[Path]:
     """The page, the signals, and summary.json last, so that it says that all are there."""
-    from thetahat.data.formats.write import write_table
+    from thetahat.data.formats.write_log import write_table
     from thetahat.report.page import render
 
     try:
@@ -118,5 +118,5 @@ def write(result: Result, folder: Path) -> list[Path]:
             folder / "report.html", render(title, result.sections, subtitle=" ".join(result.text))
         ),
         write_table(folder / "run.parquet", list(columns), list(columns.values())),
-        write_atomically(folder / "summary.json", answers.as_text(result.summary)),
+        write_atomically(folder / "summary.json", outputs.as_text(result.summary)),
     ]

@@ -16,7 +16,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from thetahat.cli.errors import emit, plain
+from thetahat.cli.exit_status import emit, plain
 
 WIDE = 200  # columns where nobody looks at a terminal: a pipe or a file gets unbroken rows
 GOOD, FAIR = 0.95, 0.8  # R² of a joint: green, plain, red below

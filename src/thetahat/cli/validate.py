@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from thetahat import __version__
 from thetahat.cli import arguments
 from thetahat.cli.arguments import option
-from thetahat.cli.errors import emit, heard
+from thetahat.cli.exit_status import emit, heard
 from thetahat.cli.progress import Progress
 from thetahat.errors import UsageError
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from thetahat.data.log import Log
     from thetahat.data.prepare import Settings
     from thetahat.data.samples import Samples
+    from thetahat.identification.scores import Validation
     from thetahat.model.robot import Robot
-    from thetahat.validate import Validation
 
 SCHEMA = "thetahat/validation/1"
 
@@ -79,9 +79,9 @@ def validate(
     score = arguments.positive("--score-cutoff", score_cutoff, "Hz")
     wanted = arguments.listed(joints, "--joints")
     with heard(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
-        from thetahat.identify.applied import read_estimate
-        from thetahat.model.load import load
-        from thetahat.model.save import with_drive_file
+        from thetahat.identification.read_estimate import read_estimate
+        from thetahat.model.io.load import load
+        from thetahat.model.io.save import with_drive_file
 
         found = None if source is None else read_estimate(source)
         if vector is None and found is not None:
@@ -136,12 +136,12 @@ def _scored(
     """Scores with torques behind the low-pass and as logged, the log, and how it was prepared."""
     from dataclasses import replace
 
-    from thetahat.cli.measured import Stream, degrees, highest_cutoff, require_torque
+    from thetahat.cli.joint_selection import Stream, degrees, highest_cutoff, require_torque
     from thetahat.data.log import read_log
     from thetahat.data.prepare import choose, prepare_batches
-    from thetahat.identify.applied import applied
-    from thetahat.model.lock import lock
-    from thetahat.validate import validate as run
+    from thetahat.identification.read_estimate import applied
+    from thetahat.identification.scores import validate as run
+    from thetahat.model.lock_joints import lock
 
     progress.stage("reading the log")
     log = require_torque(read_log(logs, robot, **reading), "score on")
@@ -206,7 +206,7 @@ def describe(
     warnings: list[str],
 ) -> dict[str, Any]:
     """The answer as plain data, schema thetahat/validation/1; names are those of estimate.json."""
-    from thetahat.identify.result import findings, number
+    from thetahat.identification.estimate_json import findings, number
 
     nominal = test.nominal
     return {

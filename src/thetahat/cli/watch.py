@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from thetahat.cli import answers, arguments
+from thetahat.cli import arguments, outputs
 from thetahat.cli.arguments import option
-from thetahat.cli.errors import emit, heard, say
+from thetahat.cli.exit_status import emit, heard, say
 from thetahat.cli.progress import Progress
 from thetahat.cli.study import STUDIES, _complete
 from thetahat.errors import UsageError
 
 if TYPE_CHECKING:
+    from thetahat.live.sample_sources import Settings
     from thetahat.live.session import Session
-    from thetahat.live.sources import Settings
 
 SCHEMA = "thetahat/watch/1"
 PORT = 8765
@@ -118,8 +118,8 @@ def study(
     times = _speed(speed)
 
     def session() -> Session:
+        from thetahat.live.sample_sources import Study
         from thetahat.live.session import Session
-        from thetahat.live.sources import Study
 
         return Session.apart(
             Study.named, name, engine, seed=seed, speed=times
@@ -172,9 +172,9 @@ def replay(
 
     def session() -> Session:
         from thetahat.data.log import read_log
+        from thetahat.live.sample_sources import Replay
         from thetahat.live.session import Session
-        from thetahat.live.sources import Replay
-        from thetahat.model.load import load
+        from thetahat.model.io.load import load
 
         loaded = load(file, gravity=vector)
         return Session(
@@ -234,9 +234,9 @@ def listen(
     expected = arguments.positive("--sample-rate", sample_rate, "Hz")
 
     def session() -> Session:
+        from thetahat.live.sample_sources import Listen
         from thetahat.live.session import Session
-        from thetahat.live.sources import Listen
-        from thetahat.model.load import load
+        from thetahat.model.io.load import load
 
         return Session(Listen(load(file, gravity=vector), chosen(), rate=expected))
 
@@ -307,7 +307,7 @@ def _greet(server: Any, mode: str, *, json: bool, quiet: bool) -> None:
     listens = mode == "listen"
     if json:
         emit(
-            answers.as_text(
+            outputs.as_text(
                 {
                     "schema": SCHEMA,
                     "mode": mode,
@@ -359,7 +359,7 @@ def _settings(
     terms = arguments.friction_terms(friction, FRICTION)
 
     def made() -> Settings:
-        from thetahat.live.sources import Settings
+        from thetahat.live.sample_sources import Settings
 
         return Settings(rate, window, threshold, cutoff, terms, payload_link)
 

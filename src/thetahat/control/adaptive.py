@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from thetahat import dynamics
+from thetahat.control.adaptation_laws import Law, LogDet, drive_values
+from thetahat.control.adaptive_regressor import AdaptiveTerms
 from thetahat.control.computed_torque import ModelController
 from thetahat.control.controller import Reference
 from thetahat.control.gains import joint_inertia
-from thetahat.control.laws import Law, LogDet, drive_values
-from thetahat.control.limits import PerJoint, per_joint
-from thetahat.control.regressor import AdaptiveTerms
+from thetahat.control.torque_limits import PerJoint, per_joint
+from thetahat.dynamics import rigid_body
 from thetahat.errors import UsageError
 from thetahat.model.drive import Drive
 from thetahat.model.robot import Robot
@@ -90,7 +90,7 @@ class SlotineLi(ModelController):
         drive terms to be identified).
         """
         s = self.sliding(q, dq, wanted)[0]
-        return 0.5 * float(s @ dynamics.mass_matrix(truth, q) @ s) + self.state.distance(
+        return 0.5 * float(s @ rigid_body.mass_matrix(truth, q) @ s) + self.state.distance(
             truth.theta, drive_values(truth)
         )
 

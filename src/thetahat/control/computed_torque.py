@@ -18,16 +18,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from thetahat import batch
 from thetahat.control.controller import JointController
 from thetahat.control.gains import pd_gains
-from thetahat.control.limits import (
+from thetahat.control.torque_limits import (
     PerJoint,
     per_joint,
     require_driven,
     require_physical,
     torque_limits,
 )
+from thetahat.dynamics import batch
 from thetahat.errors import UsageError
 from thetahat.model.drive import TERMS, Drive
 from thetahat.model.robot import Robot

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from thetahat import batch, configuration, dynamics
-from thetahat.control.limits import require_driven
+from thetahat.control.torque_limits import require_driven
+from thetahat.dynamics import batch, configuration, rigid_body
 from thetahat.errors import UsageError
 from thetahat.model.robot import Robot
 
@@ -20,7 +20,7 @@ def joint_inertia(robot: Robot, *, q: np.ndarray | None = None) -> np.ndarray:
     if q is None:
         q = configuration.random_configuration(robot, np.random.default_rng(0), POSTURES)
     (q,) = batch.check_state(robot, q)
-    return np.max(np.einsum("kii->ki", dynamics.mass_matrix(robot, batch.rows(q))), axis=0)
+    return np.max(np.einsum("kii->ki", rigid_body.mass_matrix(robot, batch.rows(q))), axis=0)
 
 
 def pd_gains(

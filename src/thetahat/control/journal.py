@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from thetahat.control.frames import (
+from thetahat.control.journal_format import (
     MAGIC,
     MAX_PAYLOAD,
     Damage,

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from thetahat.control.clock import Clock, MonotonicClock
 from thetahat.control.controller import STOP_AFTER, Controller, Reference
-from thetahat.control.timing import Histogram, Quantiles
+from thetahat.control.loop_timing import Histogram, Quantiles
 from thetahat.errors import UsageError
 
 STALL = 0.2  # [s]

@@ -35,7 +35,7 @@ import numpy as np
 from thetahat.control.controller import Reference
 from thetahat.control.journal import Journal
 from thetahat.control.loop import Cycle
-from thetahat.control.switched import Switched
+from thetahat.control.model_switch import Switched
 from thetahat.errors import UsageError
 from thetahat.online.identifier import OnlineIdentifier
 

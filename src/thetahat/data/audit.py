@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from thetahat.data.audit_model import judge
+from thetahat.data.audit_windows import WindowCollector
 from thetahat.data.columns import ColumnMap
-from thetahat.data.records import Finding, Mask
-from thetahat.data.windows import WindowCollector
+from thetahat.data.types import Finding, Mask
 from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind
 

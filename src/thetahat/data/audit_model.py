@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from thetahat.data.audit_windows import Windows
 from thetahat.data.columns import ColumnMap
-from thetahat.data.records import Finding, Mask
-from thetahat.data.windows import Windows
+from thetahat.data.types import Finding, Mask
 from thetahat.errors import MalformedInput
 from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind
@@ -346,7 +346,7 @@ def _model(robot: Robot, windows: Windows) -> tuple[np.ndarray, np.ndarray]:
     """Rigid-body torque without gravity (k, nv), and torque per unit of gravity along each axis (k,
     nv, 3).
     """
-    from thetahat.dynamics import gravity, inverse_dynamics
+    from thetahat.dynamics.rigid_body import gravity, inverse_dynamics
 
     weightless = robot.with_gravity(np.zeros(3))
     inertial = inverse_dynamics(weightless, windows.q, windows.dq, windows.ddq, rigid=True)

@@ -31,10 +31,8 @@ from typing import Any
 
 import numpy as np
 
-from thetahat.data.motion import velocities
-from thetahat.data.samples import UNMEASURED
-from thetahat.data.signals import KNOTS, central_difference
-from thetahat.data.stream import (
+from thetahat.data.filters import KNOTS, central_difference
+from thetahat.data.resample import (
     Block,
     Layout,
     LogLike,
@@ -44,6 +42,8 @@ from thetahat.data.stream import (
     spike_thresholds,
     uniform_blocks,
 )
+from thetahat.data.samples import UNMEASURED
+from thetahat.data.velocities import velocities
 from thetahat.errors import NotIdentifiable
 from thetahat.model.robot import Robot
 
@@ -289,7 +289,7 @@ def _inertia(robot: Robot, q: np.ndarray) -> np.ndarray:
     """Mean square of the nominal mass matrix over some configurations of the log; zero rows where
     it is not that of a physical joint.
     """
-    from thetahat.dynamics import mass_matrix
+    from thetahat.dynamics.rigid_body import mass_matrix
 
     q = q.copy()
     for _, at in robot.tree.quaternions:

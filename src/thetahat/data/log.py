@@ -16,13 +16,13 @@ from pathlib import Path
 
 import numpy as np
 
-from thetahat.data.batches import BATCH_ROWS, Batch, batches
 from thetahat.data.columns import ColumnMap, Resolver, parse_patterns
 from thetahat.data.formats import SUFFIXES, Table, is_bag_folder, open_table
 from thetahat.data.formats.table import label
-from thetahat.data.records import Chunk, Finding, Mask, Run, Source
-from thetahat.data.stamps import unwrap
-from thetahat.data.survey import Survey, Surveyed
+from thetahat.data.row_batches import BATCH_ROWS, Batch, batches
+from thetahat.data.scan import Survey, Surveyed
+from thetahat.data.timestamps import unwrap
+from thetahat.data.types import Chunk, Finding, Mask, Run, Source
 from thetahat.errors import MalformedInput, StorageError, UsageError, known
 from thetahat.model.robot import Robot
 

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from thetahat.data.cutoff import choose_cutoff, choose_min_speed, survey
-from thetahat.data.motion import normalised, velocities
+from thetahat.data.filters import KNOTS, Kernel, convolve, method_of, thinning
+from thetahat.data.resample import HALF, Halo, Layout, LogLike, run_spans, uniform_blocks
 from thetahat.data.samples import EDGE, OUTLIER, STANDSTILL, Samples, concatenate
-from thetahat.data.signals import KNOTS, Kernel, convolve, method_of, thinning
-from thetahat.data.stream import HALF, Halo, Layout, LogLike, run_spans, uniform_blocks
+from thetahat.data.velocities import normalised, velocities
 from thetahat.errors import UsageError, known
 from thetahat.model.robot import Robot
 

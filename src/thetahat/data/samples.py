@@ -14,7 +14,7 @@ import numpy as np
 
 from thetahat.errors import UsageError, known
 from thetahat.model.drive import Drive
-from thetahat.model.shapes import Dry
+from thetahat.model.friction_terms import Dry
 
 # Why the torque of one degree of freedom in one row must not enter a fit; the code is the position,
 # the last one for any other reason.
@@ -73,9 +73,8 @@ class Samples:
     provenance: Mapping[str, Any] = field(
         default_factory=dict
     )  # sources with their hashes, settings
-    direction: np.ndarray | None = (
-        None  # (n, motors) of dry friction, seen through the torque's low-pass (data/direction.py)
-    )
+    # (n, motors) of dry friction, seen through the torque's low-pass (data/friction_direction.py)
+    direction: np.ndarray | None = None
     dry: Dry | None = None  # the law it follows
 
     def __post_init__(self) -> None:

@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from thetahat import dynamics
 from thetahat.data.samples import Samples
+from thetahat.dynamics import rigid_body
 from thetahat.errors import NotIdentifiable, UsageError, known
-from thetahat.excite.families import Family, FourierFamily, SplineFamily
-from thetahat.excite.limits import Margin, MotionLimits, motion_limits
-from thetahat.excite.problem import CRITERIA, Problem
+from thetahat.excite.bases import Family, FourierFamily, SplineFamily
+from thetahat.excite.initial_guess import check_start, poses, random_coefficients, restored, used
+from thetahat.excite.motion_limits import Margin, MotionLimits, motion_limits
+from thetahat.excite.objective import CRITERIA, Problem
 from thetahat.excite.search import Budget, Climb, climb, is_inside
-from thetahat.excite.starts import check_start, poses, random_coefficients, restored, used
 from thetahat.excite.trajectory import (
     Trajectory,
     check_count,
@@ -28,9 +28,9 @@ from thetahat.excite.trajectory import (
     joint_array,
     require_plain,
 )
-from thetahat.identify import factor as f
-from thetahat.identify.identifiability import base_parameters
-from thetahat.identify.information import Information, information, robot_key
+from thetahat.identification import factor as f
+from thetahat.identification.identifiability.base_parameters import base_parameters
+from thetahat.identification.information import Information, information, robot_key
 from thetahat.model.robot import Robot
 
 NOISE = 0.01  # of a joint's torque limit, where no noise is given
@@ -234,7 +234,7 @@ def measured(
     with earlier logs.
     """
     motion = trajectory.sampled(rate)
-    tau = dynamics.inverse_dynamics(robot, motion.q, motion.dq, motion.ddq)
+    tau = rigid_body.inverse_dynamics(robot, motion.q, motion.dq, motion.ddq)
     found = information(
         robot, Samples(q=motion.q, dq=motion.dq, ddq=motion.ddq, tau=tau, t=motion.t)
     )

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from thetahat.excite.problem import Look, Problem
+from thetahat.excite.objective import Look, Problem
 
 TO_WALL = 0.95  # of the way to the first limit that a step may go
 FALL = 1e-4  # of the predicted decrease that a step must bring

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from thetahat.data.formats.write import write_table
+from thetahat.data.formats.write_log import write_table
 from thetahat.data.log import read_log
-from thetahat.data.motion import is_plain
+from thetahat.data.velocities import is_plain
 from thetahat.errors import MalformedInput, UsageError
 from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind

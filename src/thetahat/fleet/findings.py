@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from thetahat.fleet import changes
-from thetahat.fleet.against import Comparison, compared
 from thetahat.fleet.changes import Change
-from thetahat.fleet.estimates import PeriodEstimate
-from thetahat.fleet.inertial import KINDS as INERTIAL_KINDS
-from thetahat.fleet.inertial import Event, events
-from thetahat.fleet.series import FRICTION, INERTIAL, PAYLOAD, Parameter, Space, values
+from thetahat.fleet.outliers import Comparison, compared
+from thetahat.fleet.parameter_series import FRICTION, INERTIAL, PAYLOAD, Parameter, Space, values
+from thetahat.fleet.payload_changes import KINDS as INERTIAL_KINDS
+from thetahat.fleet.payload_changes import Event, events
+from thetahat.fleet.period_estimates import PeriodEstimate
 
 LEVEL = 0.01
 

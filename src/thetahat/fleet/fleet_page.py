@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from thetahat.fleet.analysis import Inquiry
 from thetahat.fleet.findings import Finding, Lived
-from thetahat.fleet.inquiry import Inquiry
-from thetahat.fleet.series import FRICTION, PAYLOAD
-from thetahat.fleet.table import origin
+from thetahat.fleet.fleet_table import origin
+from thetahat.fleet.parameter_series import FRICTION, PAYLOAD
 from thetahat.report.figures.base import (
     BLUE,
     GREEN,
@@ -29,7 +29,7 @@ from thetahat.report.figures.base import (
     shown,
 )
 from thetahat.report.section import Block, Column, Figure, Note, Panel, Section, Table, Text
-from thetahat.report.words import short, with_spread
+from thetahat.report.text import short, with_spread
 
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE, RED, GREY)
 SYMBOLS = ("circle", "diamond", "square", "triangle-up", "cross", "x")

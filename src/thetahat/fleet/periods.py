@@ -17,10 +17,10 @@ from pathlib import PurePosixPath
 
 import numpy as np
 
+from thetahat.engine.multi_log import Failure
+from thetahat.engine.sources import Item, items
 from thetahat.errors import MalformedInput, StorageError, ThetahatError
-from thetahat.fleet.catalogue import Failure
 from thetahat.fleet.manifest import LogEntry, Member
-from thetahat.fleet.sources import Item, items
 
 BY = ("log", "day", "week", "month")
 _DATED = re.compile(r"(?<!\d)(20\d\d|19\d\d)([-_.]?)(\d\d)\2(\d\d)(?!\d)")

@@ -1,4 +1,4 @@
-"""The direction of dry friction along a motion (model/shapes.py)."""
+"""The direction of dry friction along a motion (model/friction_terms.py)."""
 
 from __future__ import annotations
 

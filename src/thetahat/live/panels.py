@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from thetahat.live.history import BUCKETS, Grounds, History
-from thetahat.live.tap import Block
+from thetahat.live.line_history import BUCKETS, Grounds, History
+from thetahat.live.ring_buffer import Block
 from thetahat.model.robot import Robot
 from thetahat.model.tree import ANGULAR, V_INDEX
 from thetahat.online.gate import GateState
-from thetahat.report.figures import online
-from thetahat.report.figures.motion import torque_over_time
+from thetahat.report.figures import online_run
+from thetahat.report.figures.time_series import torque_over_time
 from thetahat.report.traces import Series
 
 MANY = 12  # joints in one figure; of more, the worst, the median and the chosen one are drawn
@@ -96,7 +96,7 @@ class Panels:
         over = [_worst(per_joint[None], low=True)[0], _median(per_joint[None])[0]]
         self._r2.add(
             np.array([t]),
-            np.maximum(np.concatenate([stacked, over, per_joint]), online.LOWEST)[None],
+            np.maximum(np.concatenate([stacked, over, per_joint]), online_run.LOWEST)[None],
         )
         self.directions = (
             gate.structural_rank if gate.structural_rank is not None else self.directions
@@ -144,7 +144,7 @@ class Panels:
         spans = self.grounds.spans
         match name:
             case "r2":
-                return online.r2_over_time(
+                return online_run.r2_over_time(
                     self._curves("r2", joint),
                     threshold=self.threshold,
                     identified=spans,
@@ -156,17 +156,17 @@ class Panels:
                 )
             case "error":
                 unit = "rad" if len(set(self.units)) == 1 and self.units[0] == "rad" else "rad or m"
-                return online.over_time(
+                return online_run.over_time(
                     self._curves("error", joint), f"wanted − true [{unit}]", identified=spans
                 )
             case "fill":
-                return online.filling(
+                return online_run.filling(
                     *self._curves("fill", joint).values(),
                     window=self.window,
                     directions=self.directions,
                 )
             case _:
-                return online.cycle_time(*self._curves("cycle", joint).values())
+                return online_run.cycle_time(*self._curves("cycle", joint).values())
 
     def _drawn(self, name: str, joint: int) -> dict[str, int]:
         """Lines of a panel by their titles, and the channels they are in."""

@@ -16,16 +16,16 @@ import numpy as np
 
 from thetahat import __version__
 from thetahat.errors import UsageError
-from thetahat.identify.columns import Columns
-from thetahat.live import frames
+from thetahat.identification.parameter_columns import Columns
+from thetahat.live import messages
+from thetahat.live.downloads import Arrays, Memory
 from thetahat.live.panels import MANY, SPAN, TITLES, Panels
-from thetahat.live.products import Arrays, Memory
-from thetahat.live.shared import Shared
-from thetahat.live.tap import Recent
+from thetahat.live.ring_buffer import Recent
+from thetahat.live.shared_state import Shared
 from thetahat.live.viewers import Viewer
 from thetahat.model.robot import Robot
 from thetahat.online.predict import Model, Predictor
-from thetahat.report.figures.stick import Skeleton, moving_figure
+from thetahat.report.figures.stick_figure import Skeleton, moving_figure
 
 FAST, SLOW, STILL = (
     1 / 40,
@@ -103,7 +103,9 @@ class Publisher:
         self._over.set()
         if self._thread.is_alive():
             self._thread.join(timeout=5.0)
-        bye = frames.text({"type": "bye", "reason": "stopped", "message": "the server was stopped"})
+        bye = messages.text(
+            {"type": "bye", "reason": "stopped", "message": "the server was stopped"}
+        )
         for viewer in self._viewers:
             viewer.say(bye)
 
@@ -235,7 +237,7 @@ class Publisher:
         """Messages that all viewers get, beside the frame."""
         run = self._shared
         run.journal.settle(self.t, over=run.ended)
-        out = [frames.text(event) for event in run.journal.fresh()]
+        out = [messages.text(event) for event in run.journal.fresh()]
         if self._asked is not None and self._asked.done():
             asked, self._asked = self._asked, None
             if asked.exception() is None:
@@ -245,7 +247,7 @@ class Publisher:
                 )
                 self._parameters = found
                 out.append(
-                    frames.text({"type": "parameters", "t": found["t"], "rows": found["rows"]})
+                    messages.text({"type": "parameters", "t": found["t"], "rows": found["rows"]})
                 )
         now, memory = time.monotonic(), self._memory
         due = self._viewers and now - self._asked_at >= PARAMETERS and now - self.began >= SETTLED
@@ -262,7 +264,7 @@ class Publisher:
             self._scene, self._bodies = moving_figure(
                 run.robot, self._q, self._theta, self._skeleton
             )
-            out.append(frames.text({"type": "figure", "id": "scene", "figure": self._scene}))
+            out.append(messages.text({"type": "figure", "id": "scene", "figure": self._scene}))
         return out
 
     def _publish(self, news: list[str], *, standing: bool) -> None:
@@ -275,8 +277,8 @@ class Publisher:
         )
         made: dict[tuple[str, int], str] = {}
         state, end = (
-            frames.text(self.state()),
-            frames.pose(*self._skeleton.pose(self._q), self._bodies),
+            messages.text(self.state()),
+            messages.pose(*self._skeleton.pose(self._q), self._bodies),
         )
         self.frames += 1
         for viewer in self._viewers:
@@ -312,7 +314,7 @@ class Publisher:
                         if name not in again
                     ]
                 )
-                made[key] = frames.frame(
+                made[key] = messages.frame(
                     self.frames, self.t, state, [part for part in parts if part], end
                 )
             viewer.put(made[key], self.frames)
@@ -324,9 +326,9 @@ class Publisher:
         key = name, joint if depends else -1
         if key not in made:
             if name == "hello":
-                made[key] = frames.text(self.hello(joint))
+                made[key] = messages.text(self.hello(joint))
             elif what != name:
-                made[key] = frames.text(
+                made[key] = messages.text(
                     {
                         "type": "figure",
                         "id": identity(what, joint),
@@ -336,7 +338,7 @@ class Publisher:
             else:
                 points = self.panels.extension(name, joint)
                 made[key] = (
-                    "" if points is None else f'"{identity(name, joint)}":{frames.text(points)}'
+                    "" if points is None else f'"{identity(name, joint)}":{messages.text(points)}'
                 )
         return made[key]
 
@@ -347,7 +349,7 @@ class Publisher:
             or f"{run.facts.title} is over after {self.t:.1f} s; results can still be downloaded"
         )
         for viewer in self._viewers:
-            viewer.put(frames.text({"type": "bye", "reason": "finished", "message": sentence}))
+            viewer.put(messages.text({"type": "bye", "reason": "finished", "message": sentence}))
 
     # -- what it says ------------------------------------------------------------------------------
 
@@ -365,7 +367,7 @@ class Publisher:
             self._gate.open and not status.forced and (self._identified or not facts.controlled)
         )
         return {
-            "gate": frames.gate(
+            "gate": messages.gate(
                 self._gate, window=self.window, condition=self._parameters["condition"]
             ),
             "model": "identified" if identified else "nominal",
@@ -466,7 +468,7 @@ def _columns(points: np.ndarray) -> list[list[float | None]]:
     return [
         [
             value if value == value else None
-            for value in np.round(points[:, k], frames.PLACE).tolist()
+            for value in np.round(points[:, k], messages.PLACE).tolist()
         ]
         for k in range(3)
     ]

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from thetahat.errors import NotIdentifiable, ThetahatError, UsageError, known
-from thetahat.live.frames import COMMANDS
-from thetahat.live.loop import Loop
-from thetahat.live.products import Memory, Order, Product
+from thetahat.live.downloads import Memory, Order, Product
+from thetahat.live.loop_process import Remote
+from thetahat.live.messages import COMMANDS
 from thetahat.live.publisher import Publisher
-from thetahat.live.remote import Remote
-from thetahat.live.shared import Facts, Shared
-from thetahat.live.sources import Source
+from thetahat.live.sample_loop import Loop
+from thetahat.live.sample_sources import Source
+from thetahat.live.shared_state import Facts, Shared
 from thetahat.live.viewers import Viewer
 from thetahat.online.identifier import OnlineIdentifier
 

@@ -10,10 +10,10 @@ from contextlib import suppress
 from typing import Any
 
 from thetahat.errors import MissingExtra, UsageError
-from thetahat.live import frames
+from thetahat.live import messages
 from thetahat.live.joint_states import BadFrame, Decoder
+from thetahat.live.sample_sources import Listen
 from thetahat.live.session import Session
-from thetahat.live.sources import Listen
 from thetahat.live.viewers import Viewer
 
 try:
@@ -45,7 +45,7 @@ async def watch(session: Session, socket: WebSocket) -> None:
     try:
         viewer = session.attach(wake)
     except UsageError as error:
-        await socket.send_text(frames.error(str(error)))
+        await socket.send_text(messages.error(str(error)))
         await socket.close(LATER)
         return
     hearing = asyncio.create_task(_hear(session, viewer, socket))
@@ -68,13 +68,13 @@ async def watch(session: Session, socket: WebSocket) -> None:
 async def _hear(session: Session, viewer: Viewer, socket: WebSocket) -> None:
     while (received := await socket.receive())["type"] == "websocket.receive":
         text = received.get("text")
-        message = None if text is None else frames.parse(text)
+        message = None if text is None else messages.parse(text)
         try:
             if message is None:
                 raise UsageError("a message of the page is a JSON object with a type")
             _word(session, viewer, message)
         except UsageError as error:
-            viewer.answer(frames.error(str(error)))
+            viewer.answer(messages.error(str(error)))
 
 
 def _word(session: Session, viewer: Viewer, message: dict[str, Any]) -> None:
@@ -143,7 +143,9 @@ class Sender:
                 reason = self._sample(decoder, source, received)
                 if reason:
                     session.refused += 1
-                    outbox.append(frames.text({"type": "error", "reason": reason, "frame": count}))
+                    outbox.append(
+                        messages.text({"type": "error", "reason": reason, "frame": count})
+                    )
                     there.set()
         except GONE:
             pass
@@ -175,7 +177,7 @@ class Sender:
 
 
 async def _refuse(socket: WebSocket, why: str) -> None:
-    await socket.send_text(frames.text({"type": "error", "reason": why, "frame": 0}))
+    await socket.send_text(messages.text({"type": "error", "reason": why, "frame": 0}))
     await socket.close(POLICY)
 
 

@@ -12,7 +12,7 @@ and push-rods; the identity where none is given. By virtual work the motors turn
 `Shape` (shapes.py) is one such column; a nonlinear one (Stribeck, load dependence) is searched for
 outside the linear solve and handed in with its nonlinear numbers fixed. So is the law by which dry
 friction turns with the motion (`Dry`); samples behind a low-pass hold its direction as the same
-low-pass shows it (data/direction.py).
+low-pass shows it (data/friction_direction.py).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from functools import cached_property
 import numpy as np
 
 from thetahat.errors import NotIdentifiable, UsageError, known
-from thetahat.model.shapes import SHAPES, Dry, Shape
+from thetahat.model.friction_terms import SHAPES, Dry, Shape
 
 TERMS = ("viscous", "coulomb", "offset", "armature")
 STEP = (

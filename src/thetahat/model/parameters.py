@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from thetahat.errors import UsageError
-from thetahat.spatial import force_transform, skew
+from thetahat.model.spatial import force_transform, skew
 
 NAMES = ("Ixx", "Ixy", "Ixz", "mcz", "mcy", "Iyy", "Iyz", "mcx", "Izz", "m")
 SIZE = len(NAMES)

@@ -278,13 +278,17 @@ class Robot:
     # -- what can be identified --------------------------------------------------------------------
 
     @cached_property
-    def base_parameters(self) -> Any:  # a thetahat.identify.identifiability.BaseParameters
+    def base_parameters(
+        self,
+    ) -> Any:  # a thetahat.identification.identifiability.base_parameters.BaseParameters
         """What this robot's motion can tell about its parameters (and its drive terms to be
         identified): names and the map from x.
         """
         # By name, when first asked for: identification is a later stage, which the model must not
         # import.
-        return importlib.import_module("thetahat.identify.identifiability").base_parameters(self)
+        return importlib.import_module(
+            "thetahat.identification.identifiability.base_parameters"
+        ).base_parameters(self)
 
     # -- physics -----------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from thetahat.errors import UsageError
-from thetahat.identify import factor as f
+from thetahat.identification import factor as f
 from thetahat.model.robot import Robot
 from thetahat.online.memory import Recursive
 

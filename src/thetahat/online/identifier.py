@@ -17,19 +17,19 @@ import numpy as np
 
 from thetahat.data.samples import Samples
 from thetahat.errors import UsageError
-from thetahat.identify.estimate import Estimate
-from thetahat.identify.estimator import Estimator, SampleEstimator
-from thetahat.identify.information import Information
+from thetahat.identification.estimate import Estimate
+from thetahat.identification.estimators.estimator import Estimator, SampleEstimator
+from thetahat.identification.information import Information
 from thetahat.model.robot import Robot
-from thetahat.online import options
-from thetahat.online.beside import Beside
+from thetahat.online import config
+from thetahat.online.background_solver import Beside
 from thetahat.online.gate import Evidence, Gate, GateState, Rules, Score
+from thetahat.online.held_out import HeldOut, usual_errors
 from thetahat.online.learner import Learner
-from thetahat.online.physical import WEIGHT
+from thetahat.online.physical_model import WEIGHT
 from thetahat.online.predict import Model, Predictor, has_dry_friction
-from thetahat.online.scores import HeldOut, usual_errors
+from thetahat.online.residual_monitor import Alarm, PayloadReport, PayloadWatch, ResidualWatch
 from thetahat.online.stream import DROPPED, GOOD, MISSING, SETTLING, STOPPED, Events, Stream
-from thetahat.online.watch import Alarm, PayloadReport, PayloadWatch, ResidualWatch
 
 SCORES = 10  # samples per update that are held out and scored
 RECOVERY = (
@@ -115,7 +115,7 @@ class OnlineIdentifier:
         min_speed: float | Sequence[float] = 0.02,
         reset_after: float = 1.0,
     ) -> None:
-        options.check(
+        config.check(
             robot, rate=rate, window=window, cutoff=cutoff, stages=stages, blend=blend, refit=refit
         )
         self.rate, self.window, self.threshold, self._nominal = (
@@ -124,7 +124,7 @@ class OnlineIdentifier:
             threshold,
             robot,
         )
-        slow = self.min_speed = options.speeds(min_speed, robot)
+        slow = self.min_speed = config.speeds(min_speed, robot)
         self._stream = Stream(
             robot,
             cutoff=cutoff,
@@ -135,8 +135,8 @@ class OnlineIdentifier:
             reset_after=reset_after,
         )
         self._predictor, self._dry = Predictor(robot), has_dry_friction(robot)
-        self._memory = options.make_memory(memory, robot, self.window, forgetting=forgetting)
-        chosen, first = options.estimators(
+        self._memory = config.make_memory(memory, robot, self.window, forgetting=forgetting)
+        chosen, first = config.estimators(
             self._memory.information(), guess, estimator, alpha=alpha, blend=blend, memory=memory
         )
         self._gate = Gate(
@@ -150,7 +150,7 @@ class OnlineIdentifier:
                 rank_share,
             )
         )
-        self._judged = options.judged(robot, joints)
+        self._judged = config.judged(robot, joints)
         self._held_out = HeldOut(robot, ticks=max(2, self.window // 2), per_tick=SCORES)
         self._beside = Beside(beside, robot, patience=patience, events=self.events)
         self._learner = Learner(
@@ -420,14 +420,14 @@ class OnlineIdentifier:
         if now < self._next_score - early:
             return
         period = 1.0 / self.rate
-        self._next_score = options.next_due(self._next_score, now, period / SCORES)
+        self._next_score = config.next_due(self._next_score, now, period / SCORES)
         speed, due = np.abs(stream.dq[0]), now >= self._next_tick - early
         if np.any(speed >= stream.min_speed):
             self._moved = now
             if not stream.channels:
                 self._keep(self._usable(speed), due=due)
         if due:
-            self._next_tick = options.next_due(self._next_tick, now, period)
+            self._next_tick = config.next_due(self._next_tick, now, period)
             self._update(now)
         else:
             self._learner.poll(now)

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from thetahat.identify import factor as f
-from thetahat.identify.estimate import Estimate
-from thetahat.identify.least_squares import LeastSquares
-from thetahat.identify.run import identify
-from thetahat.online.beside import Beside
+from thetahat.identification import factor as f
+from thetahat.identification.estimate import Estimate
+from thetahat.identification.estimators.least_squares import LeastSquares
+from thetahat.identification.solve import identify
+from thetahat.online.background_solver import Beside
 from thetahat.online.memory import Memory
-from thetahat.online.physical import Answer, Embedding, Task
+from thetahat.online.physical_model import Answer, Embedding, Task
 from thetahat.online.predict import Model, Predictor
-from thetahat.online.stack import Fit, solve
+from thetahat.online.stacked_factor import Fit, solve
 from thetahat.online.stream import Events
 
 QUIETEST = 1e-6  # of a joint's RMS torque: noise counts as no smaller

@@ -12,10 +12,10 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from thetahat.data.samples import MASKED, USABLE, Samples
-from thetahat.identify.buffer import InformativeBuffer
-from thetahat.identify.information import Information, information
+from thetahat.identification.information import Information, information
+from thetahat.identification.informative.informative_buffer import InformativeBuffer
 from thetahat.model.robot import Robot
-from thetahat.online.stack import Stack
+from thetahat.online.stacked_factor import Stack
 
 
 class Memory(ABC):

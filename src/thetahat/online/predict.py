@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from thetahat import batch
-from thetahat.identify.columns import Columns
+from thetahat.dynamics import batch
+from thetahat.identification.parameter_columns import Columns
 from thetahat.model.drive import Drive
 from thetahat.model.robot import Robot
 
@@ -20,11 +20,11 @@ class Predictor:
     """
 
     def __init__(self, robot: Robot) -> None:
-        from thetahat.online import kernels
+        from thetahat.kernels import online
 
         self.robot, self.columns = robot, Columns(robot)
         w = batch.Workspace(robot.tree)
-        self._kernel, self._scratch = kernels.predict, (w.nodes, w.directions, w.forces, w.torques)
+        self._kernel, self._scratch = online.predict, (w.nodes, w.directions, w.forces, w.torques)
         self._tree = (*robot.tree.rigid_arrays, robot.kernel_values[1])
         self._external = np.empty((1, 0))
         # What is not identified is no column, so it leaves the torques before they are fitted.

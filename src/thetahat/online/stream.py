@@ -22,12 +22,12 @@ from collections import deque
 
 import numpy as np
 
-from thetahat.data.motion import is_plain, normalised
+from thetahat.data.velocities import is_plain, normalised
 from thetahat.errors import UsageError
 from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind
 from thetahat.online.events import Event, Events
-from thetahat.online.usual import YOUNG, grown
+from thetahat.online.spike_thresholds import YOUNG, grown
 
 SETTLED = 5.0  # time constants per stage until e⁻⁵ of a start is left
 MISSING = 20  # samples in a row that may not be missing: 19 are held, the 20th stops
@@ -81,12 +81,12 @@ class Stream:
         min_speed: np.ndarray,
         reset_after: float,
     ) -> None:
-        from thetahat.online import kernels
+        from thetahat.kernels import online
 
         for name, value in (("period", period), ("reset_after", reset_after)):
             if value is not None and not value > 0.0:
                 raise UsageError(f"{name} is {value!r}; give seconds, above zero")
-        self.robot, self._kernels, self._kernel = robot, kernels, kernels.take
+        self.robot, self._kernels, self._kernel = robot, online, online.take
         self.cutoff, self.stages, self.held, self.min_speed, self.reset_after = (
             cutoff,
             stages,
@@ -113,12 +113,12 @@ class Stream:
             np.zeros((1, nv)),
         )
         self._Sq, self._Sv = (
-            np.zeros((kernels.Q_AVERAGE + stages, nq)),
-            np.zeros((kernels.AVERAGE + 3 * stages, nv)),
+            np.zeros((online.Q_AVERAGE + stages, nq)),
+            np.zeros((online.AVERAGE + 3 * stages, nv)),
         )
-        self._Sq[kernels.Q_STEP] = kernels.ELSEWHERE
+        self._Sq[online.Q_STEP] = online.ELSEWHERE
         for node in robot.tree.independent:
-            self._Sq[kernels.Q_TURNS, robot.tree.q_index[node.name]] = float(
+            self._Sq[online.Q_TURNS, robot.tree.q_index[node.name]] = float(
                 node.kind is JointKind.REVOLUTE
             )
         self._Fq, self._Fv = (

@@ -17,8 +17,8 @@ import numpy as np
 
 from thetahat.errors import UsageError
 from thetahat.model.drive import Drive
+from thetahat.model.friction_terms import stribeck
 from thetahat.model.robot import Robot
-from thetahat.model.shapes import stribeck
 
 STRIBECK = "stribeck"
 BARELY = 1e-9  # [rad/s or m/s] "just above zero" for shapes known only as functions

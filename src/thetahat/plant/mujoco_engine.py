@@ -23,7 +23,7 @@ from thetahat.errors import MissingExtra, UsageError
 from thetahat.model import parameters
 from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind, Node
-from thetahat.plant.engine import Engine, rotation, rotors_alone, solved
+from thetahat.plant.physics_engine import Engine, rotation, rotors_alone, solved
 
 _OFF = (
     "CONSTRAINT",

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from thetahat import batch
+from thetahat.dynamics import batch
 from thetahat.errors import UsageError
 from thetahat.model.robot import Robot
-from thetahat.plant.engine import Engine, OwnEngine
 from thetahat.plant.friction import Friction
 from thetahat.plant.mujoco_engine import MujocoEngine
+from thetahat.plant.physics_engine import Engine, OwnEngine
 from thetahat.plant.realism import Realism, require_body, spread
 from thetahat.plant.sensors import Sensors, streams
 from thetahat.plant.stepper import Stepper

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from thetahat import configuration, dynamics
+from thetahat.dynamics import configuration, rigid_body
 from thetahat.errors import UsageError, known
 from thetahat.model import parameters
 from thetahat.model.robot import Robot
@@ -243,8 +243,8 @@ class Realism:
         of an acceleration of 1 rad/s² (or m/s²). Friction that the robot's file states is kept.
         """
         q = configuration.random_configuration(robot, np.random.default_rng(seed), 200)
-        inertia = np.mean(np.einsum("...ii->...i", dynamics.mass_matrix(robot, q)), axis=0)
-        scale = np.max(np.abs(dynamics.gravity(robot, q)), axis=0) + inertia
+        inertia = np.mean(np.einsum("...ii->...i", rigid_body.mass_matrix(robot, q)), axis=0)
+        scale = np.max(np.abs(rigid_body.gravity(robot, q)), axis=0) + inertia
         turns = np.array(
             [
                 node.kind is not JointKind.PRISMATIC

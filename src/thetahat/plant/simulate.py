@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from thetahat.data.formats.write import write_table
+from thetahat.data.formats.write_log import write_table
 from thetahat.data.log import Log
-from thetahat.data.recorded import column_names, record
+from thetahat.data.memory_log import column_names, record
 from thetahat.errors import UsageError
 from thetahat.plant.plant import Plant
 from thetahat.plant.realism import Realism

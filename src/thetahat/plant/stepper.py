@@ -21,8 +21,8 @@ import math
 import numpy as np
 
 from thetahat.errors import UsageError
-from thetahat.plant.engine import CoordinateRates, Engine, is_vector, solved
 from thetahat.plant.friction import Friction
+from thetahat.plant.physics_engine import CoordinateRates, Engine, is_vector, solved
 
 LONGEST = 1e-3  # [s] of a step: at speeds of some rad/s its error is below 1e-10 of the motion
 # step × (steepness of friction over inertia): Runge–Kutta is stable to 2.78, and accurate to a

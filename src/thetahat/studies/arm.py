@@ -10,20 +10,20 @@ import numpy as np
 
 from thetahat import robots
 from thetahat.control.computed_torque import ComputedTorque
-from thetahat.control.switched import Switched
+from thetahat.control.model_switch import Switched
 from thetahat.data.prepare import prepare
-from thetahat.excite.shapes import Moves, tick_tock
-from thetahat.identify.columns import Columns
-from thetahat.identify.information import information
-from thetahat.model.load import load
+from thetahat.excite.trajectories import Moves, tick_tock
+from thetahat.identification.information import information
+from thetahat.identification.parameter_columns import Columns
+from thetahat.model.io.load import load
 from thetahat.model.robot import Robot
 from thetahat.online.identifier import OnlineIdentifier
-from thetahat.plant.built import as_built
+from thetahat.plant.perturb import as_built
 from thetahat.plant.realism import Realism
-from thetahat.studies import page
-from thetahat.studies.loop import ClosedLoop
-from thetahat.studies.record import Recorder, Run, score_over_time
+from thetahat.studies import study_page
+from thetahat.studies.closed_loop import ClosedLoop
 from thetahat.studies.study import Result, Tell, gate_sentence, plant_of, silent, summary
+from thetahat.studies.study_record import Recorder, Run, score_over_time
 
 NAME = "arm"
 RATE = 1000.0  # [Hz]
@@ -112,7 +112,7 @@ def run(engine: str, *, seed: int = 0, tell: Tell = silent) -> Result:
     return Result(
         told,
         "Arm",
-        page.arm(told, played, score_over_time(whole, played)),
+        study_page.arm(told, played, score_over_time(whole, played)),
         made.nominal,
         played,
         (_story(told),),

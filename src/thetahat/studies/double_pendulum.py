@@ -10,24 +10,24 @@ from thetahat import robots
 from thetahat.control.computed_torque import ComputedTorque
 from thetahat.data.prepare import prepare
 from thetahat.data.samples import Samples
-from thetahat.excite.shapes import Sinusoids
-from thetahat.identify.estimate import Estimate
-from thetahat.identify.information import information
-from thetahat.identify.least_squares import LeastSquares
+from thetahat.excite.trajectories import Sinusoids
+from thetahat.identification.estimate import Estimate
+from thetahat.identification.estimators.least_squares import LeastSquares
+from thetahat.identification.information import information
 from thetahat.model import parameters
-from thetahat.model.load import load
+from thetahat.model.io.load import load
 from thetahat.model.robot import Robot
 from thetahat.online.identifier import OnlineIdentifier
-from thetahat.plant.built import as_built
+from thetahat.plant.perturb import as_built
 from thetahat.plant.realism import Realism
 from thetahat.plant.simulate import Recording, simulate
-from thetahat.report.collect import Collector
+from thetahat.report.trace_collector import Collector
 from thetahat.report.traces import Traces
-from thetahat.studies import page
+from thetahat.studies import study_page
 from thetahat.studies.arm import Experiment
-from thetahat.studies.loop import ClosedLoop
-from thetahat.studies.record import Run
+from thetahat.studies.closed_loop import ClosedLoop
 from thetahat.studies.study import Result, Tell, numbers, plant_of, silent, summary
+from thetahat.studies.study_record import Run
 
 NAME = "double-pendulum"
 DURATION, RATE = 20.0, 1000.0  # [s], [Hz]
@@ -88,7 +88,7 @@ def run(engine: str, *, seed: int = 0, tell: Tell = silent) -> Result:
         r2_noise_free=numbers(exact.r2_per_joint),
         parameters_seen=counts,
     )
-    sections = page.double_pendulum(told, played, traces, exact_traces)
+    sections = study_page.double_pendulum(told, played, traces, exact_traces)
     text = (
         (
             f"R² {_list(exact.r2_per_joint, 7)} per joint without noise,"

@@ -9,20 +9,20 @@ import numpy as np
 from thetahat import robots
 from thetahat.control.computed_torque import ComputedTorque
 from thetahat.data.prepare import prepare
-from thetahat.excite.shapes import Sinusoids
-from thetahat.identify.columns import Columns
-from thetahat.identify.information import information
-from thetahat.model.load import load
+from thetahat.excite.trajectories import Sinusoids
+from thetahat.identification.information import information
+from thetahat.identification.parameter_columns import Columns
+from thetahat.model.io.load import load
 from thetahat.model.robot import Robot
 from thetahat.online.identifier import OnlineIdentifier
-from thetahat.plant.built import as_built
+from thetahat.plant.perturb import as_built
 from thetahat.plant.realism import Realism
-from thetahat.report.collect import Collector
-from thetahat.studies import page
+from thetahat.report.trace_collector import Collector
+from thetahat.studies import study_page
 from thetahat.studies.arm import Experiment
-from thetahat.studies.loop import ClosedLoop
-from thetahat.studies.record import Recorder, score_over_time
+from thetahat.studies.closed_loop import ClosedLoop
 from thetahat.studies.study import Result, Tell, plant_of, silent, summary
+from thetahat.studies.study_record import Recorder, score_over_time
 
 NAME = "leg"
 DURATION, RATE = 40.0, 1000.0  # [s], [Hz]
@@ -88,8 +88,8 @@ def run(engine: str, *, seed: int = 0, tell: Tell = silent, duration: float = DU
     )
     collector = Collector(model.with_parameters(identifier.estimate), nominal)
     collector.add(samples, "train")
-    tracked = page.torque_as_it_was_known(whole, played, samples)
-    sections = page.leg(told, played, collector.result(), tracked)
+    tracked = study_page.torque_as_it_was_known(whole, played, samples)
+    sections = study_page.leg(told, played, collector.result(), tracked)
     text = (
         (
             f"R² of the estimate on the whole run: {r2[0]:.3f} at first, {r2[-1]:.4f} at the end;"

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from thetahat.control.timing import Quantiles
+from thetahat.control.loop_timing import Quantiles
 from thetahat.errors import UsageError, known
 from thetahat.model.robot import Robot
 from thetahat.plant.plant import MujocoPlant, OwnPlant, Plant
 from thetahat.plant.realism import Realism
 from thetahat.report.section import Section
-from thetahat.studies.record import Run
+from thetahat.studies.study_record import Run
 
 SCHEMA = "thetahat/study/1"
 Tell = Callable[[str, int, int], None]  # what goes on, cycles done, cycles in all

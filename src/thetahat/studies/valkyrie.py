@@ -8,18 +8,18 @@ import numpy as np
 
 from thetahat import robots
 from thetahat.control.computed_torque import ComputedTorque
-from thetahat.control.switched import Switched
-from thetahat.excite.shapes import Sinusoids
-from thetahat.model.load import load
+from thetahat.control.model_switch import Switched
+from thetahat.excite.trajectories import Sinusoids
+from thetahat.model.io.load import load
 from thetahat.model.robot import Robot
 from thetahat.online.identifier import OnlineIdentifier
-from thetahat.plant.built import as_built
+from thetahat.plant.perturb import as_built
 from thetahat.plant.realism import Realism
-from thetahat.studies import page
+from thetahat.studies import study_page
 from thetahat.studies.arm import Experiment
-from thetahat.studies.loop import ClosedLoop
-from thetahat.studies.record import Recorder
+from thetahat.studies.closed_loop import ClosedLoop
 from thetahat.studies.study import Result, Tell, gate_sentence, plant_of, silent, summary
+from thetahat.studies.study_record import Recorder
 
 NAME = "valkyrie"
 DURATION, RATE = 30.0, 500.0  # [s], [Hz]
@@ -109,4 +109,4 @@ def run(engine: str, *, seed: int = 0, tell: Tell = silent) -> Result:
         ),
         f"Per cycle: control {seconds['control']}, identification {seconds['identify']}.",
     )
-    return Result(told, "Valkyrie", page.valkyrie(told, played), made.nominal, played, text)
+    return Result(told, "Valkyrie", study_page.valkyrie(told, played), made.nominal, played, text)

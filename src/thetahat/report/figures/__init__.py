@@ -3,7 +3,10 @@ report, the studies and the live page.
 """
 
 from thetahat.report.figures.base import fit, shown
-from thetahat.report.figures.motion import (
+from thetahat.report.figures.parameter_bars import consistency_margins, parameter_intervals
+from thetahat.report.figures.score_bars import r2_by_joint, rms_by_joint
+from thetahat.report.figures.stick_figure import robot_figure
+from thetahat.report.figures.time_series import (
     PART_NAMES,
     friction_curve,
     residual_against_velocity,
@@ -12,9 +15,6 @@ from thetahat.report.figures.motion import (
     torque_over_time,
     torque_scatter,
 )
-from thetahat.report.figures.parameters import consistency_margins, parameter_intervals
-from thetahat.report.figures.scores import r2_by_joint, rms_by_joint
-from thetahat.report.figures.stick import robot_figure
 
 __all__ = [
     "PART_NAMES",

@@ -1,0 +1,371 @@
+"""The switch between models, without a bump: nominal until the gate is open, identified while it
+is, nominal at once when it closes.
+
+Whichever model is in charge, the command is that of its controller plus an offset that dies out:
+
+    u = u_model(t) + o,    o = u_before − u_model at the cycle of the switch,    |o_j| then falls by
+    slew_j·dt per cycle, to zero
+
+so the part of the torque that the switch is to blame for changes by at most slew·dt in a cycle; the
+rest is the motion's own torque under one model. `max_torque_step` is the largest such change that
+happened, measured on what was commanded (steps.py). The model in charge is asked for anew in every
+cycle, so not one cycle runs on an identified model while the gate is closed.
+
+An offset is only as good as the sample it is taken from, so nothing is switched to an identified
+model in a cycle whose sample was turned away, in which either command was cut by a limit, or in
+which the torque leaps; `waiting` says why. The next cycle is another chance.
+
+Falling back is another matter: the gate closes because something is wrong, and safety goes before
+smoothness. By default (`fallback="step"`) the nominal controller's own torque is there within that
+one cycle, offset and all gone; `fallback_step` is the largest jump this made. `fallback="slew"`
+also changes the model within the cycle, but lets the difference die out at the slew rate: for
+harmless reasons.
+
+A person may force the nominal model (`forced`), whatever the gate says; the gate goes on judging,
+and when the force is lifted the switch to the identified model is bumpless as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from thetahat.control.controller import Controller, JointController, Reference
+from thetahat.control.torque_limits import PerJoint, per_joint
+from thetahat.control.torque_steps import TorqueSteps
+from thetahat.errors import ThetahatError, UsageError
+from thetahat.model.robot import Robot
+
+LONGEST = 0.1  # [s] of a cycle, as far as the slew is concerned: a stall buys no jump
+LEAP, LONG = (
+    0.1,
+    5.0,
+    # [s] of slewing: a torque that leaps by more in a cycle, and an offset that takes longer, are
+    # put off; less so while waiting
+)
+TURNED_AWAY = (
+    "not finite",
+    "spike",
+    "duplicate",
+    "out of order",
+)  # kinds of events: samples that the identifier did not take
+FALLBACKS = ("step", "slew")
+
+
+class Gate(Protocol):
+    """Whether an identified model may be used."""
+
+    open: bool
+
+
+class ModelSource(Protocol):
+    """What an online identifier shows: its gate, and the robot a controller may use right now."""
+
+    @property
+    def robot(self) -> Robot: ...  # noqa: D102
+
+    @property
+    def gate(self) -> Gate: ...  # noqa: D102
+
+
+class Switched:
+    """A controller made by `factory` for whatever `source.robot` is right now.
+
+    Args:
+        source: has `.robot` and `.gate.open`, as an `OnlineIdentifier`; where it has `.events` too,
+            samples it turned away are known.
+        factory: Robot → controller, for example ``lambda robot: ComputedTorque(robot, kp=400.0,
+            kd=40.0)``.
+        slew: [N·m/s or N/s], one number or one per joint.
+        nominal: the robot to fall back to; by default what `source.robot` is now, while the gate is
+            closed.
+        fallback: "step" or "slew", see above.
+
+    """
+
+    def __init__(
+        self,
+        source: ModelSource,
+        factory: Callable[[Robot], Controller],
+        *,
+        slew: PerJoint = 50.0,
+        nominal: Robot | None = None,
+        fallback: str = "step",
+    ) -> None:
+        if fallback not in FALLBACKS:
+            raise UsageError(f"fallback is {fallback!r}; choose one of {', '.join(FALLBACKS)}")
+        if nominal is None:
+            if source.gate.open:
+                raise UsageError(
+                    "the gate is open already, so the robot in use is not the nominal one; hand it"
+                    " in as nominal"
+                )
+            nominal = source.robot
+        self.nominal, self._source, self._factory, self._fallback = (
+            nominal,
+            source,
+            factory,
+            fallback,
+        )
+        self.slew = per_joint("slew", slew, nominal.nv)
+        self._safe: Any = factory(nominal)  # made before it is needed
+        self._robot, self._controller = nominal, self._safe
+        self._offset = np.zeros(nominal.nv)
+        self._t = np.nan
+        self._lost_time = False
+        self._last = np.zeros(nominal.nv)
+        self._steps = TorqueSteps()
+        self._turned_away = self._count_turned_away()
+        self._commanded = False  # whether `_last` was
+        self._since = np.nan  # [s] when a candidate first had to wait
+        self._candidate: tuple[Robot, Any] | None = None  # made, and waiting for a usable sample
+        self._declined: Robot | None = None
+        self.forced = False  # set it to run on the nominal model even while the gate is open
+        self.declined = ""  # why the last identified model was not taken, "" if it was
+        # why the switch to an identified model was put off in the last cycle, "" if it was not
+        self.waiting = ""
+        self.fallback_step = 0.0  # [N·m or N] in one cycle, by falling back
+        self.switches = self.fallbacks = 0
+
+    @property
+    def source(self) -> ModelSource:
+        """Who says which model may be used."""
+        return self._source
+
+    @property
+    def robot(self) -> Robot:
+        """The model in charge."""
+        return self._robot
+
+    @property
+    def identified(self) -> bool:
+        """Whether the last command came from an identified model."""
+        return self._controller is not self._safe
+
+    @property
+    def max_torque_step(self) -> float:
+        """[N·m or N] The largest change in one cycle, by switches to identified models, of what is
+        commanded beyond the one model's own torque.
+        """
+        return self._steps.largest
+
+    @property
+    def blending(self) -> bool:
+        """Whether a switch has not died out yet."""
+        return bool(self._offset.any())
+
+    @property
+    def fault(self) -> str:
+        """Why the last command was not computed, as the controller in charge says it; "" if
+        it was.
+        """
+        return getattr(self._controller, "fault", "")
+
+    @property
+    def limits(self) -> np.ndarray | None:
+        """Those of the controller in charge."""
+        return getattr(self._controller, "limits", None)
+
+    def resync(self) -> None:
+        """Told by a loop that time was lost: the next cycle runs on the nominal model."""
+        self._lost_time = True
+        for controller in (self._safe, self._controller):
+            getattr(controller, "resync", _nothing)()
+
+    def halt(self) -> np.ndarray:
+        """The nominal controller's, (nv,): the torque that holds the robot still where it was last
+        seen.
+        """
+        self._hand_over(self._safe)
+        stop = getattr(self._safe, "halt", None)
+        return np.zeros(self.nominal.nv) if stop is None else stop()
+
+    def __call__(self, t: float, q: np.ndarray, dq: np.ndarray, wanted: Reference) -> np.ndarray:
+        """The joint torques, (nv,)."""
+        dt = t - self._t
+        dt = (
+            min(dt, LONGEST) if dt > 0.0 else 0.0
+        )  # NaN, or a clock that jumped back: no time has passed
+        if t == t:
+            self._t = t
+        before, self._turned_away = self._turned_away, self._count_turned_away()
+        robot, chosen = self._choose()
+        if chosen is self._controller:
+            self.waiting, self._since = "", np.nan
+            tau = self._go_on(dt, t, q, dq, wanted)
+        elif chosen is self._safe:
+            self.waiting, self._since = "", np.nan
+            tau = self._fall_back(t, q, dq, wanted)
+        else:
+            tau = self._move_on(
+                robot, chosen, dt, t, q, dq, wanted, turned_away=self._turned_away != before
+            )
+        self._last[:], self._commanded = tau, True
+        return tau
+
+    def _choose(self) -> tuple[Robot, Any]:
+        """The controller for this cycle; a model that no controller can be made of is declined
+        once, and the nominal one is used.
+        """
+        robot = self._source.robot
+        if (
+            self.forced
+            or self._lost_time
+            or not self._source.gate.open
+            or robot is self.nominal
+            or robot is self._declined
+        ):
+            self._lost_time = False
+            return self.nominal, self._safe
+        if robot is self._robot:
+            return robot, self._controller
+        if self._candidate is None or self._candidate[0] is not robot:
+            try:
+                self._candidate = (robot, self._factory(robot))
+            except ThetahatError as error:
+                self._declined, self.declined = robot, str(error)
+                return self.nominal, self._safe
+        return self._candidate
+
+    def _go_on(
+        self, dt: float, t: float, q: np.ndarray, dq: np.ndarray, wanted: Reference
+    ) -> np.ndarray:
+        own = self._controller(t, q, dq, wanted)
+        if not self._offset.any():
+            if self._steps.watching:
+                self._steps.add(own, own, self.limits)
+            return own
+        self._offset = np.sign(self._offset) * np.maximum(
+            np.abs(self._offset) - self.slew * dt, 0.0
+        )
+        tau = self._cut(own + self._offset)
+        self._steps.add(tau, own, self.limits)
+        return tau
+
+    def _move_on(
+        self,
+        robot: Robot,
+        chosen: Any,
+        dt: float,
+        t: float,
+        q: np.ndarray,
+        dq: np.ndarray,
+        wanted: Reference,
+        *,
+        turned_away: bool,
+    ) -> np.ndarray:
+        """Change to an identified model: what the old one would have commanded is commanded, and
+        from now on the difference dies out.
+        """
+        before = self._go_on(dt, t, q, dq, wanted)
+        if (
+            self.fault or turned_away
+        ):  # there is no difference to speak of: switch with the next sample
+            return self._wait(
+                before, self.fault or "the identifier turned the sample of this cycle away"
+            )
+        self._hand_over(chosen)
+        tau = chosen(t, q, dq, wanted)
+        why = getattr(chosen, "fault", "") or self._unfit(before, tau, chosen)
+        if why:
+            return self._wait(before, why)
+        self._steps.switch(
+            before, tau, chosen.limits if isinstance(chosen, JointController) else None
+        )
+        self._controller, self._robot, self._candidate, self._declined, self.declined = (
+            chosen,
+            robot,
+            None,
+            None,
+            "",
+        )
+        self._offset, self.waiting, self._since = before - tau, "", np.nan
+        self.switches += 1
+        return self._cut(before)
+
+    def _wait(self, tau: np.ndarray, why: str) -> np.ndarray:
+        """Put a switch off; the model in charge goes on."""
+        self.waiting = why
+        if self._since != self._since:
+            self._since = self._t
+        return tau
+
+    def _unfit(self, before: np.ndarray, after: np.ndarray, chosen: Any) -> str:
+        """Why the difference of the two commands of this cycle, (nv,) each, is not that of the
+        models; "" if it is.
+        """
+        cut = self._at_limits(before) | _saturated(self._controller) | _saturated(chosen)
+        if np.any(cut):
+            return (
+                f"the command of joint {self.nominal.velocity_names[int(np.argmax(cut))]!r} is at"
+                " its limit"
+            )
+        waited = (
+            max(0.0, self._t - self._since) if self._since == self._since else 0.0
+        )  # a robot that always leaps is not to wait for ever
+        leap = np.abs(before - self._last) > self.slew * (LEAP + waited)
+        if self._commanded and np.any(leap):
+            v = int(np.argmax(leap))
+            return (
+                f"the torque of joint {self.nominal.velocity_names[v]!r} leaps from"
+                f" {self._last[v]:.4g} to {before[v]:.4g} in this cycle"
+            )
+        far = np.abs(before - after) > self.slew * (LONG + waited)
+        if np.any(far):
+            v = int(np.argmax(far))
+            name, gap = self.nominal.velocity_names[v], abs(before[v] - after[v])
+            return (
+                f"the models differ by {gap:.4g} at joint {name!r}, which takes more than {LONG:g}"
+                " s to slew; raise slew if that is so"
+            )
+        return ""
+
+    def _count_turned_away(self) -> int:
+        """How many samples the source has turned away so far, where it tells."""
+        events = getattr(self._source, "events", None)
+        return 0 if events is None else sum(map(events.counts.__getitem__, TURNED_AWAY))
+
+    def _fall_back(self, t: float, q: np.ndarray, dq: np.ndarray, wanted: Reference) -> np.ndarray:
+        """Change to the nominal model, in this cycle."""
+        before = self._cut(
+            self._controller(t, q, dq, wanted) + self._offset
+        )  # what would have been commanded
+        self._hand_over(self._safe)
+        tau = self._safe(t, q, dq, wanted)
+        self._controller, self._robot = self._safe, self.nominal
+        self.fallbacks += 1
+        self._steps.restart(before if self._fallback == "slew" else tau, tau, self.limits)
+        if self._fallback == "slew":
+            self._offset = before - tau
+            return self._cut(before)
+        self._offset = np.zeros_like(tau)
+        self.fallback_step = max(self.fallback_step, float(np.max(np.abs(tau - before))))
+        return tau
+
+    def _hand_over(self, to: Any) -> None:
+        """Tell a controller what was commanded last, for samples it cannot use."""
+        if (
+            to is not self._controller
+            and isinstance(to, JointController)
+            and isinstance(self._controller, JointController)
+        ):
+            to.take_over(self._controller, self._last)
+
+    def _at_limits(self, tau: np.ndarray) -> np.ndarray:
+        limits = self.limits
+        return np.zeros(len(tau), dtype=bool) if limits is None else np.abs(tau) >= limits
+
+    def _cut(self, tau: np.ndarray) -> np.ndarray:
+        limits = self.limits
+        return tau if limits is None else np.clip(tau, -limits, limits)
+
+
+def _saturated(controller: Any) -> np.ndarray | bool:
+    """(nv,) which joints the controller's last command cut, where it tells."""
+    return getattr(controller, "saturated", False)
+
+
+def _nothing() -> None:
+    """For controllers that have nothing to do."""

@@ -1,0 +1,485 @@
+"""A log as a stream of uniform rows: spikes taken out, uneven stamps resampled, each run by itself,
+in bounded memory.
+
+    chunks of the log ─► spikes ─► one grid per run ─► windows with a halo (for the filters)
+
+Every stage keeps just the rows that the next ones still need, and none depends on how the log was
+cut into chunks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from thetahat.data.filters import KNOTS, extend, resample
+from thetahat.data.samples import LOCKED, OUTLIER, reason_code
+from thetahat.data.velocities import continuous
+from thetahat.errors import MalformedInput, NotIdentifiable, UsageError
+from thetahat.model.robot import Robot
+
+SHORTEST_RUN = 8  # rows; a shorter run has no derivative worth the name and is left out
+ON_GRID = 1e-9  # of a period: stamps that even are taken as they are
+PIECE = 8192  # rows that pass through the stages together: they fit into the processor's cache
+# of a period: stamps closer than this are one measurement, or a polynomial through them would swing
+BURST = 0.2
+HALF = 3  # rows on each side in the running median that spikes are held against
+
+
+class LogLike(Protocol):
+    """What is used of a log (thetahat.data.log.Log)."""
+
+    rows: int
+    runs: tuple[Any, ...]
+    masks: tuple[Any, ...]
+    has_dq: bool
+    has_ddq: bool
+    has_tau: bool
+
+    def chunks(self, rows: int = ...) -> Iterator[Any]:
+        """Stretches of rows in file order, each inside one run."""
+        ...
+
+    def read(self) -> list[Any]:
+        """One chunk per run, all in memory."""
+        ...
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where q, dq, ddq and tau stand among the channels of a stream."""
+
+    nq: int
+    nv: int
+    has_dq: bool
+    has_ddq: bool
+
+    @staticmethod
+    def of(log: LogLike, robot: Robot) -> Layout:
+        """The layout of a log, which must have torques."""
+        if not log.has_tau:
+            raise MalformedInput(
+                "the log has no torque columns; name them tau.<joint>, or map yours with"
+                " columns='tau=…'"
+            )
+        return Layout(robot.nq, robot.nv, log.has_dq, log.has_ddq)
+
+    @property
+    def q(self) -> slice:
+        """Channels of q."""
+        return slice(0, self.nq)
+
+    @property
+    def dq(self) -> slice:
+        """Channels of dq (none if the log has none)."""
+        return slice(self.nq, self.nq + self.nv * self.has_dq)
+
+    @property
+    def ddq(self) -> slice:
+        """Channels of ddq (none if the log has none)."""
+        return slice(self.dq.stop, self.dq.stop + self.nv * self.has_ddq)
+
+    @property
+    def tau(self) -> slice:
+        """Channels of tau."""
+        return slice(self.ddq.stop, self.ddq.stop + self.nv)
+
+    @property
+    def channels(self) -> int:
+        """How many there are."""
+        return self.tau.stop
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Consecutive uniform rows of one run."""
+
+    run: int
+    start: float  # [s] time of the run's row 0
+    period: float  # [s]
+    first: int  # position of the first row in the run
+    x: np.ndarray  # (rows, channels)
+    codes: np.ndarray  # (rows, nv) reasons known before filtering
+    last: bool  # whether the run ends here
+
+
+def mean_period(run: Any) -> float:
+    """Seconds between rows of a run's grid: it has as many rows as the run."""
+    return (run.stop - run.start) / (run.rows - 1)
+
+
+def uniform_blocks(
+    log: LogLike,
+    robot: Robot,
+    *,
+    spans: Sequence[tuple[int, int]],
+    chunks: Iterable[Any] | None = None,
+    spikes: np.ndarray | None = None,
+) -> Iterator[Block]:
+    """The rows of `spans` (`run_spans`) on one uniform grid for each; `spikes` are thresholds per
+    channel.
+    """
+    layout = Layout.of(log, robot)
+    marks = _Marks(log, robot)
+    state: tuple[_Despiker, _Resampler] | None = None
+    before: np.ndarray | None = None  # the configuration before this chunk
+    for chunk, last in _pieces(log.chunks() if chunks is None else chunks, spans):
+        run = log.runs[chunk.run]
+        x = _channels(chunk, layout)
+        if state is None:
+            state = (
+                _Despiker(layout, spikes),
+                _Resampler(run=chunk.run, start=float(chunk.t[0]), period=mean_period(run)),
+            )
+            before = None
+        x[:, layout.q] = continuous(robot, x[:, layout.q], before)
+        before = x[-1, layout.q]
+        despiker, resampler = state
+        block = resampler.push(
+            *despiker.push(chunk.t, x, marks.codes(chunk.row, len(chunk.t)), last=last), last=last
+        )
+        if last:
+            state = None
+        if len(block.x) or last:
+            yield block
+
+
+def run_spans(log: LogLike, span: tuple[int, int] | None = None) -> list[tuple[int, int]]:
+    """(first, stop) row of every run, or of what of it lies inside `span`, without those that are
+    too short.
+    """
+    first, stop = (0, log.rows) if span is None else span
+    if not 0 <= first < stop <= log.rows:
+        raise UsageError(
+            f"span is ({first}, {stop}); give first and stop row inside 0 … {log.rows}"
+        )
+    cut = [(max(first, run.first_row), min(stop, run.first_row + run.rows)) for run in log.runs]
+    spans = [(begin, end) for begin, end in cut if end - begin >= SHORTEST_RUN]
+    if not spans:
+        raise NotIdentifiable(
+            f"no run of the log has {SHORTEST_RUN} rows; record the robot while it moves, without"
+            " pauses in the log"
+        )
+    return spans
+
+
+def _pieces(chunks: Iterable[Any], spans: Sequence[tuple[int, int]]) -> Iterator[tuple[Any, bool]]:
+    """(piece of a chunk, whether it is the last of its span) for rising spans, each inside
+    one run.
+    """
+    at = 0
+    for chunk in chunks:
+        while at < len(spans) and spans[at][0] < chunk.row + len(chunk.t):
+            begin, end = spans[at]
+            low, high = max(begin - chunk.row, 0), min(end - chunk.row, len(chunk.t))
+            for row in range(low, high, PIECE):
+                upto = min(row + PIECE, high)
+                yield _cut(chunk, row, upto), chunk.row + upto == end
+            if end > chunk.row + len(chunk.t):
+                break
+            at += 1
+
+
+@dataclass(frozen=True, eq=False)
+class _Piece:
+    """A part of a chunk."""
+
+    t: np.ndarray
+    q: np.ndarray
+    dq: np.ndarray | None
+    ddq: np.ndarray | None
+    tau: np.ndarray | None
+    run: int
+    row: int
+
+
+def _cut(chunk: Any, low: int, high: int) -> _Piece:
+    parts = (
+        None if value is None else value[low:high]
+        for value in (chunk.t, chunk.q, chunk.dq, chunk.ddq, chunk.tau)
+    )
+    return _Piece(*parts, chunk.run, chunk.row + low)
+
+
+def _channels(chunk: Any, layout: Layout) -> np.ndarray:
+    """(rows, channels), checked to be finite: a reader lets nothing else through, but a log may be
+    made by hand.
+    """
+    parts = [
+        chunk.q,
+        *([chunk.dq] if layout.has_dq else []),
+        *([chunk.ddq] if layout.has_ddq else []),
+        chunk.tau,
+    ]
+    for part, width, name in zip(
+        parts, [layout.nq] + [layout.nv] * (len(parts) - 1), ("q", *"v" * 3), strict=False
+    ):
+        if part is None or np.shape(part) != (len(chunk.t), width):
+            raise UsageError(
+                f"the log's {name if name == 'q' else 'dq, ddq or tau'} has shape {np.shape(part)};"
+                f" the robot needs ({len(chunk.t)}, {width})"
+            )
+    x = np.concatenate(parts, axis=1, dtype=np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        quick = math.isfinite(float(x.sum()))
+    if not quick and not np.all(np.isfinite(x)):
+        row, column = np.argwhere(~np.isfinite(x))[0]
+        raise MalformedInput(
+            f"row {chunk.row + row} of the log holds {x[row, column]} in channel {column}; remove"
+            " the row or correct it"
+        )
+    return x
+
+
+class _Marks:
+    """Reasons per row and degree of freedom that the log hands over."""
+
+    def __init__(self, log: LogLike, robot: Robot) -> None:
+        self.nv = robot.nv
+        self.masks = sorted(
+            ((m.first_row, m.stop_row, m.joint, reason_code(m.reason)) for m in log.masks),
+            key=lambda m: m[0],
+        )
+        locked = set(getattr(log, "locked", ()))
+        self.locked = [
+            i
+            for i, name in enumerate(robot.velocity_names)
+            if name in locked or name.rsplit(".", 1)[0] in locked
+        ]
+
+    def codes(self, row: int, count: int) -> np.ndarray:
+        """(count, nv) for the rows from `row` on."""
+        out = np.zeros((count, self.nv), dtype=np.uint8)
+        for first, stop, joint, code in self.masks:
+            if first >= row + count:
+                break
+            if stop > row:
+                out[max(first - row, 0) : stop - row, joint] = code
+        out[:, self.locked] = LOCKED
+        return out
+
+
+# -- spikes ----------------------------------------------------------------------------------------
+
+
+def spike_thresholds(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(10 standard deviations of x around its running median, its range from the 1st to the 99th
+    percentile), per channel.
+
+    The deviation is taken from the 90th percentile, since quantised signals have a median deviation
+    of zero.
+    """
+    around = np.lib.stride_tricks.sliding_window_view(x, 2 * HALF + 1, axis=0)
+    rest = np.abs(x[HALF:-HALF] - np.median(around, axis=-1))
+    low, high = np.quantile(x, (0.01, 0.99), axis=0)
+    return 10.0 * np.quantile(rest, 0.9, axis=0) / 1.645, high - low
+
+
+def despike(x: np.ndarray, thresholds: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    """x (rows, channels) with every value further than its threshold from the median of the 7
+    around it replaced by it; and where.
+
+    Only rows near a jump of half the threshold are looked at, so that clean data cost one
+    difference.
+    """
+    jump = np.abs(np.diff(x, axis=0)) > 0.5 * thresholds
+    if not jump.any():
+        return x, None
+    out, hit = x.copy(), np.zeros(x.shape, dtype=bool)
+    for channel in np.flatnonzero(jump.any(axis=0)):
+        at = np.flatnonzero(jump[:, channel])
+        rows = np.unique(np.clip(at[:, None] + np.arange(-HALF, HALF + 2), 0, len(x) - 1))
+        around = np.clip(rows[:, None] + np.arange(-HALF, HALF + 1), 0, len(x) - 1)
+        middle = np.median(x[around, channel], axis=1)
+        bad = np.abs(x[rows, channel] - middle) > thresholds[channel]
+        out[rows[bad], channel] = middle[bad]
+        hit[rows[bad], channel] = True
+    return out, hit
+
+
+class _Despiker:
+    """`despike` on a stream: holds the last rows back until their neighbours are known."""
+
+    def __init__(self, layout: Layout, thresholds: np.ndarray | None) -> None:
+        self.layout, self.thresholds = layout, thresholds
+        self.held: tuple[np.ndarray, ...] | None = None
+        self.done = 0  # held rows that were passed on already and serve as neighbours only
+
+    def push(
+        self, t: np.ndarray, x: np.ndarray, codes: np.ndarray, *, last: bool
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The rows that are ready."""
+        if self.thresholds is None:
+            return t, x, codes
+        if self.held is not None:
+            t, x, codes = (
+                np.concatenate(pair) for pair in zip(self.held, (t, x, codes), strict=True)
+            )
+        stop = len(t) if last else max(len(t) - HALF - 1, self.done)
+        clean, hit = despike(x, self.thresholds)
+        if hit is not None:
+            marked = hit[:, self.layout.tau] | hit[:, : self.layout.tau.start].any(
+                axis=1, keepdims=True
+            )  # a position concerns all torques
+            codes = np.where(marked & (codes == 0), np.uint8(OUTLIER), codes)
+        ready = slice(self.done, stop)
+        keep = max(stop - 2 * HALF - 1, 0)
+        self.held, self.done = (t[keep:], x[keep:], codes[keep:]), stop - keep
+        return t[ready], clean[ready], codes[ready]
+
+
+# -- uneven stamps ---------------------------------------------------------------------------------
+
+
+class _Resampler:
+    """One run on its grid start + k·period: interpolated, or the rows themselves where they lie on
+    it.
+    """
+
+    def __init__(self, *, run: int, start: float, period: float) -> None:
+        if not period > 0.0:
+            raise MalformedInput(f"run {run} of the log does not advance in time; check its stamps")
+        self.run, self.start, self.period = run, start, period
+        self.next = 0  # the grid row to be made next
+        self.rows: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+        self.loose: tuple[np.ndarray, np.ndarray, np.ndarray] | None = (
+            None  # the last rows, which may be one burst with those to come
+        )
+
+    def push(self, t: np.ndarray, x: np.ndarray, codes: np.ndarray, *, last: bool) -> Block:
+        """The grid rows that can be made now."""
+        t, x, codes = self._merged(t - self.start, x, codes, last=last)
+        if self.rows is not None:
+            t, x, codes = (
+                np.concatenate(pair) for pair in zip(self.rows, (t, x, codes), strict=True)
+            )
+        known_until = len(t) - 1 if last else len(t) - 1 - KNOTS
+        stop = (
+            math.floor(t[known_until] / self.period + (1e-6 if last else 0.0)) + 1
+            if known_until >= 0
+            else 0
+        )
+        first, stop = self.next, max(stop, self.next)
+        grid = np.minimum(self.period * np.arange(first, stop), t[-1]) if len(t) else np.zeros(0)
+        values, marks = self._at(grid, t, x, codes) if len(grid) else (x[:0], codes[:0])
+        keep = max(int(np.searchsorted(t, self.period * stop)) - KNOTS - 2, 0)
+        self.rows, self.next = (t[keep:], x[keep:], codes[keep:]), stop
+        return Block(self.run, self.start, self.period, first, values, marks, last)
+
+    def _at(
+        self, grid: np.ndarray, t: np.ndarray, x: np.ndarray, codes: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Values and reasons at the grid's times; a row with a reason gives it to the grid rows
+        beside it.
+        """
+        right = np.clip(np.searchsorted(t, grid), 1, len(t) - 1)
+        near = right - (grid - t[right - 1] < t[right] - grid)
+        even = np.max(np.abs(t[near] - grid)) <= ON_GRID * self.period
+        marks = codes[near]
+        if codes.any():
+            beside = (np.clip(near - 1, 0, None), np.clip(near + 1, None, len(t) - 1))
+            marks = np.maximum.reduce([marks, codes[beside[0]], codes[beside[1]]])
+        return (x[near] if even else resample(t, x, grid, period=self.period)), marks
+
+    def _merged(
+        self, t: np.ndarray, x: np.ndarray, codes: np.ndarray, *, last: bool
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Rows stamped within a fraction of a period become one, at their mean time."""
+        if self.loose is not None:
+            t, x, codes = (
+                np.concatenate(pair) for pair in zip(self.loose, (t, x, codes), strict=True)
+            )
+        close = np.diff(t) < BURST * self.period
+        if not last and len(t):
+            apart = np.flatnonzero(~close)
+            whole = int(apart[-1]) + 1 if len(apart) else 0
+            self.loose = t[whole:], x[whole:], codes[whole:]
+            t, x, codes, close = t[:whole], x[:whole], codes[:whole], close[: max(whole - 1, 0)]
+        if not close.any():
+            return t, x, codes
+        begins = np.flatnonzero(np.concatenate([[True], ~close]))
+        sizes = np.diff(np.append(begins, len(t)))
+        mean_x = np.add.reduceat(x, begins, axis=0) / sizes[:, None]
+        return (
+            np.add.reduceat(t, begins) / sizes,
+            mean_x,
+            np.maximum.reduceat(codes, begins, axis=0),
+        )
+
+
+# -- halo ------------------------------------------------------------------------------------------
+
+
+class Halo:
+    """Cuts the uniform rows of one run into stretches of output rows, each with the rows around it
+    that a kernel needs.
+
+    Before the first and after the last row a run is continued (`signals.extend`), so every output
+    has its full kernel.
+    """
+
+    def __init__(self, *, past: int, future: int, rows: int) -> None:
+        self.past, self.future, self.rows = past, future, rows
+        self.waiting: list[
+            tuple[np.ndarray, np.ndarray]
+        ] = []  # (channels, ·) and reasons, continued to the left once started
+        self.start = 0  # run position of the first waiting row
+        self.length = 0  # rows waiting
+        self.next = 0  # run position of the next output
+        self.started = False
+
+    def push(self, block: Block) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
+        """(first output row, number of them, channels × (past + number + future), reasons of the
+        same stretch).
+        """
+        self.waiting.append((np.ascontiguousarray(block.x.T), block.codes))
+        self.length += len(block.x)
+        missing = (
+            self.future + self.rows
+            if self.started
+            else max(self.past + self.future + 1, self.future + self.rows)
+        )
+        if not self.length or (not block.last and self.start + self.length - self.next < missing):
+            return
+        buffer, codes = (
+            np.concatenate(parts, axis=axis)
+            for parts, axis in zip(zip(*self.waiting, strict=True), (1, 0), strict=True)
+        )
+        buffer, codes = self._continued(
+            buffer,
+            codes,
+            left=0 if self.started else self.past,
+            right=self.future if block.last else 0,
+        )
+        ready = self.start + buffer.shape[1] - self.future - self.next
+        while ready >= self.rows or (block.last and ready > 0):
+            count = min(self.rows, ready)
+            low = self.next - self.past - self.start
+            stretch = slice(low, low + self.past + count + self.future)
+            yield self.next, count, buffer[:, stretch], codes[stretch]
+            self.next += count
+            ready -= count
+        drop = max(self.next - self.past - 1 - self.start, 0)
+        self.waiting, self.start, self.length = (
+            [(buffer[:, drop:], codes[drop:])],
+            self.start + drop,
+            buffer.shape[1] - drop,
+        )
+
+    def _continued(
+        self, buffer: np.ndarray, codes: np.ndarray, *, left: int, right: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The run continued to the left once, to the right at its end; a causal filter must not see
+        its future mirrored, so there it is held.
+        """
+        self.started = True
+        if not left and not right:
+            return buffer, codes
+        self.start -= left
+        return extend(buffer, left, right, mirror=self.future > 0), np.pad(
+            codes, ((left, right), (0, 0))
+        )

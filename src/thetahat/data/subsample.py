@@ -1,0 +1,76 @@
+"""A bounded part of a log, held in memory, to be prepared again and again with other settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from thetahat.data.prepare import BATCH, Settings, batches_of
+from thetahat.data.resample import LogLike, run_spans
+from thetahat.data.samples import Samples, concatenate
+from thetahat.model.robot import Robot
+
+ROWS = 200_000  # of a longer log, that choices are made from
+PIECES = 8  # it is spread over the log in so many
+
+
+@dataclass(frozen=True, eq=False)
+class Excerpt:
+    """Rows of a log as they were read."""
+
+    log: LogLike
+    robot: Robot
+    spans: tuple[tuple[int, int], ...]  # first and stop row of every piece
+    chunks: tuple[Any, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return sum(stop - first for first, stop in self.spans)
+
+    def prepared(self, settings: Settings) -> Samples:
+        """Its samples; every piece is filtered by itself."""
+        parts = [
+            batch
+            for span in self.spans
+            for batch in batches_of(
+                self.log,
+                self.robot,
+                settings,
+                rows=BATCH,
+                span=span,
+                chunks=_overlapping(self.chunks, span),
+            )
+        ]
+        return concatenate(parts, same_log=True)
+
+
+def excerpt(
+    log: LogLike, robot: Robot, *, span: tuple[int, int] | None = None, rows: int = ROWS
+) -> Excerpt:
+    """The rows of `span` (default: all), or so many of them in pieces spread over it, read in one
+    pass.
+    """
+    spans = _pieces(log, span or (0, log.rows), rows)
+    chunks = [chunk for chunk in log.chunks() if any(_overlapping([chunk], each) for each in spans)]
+    return Excerpt(log, robot, tuple(spans), tuple(chunks))
+
+
+def _pieces(log: LogLike, span: tuple[int, int], rows: int) -> list[tuple[int, int]]:
+    first, stop = span
+    if stop - first <= rows:
+        return [span]
+    size, step = rows // PIECES, (stop - first) / PIECES
+    cut = [(first + round(k * step), first + round(k * step) + size) for k in range(PIECES)]
+    # A piece must hold a run long enough to be filtered.
+    usable = run_spans(log, span)
+    return [
+        piece
+        for piece in cut
+        if any(min(b, piece[1]) - max(a, piece[0]) >= size // 2 for a, b in usable)
+    ] or [(first, first + rows)]
+
+
+def _overlapping(chunks: Iterable[Any], span: tuple[int, int]) -> list[Any]:
+    return [chunk for chunk in chunks if chunk.row < span[1] and chunk.row + len(chunk.t) > span[0]]

@@ -1,0 +1,1 @@
+"""Dynamics of a robot: inverse and forward dynamics, mass matrix, regressors, configurations."""

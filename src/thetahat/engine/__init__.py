@@ -1,0 +1,1 @@
+"""Execution backends: in-process streaming, or sharded workers with a cache."""

@@ -1,0 +1,60 @@
+"""Standard deviations of an estimate from a log too long to look at all its samples again: how
+correlated its noise is, an excerpt tells.
+
+Neighbouring samples are not independent, which widens every parameter's standard deviation by some
+factor (identification/uncertainty/autocorrelation.py). The factor is that of the same estimator on
+the excerpt alone, with and without a look at its samples; the spread of independent rows it is
+applied to is that of all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from thetahat.data.samples import Samples
+from thetahat.errors import NotIdentifiable
+from thetahat.identification.estimate import Estimate
+from thetahat.identification.estimators.estimator import Estimator
+from thetahat.identification.information import Information
+from thetahat.identification.solve import identify
+from thetahat.identification.submodel import view
+
+
+def spread(
+    seen: Information,
+    whole: Information,
+    excerpt: Information,
+    estimator: Estimator,
+    samples: Callable[[], Iterable[Samples]],
+    dofs: tuple[int, ...] | None,
+) -> Estimate:
+    """The estimate of `seen`, a view of `whole`, with standard deviations as wide as an excerpt of
+    the same log says.
+
+    excerpt: folded from `samples` alone, in the columns of `whole`. dofs: degrees of freedom that
+        the view shows; None: all.
+    """
+    found = identify(seen, estimator)
+    without = [
+        term for term in whole.robot.drive.identified if term not in seen.robot.drive.identified
+    ]
+    part = view(excerpt, without=without, dofs=dofs)
+    try:
+        plain, corrected = identify(part, estimator), identify(part, estimator, samples=samples)
+    except NotIdentifiable:  # the excerpt has too little of something
+        return found
+    if corrected.noise is None:
+        return found
+    before, after = np.diag(plain.covariance), np.diag(corrected.covariance)
+    known = np.isfinite(before) & np.isfinite(after) & (before > 0.0) & (after > 0.0)
+    factor = np.sqrt(np.where(known, after / np.where(known, before, 1.0), 1.0))
+    longer = seen.rows / np.maximum(part.rows, 1)
+    noise = replace(corrected.noise, effective=corrected.noise.effective * longer, rows=seen.rows)
+    with np.errstate(invalid="ignore"):
+        covariance = found.covariance * np.outer(factor, factor)
+    return replace(
+        found, covariance=covariance, noise=noise, advice=(*found.advice, *noise.warning)
+    )

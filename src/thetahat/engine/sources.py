@@ -1,0 +1,298 @@
+"""Where logs are: files, folders, patterns, or URLs that fsspec opens (s3://, gs://, https://, …),
+fetched once per machine when read.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from thetahat.data.formats import SUFFIXES, is_bag_folder
+from thetahat.data.formats.bags import bag_files
+from thetahat.data.formats.table import label
+from thetahat.data.log import _files as local_files
+from thetahat.engine.fingerprint import fingerprint
+from thetahat.errors import MissingExtra, StorageError, ThetahatError, UsageError
+from thetahat.files import replacing
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+FETCHED_BYTES = (
+    4 * 2**30
+    # of copies of remote logs that are kept beside each other, those in use apart; the oldest go
+    # first
+)
+HELD = 4  # copies that a process has in use: the last ones it asked for
+IN_USE = (
+    600.0  # [s] after its last use a copy may still be open, where a system has no locks to tell
+)
+MARKS = (
+    "size",
+    "ETag",
+    "Last-Modified",
+    "Content-MD5",
+)  # that tell a file from its successor at the same address, beside what fsspec looks at
+PACKAGES = {
+    "http": "aiohttp",
+    "https": "aiohttp",
+    "s3": "s3fs",
+    "s3a": "s3fs",
+    "gs": "gcsfs",
+    "gcs": "gcsfs",
+    "abfs": "adlfs",
+    "az": "adlfs",
+}
+PIECE = 8 * 2**20
+
+
+@dataclass(frozen=True)
+class Item:
+    """One log file (or the folder of one bag), by its absolute path or its URL, and as its owner
+    named it.
+    """
+
+    place: str
+    given: str
+
+    @property
+    def remote(self) -> bool:
+        """Whether it must be fetched."""
+        return "://" in self.place
+
+    @property
+    def name(self) -> str:
+        """As messages call it."""
+        return label(Path(self.given)) if not self.remote else self.given
+
+    @property
+    def suffix(self) -> str:
+        """How its name ends, in small letters: which format it has."""
+        return PurePosixPath(_file_name(self.place) if self.remote else self.place).suffix.lower()
+
+    def local(self) -> Path:
+        """The file itself, or a copy of it on this machine."""
+        return _fetched(self.place) if self.remote else Path(self.place)
+
+    def state(self) -> str:
+        """A text that changes when the content does, found without reading it; `StorageError` where
+        there is nothing.
+        """
+        if self.remote:
+            return _state(self.place)
+        path = Path(self.place)
+        try:
+            found = [file.stat() for file in (bag_files(path) if is_bag_folder(path) else [path])]
+        except FileNotFoundError:
+            raise StorageError(f"{label(path)} does not exist; check the path") from None
+        except (OSError, ValueError) as error:
+            raise StorageError(
+                f"{label(path)} cannot be read ({getattr(error, 'strerror', None) or error}); check"
+                " the path"
+            ) from None
+        return ";".join(
+            f"{each.st_size},{each.st_mtime_ns},{each.st_ctime_ns},{each.st_ino}" for each in found
+        )
+
+    def changed(self) -> float:
+        """When it was last written to [s since 1970]; infinite where that is not known, as of a
+        remote file.
+        """
+        if self.remote:
+            return float("inf")
+        path = Path(self.place)
+        times = [file.stat() for file in (bag_files(path) if is_bag_folder(path) else [path])]
+        return max(max(each.st_mtime, each.st_ctime) for each in times)
+
+
+def items(names: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[Item, ...]:
+    """Every log that paths, folders, patterns and URLs name, in order, each once."""
+    given = (
+        [names]
+        if isinstance(names, str | os.PathLike)
+        else list(names)
+        if isinstance(names, Sequence)
+        else None
+    )
+    if not given or not all(isinstance(name, str | os.PathLike) for name in given):
+        raise UsageError(
+            f"logs are {names!r}; give a file, a folder, a pattern, a URL or a list of these"
+        )
+    found: dict[Item, None] = {}
+    for name in given:
+        text = os.fspath(name).removeprefix("file://")
+        if "://" in text:
+            found.update(dict.fromkeys(Item(place, _shown(place)) for place in _remote_files(text)))
+        else:
+            found.update(
+                dict.fromkeys(Item(str(path.absolute()), str(path)) for path in local_files(text))
+            )
+    return tuple(found)
+
+
+def _remote_files(url: str) -> list[str]:
+    """The logs behind a URL: itself, those in a folder, or those that fit a pattern."""
+    from glob import has_magic
+
+    with _filesystem(url) as (system, path):
+        if has_magic(path) and not system.exists(path):
+            found = sorted(system.glob(path))
+        elif system.isdir(path):
+            found = sorted(
+                name for name in system.ls(path, detail=False) if name.lower().endswith(SUFFIXES)
+            )
+        else:
+            return [url]
+        if not found:
+            raise StorageError(
+                f"no log is at {_shown(url)}; logs end in {', '.join(SUFFIXES)}, so check the"
+                " address"
+            )
+        inside = "".join(url.partition("::")[1:])  # of an archive: what it is in
+        return [system.unstrip_protocol(name) + inside for name in found]
+
+
+def _file_name(url: str) -> str:
+    """The file's own name, without where it lies and without what is asked of a server."""
+    return PurePosixPath(_shown(url).partition("::")[0]).name
+
+
+def _shown(url: str) -> str:
+    """A URL for messages and answers: what follows a ? may be a signature that opens the file to
+    whoever reads it.
+    """
+    return url.partition("?")[0] if url.startswith(("http://", "https://")) else url
+
+
+def _state(url: str) -> str:
+    """A text that changes when what lies at an address does."""
+    with _filesystem(url) as (system, path):
+        told = system.info(path)
+        try:
+            marks = [str(system.ukey(path))]
+        except NotImplementedError:  # archives: what they are in tells
+            marks = [str(told)]
+        marks += [f"{name}={told[name]}" for name in MARKS if told.get(name) is not None]
+    _, chained, rest = url.partition("::")
+    return ";".join([*marks, *([_state(rest)] if chained else [])])
+
+
+@contextmanager
+def _filesystem(url: str) -> Iterator[tuple[Any, str]]:
+    """fsspec's file system and the path in it; whatever goes wrong there is a `StorageError`."""
+    try:
+        import fsspec
+    except ImportError:
+        raise MissingExtra(
+            f"{url} is a URL, which needs the extra 'dask' (it brings fsspec): pip install"
+            " 'thetahat[dask]'"
+        ) from None
+    try:
+        yield fsspec.core.url_to_fs(
+            url, **({"skip_instance_cache": True} if "::" in url else {})
+        )  # an archive's list of files may be old
+    except ThetahatError:
+        raise
+    except ImportError as error:
+        package = PACKAGES.get(url.partition("://")[0])
+        fix = f"pip install {package}" if package else str(error)
+        raise MissingExtra(
+            f"{_shown(url)}: fsspec needs another package to open it: {fix}"
+        ) from None
+    except Exception as error:  # every protocol has errors of its own
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        reason = reason.replace(url, _shown(url))
+        raise StorageError(
+            f"{_shown(url)} cannot be read ({reason}); check the address and its credentials"
+        ) from None
+
+
+def _fetched(url: str) -> Path:
+    """A copy of a remote file, made once while it stays the same there."""
+    state = _state(url)
+    folder = (
+        Path(tempfile.gettempdir()) / f"thetahat-{os.getuid() if hasattr(os, 'getuid') else 'logs'}"
+    )
+    copy = folder / fingerprint(url, state)[:24] / _file_name(url)
+    with _filesystem(url) as (system, path):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        while not _hold(copy):
+            with (
+                replacing(copy, folders=True) as scratch,
+                system.open(path, "rb") as source,
+                scratch.open("wb") as target,
+            ):
+                while data := source.read(PIECE):
+                    target.write(data)
+            _evict(folder, copy)
+        with suppress(OSError):
+            os.utime(
+                copy, (time.time(), copy.stat().st_mtime)
+            )  # used now; when it was written must not change under a reader's eyes
+        return copy
+
+
+# -- copies in use ---------------------------------------------------------------------------------
+
+_held: OrderedDict[Path, Any] = (
+    OrderedDict()
+)  # copies this process has in use, each with a shared lock that ends with the process
+
+
+def _hold(copy: Path) -> bool:
+    """Whether the copy is there, and then in use until this process has asked for some others."""
+    try:
+        file = copy.open("rb")
+    except OSError:
+        _held.pop(copy, None)
+        return False
+    if fcntl is not None:
+        with suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        if not copy.exists():  # whoever evicts was quicker
+            file.close()
+            return False
+    _held.pop(copy, None)
+    _held[copy] = file
+    while len(_held) > HELD:
+        _held.popitem(last=False)[1].close()
+    return True
+
+
+def _in_use(path: Path, used: float) -> bool:
+    """Whether any process has a copy in use."""
+    if fcntl is None:
+        return time.time() - used < IN_USE
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    return False
+
+
+def _evict(folder: Path, keep: Path) -> None:
+    """Remove the copies that were not used for longest, until what is left is within bounds; none
+    that is in use.
+    """
+    copies = []
+    for path in folder.glob("*/*"):
+        with suppress(OSError):
+            copies.append((path.stat().st_atime, path.stat().st_size, path))
+    total = sum(size for _, size, _ in copies)
+    for used, size, path in sorted(copies):
+        if total <= FETCHED_BYTES:
+            return
+        if path != keep and not _in_use(path, used):
+            with suppress(OSError):
+                path.unlink()
+            total -= size

@@ -1,0 +1,456 @@
+"""Who does the work: this process, a cluster of processes on this machine, or the user's own Dask
+cluster.
+
+`Workers.each` hands tasks out and yields their results as they come; `Workers.reduced` also merges
+them, by a tree that depends on the number of tasks alone, so that the result is the same to the
+last bit whoever computed what, in whatever order. A worker that dies loses nothing: what it held is
+computed again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from thetahat.engine.multi_log import Failure
+from thetahat.errors import MissingExtra, StorageError, ThetahatError, UsageError
+
+FAN_IN = 8  # results that are merged at once
+MEMORY = "1GB"  # of one local worker, beyond which its nanny starts it anew
+PATIENCE = 10.0  # [s] to reach a scheduler, or to start a local cluster's workers once over
+STARTING = 60.0  # [s] for the local workers to be there
+RETRIES = 2
+ONE_THREAD = {
+    "POLARS_MAX_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "THETAHAT_QUIET": "1",
+}
+NO_DASK = "needs the extra 'dask': pip install 'thetahat[dask]'"
+
+T = TypeVar("T")
+C = TypeVar("C")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Job(Generic[C, T, R]):
+    """One kind of work: what all tasks share, and what is done with each."""
+
+    context: C
+    run: Callable[[C, T], R]  # a function of a module, as it travels by name
+    name: Callable[[T], str]  # of a task, for messages
+
+
+class Workers:
+    """This process alone."""
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of what was started."""
+
+    @property
+    def count(self) -> int:
+        """How many work side by side."""
+        return 1
+
+    def each(self, job: Job[C, T, R], tasks: Sequence[T]) -> Iterator[tuple[int, R | Failure]]:
+        """(number of the task, its result or why there is none), as they are done."""
+        for number, task in enumerate(tasks):
+            yield number, _guarded(job.run, job.name(task), job.context, task)
+
+    def reduced(
+        self,
+        job: Job[C, T, R],
+        tasks: Sequence[T | Callable[[], R]],
+        merge: Callable[[Sequence[R]], R],
+        done: Callable[[int, R | Failure | None], None],
+        *,
+        results: bool = False,
+    ) -> tuple[R | None, list[Failure]]:
+        """All results merged into one, and what failed. A task may be a function that fetches its
+        result, which then is not computed.
+
+        done: told of every task that is done, with its result where `results` are wanted, as they
+            come.
+        """
+        del results
+
+        def leaf(number: int) -> R | Failure:
+            task = tasks[number]
+            found = (
+                task() if callable(task) else _guarded(job.run, job.name(task), job.context, task)
+            )
+            done(number, found)
+            return found
+
+        found = _tree(len(tasks), leaf, lambda parts: _merged(merge, parts))
+        return found.result, list(found.failures)
+
+
+@dataclass(frozen=True)
+class Part(Generic[R]):
+    """A merged result and what is missing in it."""
+
+    result: R | None
+    failures: tuple[Failure, ...] = ()
+
+
+def _merged(merge: Callable[[Sequence[R]], R], parts: Sequence[R | Failure | Part[R]]) -> Part[R]:
+    """Results, failures and merged results in one."""
+    results: list[R] = []
+    failures: list[Failure] = []
+    for part in parts:
+        if isinstance(part, Failure):
+            failures.append(part)
+        elif isinstance(part, Part):
+            failures += part.failures
+            results += [] if part.result is None else [part.result]
+        else:
+            results.append(part)
+    return Part(merge(results) if results else None, tuple(failures))
+
+
+def _tree(count: int, leaf: Callable[[int], Any], join: Callable[[list], Any]) -> Any:
+    """Leaves 0 … count joined by eights, level by level, depth first: few results wait at a time,
+    and the shape depends on `count` alone.
+    """
+    size = 1
+    while size < count:
+        size *= FAN_IN
+
+    def node(first: int, size: int) -> Any:
+        if size == 1:
+            return leaf(first)
+        step = size // FAN_IN
+        return join([node(at, step) for at in range(first, min(first + size, count), step)])
+
+    found = node(0, size)
+    return found if size > 1 else join([found])
+
+
+def _guarded(run: Callable[[C, T], R], name: str, context: C, task: T) -> R | Failure:
+    """The result, or the failure in its place: what is wrong with one file does not stop the
+    others.
+    """
+    try:
+        return run(context, task)
+    except ThetahatError as error:
+        return Failure.of(name, error)
+
+
+# -- Dask ------------------------------------------------------------------------------------------
+
+
+def _same(value: Any) -> Any:
+    """Makes a value a result of the cluster, which a lost worker computes again; scattered data
+    would be gone.
+    """
+    return value
+
+
+def _join(merge: Callable, parts: list) -> Part:
+    return _merged(merge, parts)
+
+
+class DaskWorkers(Workers):
+    """A Dask client: the one handed in, that of a scheduler, or one with workers on this machine,
+    started when first needed.
+    """
+
+    def __init__(
+        self, *, workers: int | None = None, scheduler: str | None = None, client: Any = None
+    ) -> None:
+        if workers is not None and (
+            isinstance(workers, bool) or not isinstance(workers, int) or workers < 1
+        ):
+            raise UsageError(f"workers is {workers!r}; give a whole number from 1")
+        if sum(choice is not None for choice in (workers, scheduler, client)) != 1:
+            raise UsageError("workers, scheduler and client exclude each other; give one of them")
+        self._wanted, self._address, self._client = workers, scheduler, client
+        self._own: list[Any] = []  # what is to be closed, in order
+        _distributed()  # said at once, not after an hour of reading
+
+    @property
+    def client(self) -> Any:
+        """The client, connected."""
+        if self._client is None:
+            self._client = self._connected() if self._address is not None else self._started()
+        return self._client
+
+    @property
+    def count(self) -> int:
+        """How many work side by side."""
+        return (
+            self._wanted
+            if self._client is None and self._wanted
+            else len(self.client.scheduler_info(n_workers=-1)["workers"])
+        )
+
+    def _connected(self) -> Any:
+        distributed = _distributed()
+        try:
+            with _silence():
+                client = distributed.Client(self._address, timeout=PATIENCE, set_as_default=False)
+        except (OSError, TimeoutError, ValueError, ImportError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise StorageError(
+                f"the Dask scheduler at {self._address} cannot be reached ({reason}); check its"
+                " address, and that it runs"
+            ) from None
+        self._own.append(client)
+        if not client.scheduler_info(n_workers=-1)["workers"]:
+            self.close()
+            raise StorageError(
+                f"the Dask scheduler at {self._address} has no workers; start some (dask worker"
+                f" {self._address})"
+            )
+        return client
+
+    def _started(self) -> Any:
+        distributed = _distributed()
+        import dask
+
+        quiet = {
+            "distributed.worker.memory.spill": False,
+            "distributed.admin.system-monitor.gil.enabled": False,
+            # no dashboard, no metrics: nothing to look at from outside
+            "distributed.scheduler.http.routes": [],
+            "distributed.worker.http.routes": [],
+        }
+        with dask.config.set(quiet), _silence():
+            try:
+                cluster = distributed.LocalCluster(
+                    n_workers=self._wanted,
+                    threads_per_worker=1,
+                    processes=True,
+                    memory_limit=MEMORY,
+                    host="127.0.0.1",
+                    dashboard_address="127.0.0.1:0",
+                    scheduler_kwargs={"dashboard": False},
+                    worker_dashboard_address=None,
+                    silence_logs=logging.CRITICAL,
+                    env={
+                        **ONE_THREAD,
+                        **(
+                            {"PYTHONPATH": os.environ["PYTHONPATH"]}
+                            if "PYTHONPATH" in os.environ
+                            else {}
+                        ),
+                    },
+                )
+                self._own.append(cluster)
+                client = distributed.Client(cluster, set_as_default=False)
+                self._own.insert(0, client)
+                client.wait_for_workers(self._wanted, timeout=STARTING)
+            except (OSError, TimeoutError, RuntimeError) as error:
+                self.close()
+                reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+                raise StorageError(
+                    f"{self._wanted} workers could not be started on this machine ({reason}); ask"
+                    " for fewer with --workers"
+                ) from None
+        return client
+
+    def close(self) -> None:
+        """Stop what was started here; a client that was handed in stays open."""
+        own, self._own = self._own, []
+        with _silence():
+            for each in own:
+                with suppress(Exception):
+                    each.close(timeout=PATIENCE)
+        if own:
+            self._client = None
+
+    # -- work --------------------------------------------------------------------------------------
+
+    def each(self, job: Job[C, T, R], tasks: Sequence[T]) -> Iterator[tuple[int, R | Failure]]:
+        """As they are done, by any worker."""
+        if not tasks:
+            return
+        context = self.client.submit(_same, job.context, pure=False)
+        numbers = {
+            self.client.submit(
+                _guarded, job.run, job.name(task), context, task, pure=False, retries=RETRIES
+            ): number
+            for number, task in enumerate(tasks)
+        }
+        waiting = _distributed().as_completed(
+            list(numbers), loop=self.client.loop, raise_errors=False
+        )
+        killed = []
+        for future in waiting:
+            number = numbers.pop(future)
+            try:
+                yield number, _result(future, job.name(tasks[number]))
+            except Killed:
+                killed.append(number)
+            future.release()
+        for number in killed:
+            yield number, self._alone(job, tasks[number])
+
+    def _alone(self, job: Job[C, T, R], task: T) -> R | Failure:
+        """A task whose worker died, by itself: one that only waited beside the deadly one is not to
+        blame.
+        """
+        with _silence():
+            try:
+                return _result(
+                    self.client.submit(
+                        _guarded, job.run, job.name(task), job.context, task, pure=False
+                    ),
+                    job.name(task),
+                )
+            except Killed as error:
+                return Failure.of(job.name(task), error)
+
+    def reduced(
+        self,
+        job: Job[C, T, R],
+        tasks: Sequence[T | Callable[[], R]],
+        merge: Callable[[Sequence[R]], R],
+        done: Callable[[int, R | Failure | None], None],
+        *,
+        results: bool = False,
+    ) -> tuple[R | None, list[Failure]]:
+        """By the cluster; what can be fetched is merged here where none of its neighbours in the
+        tree is missing.
+        """
+        told: set[int] = set()
+
+        def once(number: int, result: R | Failure | None) -> None:
+            if number not in told:
+                told.add(number)
+                done(number, result)
+
+        tasks = list(tasks)
+        while any(not callable(task) for task in tasks):
+            found, killed = self._attempted(job, tasks, merge, once, results=results)
+            if found is not None:
+                return found.result, list(found.failures)
+            for number in killed:  # what was merged with it is lost: once more, without it
+                known = self._alone(job, tasks[number])
+                once(number, known)
+                tasks[number] = lambda known=known: known
+        return super().reduced(job, tasks, merge, once)
+
+    def _attempted(
+        self,
+        job: Job[C, T, R],
+        tasks: Sequence[T | Callable[[], R]],
+        merge: Callable[[Sequence[R]], R],
+        done: Callable[[int, R | Failure | None], None],
+        *,
+        results: bool,
+    ) -> tuple[Part[R] | None, list[int]]:
+        """All results merged into one; or none, and the tasks whose workers died."""
+        with _silence():
+            context = self.client.submit(_same, job.context, pure=False)
+            futures = {
+                number: self.client.submit(
+                    _guarded, job.run, job.name(task), context, task, pure=False, retries=RETRIES
+                )
+                for number, task in enumerate(tasks)
+                if not callable(task)
+            }
+            is_future = _distributed().Future
+
+            def leaf(number: int) -> Any:
+                if number in futures:
+                    return futures[number]
+                found = tasks[number]()
+                done(number, found)
+                return found
+
+            def join(parts: list) -> Any:
+                if any(isinstance(part, is_future) for part in parts):
+                    return self.client.submit(_join, merge, parts, pure=False, retries=RETRIES)
+                return _merged(merge, parts)
+
+            root = _tree(len(tasks), leaf, join)
+            names = {future: number for number, future in futures.items()}
+            killed: list[int] = []
+            waiting = _distributed().as_completed(
+                list(futures.values()), loop=self.client.loop, raise_errors=False
+            )
+            for future in waiting:
+                number = names.pop(future)
+                try:
+                    done(
+                        number,
+                        (
+                            _result(future, job.name(tasks[number]))
+                            if results or future.status != "finished"
+                            else None
+                        ),
+                    )
+                except Killed:
+                    killed.append(number)
+                future.release()
+            return (None, killed) if killed else (_result(root, "the merged result"), [])
+
+
+class Killed(StorageError):
+    """A task whose worker died, every time."""
+
+
+def _result(future: Any, name: str) -> Any:
+    """What a future holds. An error that is none of a file ends the run: it would come again."""
+    distributed = _distributed()
+    try:
+        return future.result()
+    except distributed.KilledWorker:
+        raise Killed(
+            f"{name}: its worker died every time it was tried; give the workers more memory, or"
+            " fewer of them at a time"
+        ) from None
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"the workers of the Dask cluster lack {error.name!r}; install thetahat there, as it is"
+            " here"
+        ) from None
+    except RuntimeError as error:
+        if "deserializ" not in str(error):
+            raise
+        raise UsageError(
+            "the scheduler of the Dask cluster cannot read the work it is sent; install thetahat"
+            " there and on its workers, as it is here"
+        ) from None
+    except (TimeoutError, ConnectionError, distributed.CancelledError) as error:
+        raise StorageError(
+            f"{name}: the Dask cluster was lost ({type(error).__name__}); what was stored is kept,"
+            " so run it again"
+        ) from None
+
+
+def _distributed() -> Any:
+    try:
+        import distributed
+    except ImportError:
+        raise MissingExtra(f"work on several processes {NO_DASK}") from None
+    return distributed
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Dask's own words on stderr are not ours: a lost worker is no news here."""
+    logger = logging.getLogger("distributed")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,1 @@
+"""Physically consistent fits: misfit, constraints, interior-point method, feasible points."""

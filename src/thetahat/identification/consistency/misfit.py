@@ -1,0 +1,225 @@
+"""What a physically consistent fit minimises, whichever way it does so: the data's misfit, and the
+distance from a nominal robot.
+
+    f(x) = ½‖R·M·x − z‖² + w·d(x, x₀)        in units of the noise variance: a negative
+    log-likelihood and a negative log-prior
+
+R, z are the whitened factor of the log (every joint's rows over its noise), M the map to base
+parameters. The distance is
+
+    euclidean   ½ Σ_k ((x_k − x₀_k)/s_k)²                            with s a size of each
+    parameter: kg, kg·m, kg·m² of the body itself entropic    Σ_bodies tr(J₀⁻¹J) − log det(J₀⁻¹J) −
+    4               the same in every frame and unit [Lee2020]; J pseudo-inertias
+
+and, for drive terms, the euclidean one in both. Near x₀ the two agree where the body is as long as
+it is wide.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from thetahat.errors import UnphysicalRobot, UsageError
+from thetahat.identification import factor as f
+from thetahat.identification.estimators.estimator import guess
+from thetahat.identification.estimators.joint_weights import Weights, weigh
+from thetahat.identification.information import Information
+from thetahat.identification.parameter_columns import Columns
+from thetahat.model import parameters
+from thetahat.model.robot import Robot
+
+METRICS = ("euclidean", "entropic")
+NONNEGATIVE = (
+    "viscous",
+    "coulomb",
+    "armature",
+    "stribeck",
+    "load",
+)  # what no drive has below zero; an offset has either sign
+# principal second moments of a reference body, relative to their sum: a rod or a point would hold J
+# on a line for ever
+FLOOR = 1e-3
+# of a joint's RMS torque: noise counts as no smaller, or the prior would vanish beside the data in
+# double precision
+CERTAIN = 1e-6
+LIGHTEST = 1e-4  # of the mean body: what a body's own mass is worth as a unit, at least
+SHORTEST = 1e-2  # [m] what a body's own radius of gyration is worth as a unit, at least
+_LENGTHS = np.array(
+    [2, 2, 2, 1, 1, 2, 2, 1, 2, 0]
+)  # powers of a length in kg·m², kg·m and kg, in the order of θ
+
+
+@dataclass(frozen=True, eq=False)
+class Objective:
+    """f(x), and all that a solver needs of it."""
+
+    information: Information
+    weights: Weights
+    R: np.ndarray  # (p, p) whitened factor of the data
+    z: np.ndarray  # (p,)
+    x0: np.ndarray  # (columns,)
+    weight: float
+    metric: str
+
+    @cached_property
+    def columns(self) -> Columns:
+        """The columns of x."""
+        return Columns(self.information.robot)
+
+    @property
+    def bodies(self) -> int:
+        """How many bodies x holds."""
+        return self.columns.inertial // parameters.SIZE
+
+    @cached_property
+    def units(self) -> tuple[np.ndarray, np.ndarray]:
+        """(mass, length) of every body, (bodies,) [kg], [m]: its own, where they are usable as
+        units.
+        """
+        theta0 = self.x0[: self.columns.inertial].reshape(-1, parameters.SIZE)
+        mass = np.abs(theta0[:, parameters.M])
+        mass = np.maximum(mass, LIGHTEST * np.mean(mass)) if np.any(mass) else np.ones_like(mass)
+        second = np.abs(np.trace(parameters.to_pseudo_inertia(theta0)[:, :3, :3], axis1=1, axis2=2))
+        return mass, np.maximum(np.sqrt(second / mass), SHORTEST)
+
+    @cached_property
+    def scale(self) -> np.ndarray:
+        """s, (columns,): the size of each parameter. A drive term's is the value at which it alone
+        would make the torque of its joints.
+        """
+        mass, length = self.units
+        out = np.ones(self.columns.count)
+        out[: self.columns.inertial] = (mass[:, None] * length[:, None] ** _LENGTHS).ravel()
+        norms = np.linalg.norm(self.R, axis=0)
+        torque = np.linalg.norm(self.z)
+        for k, column in enumerate(self.information.base.independent):
+            if column >= self.columns.inertial and norms[k] > 0.0 and torque > 0.0:
+                out[column] = torque / norms[k]
+        return out
+
+    @cached_property
+    def nonnegative(self) -> np.ndarray:
+        """Positions in x of drive terms that cannot be negative."""
+        return np.array(
+            [
+                k
+                for k, (name, _) in enumerate(self.columns.pairs)
+                if k >= self.columns.inertial and name in NONNEGATIVE
+            ],
+            dtype=int,
+        )
+
+    @cached_property
+    def references(self) -> np.ndarray:
+        """J₀ of every body, (bodies, 4, 4): mass and centre as they are, second moments about it
+        held above a share of their trace.
+        """
+        theta0 = self.x0[: self.columns.inertial].reshape(-1, parameters.SIZE)
+        mass, com, inertia = parameters.to_mass_com_inertia(theta0)
+        sigma = 0.5 * np.trace(inertia, axis1=1, axis2=2)[:, None, None] * np.eye(3) - inertia
+        values, vectors = np.linalg.eigh(sigma)
+        least = FLOOR * np.maximum(np.sum(values, axis=1), mass * SHORTEST**2)
+        sigma = (vectors * np.maximum(values, least[:, None])[:, None, :]) @ np.swapaxes(
+            vectors, 1, 2
+        )
+        out = np.empty((len(mass), 4, 4))
+        out[:, :3, :3] = sigma + mass[:, None, None] * com[:, :, None] * com[:, None, :]
+        out[:, :3, 3] = out[:, 3, :3] = mass[:, None] * com
+        out[:, 3, 3] = mass
+        return out
+
+    def data(self, x: np.ndarray) -> float:
+        """½‖R·M·x − z‖²."""
+        return 0.5 * float(np.sum((self.R @ (self.information.base.map @ x) - self.z) ** 2))
+
+    def distance(self, x: np.ndarray) -> float:
+        """d(x, x₀); infinite where the entropic one has no value."""
+        n = self.columns.inertial
+        square = ((x - self.x0) / self.scale) ** 2
+        if self.metric == "euclidean":
+            return 0.5 * float(np.sum(square))
+        ratio = np.linalg.solve(
+            self.references, parameters.to_pseudo_inertia(x[:n].reshape(-1, parameters.SIZE))
+        )
+        sign, logarithm = np.linalg.slogdet(ratio)
+        if np.any(sign <= 0.0):
+            return float("inf")
+        return float(np.sum(np.trace(ratio, axis1=1, axis2=2) - logarithm - 4.0)) + 0.5 * float(
+            np.sum(square[n:])
+        )
+
+    def misfit(self, x: np.ndarray) -> float:
+        """‖R·M·x − z‖² per row of the log: what x leaves beyond the best fit without constraints,
+        in noise variances.
+        """
+        return 2.0 * self.data(x) / max(int(np.sum(self.information.rows)), 1)
+
+    def tempered(self, misfit: float) -> Objective:
+        """The same objective with a noise variance `misfit` times as large: what a model cannot
+        explain is noise to its parameters.
+        """
+        root = np.sqrt(misfit)
+        weights = replace(
+            self.weights, variance=self.weights.variance * misfit, noise=self.weights.noise * root
+        )
+        return replace(self, R=self.R / root, z=self.z / root, weights=weights)
+
+    def value(self, x: np.ndarray) -> float:
+        """f(x)."""
+        return self.data(x) + (self.weight * self.distance(x) if self.weight else 0.0)
+
+
+def objective(
+    information: Information,
+    *,
+    prior: np.ndarray | Robot | None,
+    weight: float,
+    metric: str,
+    weights: str | None,
+) -> Objective:
+    """The objective of a fit to this information; arguments as `Consistent` takes them."""
+    if metric not in METRICS:
+        raise UsageError(f"metric is {metric!r}; give one of {', '.join(METRICS)}")
+    if not (np.isfinite(weight) and weight >= 0.0):
+        raise UsageError(f"weight is {weight!r}; give a finite number of at least 0 (0: no prior)")
+    x0 = guess(information, prior)
+    if metric == "entropic" and weight:
+        _require_physical(information.robot, x0)
+    found = weigh(information, weights)
+    rms = information.torque_norms() / np.sqrt(np.maximum(information.rows, 1))
+    whitening = (
+        np.minimum(found.whitening, 1.0 / np.where(rms > 0.0, CERTAIN * rms, np.inf))
+        if found.joints is not None
+        else found.whitening
+    )
+    if found.joints is None:  # one factor for all, as the equation weighs them
+        whitening = (
+            np.minimum(whitening, 1.0 / (CERTAIN * float(np.max(rms))))
+            if np.any(rms)
+            else whitening
+        )
+    factor = information.stacked(np.where(np.isfinite(whitening), whitening, 1.0))
+    return Objective(
+        information, found, factor[:-1, :-1], factor[:-1, -1], x0, float(weight), metric
+    )
+
+
+def solution_of(objective: Objective) -> f.Solution:
+    """Least squares with the same weights: rank, condition and directions of what the data show."""
+    return f.solve(objective.information.stacked(objective.weights.joints))
+
+
+def _require_physical(robot: Robot, x0: np.ndarray) -> None:
+    for name, theta in zip(
+        robot.body_names, x0[: len(robot.theta)].reshape(-1, parameters.SIZE), strict=True
+    ):
+        consistency = parameters.check(theta)
+        if not consistency or theta[parameters.M] <= 0.0:
+            why = consistency.condition or "it has no mass"
+            raise UnphysicalRobot(
+                f"the entropic prior needs a physical robot, and body {name!r} is none: {why}; use"
+                " metric='euclidean'"
+            )

@@ -1,0 +1,161 @@
+"""`Estimate`: the parameters found, how well each is known, and what certifies them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from thetahat.identification.identifiability.base_parameters import ALONE, BaseParameters
+from thetahat.identification.parameter_columns import Columns
+from thetahat.identification.uncertainty.noise import NoiseModel
+from thetahat.model import parameters
+from thetahat.model.robot import Robot
+
+STATUSES = ("solved", "almost_solved", "infeasible", "rank_short")
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """What shows that a constrained fit is the best there is: any reader can check these
+    numbers.
+    """
+
+    objective: float  # of the problem solved, in units of the noise variance
+    gap: float  # between it and a lower bound that the dual proves, same unit
+    infeasibility: float  # largest violation of a constraint, relative
+    # smallest eigenvalue of a body's pseudo-inertia, relative to its trace; the worst body's
+    eigenvalue: float
+    iterations: int
+    solver: str  # the solver's own word
+
+
+@dataclass(frozen=True, eq=False)
+class Reweighting:
+    """What the samples' weights came to."""
+
+    threshold: float  # k
+    scale: np.ndarray  # (nv,) σ_j [N·m or N]
+    reduced: (
+        np.ndarray
+    )  # (nv,) share of the joint's rows with a weight below one (Gaussian noise: 18 % at k = 1.345)
+    outliers: np.ndarray  # (nv,) share of its rows with a weight below a third
+    rounds: int
+    change: float  # of the parameters in the last round, in standard deviations
+    settled: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """What an estimator returns. Robots take it: `robot.with_parameters(estimate)`."""
+
+    robot: Robot  # the robot of the information, nominal values
+    base: BaseParameters
+    method: str
+    x: np.ndarray  # (columns,) θ and the identified drive terms
+    x_base: np.ndarray  # (p,)
+    covariance: (
+        np.ndarray
+    )  # (p, p) of x_base; rows and columns of directions the data do not see are infinite
+    rank: int
+    condition: float
+    samples: int
+    r2: float | None
+    r2_per_joint: np.ma.MaskedArray  # (nv,)
+    residual_norms: np.ndarray  # (nv,) [N·m or N]
+    status: str
+    advice: tuple[str, ...] = ()  # a sentence per direction the data do not see
+    certificate: Certificate | None = None  # of fits that a solver found
+    reweighting: Reweighting | None = None  # of robust fits
+    # where the samples were seen: correlation of the torque noise, which the covariance knows of
+    noise: NoiseModel | None = None
+    unseen: tuple[
+        str, ...
+    ] = ()  # parameters that nothing in the data touches; with a prior they keep its values
+
+    @property
+    def theta(self) -> np.ndarray:
+        """The inertial parameters, (10·bodies,), in the paper's order."""
+        return self.x[: Columns(self.robot).inertial]
+
+    @cached_property
+    def drive(self) -> dict[str, np.ndarray]:
+        """The identified drive terms, per motor."""
+        return Columns(self.robot).split(self.x)[1]
+
+    @cached_property
+    def base_std(self) -> np.ma.MaskedArray:
+        """Standard deviation of every base parameter, (p,), masked where the data do not see it."""
+        variance = np.diag(self.covariance)
+        seen = np.isfinite(variance)
+        return np.ma.masked_array(np.sqrt(np.where(seen, variance, 0.0)), mask=~seen)
+
+    @property
+    def base_relative_std(self) -> np.ma.MaskedArray:
+        """Standard deviation of every base parameter in percent of its value, (p,)."""
+        return _relative(self.base_std, self.x_base)
+
+    @cached_property
+    def full_std(self) -> np.ma.MaskedArray:
+        """Standard deviation of every column of x, masked where it is not identifiable alone."""
+        out = np.ma.masked_all(self.base.columns)
+        # A parameter identifiable alone is a fixed combination of base parameters: e_k = c·M.
+        alone = [k for k, kind in enumerate(self.base.kinds) if kind == ALONE]
+        if alone:
+            targets = np.eye(self.base.columns)[:, alone]
+            combination = np.linalg.lstsq(self.base.map.T, targets, rcond=None)[0]  # (p, alone)
+            for column, c in zip(alone, combination.T, strict=True):
+                used = np.abs(c) > 1e-9 * np.max(np.abs(c))
+                block = self.covariance[np.ix_(used, used)]
+                if np.all(np.isfinite(block)):
+                    out[column] = np.sqrt(c[used] @ block @ c[used])
+        return out
+
+    @property
+    def std(self) -> np.ma.MaskedArray:
+        """Standard deviation of θ, (10·bodies,), masked where nothing identifies a parameter by
+        itself.
+        """
+        return self.full_std[: Columns(self.robot).inertial]
+
+    @property
+    def relative_std(self) -> np.ma.MaskedArray:
+        """Standard deviation of θ in percent of its value, (10·bodies,)."""
+        return _relative(self.std, self.theta)
+
+    @cached_property
+    def consistency(self) -> tuple[parameters.Consistency, ...]:
+        """For every body, whether the ten numbers found can belong to a rigid body."""
+        return tuple(parameters.check(theta) for theta in self.theta.reshape(-1, 10))
+
+    @property
+    def consistent(self) -> bool:
+        """Whether every body is physically consistent."""
+        return all(self.consistency)
+
+    def __str__(self) -> str:
+        r2 = "undefined" if self.r2 is None else f"{self.r2:.6f}"
+        lines = [
+            (
+                f"{self.method}: {self.status}, rank {self.rank} of {len(self.base)}, condition"
+                f" {self.condition:.3g}, {self.samples} samples, R² {r2}"
+            ),
+            f"physically consistent: {'yes' if self.consistent else 'no'}",
+        ]
+        width = max((len(name) for name in self.base.names), default=0)
+        width = min(width, 60)
+        for name, value, std in zip(self.base.names, self.x_base, self.base_std, strict=True):
+            spread = "not seen" if std is np.ma.masked else f"± {std:.2g}"
+            shown = name if len(name) <= width else name[: width - 1] + "…"
+            lines.append(f"  {shown:{width}} {value:13.6g} {spread}")
+        return "\n".join([*lines, *(f"  {sentence}" for sentence in self.advice)])
+
+
+def _relative(std: np.ma.MaskedArray, value: np.ndarray) -> np.ma.MaskedArray:
+    """100·std/|value|, masked where the value is zero."""
+    size = np.abs(value)
+    return np.ma.masked_array(
+        100.0 * std.filled(0.0) / np.where(size > 0.0, size, 1.0),
+        mask=np.ma.getmaskarray(std) | (size == 0.0),
+    )

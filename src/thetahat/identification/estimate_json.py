@@ -1,0 +1,373 @@
+"""An estimate as plain data: `estimate.json`, schema thetahat/estimate/1. Unknown or not estimated
+is None, never NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from thetahat.identification.estimate import Estimate
+from thetahat.identification.identifiability.base_parameters import ALONE, NEVER
+from thetahat.identification.parameter_columns import Columns
+from thetahat.model import parameters
+from thetahat.model.drive import TERMS
+from thetahat.model.robot import Robot
+
+SCHEMA = "thetahat/estimate/1"
+PLAIN = "pseudo-inverse"  # name of its scores beside those of the estimate
+
+
+class Scores(Protocol):
+    """What is used of a validation (thetahat.identification.scores.Validation, a later stage)."""
+
+    rows: np.ndarray
+    r2: np.ma.MaskedArray
+    r2_moving: np.ma.MaskedArray
+    rms: np.ma.MaskedArray
+    r2_total: float | None
+    cutoff: float | None
+    nominal: Any
+    beside: Mapping[str, Any]
+
+
+def as_data(
+    estimate: Estimate,
+    *,
+    rows: Iterable[int],
+    robot: Robot | None = None,
+    test: Scores | None = None,
+    raw: Scores | None = None,
+    provenance: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Everything an estimate says, and its scores on held-out samples, ready for JSON.
+
+    rows: torques that were fitted, per degree of freedom. robot: as its file states it. raw: scores
+        on the same held-out rows, torques unfiltered.
+    """
+    nominal = None if test is None else test.nominal
+    plain = None if test is None else test.beside.get(PLAIN)
+    return {
+        "schema": SCHEMA,
+        "method": estimate.method,
+        "samples": int(estimate.samples),
+        "rank": int(estimate.rank),
+        "structural_rank": len(estimate.base),
+        "columns": int(estimate.base.columns),
+        "condition": number(estimate.condition),
+        "r2": {
+            "train": number(estimate.r2),
+            "test": None if test is None else number(test.r2_total),
+            "test_raw": None if raw is None else number(raw.r2_total),
+            "nominal": None if nominal is None else number(nominal.r2_total),
+            "pseudo_inverse": None if plain is None else number(plain.r2_total),
+        },
+        "score_cutoff": None if test is None else number(test.cutoff),
+        "consistent": bool(estimate.consistent),
+        "status": estimate.status,
+        "certificate": _certificate(estimate),
+        "joints": _joints(estimate, list(rows), test, raw),
+        "motors": _motors(estimate),
+        "actuation": _actuation(estimate),
+        "friction": _friction(estimate),
+        "links": _links(estimate),
+        "base_parameters": _base(estimate, robot),
+        "unseen": list(estimate.unseen),
+        "advice": list(estimate.advice),
+        "parity": None,  # of the robot file, when it is written
+        "provenance": dict(provenance or {}),
+    }
+
+
+def findings(log: Any, name: str) -> list[dict[str, Any]]:
+    """What the audit of a log saw; name: what the log was used for."""
+    return [
+        {
+            "log": name,
+            "kind": f.kind,
+            "joint": f.joint,
+            "rows": None if f.rows is None else [int(row) for row in f.rows],
+            "message": f.message,
+        }
+        for f in log.findings
+    ]
+
+
+def turns(found: dict[str, Any]) -> list[str]:
+    """How dry friction turns with the motion, and friction beyond the four terms, in a sentence
+    each.
+    """
+    friction = found.get("friction")
+    if friction is None:
+        return []
+    names, lines = [str(name) for name in friction["motors"]], []
+    if friction["zone"] is not None:
+        zones = [
+            f"{name} {value:.2g}"
+            for name, value in zip(names, friction["zone"], strict=True)
+            if value
+        ]
+        travels = [
+            f"{name} {value:.2g}"
+            for name, value in zip(names, friction["travel"], strict=True)
+            if value
+        ]
+        parts = [*(["over a zone of speed [rad/s or m/s]: " + ", ".join(zones)] if zones else [])]
+        parts += (
+            ["with hysteresis over a travel [rad or m]: " + ", ".join(travels)] if travels else []
+        )
+        lines.append(f"Coulomb friction turns {'; '.join(parts) or 'at once'}.")
+    for term, stated in friction["terms"].items():
+        values = [
+            f"{name} {value:.3g}"
+            for name, value in zip(names, stated["values"], strict=True)
+            if value
+        ]
+        lines.append(
+            f"{term.replace('_', '-').capitalize()} friction [{stated['unit']}]:"
+            f" {', '.join(values) or 'none'}."
+        )
+    return lines
+
+
+def number(value: Any) -> float | None:
+    """A finite float, or None."""
+    if value is None or value is np.ma.masked:
+        return None
+    value = float(value)
+    return value if math.isfinite(value) else None
+
+
+def numbers(values: Iterable[Any]) -> list[float | None]:
+    """Each a finite float, or None."""
+    return [number(value) for value in values]
+
+
+# -- parts -----------------------------------------------------------------------------------------
+
+
+def _joints(
+    estimate: Estimate, rows: list[int], test: Scores | None, raw: Scores | None
+) -> list[dict[str, Any]]:
+    """Scores and drive terms of every degree of freedom."""
+
+    def at(scores: Any, name: str, j: int) -> float | None:
+        return None if scores is None else number(getattr(scores, name)[j])
+
+    drive = {motor["name"]: motor for motor in _drive(estimate)}
+    nominal = None if test is None else test.nominal
+    plain = None if test is None else test.beside.get(PLAIN)
+    out = []
+    for j, name in enumerate(estimate.robot.velocity_names):
+        known = drive.get(name, {})
+        out.append(
+            {
+                "name": name,
+                "rows_train": int(rows[j]),
+                "rows_test": None if test is None else int(test.rows[j]),
+                "r2_train": number(estimate.r2_per_joint[j]) if rows[j] else None,
+                "r2_test": at(test, "r2", j),
+                "r2_test_moving": at(test, "r2_moving", j),
+                "r2_test_raw": at(raw, "r2", j),
+                "r2_nominal": at(nominal, "r2", j),
+                "r2_pseudo_inverse": at(plain, "r2", j),
+                "rms_train": (
+                    number(estimate.residual_norms[j] / math.sqrt(rows[j])) if rows[j] else None
+                ),
+                "rms_test": at(test, "rms", j),
+                "rms_nominal": at(nominal, "rms", j),
+                "rms_pseudo_inverse": at(plain, "rms", j),
+                "noise": _noise(estimate, j),
+                **{term: known.get(term) for term in TERMS},
+                "std": {term: known.get("std", {}).get(term) for term in TERMS},
+            }
+        )
+    return out
+
+
+def _noise(estimate: Estimate, j: int) -> dict[str, Any] | None:
+    """What the residuals say of a joint's torque noise, where the samples were seen."""
+    model = estimate.noise
+    if model is None or number(model.std[j]) is None:
+        return None
+    return {
+        "std": number(model.std[j]),
+        "correlation_time": number(model.correlation_time[j]),
+        "effective_rows": number(model.effective[j]),
+        "inflation": number(model.inflation[j]),
+        "resolved": bool(model.resolved[j]),
+    }
+
+
+def _drive(estimate: Estimate) -> list[dict[str, Any]]:
+    """Identified drive terms, and their standard deviations, of every motor that has columns."""
+    columns = Columns(estimate.robot)
+    terms = columns.drive.identified
+    std = estimate.full_std[columns.inertial :].reshape(len(terms), len(columns.motor_names))
+    never = np.array(
+        [kind == NEVER for kind in estimate.base.kinds[columns.inertial :]], dtype=bool
+    ).reshape(len(terms), len(columns.motor_names))
+    out = []
+    for m, name in enumerate(columns.motor_names):
+        values = {
+            term: None if never[t, m] else number(estimate.drive[term][m])
+            for t, term in enumerate(terms)
+        }
+        out.append(
+            {
+                "name": name,
+                **values,
+                "std": {term: number(std[t, m]) for t, term in enumerate(terms)},
+            }
+        )
+    return out
+
+
+def _motors(estimate: Estimate) -> list[dict[str, Any]] | None:
+    """Drive terms by motor, where motors are not the joints themselves."""
+    return None if estimate.robot.drive.actuation is None else _drive(estimate)
+
+
+def _actuation(estimate: Estimate) -> dict[str, Any] | None:
+    """The map from motors to joints, a row per degree of freedom; no map where it depends on q."""
+    actuation = estimate.robot.drive.actuation
+    if actuation is None:
+        return None
+    return {
+        "motors": list(actuation.names),
+        "map": [numbers(row) for row in actuation.B] if actuation.constant else None,
+    }
+
+
+def _friction(estimate: Estimate) -> dict[str, Any] | None:
+    """How dry friction turns with the motion, and terms beyond the four, by motor; None where there
+    is neither.
+    """
+    robot = estimate.robot
+    drive = robot.drive
+    if drive.dry is None and not drive.extra:
+        return None
+    columns, terms = Columns(robot), {}
+    for shape, _ in drive.extra:
+        if shape.term not in drive.identified:
+            continue
+        values, spreads = np.zeros(len(drive.viscous)), [None] * len(drive.viscous)
+        at = columns.inertial + drive.identified.index(shape.term) * len(drive.column_motors)
+        for k, motor in enumerate(drive.column_motors):
+            if (
+                not shape.settings or np.broadcast_to(shape.settings[0][1], values.shape)[motor]
+            ):  # of a motor that has the term at all
+                values[motor], spreads[motor] = (
+                    estimate.drive[shape.term][k],
+                    number(estimate.full_std[at + k]),
+                )
+        terms[shape.term] = {
+            "values": numbers(values),
+            "std": spreads,
+            "unit": shape.units[0],
+            "settings": {name: list(setting) for name, setting in shape.settings},
+        }
+    dry = drive.dry
+    return {
+        "motors": list(robot.velocity_names if drive.actuation is None else drive.actuation.names),
+        "zone": None if dry is None else numbers(dry.zone),
+        "travel": None if dry is None else numbers(dry.travel),
+        "terms": terms,
+    }
+
+
+def _links(estimate: Estimate) -> list[dict[str, Any]]:
+    """Every body: its ten numbers, how well each is known, and which of them the data tell apart
+    from all others.
+    """
+    robot, out = estimate.robot, []
+    std = estimate.std.reshape(-1, 10)
+    kinds = np.array(estimate.base.kinds, dtype=object)[: len(robot.theta)].reshape(-1, 10)
+    for b, (name, theta) in enumerate(
+        zip(robot.body_names, estimate.theta.reshape(-1, 10), strict=True)
+    ):
+        mass, com, inertia = _mass_com_inertia(theta)
+        alone = [
+            n
+            for n, kind, spread in zip(parameters.NAMES, kinds[b], std[b], strict=True)
+            if kind == ALONE and spread is not np.ma.masked
+        ]
+        out.append(
+            {
+                "name": name,
+                "links": [link.name for link in robot.links if link.body == b],
+                "mass": number(mass),
+                "com": numbers(com),
+                "inertia_com": numbers(inertia),
+                "theta": numbers(theta),
+                "std": numbers(std[b]),
+                "identifiable": alone,
+                "consistent": bool(estimate.consistency[b]),
+                "condition": estimate.consistency[b].condition or None,
+                "nominal": _nominal(robot.theta.reshape(-1, 10)[b]),
+            }
+        )
+    return out
+
+
+def _base(estimate: Estimate, nominal: Robot | None) -> list[dict[str, Any]]:
+    """What the log determines, beside what the robot's file says of the same sums."""
+    columns = Columns(estimate.robot)
+    stated = [None] * len(estimate.base)
+    # Files state friction of joints, not of motors that drive several.
+    if nominal is not None and (columns.drive.actuation is None or not columns.drive.column_count):
+        motors = list(columns.drive.column_motors)
+        stated_terms = nominal.drive.terms
+        drive = [
+            nominal.drive.value(term)[motors] if term in stated_terms else np.zeros(len(motors))
+            for term in columns.drive.identified
+        ]
+        stated = estimate.base.map @ np.concatenate([nominal.theta, *drive])
+    return [
+        {
+            "name": name,
+            "value": number(value),
+            "std": number(std),
+            "relative_std": number(relative),
+            "nominal": number(x),
+        }
+        for name, value, std, relative, x in zip(
+            estimate.base.names,
+            estimate.x_base,
+            estimate.base_std,
+            estimate.base_relative_std,
+            stated,
+            strict=True,
+        )
+    ]
+
+
+def _nominal(theta: np.ndarray) -> dict[str, Any]:
+    """What the robot's file says of a body."""
+    mass, com, inertia = _mass_com_inertia(theta)
+    return {"mass": number(mass), "com": numbers(com), "inertia_com": numbers(inertia)}
+
+
+def _certificate(estimate: Estimate) -> dict[str, Any] | None:
+    """What proves a constrained fit to be the best one."""
+    found = estimate.certificate
+    if found is None:
+        return None
+    numbers_ = {
+        name: number(getattr(found, name))
+        for name in ("objective", "gap", "infeasibility", "eigenvalue")
+    }
+    return {**numbers_, "iterations": int(found.iterations), "solver": found.solver}
+
+
+def _mass_com_inertia(theta: np.ndarray) -> tuple[float, Iterable, Iterable]:
+    """Mass, centre of mass and inertia about it (xx, xy, xz, yy, yz, zz); a body without mass has
+    no centre.
+    """
+    if abs(theta[parameters.M]) <= 1e-9 * np.max(np.abs(theta)):
+        return theta[parameters.M], [None] * 3, [None] * 6
+    mass, com, inertia = parameters.to_mass_com_inertia(theta)
+    return mass, com, inertia[np.triu_indices(3)]

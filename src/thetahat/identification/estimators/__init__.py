@@ -1,0 +1,1 @@
+"""Estimators: least squares, prior, positive, consistent, robust."""

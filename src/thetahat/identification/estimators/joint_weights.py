@@ -1,0 +1,100 @@
+"""How much each joint's rows count: alike, or by what a fit leaves of their torques."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from thetahat.errors import UsageError
+from thetahat.identification import factor as f
+from thetahat.identification.information import Information
+
+KINDS = (None, "joint", "iterated")
+# of a joint's RMS torque: noise below it is rounding, and weights of its inverse would be chance
+EXACT = 1e-10
+ROUNDS, SETTLED = (
+    30,
+    1e-3,
+)  # of re-weighting; relative change of the noise at which it ends: weights need no more digits
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """Factors on the rows of every joint, and what noise is left on a weighted row."""
+
+    joints: np.ndarray | None  # (nv,) 1/σ_j; None: all alike
+    variance: float  # of a weighted row
+    noise: np.ndarray  # (nv,) σ_j, standard deviation of each joint's torque noise [N·m or N]
+
+    @property
+    def whitening(self) -> np.ndarray:
+        """(nv,) factors that make the noise of every row one: the data's part of a
+        log-likelihood.
+        """
+        return (
+            (1.0 if self.joints is None else self.joints)
+            / np.sqrt(self.variance)
+            * np.ones(len(self.noise))
+        )
+
+
+def weigh(information: Information, kind: str | None) -> Weights:
+    """Weights of one kind, with the noise they leave.
+
+    None: all torques alike, one variance for all rows, as Θ̂ = pinv(Y)·U weighs them. "joint":
+    1/σ_j from the residuals of a first, unweighted fit. "iterated": the same until σ_j no longer
+    change, which is maximum likelihood.
+    """
+    if kind not in KINDS:
+        raise UsageError(f"weights is {kind!r}; give None, 'joint' or 'iterated'")
+    solution = information.solution
+    freedom = max(int(np.sum(information.rows)) - solution.rank, 1)
+    noise = noise_per_joint(information, solution.x, solution.inverse)
+    if kind is None:
+        floor = (
+            EXACT
+            * np.linalg.norm(information.torque_norms())
+            / np.sqrt(max(int(np.sum(information.rows)), 1))
+        )
+        return Weights(None, max(solution.residual**2 / freedom, floor**2) or 1.0, noise)
+    for _ in range(ROUNDS if kind == "iterated" else 0):
+        fit = _fit(information.stacked(1.0 / noise), full=solution.rank == len(information.base))
+        before, noise = noise, noise_per_joint(information, *fit, 1.0 / noise)
+        if np.all(np.abs(noise - before) <= SETTLED * before):
+            break
+    return Weights(1.0 / noise, 1.0, noise)
+
+
+def _fit(factor: np.ndarray, *, full: bool) -> tuple[np.ndarray, np.ndarray]:
+    """(x, its inverse factor) of least squares. Weights do not change the rank, so no singular
+    values are asked for where it is full.
+    """
+    if not full:
+        solution = f.solve(factor)
+        return solution.x, solution.inverse
+    R, z = factor[:-1, :-1], factor[:-1, -1]
+    inverse = solve_triangular(R, np.eye(len(R)), check_finite=False)
+    return solve_triangular(R, z, check_finite=False), inverse
+
+
+def noise_per_joint(
+    information: Information, x: np.ndarray, inverse: np.ndarray, weights: np.ndarray | None = None
+) -> np.ndarray:
+    """σ_j of every joint: ‖u_j − Y_j x‖² over its rows less its share of the parameters fitted; one
+    where a joint has no rows.
+
+    The share is the trace of the joint's block of the hat matrix, Σ_j trace = rank: what the fit
+    takes of its noise. inverse: Cov x = inverse·inverseᵀ in units of the weighted noise.
+    """
+    left, rows = information.residual_norms(x) ** 2, information.rows.astype(float)
+    share = np.zeros(len(rows))
+    for v, (positions, R) in enumerate(
+        zip(information.positions, information.factors, strict=True)
+    ):
+        weight = 1.0 if weights is None else weights[v]
+        share[v] = np.sum((weight * R[:, :-1] @ inverse[positions]) ** 2)
+    floor = EXACT * information.torque_norms() / np.sqrt(np.maximum(rows, 1.0))
+    noise = np.maximum(np.sqrt(left / np.maximum(rows - share, 1.0)), floor)
+    return np.where(noise > 0.0, noise, 1.0)

@@ -1,0 +1,1 @@
+"""Structural identifiability: base parameters, null space, names of parameter sums."""

@@ -1,0 +1,510 @@
+"""`Information`: what a log says about a robot's parameters, in a few hundred kilobytes whatever
+the log's length.
+
+For every joint j, the triangular factor of [Y_j | u_j]: the joint's rows of the regressor's base
+columns beside its measured torque. Two of them merge into one (`a + b`). Tiles of samples are
+folded as they come and never stored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from zipfile import BadZipFile
+
+import numpy as np
+
+from thetahat.data.friction_direction import directed, directed_batches
+from thetahat.data.samples import Samples
+from thetahat.dynamics import batch, rigid_body
+from thetahat.errors import MalformedInput, NotIdentifiable, StorageError, UsageError
+from thetahat.files import replacing
+from thetahat.identification import factor as f
+from thetahat.identification.identifiability.base_parameters import BaseParameters, base_parameters
+from thetahat.identification.parameter_columns import Columns
+from thetahat.model.drive import Drive
+from thetahat.model.robot import Robot
+from thetahat.model.tree import V_INDEX
+
+SCHEMA = "thetahat/information/1"
+TILE = 4096  # samples whose drive columns are computed at once
+
+
+@dataclass(frozen=True, eq=False)
+class Information:
+    """The factors of a log, and the robot they belong to."""
+
+    robot: Robot
+    base: BaseParameters
+    positions: tuple[
+        np.ndarray, ...
+    ]  # per degree of freedom: the base parameters its torque can show, ascending
+    factors: tuple[
+        np.ndarray, ...
+    ]  # per degree of freedom: R of [Y_j | u_j], (columns + 1, columns + 1)
+    rows: np.ndarray  # (nv,) torque samples folded per degree of freedom
+    samples: int  # samples read, used or not
+    provenance: tuple[dict, ...] = field(default=())
+
+    # -- merging -----------------------------------------------------------------------------------
+
+    @cached_property
+    def key(self) -> str:
+        """A hash of geometry, gravity and columns: what two factors must share to merge."""
+        return robot_key(self.robot)
+
+    def __add__(self, other: Information) -> Information:
+        """The information of both logs together; the robots must have the same geometry and
+        columns.
+        """
+        if not isinstance(other, Information):
+            return NotImplemented
+        if self.key != other.key:
+            raise UsageError(
+                f"these are informations of different robots ({self.robot.name!r} and"
+                f" {other.robot.name!r}): geometry, gravity or drive columns differ; fold both logs"
+                " with the same robot"
+            )
+        with f.blas_threads().limit(limits=1, user_api="blas"):
+            factors = tuple(
+                f.merged(a, b) for a, b in zip(self.factors, other.factors, strict=True)
+            )
+        return Information(
+            self.robot,
+            self.base,
+            self.positions,
+            factors,
+            self.rows + other.rows,
+            self.samples + other.samples,
+            self.provenance + other.provenance,
+        )
+
+    # -- what it says ------------------------------------------------------------------------------
+
+    def stacked(self, weights: np.ndarray | None = None) -> np.ndarray:
+        """The factor of all joints' rows together in base parameters, each joint's rows times its
+        weight.
+        """
+        p = len(self.base)
+        weights = np.ones(len(self.factors)) if weights is None else weights
+        rows = np.zeros((sum(len(R) for R in self.factors), p + 1), order="F")
+        at = 0
+        for positions, R, weight in zip(self.positions, self.factors, weights, strict=True):
+            rows[at : at + len(R), positions] = weight * R[:, :-1]
+            rows[at : at + len(R), p] = weight * R[:, -1]
+            at += len(R)
+        return f.triangle(rows)
+
+    def torque_norms(self) -> np.ndarray:
+        """‖u_j‖ of every degree of freedom, (nv,) [N·m or N]."""
+        return np.array([np.linalg.norm(R[:, -1]) for R in self.factors])
+
+    def residual_norms(self, x_base: np.ndarray) -> np.ndarray:
+        """‖u_j − Y_j x‖ of every degree of freedom, (nv,): read off the factors, no second pass
+        over the log.
+        """
+        x_base = np.asarray(x_base, dtype=float)
+        return np.array(
+            [
+                np.linalg.norm(R[:, :-1] @ x_base[positions] - R[:, -1])
+                for positions, R in zip(self.positions, self.factors, strict=True)
+            ]
+        )
+
+    def r2_per_joint(self, x_base: np.ndarray) -> np.ndarray:
+        """1 − e'e/u'u of every degree of freedom, not centred (paper); masked where the torque is
+        zero or has no rows.
+        """
+        u2 = self.torque_norms() ** 2
+        defined = u2 > 0.0
+        return np.ma.masked_array(
+            1.0 - self.residual_norms(x_base) ** 2 / np.where(defined, u2, 1.0), mask=~defined
+        )
+
+    def r2(self, x_base: np.ndarray) -> float | None:
+        """1 − e'e/u'u over all joints (paper's R²), None without torque."""
+        u2 = float(np.sum(self.torque_norms() ** 2))
+        return 1.0 - float(np.sum(self.residual_norms(x_base) ** 2)) / u2 if u2 > 0.0 else None
+
+    @cached_property
+    def solution(self) -> f.Solution:
+        """Plain least squares in base parameters: rank, condition and the directions not seen."""
+        return f.solve(self.stacked())
+
+    @property
+    def rank(self) -> int:
+        """How many directions of base parameters the data see; the structural rank is len(base)."""
+        return self.solution.rank
+
+    @property
+    def condition(self) -> float:
+        """Condition number of the column-scaled factor, over the directions seen."""
+        return self.solution.condition
+
+    def missing(self) -> tuple[str, ...]:
+        """A sentence per direction the data do not see: which base parameters move together, and
+        which joint to move.
+        """
+        return tuple(
+            _sentence(self, direction) for direction in _sparse(self.solution.directions).T
+        )
+
+    # -- files -------------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Write to an .npz file, whole or not at all; `Information.load` reads it."""
+        arrays = {f"factor{v}": R for v, R in enumerate(self.factors)}
+        header = json.dumps(
+            {
+                "schema": SCHEMA,
+                "key": self.key,
+                "samples": self.samples,
+                "provenance": list(self.provenance),
+            }
+        )
+        with replacing(path) as scratch, scratch.open("wb") as file:
+            np.savez(file, header=np.array(header), rows=self.rows, **arrays)
+
+    @staticmethod
+    def load(path: str | Path, robot: Robot) -> Information:
+        """Read what `save` wrote; the robot must be the one it was folded with."""
+        path = Path(path)
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                header = json.loads(str(file["header"]))
+                factors = tuple(file[f"factor{v}"] for v in range(robot.nv))
+                rows = file["rows"]
+        except OSError as error:
+            raise StorageError(
+                f"{path} cannot be read: {error.strerror or 'it is no .npz file'}"
+            ) from None
+        except (ValueError, KeyError, BadZipFile):
+            raise MalformedInput(
+                f"{path} is not an information of {robot.name!r} that thetahat saved; fold the log"
+                " again"
+            ) from None
+        plan = _plan(robot)
+        shapes = [(len(p) + 1, len(p) + 1) for p in plan.positions]
+        if (
+            header.get("schema") != SCHEMA
+            or header.get("key") != robot_key(robot)
+            or [R.shape for R in factors] != shapes
+        ):
+            raise UsageError(
+                f"{path} belongs to another robot than {robot.name!r}: geometry, gravity or drive"
+                " columns differ; fold the log again"
+            )
+        return Information(
+            robot,
+            plan.base,
+            plan.positions,
+            factors,
+            rows,
+            int(header["samples"]),
+            tuple(header["provenance"]),
+        )
+
+
+def robot_key(robot: Robot) -> str:
+    """A hash of what decides the columns: geometry, names, gravity, drive terms and
+    actuation map.
+    """
+    digest = hashlib.sha256()
+    for array in robot.tree.arrays:
+        digest.update(np.ascontiguousarray(array).tobytes())
+    drive = robot.drive
+    actuation = (
+        ""
+        if drive.actuation is None
+        else repr(drive.actuation.B if drive.actuation.constant else "function")
+    )
+    digest.update(
+        repr(
+            (
+                robot.joint_names,
+                robot.body_names,
+                tuple(robot.gravity),
+                drive.identified,
+                drive.motors,
+                actuation,
+                *_laws(drive),
+            )
+        ).encode()
+    )
+    return digest.hexdigest()
+
+
+def _laws(drive: Drive) -> tuple:
+    """What else decides the columns: the law of dry friction and the settings of further shapes;
+    nothing for a plain drive, as it always was.
+    """
+    shapes = tuple(
+        (shape.term, shape.settings)
+        for shape, _ in drive.extra
+        if shape.term in drive.identified and shape.settings
+    )
+    return (*((drive.dry.key,) if drive.dry is not None else ()), *((shapes,) if shapes else ()))
+
+
+def load_of(robot: Robot, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray) -> np.ndarray | None:
+    """The joint torque that carries the rigid bodies, by the robot's own values, where a drive
+    column reads it.
+    """
+    return (
+        rigid_body.inverse_dynamics(robot, q, dq, ddq, rigid=True, threads=1)
+        if robot.drive.needs_load
+        else None
+    )
+
+
+def _sparse(directions: np.ndarray) -> np.ndarray:
+    """The same span with as few parameters in each direction as elimination finds."""
+    out = directions.copy()
+    scale = np.linalg.norm(directions, axis=1)
+    scale = np.where(scale > 0.0, scale, 1.0)
+    used: list[int] = []
+    for k in range(out.shape[1]):
+        relative = np.abs(out[:, k]) / scale
+        relative[used] = 0.0
+        pivot = int(np.argmax(relative))
+        used.append(pivot)
+        for other in range(out.shape[1]):
+            if other != k and out[pivot, k] != 0.0:
+                out[:, other] -= out[:, k] * out[pivot, other] / out[pivot, k]
+    return out
+
+
+def _sentence(information: Information, direction: np.ndarray) -> str:
+    base, columns = information.base, Columns(information.robot)
+    share = np.abs(direction) * base.scale[base.independent]
+    together = [k for k in np.argsort(-share) if share[k] > 1e-6 * share.max()][:4]
+    names = [base.column_names[base.independent[k]] for k in together]
+    motors = columns.motor_names
+    joints: list[str] = []
+    for k in together:
+        column = int(base.independent[k])
+        if column < columns.inertial:
+            node = information.robot.tree.nodes[information.robot.tree.bodies[column // 10]]
+            joints.append(node.name)
+        else:
+            joints.append(motors[(column - columns.inertial) % len(motors)])
+    joints = list(dict.fromkeys(joints))
+    what = (
+        f"{names[0]} is not seen"
+        if len(names) == 1
+        else f"{', '.join(names[:-1])} and {names[-1]} move together"
+    )
+    return (
+        f"{what}; excite {'joint' if len(joints) == 1 else 'joints'} {', '.join(joints)} or pass a"
+        " prior"
+    )
+
+
+# -- folding ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """Where every kept column goes: joint v's matrix is rows starts[v] : starts[v + 1] of a chunk,
+    torque last.
+    """
+
+    robot: Robot
+    columns: Columns
+    base: BaseParameters
+    positions: tuple[np.ndarray, ...]
+    starts: np.ndarray  # (nv + 1,)
+    places: np.ndarray  # (dofs, 10·bodies) int64, −1 where not kept
+    drive: tuple[
+        tuple[int, int, int, int], ...
+    ]  # (degree of freedom, term, motor, row of the chunk) of every drive column kept
+
+
+def _plan(robot: Robot) -> _Plan:
+    # Without the weak directions: they hang on the rounding of the robot file, and beside them the
+    # others would lose six digits.
+    columns, base = Columns(robot), base_parameters(robot).strong
+    touched = columns.touches[:, base.independent]
+    positions = tuple(np.flatnonzero(row) for row in touched)
+    starts = np.concatenate([[0], np.cumsum([len(p) + 1 for p in positions])])
+    place = np.full((robot.nv, columns.count), -1, dtype=np.int64)
+    for v, kept in enumerate(positions):
+        place[v, base.independent[kept]] = starts[v] + np.arange(len(kept))
+    motors = robot.drive.column_motors
+    drive = []
+    for v in range(robot.nv):
+        for c in np.flatnonzero(place[v, columns.inertial :] >= 0):
+            drive.append(
+                (
+                    v,
+                    int(c) // len(motors),
+                    motors[int(c) % len(motors)],
+                    int(place[v, columns.inertial + c]),
+                )
+            )
+    places = np.ascontiguousarray(place[robot.tree.arrays.dofs[:, V_INDEX], : columns.inertial])
+    return _Plan(robot, columns, base, positions, starts, places, tuple(drive))
+
+
+def information(
+    robot: Robot,
+    samples: Samples | Iterable[Samples],
+    *,
+    weights: np.ndarray | None = None,
+    threads: int | None = None,
+) -> Information:
+    """Fold samples, or a stream of them, into the information they hold on the robot's parameters.
+
+    weights: (samples, nv) factors on the rows of [Y | u], for robust estimation; rows a sample
+        marks unusable never count.
+    """
+    plan = _plan(robot)
+    if robot.nv == 0:
+        raise NotIdentifiable(
+            f"robot {robot.name!r} has no movable joint, so no motion shows its parameters"
+        )
+    factors = [np.zeros((len(p) + 1, len(p) + 1)) for p in plan.positions]
+    rows, count, provenance = np.zeros(robot.nv, dtype=np.int64), 0, []
+    for part in _stream(samples, robot):
+        _check(robot, part, weights)
+        part_weights = _row_weights(part, weights)
+        new, used = _fold(plan, part, part_weights, threads)
+        factors = [f.merged(a, b) for a, b in zip(factors, new, strict=True)] if count else new
+        rows, count = rows + used, count + len(part.q)
+        if part.provenance and part.provenance not in provenance:
+            provenance.append(part.provenance)
+    return Information(
+        robot, plan.base, plan.positions, tuple(factors), rows, count, tuple(provenance)
+    )
+
+
+def _stream(samples: Samples | Iterable[Samples], robot: Robot) -> Iterator[Samples]:
+    if isinstance(samples, Samples):
+        yield directed(samples, robot)
+    else:
+        yield from directed_batches(samples, robot)
+
+
+def _check(robot: Robot, samples: Samples, weights: np.ndarray | None) -> None:
+    if samples.q.shape[1] != robot.nq or samples.dq.shape[1] != robot.nv:
+        raise UsageError(
+            f"the samples have {samples.q.shape[1]} coordinates and {samples.dq.shape[1]}"
+            f" velocities, but robot {robot.name!r} has {robot.nq} and {robot.nv}; prepare them"
+            " with this robot"
+        )
+    if weights is not None and np.shape(weights) != samples.tau.shape:
+        raise UsageError(
+            f"weights have shape {np.shape(weights)}; expected {samples.tau.shape}, one per torque"
+            " sample"
+        )
+
+
+def _row_weights(samples: Samples, weights: np.ndarray | None) -> np.ndarray | None:
+    """Factors on every row, zero where it is not usable; None where all are one."""
+    usable = (
+        None
+        if samples.reason is None or not np.any(samples.reason)
+        else samples.valid.astype(float)
+    )
+    if weights is None:
+        return usable
+    weights = np.array(weights, dtype=float, order="C")
+    return weights if usable is None else weights * usable
+
+
+def _fold(
+    plan: _Plan, samples: Samples, weights: np.ndarray | None, threads: int | None
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """The factors of one batch of samples, on threads, and how many rows each joint had."""
+    q, dq, ddq = batch.check_state(plan.robot, samples.q, samples.dq, samples.ddq)
+    tau = np.ascontiguousarray(samples.tau, dtype=float)
+    used = np.full(plan.robot.nv, len(q)) if weights is None else np.count_nonzero(weights, axis=0)
+    direction = samples.direction_of(plan.robot.drive)
+    direction = np.empty((len(q), 0)) if direction is None else direction
+    parts: dict[
+        int, list[np.ndarray]
+    ] = {}  # by where the part begins: threads end in any order, the result is to be one
+
+    def call(workspace: batch.Workspace, q, dq, ddq, tau, weights, direction) -> None:
+        parts[q.ctypes.data] = _fold_part(plan, workspace, q, dq, ddq, tau, weights, direction)
+
+    with f.blas_threads().limit(limits=1, user_api="blas"):
+        no_weights = np.empty((len(q), 0))
+        batch.run(
+            plan.robot,
+            threads,
+            1.0,
+            call,
+            q,
+            dq,
+            ddq,
+            tau,
+            no_weights if weights is None else weights,
+            direction,
+        )
+        if not parts:
+            return [np.zeros((len(p) + 1, len(p) + 1)) for p in plan.positions], used
+        return [
+            f.merged(*same) for same in zip(*(parts[start] for start in sorted(parts)), strict=True)
+        ], used
+
+
+def _fold_part(
+    plan: _Plan, workspace: batch.Workspace, q, dq, ddq, tau, weights, direction
+) -> list[np.ndarray]:
+    """Fold samples into a factor per joint."""
+    kernel, robot = batch.kernels().fold, plan.robot
+    _, gravity, _ = robot.kernel_values
+    sizes = np.diff(plan.starts)
+    offsets = np.concatenate([[0], np.cumsum(sizes**2)])
+    starts = np.stack([plan.starts, offsets], axis=1)
+    factors, matrices = np.zeros(offsets[-1]), np.zeros((plan.starts[-1], kernel.CHUNK))
+    extra_rows = np.array(
+        [*(row for *_, row in plan.drive), *(plan.starts[1:] - 1)], dtype=np.int64
+    )
+    for first in range(0, len(q), TILE):
+        part = slice(first, first + TILE)
+        w = weights[part] if weights.shape[1] else np.empty((0, 0))
+        d = direction[part] if direction.shape[1] else None
+        extras = _drive_and_torque(plan, q[part], dq[part], ddq[part], tau[part], w, d)
+        kernel.fold_samples(
+            *robot.tree.rigid_arrays,
+            gravity,
+            q[part],
+            dq[part],
+            ddq[part],
+            w,
+            plan.places,
+            extras,
+            extra_rows,
+            starts,
+            workspace.nodes,
+            workspace.directions,
+            matrices,
+            factors,
+        )
+    return [
+        f.upright(factors[at : at + n * n].reshape(n, n))
+        for at, n in zip(offsets[:-1], sizes, strict=True)
+    ]
+
+
+def _drive_and_torque(plan: _Plan, q, dq, ddq, tau, w, direction=None) -> np.ndarray:
+    """Drive columns and torques of every joint, (columns, samples), as `extra_rows` orders them."""
+    out = np.empty((len(plan.drive) + plan.robot.nv, len(q)))
+    if plan.drive:
+        B, columns = plan.robot.drive.motor_columns(
+            dq, ddq, q=q, load=load_of(plan.robot, q, dq, ddq), direction=direction
+        )
+        for row, (v, term, motor, _) in zip(out, plan.drive, strict=False):
+            row[:] = (
+                columns[term][:, motor] if B is None else columns[term][:, motor] * B[..., v, motor]
+            )
+    out[len(plan.drive) :] = tau.T
+    if len(w):
+        out *= w[:, [*(v for v, *_ in plan.drive), *range(plan.robot.nv)]].T
+    return out

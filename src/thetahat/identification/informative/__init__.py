@@ -1,0 +1,1 @@
+"""Informative samples: a few samples that say what many say."""

@@ -1,0 +1,1 @@
+"""Payloads: mass, centre of mass and inertia of what a link holds."""

@@ -1,0 +1,154 @@
+"""What runs say of a payload's ten numbers once all else that is unknown has been eliminated.
+
+    min over x of ‖S·x + T·θ_p − u‖²  =  ‖R·θ_p − z‖² + ρ²
+
+in units of each run's noise, from the runs' factors alone, by a rank-revealing QR of S: columns of
+x that the runs do not tell apart take nothing of what they say about θ_p.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import qr
+
+from thetahat.errors import NotIdentifiable, UsageError
+from thetahat.identification import factor as f
+from thetahat.identification.estimate import Estimate
+from thetahat.identification.estimators.joint_weights import weigh
+from thetahat.identification.identifiability.base_parameters import WEAK
+from thetahat.identification.information import Information
+
+QUIETEST = 1e-6  # of a joint's RMS torque: noise counts as no smaller, for a log has no more digits
+# singular value at which nothing at all is known of a direction, in units of a payload; keeps what
+# is computed of it finite
+GONE = 1e-12
+ROUNDED = (
+    10.0 * WEAK
+    # share of a number in a direction that is gone: below, it is what rounding left in the robot
+    # file (1.5708 for π/2)
+)
+FLOOR = 1e-13  # relative eigenvalue of a correlation matrix: below, rounding
+_LENGTHS = np.array(
+    [2, 2, 2, 1, 1, 2, 2, 1, 2, 0]
+)  # powers of a length in kg·m², kg·m and kg, in the order of θ
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """‖rows·x_base − right‖² of a run, in units of its noise, and what of it no x_base explains."""
+
+    rows: np.ndarray
+    right: np.ndarray
+    left: float  # the least misfit
+    rank: int
+
+
+def whitened(information: Information, kind: str, inflation: np.ndarray) -> Run:
+    """A run in units of its noise, which its own fit leaves; inflation: (nv,) factors on it."""
+    if kind not in ("joint", "iterated"):
+        raise UsageError(f"weights is {kind!r}; give 'joint' or 'iterated'")
+    rms = information.torque_norms() / np.sqrt(np.maximum(information.rows, 1))
+    factor = information.stacked(
+        1.0 / (np.maximum(weigh(information, kind).noise, QUIETEST * rms) * inflation)
+    )
+    if not np.all(np.isfinite(factor)):
+        raise NotIdentifiable(
+            "the factor of the run is not finite; the log's numbers are too large or too small,"
+            " check their units"
+        )
+    solution = f.solve(factor)
+    return Run(factor[:, :-1], factor[:, -1], solution.residual**2, solution.rank)
+
+
+def prior_rows(estimate: Estimate) -> tuple[np.ndarray, tuple[str, ...]]:
+    """(rows W with WᵀW the inverse covariance of the base parameters that an estimate knows, advice
+    where it does not know all).
+    """
+    variance = np.diag(estimate.covariance)
+    knows = np.flatnonzero(np.isfinite(variance))
+    std = np.sqrt(np.maximum(variance[knows], np.finfo(float).tiny))
+    values, vectors = np.linalg.eigh(estimate.covariance[np.ix_(knows, knows)] / std / std[:, None])
+    rows = np.zeros((len(knows), len(variance)))
+    rows[:, knows] = (
+        vectors / np.sqrt(np.maximum(values, FLOOR * np.max(values, initial=1.0)))
+    ).T / std
+    missing = len(variance) - len(knows)
+    if not missing:
+        return rows, ()
+    return rows, (
+        (
+            f"the estimate does not know {missing} of {len(variance)} base parameters, which count"
+            " as unknown; two runs would tell more"
+        ),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """The factor of the payload's ten columns, all else eliminated, and how well the whole fits
+    beside fits of each run alone.
+    """
+
+    factor: np.ndarray  # (11, 11)
+    surplus: float  # of the squared misfit over that of the separate fits
+    freedom: int  # degrees of freedom of the surplus
+
+
+def eliminated(
+    shared: np.ndarray, ten: np.ndarray, right: np.ndarray, *, runs: tuple[Run, ...]
+) -> Evidence:
+    """min over the shared unknowns of ‖shared·x + ten·θ_p − right‖². Columns that the runs do not
+    tell apart are found by pivoting.
+    """
+    norms = np.linalg.norm(shared, axis=0)
+    rows, rank = np.column_stack([ten, right]), 0
+    if shared.size and np.any(norms):
+        Q, R, _ = qr(shared / np.where(norms > 0.0, norms, 1.0), pivoting=True)
+        pivots = np.abs(np.diag(R))
+        rank = int(np.sum(pivots > f.RANK * pivots[0]))
+        rows = Q[:, rank:].T @ rows
+    factor = f.triangle(np.asfortranarray(rows))
+    solution = f.solve(factor)
+    surplus = solution.residual**2 - sum(run.left for run in runs)
+    return Evidence(factor, max(surplus, 0.0), sum(run.rank for run in runs) - rank - solution.rank)
+
+
+class Sight:
+    """The evidence in units of a payload of some mass and size: v = θ_p/scale, singular values
+    1/std of its principal directions.
+    """
+
+    def __init__(self, factor: np.ndarray, mass: float, size: float) -> None:
+        self.scale = mass * size**_LENGTHS
+        self.rows, self.right = factor[:, :-1] * self.scale, factor[:, -1]
+        U, self.values, self.directions = np.linalg.svd(self.rows, full_matrices=False)
+        self._z = U.T @ self.right
+        self._gone = self.values <= WEAK * self.values[0]
+        self.hidden = self._gone | (self.values < 1.0)
+        self._known = np.where(self._gone, GONE, np.maximum(self.values, GONE))
+
+    def best(self, v0: np.ndarray) -> np.ndarray:
+        """Least squares; in hidden directions as near to v0 as to the data."""
+        own = self.directions @ v0
+        along = np.where(
+            self.hidden,
+            (self.values * self._z + own) / (self.values**2 + 1.0),
+            self._z / np.where(self.hidden, 1.0, self.values),
+        )
+        return self.directions.T @ along
+
+    def spread(self, gradients: np.ndarray) -> np.ndarray:
+        """(…, 10) gradients of numbers with respect to θ_p → (…, 10) their standard deviation along
+        each direction.
+        """
+        along = (gradients * self.scale) @ self.directions.T
+        along[
+            self._gone & (np.abs(along) <= ROUNDED * np.linalg.norm(along, axis=-1, keepdims=True))
+        ] = 0.0
+        return along / self._known
+
+    def std(self, gradients: np.ndarray) -> np.ndarray:
+        """The standard deviation of numbers with these gradients, from the data alone."""
+        return np.linalg.norm(self.spread(gradients), axis=-1)

@@ -1,0 +1,151 @@
+"""Back from plain data: an `estimate.json` read, and its values put into the robot that it belongs
+to.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from thetahat.errors import MalformedInput, StorageError, known
+from thetahat.identification.estimate_json import SCHEMA
+from thetahat.model.drive import TERMS, Drive
+from thetahat.model.friction_terms import Dry, shape_from
+from thetahat.model.lock_joints import lock
+from thetahat.model.robot import Robot
+
+LARGEST = 64 * 2**20  # bytes; a humanoid's has less than one megabyte
+
+
+def read_estimate(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """An `estimate.json`, schema thetahat/estimate/1."""
+    path = Path(path)
+    try:
+        if path.stat().st_size > LARGEST:
+            raise MalformedInput(
+                f"{path} has {path.stat().st_size:,} bytes; an estimate.json has far less, so give"
+                " another file"
+            )
+        found = json.loads(path.read_bytes().decode("utf-8"), parse_constant=_refuse)
+    except OSError as error:
+        raise StorageError(
+            f"{path} cannot be read: {error.strerror or error}; check the path"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise MalformedInput(
+            f"{path} is not JSON ({error}); give an estimate.json that thetahat identify wrote"
+        ) from None
+    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
+        schema = found.get("schema") if isinstance(found, dict) else None
+        raise MalformedInput(
+            f"{path} has the schema {schema!r}, not {SCHEMA!r}; give an estimate.json that thetahat"
+            " identify wrote"
+        )
+    return found
+
+
+def applied(found: dict[str, Any], robot: Robot, *, where: str = "the estimate") -> Robot:
+    """The robot with the values of an estimate; joints that its log did not measure are locked, as
+    they were for the fit.
+    """
+    try:
+        locked, links, drives = (
+            list(found["locked"]),
+            list(found["links"]),
+            list(found["joints"] if found["motors"] is None else found["motors"]),
+        )
+        strangers = sorted(set(map(str, locked)) - set(robot.joint_names))
+        model = robot if strangers else lock(robot, locked).without_drive()
+        if (
+            strangers
+            or [link["name"] for link in links] != list(model.body_names)
+            or len(found["joints"]) != model.nv
+        ):
+            theirs, ours = known([str(link["name"]) for link in links]), known(robot.body_names)
+            raise MalformedInput(
+                f"{where} is of another robot, with bodies {theirs}; {robot.name!r} has {ours}:"
+                " give the robot it was made with"
+            )
+        if found["motors"] is not None:
+            model = _with_map(model, found.get("actuation"), where)
+        theta = np.array(
+            [
+                [_number(value, where, f"theta of {link['name']}") for value in link["theta"]]
+                for link in links
+            ],
+            dtype=float,
+        )
+        values = {
+            term: [_number(row.get(term, 0.0), where, f"{term} of {row['name']}") for row in drives]
+            for term in TERMS
+        }
+        drive = model.drive.with_values(
+            **{term: np.array(numbers) for term, numbers in values.items()}
+        )
+        drive = _with_friction(drive, found.get("friction"), where)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise MalformedInput(
+            f"{where} lacks a part or has one of another kind ({error}); give an estimate.json that"
+            " thetahat identify wrote"
+        ) from None
+    if theta.shape != (len(model.body_names), 10):
+        raise MalformedInput(
+            f"{where} has {theta.shape[-1] if theta.ndim == 2 else 'uneven'} numbers per link;"
+            " there are ten"
+        )
+    return replace(model, drive=drive).with_parameters(theta.ravel())
+
+
+def _with_friction(drive: Drive, friction: dict[str, Any] | None, where: str) -> Drive:
+    """The law of dry friction and the terms beyond the four."""
+    if friction is None:
+        return drive
+    motors = len(drive.viscous)
+    if friction["zone"] is not None:
+        zone, travel = (
+            [_number(value, where, f"{name} of dry friction") for value in friction[name]]
+            for name in ("zone", "travel")
+        )
+        if len(zone) != motors or len(travel) != motors:
+            raise MalformedInput(
+                f"{where}: the law of dry friction is for {len(zone)} motors, and there are"
+                f" {motors}; identify again"
+            )
+        drive = drive.with_dry(Dry(np.array(zone), np.array(travel)))
+    for term, stated in friction["terms"].items():
+        shape = shape_from(str(term), stated["settings"], motors=motors, where=where)
+        if shape is None or len(stated["values"]) != motors:
+            raise MalformedInput(
+                f"{where}: the friction term {term!r} is none that thetahat knows, or not for"
+                f" {motors} motors; identify again"
+            )
+        values = np.array([_number(value, where, f"{term} friction") for value in stated["values"]])
+        drive = replace(drive.with_shape(shape, values), identified=drive.identified)
+    return drive
+
+
+def _with_map(robot: Robot, actuation: dict[str, Any] | None, where: str) -> Robot:
+    if actuation is None or actuation["map"] is None:
+        raise MalformedInput(
+            f"{where} does not hold its map from motors to joints (it depends on q); apply the"
+            " estimate in Python"
+        )
+    return robot.with_actuation(np.array(actuation["map"], dtype=float), names=actuation["motors"])
+
+
+def _number(value: Any, where: str, what: str) -> float:
+    if value is None:
+        return 0.0  # not in the model that was fitted
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise MalformedInput(f"{where}: {what} is {value!r}; give a finite number")
+    return float(value)
+
+
+def _refuse(word: str) -> NoReturn:
+    raise ValueError(f"it holds {word}, which is no number of JSON")

@@ -1,0 +1,191 @@
+"""How well a robot predicts torques it was not fitted to: R² and RMS per joint, beside the nominal
+robot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from thetahat.data.friction_direction import directed, directed_batches
+from thetahat.data.samples import Samples
+from thetahat.dynamics import rigid_body
+from thetahat.errors import UsageError
+from thetahat.model.robot import Robot
+
+PIECE = 65_536  # samples predicted at once
+_OWN, _NOMINAL = "the robot", "the nominal robot"
+
+
+@dataclass(frozen=True, eq=False)
+class Validation:
+    """Scores per degree of freedom; masked where there are no rows, or no torque to explain.
+
+    R² = 1 − e'e/u'u, not centred (paper). All usable rows count; `_moving` leaves out those of a
+    joint at standstill.
+    """
+
+    names: tuple[str, ...]  # of the degrees of freedom
+    samples: int
+    rows: np.ndarray  # (nv,) torques scored
+    rows_moving: np.ndarray  # (nv,)
+    r2: np.ma.MaskedArray  # (nv,)
+    r2_moving: np.ma.MaskedArray
+    rms: np.ma.MaskedArray  # (nv,) [N·m or N]
+    rms_moving: np.ma.MaskedArray
+    r2_total: float | None  # of all joints together (paper's R²)
+    cutoff: float | None = None  # [Hz] of the low-pass on the torques that are scored
+    nominal: Validation | None = None  # the same rows predicted by the nominal robot
+    beside: Mapping[str, Validation] = field(default_factory=dict)  # and by others, by name
+
+    def __str__(self) -> str:
+        width = max(map(len, ("joint", *self.names)))
+        others = {**({"nominal": self.nominal} if self.nominal else {}), **self.beside}
+        head = ["joint".ljust(width), "     R²", "moving", "    RMS", "  rows"]
+        head += [f"{name} {what}" for name in others for what in ("R²", "RMS")]
+        lines = ["  ".join(head)]
+        for j, name in enumerate(self.names):
+            cells = [
+                name.ljust(width),
+                _cell(self.r2[j], 7, ".4f"),
+                _cell(self.r2_moving[j], 6, ".4f"),
+                _cell(self.rms[j], 7, ".3g"),
+            ]
+            cells.append(f"{self.rows[j]:6d}")
+            for title, other in others.items():
+                cells += [
+                    _cell(other.r2[j], len(title) + 3, ".4f"),
+                    _cell(other.rms[j], len(title) + 4, ".3g"),
+                ]
+            lines.append("  ".join(cells))
+        total = "undefined" if self.r2_total is None else f"{self.r2_total:.6f}"
+        scored = ", ".join(
+            f"{name} {other.r2_total:.6f}"
+            for name, other in others.items()
+            if other.r2_total is not None
+        )
+        low_pass = (
+            "torques as given" if self.cutoff is None else f"torques below {self.cutoff:.4g} Hz"
+        )
+        return "\n".join(
+            [
+                (
+                    f"R² {total}{f' ({scored})' if scored else ''} over {self.samples} samples,"
+                    f" {low_pass}"
+                ),
+                *lines,
+            ]
+        )
+
+
+def _cell(value: float, width: int, form: str) -> str:
+    return f"{'–' if value is np.ma.masked else format(float(value), form):>{width}}"
+
+
+def validate(
+    robot: Robot,
+    samples: Samples | Iterable[Samples],
+    nominal: Robot | None = None,
+    *,
+    beside: Mapping[str, Robot] | None = None,
+) -> Validation:
+    """Score a robot, and the nominal one and others beside it, on samples or a stream of them; rows
+    marked unusable do not count.
+    """
+    others = {**({} if nominal is None else {_NOMINAL: nominal}), **(beside or {})}
+    for name, other in others.items():
+        if other.nv != robot.nv or other.nq != robot.nq:
+            raise UsageError(
+                f"{name} has {other.nv} degrees of freedom and the other {robot.nv}; give variants"
+                " of one robot"
+            )
+    sums = {name: (each, _Sums(robot.nv)) for name, each in {_OWN: robot, **others}.items()}
+    cutoffs, count = set(), 0
+    for part in _pieces(samples, robot):
+        _check(robot, part)
+        cutoffs.add(part.provenance.get("settings", {}).get("torque_cutoff") or part.cutoff)
+        count += len(part)
+        for each, into in sums.values():
+            into.add(part, predicted(each, part))
+    cutoff = cutoffs.pop() if len(cutoffs) == 1 else None
+    found = {
+        name: into.result(robot.velocity_names, count, cutoff) for name, (_, into) in sums.items()
+    }
+    return replace(found.pop(_OWN), nominal=found.pop(_NOMINAL, None), beside=found)
+
+
+def predicted(robot: Robot, samples: Samples) -> np.ndarray:
+    """The torques a robot expects, (n, nv): its rigid bodies and its drive, dry friction as the
+    samples' low-pass shows it.
+    """
+    direction = samples.direction_of(robot.drive)
+    if direction is None:
+        return rigid_body.inverse_dynamics(robot, samples.q, samples.dq, samples.ddq)
+    rigid = rigid_body.inverse_dynamics(robot, samples.q, samples.dq, samples.ddq, rigid=True)
+    return rigid + robot.drive.torque(
+        samples.dq, samples.ddq, q=samples.q, load=rigid, direction=direction
+    )
+
+
+class _Sums:
+    """Sums of squares of torques and of what is left of them, over usable rows and over those in
+    motion.
+    """
+
+    def __init__(self, nv: int) -> None:
+        self.rows, self.moving = np.zeros(nv, dtype=np.int64), np.zeros(nv, dtype=np.int64)
+        self.left, self.left_moving = np.zeros(nv), np.zeros(nv)
+        self.torque, self.torque_moving = np.zeros(nv), np.zeros(nv)
+
+    def add(self, samples: Samples, predicted: np.ndarray) -> None:
+        e2, u2 = (samples.tau - predicted) ** 2, samples.tau**2
+        all_rows, moving = samples.scorable, samples.valid
+        self.rows += all_rows.sum(axis=0)
+        self.moving += moving.sum(axis=0)
+        self.left += np.sum(e2, axis=0, where=all_rows)
+        self.torque += np.sum(u2, axis=0, where=all_rows)
+        self.left_moving += np.sum(e2, axis=0, where=moving)
+        self.torque_moving += np.sum(u2, axis=0, where=moving)
+
+    def result(self, names: tuple[str, ...], samples: int, cutoff: float | None) -> Validation:
+        total = float(self.torque.sum())
+        return Validation(
+            names=names,
+            samples=samples,
+            rows=self.rows,
+            rows_moving=self.moving,
+            r2=_share(self.left, self.torque),
+            r2_moving=_share(self.left_moving, self.torque_moving),
+            rms=_root_mean(self.left, self.rows),
+            rms_moving=_root_mean(self.left_moving, self.moving),
+            r2_total=1.0 - float(self.left.sum()) / total if total > 0.0 else None,
+            cutoff=cutoff,
+        )
+
+
+def _share(left: np.ndarray, torque: np.ndarray) -> np.ma.MaskedArray:
+    return np.ma.masked_array(1.0 - left / np.where(torque > 0.0, torque, 1.0), mask=torque <= 0.0)
+
+
+def _root_mean(left: np.ndarray, rows: np.ndarray) -> np.ma.MaskedArray:
+    return np.ma.masked_array(np.sqrt(left / np.maximum(rows, 1)), mask=rows == 0)
+
+
+def _pieces(samples: Samples | Iterable[Samples], robot: Robot) -> Iterator[Samples]:
+    for part in (
+        (directed(samples, robot),)
+        if isinstance(samples, Samples)
+        else directed_batches(samples, robot)
+    ):
+        for first in range(0, len(part), PIECE):
+            yield part if len(part) <= PIECE else part.subset(slice(first, first + PIECE))
+
+
+def _check(robot: Robot, samples: Samples) -> None:
+    if samples.nq != robot.nq or samples.nv != robot.nv:
+        raise UsageError(
+            f"the samples have {samples.nq} coordinates and {samples.nv} velocities, but robot"
+            f" {robot.name!r} has {robot.nq} and {robot.nv}; prepare them with this robot"
+        )

@@ -1,0 +1,1 @@
+"""Uncertainty of an estimate: noise model, covariance, torque bands, essential parameters."""

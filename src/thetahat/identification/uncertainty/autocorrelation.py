@@ -1,0 +1,422 @@
+"""Covariance of base parameters where neighbouring samples are not independent, as those of a log
+at 1 kHz are not.
+
+    x = H⁻¹ Σ_j w_j² Y_jᵀu_j,   Cov x = H⁻¹ [Σ_j w_j⁴ Y_jᵀT_j Y_j] H⁻¹,   H = Σ_j w_j² Y_jᵀY_j
+
+with T_j the autocovariance of joint j's torque noise along each stretch of the log, from the
+residuals (`noise.py`). Two passes over the log: what the residuals and the regressor are worth at
+every lag, then the sum in brackets. Both work in whitened columns, z_j = w_j·Y_j·(H^{-½})_j in
+which Σ zᵀz = 1, so that no digits are lost to the condition of the fit. Noise of different joints
+counts as independent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import repeat
+
+import numpy as np
+from scipy import fft
+
+from thetahat.dynamics import batch
+from thetahat.errors import UsageError
+from thetahat.identification import factor as f
+from thetahat.identification.estimate import Estimate
+from thetahat.identification.estimators.estimator import Source, covariance_of_data
+from thetahat.identification.estimators.joint_weights import EXACT, Weights, weigh
+from thetahat.identification.information import Information
+from thetahat.identification.time_blocks import Block, base_rows, blocks, row_plan
+from thetahat.identification.uncertainty.noise import (
+    LAGS,
+    TAIL,
+    Autocovariance,
+    LagSums,
+    NoiseModel,
+    fit,
+)
+
+# blocks of which the regressor's own autocorrelation is taken; in longer logs the fit takes next to
+# nothing
+LEVERAGE = 16
+# singular values of a joint's part in the fit below this add less than rounding to any sum
+SMALLEST = 1e-7
+HIDDEN = 1e-6  # of a parameter's variance: less than this is rounding in the gain of an estimate
+BLOCK = 2048  # rows whose products are formed at once, at least
+
+
+def corrected(
+    estimate: Estimate,
+    information: Information,
+    samples: Source,
+    *,
+    weights: str | Weights | None = None,
+) -> Estimate:
+    """The estimate with standard deviations that know of the noise's autocorrelation. weights:
+    those it was made with.
+
+    For every estimate that is linear in the torques, with x = Q·Σ w²Yᵀu + … and Q symmetric: least
+    squares, the blend with a guess, ridge. Q follows from the covariance the estimate has,
+    σ²·Q·H·Q.
+    """
+    with f.blas_threads().limit(
+        limits=1, user_api="blas"
+    ):  # joints go side by side, and BLAS's own threads would fight with theirs
+        weights = weights if isinstance(weights, Weights) else weigh(information, weights)
+        solution = f.solve(information.stacked(weights.joints))
+        middle, model = _middle(
+            information,
+            estimate.x_base,
+            samples,
+            weights.joints,
+            solution,
+            variance=weights.variance,
+        )
+        independent = all(
+            each is None or each.few for each in model.autocovariances
+        )  # then it is the covariance the estimate has
+        covariance = (
+            estimate.covariance
+            if independent
+            else _through(estimate, solution, weights.variance, middle)
+        )
+        return replace(
+            estimate, covariance=covariance, noise=model, advice=(*estimate.advice, *model.warning)
+        )
+
+
+def noise_covariance(
+    information: Information, x_base: np.ndarray, samples: Source, weights: np.ndarray | None = None
+) -> tuple[np.ndarray, NoiseModel]:
+    """(covariance of base parameters by least squares, what the residuals at x_base say of the
+    noise). weights: (nv,) factors on joints' rows.
+    """
+    with f.blas_threads().limit(limits=1, user_api="blas"):
+        solution = f.solve(information.stacked(weights))
+        freedom, rows = (
+            max(int(np.sum(information.rows)) - solution.rank, 1),
+            max(int(np.sum(information.rows)), 1),
+        )
+        floor = EXACT * np.linalg.norm(
+            information.torque_norms() * (1.0 if weights is None else weights)
+        )
+        variance = max(solution.residual**2 / freedom, floor**2 / rows) or 1.0
+        middle, model = _middle(
+            information,
+            np.asarray(x_base, dtype=float),
+            samples,
+            weights,
+            solution,
+            variance=variance,
+        )
+        return covariance_of(solution, middle), model
+
+
+def sandwich(
+    information: Information,
+    samples: Source,
+    autocovariances: Sequence[np.ndarray],
+    weights: np.ndarray | None = None,
+) -> np.ndarray:
+    """The covariance of least squares where joint j's noise has the autocovariance c_j(0), c_j(1),
+    … along every stretch of rows.
+    """
+    with f.blas_threads().limit(limits=1, user_api="blas"):
+        solution = f.solve(information.stacked(weights))
+        parts = _parts(information, solution, weights)
+        shares = _products(
+            information,
+            samples,
+            parts,
+            [np.asarray(autocovariances[part.joint], dtype=float) for part in parts],
+        )
+        return covariance_of(solution, _together(parts, shares, solution.rank))
+
+
+def covariance_of(solution: f.Solution, middle: np.ndarray) -> np.ndarray:
+    """H^{-½}·middle·H^{-½}ᵀ in the directions seen, infinite as for plain least squares."""
+    plain = covariance_of_data(solution, 1.0)
+    return np.where(np.isfinite(plain), solution.inverse @ middle @ solution.inverse.T, np.inf)
+
+
+def _through(
+    estimate: Estimate, solution: f.Solution, variance: float, middle: np.ndarray
+) -> np.ndarray:
+    """The covariance of the estimate: its gain on whitened data, from the covariance it has, around
+    the middle.
+
+    C = σ²·g·gᵀ with g = Q·seenᵀ, so seen·C·seenᵀ = σ²·(seen·g)², and seen·g is symmetric: g =
+    C·seenᵀ·(seen·g)⁻¹/σ². What rounding hides from g (a guess that outweighs some directions of
+    exact data by many orders) keeps the variance it has.
+    """
+    C = estimate.covariance
+    if not np.all(np.isfinite(C)):
+        return covariance_of(solution, middle)
+    values, vectors = np.linalg.eigh(solution.seen @ C @ solution.seen.T / variance)
+    root = np.sqrt(np.maximum(values, 0.0))
+    counts = root > 1e-8 * np.max(root, initial=0.0)
+    inverse = np.where(counts, 1.0 / np.where(counts, root, 1.0), 0.0)
+    gain = C @ solution.seen.T @ (vectors * inverse) @ vectors.T / variance
+    size = np.sqrt(np.diag(C))
+    size = np.where(size > 0.0, size, 1.0)
+    hidden, axes = np.linalg.eigh((C - variance * gain @ gain.T) / np.outer(size, size))
+    axes = size[:, None] * axes[:, hidden > HIDDEN]
+    return gain @ middle @ gain.T + (axes * hidden[hidden > HIDDEN]) @ axes.T
+
+
+# -- the middle ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """One joint's part in the fit: its rows y become z = y·columns, and Σ zᵀz = diag(sizes²);
+    `back` takes z to whitened columns.
+    """
+
+    joint: int
+    weight: float  # w_j
+    columns: np.ndarray  # (its base columns, r)
+    back: np.ndarray  # (rank, r)
+    sizes: np.ndarray  # (r,)
+
+
+def _parts(
+    information: Information, solution: f.Solution, weights: np.ndarray | None
+) -> list[_Part]:
+    """The joints that have rows, each with as few columns as its rows have directions."""
+    out = []
+    for v, (positions, R) in enumerate(
+        zip(information.positions, information.factors, strict=True)
+    ):
+        if not information.rows[v]:
+            continue
+        weight = 1.0 if weights is None else float(weights[v])
+        whitening = weight * solution.inverse[positions]
+        _, sizes, back = np.linalg.svd(R[:, :-1] @ whitening, full_matrices=False)
+        kept = sizes > SMALLEST
+        out.append(_Part(v, weight, whitening @ back[kept].T, back[kept].T, sizes[kept]))
+    return out
+
+
+def _middle(
+    information: Information,
+    x_base: np.ndarray,
+    samples: Source,
+    weights: np.ndarray | None,
+    solution: f.Solution,
+    *,
+    variance: float,
+) -> tuple[np.ndarray, NoiseModel]:
+    """(Σ_j w_j²·Z_jᵀT_j Z_j in whitened columns, (rank, rank), with T from the residuals at x_base;
+    the noise).
+
+    variance: of a weighted row were all independent, for joints with too few rows to tell.
+    """
+    parts = _parts(information, solution, weights)
+    with ThreadPoolExecutor(batch.CORES) as pool:
+        sums, period = _lag_sums(information, x_base, samples, parts, pool)
+        floors = [
+            (EXACT * information.torque_norms()[part.joint]) ** 2 / information.rows[part.joint]
+            for part in parts
+        ]
+        found = list(pool.map(fit, sums, floors, [variance / part.weight**2 for part in parts]))
+    shares = _products(information, samples, parts, [model.c for model in found])
+    return _definite(_together(parts, shares, solution.rank)), _described(
+        information, x_base, parts, found, shares, period
+    )
+
+
+def _together(parts: list[_Part], shares: list[np.ndarray], rank: int) -> np.ndarray:
+    """Σ_j w_j²·Z_jᵀT_j Z_j in whitened columns, (rank, rank)."""
+    out = np.zeros((rank, rank))
+    for part, share in zip(parts, shares, strict=True):
+        out += part.weight**2 * part.back @ share @ part.back.T
+    return out
+
+
+def _definite(middle: np.ndarray) -> np.ndarray:
+    """The same with eigenvalues no smaller than what cutting the autocovariance may have taken from
+    them.
+    """
+    values, vectors = np.linalg.eigh(middle)
+    return (vectors * np.maximum(values, TAIL * np.max(values, initial=0.0))) @ vectors.T
+
+
+def _described(
+    information: Information,
+    x_base: np.ndarray,
+    parts: list[_Part],
+    found: list[Autocovariance],
+    shares: list[np.ndarray],
+    period: float | None,
+) -> NoiseModel:
+    nv, torques = len(information.rows), information.torque_norms()
+    std, correlation, effective, inflation = (np.ma.masked_all(nv) for _ in range(4))
+    resolved, models = np.ones(nv, dtype=bool), [None] * nv
+    for part, model, share in zip(parts, found, shares, strict=True):
+        v, c0 = part.joint, model.c[0]
+        std[v], correlation[v] = np.sqrt(c0), max(0.5 * (model.level - 1.0), 0.0)
+        effective[v] = information.rows[v] / max(model.level, 1.0)
+        size = float(np.sum(part.sizes**2))
+        inflation[v] = (
+            1.0 if model.white or not size else np.sqrt(max(np.trace(share) / (c0 * size), TAIL))
+        )
+        resolved[v], models[v] = model.resolved, model
+    left = information.residual_norms(x_base) / np.where(torques > 0.0, torques, 1.0)
+    names = tuple(information.robot.velocity_names)
+    return NoiseModel(
+        std,
+        correlation,
+        effective,
+        inflation,
+        resolved,
+        information.rows,
+        period,
+        names,
+        tuple(models),
+        left,
+    )
+
+
+# -- first pass: sums at every lag -----------------------------------------------------------------
+
+
+class _Pairs:
+    """Σ_t x_t·x_{t+k} over all pairs of rows of a stretch, for lags below a block's length, summed
+    over several series.
+    """
+
+    def __init__(self, rows: int) -> None:
+        """rows: of the log. One that is shorter than a block has no block that continues another,
+        and needs no full circle.
+        """
+        self._length = 2 * LAGS if rows >= LAGS else fft.next_fast_len(2 * max(rows, 1), real=True)
+        bins = self._length // 2 + 1
+        self.power, self.cross = np.zeros(bins), np.zeros(bins, dtype=complex)
+        self._before: np.ndarray | None = None
+
+    def add(self, series: np.ndarray, *, first: bool) -> None:
+        """(series, rows) of the next block."""
+        now = fft.rfft(series, self._length)
+        self.power += np.einsum("sf,sf->f", now.real, now.real) + np.einsum(
+            "sf,sf->f", now.imag, now.imag
+        )
+        if not first and self._before is not None:
+            self.cross += np.einsum("sf,sf->f", self._before.conj(), now)
+        self._before = now
+
+    def sums(self) -> np.ndarray:
+        """(LAGS,). A partner at lag k is in the same block, or in the next, which begins LAGS rows
+        later.
+        """
+        same = fft.irfft(self.power, self._length)[: self._length // 2]
+        if len(same) == LAGS:
+            return same + fft.irfft(self.cross, self._length)[LAGS:]
+        return np.concatenate([same, np.zeros(LAGS - len(same))])
+
+
+def _lag_sums(
+    information: Information,
+    x_base: np.ndarray,
+    samples: Source,
+    parts: list[_Part],
+    pool: ThreadPoolExecutor,
+) -> tuple[list[LagSums], float | None]:
+    """Lag sums of every joint that has rows, and the period."""
+    plan, held = (
+        row_plan(information),
+        [[_Pairs(information.samples) for _ in range(3)] for _ in parts],
+    )
+    longest = length = count = 0
+    period, used = None, np.zeros(len(information.rows), dtype=np.int64)
+    for number, block in enumerate(blocks(samples, plan.information.robot, LAGS, reach=LAGS)):
+        rows = base_rows(plan, block)
+
+        def add(
+            part: _Part, pairs: list[_Pairs], rows=rows, block: Block = block, number: int = number
+        ) -> None:
+            v = part.joint
+            mine, usable = rows[plan.starts[v] : plan.starts[v + 1]], block.usable[:, v]
+            left = np.where(usable, block.tau[:, v], 0.0) - x_base[information.positions[v]] @ mine
+            pairs[0].add(left[None], first=block.first)
+            pairs[1].add(usable[None].astype(float), first=block.first)
+            if number < LEVERAGE:
+                pairs[2].add(part.columns.T @ mine, first=block.first)
+
+        list(pool.map(add, parts, held))
+        used += np.count_nonzero(block.usable, axis=0)
+        length = len(block) if block.first else length + len(block)
+        longest, count, period = max(longest, length), count + 1, block.period
+    if not np.array_equal(used[information.rows > 0], information.rows[information.rows > 0]):
+        raise UsageError(
+            f"the samples have {', '.join(map(str, used))} usable torques per joint, but the"
+            f" information was folded from {', '.join(map(str, information.rows))}; pass the"
+            " samples it was folded from"
+        )
+    out = []
+    for part, (residual, pairs, leverage) in zip(parts, held, strict=True):
+        a = leverage.sums()
+        a *= float(np.sum(part.sizes**2)) / a[0] if count > LEVERAGE and a[0] > 0.0 else 1.0
+        out.append(LagSums(residual.sums(), np.rint(pairs.sums()), a, longest))
+    return out, period
+
+
+# -- second pass: the product ----------------------------------------------------------------------
+
+
+def _products(
+    information: Information, samples: Source, parts: list[_Part], autocovariances: list[np.ndarray]
+) -> list[np.ndarray]:
+    """Σ_t Σ_s c(|t − s|)·z_t z_sᵀ of every joint, (r, r) each."""
+    shares = [c[0] * np.diag(part.sizes**2) for part, c in zip(parts, autocovariances, strict=True)]
+    coloured = [k for k, c in enumerate(autocovariances) if len(c) > 1]
+    if coloured:
+        longest = max(len(autocovariances[k]) for k in coloured)
+        size = max(BLOCK, 1 << (2 * longest - 1).bit_length())
+        work = [_Product(parts[k], autocovariances[k], size) for k in coloured]
+        plan = row_plan(information)
+        with ThreadPoolExecutor(batch.CORES) as pool:
+            for block in blocks(samples, plan.information.robot, size, reach=max(longest, 2)):
+                rows = base_rows(plan, block)
+                mine = [
+                    rows[plan.starts[one.part.joint] : plan.starts[one.part.joint + 1]]
+                    for one in work
+                ]
+                list(pool.map(_Product.add, work, mine, repeat(block)))
+        for k, one in zip(coloured, work, strict=True):
+            shares[k] = 0.5 * (one.total + one.total.T)
+    return shares
+
+
+class _Product:
+    """Σ_t Σ_s c(|t − s|)·z_t z_sᵀ of one joint, block by block; c is shorter than half a block."""
+
+    def __init__(self, part: _Part, c: np.ndarray, size: int) -> None:
+        self.part, self.size, self.reach = part, size, len(c)
+        self._c, self._responses = c, {}
+        self._before = np.zeros((len(part.sizes), 0))
+        self.total = np.zeros((len(part.sizes), len(part.sizes)))
+
+    def _response(self, length: int) -> np.ndarray:
+        """The transform of c on a circle of this length."""
+        if length not in self._responses:
+            circle = np.zeros(length)
+            circle[: self.reach] = self._c
+            circle[length - self.reach + 1 :] = self._c[:0:-1]
+            self._responses[length] = fft.rfft(circle).real
+        return self._responses[length]
+
+    def add(self, rows: np.ndarray, block: Block) -> None:
+        """The next block's rows of this joint, (its base columns, samples)."""
+        z = self.part.columns.T @ rows
+        held = 0 if block.first else self._before.shape[1]
+        length = min(
+            2 * self.size, fft.next_fast_len(z.shape[1] + self.reach + held, real=True)
+        )  # a short log needs no full circle
+        smooth = fft.irfft(fft.rfft(z, length) * self._response(length), length, overwrite_x=True)
+        self.total += z @ smooth[:, : z.shape[1]].T
+        if not block.first:
+            across = self._before @ smooth[:, length - held :].T
+            self.total += across + across.T
+        self._before = z[:, -self.reach :].copy()

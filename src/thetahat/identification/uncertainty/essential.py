@@ -1,0 +1,238 @@
+"""Essential parameters: the base parameters that the torque cannot do without [Pham1991].
+
+One after another the base parameter that is known worst, by its relative standard deviation, is set
+to zero and the others fitted again, from the factor alone, until all that are left are known well
+enough or the residual rises by more than chance [Janot2014]:
+
+    F_step = ρ_after² − ρ_before²,   F_total = (ρ_after² − ρ_full²)/(dropped so far),   in units of
+    the noise variance, ρ = ‖u − Y x‖
+
+Both are compared with Fisher's F at the level stated: the one step, and all that was dropped
+together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+
+from thetahat.errors import UsageError
+from thetahat.identification import factor as f
+from thetahat.identification.estimators.joint_weights import weigh
+from thetahat.identification.identifiability.base_parameters import BaseParameters
+from thetahat.identification.information import Information
+from thetahat.identification.uncertainty.noise import NoiseModel
+
+LONGEST = 60  # letters of a name in the table
+
+
+@dataclass(frozen=True)
+class Step:
+    """One parameter set to zero."""
+
+    name: str
+    position: int  # among the base parameters
+    relative_std: float  # [%] before it went, infinite where the data do not see it
+    f_step: float
+    p_step: float  # probability of at least this rise by chance
+    f_total: float
+    p_total: float
+
+    @property
+    def p(self) -> float:
+        """The smaller of the two probabilities: what the level is compared with."""
+        return min(self.p_step, self.p_total)
+
+
+@dataclass(frozen=True, eq=False)
+class Essential:
+    """The parameters kept, how well each is known before and after, and what went in which
+    order.
+    """
+
+    base: BaseParameters
+    kept: np.ndarray  # positions among the base parameters, ascending
+    steps: tuple[Step, ...]  # in the order of elimination
+    refused: Step | None  # the step at which the residual would have risen
+    before: (
+        np.ma.MaskedArray
+        # (p,) relative standard deviation [%] with all parameters, masked where the data do not see
+        # one
+    )
+    after: np.ma.MaskedArray  # (p,) with the kept ones, masked elsewhere
+    x_base: np.ndarray  # (p,) zero where dropped
+    std: np.ma.MaskedArray  # (p,) of the kept ones
+    rise: float  # of the residual norm, relative
+    level: float
+    limit: float  # [%]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the parameters kept."""
+        return tuple(self.base.names[k] for k in self.kept)
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """Names of the others, in the order they went."""
+        return tuple(step.name for step in self.steps)
+
+    def __str__(self) -> str:
+        why = "every one left is known better" if len(self.kept) else "none is left"
+        if self.refused is not None:
+            why = (
+                f"without {_short(self.refused.name)} the residual rises (p = {self.refused.p:.2g})"
+            )
+        lines = [
+            f"{len(self.kept)} essential parameters of {len(self.base)} (limit {self.limit:g} %,"
+            f" F-test at {self.level:g}): {why}; the residual rose by {100.0 * self.rise:.2g} %"
+        ]
+        width = max((len(_short(name)) for name in self.base.names), default=0)
+        lines.append(f"  {'kept':{width}} {'value':>12} {'± %':>8} {'before':>8}")
+        lines += [
+            f"  {_short(self.base.names[k]):{width}} {self.x_base[k]:12.5g}"
+            f" {_percent(self.after[k])} {_percent(self.before[k])}"
+            for k in self.kept
+        ]
+        lines.append(f"  {'dropped, in this order':{width}} {'F':>12} {'± %':>8} {'F, all':>8}")
+        lines += [
+            f"  {_short(s.name):{width}} {s.f_step:12.3g} {_percent(s.relative_std)}"
+            f" {s.f_total:8.3g}"
+            for s in self.steps
+        ]
+        return "\n".join(lines)
+
+
+def essential(
+    information: Information,
+    *,
+    weights: str | None = "joint",
+    noise: NoiseModel | None = None,
+    level: float = 0.05,
+    limit: float = 10.0,
+) -> Essential:
+    """The essential parameters of a log.
+
+    weights: as of `LeastSquares`. noise: of `noise_covariance`; every joint then counts by its
+    independent rows, without it each row does, which at 1 kHz keeps too many. level: of the F-test.
+    limit: relative standard deviation [%] below which a parameter is kept without a test.
+    """
+    if not 0.0 < level < 1.0:
+        raise UsageError(
+            f"level is {level!r}; give the probability at which a rise of the residual counts,"
+            " between 0 and 1"
+        )
+    if not (np.isfinite(limit) and limit > 0.0):
+        raise UsageError(
+            f"limit is {limit!r}; give a relative standard deviation in percent, above 0"
+        )
+    with f.blas_threads().limit(
+        limits=1, user_api="blas"
+    ):  # small matrices: waking more threads costs more than it gains
+        return _eliminate(information, weights, noise, level=level, limit=limit)
+
+
+def _eliminate(
+    information: Information,
+    weights: str | None,
+    noise: NoiseModel | None,
+    *,
+    level: float,
+    limit: float,
+) -> Essential:
+    """One parameter after another."""
+    inflation = (
+        np.ones(len(information.rows)) if noise is None else np.ma.filled(noise.inflation, 1.0)
+    )
+    factor = information.stacked(weigh(information, weights).whitening / inflation)
+    full = _Fit(factor, np.arange(len(information.base)))
+    freedom = max(float(np.sum(information.rows / inflation**2)) - full.rank, 1.0)
+    fit, steps, refused = full, [], None
+    while len(fit.kept) and np.max(fit.relative) > limit:
+        worst = fit.worst()
+        smaller = _Fit(factor, np.delete(fit.kept, worst))
+        rises = (
+            max(smaller.square - fit.square, 0.0),
+            max(smaller.square - full.square, 0.0) / (len(steps) + 1),
+        )
+        chances = (
+            special.fdtrc(1.0, freedom, rises[0]),
+            special.fdtrc(len(steps) + 1.0, freedom, rises[1]),
+        )
+        k = int(fit.kept[worst])
+        step = Step(
+            information.base.names[k],
+            k,
+            float(fit.relative[worst]),
+            rises[0],
+            float(chances[0]),
+            rises[1],
+            float(chances[1]),
+        )
+        if step.p < level:
+            refused = step
+            break
+        steps.append(step)
+        fit = smaller
+    return _result(information, full, fit, tuple(steps), refused, level=level, limit=limit)
+
+
+class _Fit:
+    """Least squares with some of the columns, from the factor of all, in units of the noise."""
+
+    def __init__(self, factor: np.ndarray, kept: np.ndarray) -> None:
+        self.kept = kept
+        solution = f.solve(f.triangle(np.asfortranarray(factor[:, [*kept, len(factor) - 1]])))
+        self.rank, self.square, self.x = solution.rank, solution.residual**2, solution.x
+        self.std = np.linalg.norm(solution.inverse, axis=1)
+        if solution.rank < len(kept):
+            share = np.linalg.norm(solution.directions, axis=1)
+            self.std[share > 1e-9 * np.max(share)] = np.inf
+        self._size = np.linalg.norm(factor[:, kept], axis=0)
+        size = np.abs(self.x)
+        self.relative = np.where(
+            size > 0.0, 100.0 * self.std / np.where(size > 0.0, size, 1.0), np.inf
+        )
+
+    def worst(self) -> int:
+        """Which one to drop next: of those not seen (or exactly zero) the one whose column is
+        smallest, else the largest relative deviation.
+        """
+        hidden = np.flatnonzero(~np.isfinite(self.relative))
+        return (
+            int(hidden[np.argmin(self._size[hidden])])
+            if len(hidden)
+            else int(np.argmax(self.relative))
+        )
+
+
+def _result(
+    information: Information,
+    full: _Fit,
+    fit: _Fit,
+    steps: tuple[Step, ...],
+    refused: Step | None,
+    *,
+    level: float,
+    limit: float,
+) -> Essential:
+    p = len(information.base)
+    before = np.ma.masked_invalid(full.relative)
+    x, std, after = np.zeros(p), np.ma.masked_all(p), np.ma.masked_all(p)
+    x[fit.kept], std[fit.kept] = fit.x, np.ma.masked_invalid(fit.std)
+    after[fit.kept] = np.ma.masked_invalid(fit.relative)
+    rise = float(np.sqrt(fit.square / full.square) - 1.0) if full.square > 0.0 else 0.0
+    return Essential(
+        information.base, fit.kept, steps, refused, before, after, x, std, rise, level, limit
+    )
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
+
+
+def _percent(value: float) -> str:
+    return (
+        f"{'not seen':>8}" if value is np.ma.masked or not np.isfinite(value) else f"{value:8.3g}"
+    )

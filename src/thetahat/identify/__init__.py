@@ -1,1 +1,0 @@
-"""From samples to estimates: columns, identifiability, information, estimators."""

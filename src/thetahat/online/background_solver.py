@@ -1,0 +1,199 @@
+"""Solving beside the loop: in the update itself (always the same result), in a thread, or in a
+process of its own (no lock is shared).
+"""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing
+import time
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from thetahat.errors import UsageError
+from thetahat.identification.information import Information
+from thetahat.model.robot import Robot
+from thetahat.online.physical_model import Answer, Task, solve
+from thetahat.online.predict import plain
+from thetahat.online.stacked_factor import Stack
+
+PLACES = (None, "thread", "process")
+GIVE_UP = 5.0  # times its patience, after which a solver will not answer any more
+LOST = 3  # threads that may be given up: none can be ended from outside, and each takes a core
+STARTING = 60.0  # [s] that a process may take to start
+
+
+class Beside:
+    """At most one task at a time; a new one is turned away while another is under way.
+
+    patience: [s] after which its answer is late; after `GIVE_UP` times that the worker is given up,
+        and another takes its place.
+    """
+
+    def __init__(self, place: str | None, robot: Robot, *, patience: float, events: Any) -> None:
+        if place not in PLACES:
+            raise UsageError(
+                f"beside is {place!r}; give None (in the update itself), 'thread' or 'process'"
+            )
+        if not patience > 0.0:
+            raise UsageError(
+                f"patience is {patience!r}; give the seconds an answer may take, above zero"
+            )
+        self._place, self._robot, self._patience, self._events = place, robot, patience, events
+        self._warm: Future | None = None  # a process that starts
+        self._executor: Executor | None = self._start() if place == "process" else None
+        self._lost = 0  # threads that were given up
+        self.longest = 0.0  # [s] that a solution took which the loop waited for
+        self._future: Future | None = None
+        self._since, self._late, self._dropped = 0.0, False, False
+        self._answer: Answer | None = None
+        self.now = 0.0  # [s] on the stream's clock, for what is put on record
+
+    def _start(self) -> Executor:
+        if self._place == "thread":
+            return ThreadPoolExecutor(max_workers=1, thread_name_prefix="thetahat-beside")
+        executor = ProcessPoolExecutor(
+            1,
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=_begin,
+            initargs=(plain(self._robot),),
+        )
+        self._warm = executor.submit(
+            _stack
+        )  # an interpreter takes seconds to start, which no task should have to wait for
+        return executor
+
+    @property
+    def busy(self) -> bool:
+        """Whether a task is under way."""
+        return self._future is not None and not self._future.done()
+
+    @property
+    def ready(self) -> bool:
+        """Whether an answer waits; a task that takes too long is put on record once."""
+        if self._answer is not None:
+            return True
+        if self._future is None:
+            return False
+        if self._future.done():
+            return True
+        now = time.monotonic()
+        if self._warm is not None and not self._warm.done() and now - self._since <= STARTING:
+            return False
+        if self._warm is not None:  # what was to be solved has waited for the process to start
+            self._since, self._warm = now, None
+        if not self._late and now - self._since > self._patience:
+            self._late = True
+            self._events.add(
+                self.now,
+                "solver",
+                f"the solver has no answer after {self._patience:g} s; the last valid model stays",
+            )
+        if now - self._since > GIVE_UP * self._patience:
+            self._give_up()
+        return False
+
+    def _give_up(self) -> None:
+        """It hangs: what it would say is dropped, and the next task gets another worker."""
+        sentence = (
+            f"the solver hangs since {GIVE_UP * self._patience:g} s and was given up; the last"
+            " valid model stays"
+        )
+        self._events.add(self.now, "solver", sentence)
+        self._lost += self._place == "thread"
+        self._end()
+
+    def _end(self) -> None:
+        executor, self._executor, self._future, self._warm = self._executor, None, None, None
+        if executor is None:
+            return
+        workers = list(
+            (getattr(executor, "_processes", None) or {}).values()
+        )  # before Python 3.14 an executor has no other way to end them
+        executor.shutdown(wait=False, cancel_futures=True)
+        for worker in workers:
+            worker.kill()
+
+    def submit(self, task: Task) -> None:
+        """Solve this, unless another task is under way."""
+        if self._place is None:
+            begun = time.perf_counter()
+            self._answer = solve(task)
+            self.longest = max(self.longest, time.perf_counter() - begun)
+            return
+        if self._future is not None or self._lost >= LOST:
+            return
+        if self._executor is None:
+            self._executor = self._start()
+        self._since, self._late, self._dropped = time.monotonic(), False, False
+        if self._place == "thread":
+            self._future = self._executor.submit(solve, task)
+        else:
+            info = task.information
+            self._future = self._executor.submit(
+                _work,
+                _Parcel(replace(task, information=None), info.factors, info.rows, info.samples),
+            )
+
+    def take(self) -> Answer | None:
+        """The answer; None where it came late, or was dropped meanwhile."""
+        if self._answer is not None:
+            answer, self._answer = self._answer, None
+            return answer
+        future, self._future = self._future, None
+        try:
+            answer = future.result()
+        except Exception as error:  # a worker that died must not take the loop with it
+            self._executor = None
+            answer = Answer(None, None, "failed", f"the solver's worker ended: {error}")
+        return None if self._dropped or self._late else answer
+
+    def drop(self) -> None:
+        """What is under way is of no use any more."""
+        self._answer, self._dropped = None, True
+
+    def close(self) -> None:
+        """End the worker."""
+        self._end()
+
+
+# -- in the other process --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Parcel:
+    """A task without its robot, which the worker has."""
+
+    task: Task
+    factors: tuple[np.ndarray, ...]
+    rows: np.ndarray
+    samples: int
+
+
+_worker: dict[str, Robot] = {}
+
+
+def _begin(robot: Robot) -> None:
+    _worker["robot"] = robot
+
+
+@functools.cache
+def _stack() -> Stack:
+    return Stack(_worker["robot"])
+
+
+def _work(parcel: _Parcel) -> Answer:
+    robot, stack = _worker["robot"], _stack()
+    info = Information(
+        robot, stack.base, stack.positions, parcel.factors, parcel.rows, parcel.samples
+    )
+    answer = solve(replace(parcel.task, information=info))
+    # An estimate holds the robot, whose scratch memory does not travel.
+    return (
+        answer
+        if answer.estimate is None
+        else replace(answer, estimate=replace(answer.estimate, robot=plain(robot)))
+    )

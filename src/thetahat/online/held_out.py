@@ -1,0 +1,160 @@
+"""Samples that are in no fit: a ring of the last ones, and how well a model predicts them.
+
+Between two updates several samples are taken that never join the memory. A model is scored on all
+of them that are in the ring; and before an update they are predicted by the model of the update
+before ("ahead"), which no fit can flatter.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from thetahat.data.samples import STANDSTILL, USABLE, Samples
+from thetahat.model.robot import Robot
+from thetahat.online.gate import Score
+from thetahat.online.predict import Model
+from thetahat.online.residual_monitor import DRY
+
+LATELY = 3  # updates whose samples are the newest
+SIGMA = 1.4826  # standard deviations of normal errors in their median size
+# times what the median of the errors tells, at most, is their usual size: friction has heavy tails
+HEAVY = 3.0
+FEW = 10  # held-out rows of a joint, below which its usual error is not known
+UNTRIED = 0.1  # of what a still joint carries: its usual error then
+LEAST = 1e-3  # of the torques: no model counts as better than that
+
+
+class HeldOut:
+    """The last ticks × per_tick samples."""
+
+    def __init__(self, robot: Robot, *, ticks: int, per_tick: int) -> None:
+        self._size, self._per_tick = ticks * per_tick, per_tick
+        self._arrays = tuple(
+            np.zeros((self._size, width)) for width in (robot.nq, robot.nv, robot.nv, robot.nv)
+        )
+        self._valid = np.zeros((self._size, robot.nv), dtype=bool)
+        self._count, self._fresh = 0, 0  # taken in all; since the last update
+        self._ahead = np.zeros((ticks, 2))  # e'e and u'u of every update's samples
+        self._tick = 0
+        self._pending = np.zeros(2)
+
+    def add(
+        self, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, tau: np.ndarray, valid: np.ndarray
+    ) -> None:
+        """Take one sample, (1, ·) each; valid: (nv,) which torques count."""
+        at = self._count % self._size
+        for array, value in zip(self._arrays, (q, dq, ddq, tau), strict=True):
+            array[at] = value[0]
+        self._valid[at] = valid
+        self._count += 1
+        self._fresh = min(self._fresh + 1, self._size)
+
+    def clear(self) -> None:
+        """Empty."""
+        self._count = self._fresh = 0
+        self._ahead[:], self._pending[:] = 0.0, 0.0
+        self._valid[:] = False
+
+    def __len__(self) -> int:
+        return min(self._count, self._size)
+
+    @property
+    def moving(self) -> np.ndarray:
+        """(nv,) whether each joint's torque counts in any sample of the ring."""
+        return np.any(self._valid[: len(self)], axis=0)
+
+    def _order(self, last: int | None = None) -> np.ndarray:
+        n = len(self) if last is None else min(last, len(self))
+        return (self._count - n + np.arange(n)) % self._size
+
+    @property
+    def samples(self) -> Samples:
+        """What is in the ring, in the order it came; torques that do not count are marked."""
+        order = self._order()
+        q, dq, ddq, tau = (array[order] for array in self._arrays)
+        return Samples(
+            q=q,
+            dq=dq,
+            ddq=ddq,
+            tau=tau,
+            reason=np.where(self._valid[order], np.uint8(USABLE), np.uint8(STANDSTILL)),
+        )
+
+    def score(self, model: Model, nominal: Model) -> Score | None:
+        """How well a model predicts all that is in the ring, beside the nominal robot; None while
+        it is empty.
+        """
+        n = len(self)
+        if not n:
+            return None
+        q, dq, ddq, tau = (array[:n] for array in self._arrays)
+        valid = self._valid[:n]
+        with np.errstate(over="ignore", invalid="ignore"):
+            error, other = tau - model.torque(q, dq, ddq), nominal.torque(q, dq, ddq)
+            e2, u2, nominal2, cross = (
+                np.sum(part, axis=0, where=valid)
+                for part in (error**2, tau**2, other**2, tau * other)
+            )
+            rows = np.count_nonzero(valid, axis=0)
+            usual = np.array(
+                [
+                    SIGMA * np.median(np.abs(e[v])) if v.any() else 0.0
+                    for e, v in zip(error.T, valid.T, strict=True)
+                ]
+            )
+            newest = self._order(LATELY * self._per_tick)
+            late_rows = np.count_nonzero(valid[newest], axis=0)
+            late2 = (
+                np.sum(error[newest] ** 2, axis=0, where=valid[newest])
+                * rows
+                / np.maximum(late_rows, self._per_tick)
+            )
+            if np.all(rows == n):
+                return Score(e2, u2, rows, nominal2, cross, usual, late2)
+            # A joint that stands still may have any dry friction, but no other torque than what
+            # carries it.
+            excess = np.maximum(
+                np.abs(error + model.coulomb * np.sign(dq))
+                - DRY * model.dry()
+                - (model.dry() - model.coulomb),
+                0.0,
+            )
+            still = tuple(np.sum(part, axis=0, where=~valid) for part in (excess**2, tau**2))
+        return Score(e2, u2, rows, nominal2, cross, usual, late2, *still, n - rows)
+
+    def predict(self, model: Model) -> None:
+        """Predict the samples since the last update by the model from before it."""
+        order = self._order(self._fresh)
+        if len(order):
+            q, dq, ddq, tau = (np.ascontiguousarray(array[order]) for array in self._arrays)
+            valid = self._valid[order]
+            with np.errstate(over="ignore", invalid="ignore"):
+                error = tau - model.torque(q, dq, ddq)
+                self._pending[:] = np.sum(error**2, where=valid), np.sum(tau**2, where=valid)
+
+    def tick(self) -> None:
+        """An update is done."""
+        self._ahead[self._tick % len(self._ahead)] = self._pending
+        self._tick += 1
+        self._pending[:], self._fresh = 0.0, 0
+
+    @property
+    def ahead(self) -> tuple[float, float]:
+        """(e'e, u'u) of all that was predicted ahead over the ring's updates."""
+        e2, u2 = np.sum(self._ahead, axis=0)
+        return float(e2), float(u2)
+
+
+def usual_errors(score: Score, noise: np.ndarray) -> np.ndarray:
+    """(nv,) [N·m or N] that a model in use leaves of the torques; noise: of the torques
+    themselves.
+    """
+    rows = np.maximum(score.rows, 1)
+    # Samples after a change are held out, too, before anyone knows of it: they must not pass for
+    # what is usual.
+    rms, size = np.minimum(np.sqrt(score.e2 / rows), HEAVY * score.usual), np.sqrt(score.u2 / rows)
+    found = np.maximum.reduce(
+        [rms, noise, LEAST * size, np.full(len(rms), LEAST * float(np.max(size)))]
+    )
+    carried = np.sqrt(score.still_u2 / np.maximum(score.still_rows, 1))
+    return np.where(score.rows < FEW, np.maximum(found, UNTRIED * carried), found)

@@ -1,0 +1,227 @@
+"""The model a controller gets: a physical robot with the identified base parameters, and the
+nominal robot's values where the data say nothing.
+
+Base parameters are all that torques show, and many θ have the same ones; a controller needs one
+that a robot can have. Taken is
+
+    min ‖R·(M x − x̂)‖² + weight·‖(x − x₀)/s‖²      over physical x        R: whitened factor of the
+    data, x₀: the nominal robot, s: sizes
+
+x̂ are the base parameters that were identified, s the size of each parameter (of the body's own
+mass and length). A direction that the data know better than to its own size is theirs; one that
+they know worse stays at the nominal robot. Without the word "physical" the answer is closed,
+
+    x = x₀ + S²MᵀRᵀ (R M S² MᵀRᵀ + weight)⁻¹ R (x̂ − M x₀)
+
+and it is the answer wherever it happens to be physical. Where it is not, a semidefinite program
+(consistent.py) finds it, beside the loop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.linalg import lapack
+
+from thetahat.errors import ThetahatError
+from thetahat.identification import factor as f
+from thetahat.identification.consistency.constraints import feasible
+from thetahat.identification.consistency.misfit import (
+    LIGHTEST,
+    NONNEGATIVE,
+    SHORTEST,
+    objective,
+    solution_of,
+)
+from thetahat.identification.estimate import Estimate
+from thetahat.identification.estimators.consistent import (
+    MARGIN,
+    Consistent,
+    Program,
+    smallest_eigenvalue,
+)
+from thetahat.identification.estimators.estimator import untouched
+from thetahat.identification.information import Information
+from thetahat.identification.parameter_columns import Columns
+from thetahat.identification.solve import identify
+from thetahat.model import parameters
+from thetahat.online.stacked_factor import Stack
+
+PHYSICAL = ("consistent", "smooth")  # estimators whose parameters a controller may take as they are
+WEIGHT = 1.0  # of the nominal robot: it is taken to be right to within the size of each parameter
+_LENGTHS = np.array(
+    [2, 2, 2, 1, 1, 2, 2, 1, 2, 0]
+)  # powers of a length in kg·m², kg·m and kg, in the order of θ
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Parameters for the controller."""
+
+    x: np.ndarray | None  # (columns,), None where there are none
+    physical: bool
+    # directions of base parameters that the data know better than to their own size (soft count)
+    seen: float
+    sentence: str = ""  # what is wrong
+
+
+class Embedding:
+    """From base parameters to the physical robot nearest to the nominal one."""
+
+    def __init__(self, stack: Stack, *, weight: float = WEIGHT) -> None:
+        self.robot, self._stack, self.weight = stack.robot, stack, weight
+        self._columns = Columns(stack.robot)
+        self._M, self.x0 = stack.base.map, self._columns.x0  # x0: the nominal robot
+        self._bodies = self._body_sizes()
+        self._nonnegative = np.array(
+            [
+                k
+                for k, (name, _) in enumerate(self._columns.pairs)
+                if k >= self._columns.inertial and name in NONNEGATIVE
+            ],
+            dtype=int,
+        )
+
+    def _body_sizes(self) -> np.ndarray:
+        theta = self.robot.theta.reshape(-1, parameters.SIZE)
+        mass = np.abs(theta[:, parameters.M])
+        mass = np.maximum(mass, LIGHTEST * np.mean(mass)) if np.any(mass) else np.ones_like(mass)
+        second = np.abs(np.trace(parameters.to_pseudo_inertia(theta)[:, :3, :3], axis1=1, axis2=2))
+        length = np.maximum(np.sqrt(second / mass), SHORTEST)
+        self._real = np.any(
+            theta, axis=1
+        )  # a body without any inertia is a place between joints, and stays that
+        return (np.where(self._real, mass, 0.0)[:, None] * length[:, None] ** _LENGTHS).ravel()
+
+    def sizes(self, torques: np.ndarray) -> np.ndarray:
+        """s, (columns,). Of a drive term: what would make its joints' usual torques (nv,) at a
+        speed of 1 rad/s, or an acceleration of 1 rad/s².
+        """
+        out = np.ones(self._columns.count)
+        out[: self._columns.inertial] = self._bodies
+        own = self._columns.touches[:, self._columns.inertial :]  # (nv, drive columns)
+        out[self._columns.inertial :] = np.max(
+            own * np.asarray(torques)[:, None], axis=0, initial=0.0
+        )
+        return out
+
+    def nearest(self, R: np.ndarray, z: np.ndarray, torques: np.ndarray) -> Found:
+        """The closed form for the whitened factor R and its right side z = R x̂ (or the data's
+        own). torques: (nv,) RMS of what is fitted.
+        """
+        sizes = self.sizes(torques)
+        scaled = R @ (self._M * sizes)
+        gram = scaled @ scaled.T
+        gram[np.diag_indices_from(gram)] += self.weight
+        L, failed = lapack.dpotrf(gram, lower=1)
+        if failed or not np.all(np.isfinite(L)):
+            return Found(None, False, 0.0, "the data's factor is not finite")
+        y, _ = lapack.dpotrs(L, z - R @ (self._M @ self.x0), lower=1)
+        x = self.x0 + sizes * (scaled.T @ y)
+        inverse, _ = lapack.dtrtri(L, lower=1)
+        seen = len(R) - self.weight * float(np.sum(inverse**2))
+        if not np.all(np.isfinite(x)):
+            return Found(None, False, seen, "the identified parameters are not finite")
+        physical = self.is_physical(x)
+        return Found(x, physical, seen, "" if physical else self.unphysical(x))
+
+    def is_physical(self, x: np.ndarray) -> bool:
+        """Whether every body has mass and moments a rigid body can have, and friction takes energy
+        away.
+        """
+        theta = x[: self._columns.inertial].reshape(-1, parameters.SIZE)[self._real].ravel()
+        return bool(
+            smallest_eigenvalue(theta) >= 0.5 * MARGIN
+            and np.all(theta[parameters.M :: parameters.SIZE] > 0.0)
+            and np.all(x[self._nonnegative] >= 0.0)
+        )
+
+    def unphysical(self, x: np.ndarray) -> str:
+        """What is not physical of it, in words."""
+        for name, theta in zip(
+            self.robot.body_names, x[: self._columns.inertial].reshape(-1, 10), strict=True
+        ):
+            verdict = parameters.check(theta)
+            if not verdict:
+                return f"body {name!r}: {verdict.condition}"
+        for k in self._nonnegative:
+            if x[k] < 0.0:
+                return f"{self._columns.names[k]} is negative ({x[k]:.3g})"
+        return "a body is too thin to be one"
+
+
+# -- beside the loop -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What is to be solved: an estimate, if an estimator is given, else the physical robot nearest
+    to base parameters or to the data.
+    """
+
+    information: Information
+    estimator: object | None
+    samples: object | None
+    x_base: np.ndarray | None  # identified base parameters; None: the data's own
+    weight: float
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What was found."""
+
+    estimate: Estimate | None
+    x: np.ndarray | None
+    status: str
+    sentence: str = ""
+
+
+def solve(task: Task) -> Answer:
+    """Do it. An error of the library is an answer, too: whoever waits must not die of it."""
+    with np.errstate(all="ignore"):  # what is not finite is found and said below
+        return _solved(task)
+
+
+def _solved(task: Task) -> Answer:
+    try:
+        if task.estimator is not None:
+            estimate = identify(task.information, task.estimator, samples=task.samples)
+            if estimate.status == "infeasible":
+                return Answer(
+                    estimate,
+                    None,
+                    "infeasible",
+                    estimate.advice[0] if estimate.advice else "the estimator's demands conflict",
+                )
+            ready = estimate.consistent and estimate.method in PHYSICAL
+            return Answer(estimate, estimate.x if ready else None, estimate.status)
+        with f.blas_threads().limit(limits=1, user_api="blas"):
+            return Answer(None, *_program(task, task.x_base))
+    except (ThetahatError, np.linalg.LinAlgError, FloatingPointError) as error:
+        return Answer(None, None, "failed", str(error))
+
+
+def _program(task: Task, x_base: np.ndarray | None) -> tuple[np.ndarray | None, str, str]:
+    """The semidefinite program: as `Consistent`, but for the right side, which is what was
+    identified.
+    """
+    if x_base is None:
+        found = identify(task.information, Consistent(weight=task.weight, weights="joint"))
+        return (
+            (None if found.status == "infeasible" else found.x),
+            found.status,
+            "; ".join(found.advice[:1]),
+        )
+    problem = objective(
+        task.information, prior=None, weight=task.weight, metric="euclidean", weights="joint"
+    )
+    problem = replace(problem, z=problem.R @ x_base)
+    allowed = feasible(problem.columns, problem.x0, bounds={}, total_mass=None, frozen=(), tied=())
+    program = Program(problem, allowed, unseen=untouched(task.information, solution_of(problem)))
+    x, _, status, advice = program.solved()
+    return (
+        (None if status == "infeasible" or not np.all(np.isfinite(x)) else x),
+        status,
+        "; ".join(advice[:1]),
+    )

@@ -1,0 +1,297 @@
+"""The watch on the model in use: does it still explain the torques, in every control cycle? And if
+not, what is the robot holding?
+
+Per joint and sign a cumulative sum of the residual r = τ − τ_model over its usual size σ
+[Page1954]:
+
+    g ← max(0, g + h·(±r/σ − drift)),     alarm where g > limit              h: time since the
+    sample before [s]
+
+An error of at most `drift` σ (3) never alarms, however long it lasts and however its samples hang
+together; one of 6σ alarms after limit/(6 − 3) = 0.1 s, a large one within a few samples. σ is what
+the model leaves on samples held out (friction errors and all), but at least a share of the torque
+predicted, and a still joint may be off by its dry friction. For residuals that were white noise
+over blocks of two filter time constants, the mean time between false alarms would be
+`false_alarm_interval` [Siegmund1985]: beyond any robot's life. What can alarm falsely is a model
+error larger than 3σ that lasts.
+
+After an alarm, samples of the new robot are folded, and the payload on a named link follows by
+least squares with the model in use as the known rest (payload.py): its ten numbers, as a physical
+body, with their spread.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from thetahat.dynamics import rigid_body
+from thetahat.errors import NotIdentifiable, UsageError
+from thetahat.identification import factor as f
+from thetahat.identification.parameter_columns import Columns
+from thetahat.identification.payload.payload import HELD, Payload, _found, _place, _typical_mass
+from thetahat.identification.payload.payload_evidence import Evidence
+from thetahat.model.parameters import SIZE
+from thetahat.model.robot import Robot
+from thetahat.model.tree import JointKind
+from thetahat.online.predict import Model, Predictor
+
+DRIFT = 3.0  # σ that may last for ever
+LIMIT = 0.3  # σ·s beyond
+RELATIVE = 0.03  # of the predicted torque: an error of a model that is good
+SLOWLY = 2.5  # times the least speed of a moving joint: below, dry friction may have either sign
+LEAST_ROWS = 20  # of a payload's least squares: twice its unknowns
+FAR = 5.0  # usual errors that a payload may leave of the torques, as RMS
+# of what changed, that it may leave if that is more: what is heavy brings more friction, too
+LEFT = 0.1
+# times the dry friction that a still joint's torque may be off: breakaway takes more than sliding
+DRY = 1.5
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """The model stopped explaining the torques."""
+
+    t: float  # [s] of the alarm
+    joint: str
+    residual: float  # [N·m or N] then
+    scale: float  # σ of that joint
+    sentence: str
+
+
+@dataclass(frozen=True, eq=False)
+class PayloadReport:
+    """What was taken up or let go, as far as it is known; or that it was neither."""
+
+    detected: float  # [s]
+    t: float  # [s] of this estimate
+    rows: int  # torques it is from
+    payload: Payload  # the body that explains the change best
+    let_go: bool  # whether it is gone, rather than held
+    left: float  # RMS of what it leaves of the torques, in usual errors
+    # whether that is little enough: if not, something else changed (a sensor, a collision), and no
+    # mass is stated
+    explained: bool
+
+    @property
+    def mass(self) -> float | None:
+        """[kg] by which the link is heavier than before; below zero where something was let go,
+        None where it is no payload.
+        """
+        return (
+            (-self.payload.mass if self.let_go else self.payload.mass) if self.explained else None
+        )
+
+    def __str__(self) -> str:
+        if not self.explained:
+            return (
+                f"not a payload on {self.payload.link!r}: the best one leaves {self.left:.2g} times"
+                " the usual error; check the torque sensors"
+            )
+        spread = "" if self.payload.mass_std is None else f" ± {self.payload.mass_std:.2g}"
+        return (
+            f"{self.payload.link!r} is {'lighter' if self.let_go else 'heavier'} by"
+            f" {self.payload.mass:.3g}{spread} kg since {self.detected:.2f} s"
+        )
+
+
+def false_alarm_interval(
+    time_constant: float, *, drift: float = DRIFT, limit: float = LIMIT
+) -> float:
+    """Mean time between false alarms of one joint [s] if residuals were Gaussian of variance σ²,
+    independent from one block of 2T to the next.
+
+    Siegmund's approximation of a cumulative sum's run length, (e^{2kb} − 2kb − 1)/(2k²), b = limit
+    in blocks + 1.166; halved for two signs. Infinite beyond what a double holds.
+    """
+    block = 2.0 * time_constant
+    b = limit / block + 1.166
+    exponent = 2.0 * drift * b
+    if exponent > 700.0:
+        return math.inf
+    return 0.5 * block * (math.exp(exponent) - exponent - 1.0) / (2.0 * drift**2)
+
+
+def _units(robot: Robot) -> list[str]:
+    """Of every degree of freedom's torque: N along an axis, N·m about one; of a free joint's mixed
+    ones neither is named.
+    """
+    out = [""] * robot.nv
+    for node in robot.tree.independent:
+        if node.kind.nv == 1:
+            out[robot.tree.v_index[node.name]] = (
+                " N" if node.kind is JointKind.PRISMATIC else " N·m"
+            )
+    return out
+
+
+class ResidualWatch:
+    """Compares every filtered sample with what a model predicts.
+
+    scale: (nv,) σ, usual size of each joint's residual [N·m or N]. min_speed: (nv,) at which a
+        joint moves. lag: [s] that a filtered sample reaches
+    back: a joint that turned round since has friction of either sign.
+    """
+
+    def __init__(
+        self,
+        robot: Robot,
+        scale: np.ndarray,
+        *,
+        min_speed: np.ndarray | float = 0.02,
+        drift: float = DRIFT,
+        limit: float = LIMIT,
+        relative: float = RELATIVE,
+        lag: float = 0.1,
+        model: Model | None = None,
+    ) -> None:
+        from thetahat.kernels import online
+
+        scale = np.array(scale, dtype=float)
+        if scale.shape != (robot.nv,) or not np.all(np.isfinite(scale) & (scale > 0.0)):
+            raise UsageError(
+                f"scale has shape {scale.shape}; give the usual size of every joint's residual,"
+                f" ({robot.nv},), finite and above zero"
+            )
+        if not (drift > 0.0 and limit > 0.0 and relative >= 0.0):
+            raise UsageError(
+                f"drift is {drift!r}, limit {limit!r}, relative {relative!r}; give numbers above"
+                " zero"
+            )
+        self.robot, self.scale, self.drift, self.limit, self.relative = (
+            robot,
+            scale,
+            drift,
+            limit,
+            relative,
+        )
+        self._step, self.lag = online.watch_step, lag
+        self._slow = (
+            SLOWLY * np.broadcast_to(np.asarray(min_speed, dtype=float), (robot.nv,)).copy()
+        )
+        self._sums = np.zeros((2, robot.nv))
+        self._units = _units(robot)
+        self.alarm: Alarm | None = None
+        self.use(Predictor(robot).model(Columns(robot).x0) if model is None else model)
+
+    def use(self, model: Model, scale: np.ndarray | None = None) -> None:
+        """Watch another model from now on, with what has been summed up so far."""
+        self._model, self._coulomb = model, np.ascontiguousarray(model.coulomb)
+        self._dry = DRY * np.ascontiguousarray(model.dry()) + (model.dry() - self._coulomb)
+        if scale is not None:
+            self.scale = scale
+
+    def reset(self) -> None:
+        """Start anew, as after an alarm or a gap."""
+        self._sums[:], self.alarm = 0.0, None
+
+    def push(
+        self, t: float, h: float, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, tau: np.ndarray
+    ) -> bool:
+        """Take one filtered sample, (1, ·) each, h seconds after the last; whether it
+        alarms now.
+        """
+        predicted = self._model.torque(q, dq, ddq)
+        worst, v, residual = self._step(
+            h,
+            self.drift,
+            self.relative,
+            self.lag,
+            predicted,
+            dq,
+            ddq,
+            tau,
+            self._slow,
+            self._coulomb,
+            self._dry,
+            self.scale,
+            self._sums,
+        )
+        if worst <= self.limit or self.alarm is not None:
+            return False
+        name, unit = self.robot.velocity_names[v], self._units[v]
+        sentence = (
+            f"the model in use stopped explaining joint {name!r} at {t:.4g} s:"
+            f" {residual:+.3g}{unit} are left of its torque, usually {self.scale[v]:.2g}{unit}; a"
+            " payload, a collision, or a sensor"
+        )
+        self.alarm = Alarm(t, name, float(residual), float(self.scale[v]), sentence)
+        return True
+
+
+class PayloadWatch:
+    """What a named link holds, from samples after an alarm, against a robot that is known
+    otherwise: recursive least squares of ten columns.
+
+    robot: the model in use before, with its friction. link: what may hold something. scale: (nv,)
+        usual size of the residuals without it.
+    """
+
+    def __init__(self, robot: Robot, link: str, scale: np.ndarray, *, detected: float) -> None:
+        self.robot, self.link, self.detected, self.scale = (
+            robot,
+            link,
+            detected,
+            np.asarray(scale, dtype=float),
+        )
+        self._place = _place(robot, link, None)
+        self._model = Predictor(robot).model(Columns(robot).x0)
+        self._factor = np.zeros((SIZE + 1, SIZE + 1))
+        self.rows = 0
+
+    def add(
+        self, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, tau: np.ndarray, valid: np.ndarray
+    ) -> None:
+        """Take one filtered sample, (1, ·) each; valid: (nv,) which torques may be used."""
+        if not np.any(valid):
+            return
+        ten = (
+            rigid_body.regressor(self.robot, q[0], dq[0], ddq[0])[:, self._place.span]
+            @ self._place.to_body
+        )
+        rows = (
+            np.column_stack([ten, tau[0] - self._model.torque(q, dq, ddq)[0]]) / self.scale[:, None]
+        )
+        self._factor = f.triangle(np.asfortranarray(np.vstack([self._factor, rows[valid]])))
+        self.rows += int(np.count_nonzero(valid))
+
+    def report(self, t: float) -> PayloadReport | None:
+        """What is known by now; None while there are too few rows."""
+        if self.rows < LEAST_ROWS:
+            return None
+        tries = []
+        for sign in (1.0, -1.0):  # held, or gone: a body that is taken off the link
+            factor = self._factor * np.append(np.ones(SIZE), sign)
+            try:
+                payload = _found(
+                    Evidence(factor, 0.0, 0),
+                    self._place,
+                    _typical_mass(self.robot),
+                    HELD,
+                    method="on link",
+                )
+            except (NotIdentifiable, np.linalg.LinAlgError):
+                continue
+            left = float(
+                np.linalg.norm(factor[:, :-1] @ payload.theta - factor[:, -1])
+            ) / math.sqrt(self.rows - SIZE)
+            tries.append((left, sign < 0.0, payload))
+            if (
+                not payload.replaced and payload.mass > 0.0
+            ):  # least squares itself is a body: none fits better
+                break
+        if not tries:
+            return None
+        left, let_go, payload = min(tries, key=lambda each: each[0])
+        whole = float(np.linalg.norm(self._factor[:, -1])) / math.sqrt(self.rows)
+        return PayloadReport(
+            self.detected,
+            t,
+            self.rows,
+            replace(payload, exact_rest=True),
+            let_go,
+            left,
+            explained=left <= max(FAR, LEFT * whole),
+        )

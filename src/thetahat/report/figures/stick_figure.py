@@ -1,0 +1,399 @@
+"""The robot as a stick figure in space, with the ellipsoid of every body's inertia: identified
+beside nominal.
+
+The ellipsoid is the solid one of uniform density that has the body's mass, centre and inertia: with
+Σ_C = ½ tr(I_C) 1 − I_C its semi-axes are aₖ = √(5 λₖ(Σ_C)/m). A body whose Σ_C has a negative
+eigenvalue has none, and is drawn red without that axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from thetahat.dynamics import rigid_body
+from thetahat.model import parameters
+from thetahat.model.robot import Robot
+from thetahat.report.figures.base import GREY, NOMINAL, PREDICTED, WRONG, linear, shown
+
+AROUND, UP = 16, 9  # points of an ellipsoid
+COARSE, MANY = (
+    (
+        10,
+        6,
+    ),
+    16,
+)  # points of an ellipsoid that moves, where there are more bodies than that
+RING = 25  # points of a circle
+NEAR = 1e-4  # [m] origins nearer than that coincide
+
+
+@dataclass(frozen=True, eq=False)
+class Ellipsoid:
+    """Of one body, in its own frame."""
+
+    centre: np.ndarray  # (3,) [m]
+    axes: np.ndarray  # (3, 3) columns are the principal directions
+    radii: np.ndarray  # (3,) [m], descending
+    mass: float  # [kg]
+    possible: bool
+
+
+def ellipsoid(theta: np.ndarray) -> Ellipsoid | None:
+    """The solid ellipsoid of a body; None for a body without mass."""
+    mass, centre, inertia = parameters.to_mass_com_inertia(np.asarray(theta, dtype=float))
+    if not (mass > 0.0 and np.all(np.isfinite(centre)) and np.all(np.isfinite(inertia))):
+        return None
+    values, axes = np.linalg.eigh(0.5 * np.trace(inertia) * np.eye(3) - inertia)
+    radii = np.sqrt(np.maximum(5.0 * values / mass, 0.0))
+    return Ellipsoid(centre, axes[:, ::-1], radii[::-1], float(mass), bool(parameters.check(theta)))
+
+
+def margin(theta: np.ndarray) -> float | None:
+    """(I₁ + I₂ − I₃)/(I₁ + I₂ + I₃) of the principal moments, negative where the body is
+    impossible; None where it has no inertia.
+    """
+    mass, _, inertia = parameters.to_mass_com_inertia(np.asarray(theta, dtype=float))
+    moments = np.linalg.eigvalsh(inertia)
+    if mass == 0.0 or not np.max(np.abs(moments)) > 0.0:
+        return None
+    if mass < 0.0:
+        return -1.0
+    share = (moments[0] + moments[1] - moments[2]) / np.sum(np.abs(moments))
+    return float(min(share, moments[0] / np.sum(np.abs(moments))) if moments[0] < 0.0 else share)
+
+
+def bones(robot: Robot, q: np.ndarray) -> list[np.ndarray]:
+    """Lines of the stick figure in the world, each (points, 3): joint to joint, and to what is
+    welded to the last bodies.
+    """
+    R, p = rigid_body.body_frames(robot, q)
+    body_of = {node: b for b, node in enumerate(robot.tree.bodies)}
+    out, carries = [], set()
+    for b, node in enumerate(robot.tree.bodies):
+        above = robot.tree.nodes[node].parent
+        while above >= 0 and above not in body_of:  # a placeholder between two joints of one body
+            above = robot.tree.nodes[above].parent
+        start = np.zeros(3) if above < 0 else p[body_of[above]]
+        carries.add(body_of.get(above, -1))
+        if above >= 0 or robot.tree.nodes[node].kind.nv < 6:  # a floating base hangs on nothing
+            out.append(np.stack([start, p[b]]))
+    tips = set()
+    for link in robot.links:
+        if link.body >= 0 and link.body not in carries and np.linalg.norm(link.translation) > NEAR:
+            out.append(np.stack([p[link.body], p[link.body] + R[link.body] @ link.translation]))
+            tips.add(link.body)
+    for b in (
+        set(range(len(p))) - carries - tips
+    ):  # what carries nothing ends at twice the way to its centre of mass
+        theta = robot.theta[parameters.SIZE * b : parameters.SIZE * (b + 1)]
+        if theta[parameters.M] > 0.0:
+            out.append(
+                np.stack(
+                    [
+                        p[b],
+                        p[b] + R[b] @ (2.0 * parameters.first_moment(theta) / theta[parameters.M]),
+                    ]
+                )
+            )
+    return [bone for bone in out if np.linalg.norm(bone[1] - bone[0]) > NEAR]
+
+
+def robot_figure(
+    robot: Robot,
+    q: np.ndarray,
+    identified: np.ndarray,
+    nominal: np.ndarray | None = None,
+    *,
+    height: int = 560,
+) -> dict[str, Any]:
+    """The robot at q with the ellipsoids of its bodies: `identified` as surfaces, `nominal` as
+    rings; each θ, (10·bodies,).
+    """
+    q = np.asarray(q, dtype=float)
+    R, p = rigid_body.body_frames(robot, q)
+    sticks = _lines(bones(robot, q))
+    data = [
+        {
+            "type": "scatter3d",
+            "mode": "lines",
+            **sticks,
+            "name": "robot",
+            "line": {"color": GREY, "width": 7},
+            "hoverinfo": "skip",
+        },
+        {
+            "type": "scatter3d",
+            "mode": "markers",
+            **_points(p),
+            "name": "joints",
+            "marker": {"size": 4, "color": GREY},
+            "text": [shown(name) for name in robot.body_names],
+            "hovertemplate": "origin of %{text}<extra></extra>",
+            "showlegend": False,
+        },
+    ]
+    found = [
+        ellipsoid(theta)
+        for theta in np.asarray(identified, dtype=float).reshape(-1, parameters.SIZE)
+    ]
+    for possible, title, colour in ((True, "identified", PREDICTED), (False, "impossible", WRONG)):
+        mine = [
+            (each, R[b], p[b])
+            for b, each in enumerate(found)
+            if each is not None and each.possible is possible
+        ]
+        if mine:
+            data.append(
+                {**_mesh(mine), "name": title, "color": colour, "opacity": 0.35, "showlegend": True}
+            )
+    sections = [
+        ring
+        for b, each in enumerate(found)
+        if each is not None
+        for ring in _rings(each, R[b], p[b])
+    ]
+    thin = {"color": PREDICTED, "width": 2}  # a needle has no surface to be seen
+    data.append(
+        {
+            "type": "scatter3d",
+            "mode": "lines",
+            **_lines(sections),
+            "name": "identified",
+            "line": thin,
+            "hoverinfo": "skip",
+            "showlegend": False,
+        }
+    )
+    data.append(_centres(found, R, p, robot.body_names))
+    if nominal is not None:
+        stated = [
+            ellipsoid(theta)
+            for theta in np.asarray(nominal, dtype=float).reshape(-1, parameters.SIZE)
+        ]
+        rings = [
+            ring
+            for b, each in enumerate(stated)
+            if each is not None
+            for ring in _rings(each, R[b], p[b])
+        ]
+        data.append(
+            {
+                "type": "scatter3d",
+                "mode": "lines",
+                **_lines(rings),
+                "name": "nominal",
+                "line": {"color": NOMINAL, "width": 2},
+                "hoverinfo": "skip",
+            }
+        )
+    return {"data": data, "layout": _space(height)}
+
+
+def _space(height: int) -> dict[str, Any]:
+    """The layout of a figure in space."""
+    axes = {
+        f"{name}axis": {"title": {"text": f"{name} [m]"}, "showspikes": False, "nticks": 6}
+        for name in "xyz"
+    }
+    scene = {
+        **axes,
+        "aspectmode": "data",
+        "camera": {"eye": {"x": 1.7, "y": -1.7, "z": 0.9}},
+        "dragmode": "orbit",
+    }
+    legend = {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"}
+    return {
+        "height": height,
+        "margin": {"l": 0, "r": 0, "t": 30, "b": 0},
+        "scene": scene,
+        "legend": legend,
+    }
+
+
+# -- a robot that moves ----------------------------------------------------------------------------
+
+
+class Skeleton:
+    """The stick figure in motion: which points of which bodies its bones join, so that a pose is
+    two products and no search.
+    """
+
+    def __init__(self, robot: Robot) -> None:
+        self.robot = robot
+        q = robot.neutral + 0.3  # nowhere in particular, so that no two origins coincide by chance
+        for _, at in robot.tree.quaternions:
+            q[at : at + 4] = robot.neutral[at : at + 4]
+        R, p = rigid_body.body_frames(robot, q)
+        ends = np.array(bones(robot, q)).reshape(-1, 3)
+        # The end of a bone belongs to the body in whose frame it stands still: found by moving the
+        # robot a little.
+        other = q.copy()
+        for node in robot.tree.independent:
+            if node.kind.nq == 1:
+                other[robot.tree.q_index[node.name]] += 0.07
+        moved = np.array(bones(robot, other)).reshape(-1, 3)
+        R2, p2 = rigid_body.body_frames(robot, other)
+        R, p, R2, p2 = (
+            np.concatenate([first, array])
+            for first, array in (
+                (np.eye(3)[None], R),
+                (np.zeros((1, 3)), p),
+                (np.eye(3)[None], R2),
+                (np.zeros((1, 3)), p2),
+            )
+        )
+        local = np.einsum(
+            "bji,ebj->ebi", R, ends[:, None] - p
+        )  # (ends, 1 + bodies, 3); the first body is the world
+        left = np.linalg.norm(np.einsum("bij,ebj->ebi", R2, local) + p2 - moved[:, None], axis=2)
+        self._body = np.argmin(left, axis=1)
+        self._local = local[np.arange(len(ends)), self._body]
+
+    def pose(self, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(points of the bones with NaN between them, (3·bones, 3); R (bodies, 3, 3) and p (bodies,
+        3) of every body) at q.
+        """
+        R, p = rigid_body.body_frames(self.robot, q)
+        rotation, origin = (
+            np.concatenate([np.eye(3)[None], R]),
+            np.concatenate([np.zeros((1, 3)), p]),
+        )
+        ends = np.einsum("eij,ej->ei", rotation[self._body], self._local) + origin[self._body]
+        points = np.full((len(ends) // 2, 3, 3), np.nan)
+        points[:, :2] = ends.reshape(-1, 2, 3)
+        return points.reshape(-1, 3), R, p
+
+
+def moving_figure(
+    robot: Robot, q: np.ndarray, theta: np.ndarray, skeleton: Skeleton | None = None
+) -> tuple[dict[str, Any], list[int]]:
+    """The robot at q as trace 0, and then one ellipsoid per body in the BODY's frame, to be placed
+    by its pose; and which bodies these are.
+    """
+    points, _, _ = (skeleton or Skeleton(robot)).pose(np.asarray(q, dtype=float))
+    bone = {
+        "type": "scatter3d",
+        "mode": "lines",
+        **_points(points),
+        "name": "robot",
+        "line": {"color": GREY, "width": 7},
+        "hoverinfo": "skip",
+    }
+    data, bodies = [bone], []
+    around, up = (AROUND, UP) if len(robot.body_names) <= MANY else COARSE
+    for b, each in enumerate(
+        map(ellipsoid, np.asarray(theta, dtype=float).reshape(-1, parameters.SIZE))
+    ):
+        if each is not None:
+            title, colour = ("identified", PREDICTED) if each.possible else ("impossible", WRONG)
+            mesh = _mesh([(each, np.eye(3), np.zeros(3))], around=around, up=up)
+            data.append(
+                {
+                    **mesh,
+                    "name": title,
+                    "color": colour,
+                    "opacity": 0.35,
+                    "text": shown(robot.body_names[b]),
+                }
+            )
+            bodies.append(b)
+    return {"data": data, "layout": _space(560)}, bodies
+
+
+def _lines(parts: Sequence[np.ndarray]) -> dict[str, list[float | None]]:
+    """x, y, z of polylines with gaps between them."""
+    gap = np.full((1, 3), np.nan)
+    joined = np.concatenate([piece for part in parts for piece in (part, gap)]) if parts else gap
+    return _points(joined)
+
+
+def _points(points: np.ndarray) -> dict[str, list[float | None]]:
+    return {name: linear(points[:, k]) for k, name in enumerate("xyz")}
+
+
+def _mesh(
+    ellipsoids: Sequence[tuple[Ellipsoid, np.ndarray, np.ndarray]],
+    *,
+    around: int = AROUND,
+    up: int = UP,
+) -> dict[str, Any]:
+    """All ellipsoids as one surface of triangles: one object to draw however many bodies
+    there are.
+    """
+    sphere, faces = _sphere(around, up)
+    points = np.concatenate([_placed(each, R, p, sphere) for each, R, p in ellipsoids])
+    corners = np.concatenate([faces + k * len(sphere) for k in range(len(ellipsoids))])
+    light = {"ambient": 0.7, "diffuse": 0.6, "specular": 0.1}
+    return {
+        "type": "mesh3d",
+        **_points(points),
+        **{n: corners[:, k].tolist() for k, n in enumerate("ijk")},
+        "hoverinfo": "skip",
+        "lighting": light,
+    }
+
+
+def _placed(each: Ellipsoid, R: np.ndarray, p: np.ndarray, unit: np.ndarray) -> np.ndarray:
+    """Points of the unit ball on the ellipsoid, in the world."""
+    return (each.centre + (unit * each.radii) @ each.axes.T) @ R.T + p
+
+
+def _sphere(around: int = AROUND, up: int = UP) -> tuple[np.ndarray, np.ndarray]:
+    """Points (k, 3) and triangles (f, 3) of the unit ball."""
+    heights, angles = (
+        np.linspace(0.0, np.pi, up),
+        np.linspace(0.0, 2.0 * np.pi, around, endpoint=False),
+    )
+    s, c = np.sin(heights[1:-1, None]), np.cos(heights[1:-1, None])
+    body = np.stack(
+        [s * np.cos(angles), s * np.sin(angles), np.broadcast_to(c, (up - 2, around))], axis=-1
+    ).reshape(-1, 3)
+    points = np.concatenate([[[0.0, 0.0, 1.0]], body, [[0.0, 0.0, -1.0]]])
+    last, faces = len(points) - 1, []
+    for k in range(around):
+        n = (k + 1) % around
+        faces += [(0, 1 + k, 1 + n), (last, last - around + n, last - around + k)]
+        for row in range(up - 3):
+            a, b = 1 + row * around, 1 + (row + 1) * around
+            faces += [(a + k, b + k, b + n), (a + k, b + n, a + n)]
+    return points, np.array(faces)
+
+
+def _rings(each: Ellipsoid, R: np.ndarray, p: np.ndarray) -> list[np.ndarray]:
+    """The three principal sections of an ellipsoid."""
+    angle = np.linspace(0.0, 2.0 * np.pi, RING)
+    out = []
+    for k in range(3):
+        unit = np.zeros((RING, 3))
+        unit[:, (k + 1) % 3], unit[:, (k + 2) % 3] = np.cos(angle), np.sin(angle)
+        out.append(_placed(each, R, p, unit))
+    return out
+
+
+def _centres(
+    found: Sequence[Ellipsoid | None], R: np.ndarray, p: np.ndarray, names: Sequence[str]
+) -> dict[str, Any]:
+    """Centres of mass, which say what a body is."""
+    mine = [(b, each) for b, each in enumerate(found) if each is not None]
+    points = np.array([R[b] @ each.centre + p[b] for b, each in mine]).reshape(-1, 3)
+    text = [
+        f"{shown(names[b])}<br>{each.mass:.3g} kg<br>semi-axes"
+        f" {' × '.join(f'{1000.0 * r:.3g}' for r in each.radii)}"
+        f" mm{'' if each.possible else '<br>no body can have this inertia'}"
+        for b, each in mine
+    ]
+    marker = {"size": 3, "color": [PREDICTED if each.possible else WRONG for _, each in mine]}
+    return {
+        "type": "scatter3d",
+        "mode": "markers",
+        **_points(points),
+        "name": "centre of mass",
+        "marker": marker,
+        "text": text,
+        "hovertemplate": "%{text}<extra></extra>",
+        "showlegend": False,
+    }

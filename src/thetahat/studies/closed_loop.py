@@ -1,0 +1,131 @@
+"""A closed loop in simulated time: a plant follows a motion, a controller commands it, and an
+identifier looks on, cycle by cycle.
+
+`cycles()` yields after every control cycle, so the same loop runs as fast as it can (a study) or
+paced by a clock (the live page).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from thetahat.control.controller import Controller
+from thetahat.control.loop_timing import Histogram, Quantiles
+from thetahat.model.robot import Robot
+from thetahat.online.identifier import OnlineIdentifier
+from thetahat.plant.plant import Plant
+from thetahat.plant.tracking import check_reference, duration_of, reference
+
+PARTS = ("control", "identify", "simulate")  # of a cycle, timed apart
+BLOCK = 4096  # cycles whose references are computed at once
+
+
+@dataclass(frozen=True, eq=False)
+class Cycle:
+    """What one control cycle saw and did; arrays are the loop's own until the next cycle."""
+
+    k: int
+    t: float  # [s]
+    q: np.ndarray  # (nq,) measured
+    dq: np.ndarray  # (nv,) measured
+    tau: np.ndarray  # (nv,) [N·m or N] measured
+    u: np.ndarray  # (nv,) [N·m or N] commanded
+    wanted: tuple[np.ndarray, np.ndarray, np.ndarray]  # q, dq, ddq
+    true: np.ndarray  # (nq,) where the robot really is
+    identified: bool  # whether the command came from an identified model
+    took: int = 0  # [ns] of this thread's processor time for control and identification
+    model: Robot | None = None  # in charge of the command, where the controller tells
+
+
+class ClosedLoop:
+    """Iterate over `cycles()`; afterwards `seconds` says what each part of a cycle took, of this
+    thread's processor time.
+    """
+
+    def __init__(
+        self,
+        plant: Plant,
+        motion: Any,
+        controller: Controller,
+        identifier: OnlineIdentifier | None = None,
+        *,
+        rate: float = 1000.0,
+        seed: int = 0,
+    ) -> None:
+        check_reference(motion, plant.nominal)
+        self.plant, self.motion, self.controller, self.identifier, self.rate, self.seed = (
+            plant,
+            motion,
+            controller,
+            identifier,
+            float(rate),
+            seed,
+        )
+        self.duration = duration_of(motion)
+        self.count = int(self.duration * self.rate)
+        self._times = {part: Histogram() for part in (*PARTS, "cycle")}
+
+    def cycles(self) -> Iterator[Cycle]:
+        """From the motion's beginning to its end."""
+        plant, controller, identifier, clock = (
+            self.plant,
+            self.controller,
+            self.identifier,
+            time.thread_time_ns,
+        )
+        for first in range(0, self.count, BLOCK):
+            stop = min(first + BLOCK, self.count)
+            wanted = reference(self.motion, np.arange(first, stop) / self.rate, plant.nominal)
+            if first == 0:
+                plant.reset(wanted[0][0], wanted[1][0], seed=self.seed)
+            for k, goal in zip(range(first, stop), zip(*wanted, strict=True), strict=True):
+                t, true = plant.t, plant.state.q
+                q, dq = plant.sense_motion()
+                begun = clock()
+                u = controller(t, q, dq, goal)
+                decided = clock()
+                plant.command(u)
+                tau = (
+                    plant.sense_torque()
+                    # what acts from now on, so it cannot be known before the command; it is judged
+                    # before the next one
+                )
+                sensed = clock()
+                if identifier is not None:
+                    identifier.push(t, q, dq, tau)
+                done = clock()
+                took = (
+                    decided - begun + done - sensed
+                )  # what a controller on a real robot would pay
+                yield Cycle(
+                    k,
+                    t,
+                    q,
+                    dq,
+                    tau,
+                    u,
+                    goal,
+                    true,
+                    bool(getattr(controller, "identified", False)),
+                    took,
+                    getattr(controller, "robot", None),
+                )
+                resumed = clock()
+                plant.advance((k + 1) / self.rate - plant.t)
+                for part, ns in zip(
+                    PARTS, (decided - begun, done - sensed, clock() - resumed), strict=True
+                ):
+                    self._times[part].add(ns)
+                self._times["cycle"].add(took)
+
+    @property
+    def seconds(self) -> dict[str, Quantiles]:
+        """[µs] of control, identification, both (cycle), and the simulation, which a real robot
+        does by itself.
+        """
+        return {part: histogram.quantiles() for part, histogram in self._times.items()}

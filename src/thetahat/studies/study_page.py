@@ -1,0 +1,316 @@
+"""The pages of the studies: the report's figures and sections, put in the order of the paper."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from thetahat.data.samples import Samples
+from thetahat.dynamics import rigid_body
+from thetahat.identification.information import Information
+from thetahat.report.figures import online_run, torque_over_time, torque_scatter
+from thetahat.report.figures.base import fit, shown
+from thetahat.report.section import Block, Column, Figure, Note, Panel, Section, Table, Text
+from thetahat.report.sections.torques import joined
+from thetahat.report.traces import Series, Traces
+from thetahat.studies.study import gate_sentence
+from thetahat.studies.study_record import Run
+
+TILES = 8
+SIDE_BY_SIDE = 6  # joints up to which scatters stand side by side
+MOST_LINES = 12  # joints in one figure
+
+
+def double_pendulum(
+    told: dict[str, Any], run: Run, noisy: Traces, clean: Traces
+) -> tuple[Section, ...]:
+    """Paper: joint trajectories, measured and computed torque over time, and as scatter with R²."""
+    columns = (
+        Column("joint"),
+        Column("R² without noise", decimals=9),
+        Column("R² with friction and noise", decimals=4, good=0.99, fair=0.9),
+    )
+    rows = zip(told["joints"], told["r2_noise_free"], told["r2"], strict=True)
+    seen = ", ".join(f"{count} of {name}" for name, count in told["parameters_seen"].items())
+    verdict = Section(
+        "Result",
+        "result",
+        (
+            Note(
+                "Offline identification by the pseudo-inverse, without an initial guess.",
+                "good" if min(told["r2"]) >= 0.99 else "warning",
+            ),
+            Table(columns, tuple(rows)),
+            Text(f"In a plane the torques depend on three of a link's ten parameters: {seen}."),
+        ),
+    )
+    return (
+        verdict,
+        _trajectories(run),
+        _torque(noisy, "Torque over time", "torque"),
+        _scatter(noisy, "scatter"),
+        _scatter(clean, "clean"),
+    )
+
+
+def leg(told: dict[str, Any], run: Run, traces: Traces, tracked: np.ndarray) -> tuple[Section, ...]:
+    """Paper: torque as it was computed with what was known then, and R² over time."""
+    t, r2 = np.array(told["r2_over_time"]["t"]), np.array(told["r2_over_time"]["r2"], dtype=float)
+    verdict = Note(
+        f"R² of the estimate on the whole run rose to {r2[-1]:.4f}; that of the initial guess is"
+        f" {told['r2_guess']:.3f}.",
+        _level(r2[-1]),
+    )
+    curve = online_run.r2_over_time({"each estimate, on the whole run": Series(t, r2)})
+    caption = (
+        "Each update's estimate, with all data until then and the initial guess, scored on the"
+        " whole run."
+    )
+    panels = []
+    for j, (name, joint) in enumerate(zip(told["joints"], traces.joints, strict=True)):
+        then = Series(tracked[:, 0], tracked[:, 1 + j])
+        panels.append(
+            Panel(name, torque_over_time(joined(joint.measured), then, unit=joint.unit), name)
+        )
+    torque = Figure(
+        tuple(panels),
+        "Measured torque, and the torque computed at every moment with the parameters known at that"
+        " moment.",
+        "choose",
+        "joint",
+    )
+    return (
+        Section("Result", "result", (verdict, Figure((Panel("R²", curve),), caption))),
+        Section("Torque tracking", "tracking", (torque,)),
+        _trajectories(run),
+        _scatter(traces, "scatter"),
+    )
+
+
+def torque_as_it_was_known(whole: Information, run: Run, samples: Samples) -> np.ndarray:
+    """(t, torques computed with the parameters of the update before), (n, 1 + nv), thinned out for
+    drawing.
+    """
+    kept = samples.subset(slice(None, None, run.step))
+    out = np.full((len(kept), 1 + run.robot.nv), np.nan)
+    out[:, 0] = kept.t
+    known = [update for update in run.updates if update.x_base is not None]
+    ends = [*(update.t for update in known[1:]), np.inf]
+    base = whole.base
+    for update, end in zip(known, ends, strict=True):
+        rows = np.flatnonzero((kept.t >= update.t) & (kept.t < end))
+        if len(rows):
+            x = np.zeros(base.columns)
+            x[base.independent] = (
+                update.x_base
+            )  # any x with these base parameters gives the same torques
+            out[rows, 1:] = rigid_body.inverse_dynamics(
+                whole.robot.with_parameters(x), kept.q[rows], kept.dq[rows], kept.ddq[rows]
+            )
+    return out
+
+
+def arm(
+    told: dict[str, Any], run: Run, scored: tuple[np.ndarray, np.ndarray]
+) -> tuple[Section, ...]:
+    """Paper: the motion, R² converging, joint errors before and after the switch, tiles."""
+    return (_gate(told, run, Series(*scored)), _errors(told, run), _trajectories(run), _tiles(run))
+
+
+def valkyrie(told: dict[str, Any], run: Run) -> tuple[Section, ...]:
+    """The same loop at 44 joints, and what each part of a cycle costs."""
+    columns = (Column("part"), Column("p50", "µs"), Column("p99", "µs"), Column("largest", "µs"))
+    rows = tuple(
+        (part, each["p50"], each["p99"], each["max"]) for part, each in told["parts_us"].items()
+    )
+    cost = Table(
+        columns,
+        rows,
+        "Processor time of this thread per control cycle; the largest are cycles with an update.",
+    )
+    joints = Table(
+        (Column("joint"), Column("R² held out", decimals=4, good=0.95, fair=0.8)),
+        tuple(zip(told["joints"], told["r2"] or [], strict=False)),
+    )
+    count = (
+        f"{len(told['joints'])} joints, {told['base_parameters']} base parameters with friction,"
+        f" {told['rank']} of them known."
+    )
+    return (
+        _gate(told, run),
+        Section("Cost per cycle", "cost", (Text(count), cost)),
+        Section("Joints", "joints", (joints,)),
+        _errors(told, run),
+        _tiles(run),
+    )
+
+
+# -- sections --------------------------------------------------------------------------------------
+
+
+def _gate(told: dict[str, Any], run: Run, whole: Series | None = None) -> Section:
+    verdict = Note(
+        gate_sentence(told["gate"]), "good" if told["gate"]["open_at_end"] else "warning"
+    )
+    t = np.array([update.t for update in run.updates])
+    curves = {
+        "of the fit (paper)": Series(t, _column(run, "r2_fit")),
+        "on samples held out": Series(t, _column(run, "r2")),
+    }
+    if whole is not None:
+        curves = {"of each estimate on the whole run": whole, **curves}
+    curve = online_run.r2_over_time(
+        curves, threshold=0.95, identified=_identified(run), full_at=told["gate"].get("full_at")
+    )
+    return Section(
+        "Result",
+        "result",
+        (
+            verdict,
+            Figure(
+                (Panel("R²", curve),),
+                "R² of every update. The nominal model is used until the gate opens.",
+            ),
+        ),
+    )
+
+
+def _errors(told: dict[str, Any], run: Run) -> Section:
+    blocks: list[Block] = []
+    t, identified = run.t[run.drawn], _identified(run)
+    names = run.robot.velocity_names
+    lines = {name: Series(t, run.error[run.drawn, j]) for j, name in enumerate(names)}
+    groups = (
+        {"errors": lines}
+        if len(names) <= MOST_LINES
+        else {name: {name: each} for name, each in lines.items()}
+    )
+    panels = [
+        Panel(name, online_run.over_time(group, "wanted − true [rad]", identified=identified))
+        for name, group in groups.items()
+    ]
+    blocks.append(
+        Figure(
+            tuple(panels),
+            "Joint errors; on green ground the controller uses the identified model.",
+            "choose",
+            "joint",
+        )
+    )
+    if told["bias_before"] is not None:
+        columns = (
+            Column("joint"),
+            *(
+                Column(title, "rad")
+                for title in (
+                    "bias before",
+                    "bias after",
+                    "peak to peak before",
+                    "peak to peak after",
+                )
+            ),
+        )
+        keys = ("bias_before", "bias_after", "peak_to_peak_before", "peak_to_peak_after")
+        told_of_swing = (
+            "Over whole periods of the motion. The bias goes with the wrong model; friction that is"
+            " compensated shrinks the peak-to-peak, too."
+        )
+        blocks.append(
+            Table(
+                columns,
+                tuple(zip(told["joints"], *(told[key] for key in keys), strict=True)),
+                told_of_swing,
+            )
+        )
+    if told["max_torque_step"] is not None:
+        step = (
+            f"A switch of models changed the torque by at most {told['max_torque_step']:.3g} N·m in"
+            f" one cycle (bound {told['slew_bound']:.3g})."
+        )
+        blocks.append(Text(step))
+    return Section("Joint errors", "errors", tuple(blocks))
+
+
+def _trajectories(run: Run) -> Section:
+    t = run.t[run.drawn]
+    panels = [
+        Panel(
+            node.name,
+            online_run.wanted_and_measured(
+                Series(t, run.wanted[run.drawn, j]),
+                Series(t, run.q[run.drawn, j]),
+                f"{shown(fit(node.name))} [rad]",
+                identified=_identified(run),
+            ),
+        )
+        for j, node in enumerate(run.robot.tree.independent)
+    ]
+    return Section(
+        "Joint trajectories",
+        "trajectories",
+        (
+            Figure(
+                tuple(panels), "Where each joint was to be, and where it was.", "choose", "joint"
+            ),
+        ),
+    )
+
+
+def _torque(traces: Traces, title: str, anchor: str) -> Section:
+    panels = []
+    for joint in traces.joints:
+        drawn = torque_over_time(
+            joined(joint.measured), joined(joint.predicted), unit=joint.unit, still=joint.still
+        )
+        panels.append(Panel(joint.name, drawn))
+    caption = "Measured torque, and the torque computed from the identified parameters."
+    return Section(title, anchor, (Figure(tuple(panels), caption, "choose", "joint"),))
+
+
+def _scatter(traces: Traces, anchor: str) -> Section:
+    panels = []
+    for joint in traces.joints:
+        found = joint.summary["train"].r2
+        title = f"{shown(fit(joint.name, 18))}: R² {'–' if found is None else f'{found:.6f}'}"
+        panels.append(
+            Panel(joint.name, torque_scatter(joint.cloud, unit=joint.unit, title=title, size=300))
+        )
+    title = "Measured against computed torque" + (", without noise" if anchor == "clean" else "")
+    arrangement = "grid" if len(panels) <= SIDE_BY_SIDE else "choose"
+    return Section(
+        title,
+        anchor,
+        (Figure(tuple(panels), "Points on the dashed line are exact.", arrangement, "joint"),),
+    )
+
+
+def _tiles(run: Run) -> Section:
+    rows = np.linspace(0, min(len(run.t) - 1, int(np.searchsorted(run.t, 4.0))), TILES).astype(int)
+    figure = online_run.tiles(run.robot, run.q[rows], run.t[rows])
+    return Section(
+        "Tiles of the motion",
+        "tiles",
+        (
+            Figure(
+                (Panel("tiles", figure),), "The robot at moments of its motion, as a stick figure."
+            ),
+        ),
+    )
+
+
+def _identified(run: Run) -> list[tuple[float, float]]:
+    return online_run.stretches(run.t, run.identified)
+
+
+def _column(run: Run, name: str) -> np.ndarray:
+    return np.array(
+        [
+            np.nan if getattr(update, name) is None else getattr(update, name)
+            for update in run.updates
+        ]
+    )
+
+
+def _level(value: float) -> str:
+    return "good" if value >= 0.99 else "warning"

@@ -1,0 +1,256 @@
+"""What `tune` chooses: planted friction, delays and couplings are found, and nothing outside the
+rows to fit is read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from simulated_log import motion
+
+import thetahat as th
+from thetahat import robots
+from thetahat.data.memory_log import record
+from thetahat.identification.coupled_joints import coupled
+from thetahat.identification.tuning.cross_validation import Predictions, _edges, folds
+from thetahat.identification.tuning.model_selection import _earned
+from thetahat.kernels.direction import follow
+from thetahat.model.friction_terms import Dry, quadratic
+from thetahat.model.robot import Robot
+
+RATE = 500.0
+COULOMB = np.array([4.0, 3.0, 2.0, 1.0])
+
+
+def recorded(
+    *,
+    travel: float = 0.0,
+    extra: float = 0.0,
+    delay: float = 0.0,
+    noise: float = 0.05,
+    seconds: float = 24.0,
+    shaft: float = 0.0,
+):
+    """A log of the shipped arm whose friction is made here, by its formula, from motion that is
+    exact.
+    """
+    robot = th.load(robots.path("arm4")).without_drive()
+    t, q, dq, ddq = motion(4, seconds=seconds, rate=RATE)
+    late = motion(4, seconds=seconds + 0.1, rate=RATE)
+    direction = np.sign(dq)
+    if travel:
+        direction = np.empty_like(dq)
+        follow(dq.copy(), 1.0 / RATE, np.zeros(4), np.full(4, travel), np.zeros(4), direction)
+    tau = (
+        th.inverse_dynamics(robot, q, dq, ddq, rigid=True)
+        + 0.5 * dq
+        + COULOMB * direction
+        + extra * dq * np.abs(dq)
+    )
+    turn = dq[:, 2] + dq[:, 3]
+    tau[:, 2:] += shaft * (np.sign(turn) + 0.5 * turn)[:, None]
+    tau += noise * np.random.default_rng(3).standard_normal(tau.shape)
+    lag = round(delay * RATE)
+    assert len(late[0]) > lag >= 0
+    return robot, record(robot, t[lag:], q[lag:], tau=tau[: len(t) - lag], name="arm")
+
+
+def with_terms(robot: Robot) -> Robot:
+    return robot.with_drive(viscous=True, coulomb=True, offset=True)
+
+
+def test_hysteresis_is_found_where_there_is_some_and_not_where_there_is_none() -> None:
+    robot, log = recorded(travel=0.005)
+    found = th.tune(log, robot, delay=False)
+    assert np.all(np.abs(np.log(found.robot.drive.dry.travel / 0.005)) < np.log(2.5)), found
+    robot, log = recorded()
+    found = th.tune(log, robot, delay=False)
+    assert np.all(found.robot.drive.dry.travel < 5e-4), found
+
+
+def test_a_term_that_is_there_is_found_and_its_value_too() -> None:
+    robot, log = recorded(extra=0.8)
+    found = th.tune(log, robot, delay=False)
+    assert "quadratic" in found.robot.drive.identified, found
+    samples = th.prepare(log, robot, settings=found.settings)
+    estimate = th.identify(th.information(found.robot, samples), found.estimator())
+    np.testing.assert_allclose(estimate.drive["quadratic"], 0.8, rtol=0.1)
+    robot, log = recorded()
+    assert th.tune(log, robot, delay=False).robot.drive.identified == (
+        "viscous",
+        "coulomb",
+        "offset",
+    )
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.006])
+def test_a_delay_is_measured(delay: float) -> None:
+    robot, log = recorded(delay=delay, noise=0.02)
+    found = th.tune(log, robot, cutoff=10.0, friction=False)
+    assert found.settings.delay == pytest.approx(delay, abs=0.1 * delay)
+
+
+def test_the_prior_is_strong_where_the_robot_is_right_and_weak_where_it_is_not() -> None:
+    robot, log = recorded(noise=0.5)
+    right = th.tune(log, robot, friction=False, delay=False)
+    wrong = robot.with_parameters(robot.theta * np.repeat([1.8, 0.6, 1.5, 0.7], 10))
+    assert right.weight > th.tune(log, wrong, friction=False, delay=False).weight
+
+
+def test_rows_outside_the_span_change_nothing() -> None:
+    robot, log = recorded(travel=0.02, seconds=12.0)
+    half = log.rows // 2
+    t, q, tau = (
+        np.concatenate([getattr(chunk, name) for chunk in log.read()]) for name in ("t", "q", "tau")
+    )
+    spoiled = tau.copy()
+    spoiled[half:] = 1e3 * np.random.default_rng(0).standard_normal(spoiled[half:].shape)
+    other = record(robot, t, q, tau=spoiled, name="arm")
+    a, b = (th.tune(each, robot, span=(0, half)) for each in (log, other))
+    assert a.reasons == b.reasons
+    assert (a.settings.cutoff, a.settings.delay, a.weight) == (
+        b.settings.cutoff,
+        b.settings.delay,
+        b.weight,
+    )
+    assert a.robot.drive.dry.key == b.robot.drive.dry.key
+
+
+def test_a_log_too_short_to_choose_from_says_so_and_still_gives_a_model() -> None:
+    robot, log = recorded(seconds=1.0)
+    found = th.tune(log, robot, cutoff=5.0)
+    assert found.reasons[0].startswith("nothing was chosen")
+    assert found.robot.drive.dry is None
+
+
+def test_folds_predict_what_they_have_not_seen() -> None:
+    """Each stretch's residual, by its own regressor and a fit to the others, row by row."""
+    robot, log = recorded(seconds=12.0)
+    robot = with_terms(robot)
+    samples = th.prepare(log, robot, cutoff=8.0)
+    cut = folds(robot, samples, 4)
+
+    def solve(info: th.Information) -> np.ndarray:
+        return info.solution.x
+
+    found = cut.predicted(solve)
+    fitted, moving, _ = cut.parts[1]
+    Y = th.information(robot, samples)  # the same columns
+    assert fitted.key == Y.key
+    assert found.squares.shape == (8, 4)
+    np.testing.assert_allclose(found.squares[2], moving.residual_norms(solve(fitted)) ** 2)
+    total = sum(part[1].samples for part in cut.parts)
+    assert total < len(samples)  # rows beside the cuts are not scored
+
+
+def test_gains_count_stretches_by_their_own_noise() -> None:
+    squares = np.array([[1.0], [0.0], [100.0], [0.0]])
+    rows, independent = np.array([[100], [0], [100], [0]]), np.array([[50.0], [0.0], [50.0], [0.0]])
+    before = Predictions(squares, rows, independent, np.array([1e-6]))
+    after = Predictions(
+        squares * np.array([[0.25], [1.0], [4.0], [1.0]]), rows, independent, np.array([1e-6])
+    )
+    gain, error = after.gain(before)
+    assert gain == pytest.approx(
+        0.0, abs=1e-12
+    )  # one halved, one doubled: as likely as before, though the sum of squares grew
+    assert error > 0.0
+    assert after.lost(before) == pytest.approx(50.0 * np.log(2.0))
+
+
+def test_a_shaft_that_two_joints_share_is_named() -> None:
+    for shaft, expected in ((2.0, [("elbow", "wrist")]), (0.0, [])):
+        robot, log = recorded(shaft=shaft)
+        model = with_terms(robot)
+        samples = th.prepare(log, robot, cutoff=8.0)
+        estimate = th.identify(th.information(model, samples), th.LeastSquares())
+        left = replace(
+            samples,
+            tau=samples.tau
+            - th.inverse_dynamics(
+                model.with_parameters(estimate), samples.q, samples.dq, samples.ddq
+            ),
+        )
+        found = coupled(["base", "shoulder", "elbow", "wrist"], left)
+        assert [each.joints for each in found] == expected
+        assert all(each.sign == 1 and "--actuation" in each.sentence for each in found)
+
+
+def test_laws_and_terms_survive_the_robot_file(tmp_path: Path) -> None:
+    robot = with_terms(th.load(robots.path("arm4")).without_drive())
+    drive = robot.drive.with_dry(
+        Dry(np.array([0.1, 0.0, 0.2, 0.0]), np.array([0.0, 0.01, 0.0, 0.0]))
+    )
+    drive = drive.with_shape(
+        quadratic(np.array([1.0, 0.0, 1.0, 0.0])), np.array([0.3, 0.0, -0.1, 0.0])
+    ).with_values(coulomb=COULOMB)
+    robot = replace(robot, drive=drive)
+    saved = th.save(robot, tmp_path / "arm.urdf")
+    assert {"direction", "quadratic"} <= set(saved.not_in_file)
+    again = th.with_drive_file(th.load(tmp_path / "arm.urdf"))
+    assert again.drive.dry.key == robot.drive.dry.key
+    dq = np.random.default_rng(1).standard_normal((20, 4))
+    np.testing.assert_allclose(
+        again.drive.torque(dq, 0 * dq), robot.drive.torque(dq, 0 * dq), rtol=1e-12, atol=1e-12
+    )
+
+
+# -- how rows are cut, and what is earned ----------------------------------------------------------
+
+
+def in_runs(*lengths: int) -> th.Samples:
+    count, rng = sum(lengths), np.random.default_rng(0)
+    q, dq, ddq, tau = rng.standard_normal((4, count, 4))
+    return th.Samples(q=q, dq=dq, ddq=ddq, tau=tau, run=np.repeat(np.arange(len(lengths)), lengths))
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        (100, 100, 100, 100, 100),
+        (130, 80, 110, 90, 90),
+        (250, 250),
+        (40, 460),
+        (500,),
+        (30,) * 17,
+        (149, 3, 348),
+    ],
+)
+def test_no_stretch_holds_the_end_of_one_motion_and_the_start_of_another(
+    lengths: tuple[int, ...],
+) -> None:
+    """Unless the motions are many: then stretches hold whole ones. A stretch is never much shorter
+    than the others.
+    """
+    edges, ends = _edges(in_runs(*lengths), 5), np.cumsum(lengths)
+    assert edges[0] == 0
+    assert edges[-1] == ends[-1]
+    assert 4 <= len(edges) <= 6
+    assert np.min(np.diff(edges)) >= ends[-1] // 5 // 4
+    if min(lengths) >= ends[-1] // 10:
+        assert set(ends) <= set(edges)
+    if len(lengths) >= 5:
+        assert set(edges[1:]) <= set(ends)
+
+
+def test_the_luck_of_one_stretch_earns_nothing() -> None:
+    def errors(*squares: float) -> Predictions:
+        both = np.repeat(np.array(squares)[:, None], 2, axis=0)  # in motion, and at standstill
+        return Predictions(
+            both, np.full_like(both, 100.0), np.full_like(both, 20.0), np.array([1e-6])
+        )
+
+    before, everywhere, once = (
+        errors(1.0, 1.0, 1.0, 1.0, 1.0),
+        errors(0.8, 0.9, 0.8, 0.9, 0.8),
+        errors(0.4, 1.05, 1.05, 1.05, 1.05),
+    )
+    assert everywhere.gain(before)[0] == pytest.approx(
+        20.0 * np.log(1.0 / (0.8**3 * 0.9**2)), rel=1e-9
+    )
+    assert once.gain(before)[0] > 10.0
+    assert _earned(everywhere, before, least=10.0)
+    assert not _earned(once, before, least=10.0)

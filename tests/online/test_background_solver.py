@@ -1,0 +1,101 @@
+"""A solver that hangs: the loop goes on with the last valid model, and the next task gets another
+worker.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from online_cases import arm, exactly, run, wrong
+
+import thetahat as th
+from thetahat.online import background_solver
+from thetahat.online.background_solver import GIVE_UP, LOST, Beside
+from thetahat.online.events import Events
+from thetahat.online.physical_model import Answer
+
+
+def until(true: object, seconds: float = 30.0) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_a_solver_that_hangs_leaves_the_model_in_use_and_is_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With a valid model before: it stays to the last, the gate stays open, and once solvers answer
+    again so does the next.
+    """
+    robot = arm()
+    solve, hangs, asked = background_solver.solve, threading.Event(), []
+
+    def hanging(task: object) -> Answer:
+        asked.append(threading.get_ident())
+        hangs.wait(20.0)
+        return solve(task)
+
+    rows = list(run(robot, 8.0).noisy(0.01).rows())
+    with exactly(
+        wrong(robot), rate=10.0, window=20, estimator=th.Consistent(), beside="thread", patience=5.0
+    ) as one:
+        for t, q, dq, tau, ddq in rows[:1000]:
+            one.push(t, q, dq, tau, ddq)
+            until(lambda: not one._beside.busy)
+        assert one.gate.open, one.gate.reason
+        monkeypatch.setattr(background_solver, "solve", hanging)
+        one._beside._patience, in_use = 0.02, None
+        for t, q, dq, tau, ddq in rows[1000:1200]:
+            one.push(t, q, dq, tau, ddq)
+            in_use = in_use if asked == [] else in_use or one.robot
+            time.sleep(0.001)
+        assert one.gate.open, one.gate.reason
+        assert one.robot is in_use
+        assert any(
+            "was given up; the last valid model stays" in event.sentence for event in one.events
+        )
+        assert len(set(asked)) >= 2  # another thread
+        hangs.set()
+        monkeypatch.setattr(background_solver, "solve", solve)
+        one._beside._lost, one._beside._patience = 0, 5.0
+        for t, q, dq, tau, ddq in rows[1200:]:
+            one.push(t, q, dq, tau, ddq)
+            until(lambda: not one._beside.busy)
+        assert one.robot is not in_use
+
+
+def test_threads_that_hang_are_not_given_up_without_end() -> None:
+    """None can be ended from outside."""
+    events, never = Events(), threading.Event()
+    one = Beside("thread", arm(), patience=1e-3, events=events)
+    for _ in range(LOST):
+        one._executor = one._start()
+        one._future, one._since, one._late = (
+            one._executor.submit(never.wait, 20.0),
+            time.monotonic(),
+            False,
+        )
+        until(lambda: one.ready or one._future is None)
+    one.submit(None)
+    assert one._future is None
+    assert events.counts["solver"] == 2 * LOST
+    never.set()
+
+
+def test_a_process_that_hangs_is_ended_and_another_answers() -> None:
+    events = Events()
+    one = Beside("process", arm(), patience=0.1, events=events)
+    try:
+        one._warm.result(60.0)
+        worker = next(iter(one._executor._processes.values()))
+        one._future, one._since = one._executor.submit(time.sleep, 1e4), time.monotonic()
+        until(lambda: one.ready or one._future is None)
+        assert time.monotonic() - one._since >= GIVE_UP * 0.1
+        until(lambda: not worker.is_alive())
+        one._executor = one._start()
+        assert one._executor.submit(int, "7").result(60.0) == 7
+    finally:
+        one.close()

@@ -1,0 +1,396 @@
+"""The gate: opens on evidence alone, closes at once, and says why. Each condition is shown by a
+case that the paper's rule alone would let pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from online_cases import Run, arm, exactly, push_all, run, smooth, stopping, wrong
+
+import thetahat as th
+from thetahat.errors import UsageError
+from thetahat.online.gate import Evidence, Gate, Rules, Score
+from thetahat.online.identifier import OnlineIdentifier
+
+NAMES = ("one", "two")
+
+
+def score(
+    r2: tuple[float, float],
+    *,
+    u2: tuple[float, float] = (100.0, 100.0),
+    correlation: float = 1.0,
+    nominal2: float = 100.0,
+) -> Score:
+    u = np.array(u2)
+    return Score(
+        (1.0 - np.array(r2)) * u,
+        u,
+        np.full(2, 100),
+        np.full(2, nominal2),
+        correlation * np.sqrt(u * nominal2),
+    )
+
+
+def evidence(**changes: object) -> Evidence:
+    """All is well, but for the changes."""
+    good = {
+        "fill": 50,
+        "size": 50,
+        "r2_fit": 0.99,
+        "seen": 9.0,
+        "structural_rank": 10,
+        "physical": True,
+        "sentence": "",
+        "held": score((0.99, 0.99)),
+        "ahead": (1.0, 100.0),
+        "noise": np.full(2, 0.01),
+        "moving": np.ones(2, dtype=bool),
+        "still_for": 0.0,
+        "judged": np.ones(2, dtype=bool),
+        "channels": (),
+        "names": NAMES,
+    }
+    return Evidence(**{**good, **changes})
+
+
+def opened() -> Gate:
+    gate = Gate(Rules())
+    gate.judge(10.0, evidence())
+    assert gate.state.open
+    return gate
+
+
+# -- the rules -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"fill": 49}, "49 of 50 samples are in the buffer"),
+        ({"r2_fit": 0.949}, "R² of the fit is 0.9490"),
+        ({"r2_fit": None}, "R² of the fit is undefined"),
+        ({"r2_fit": float("nan")}, "R² of the fit is undefined"),
+        ({"seen": 4.0}, "shows 4 of 10 directions"),
+        ({"seen": None}, "rank of the data is not known"),
+        (
+            {"physical": False, "sentence": "body 'arm': mass is negative"},
+            "base parameters: body 'arm': mass is negative",
+        ),
+        ({"physical": None, "held": None}, "no physical model has been computed yet"),
+        ({"held": score((0.99, 0.94))}, "R² of joint 'two' on samples held out is 0.9400"),
+        ({"held": score((0.99, float("nan")))}, "not finite"),
+        (
+            {"held": score((0.99, 0.99), u2=(100.0, 0.0))},
+            "R² of joint 'two' on samples held out is undefined",
+        ),
+        ({"ahead": (11.0, 100.0)}, "R² of samples predicted ahead is 0.8900"),
+        ({"ahead": (0.0, 0.0)}, "predicted ahead is undefined"),
+        ({"moving": np.array([True, False])}, "joint 'two' has not moved lately"),
+        ({"still_for": 6.0}, "nothing has moved for 6 s"),
+        (
+            {"channels": ("the torque of joint 'two' does not change",)},
+            "the torque of joint 'two' does not change",
+        ),
+        (
+            {"held": score((0.99, 0.99), correlation=-0.9)},
+            "runs against the nominal robot's (correlation -0.90)",
+        ),
+        ({"held": score((0.99, 0.99), u2=(100.0, 0.5))}, "is 7.1% of the nominal robot's"),
+    ],
+)
+def test_one_thing_missing_keeps_it_closed_and_is_named(changes: dict, words: str) -> None:
+    gate = Gate(Rules())
+    gate.judge(10.0, evidence(**changes))
+    assert not gate.state.open
+    assert words in gate.state.reason
+    gate.judge(20.0, evidence())
+    assert gate.state.open, gate.state.reason
+    assert gate.state.since == 20.0
+
+
+def test_it_has_hysteresis() -> None:
+    """Opens at 0.95, stays open above 0.90, closes below; stacked and per joint."""
+    for changes in ({"r2_fit": 0.93}, {"held": score((0.99, 0.93))}):
+        gate = Gate(Rules())
+        gate.judge(10.0, evidence(**changes))
+        assert not gate.state.open
+        gate = opened()
+        gate.judge(11.0, evidence(**changes))
+        assert gate.state.open
+    for changes in ({"r2_fit": 0.89}, {"held": score((0.99, 0.89))}):
+        gate = opened()
+        gate.judge(11.0, evidence(**changes))
+        assert not gate.state.open
+        assert gate.state.since == 11.0
+
+
+def test_closed_it_stays_closed_for_the_dwell_time_and_says_so() -> None:
+    gate = opened()
+    gate.close(11.0, "a spanner fell in")
+    assert not gate.state.open
+    assert gate.state.reason == "a spanner fell in"
+    gate.judge(11.9, evidence())
+    assert not gate.state.open
+    assert "0.1 s at least" in gate.state.reason
+    gate.judge(12.0, evidence())
+    assert gate.state.open
+
+
+def test_a_joint_that_carries_next_to_nothing_is_judged_by_noise() -> None:
+    """Torques of 0.02 in noise of 0.01: R² cannot be high. It passes where the error is the noise,
+    and the nominal robot asks for no more.
+    """
+    quiet = {
+        "noise": np.array([0.01, 0.01]),
+        "held": score((0.99, 0.2), u2=(100.0, 100 * 0.02**2), nominal2=100 * 0.02**2),
+    }
+    gate = Gate(Rules())
+    gate.judge(10.0, evidence(**quiet))
+    assert gate.state.open, gate.state.reason
+    wrong_model = {
+        **quiet,
+        "held": score((0.99, -3.0), u2=(100.0, 100 * 0.02**2), nominal2=100 * 0.02**2),
+    }
+    gate = Gate(Rules())
+    gate.judge(10.0, evidence(**wrong_model))
+    assert not gate.state.open
+    gate = Gate(Rules(floor=0.1))
+    gate.judge(10.0, evidence(**wrong_model))
+    assert gate.state.open
+
+
+def test_joints_that_are_not_judged_do_not_matter() -> None:
+    gate = Gate(Rules())
+    gate.judge(
+        10.0,
+        evidence(
+            judged=np.array([True, False]), moving=np.array([True, False]), held=score((0.99, -5.0))
+        ),
+    )
+    assert gate.state.open, gate.state.reason
+
+
+def test_a_still_joint_whose_torque_is_not_what_carries_it_closes() -> None:
+    gate = opened()
+    gate.judge(
+        11.0,
+        evidence(
+            held=replace(
+                score((0.99, 0.99)),
+                still2=np.array([0.0, 50.0]),
+                still_u2=np.full(2, 100.0),
+                still_rows=np.full(2, 100),
+            )
+        ),
+    )
+    assert not gate.state.open
+    assert "check its encoder" in gate.state.reason
+
+
+def test_rules_without_hysteresis_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"close is 0\.96 and threshold 0\.95"):
+        Rules(0.95, 0.96)
+    with pytest.raises(UsageError, match=r"dwell is -1"):
+        Rules(dwell=-1)
+
+
+# -- what the paper's rule alone lets pass ---------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def robot() -> th.Robot:
+    return arm()
+
+
+@pytest.fixture(scope="module")
+def motion(robot: th.Robot) -> Run:
+    return run(robot, 26.0).noisy(0.01, 1e-3)
+
+
+def papers_rule(one: OnlineIdentifier) -> bool:
+    return (
+        one.gate.fill == one.gate.size and one.gate.r2_fit is not None and one.gate.r2_fit >= 0.95
+    )
+
+
+def test_a_good_robot_passes(robot: th.Robot, motion: Run) -> None:
+    one = push_all(OnlineIdentifier(wrong(robot)), motion)
+    assert one.gate.open, one.gate.reason
+    assert one.gate.consistent
+    assert one.robot is not one.nominal
+    assert all(one.robot.consistency)
+    assert one.gate.rank > 0.9 * one.gate.structural_rank
+
+
+def test_held_out_r2_is_what_validate_says(robot: th.Robot, motion: Run) -> None:
+    """At an update, of the very samples in the ring."""
+    one = OnlineIdentifier(wrong(robot))
+    for t, q, dq, tau, _ in motion.rows():
+        one.push(t, q, dq, tau)
+        if one.updates == 75:
+            break
+    assert one.gate.open
+    held = one.held_out
+    found = th.validate(one.robot, held)
+    assert np.allclose(found.r2_moving, one.gate.r2_per_joint, rtol=0.0, atol=1e-12)
+    left = np.sum(found.rms_moving**2 * found.rows_moving)
+    assert one.gate.r2 == pytest.approx(1.0 - left / np.sum(held.tau[held.valid] ** 2), abs=1e-12)
+
+
+def test_a_dead_torque_sensor_does_not(robot: th.Robot, motion: Run) -> None:
+    """Without signal the fit is perfect there: stacked R² is high, and the joint's model is
+    nothing.
+    """
+    rng = np.random.default_rng(0)
+    for dead in (0.0, 0.01 * rng.normal(size=len(motion))):
+        tau = motion.tau.copy()
+        tau[:, 3] = dead
+        one = push_all(OnlineIdentifier(wrong(robot)), replace(motion, tau=tau))
+        assert not one.gate.open
+        assert one.events.counts["opened"] == 0
+    assert papers_rule(one)
+
+
+def test_a_standstill_fit_does_not() -> None:
+    """One joint creeps, the others stand: without dry friction their torques are explained
+    perfectly, by next to no rank.
+    """
+    robot = smooth()
+    t = np.arange(26 * 200) / 200.0
+    q = np.tile([0.3, 0.4, -0.5, 0.8], (len(t), 1))
+    dq, ddq = np.zeros_like(q), np.zeros_like(q)
+    q[:, 3] += 0.05 * np.sin(t)
+    dq[:, 3], ddq[:, 3] = 0.05 * np.cos(t), -0.05 * np.sin(t)
+    still = Run(t, q, dq, ddq, th.inverse_dynamics(robot, q, dq, ddq)).noisy(0.01, 1e-3)
+    one = push_all(OnlineIdentifier(wrong(robot)), still)
+    assert papers_rule(one)
+    assert not one.gate.open
+    assert one.gate.rank < 0.5 * one.gate.structural_rank
+    assert "directions" in one.gate.reason
+    one = push_all(OnlineIdentifier(wrong(robot)), replace(still, q=q[:1] + 0.0 * q, dq=0.0 * dq))
+    assert one.gate.fill == 0
+    assert not one.gate.open
+
+
+def test_no_model_with_a_negative_mass_is_ever_handed_out(robot: th.Robot) -> None:
+    """Much noise, little motion: least squares has bodies of negative mass; what is in use, if
+    anything, has none.
+    """
+    weird, seen = 0, 0
+    for seed in range(4):
+        stream = run(robot, 22.0, seed=seed).noisy(0.15, 5e-3, seed=seed)
+        one = OnlineIdentifier(wrong(robot), rate=6.0)
+        for t, q, dq, tau, _ in stream.rows():
+            one.push(t, q, dq, tau)
+            if one.gate.open:
+                assert np.all(one.robot.theta[9::10] > 0.0)
+                seen += 1
+        weird += bool(np.any(one.estimate.theta[9::10] < 0.0) or not one.estimate.consistent)
+        if one.gate.open:
+            assert all(one.robot.consistency)
+    assert weird == 4
+
+
+@pytest.mark.parametrize("kind", ["flipped", "swapped"])
+def test_torques_of_the_wrong_sign_or_joint_do_not(robot: th.Robot, motion: Run, kind: str) -> None:
+    for joints in ((0, 1), (1, 2), (2, 3), (3, 0)):
+        tau = motion.tau.copy()
+        if kind == "flipped":
+            tau[:, joints[0]] *= -1.0
+        else:
+            tau[:, joints] = tau[:, joints[::-1]]
+        one = push_all(OnlineIdentifier(wrong(robot), rate=6.0), replace(motion, tau=tau))
+        assert not one.gate.open
+        assert one.events.counts["opened"] == 0
+        assert one.robot is one.nominal
+
+
+def test_unknown_joints_hold_it_closed_until_they_move_or_are_left_out(robot: th.Robot) -> None:
+    stream = run(robot, 22.0)
+    q, dq, ddq = (array.copy() for array in (stream.q, stream.dq, stream.ddq))
+    q[:, 3], dq[:, 3], ddq[:, 3] = 0.7, 0.0, 0.0
+    tau = th.inverse_dynamics(robot, q, dq, ddq)
+    still = Run(stream.t, q, dq, ddq, tau).noisy(0.01)
+    one = push_all(exactly(wrong(robot), rate=6.0), still, exact=True)
+    assert not one.gate.open
+    assert "joint 'elbow' has not moved lately" in one.gate.reason
+    names = [name for name in robot.joint_names if name != "elbow"]
+    one = push_all(exactly(wrong(robot), rate=6.0, joints=names), still, exact=True)
+    assert one.gate.open, one.gate.reason
+    elbow = robot.velocity_names.index("elbow")
+    assert (
+        one.robot.drive.coulomb[elbow] == one.nominal.drive.coulomb[elbow]
+    )  # what nothing shows stays nominal
+
+
+# -- standstill, the solver, and reading it --------------------------------------------------------
+
+
+def test_at_standstill_an_open_gate_keeps_its_verdict_for_the_hold_time(robot: th.Robot) -> None:
+    stream = stopping(robot, 24.0).noisy(0.01, 1e-3)
+    one = push_all(OnlineIdentifier(wrong(robot), hold=3.0), stream)
+    assert one.gate.open, one.gate.reason
+    last, zero = stream.q[-1], np.zeros(4)
+    carried = th.inverse_dynamics(robot, last, zero, zero)
+    rng, opened = np.random.default_rng(1), []
+    for k in range(1200):
+        one.push(
+            24.0 + 0.005 * k, last, 1e-3 * rng.normal(size=4), carried + 0.01 * rng.normal(size=4)
+        )
+        opened.append(one.gate.open)
+    closed = 0.005 * opened.index(False)
+    assert 2.0 < closed < 3.6
+    assert not any(opened[opened.index(False) :])
+    assert "nothing has moved" in one.gate.reason
+
+
+def test_an_estimator_whose_demands_conflict_leaves_the_nominal_model(
+    robot: th.Robot, motion: Run
+) -> None:
+    impossible = th.Consistent(
+        total_mass=0.1, bounds={robot.body_names[0]: th.Bounds(mass=(5.0, 6.0))}
+    )
+    one = push_all(
+        exactly(wrong(robot), rate=10.0, window=20, estimator=impossible),
+        motion.part(0.0, 5.0),
+        exact=True,
+    )
+    assert not one.gate.open
+    assert one.robot is one.nominal
+    assert one.events.counts["solver"] > 0
+    assert "no physical" in one.gate.reason
+
+
+def test_a_solver_without_an_answer_leaves_the_last_valid_model(
+    robot: th.Robot, motion: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from thetahat.online import background_solver
+    from thetahat.online.physical_model import Answer
+
+    one = exactly(wrong(robot), rate=10.0, window=20, estimator=th.Consistent())
+    push_all(one, motion.part(0.0, 4.0), exact=True)
+    assert one.gate.open, one.gate.reason
+    model = one.robot
+    monkeypatch.setattr(
+        background_solver, "solve", lambda task: Answer(None, None, "failed", "it gave up")
+    )
+    push_all(one, motion.part(4.0, 6.0), exact=True)
+    assert one.gate.open
+    assert one.robot is model
+    assert one.events.counts["solver"] >= 19
+    assert "it gave up; the last valid one stays" in one.events[-1].sentence
+
+
+def test_the_state_is_frozen_and_speaks(robot: th.Robot, motion: Run) -> None:
+    one = OnlineIdentifier(wrong(robot))
+    assert str(one.gate) == "closed: no sample has come yet"
+    for t, q, dq, tau, _ in motion.part(0.0, 2.0).rows():
+        one.push(t, q, dq, tau)
+        assert one.gate.reason
+        assert not one.gate
+    with pytest.raises(AttributeError):
+        one.gate.open = True
