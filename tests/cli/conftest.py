@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 import simulated_log
 from identify_cases import Done
+
 from thetahat import cli
 
 

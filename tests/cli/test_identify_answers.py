@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 import simulated_log
-import thetahat as th
 from data_paths import shared_file
 from identify_cases import JOINT_KEYS, KEYS, LINK_KEYS, SLACK, Done, digest, numbers
+
+import thetahat as th
 from thetahat import robots
 from thetahat.model import parameters
 

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-import thetahat as th
 from data_paths import ROOT
 from identify_cases import Done
+
+import thetahat as th
 from thetahat import files, robots
 from thetahat.cli import progress as bars
 

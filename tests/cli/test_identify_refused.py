@@ -12,13 +12,13 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import bag_files
 import numpy as np
 import pytest
-
-import bag_files
 import simulated_log
-import thetahat as th
 from identify_cases import Done, digest
+
+import thetahat as th
 from thetahat import robots
 from thetahat.data.formats.write_log import write_table
 

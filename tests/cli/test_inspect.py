@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from data_paths import ROOT, example_robot
+
 from thetahat import errors, robots
 from thetahat.cli.exit_status import guarded, heard
 from thetahat.cli.inspect import describe

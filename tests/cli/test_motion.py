@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from identify_cases import Done
 from typer.testing import CliRunner
 
 import thetahat as th
-from identify_cases import Done
 from thetahat import robots
 from thetahat.cli.app import app
 from thetahat.excite.trajectory import Motion

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from data_paths import ROOT, example_robot
 from identify_cases import Done
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 import simulated_log
-import thetahat as th
 from data_paths import shared_file
 from identify_cases import Done
+
+import thetahat as th
 from thetahat import robots
 
 Thetahat = Callable[..., Done]

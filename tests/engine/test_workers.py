@@ -25,6 +25,7 @@ from fleet_cases import (
     gathered,
     one_pass,
     quicker,
+    spoil,
     write,
 )
 
