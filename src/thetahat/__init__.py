@@ -51,7 +51,7 @@ _MODULES = {
     "thetahat.engine.fold_logs": ("information",),
     "thetahat.identification.informative.selection": ("informative",),
     "thetahat.identification.estimate": ("Estimate",),
-    "thetahat.identification.solve": ("identify",),
+    "thetahat.identification.solve": ("solve",),
     "thetahat.identification.estimators.least_squares": ("LeastSquares", "Prior"),
     "thetahat.identification.estimators.positive": ("Positive",),
     "thetahat.identification.estimators.consistent": ("Consistent",),
