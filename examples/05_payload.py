@@ -49,7 +49,7 @@ print("Two runs:")
 print(th.payload_from_difference(loaded, unloaded, "tool"))
 
 print("One run, of an arm that was identified without payload:")
-payload = payload_on_link(loaded, th.identify(unloaded), "tool")
+payload = payload_on_link(loaded, th.solve(unloaded), "tool")
 print(payload)
 print(
     f"The arm that holds it weighs {payload.added_to(arm).mass:.3f} kg, the bare one"

@@ -26,7 +26,7 @@ from .identification.identifiability.base_parameters import base_parameters as b
 from .identification.information import Information as Information
 from .identification.payload.payload import payload_from_difference as payload_from_difference
 from .identification.scores import validate as validate
-from .identification.solve import identify as identify
+from .identification.solve import solve as solve
 from .identification.tuning.tune import tune as tune
 from .model.io.load import load as load
 from .model.io.save import save as save

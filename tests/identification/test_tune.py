@@ -77,7 +77,7 @@ def test_a_term_that_is_there_is_found_and_its_value_too() -> None:
     found = th.tune(log, robot, delay=False)
     assert "quadratic" in found.robot.drive.identified, found
     samples = th.prepare(log, robot, settings=found.settings)
-    estimate = th.identify(th.information(found.robot, samples), found.estimator())
+    estimate = th.solve(th.information(found.robot, samples), found.estimator())
     np.testing.assert_allclose(estimate.drive["quadratic"], 0.8, rtol=0.1)
     robot, log = recorded()
     assert th.tune(log, robot, delay=False).robot.drive.identified == (
@@ -167,7 +167,7 @@ def test_a_shaft_that_two_joints_share_is_named() -> None:
         robot, log = recorded(shaft=shaft)
         model = with_terms(robot)
         samples = th.prepare(log, robot, cutoff=8.0)
-        estimate = th.identify(th.information(model, samples), th.LeastSquares())
+        estimate = th.solve(th.information(model, samples), th.LeastSquares())
         left = replace(
             samples,
             tau=samples.tau
