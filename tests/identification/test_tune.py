@@ -19,6 +19,7 @@ from thetahat.identification.tuning.cross_validation import Predictions, _edges,
 from thetahat.identification.tuning.model_selection import _earned
 from thetahat.kernels.direction import follow
 from thetahat.model.friction_terms import Dry, quadratic
+from thetahat.model.io.save import with_drive_file
 from thetahat.model.robot import Robot
 
 RATE = 500.0
@@ -190,7 +191,7 @@ def test_laws_and_terms_survive_the_robot_file(tmp_path: Path) -> None:
     robot = replace(robot, drive=drive)
     saved = th.save(robot, tmp_path / "arm.urdf")
     assert {"direction", "quadratic"} <= set(saved.not_in_file)
-    again = th.with_drive_file(th.load(tmp_path / "arm.urdf"))
+    again = with_drive_file(th.load(tmp_path / "arm.urdf"))
     assert again.drive.dry.key == robot.drive.dry.key
     dq = np.random.default_rng(1).standard_normal((20, 4))
     np.testing.assert_allclose(
