@@ -25,7 +25,7 @@ from thetahat.identification.estimate import Estimate
 from thetahat.identification.estimators.estimator import Estimator, SampleEstimator
 from thetahat.identification.information import Information, information
 from thetahat.identification.scores import Validation, validate
-from thetahat.identification.solve import identify as solve
+from thetahat.identification.solve import solve
 from thetahat.identification.tuning.tune import Tuned
 from thetahat.model.robot import Robot
 
