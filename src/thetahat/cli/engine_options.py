@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from thetahat.cli.arguments import option
+from thetahat.cli.exit_status import say
 
 if TYPE_CHECKING:
     from thetahat.engine.open_engine import EngineOptions
+    from thetahat.engine.protocol import Completion
 
 STORE = "THETAHAT_STORE"  # environment variable
 
@@ -43,3 +45,11 @@ def engine_options(
     from thetahat.engine.open_engine import EngineOptions
 
     return EngineOptions(workers, scheduler, None if store is None else Path(store))
+
+
+def say_completion(completion: Completion) -> None:
+    """Say what was left out; raise where that was anything, as the answer is of the others."""
+    for sentence in completion.sentences:
+        say(sentence, "warning")
+    if completion.error is not None:
+        raise completion.error

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -11,8 +13,10 @@ from thetahat.data.joint_selection import TorqueCounts
 from thetahat.data.log import Log, read_log
 from thetahat.data.prepare import Settings, choose, prepare_batches
 from thetahat.data.samples import REASONS, Samples
+from thetahat.data.samples_log import SamplesLog
 from thetahat.engine.file_scan import Reading
 from thetahat.engine.protocol import (
+    Answer,
     Completion,
     Fold,
     NoProgress,
@@ -82,9 +86,13 @@ class LocalEngine:
 
     def samples(self, rows: Rows, fitted: Robot, text: str) -> Iterator[Samples]:
         """Yield the samples of the rows, batch by batch."""
-        batches = prepare_batches(
-            rows.log, rows.joints.robot, settings=rows.settings, span=rows.span
-        )
+        batches: Iterator[Samples]
+        if isinstance(rows.log, SamplesLog):
+            batches = iter([rows.log.samples.subset(slice(*(rows.span or (None,))))])
+        else:
+            batches = prepare_batches(
+                rows.log, rows.joints.robot, settings=rows.settings, span=rows.span
+            )
         counted = self._progress.count(batches, text, rows.stop)
         return directed_batches(map(rows.joints.select, counted), fitted)
 
@@ -122,3 +130,17 @@ class LocalEngine:
     def without_failures(self, log: Log) -> Log:
         """Return the log: all of it was used."""
         return log
+
+    def answer_key(
+        self, logs: Sequence[Log], settings: object, inputs: Sequence[Path], out: Path
+    ) -> str | None:
+        """Return None: answers are not kept."""
+
+    def cached_answer(self, key: str, out: Path) -> Answer | None:
+        """Return None: answers are not kept."""
+
+    def keep_answer(self, key: str, answer: Answer, out: Path) -> None:
+        """Do nothing: answers are not kept."""
+
+    def record(self, data: dict[str, Any], verdict: str) -> None:
+        """Do nothing: there is no history."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, Sized, TypeVar
 
 from thetahat.data.joint_selection import JointSelection, TorqueCounts
@@ -23,6 +24,7 @@ from thetahat.identification.scores import Validation
 from thetahat.identification.tuning.tune import Tuned
 from thetahat.model.robot import Robot
 
+Answer = tuple[dict[str, Any], list[Path]]  # data of estimate.json, and the files written
 Span = tuple[int, int]  # first row and one past the last
 S = TypeVar("S", bound=Sized)
 
@@ -146,6 +148,20 @@ class Engine(Protocol):
 
     def without_failures(self, log: Log) -> Log:
         """Return the log without the sources that could not be used."""
+
+    def answer_key(
+        self, logs: Sequence[Log], settings: object, inputs: Sequence[Path], out: Path
+    ) -> str | None:
+        """Return a hash of all that an answer depends on; None where answers are not kept."""
+
+    def cached_answer(self, key: str, out: Path) -> Answer | None:
+        """Write the files of an earlier answer and return it; None where there is none."""
+
+    def keep_answer(self, key: str, answer: Answer, out: Path) -> None:
+        """Keep an answer and its files."""
+
+    def record(self, data: dict[str, Any], verdict: str) -> None:
+        """Record the answer in the history of runs, where there is one."""
 
     @property
     def completion(self) -> Completion:

@@ -18,7 +18,7 @@ from thetahat.engine.file_scan import Reading
 from thetahat.engine.fingerprint import robot_fingerprint
 from thetahat.engine.foreign_logs import Known
 from thetahat.engine.multi_log import Catalogue, Failure, refused
-from thetahat.engine.protocol import Completion, Fold, Progress, Rows, Span, Tuning
+from thetahat.engine.protocol import Answer, Completion, Fold, Progress, Rows, Span, Tuning
 from thetahat.engine.reduce import Gathered, Gatherer
 from thetahat.engine.settings_cache import Choice, Choices, sparse
 from thetahat.engine.shard_fold import Fold as ShardFold
@@ -35,7 +35,6 @@ from thetahat.identification.tuning.tune import Tuned
 from thetahat.model.robot import Robot
 
 SHOWN = 12  # logs left out that are named; the others are counted
-Answer = tuple[dict[str, Any], list[Path]]  # estimate.json as data, and the files written
 
 
 def _prepared(rows: Rows) -> Prepared:
@@ -207,7 +206,7 @@ class ShardedEngine:
     # -- answers and history -----------------------------------------------------------------------
 
     def answer_key(
-        self, robot: Robot, settings: Any, logs: Sequence[Log], inputs: Sequence[Path], out: Path
+        self, logs: Sequence[Log], settings: object, inputs: Sequence[Path], out: Path
     ) -> str | None:
         """Return the hash of all that an answer depends on; None where there is no store, or a log
         is left out.
@@ -215,7 +214,7 @@ class ShardedEngine:
         if self._gatherer.store is None or self._failures:
             return None
         files = [self._files[id(log)] for log in logs]
-        return answer_cache.answer_key(robot, settings, inputs, files, out)
+        return answer_cache.answer_key(files[0].robot, settings, inputs, files, out)
 
     def cached_answer(self, key: str, out: Path) -> Answer | None:
         """Write the files of an earlier answer and return it; None where there is none."""

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from thetahat import robots
 from thetahat.data.joint_selection import JointSelection, require_torque, selected_dofs
 from thetahat.data.log import Log
-from thetahat.data.memory_log import log_from_samples, log_from_table
+from thetahat.data.memory_log import log_from_table
 from thetahat.data.samples import Samples
+from thetahat.data.samples_log import samples_log
 from thetahat.engine.file_scan import Reading
 from thetahat.engine.protocol import Engine, Span
-from thetahat.errors import MalformedInput, NotIdentifiable, UsageError, known
+from thetahat.errors import MalformedInput, NotIdentifiable, RobotWarning, StorageError, UsageError, known
 from thetahat.identification.parameter_columns import prior_vector
 from thetahat.model.io.actuation_csv import with_map
 from thetahat.model.io.load import load
@@ -35,6 +38,11 @@ class Dataset:
     log: Log
     test_log: Log | None
     settings: IdentifySettings
+
+    @property
+    def logs(self) -> list[Log]:
+        """The log that is fitted and, where there is one, the test log."""
+        return [self.log] if self.test_log is None else [self.log, self.test_log]
 
     @cached_property
     def nominal(self) -> Robot:
@@ -56,6 +64,8 @@ class Dataset:
         settings, robot = self.settings, self.nominal.without_drive()
         if settings.actuation is not None:
             path = Path(settings.actuation)
+            if not path.is_file():
+                raise StorageError(f"--actuation {str(path)!r} is not a file; check the path")
             robot = with_map(robot, path, whole=self.robot, locked=self.log.locked)
         terms = {term: term in settings.friction for term in ("viscous", "coulomb", "offset")}
         return robot.with_drive(**terms, armature=settings.armature is not False)
@@ -92,13 +102,9 @@ class Dataset:
 
 def prior_robot(nominal: Robot, locked: Sequence[str], settings: IdentifySettings) -> Robot:
     """Return the robot whose values are the prior, made physical where the method needs it."""
-    import warnings
-
-    from thetahat.errors import RobotWarning
-
     robot, given = nominal, settings.prior
     if given is not None:
-        robot = lock(given if isinstance(given, Robot) else load(given), locked)
+        robot = lock(load_robot(given, None), locked)
         if robot.joint_names != nominal.joint_names or robot.body_names != nominal.body_names:
             ours = set(nominal.joint_names + nominal.body_names)
             theirs = set(robot.joint_names + robot.body_names)
@@ -130,12 +136,7 @@ def load_robot(robot: Robot | str | os.PathLike[str], gravity: Sequence[float] |
     if isinstance(robot, Robot):
         return robot if gravity is None else robot.with_gravity(gravity)
     if isinstance(robot, str | os.PathLike):
-        from thetahat import robots
-
-        path = Path(robot)
-        if str(robot) in robots.names() and not path.exists():
-            path = robots.path(str(robot))
-        return load(path, gravity=gravity)
+        return load(robots.find(os.fspath(robot)), gravity=gravity)
     raise UsageError(f"robot is {type(robot).__name__}; give a robot file or a Robot")
 
 
@@ -178,7 +179,7 @@ def read_logs(robot: Robot, logs: LogInput, settings: IdentifySettings, engine: 
     if isinstance(logs, Log):
         return logs
     if isinstance(logs, Samples):
-        return log_from_samples(logs, robot)
+        return samples_log(logs, robot)
     if isinstance(logs, Mapping) or hasattr(logs, "columns"):
         return log_from_table(logs, robot, columns=settings.columns)
     raise UsageError(

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from thetahat import robots
 from thetahat.data.joint_selection import highest_cutoff
 from thetahat.data.log import Log
-from thetahat.data.memory_log import SamplesLog
 from thetahat.data.prepare import Settings
 from thetahat.data.samples import Samples, concatenate
+from thetahat.data.samples_log import SamplesLog
 from thetahat.data.subsample import ROWS
 from thetahat.engine.open_engine import EngineOptions, open_engine
-from thetahat.engine.protocol import Engine, Fold, NoProgress, Progress, Rows, Tuning
+from thetahat.engine.protocol import Completion, Engine, Fold, NoProgress, Progress, Rows, Tuning
 from thetahat.errors import NotIdentifiable, UsageError
 from thetahat.identification.coupled_joints import Coupling, coupled
 from thetahat.identification.estimate import Estimate
@@ -27,6 +29,7 @@ from thetahat.identification.estimators.estimator import Estimator, SampleEstima
 from thetahat.identification.estimators.least_squares import LeastSquares, Prior
 from thetahat.identification.estimators.positive import Positive
 from thetahat.identification.estimators.robust import Robust
+from thetahat.identification.consistency.log_cholesky import Smooth
 from thetahat.identification.information import Information
 from thetahat.identification.scores import Validation, predicted
 from thetahat.identification.tuning.model_selection import METRIC
@@ -35,9 +38,10 @@ from thetahat.identification.tuning.tune import USUAL, Tuned, tune, tune_samples
 from thetahat.model.robot import Robot
 from thetahat.pipeline.dataset import Dataset, LogInput, load_robot, log_names, read_dataset
 from thetahat.pipeline.identification import Identification, Model, Scores
+from thetahat.pipeline.outputs import Targets, write
 from thetahat.pipeline.settings import IdentifySettings
+from thetahat.pipeline.verdict import Verdict
 from thetahat.report.trace_collector import Collector
-from thetahat.report.traces import Traces
 
 
 def identify(
@@ -79,7 +83,7 @@ def identify(
     settings = settings or IdentifySettings()
     loaded = load_robot(robot, settings.gravity)
     names = [*(log_names(logs) or ()), *(log_names(test) or ())]
-    options = EngineOptions(workers, store=None if store is None else _path(store))
+    options = EngineOptions(workers, store=None if store is None else Path(store))
     with open_engine(options, logs=names) as engine:
         result = run(read_dataset(loaded, logs, test, settings, engine), engine)
         engine.record(result.data, result.verdict.sentence)
@@ -88,10 +92,53 @@ def identify(
     return result
 
 
-def _path(path: str | os.PathLike[str]) -> Any:
-    from pathlib import Path
+@dataclass(frozen=True)
+class Answer:
+    """What `identify_into` wrote, and how the work went."""
 
-    return Path(path)
+    data: dict[str, Any]  # of estimate.json
+    files: tuple[Path, ...]
+    completion: Completion
+
+
+def identify_into(
+    folder: str | os.PathLike[str],
+    robot: str,
+    logs: Sequence[str],
+    test: Sequence[str] | None,
+    *,
+    settings: IdentifySettings,
+    engine_options: EngineOptions,
+    progress: Progress,
+    warned: list[str],
+) -> Answer:
+    """Identify and write the files into a folder; an answer that the store has is not made again.
+
+    warned: sentences of the warnings so far, which estimate.json lists.
+    """
+    file = robots.find(robot)
+    targets = Targets.beneath(folder, file, report=settings.report)
+    others = [path for path in (settings.prior, settings.actuation) if path is not None]
+    inputs = [file, *(Path(os.fspath(path)) for path in others)]  # type: ignore[arg-type]
+    targets.check([*inputs, *logs, *(test or ())])
+    progress.stage("loading the robot")
+    loaded = load_robot(file, settings.gravity)
+    with open_engine(engine_options, progress, [*logs, *(test or ())]) as engine:
+        progress.stage("reading the log")
+        dataset = read_dataset(loaded, logs, test, settings, engine)
+        key = engine.answer_key(dataset.logs, settings, inputs, targets.folder)
+        answer = None if key is None else engine.cached_answer(key, targets.folder)
+        if answer is None:
+            result = run(dataset, engine, progress)
+            progress.stage("writing")
+            saved = write(result, targets, warned)
+            answer = saved.data, list(saved.files)
+            if key is not None:
+                engine.keep_answer(key, answer, targets.folder)
+        data, files = answer
+        warned += [sentence for sentence in data["warnings"] if sentence not in warned]
+        engine.record(data, Verdict.from_data(data["verdict"]).sentence)
+    return Answer(data, tuple(files), engine.completion)
 
 
 def run(dataset: Dataset, engine: Engine, progress: Progress | None = None) -> Identification:

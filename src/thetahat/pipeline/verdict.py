@@ -34,6 +34,12 @@ class Verdict:
         why = f"{'; '.join(self.reasons)}; " if self.reasons and not self.usable else ""
         return f"{self.level.capitalize()}: {why}{self.summary}{more}."
 
+    @staticmethod
+    def from_data(data: dict[str, Any]) -> Verdict:
+        """Return the verdict that estimate.json holds."""
+        reasons, steps = tuple(data["reasons"]), tuple(data["next_steps"])
+        return Verdict(data["level"], data["summary"], reasons, steps)
+
     def as_data(self) -> dict[str, Any]:
         """Return the verdict as estimate.json holds it."""
         return {
