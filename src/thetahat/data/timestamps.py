@@ -16,6 +16,7 @@ ENOUGH = 8  # steps in a batch to know its period by; fewer rely on the batch be
 MAX_RUNS = 100_000
 WRAP_REST = 0.5  # [rad] a jump of whole turns may differ by this much of motion
 TURN = 2.0 * np.pi
+MAX_TURNS = 2**31  # of one jump; no encoder counts further, and rounding hides the rest of a turn
 
 
 class Thinned:
@@ -203,15 +204,19 @@ class WrapFinder:
         if not len(self._angles):
             return
         angles = q[:, self._angles]
-        steps = np.diff(angles, axis=0, prepend=(angles[:1] if self._last is None else self._last))
+        previous = angles[:1] if self._last is None else self._last
+        with np.errstate(over="ignore"):
+            steps = np.diff(angles, axis=0, prepend=previous)
         self._last = angles[-1:].copy()
         if steps.max() < TURN - WRAP_REST and steps.min() > WRAP_REST - TURN:
             return
         suspects = np.abs(steps) > TURN - WRAP_REST
         suspects[starts] = False
         for at, column in zip(*np.nonzero(suspects), strict=True):
-            step = steps[at, column]
-            turns = int(np.rint(step / TURN))
+            step = float(steps[at, column])
+            if abs(step) > MAX_TURNS * TURN:
+                continue
+            turns = round(step / TURN)
             if abs(step - turns * TURN) <= WRAP_REST:
                 angle = int(self._angles[column])
                 self._rows.setdefault(angle, []).append(row + int(at))
