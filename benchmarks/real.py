@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-import thetahat as th
-from benchmarks.real_page import Trace, page
 from thetahat.cli.backends import Alone
 from thetahat.cli.identify_stages import Options, Outcome, run, settings_for
 from thetahat.cli.joint_selection import Stream, degrees
+
+import thetahat as th
+from benchmarks.real_page import Trace, page
 from thetahat.cli.progress import Progress
 from thetahat.data.friction_direction import directed
 from thetahat.data.prepare import prepare_batches

@@ -22,9 +22,9 @@ from fleet_cases import (
     one_pass,
     write,
 )
+from thetahat.cli.joint_selection import Stream
 
 import thetahat as th
-from thetahat.cli.joint_selection import Stream
 from thetahat.data.log import read_log
 from thetahat.data.prepare import Settings, choose
 from thetahat.data.samples import Samples, concatenate

@@ -22,9 +22,9 @@ from fleet_cli_cases import (
     require,
     require_same_answer,
 )
+from thetahat.cli.backends import Rows
 
 from thetahat.cli import engine_options
-from thetahat.cli.backends import Rows
 from thetahat.cli.identify import identify
 from thetahat.cli.progress import Progress
 from thetahat.data.log import Log
@@ -239,8 +239,9 @@ def test_alone_and_with_a_store_a_crew_does_the_same(logs: Path, tmp_path: Path)
 def test_standard_deviations_from_an_excerpt_are_those_of_all_rows(
     dofs: tuple[int, ...] | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    import thetahat as th
     from thetahat.cli.joint_selection import Stream
+
+    import thetahat as th
     from thetahat.identification.submodel import view
 
     folder = folder_of(tmp_path / "logs", 6, seconds=40.0)

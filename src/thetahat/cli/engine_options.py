@@ -8,8 +8,12 @@ from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import say
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from thetahat.cli.progress import Progress
     from thetahat.engine.open_engine import EngineOptions
     from thetahat.engine.protocol import Completion
+    from thetahat.engine.reduce import Gatherer
 
 STORE = "THETAHAT_STORE"  # environment variable
 
@@ -36,15 +40,20 @@ Store = Annotated[
 ]
 
 
-def engine_options(
-    workers: int | None, scheduler: str | None, store: str | None
-) -> EngineOptions:
+def engine_options(workers: int | None, scheduler: str | None, store: str | None) -> EngineOptions:
     """Return the options, checked."""
     from pathlib import Path
 
     from thetahat.engine.open_engine import EngineOptions
 
     return EngineOptions(workers, scheduler, None if store is None else Path(store))
+
+
+def gatherer(options: EngineOptions, progress: Progress) -> AbstractContextManager[Gatherer]:
+    """Open workers and store."""
+    from thetahat.engine.open_engine import open_gatherer
+
+    return open_gatherer(options, progress)
 
 
 def say_completion(completion: Completion) -> None:

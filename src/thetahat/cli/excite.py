@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from thetahat.cli import arguments
 from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import emit, heard
-from thetahat.cli.identify import FRICTION
+from thetahat.pipeline.settings import FRICTION
 from thetahat.cli.progress import Progress
 from thetahat.errors import UsageError
 

@@ -16,7 +16,7 @@ from thetahat.pipeline.settings import IdentifySettings
 GRAVE = ("gravity-direction", "sign", "dead-torque", "saturated", "stuck", "coupling")
 
 
-@with_settings
+@with_settings()
 def identify(
     robot: arguments.Robot,
     logs: arguments.Logs,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import types
-import typing
 from collections.abc import Callable
 from dataclasses import Field, fields
 from typing import Annotated, Any
@@ -16,30 +14,39 @@ from thetahat.pipeline.settings import IdentifySettings, SettingError
 SHOWN = {"method", "weights", "friction"}  # options whose default is shown in the help
 
 
-def with_settings(verb: Callable[..., None]) -> Callable[..., None]:
-    """Add an option for every field of `IdentifySettings` to a verb.
+Verb = Callable[..., None]
+
+
+def with_settings(*names: str) -> Callable[[Verb], Verb]:
+    """Add options for these fields of `IdentifySettings` to a verb; no names: for all.
 
     The verb gets the settings as its argument `settings`.
     """
-    signature = inspect.signature(verb, eval_str=True)
-    own = [each for name, each in signature.parameters.items() if name != "settings"]
-    added = [_parameter(each) for each in fields(IdentifySettings)]
+    added = [
+        _parameter(each) for each in fields(IdentifySettings) if each.name in names or not names
+    ]
 
-    def run(**given: Any) -> None:
-        chosen = {each.name: given.pop(each.name) for each in added}
-        verb(**given, settings=settings_from(chosen))
+    def decorate(verb: Verb) -> Verb:
+        signature = inspect.signature(verb, eval_str=True)
+        own = [each for name, each in signature.parameters.items() if name != "settings"]
 
-    run.__name__, run.__doc__ = verb.__name__, verb.__doc__
-    run.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
-    run.__annotations__ = {each.name: each.annotation for each in (*own, *added)}
-    return run
+        def run(**given: Any) -> None:
+            chosen = {each.name: given.pop(each.name) for each in added}
+            verb(**given, settings=settings_from(chosen))
+
+        run.__name__, run.__doc__ = verb.__name__, verb.__doc__
+        run.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
+        run.__annotations__ = {each.name: each.annotation for each in (*own, *added)}
+        return run
+
+    return decorate
 
 
 def settings_from(given: dict[str, Any]) -> IdentifySettings:
     """Return the settings that the options ask for; an error names the option."""
-    if given["weights"] == "none":
+    if given.get("weights") == "none":
         given = {**given, "weights": None}
-    if given["joints"] is None:
+    if "joints" in given and given["joints"] is None:
         given = {**given, "joints": ()}
     try:
         return IdentifySettings(**given)

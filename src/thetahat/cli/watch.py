@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from thetahat.cli import arguments, outputs
+from thetahat.cli import arguments
 from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import emit, heard, say
 from thetahat.cli.progress import Progress
 from thetahat.cli.study import STUDIES, _complete
 from thetahat.errors import UsageError
+from thetahat.files import as_text
 
 if TYPE_CHECKING:
     from thetahat.live.sample_sources import Settings
@@ -307,7 +308,7 @@ def _greet(server: Any, mode: str, *, json: bool, quiet: bool) -> None:
     listens = mode == "listen"
     if json:
         emit(
-            outputs.as_text(
+            as_text(
                 {
                     "schema": SCHEMA,
                     "mode": mode,

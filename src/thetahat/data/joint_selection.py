@@ -68,9 +68,7 @@ class TorqueCounts:
             f"{count} {REASONS[code]}" for code, count in enumerate(self.counts[v]) if count
         )
         usable = [names[k] for k in wanted if k not in empty]
-        others = (
-            f" ({', '.join(names[k] for k in empty)} have none)" if len(empty) > 1 else ""
-        )
+        others = f" ({', '.join(names[k] for k in empty)} have none)" if len(empty) > 1 else ""
         fix = (
             f"; leave it out with --joints {','.join(usable)}"
             if usable
@@ -85,9 +83,28 @@ class TorqueCounts:
     def dropped(self) -> dict[str, int]:
         """Torques left out of the fit, by reason; those of joints not asked for do not count."""
         totals = self.counts[slice(None) if self.dofs is None else list(self.dofs)].sum(axis=0)
-        return {
-            REASONS[code]: int(totals[code]) for code in range(1, len(REASONS)) if totals[code]
-        }
+        return {REASONS[code]: int(totals[code]) for code in range(1, len(REASONS)) if totals[code]}
+
+
+class TorqueCounter:
+    """Counts torques by reason while samples stream by."""
+
+    def __init__(self, nv: int, dofs: tuple[int, ...] | None) -> None:
+        self._counts, self._dofs = np.zeros((nv, len(REASONS)), dtype=np.int64), dofs
+        self.period = 0.0  # [s] of the slowest run
+
+    def add(self, samples: Samples) -> None:
+        """Count the torques of a batch of narrowed samples."""
+        if samples.reason is None:
+            self._counts[:, 0] += len(samples)
+        else:
+            for v, codes in enumerate(samples.reason.T):
+                self._counts[v] += np.bincount(codes, minlength=len(REASONS))
+        self.period = max(self.period, samples.period or 0.0)
+
+    def result(self) -> TorqueCounts:
+        """Return the counts so far."""
+        return TorqueCounts(self._counts.copy(), self._dofs)
 
 
 def selected_dofs(robot: Robot, joints: Iterable[str]) -> tuple[int, ...] | None:
@@ -95,9 +112,7 @@ def selected_dofs(robot: Robot, joints: Iterable[str]) -> tuple[int, ...] | None
     joints, dofs = tuple(joints), set[int]()
     for name in joints:
         own = [
-            v
-            for v, dof in enumerate(robot.velocity_names)
-            if name in (dof, dof.rsplit(".", 1)[0])
+            v for v, dof in enumerate(robot.velocity_names) if name in (dof, dof.rsplit(".", 1)[0])
         ]
         if not own:
             raise UsageError(
@@ -113,7 +128,7 @@ def require_torque(log: Log, purpose: str) -> Log:
     if not log.has_tau:
         raise MalformedInput(
             f"{Path(log.sources[0].path).name} has no torque columns, so there is nothing to"
-            f" {purpose}; name them tau.<joint>, or map yours with --columns \"tau=…\""
+            f' {purpose}; name them tau.<joint>, or map yours with --columns "tau=…"'
         )
     return log
 

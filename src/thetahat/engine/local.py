@@ -6,13 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from thetahat.data.friction_direction import directed_batches
-from thetahat.data.joint_selection import TorqueCounts
+from thetahat.data.joint_selection import TorqueCounter
 from thetahat.data.log import Log, read_log
 from thetahat.data.prepare import Settings, choose, prepare_batches
-from thetahat.data.samples import REASONS, Samples
+from thetahat.data.samples import Samples
 from thetahat.data.samples_log import SamplesLog
 from thetahat.engine.file_scan import Reading
 from thetahat.engine.protocol import (
@@ -70,19 +68,15 @@ class LocalEngine:
 
     def fold(self, rows: Rows, fitted: Robot) -> Fold:
         """Fold rows into information, and count what is left out."""
-        counts, period = np.zeros((fitted.nv, len(REASONS)), dtype=np.int64), 0.0
+        counter = TorqueCounter(fitted.nv, rows.joints.dofs)
 
         def counted() -> Iterator[Samples]:
-            nonlocal period
             for samples in self.samples(rows, fitted, "folding"):
-                assert samples.reason is not None
-                for v, codes in enumerate(samples.reason.T):
-                    counts[v] += np.bincount(codes, minlength=len(REASONS))
-                period = max(period, samples.period or 0.0)
+                counter.add(samples)
                 yield samples
 
         folded = information(fitted, counted())
-        return Fold(folded, TorqueCounts(counts, rows.joints.dofs), period)
+        return Fold(folded, counter.result(), counter.period)
 
     def samples(self, rows: Rows, fitted: Robot, text: str) -> Iterator[Samples]:
         """Yield the samples of the rows, batch by batch."""

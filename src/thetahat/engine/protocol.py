@@ -6,10 +6,10 @@ among workers and keeps what was computed in a store. Both give the same answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, Sized, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from thetahat.data.joint_selection import JointSelection, TorqueCounts
 from thetahat.data.log import Log

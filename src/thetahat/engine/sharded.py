@@ -1,4 +1,4 @@
-"""The engine of many workers: scans, folds and scores shard by shard, and keeps results in a store."""
+"""The engine of many workers: folds and scores shard by shard, and keeps results in a store."""
 
 from __future__ import annotations
 

@@ -18,7 +18,14 @@ from thetahat.data.samples import Samples
 from thetahat.data.samples_log import samples_log
 from thetahat.engine.file_scan import Reading
 from thetahat.engine.protocol import Engine, Span
-from thetahat.errors import MalformedInput, NotIdentifiable, RobotWarning, StorageError, UsageError, known
+from thetahat.errors import (
+    MalformedInput,
+    NotIdentifiable,
+    RobotWarning,
+    StorageError,
+    UsageError,
+    known,
+)
 from thetahat.identification.parameter_columns import prior_vector
 from thetahat.model.io.actuation_csv import with_map
 from thetahat.model.io.load import load
@@ -192,7 +199,7 @@ def log_names(logs: LogInput) -> list[str] | None:
     """Return paths and URLs as text; None where something else was given."""
     if isinstance(logs, str | os.PathLike):
         return [os.fspath(logs)]
-    if isinstance(logs, Sequence) and logs:
-        if all(isinstance(each, str | os.PathLike) for each in logs):
-            return [os.fspath(each) for each in logs]
-    return None
+    if not isinstance(logs, list | tuple) or not logs:
+        return None
+    names = [os.fspath(each) for each in logs if isinstance(each, str | os.PathLike)]
+    return names if len(names) == len(logs) else None

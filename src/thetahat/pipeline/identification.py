@@ -179,7 +179,12 @@ class Identification:
 
     def _repr_html_(self) -> str:
         """Return a short summary for notebooks: verdict and a row per joint."""
-        columns = {"name": "joint", "r2_test": "R²", "rms_test": "RMS", "rms_nominal": "nominal RMS"}
+        columns = {
+            "name": "joint",
+            "r2_test": "R²",
+            "rms_test": "RMS",
+            "rms_nominal": "nominal RMS",
+        }
         head = "".join(f"<th>{title}</th>" for title in columns.values())
         body = "".join(
             "<tr>" + "".join(f"<td>{_cell(joint[name])}</td>" for name in columns) + "</tr>"
@@ -209,7 +214,11 @@ class Figures(Mapping[str, "go.Figure"]):
                 if not isinstance(block, Figure):
                     continue
                 for panel in block.panels:
-                    name = section.anchor if len(block.panels) == 1 else f"{section.anchor}.{panel.label}"
+                    name = (
+                        section.anchor
+                        if len(block.panels) == 1
+                        else f"{section.anchor}.{panel.label}"
+                    )
                     self._panels.setdefault(section.anchor, panel)
                     self._panels.setdefault(name, panel)
 

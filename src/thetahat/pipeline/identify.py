@@ -21,6 +21,7 @@ from thetahat.data.subsample import ROWS
 from thetahat.engine.open_engine import EngineOptions, open_engine
 from thetahat.engine.protocol import Completion, Engine, Fold, NoProgress, Progress, Rows, Tuning
 from thetahat.errors import NotIdentifiable, UsageError
+from thetahat.identification.consistency.log_cholesky import Smooth
 from thetahat.identification.coupled_joints import Coupling, coupled
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.estimate_json import PLAIN
@@ -29,7 +30,6 @@ from thetahat.identification.estimators.estimator import Estimator, SampleEstima
 from thetahat.identification.estimators.least_squares import LeastSquares, Prior
 from thetahat.identification.estimators.positive import Positive
 from thetahat.identification.estimators.robust import Robust
-from thetahat.identification.consistency.log_cholesky import Smooth
 from thetahat.identification.information import Information
 from thetahat.identification.scores import Validation, predicted
 from thetahat.identification.tuning.model_selection import METRIC
@@ -118,8 +118,11 @@ def identify_into(
     """
     file = robots.find(robot)
     targets = Targets.beneath(folder, file, report=settings.report)
-    others = [path for path in (settings.prior, settings.actuation) if path is not None]
-    inputs = [file, *(Path(os.fspath(path)) for path in others)]  # type: ignore[arg-type]
+    inputs = [file]
+    if isinstance(settings.prior, str | os.PathLike):
+        inputs.append(robots.find(os.fspath(settings.prior)))
+    if settings.actuation is not None:
+        inputs.append(Path(settings.actuation))
     targets.check([*inputs, *logs, *(test or ())])
     progress.stage("loading the robot")
     loaded = load_robot(file, settings.gravity)
@@ -273,9 +276,7 @@ def make_estimator(
             estimator = Positive(weights=weights)
         case method:
             kind = Consistent if method == "consistent" else Smooth
-            estimator = kind(
-                prior=prior, weight=tuned.weight, metric=tuned.metric, weights=weights
-            )
+            estimator = kind(prior=prior, weight=tuned.weight, metric=tuned.metric, weights=weights)
     return Robust(estimator) if settings.robust else estimator
 
 

@@ -6,7 +6,6 @@ estimate.json is the last, so that where it is, all are.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from thetahat import __version__
 from thetahat.errors import StorageError, UsageError, known
-from thetahat.files import write_atomically
+from thetahat.files import as_text, require_folder, write_atomically
 from thetahat.identification import estimate_json
 from thetahat.model.io.save import save
 from thetahat.report.identification_report import sections, titles
@@ -56,44 +55,7 @@ class Targets:
         require_folder(self.folder, [file for file in files if file is not None], inputs)
 
 
-def require_folder(
-    folder: Path, targets: Iterable[Path], inputs: Iterable[str | Path] = ()
-) -> None:
-    """Raise where files cannot be written into a folder, or would replace an input."""
-    out, inputs = str(folder), list(inputs)
-    try:
-        if folder.exists() and not folder.is_dir():
-            raise StorageError(f"--out {out!r} is a file; give a folder")
-        for target in targets:
-            if target.is_dir():
-                raise StorageError(
-                    f"{target} is a folder, and the answer is a file of that name; give another"
-                    " --out"
-                )
-            for name in inputs:
-                if target.exists() and Path(name).exists() and target.samefile(name):
-                    raise UsageError(
-                        f"--out {out!r} would write over the input {name}; give another folder"
-                    )
-        above = next(
-            (parent for parent in (folder, *folder.absolute().parents) if parent.exists()), Path()
-        )
-    except ValueError as error:  # a NUL byte
-        raise UsageError(f"--out {out!r} cannot be a path: {error}") from None
-    if not above.is_dir():
-        raise StorageError(f"--out {out!r} cannot be made: {above} is a file; give another folder")
-    if not os.access(above, os.W_OK | os.X_OK):
-        raise StorageError(
-            f"--out {out!r} cannot be written: no permission in {above}; give another folder"
-        )
-
-
 # -- plain data ------------------------------------------------------------------------------------
-
-
-def as_text(data: dict[str, Any]) -> str:
-    """Return JSON as it is written and printed."""
-    return json.dumps(data, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
 def as_data(result: Identification) -> dict[str, Any]:
@@ -193,9 +155,7 @@ class SavedResult:
         return "\n".join(str(path) for path in self.files)
 
 
-def write(
-    result: Identification, targets: Targets, warnings: Sequence[str] = ()
-) -> SavedResult:
+def write(result: Identification, targets: Targets, warnings: Sequence[str] = ()) -> SavedResult:
     """Write the robot file, the report and estimate.json."""
     try:
         targets.folder.mkdir(parents=True, exist_ok=True)
@@ -206,7 +166,9 @@ def write(
         ) from None
     files: list[Path] = []
     robot, advice, parity = result.robot, list(result.data["advice"]), None
-    wrong = [name for name, body in zip(robot.body_names, robot.consistency, strict=True) if not body]
+    wrong = [
+        name for name, body in zip(robot.body_names, robot.consistency, strict=True) if not body
+    ]
     if robot.source is None:
         advice.append("no robot file is written, as the robot was not loaded from one")
     elif wrong:
@@ -240,6 +202,4 @@ def report_sections(result: Identification, data: dict[str, Any]) -> list[Sectio
 def write_report(result: Identification, data: dict[str, Any], path: Path) -> Path:
     """Write the report as one self-contained HTML page."""
     title, subtitle = titles(data)
-    return write_atomically(
-        path, render(title, report_sections(result, data), subtitle=subtitle)
-    )
+    return write_atomically(path, render(title, report_sections(result, data), subtitle=subtitle))

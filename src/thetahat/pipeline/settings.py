@@ -22,7 +22,7 @@ WEIGHTS = ("iterated", "joint")
 
 
 class SettingError(UsageError):
-    """A setting that cannot be used; `setting` is its name, so that a command line can say its own."""
+    """A setting that cannot be used; the command line names its own option for it."""
 
     def __init__(self, setting: str, rest: str) -> None:
         super().__init__(f"{setting}{rest}")
@@ -39,7 +39,7 @@ class IdentifySettings:
     """Settings of `identify`. What is None is chosen from the training rows, or not used."""
 
     method: str = _option(f"Estimator: {', '.join(METHODS)}.", METHODS[0], "NAME")
-    prior: Robot | str | os.PathLike[str] | None = _option(
+    prior: Robot | str | os.PathLike[str] | None = _option(  # noqa: RUF009
         "Robot file used as the prior; default: ROBOT.", None, "ROBOT"
     )
     prior_weight: float | None = _option(
@@ -57,9 +57,7 @@ class IdentifySettings:
         WEIGHTS[0],
         "NAME",
     )
-    friction: tuple[str, ...] = _option(
-        "Friction terms to identify, or none.", FRICTION, "TERMS"
-    )
+    friction: tuple[str, ...] = _option("Friction terms to identify, or none.", FRICTION, "TERMS")
     armature: bool | None = _option(
         "Identify rotor inertia; default: only if the log shows it.",
         None,
@@ -90,8 +88,10 @@ class IdentifySettings:
     columns: str | None = _option(
         'Names of columns, such as "q={joint}_pos,tau={joint}_eff".', None, "PATTERNS"
     )
-    joints: tuple[str, ...] = _option("Fit and score the torques of these joints only.", (), "A,B,C")
-    actuation: str | os.PathLike[str] | None = _option(
+    joints: tuple[str, ...] = _option(
+        "Fit and score the torques of these joints only.", (), "A,B,C"
+    )
+    actuation: str | os.PathLike[str] | None = _option(  # noqa: RUF009
         "CSV file that maps motors to joints: a row per joint, a column per motor.", None, "FILE"
     )
     topic: str | None = _option(
@@ -144,8 +144,7 @@ class IdentifySettings:
             if getattr(self, name) is not None and self.method not in methods:
                 raise SettingError(
                     name,
-                    f" is of no use to method {self.method}; it belongs to"
-                    f" {' and '.join(methods)}",
+                    f" is of no use to method {self.method}; it belongs to {' and '.join(methods)}",
                 )
         weight, alpha = self.prior_weight, self.alpha
         if weight is not None and not (math.isfinite(weight) and weight >= 0.0):
@@ -183,15 +182,14 @@ class IdentifySettings:
         return f"IdentifySettings({', '.join(f'{k}={v!r}' for k, v in self.changed().items())})"
 
 
-_DEFAULT = IdentifySettings()
-
-
 def _among(
     name: str, value: str, choices: tuple[str, ...], title: str = "", more: tuple[str, ...] = ()
 ) -> None:
     if value not in choices:
-        listed = title + ", ".join((*choices, *more)) if title else "give one of " + ", ".join(
-            (*choices, *more)
+        listed = (
+            title + ", ".join((*choices, *more))
+            if title
+            else "give one of " + ", ".join((*choices, *more))
         )
         raise SettingError(name, f" is {value!r}; {listed}")
 
@@ -232,7 +230,9 @@ def _friction(value: str | Sequence[str]) -> tuple[str, ...]:
 def _gravity(value: str | Sequence[float]) -> tuple[float, ...]:
     """Three finite numbers, from a sequence or from text with commas."""
     try:
-        numbers = tuple(float(part) for part in (value.split(",") if isinstance(value, str) else value))
+        numbers = tuple(
+            float(part) for part in (value.split(",") if isinstance(value, str) else value)
+        )
     except (TypeError, ValueError):
         numbers = ()
     if len(numbers) != 3 or not all(map(math.isfinite, numbers)):
@@ -240,3 +240,6 @@ def _gravity(value: str | Sequence[float]) -> tuple[float, ...]:
             "gravity", f" is {value!r}; give three numbers [m/s²], for example 0,0,-9.81"
         )
     return numbers
+
+
+_DEFAULT = IdentifySettings()

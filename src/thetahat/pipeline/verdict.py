@@ -77,8 +77,7 @@ def judge(data: dict[str, Any]) -> Verdict:
     least = min(scored, key=lambda joint: joint["r2_test"])
     beside = "" if nominal is None else f" ({r2(nominal)} with the values of the file)"
     summary = (
-        f"R² {r2(total)} on held-out data{beside}, lowest {r2(least['r2_test'])} on"
-        f" {least['name']}"
+        f"R² {r2(total)} on held-out data{beside}, lowest {r2(least['r2_test'])} on {least['name']}"
     )
     wrong = _not_usable(total, nominal, scored)
     if wrong:
@@ -91,9 +90,7 @@ def judge(data: dict[str, Any]) -> Verdict:
     return Verdict("usable", summary, tuple(reasons), steps)
 
 
-def _not_usable(
-    total: float, nominal: float | None, scored: list[dict[str, Any]]
-) -> str | None:
+def _not_usable(total: float, nominal: float | None, scored: list[dict[str, Any]]) -> str | None:
     """Return why the model must not be used; None where it may be."""
     if total < FAIR:
         return "it explains too little of the torque"
