@@ -18,8 +18,8 @@ PACKAGE = Path(__file__).resolve().parents[1] / "src" / "thetahat"
 # nothing.
 STAGES = (
     *("errors", "files", "robots", "model", "kernels", "dynamics", "model.io", "data"),
-    *("identification", "excite", "online", "control", "plant", "report", "studies", "live"),
-    *("engine", "fleet", "cli"),
+    *("identification", "excite", "online", "control", "plant", "report", "studies", "engine"),
+    *("pipeline", "live", "fleet", "cli"),
 )
 KERNELS_MAY_USE = {"numpy", "numba", "llvmlite"}  # and the standard library
 HEAVY = ("numba", "polars", "scipy", "typer", "rich", "mujoco")

@@ -103,20 +103,16 @@ def plant(name: str | None) -> str:
     return name
 
 
-def gravity(text: str | None) -> tuple[float, float, float] | None:
-    """Three finite numbers from "X,Y,Z"; None where the option was not given."""
-    if text is None:
-        return None
-    try:
-        values = tuple(float(part) for part in text.split(","))
-    except ValueError:
-        values = ()
-    if len(values) != 3 or not all(map(math.isfinite, values)):
-        raise UsageError(
-            f"--gravity is {text!r}; give three numbers [m/s²] with commas, for example --gravity"
-            " 0,0,-9.81"
-        )
-    return values
+def gravity(text: str | None) -> tuple[float, ...] | None:
+    """Return three finite numbers from "X,Y,Z"; None where the option was not given."""
+    return None if text is None else numbers(text, "--gravity", 3)
+
+
+def friction_terms(text: str) -> tuple[str, ...]:
+    """Return friction terms from text with commas; "none" is none."""
+    from thetahat.cli.settings_options import settings_from
+
+    return settings_from({"friction": text}).friction
 
 
 def numbers(text: str, option: str, count: int) -> tuple[float, ...]:
@@ -157,11 +153,6 @@ def positive(option: str, value: float | None, unit: str) -> float | None:
     if value is not None and not (math.isfinite(value) and value > 0.0):
         raise UsageError(f"{option} is {value}; give a positive number [{unit}]")
     return value
-
-
-def min_speed(value: float | None) -> float | None:
-    """The speed below which a joint stands still; zero is allowed: none does."""
-    return 0.0 if value == 0.0 else positive("--min-speed", value, "rad/s or m/s")
 
 
 def input_file(text: str, option: str) -> Path:

@@ -122,7 +122,7 @@ def _walk(
     dataset = read_dataset(nominal, files["log"], files["test_log"], settings, local)
     result = run(dataset, local, progress)
     progress.stage("writing")
-    saved = write(result, targets, warnings)
+    saved = write(result, result.data, targets, warnings)
     files |= {"estimate": saved.files[0], "robot": targets.robot, "report": folder / "report.html"}
     return Walk(saved.data, files, truth, result.robot)
 

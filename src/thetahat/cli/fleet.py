@@ -15,7 +15,6 @@ from thetahat.cli import arguments, engine_options
 from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import emit, heard, say
 from thetahat.cli.progress import Progress
-from thetahat.cli.settings_options import settings_from
 from thetahat.errors import StorageError, ThetahatError, UsageError
 from thetahat.files import as_text, require_folder
 
@@ -167,7 +166,7 @@ def _asked(given: dict[str, Any]) -> Asked:
     )
     return Asked(
         **{name: given[name] for name in taken},
-        friction=settings_from({"friction": given["friction"]}).friction,
+        friction=arguments.friction_terms(given["friction"]),
     )
 
 

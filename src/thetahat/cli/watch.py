@@ -357,7 +357,7 @@ def _settings(
         raise UsageError(f"--window is {window}; give a whole number from 1")
     if not 0.0 <= threshold <= 1.0:
         raise UsageError(f"--threshold is {threshold}; give an R² from 0 to 1")
-    terms = arguments.friction_terms(friction, FRICTION)
+    terms = arguments.friction_terms(friction)
 
     def made() -> Settings:
         from thetahat.live.sample_sources import Settings

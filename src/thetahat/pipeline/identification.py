@@ -10,80 +10,26 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from thetahat.data.joint_selection import TorqueCounts
-from thetahat.data.types import Finding
 from thetahat.errors import UsageError, known
-from thetahat.identification.coupled_joints import Coupling
-from thetahat.identification.estimate import Estimate
-from thetahat.identification.information import Information
 from thetahat.identification.scores import Validation
-from thetahat.identification.tuning.tune import Tuned
 from thetahat.model.robot import Robot
-from thetahat.pipeline.dataset import Dataset
+from thetahat.pipeline import outputs
+from thetahat.pipeline.results import Audit, Results
 from thetahat.pipeline.settings import IdentifySettings
 from thetahat.pipeline.verdict import Verdict, judge
-from thetahat.report.traces import Traces
+from thetahat.report.section import Figure, Section, plain
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
     import polars
 
-    from thetahat.pipeline.outputs import SavedResult
-    from thetahat.report.section import Section
 
 TABLES = ("joints", "links", "base_parameters")
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
-    """The identified robot, and what it was identified with."""
-
-    nominal: Robot  # as its file states it, joints that the log does not measure locked
-    identified: Robot
-    least_squares: Robot  # the same columns by plain least squares
-    information: Information
-    rotor_inertia: str  # whether it was fitted, and why
-    couplings: tuple[Coupling, ...] = ()  # pairs of joints that seem to share a motor
-
-
-@dataclass(frozen=True, eq=False)
-class Scores:
-    """Scores on held-out data: torques behind the low-pass, and as logged."""
-
-    test: Validation | None = None
-    raw: Validation | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Audit:
-    """What the audit of the logs found, and what was left out of the fit."""
-
-    findings: tuple[Finding, ...]  # of the log that was fitted
-    test_findings: tuple[Finding, ...]
-    dropped: dict[str, int]  # torques left out of the fit, by reason
-    locked: tuple[str, ...]  # joints without a column, held still
-
-    def __str__(self) -> str:
-        lines = [finding.message for finding in (*self.findings, *self.test_findings)]
-        if self.dropped:
-            counts = ", ".join(f"{count} {reason}" for reason, count in self.dropped.items())
-            lines.append(f"torques left out of the fit: {counts}")
-        if self.locked:
-            lines.append(f"held still, as the log has no column for them: {known(self.locked)}")
-        return "\n".join(lines) or "nothing to report"
-
-
-@dataclass(frozen=True, eq=False)
-class Identification:
+class Identification(Results):
     """The result of `identify`: estimate, identified robot, scores, verdict, report, figures."""
-
-    estimate: Estimate
-    model: Model
-    held_out: Scores
-    dataset: Dataset
-    tuned: Tuned  # low-pass, delay, friction model, prior weight, and why
-    counts: TorqueCounts
-    traces: Traces | None  # for the report
 
     @property
     def robot(self) -> Robot:
@@ -128,18 +74,14 @@ class Identification:
 
     @cached_property
     def _unjudged(self) -> dict[str, Any]:
-        from thetahat.pipeline.outputs import as_data
-
-        return as_data(self)
+        return outputs.as_data(self)
 
     # -- what a user looks at ----------------------------------------------------------------------
 
     @cached_property
     def sections(self) -> list[Section]:
         """The sections of the report."""
-        from thetahat.pipeline.outputs import report_sections
-
-        return report_sections(self, self.data)
+        return outputs.report_sections(self, self.data)
 
     @property
     def figures(self) -> Mapping[str, go.Figure]:
@@ -148,15 +90,13 @@ class Identification:
 
     def report(self, path: str | os.PathLike[str]) -> Path:
         """Write the report as one self-contained HTML page."""
-        from thetahat.pipeline.outputs import write_report
+        return outputs.write_report(self, self.data, Path(path))
 
-        return write_report(self, self.data, Path(path))
-
-    def save(self, folder: str | os.PathLike[str]) -> SavedResult:
+    def save(self, folder: str | os.PathLike[str]) -> outputs.SavedResult:
         """Write the files that the command writes: estimate.json, report.html, the robot file."""
-        from thetahat.pipeline.outputs import Targets, write
-
-        return write(self, Targets.beneath(folder, self.robot, report=self.traces is not None))
+        report = self.traces is not None
+        targets = outputs.Targets.beneath(folder, self.robot, report=report)
+        return outputs.write(self, self.data, targets)
 
     def to_frame(self, table: str = "joints") -> polars.DataFrame:
         """Return a table as a polars frame: joints, links or base_parameters."""
@@ -206,8 +146,6 @@ class Figures(Mapping[str, "go.Figure"]):
     """Figures of a report by name, made when they are asked for."""
 
     def __init__(self, sections: list[Section]) -> None:
-        from thetahat.report.section import Figure
-
         self._panels: dict[str, Any] = {}
         for section in sections:
             for block in section.blocks:
@@ -224,8 +162,6 @@ class Figures(Mapping[str, "go.Figure"]):
 
     def __getitem__(self, name: str) -> go.Figure:
         import plotly.graph_objects as go
-
-        from thetahat.report.section import plain
 
         if name not in self._panels:
             raise KeyError(f"no figure {name!r}; figures: {known(self._panels, 40)}")

@@ -37,8 +37,9 @@ from thetahat.identification.tuning.rotor_inertia import decide_rotor_inertia
 from thetahat.identification.tuning.tune import USUAL, Tuned, tune, tune_samples
 from thetahat.model.robot import Robot
 from thetahat.pipeline.dataset import Dataset, LogInput, load_robot, log_names, read_dataset
-from thetahat.pipeline.identification import Identification, Model, Scores
+from thetahat.pipeline.identification import Identification
 from thetahat.pipeline.outputs import Targets, write
+from thetahat.pipeline.results import Model, Scores
 from thetahat.pipeline.settings import IdentifySettings
 from thetahat.pipeline.verdict import Verdict
 from thetahat.report.trace_collector import Collector
@@ -134,7 +135,7 @@ def identify_into(
         if answer is None:
             result = run(dataset, engine, progress)
             progress.stage("writing")
-            saved = write(result, targets, warned)
+            saved = write(result, result.data, targets, warned)
             answer = saved.data, list(saved.files)
             if key is not None:
                 engine.keep_answer(key, answer, targets.folder)

@@ -23,7 +23,7 @@ from thetahat.report.page import render
 if TYPE_CHECKING:
     from thetahat.data.log import Log
     from thetahat.model.robot import Robot
-    from thetahat.pipeline.identification import Identification
+    from thetahat.pipeline.results import Results
     from thetahat.report.section import Section
 
 DRIVE = "drive.json"  # beside the robot file, for what that cannot hold
@@ -58,7 +58,7 @@ class Targets:
 # -- plain data ------------------------------------------------------------------------------------
 
 
-def as_data(result: Identification) -> dict[str, Any]:
+def as_data(result: Results) -> dict[str, Any]:
     """Return the answer as plain data, schema thetahat/estimate/1, without its verdict."""
     model, dataset = result.model, result.dataset
     data = estimate_json.as_data(
@@ -111,9 +111,9 @@ def provenance(
     }
 
 
-def _settings(result: Identification) -> dict[str, Any]:
+def _settings(result: Results) -> dict[str, Any]:
     """Return the settings of a fit, given and chosen."""
-    given, dataset = result.settings, result.dataset
+    given, dataset = result.dataset.settings, result.dataset
     chosen, held_out = result.tuned.settings, dataset.test_rows
     return {
         "cutoff": chosen.cutoff,
@@ -155,7 +155,9 @@ class SavedResult:
         return "\n".join(str(path) for path in self.files)
 
 
-def write(result: Identification, targets: Targets, warnings: Sequence[str] = ()) -> SavedResult:
+def write(
+    result: Results, data: dict[str, Any], targets: Targets, warnings: Sequence[str] = ()
+) -> SavedResult:
     """Write the robot file, the report and estimate.json."""
     try:
         targets.folder.mkdir(parents=True, exist_ok=True)
@@ -165,7 +167,7 @@ def write(result: Identification, targets: Targets, warnings: Sequence[str] = ()
             " folder"
         ) from None
     files: list[Path] = []
-    robot, advice, parity = result.robot, list(result.data["advice"]), None
+    robot, advice, parity = result.model.identified, list(data["advice"]), None
     wrong = [
         name for name, body in zip(robot.body_names, robot.consistency, strict=True) if not body
     ]
@@ -182,13 +184,13 @@ def write(result: Identification, targets: Targets, warnings: Sequence[str] = ()
         files += saved.files
         if saved.note:
             advice.append(saved.note)
-    data = {**result.data, "advice": advice, "parity": parity, "warnings": list(warnings)}
+    data = {**data, "advice": advice, "parity": parity, "warnings": list(warnings)}
     if targets.report is not None:
         files.append(write_report(result, data, targets.report))
     return SavedResult(data, (write_atomically(targets.estimate, as_text(data)), *files))
 
 
-def report_sections(result: Identification, data: dict[str, Any]) -> list[Section]:
+def report_sections(result: Results, data: dict[str, Any]) -> list[Section]:
     """Return the sections of the report."""
     if result.traces is None:
         raise UsageError(
@@ -199,7 +201,7 @@ def report_sections(result: Identification, data: dict[str, Any]) -> list[Sectio
     return sections(data, robot=model.nominal, identified=model.identified, traces=result.traces)
 
 
-def write_report(result: Identification, data: dict[str, Any], path: Path) -> Path:
+def write_report(result: Results, data: dict[str, Any], path: Path) -> Path:
     """Write the report as one self-contained HTML page."""
     title, subtitle = titles(data)
     return write_atomically(path, render(title, report_sections(result, data), subtitle=subtitle))
