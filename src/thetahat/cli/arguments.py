@@ -108,13 +108,6 @@ def gravity(text: str | None) -> tuple[float, ...] | None:
     return None if text is None else numbers(text, "--gravity", 3)
 
 
-def friction_terms(text: str) -> tuple[str, ...]:
-    """Return friction terms from text with commas; "none" is none."""
-    from thetahat.cli.settings_options import settings_from
-
-    return settings_from({"friction": text}).friction
-
-
 def numbers(text: str, option: str, count: int) -> tuple[float, ...]:
     """So many finite numbers with commas between them."""
     try:

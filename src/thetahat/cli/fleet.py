@@ -15,6 +15,7 @@ from thetahat.cli import arguments, engine_options
 from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import emit, heard, say
 from thetahat.cli.progress import Progress
+from thetahat.cli.settings_options import friction_terms
 from thetahat.errors import StorageError, ThetahatError, UsageError
 from thetahat.files import as_text, require_folder
 
@@ -166,7 +167,7 @@ def _asked(given: dict[str, Any]) -> Asked:
     )
     return Asked(
         **{name: given[name] for name in taken},
-        friction=arguments.friction_terms(given["friction"]),
+        friction=friction_terms(given["friction"]),
     )
 
 

@@ -55,6 +55,11 @@ def settings_from(given: dict[str, Any]) -> IdentifySettings:
         raise UsageError(f"--{option}{error.rest}") from None
 
 
+def friction_terms(text: str) -> tuple[str, ...]:
+    """Return friction terms from text with commas; "none" is none."""
+    return settings_from({"friction": text}).friction
+
+
 def _parameter(setting: Field[Any]) -> inspect.Parameter:
     """Return the option of a field, as Typer reads it."""
     kind = _kind(setting)

@@ -17,6 +17,7 @@ from thetahat.cli import arguments
 from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import emit, heard, say
 from thetahat.cli.progress import Progress
+from thetahat.cli.settings_options import friction_terms
 from thetahat.cli.study import STUDIES, _complete
 from thetahat.errors import UsageError
 from thetahat.files import as_text
@@ -357,7 +358,7 @@ def _settings(
         raise UsageError(f"--window is {window}; give a whole number from 1")
     if not 0.0 <= threshold <= 1.0:
         raise UsageError(f"--threshold is {threshold}; give an R² from 0 to 1")
-    terms = arguments.friction_terms(friction)
+    terms = friction_terms(friction)
 
     def made() -> Settings:
         from thetahat.live.sample_sources import Settings
