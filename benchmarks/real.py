@@ -29,7 +29,7 @@ from thetahat.cli.backends import Alone
 from thetahat.cli.identify_stages import Options, Outcome, run, settings_for
 from thetahat.cli.joint_selection import Stream, degrees
 from thetahat.cli.progress import Progress
-from thetahat.data.friction_direction import directed
+from thetahat.data.friction_direction import with_friction_direction
 from thetahat.data.prepare import prepare_batches
 from thetahat.data.samples import MASKED, STANDSTILL, UNMEASURED, USABLE, Samples, concatenate
 from thetahat.files import write_atomically
@@ -340,7 +340,7 @@ def _scored(case: Case, robot: th.Robot, outcome: Outcome) -> tuple[dict[str, Va
         if case.min_speed is None
         else case.min_speed
     )
-    rows = directed(_rows(batches, case, still), outcome.identified)
+    rows = with_friction_direction(_rows(batches, case, still), outcome.identified)
     found = validate(outcome.identified, rows, beside=beside)
     trace = Trace.of(rows.t, rows.scorable, rows.tau, predicted(outcome.identified, rows))
     return {**found.beside, "consistent": found}, trace

@@ -281,7 +281,7 @@ def test_what_is_tuned_is_read_sparsely_and_kept(
 
     for module in ("thetahat.data.subsample.ROWS", "thetahat.engine.settings_cache.EXCERPT"):
         monkeypatch.setattr(module, 8_000)
-    monkeypatch.setattr(subsample.excerpt, "__kwdefaults__", {"span": None, "rows": 8_000})
+    monkeypatch.setattr(subsample.subsample, "__kwdefaults__", {"span": None, "rows": 8_000})
     monkeypatch.setattr("thetahat.data.cutoff.WINDOWS", 6)
     folder = folder_of(tmp_path / "logs", 3, seconds=120.0)
     whole = read_log(folder, arm())
@@ -300,7 +300,7 @@ def test_what_is_tuned_is_read_sparsely_and_kept(
         settings = choose(log, arm(), span=span)
         assert settings == choose(whole, arm(), span=span)
         mine, theirs = (
-            subsample.excerpt(each, arm(), span=span).prepared(settings) for each in (log, whole)
+            subsample.subsample(each, arm(), span=span).prepared(settings) for each in (log, whole)
         )
         assert np.array_equal(mine.tau, theirs.tau)
         return Tuned(settings, robot, 3.0, "entropic", ("because",), np.ones(4))

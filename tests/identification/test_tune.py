@@ -13,7 +13,7 @@ from simulated_log import motion
 
 import thetahat as th
 from thetahat import robots
-from thetahat.data.memory_log import record
+from thetahat.data.memory_log import log_from_arrays
 from thetahat.identification.coupled_joints import coupled
 from thetahat.identification.tuning.cross_validation import Predictions, _edges, folds
 from thetahat.identification.tuning.model_selection import _earned
@@ -56,7 +56,7 @@ def recorded(
     tau += noise * np.random.default_rng(3).standard_normal(tau.shape)
     lag = round(delay * RATE)
     assert len(late[0]) > lag >= 0
-    return robot, record(robot, t[lag:], q[lag:], tau=tau[: len(t) - lag], name="arm")
+    return robot, log_from_arrays(robot, t[lag:], q[lag:], tau=tau[: len(t) - lag], name="arm")
 
 
 def with_terms(robot: Robot) -> Robot:
@@ -109,7 +109,7 @@ def test_rows_outside_the_span_change_nothing() -> None:
     )
     spoiled = tau.copy()
     spoiled[half:] = 1e3 * np.random.default_rng(0).standard_normal(spoiled[half:].shape)
-    other = record(robot, t, q, tau=spoiled, name="arm")
+    other = log_from_arrays(robot, t, q, tau=spoiled, name="arm")
     a, b = (th.tune(each, robot, span=(0, half)) for each in (log, other))
     assert a.reasons == b.reasons
     assert (a.settings.cutoff, a.settings.delay, a.weight) == (

@@ -99,12 +99,12 @@ class Alone:
         """The rows, for what needs them again; of a log in shards that is long, an excerpt spread
         evenly over it, unless `every`.
         """
-        from thetahat.data.friction_direction import directed_batches
+        from thetahat.data.friction_direction import batches_with_friction_direction
         from thetahat.data.prepare import prepare_batches
 
         del every
         batches = prepare_batches(rows.log, rows.robot, settings=rows.settings, span=rows.span)
-        return directed_batches(
+        return batches_with_friction_direction(
             rows.stream(
                 self._progress.count(
                     batches, what, rows.log.rows if rows.span is None else rows.span[1]

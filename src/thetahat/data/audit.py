@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from thetahat.data.audit_model import judge
+from thetahat.data.audit_model import check_against_model
 from thetahat.data.audit_windows import WindowCollector
 from thetahat.data.columns import ColumnMap
 from thetahat.data.types import Finding, Mask
@@ -33,7 +33,7 @@ MAX_STRETCHES = 4_096  # masks of one joint and kind; beyond that, neighbours ar
 
 
 @dataclass
-class Audited:
+class AuditResult:
     """The audit's results."""
 
     findings: list[Finding] = field(default_factory=list)
@@ -290,11 +290,11 @@ class Audit:
                 self._held[v].feed(rows.dq, rows, starts, least)
         self._windows.feed(arrays, starts, row=row, period=period)
 
-    def finish(self) -> Audited:
+    def finish(self) -> AuditResult:
         """What was found. Raises `MalformedInput` where the log is in degrees or its stamps in
         milliseconds.
         """
-        out = Audited()
+        out = AuditResult()
         unusable: dict[int, list[tuple[int, int]]] = {}
         for node, _, v in self._dofs:
             limits = self._saturation(out, node.name, v, unusable)
@@ -340,7 +340,7 @@ class Audit:
                         everyone=everyone,
                     )
                     unusable.setdefault(v, []).extend((s.first, s.stop) for s in stretches)
-        findings, masks = judge(
+        findings, masks = check_against_model(
             self._robot,
             self._columns,
             self._windows.windows(unusable),
@@ -353,7 +353,7 @@ class Audit:
 
     def _report(
         self,
-        out: Audited,
+        out: AuditResult,
         kind: str,
         joint: str,
         v: int,
@@ -377,7 +377,7 @@ class Audit:
             out.masks += _masks(dof, intervals, kind.replace("-", " "))
 
     def _saturation(
-        self, out: Audited, joint: str, v: int, unusable: dict[int, list[tuple[int, int]]]
+        self, out: AuditResult, joint: str, v: int, unusable: dict[int, list[tuple[int, int]]]
     ) -> list[float]:
         """Report saturated torques; returns the values at which they are."""
         limits: list[float] = []

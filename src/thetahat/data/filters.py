@@ -25,7 +25,7 @@ from thetahat.errors import UsageError
 
 TAIL = 1e-10  # an impulse response is cut where what remains of it is this part of the whole
 GUARD = 16  # samples on either side of a kernel that was moved by a fraction of one
-SETTLED = (
+EDGE_WEIGHT = (
     1e-3  # rows are trusted where less than this part of the kernel hangs over the end of a run
 )
 HALF_PERIODS = 0.95  # a cut-off may be this part of half the sampling rate
@@ -46,7 +46,7 @@ class Kernel:
         """The weights between zeros, as wide as asked."""
         return np.pad(self.weights, (future - self.future, past - self.past))
 
-    def later(self, samples: float) -> Kernel:
+    def delayed(self, samples: float) -> Kernel:
         """The kernel of the same signal so many samples ago (a fraction too): its weights moved by
         the phase of their spectrum.
 
@@ -67,7 +67,7 @@ class Kernel:
         )  # a constant stays exactly what it is
         return Kernel(moved * scale, self.future + reach, self.past + reach)
 
-    def settled(self, part: float = SETTLED) -> tuple[int, int]:
+    def edge_reach(self, part: float = EDGE_WEIGHT) -> tuple[int, int]:
         """(future, past) reach outside which less than `part` of the absolute weight lies."""
         size = np.abs(self.weights)
         total = size.sum()
@@ -336,7 +336,7 @@ def smooth(x: np.ndarray, period: float, method: Method, derivative: int = 0) ->
     """A uniformly sampled run x (n,) or (n, channels), filtered, or its first or second derivative,
     same shape.
 
-    Near the ends the kernel hangs over: rows closer than `settled(...)` to an end are not to be
+    Near the ends the kernel hangs over: rows closer than `edge_rows(...)` to an end are not to be
     trusted.
     """
     array = np.asarray(x, dtype=float)
@@ -352,11 +352,11 @@ def smooth(x: np.ndarray, period: float, method: Method, derivative: int = 0) ->
     return np.ascontiguousarray(out.T).reshape(array.shape)
 
 
-def settled(method: Method, period: float) -> tuple[int, int]:
+def edge_rows(method: Method, period: float) -> tuple[int, int]:
     """(rows at the start, rows at the end) of a run where the filter or a derivative hangs over by
-    more than `SETTLED`.
+    more than `EDGE_WEIGHT`.
     """
-    reaches = [method.kernel(period, derivative).settled() for derivative in (0, 1, 2)]
+    reaches = [method.kernel(period, derivative).edge_reach() for derivative in (0, 1, 2)]
     return max(past for _, past in reaches), max(future for future, _ in reaches)
 
 
@@ -371,7 +371,7 @@ def central_difference(x: np.ndarray, period: float) -> np.ndarray:
     return np.ascontiguousarray(out.T / period).reshape(array.shape)
 
 
-def thinning(cutoff: float, period: float) -> int:
+def decimation_factor(cutoff: float, period: float) -> int:
     """Keep every k-th filtered row: five rows per cycle of the cut-off, where a fourth-order filter
     has left 7e-4 to fold back.
     """

@@ -139,7 +139,7 @@ def read_log(
         )
     patterns = parse_patterns(columns)
     tables: list[tuple[Table, ColumnMap]] = []
-    for path in _files(paths):
+    for path in log_files(paths):
         table = open_table(path, joints=robot.joint_names, topic=topic, salvage=salvage)
         tables.append(
             (
@@ -178,7 +178,7 @@ def assembled(robot: Robot, tables: list[tuple[Table, ColumnMap]], found: Survey
     )
 
 
-def _files(paths: object) -> list[Path]:
+def log_files(paths: object) -> list[Path]:
     """Every file named by paths, folders and patterns, in order, each once."""
     items = (
         [paths]

@@ -244,7 +244,7 @@ def column_names(robot: Robot, kinds: Sequence[str]) -> list[str]:
     return names
 
 
-def record(
+def log_from_arrays(
     robot: Robot,
     t: np.ndarray,
     q: np.ndarray,

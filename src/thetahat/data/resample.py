@@ -18,7 +18,7 @@ import numpy as np
 
 from thetahat.data.filters import KNOTS, extend, resample
 from thetahat.data.samples import LOCKED, OUTLIER, reason_code
-from thetahat.data.velocities import continuous
+from thetahat.data.velocities import continuous_quaternions
 from thetahat.errors import MalformedInput, NotIdentifiable, UsageError
 from thetahat.model.robot import Robot
 
@@ -136,7 +136,7 @@ def uniform_blocks(
                 _Resampler(run=chunk.run, start=float(chunk.t[0]), period=mean_period(run)),
             )
             before = None
-        x[:, layout.q] = continuous(robot, x[:, layout.q], before)
+        x[:, layout.q] = continuous_quaternions(robot, x[:, layout.q], before)
         before = x[-1, layout.q]
         despiker, resampler = state
         block = resampler.push(

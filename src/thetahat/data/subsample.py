@@ -16,7 +16,7 @@ PIECES = 8  # it is spread over the log in so many
 
 
 @dataclass(frozen=True, eq=False)
-class Excerpt:
+class Subsample:
     """Rows of a log as they were read."""
 
     log: LogLike
@@ -46,18 +46,19 @@ class Excerpt:
         return concatenate(parts, same_log=True)
 
 
-def excerpt(
+def subsample(
     log: LogLike, robot: Robot, *, span: tuple[int, int] | None = None, rows: int = ROWS
-) -> Excerpt:
+) -> Subsample:
     """The rows of `span` (default: all), or so many of them in pieces spread over it, read in one
     pass.
     """
-    spans = _pieces(log, span or (0, log.rows), rows)
+    spans = spread_spans(log, span or (0, log.rows), rows)
     chunks = [chunk for chunk in log.chunks() if any(_overlapping([chunk], each) for each in spans)]
-    return Excerpt(log, robot, tuple(spans), tuple(chunks))
+    return Subsample(log, robot, tuple(spans), tuple(chunks))
 
 
-def _pieces(log: LogLike, span: tuple[int, int], rows: int) -> list[tuple[int, int]]:
+def spread_spans(log: LogLike, span: tuple[int, int], rows: int) -> list[tuple[int, int]]:
+    """Return `span`, or pieces spread over it with so many rows together."""
     first, stop = span
     if stop - first <= rows:
         return [span]

@@ -19,7 +19,7 @@ TURN = 2.0 * np.pi
 MAX_TURNS = 2**31  # of one jump; no encoder counts further, and rounding hides the rest of a turn
 
 
-class Thinned:
+class DecimatedValues:
     """Numbers, of which every k-th is kept so that never more than `limit` are; k doubles when
     needed.
     """
@@ -57,7 +57,7 @@ class _Open:
     shift: float = 0.0  # subtracted from steps before they are squared
     total: float = 0.0
     squares: float = 0.0
-    steps: Thinned = field(default_factory=Thinned)
+    steps: DecimatedValues = field(default_factory=DecimatedValues)
 
     def extend(self, t: np.ndarray, dt: np.ndarray) -> None:
         if len(dt):

@@ -16,7 +16,7 @@ from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind
 
 
-def is_plain(robot: Robot) -> bool:
+def all_single_dof(robot: Robot) -> bool:
     """Whether every joint has one degree of freedom, so that q̇ is the derivative of q."""
     return all(
         node.kind in (JointKind.REVOLUTE, JointKind.PRISMATIC) for node in robot.tree.independent
@@ -27,7 +27,7 @@ def velocities(
     robot: Robot, q: np.ndarray, rate: np.ndarray, second: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """(dq, ddq), each (n, nv), from q and its first and second time derivatives, each (n, nq)."""
-    if is_plain(robot):
+    if all_single_dof(robot):
         return rate, second
     dq = np.empty((len(q), robot.nv))
     ddq = None if second is None else np.empty((len(q), robot.nv))
@@ -42,7 +42,7 @@ def velocities(
     return dq, ddq
 
 
-def normalised(robot: Robot, q: np.ndarray) -> np.ndarray:
+def normalize_quaternions(robot: Robot, q: np.ndarray) -> np.ndarray:
     """q with quaternions of unit length, written in place."""
     for _, at in robot.tree.quaternions:
         q[:, at : at + 4] /= np.maximum(
@@ -51,7 +51,7 @@ def normalised(robot: Robot, q: np.ndarray) -> np.ndarray:
     return q
 
 
-def continuous(robot: Robot, q: np.ndarray, before: np.ndarray | None) -> np.ndarray:
+def continuous_quaternions(robot: Robot, q: np.ndarray, before: np.ndarray | None) -> np.ndarray:
     """q (n, nq) with the signs of its quaternions chosen so that none jumps to its antipode, from
     the row `before` on.
     """
