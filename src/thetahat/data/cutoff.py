@@ -27,7 +27,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -35,7 +34,6 @@ from thetahat.data.filters import KNOTS, central_difference
 from thetahat.data.resample import (
     Block,
     Layout,
-    LogLike,
     despike,
     mean_period,
     run_spans,
@@ -43,6 +41,7 @@ from thetahat.data.resample import (
     uniform_blocks,
 )
 from thetahat.data.samples import UNMEASURED
+from thetahat.data.types import Chunk, LogLike
 from thetahat.data.velocities import velocities
 from thetahat.errors import NotIdentifiable
 from thetahat.model.robot import Robot
@@ -110,7 +109,7 @@ def scan_spectra(
     robot: Robot,
     *,
     span: tuple[int, int] | None = None,
-    chunks: Iterable[Any] | None = None,
+    chunks: Iterable[Chunk] | None = None,
 ) -> Spectra:
     """One pass over the log, or its rows of `span`, in bounded memory; of a long one, over
     `WINDOWS` stretches spread over it.

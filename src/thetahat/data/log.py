@@ -89,26 +89,29 @@ class Log:
 
     def _chunk(self, batch: Batch, begin: int, end: int, run: int) -> Chunk:
         part = batch.values[begin - batch.row : end - batch.row]
-        arrays = batch.columns.split(part, self._robot)
-        q = arrays["q"]
-        assert q is not None
+        channels = batch.columns.split(part, self._robot)
         if self._wraps:
-            unwrap(q, self._wraps, row=begin, run=self.runs[run])
-        return Chunk(arrays["t"], q, arrays["dq"], arrays["ddq"], arrays["tau"], run, begin)  # type: ignore[arg-type]
+            unwrap(channels["q"], self._wraps, row=begin, run=self.runs[run])
+        return Chunk(**channels, run=run, row=begin)
 
 
 def _joined(chunks: list[Chunk]) -> Chunk:
     if len(chunks) == 1:
         return chunks[0]
-    parts = {
-        name: (
-            None
-            if getattr(chunks[0], name) is None
-            else np.concatenate([getattr(chunk, name) for chunk in chunks])
-        )
-        for name in ("t", "q", "dq", "ddq", "tau")
-    }
-    return Chunk(**parts, run=chunks[0].run, row=chunks[0].row)  # type: ignore[arg-type]
+
+    def stacked(name: str) -> np.ndarray:
+        return np.concatenate([getattr(chunk, name) for chunk in chunks])
+
+    first = chunks[0]
+    return Chunk(
+        t=stacked("t"),
+        q=stacked("q"),
+        dq=None if first.dq is None else stacked("dq"),
+        ddq=None if first.ddq is None else stacked("ddq"),
+        tau=None if first.tau is None else stacked("tau"),
+        run=first.run,
+        row=first.row,
+    )
 
 
 # -- reading ---------------------------------------------------------------------------------------

@@ -18,8 +18,9 @@ import numpy as np
 
 from thetahat.data.cutoff import choose_cutoff, choose_min_speed, scan_spectra
 from thetahat.data.filters import KNOTS, Kernel, convolve, decimation_factor, method_of
-from thetahat.data.resample import HALF, Halo, Layout, LogLike, run_spans, uniform_blocks
+from thetahat.data.resample import HALF, Halo, Layout, run_spans, uniform_blocks
 from thetahat.data.samples import EDGE, OUTLIER, STANDSTILL, Samples, concatenate
+from thetahat.data.types import Chunk, LogLike
 from thetahat.data.velocities import normalize_quaternions, velocities
 from thetahat.errors import UsageError, known
 from thetahat.model.robot import Robot
@@ -110,7 +111,7 @@ def choose(
     min_speed: float | Sequence[float] | None = None,
     decimate: int | str | None = None,
     span: tuple[int, int] | None = None,
-    chunks: Iterable[Any] | None = None,
+    chunks: Iterable[Chunk] | None = None,
 ) -> Settings:
     """The settings for a log: what is not given is chosen from its rows (of `span`, first and stop
     row, alone).
@@ -362,7 +363,7 @@ def batches_of(
     *,
     rows: int,
     span: tuple[int, int] | None,
-    chunks: Iterable[Any] | None,
+    chunks: Iterable[Chunk] | None,
 ) -> Iterator[Samples]:
     """The stream, stage by stage, run by run."""
     _check_names(log, robot)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from thetahat.data.prepare import BATCH, Settings, batches_of
-from thetahat.data.resample import LogLike, run_spans
+from thetahat.data.resample import run_spans
 from thetahat.data.samples import Samples, concatenate
+from thetahat.data.types import Chunk, LogLike
 from thetahat.model.robot import Robot
 
 ROWS = 200_000  # of a longer log, that choices are made from
@@ -22,7 +22,7 @@ class Subsample:
     log: LogLike
     robot: Robot
     spans: tuple[tuple[int, int], ...]  # first and stop row of every piece
-    chunks: tuple[Any, ...]
+    chunks: tuple[Chunk, ...]
 
     @property
     def rows(self) -> int:
@@ -73,5 +73,5 @@ def spread_spans(log: LogLike, span: tuple[int, int], rows: int) -> list[tuple[i
     ] or [(first, first + rows)]
 
 
-def _overlapping(chunks: Iterable[Any], span: tuple[int, int]) -> list[Any]:
+def _overlapping(chunks: Iterable[Chunk], span: tuple[int, int]) -> list[Chunk]:
     return [chunk for chunk in chunks if chunk.row < span[1] and chunk.row + len(chunk.t) > span[0]]

@@ -12,9 +12,10 @@ import numpy as np
 
 from thetahat.data.cutoff import MOST
 from thetahat.data.prepare import Settings, choose
-from thetahat.data.resample import LogLike, mean_period
+from thetahat.data.resample import mean_period
 from thetahat.data.samples import Samples
 from thetahat.data.subsample import subsample
+from thetahat.data.types import LogLike
 from thetahat.errors import NotIdentifiable
 from thetahat.identification.estimators.consistent import Consistent
 from thetahat.identification.tuning.model_selection import METRIC, search
