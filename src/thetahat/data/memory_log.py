@@ -13,7 +13,7 @@ import numpy as np
 from thetahat.data.columns import Resolver
 from thetahat.data.formats import Block, Table
 from thetahat.data.formats.table import State, check_names
-from thetahat.data.log import Log, surveyed
+from thetahat.data.log import Log, scan_tables
 from thetahat.errors import UsageError
 from thetahat.model.robot import Robot
 
@@ -91,4 +91,4 @@ def record(
         name, column_names(robot, list(arrays)), np.column_stack([t, *arrays.values()])
     )
     columns = Resolver(robot, table.names, widths={}, patterns={}, file=name).resolve()
-    return surveyed(robot, [(table, columns)])
+    return scan_tables(robot, [(table, columns)])
