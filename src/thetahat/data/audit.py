@@ -8,6 +8,7 @@ gravity) is judged at the end from a few thousand short windows spread over the 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -38,6 +39,25 @@ class AuditResult:
 
     findings: list[Finding] = field(default_factory=list)
     masks: list[Mask] = field(default_factory=list)
+
+
+@dataclass(frozen=True, eq=False)
+class ExtremeScan:
+    """Rows at the two largest values of a channel."""
+
+    counts: dict[float, int]
+    moving: int  # neighbouring rows at the largest value between which the joint moved
+    rows: np.ndarray  # (k, 2) intervals at the largest value
+
+
+@dataclass(frozen=True, eq=False)
+class AuditScan:
+    """What the audit saw of one file, rows counted from its first: merged by `Audit.add`."""
+
+    constant: dict[str, np.ndarray]  # by channel: (k, 4) degree of freedom, value, first, stop row
+    extremes: dict[str, dict[int, ExtremeScan]]  # "top" and "bottom", by degree of freedom
+    windows: dict[str, np.ndarray]
+    period: float  # [s] of the windows
 
 
 class Rows(NamedTuple):
@@ -193,6 +213,24 @@ class Extreme:
             self._moving += int(np.count_nonzero((np.diff(at) == 1) & (np.diff(q[at]) != 0)))
             self._rows.append(_intervals(at + row))
 
+    def scan(self) -> ExtremeScan:
+        """Return what was counted."""
+        rows = np.concatenate(self._rows) if self._rows else np.zeros((0, 2), dtype=np.int64)
+        return ExtremeScan(dict(self._counts), self._moving, rows)
+
+    def add(self, scan: ExtremeScan, row: int) -> None:
+        """Add the counts of a file whose first row is `row` of the log."""
+        if not scan.counts:
+            return
+        before, top = max(self._counts, default=-np.inf), max(scan.counts)
+        both = Counter(self._counts) + Counter(scan.counts)
+        self._counts = {value: both[value] for value in sorted(both)[-2:]}
+        if top > before:
+            self._rows, self._moving = [], 0
+        if top >= before:
+            self._rows.append(scan.rows + row)
+            self._moving += scan.moving
+
     def saturated(self) -> tuple[float, int, np.ndarray] | None:
         """(value, rows at it, their intervals) where many rows stand exactly there while the joint
         moves; zero is no limit.
@@ -289,6 +327,41 @@ class Audit:
                 self._stuck[v].feed(rows.q, rows, starts, least)
                 self._held[v].feed(rows.dq, rows, starts, least)
         self._windows.feed(arrays, starts, row=row, period=period)
+
+    def _channels(self) -> dict[str, dict[int, ConstantChannel]]:
+        return {"dead": self._dead, "stuck": self._stuck, "held": self._held}
+
+    def scan(self) -> AuditScan:
+        """Return what was seen of a file that has been fed to its end."""
+        constant = {
+            name: np.array(
+                [
+                    (v, stretch.value, stretch.first, stretch.stop)
+                    for v, channel in channels.items()
+                    for stretch in channel.finish()
+                ],
+                dtype=float,
+            ).reshape(-1, 4)
+            for name, channels in self._channels().items()
+        }
+        extremes = {
+            name: {v: extreme.scan() for v, extreme in found.items()}
+            for name, found in (("top", self._top), ("bottom", self._bottom))
+        }
+        return AuditScan(constant, extremes, *self._windows.collected())
+
+    def add(self, scan: AuditScan, row: int, rows: int) -> None:
+        """Add what was seen of the file that has these rows of the log."""
+        for name, channels in self._channels().items():
+            for v, value, first, stop in scan.constant[name]:
+                channels[int(v)].found.append(
+                    Stretch(value, int(first) + row, int(stop) + row, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+                )
+        for name, extremes in (("top", self._top), ("bottom", self._bottom)):
+            for v, extreme in scan.extremes[name].items():
+                extremes[v].add(extreme, row)
+        self._windows.add(scan.windows, scan.period, row)
+        self._rows = row + rows
 
     def finish(self) -> AuditResult:
         """What was found. Raises `MalformedInput` where the log is in degrees or its stamps in

@@ -58,6 +58,7 @@ class WindowCollector:
         self._possible = self._simple or columns.has("dq")
         self._parts: list[dict[str, np.ndarray]] = []
         self._count, self._period = 0, 0.0
+        self._step, self._seen = 1, 0  # of windows that other files collected
 
     def feed(
         self, arrays: dict[str, np.ndarray | None], starts: np.ndarray, *, row: int, period: float
@@ -123,6 +124,28 @@ class WindowCollector:
         while self._count > KEPT:
             self._parts = [{name: array[::2] for name, array in self._joined().items()}]
             self._count, self._quota = len(self._parts[0]["row"]), max(self._quota // 2, 1)
+
+    def collected(self) -> tuple[dict[str, np.ndarray], float]:
+        """Return the arrays of all windows and the period [s] of the rows they are from."""
+        return (self._joined() if self._parts else {}), self._period
+
+    def add(self, windows: dict[str, np.ndarray], period: float, row: int) -> None:
+        """Add what another collector has of a file whose first row is `row` of the log.
+
+        Every k-th is kept where there are too many; k doubles when needed.
+        """
+        self._period = period or self._period
+        if not windows:
+            return
+        part = {
+            name: array[-self._seen % self._step :: self._step] for name, array in windows.items()
+        }
+        self._seen += len(windows["row"])
+        self._parts.append(part | {"row": part["row"] + row})
+        self._count += len(part["row"])
+        while self._count > KEPT:
+            self._parts = [{name: array[::2] for name, array in self._joined().items()}]
+            self._count, self._step = len(self._parts[0]["row"]), 2 * self._step
 
     def _joined(self) -> dict[str, np.ndarray]:
         return {
