@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +14,9 @@ from thetahat.errors import UnphysicalRobot, UsageError, known
 from thetahat.model import parameters
 from thetahat.model.drive import TERMS, Actuation, Drive
 from thetahat.model.tree import JointKind, Tree
+
+if TYPE_CHECKING:
+    from thetahat.identification.identifiability.base_parameters import BaseParameters
 
 STANDARD_GRAVITY = (0.0, 0.0, -9.81)  # [m/s²], the value URDF tools assume
 
@@ -278,17 +280,12 @@ class Robot:
     # -- what can be identified --------------------------------------------------------------------
 
     @cached_property
-    def base_parameters(
-        self,
-    ) -> Any:  # a thetahat.identification.identifiability.base_parameters.BaseParameters
-        """What this robot's motion can tell about its parameters (and its drive terms to be
-        identified): names and the map from x.
-        """
-        # By name, when first asked for: identification is a later stage, which the model must not
-        # import.
-        return importlib.import_module(
-            "thetahat.identification.identifiability.base_parameters"
-        ).base_parameters(self)
+    def base_parameters(self) -> BaseParameters:
+        """Base parameters of the robot and its identified drive terms: names, map from x."""
+        # A later stage, imported on first use: the one exception in tests/test_layers.py.
+        from thetahat.identification.identifiability.base_parameters import base_parameters
+
+        return base_parameters(self)
 
     # -- physics -----------------------------------------------------------------------------------
 
