@@ -31,7 +31,7 @@ STAGES = (
 # The same inside packages: a part may not import the parts after it. Parts that are not listed are
 # bound by the rule against circles alone.
 PARTS = {
-    "model": ("spatial", "parameters", "tree", "friction_terms", "drive", "robot", "lock_joints"),
+    "model": ("spatial", "tree", "friction_terms", "actuation", "drive", "robot", "lock_joints"),
     "model.io": ("xml_reader", "urdf", "mjcf", "load", "write_back", "save"),
     "kernels": ("jit", "vectors", "kinematics", "rnea", "fold", "slotine_li", "online"),
     "dynamics": ("batch", "rigid_body", "algorithm1"),
