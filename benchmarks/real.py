@@ -34,7 +34,7 @@ from thetahat.data.prepare import prepare_batches
 from thetahat.data.samples import MASKED, STANDSTILL, UNMEASURED, USABLE, Samples, concatenate
 from thetahat.files import write_atomically
 from thetahat.identification.scores import Validation, predicted, validate
-from thetahat.model.friction_terms import Dry
+from thetahat.model.friction_terms import FrictionDirection
 from thetahat.model.lock_joints import kept_positions
 from thetahat.plant.plant import MujocoPlant
 
@@ -358,7 +358,7 @@ def _authors(robot: th.Robot, path: Path) -> th.Robot:
         key.strip(): float(value)
         for key, value in (line.split(":") for line in path.read_text().splitlines() if ":" in line)
     }
-    law = Dry(np.full(robot.nv, np.pi / 200.0), np.zeros(robot.nv))
+    law = FrictionDirection(np.full(robot.nv, np.pi / 200.0), np.zeros(robot.nv))
     return replace(
         robot,
         drive=replace(

@@ -277,7 +277,7 @@ def test_what_is_tuned_is_read_sparsely_and_kept(
     from thetahat.data.log import read_log
     from thetahat.data.prepare import choose
     from thetahat.identification.tuning.tune import Tuned
-    from thetahat.model.friction_terms import Dry, quadratic, stribeck
+    from thetahat.model.friction_terms import FrictionDirection, quadratic, stribeck
 
     for module in ("thetahat.data.subsample.ROWS", "thetahat.engine.settings_cache.EXCERPT"):
         monkeypatch.setattr(module, 8_000)
@@ -287,9 +287,9 @@ def test_what_is_tuned_is_read_sparsely_and_kept(
     whole = read_log(folder, arm())
     drive = (
         fitted(arm())
-        .drive.with_dry(Dry(np.full(4, 0.1), np.zeros(4)))
-        .with_shape(stribeck(np.full(4, 0.2)))
-        .with_shape(quadratic())
+        .drive.with_dry(FrictionDirection(np.full(4, 0.1), np.zeros(4)))
+        .with_extra_term(stribeck(np.full(4, 0.2)))
+        .with_extra_term(quadratic())
     )
     robot = replace(fitted(arm()), drive=drive)
     span, read, calls = (0, 60_000), [], []

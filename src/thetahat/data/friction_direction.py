@@ -16,7 +16,7 @@ import numpy as np
 
 from thetahat.data.filters import Kernel, convolve, method_of
 from thetahat.data.samples import Samples
-from thetahat.model.friction_terms import Dry
+from thetahat.model.friction_terms import FrictionDirection
 from thetahat.model.robot import Robot
 
 APART = 1.5  # periods between two rows that begin a new stretch
@@ -87,7 +87,7 @@ class _Stretch:
     """Rows one period after another: what waits for its neighbours, and d up to now."""
 
     robot: Robot
-    dry: Dry
+    dry: FrictionDirection
     first: Samples
     waiting: list[Samples] = field(default_factory=list)
 
