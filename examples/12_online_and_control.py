@@ -18,9 +18,9 @@ import numpy as np
 
 import thetahat as th
 from thetahat import robots
-from thetahat.control.clock import VirtualClock
+from thetahat.control.loop_timing import VirtualClock
 from thetahat.excite.trajectories import tick_tock
-from thetahat.plant.perturb import as_built
+from thetahat.plant.perturb import perturb
 
 RATE = 500.0  # [Hz]
 SECONDS = 24.0
@@ -28,7 +28,7 @@ SECONDS = 24.0
 
 def main() -> None:
     nominal = th.load(robots.path("valkyrie_arm"))
-    truth = as_built(nominal, seed=2)
+    truth = perturb(nominal, seed=2)
     plant = th.OwnPlant(truth, realism=th.Realism.typical(truth))
     identifier = th.OnlineIdentifier(
         nominal.with_drive(viscous=True, coulomb=True, offset=True),
@@ -36,7 +36,7 @@ def main() -> None:
         window=50,
         threshold=0.95,
     )
-    controller = th.Switched(
+    controller = th.ModelSwitch(
         identifier, lambda robot: th.ComputedTorque(robot, kp=400.0, kd=40.0), slew=50.0
     )
     motion = tick_tock(
