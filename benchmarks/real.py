@@ -25,12 +25,12 @@ import numpy as np
 
 import thetahat as th
 from benchmarks.real_page import Trace, page
-from thetahat.data.friction_direction import directed
+from thetahat.data.friction_direction import with_friction_direction
 from thetahat.data.prepare import prepare_batches
 from thetahat.data.samples import MASKED, STANDSTILL, UNMEASURED, USABLE, Samples, concatenate
 from thetahat.files import write_atomically
 from thetahat.identification.scores import Validation, predicted, validate
-from thetahat.model.friction_terms import Dry
+from thetahat.model.friction_terms import FrictionDirection
 from thetahat.model.lock_joints import kept_positions
 from thetahat.pipeline.identification import Identification
 from thetahat.pipeline.identify import identify, settings_for
@@ -338,7 +338,7 @@ def _scored(case: Case, outcome: Identification) -> tuple[dict[str, Validation],
         if case.min_speed is None
         else case.min_speed
     )
-    rows = directed(_rows(batches, case, still), model.identified)
+    rows = with_friction_direction(_rows(batches, case, still), model.identified)
     found = validate(model.identified, rows, beside=beside)
     trace = Trace.of(rows.t, rows.scorable, rows.tau, predicted(model.identified, rows))
     return {**found.beside, "consistent": found}, trace
@@ -356,7 +356,7 @@ def _authors(robot: th.Robot, path: Path) -> th.Robot:
         key.strip(): float(value)
         for key, value in (line.split(":") for line in path.read_text().splitlines() if ":" in line)
     }
-    law = Dry(np.full(robot.nv, np.pi / 200.0), np.zeros(robot.nv))
+    law = FrictionDirection(np.full(robot.nv, np.pi / 200.0), np.zeros(robot.nv))
     return replace(
         robot,
         drive=replace(

@@ -2,6 +2,7 @@ from .control.computed_torque import ComputedTorque as ComputedTorque
 from .data.log import read_log as read_log
 from .data.prepare import prepare as prepare
 from .data.samples import Samples as Samples
+from .dynamics.algorithm1 import regressor_by_unit_parameters as regressor_by_unit_parameters
 from .dynamics.configuration import random_configuration as random_configuration
 from .dynamics.rigid_body import body_frames as body_frames
 from .dynamics.rigid_body import coriolis_matrix as coriolis_matrix
@@ -12,7 +13,6 @@ from .dynamics.rigid_body import kinetic_energy as kinetic_energy
 from .dynamics.rigid_body import mass_matrix as mass_matrix
 from .dynamics.rigid_body import potential_energy as potential_energy
 from .dynamics.rigid_body import regressor as regressor
-from .dynamics.rigid_body import regressor_by_unit_parameters as regressor_by_unit_parameters
 from .engine.fold_logs import information as information
 from .errors import ThetahatError as ThetahatError
 from .excite.design import design as design

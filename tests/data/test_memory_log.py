@@ -17,7 +17,7 @@ import pytest
 import thetahat as th
 from thetahat import robots
 from thetahat.data.log import read_log
-from thetahat.data.memory_log import TableLike, is_table, log_from_table, record
+from thetahat.data.memory_log import TableLike, is_table, log_from_arrays, log_from_table
 from thetahat.errors import MalformedInput, NotIdentifiable, UsageError
 
 ROWS = 70_000  # more than a batch
@@ -81,7 +81,7 @@ def test_positions_matrices_and_patterns_are_understood_as_in_files(robot: th.Ro
         log_from_table({"t": columns["t"], "q": q, "tau": tau, "date": "today"}, robot),
         log_from_table(numbered, robot),
         log_from_table(pandas.DataFrame(renamed), robot, columns="t=time,q={joint}_pos"),
-        record(robot, columns["t"], q),
+        log_from_arrays(robot, columns["t"], q),
     ]
     for log in logs:
         np.testing.assert_array_equal(log.read()[0].q, q)
@@ -192,7 +192,7 @@ def test_a_recording_of_objects_is_refused_by_row(robot: th.Robot) -> None:
     q = np.zeros((400, 2), dtype=object)
     q[3, 1] = "x"
     with pytest.raises(MalformedInput, match="recording, row 3"):
-        record(robot, np.arange(400) / 100.0, q)
+        log_from_arrays(robot, np.arange(400) / 100.0, q)
 
 
 def test_jumps_of_any_size_do_not_crash(robot: th.Robot) -> None:

@@ -276,19 +276,19 @@ def test_what_is_tuned_is_read_sparsely_and_kept(
     from thetahat.data.log import read_log
     from thetahat.data.prepare import choose
     from thetahat.identification.tuning.tune import Tuned
-    from thetahat.model.friction_terms import Dry, quadratic, stribeck
+    from thetahat.model.friction_terms import FrictionDirection, quadratic, stribeck
 
     for module in ("thetahat.data.subsample.ROWS", "thetahat.engine.settings_cache.EXCERPT"):
         monkeypatch.setattr(module, 8_000)
-    monkeypatch.setattr(subsample.excerpt, "__kwdefaults__", {"span": None, "rows": 8_000})
+    monkeypatch.setattr(subsample.subsample, "__kwdefaults__", {"span": None, "rows": 8_000})
     monkeypatch.setattr("thetahat.data.cutoff.WINDOWS", 6)
     folder = folder_of(tmp_path / "logs", 3, seconds=120.0)
     whole = read_log(folder, arm())
     drive = (
         fitted(arm())
-        .drive.with_dry(Dry(np.full(4, 0.1), np.zeros(4)))
-        .with_shape(stribeck(np.full(4, 0.2)))
-        .with_shape(quadratic())
+        .drive.with_dry(FrictionDirection(np.full(4, 0.1), np.zeros(4)))
+        .with_extra_term(stribeck(np.full(4, 0.2)))
+        .with_extra_term(quadratic())
     )
     robot = replace(fitted(arm()), drive=drive)
     span, read, calls = (0, 60_000), [], []
@@ -299,7 +299,7 @@ def test_what_is_tuned_is_read_sparsely_and_kept(
         settings = choose(log, arm(), span=span)
         assert settings == choose(whole, arm(), span=span)
         mine, theirs = (
-            subsample.excerpt(each, arm(), span=span).prepared(settings) for each in (log, whole)
+            subsample.subsample(each, arm(), span=span).prepared(settings) for each in (log, whole)
         )
         assert np.array_equal(mine.tau, theirs.tau)
         return Tuned(settings, robot, 3.0, "entropic", ("because",), np.ones(4))

@@ -107,10 +107,10 @@ def _walk(
     from thetahat.pipeline.identify import run
     from thetahat.pipeline.outputs import Targets, write
     from thetahat.pipeline.settings import IdentifySettings
-    from thetahat.plant.perturb import as_built
+    from thetahat.plant.perturb import perturb
 
     nominal, targets = load(file), Targets.beneath(folder, file)
-    truth = as_built(nominal, seed=seed)
+    truth = perturb(nominal, seed=seed)
     targets.check([])
     folder.mkdir(parents=True, exist_ok=True)
     names = ("motion", "log", "test_motion", "test_log")

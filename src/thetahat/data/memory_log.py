@@ -25,7 +25,7 @@ from thetahat.data.formats.table import (
     labels_of,
     shown,
 )
-from thetahat.data.log import Log, surveyed
+from thetahat.data.log import Log, scan_tables
 from thetahat.errors import MalformedInput, UsageError
 from thetahat.model.robot import Robot
 
@@ -125,7 +125,7 @@ def log_from_table(
     column_map = Resolver(
         robot, cells.names, widths=cells.widths, patterns=parse_patterns(columns), file=cells.name
     ).resolve()
-    return surveyed(robot, [(cells.table(column_map), column_map)])
+    return scan_tables(robot, [(cells.table(column_map), column_map)])
 
 
 class _Cells:
@@ -244,7 +244,7 @@ def column_names(robot: Robot, kinds: Sequence[str]) -> list[str]:
     return names
 
 
-def record(
+def log_from_arrays(
     robot: Robot,
     t: np.ndarray,
     q: np.ndarray,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from thetahat.data.friction_direction import directed_batches
+from thetahat.data.friction_direction import batches_with_friction_direction
 from thetahat.data.joint_selection import TorqueCounter
 from thetahat.data.log import Log, read_log
 from thetahat.data.prepare import Settings, choose, prepare_batches
@@ -88,7 +88,7 @@ class LocalEngine:
                 rows.log, rows.joints.robot, settings=rows.settings, span=rows.span
             )
         counted = self._progress.count(batches, text, rows.stop)
-        return directed_batches(map(rows.joints.select, counted), fitted)
+        return batches_with_friction_direction(map(rows.joints.select, counted), fitted)
 
     def solve(
         self,
