@@ -27,7 +27,7 @@ robot = th.load(robots.path("arm4")).with_drive(viscous=True, coulomb=True, offs
 limits = th.motion_limits(
     robot, boxes=[th.Box("hand", lower=(-2.0, -2.0, -0.4), upper=(2.0, 2.0, 2.0))]
 )
-found = th.design(robot, duration=8.0, limits=limits, starts=8, seconds=4.0)
+found = th.design(robot, duration=8.0, limits=limits, starts=8)
 print(found)
 
 # What a motion at random, scaled up to the first limit it meets, shows in the same time.
