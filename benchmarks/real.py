@@ -29,13 +29,14 @@ from thetahat.cli.backends import Alone
 from thetahat.cli.identify_stages import Options, Outcome, run, settings_for
 from thetahat.cli.joint_selection import Stream, degrees
 from thetahat.cli.progress import Progress
-from thetahat.data.friction_direction import directed
+from thetahat.data.friction_direction import with_friction_direction
 from thetahat.data.prepare import prepare_batches
 from thetahat.data.samples import MASKED, STANDSTILL, UNMEASURED, USABLE, Samples, concatenate
 from thetahat.files import write_atomically
 from thetahat.identification.scores import Validation, predicted, validate
-from thetahat.model.friction_terms import Dry
+from thetahat.model.friction_terms import FrictionDirection
 from thetahat.model.lock_joints import kept_positions
+from thetahat.plant.plant import MujocoPlant
 
 ROOT = Path(__file__).resolve().parents[1]
 LOGS = ROOT.parent / "shared" / "data" / "logs"
@@ -339,7 +340,7 @@ def _scored(case: Case, robot: th.Robot, outcome: Outcome) -> tuple[dict[str, Va
         if case.min_speed is None
         else case.min_speed
     )
-    rows = directed(_rows(batches, case, still), outcome.identified)
+    rows = with_friction_direction(_rows(batches, case, still), outcome.identified)
     found = validate(outcome.identified, rows, beside=beside)
     trace = Trace.of(rows.t, rows.scorable, rows.tau, predicted(outcome.identified, rows))
     return {**found.beside, "consistent": found}, trace
@@ -357,7 +358,7 @@ def _authors(robot: th.Robot, path: Path) -> th.Robot:
         key.strip(): float(value)
         for key, value in (line.split(":") for line in path.read_text().splitlines() if ":" in line)
     }
-    law = Dry(np.full(robot.nv, np.pi / 200.0), np.zeros(robot.nv))
+    law = FrictionDirection(np.full(robot.nv, np.pi / 200.0), np.zeros(robot.nv))
     return replace(
         robot,
         drive=replace(
@@ -417,7 +418,7 @@ def _twin(robot: th.Robot) -> str:
                 * (2.0 * np.sin(w * t) * np.cos(w * t) ** 2 - np.sin(w * t) ** 3),
             )
 
-    recording = th.simulate(th.MujocoPlant(robot, realism=th.Realism()), Sway(), rate=1000.0)
+    recording = th.simulate(MujocoPlant(robot, realism=th.Realism()), Sway(), rate=1000.0)
     error = np.sqrt(np.mean((recording.wanted[0] - recording.q) ** 2, axis=0))
     return f"follows a motion of {amplitude} rad to {np.max(error):.1g} rad RMS"
 

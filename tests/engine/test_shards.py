@@ -210,12 +210,12 @@ def test_two_hundred_shards_in_random_order_are_one_pass(tmp_path: Path) -> None
 
 
 def test_the_direction_of_dry_friction_is_that_of_one_pass(tmp_path: Path) -> None:
-    from thetahat.model.friction_terms import Dry
+    from thetahat.model.friction_terms import FrictionDirection
 
     path = write(tmp_path / "log.parquet", columns())
     files, settings = surveyed(path)
     for zone, travel in ((0.05, 0.0), (0.0, 0.02)):
-        law = Dry(np.full(4, zone), np.full(4, travel))
+        law = FrictionDirection(np.full(4, zone), np.full(4, travel))
         fit = replace(fitted(arm()), drive=fitted(arm()).drive.with_dry(law))
         work = Fold(Prepared(arm(), settings), fit)
         found, told = Gatherer(rows=ROWS).fold(files, work)

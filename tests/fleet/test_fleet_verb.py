@@ -261,12 +261,12 @@ def test_standard_deviations_from_an_excerpt_are_those_of_all_rows(
             whole = crew.information(rows, fitted(arm()).with_drive(armature=True))
             seen = view(whole, without=("armature",), dofs=dofs)
             estimate = crew.identify(seen, whole, th.LeastSquares(), rows)
-            assert np.array_equal(estimate.x_base, th.identify(seen, th.LeastSquares()).x_base)
+            assert np.array_equal(estimate.x_base, th.solve(seen, th.LeastSquares()).x_base)
             spreads.append(np.asarray(estimate.base_std))
     ratio = spreads[1] / spreads[0]
     assert 0.8 < np.median(ratio) < 1.25
     assert np.all((ratio > 0.4) & (ratio < 2.5))
-    independent = np.asarray(th.identify(seen, th.LeastSquares()).base_std)
+    independent = np.asarray(th.solve(seen, th.LeastSquares()).base_std)
     assert abs(np.median(np.log(independent / spreads[0]))) > 0.2  # which is another thing
 
 
@@ -277,19 +277,19 @@ def test_what_is_tuned_is_read_sparsely_and_kept(
     from thetahat.data.log import read_log
     from thetahat.data.prepare import choose
     from thetahat.identification.tuning.tune import Tuned
-    from thetahat.model.friction_terms import Dry, quadratic, stribeck
+    from thetahat.model.friction_terms import FrictionDirection, quadratic, stribeck
 
     for module in ("thetahat.data.subsample.ROWS", "thetahat.engine.settings_cache.EXCERPT"):
         monkeypatch.setattr(module, 8_000)
-    monkeypatch.setattr(subsample.excerpt, "__kwdefaults__", {"span": None, "rows": 8_000})
+    monkeypatch.setattr(subsample.subsample, "__kwdefaults__", {"span": None, "rows": 8_000})
     monkeypatch.setattr("thetahat.data.cutoff.WINDOWS", 6)
     folder = folder_of(tmp_path / "logs", 3, seconds=120.0)
     whole = read_log(folder, arm())
     drive = (
         fitted(arm())
-        .drive.with_dry(Dry(np.full(4, 0.1), np.zeros(4)))
-        .with_shape(stribeck(np.full(4, 0.2)))
-        .with_shape(quadratic())
+        .drive.with_dry(FrictionDirection(np.full(4, 0.1), np.zeros(4)))
+        .with_extra_term(stribeck(np.full(4, 0.2)))
+        .with_extra_term(quadratic())
     )
     robot = replace(fitted(arm()), drive=drive)
     span, read, calls = (0, 60_000), [], []
@@ -300,7 +300,7 @@ def test_what_is_tuned_is_read_sparsely_and_kept(
         settings = choose(log, arm(), span=span)
         assert settings == choose(whole, arm(), span=span)
         mine, theirs = (
-            subsample.excerpt(each, arm(), span=span).prepared(settings) for each in (log, whole)
+            subsample.subsample(each, arm(), span=span).prepared(settings) for each in (log, whole)
         )
         assert np.array_equal(mine.tau, theirs.tau)
         return Tuned(settings, robot, 3.0, "entropic", ("because",), np.ones(4))

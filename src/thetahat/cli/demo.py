@@ -110,10 +110,10 @@ def _walk(
     from thetahat.cli.identify import described
     from thetahat.cli.identify_stages import Options, run
     from thetahat.model.io.load import load
-    from thetahat.plant.perturb import as_built
+    from thetahat.plant.perturb import perturb
 
     nominal = load(file)
-    truth = as_built(nominal, seed=seed)
+    truth = perturb(nominal, seed=seed)
     targets.folder.mkdir(parents=True, exist_ok=True)
     files = {
         name: targets.folder / f"{name}.csv"

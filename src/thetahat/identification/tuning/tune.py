@@ -12,9 +12,10 @@ import numpy as np
 
 from thetahat.data.cutoff import MOST
 from thetahat.data.prepare import Settings, choose
-from thetahat.data.resample import LogLike, mean_period
+from thetahat.data.resample import mean_period
 from thetahat.data.samples import Samples
-from thetahat.data.subsample import excerpt
+from thetahat.data.subsample import subsample
+from thetahat.data.types import LogLike
 from thetahat.errors import NotIdentifiable
 from thetahat.identification.estimators.consistent import Consistent
 from thetahat.identification.tuning.model_selection import METRIC, search
@@ -102,7 +103,7 @@ def tune(
         prior = robot.theta if robot.theta.shape == fitted.theta.shape else None
     torque = score_cutoff or settings.cutoff
     settings = replace(settings, torque_cutoff=torque if torque != settings.cutoff else None)
-    source = excerpt(log, robot, span=span)
+    source = subsample(log, robot, span=span)
     cutoffs = _cutoffs(log, settings.cutoff, torque) if cutoff is None else [cutoff]
 
     def prepared(value: float | None, delay: float) -> Samples:
