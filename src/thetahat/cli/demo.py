@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 SCHEMA = "thetahat/demo/1"
 FOLDER = "thetahat-demo"
 DURATION, RATE = 10.0, 1000.0  # [s, Hz] of each motion
-SEARCH = 8.0  # [s] at most for a motion
 KP, KD = 400.0, 40.0  # [1/s²], [1/s] of the controller
 TERMS = {"viscous": True, "coulomb": True, "offset": True}
 
@@ -135,7 +134,6 @@ def _moved(robot: Robot, path: Path, criterion: str, seed: int, progress: Progre
         robot.with_drive(**TERMS),
         duration=DURATION,
         criterion=criterion,
-        seconds=SEARCH,
         seed=seed,
         progress=progress.share("designing a motion"),
     )

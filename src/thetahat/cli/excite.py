@@ -59,9 +59,12 @@ def excite(
     rate: Annotated[
         float, option("Samples per second of the file.", metavar="HZ", show_default=True)
     ] = 1000.0,
+    starts: Annotated[
+        int, option("Random motions that a search starts from.", metavar="N", show_default=True)
+    ] = 24,
     seconds: Annotated[
         float, option("Time limit of the design.", metavar="S", show_default=True)
-    ] = 45.0,
+    ] = 600.0,
     seed: Annotated[
         int, option("Of the random motions it starts from.", metavar="N", show_default=True)
     ] = 0,
@@ -143,6 +146,7 @@ def excite(
             criterion=criterion,
             earlier=_earlier(after, file, vector, excited, progress),
             rate=rate,
+            starts=starts,
             seconds=seconds,
             seed=seed,
             progress=progress.share("designing"),
@@ -276,8 +280,6 @@ def _text(told: dict[str, Any], seconds: float) -> str:
         for m in told["limits"]
     ]
     lines += [f"  {note}" for note in told["notes"]]
-    if not told["complete"]:
-        lines.append("  the time limit ended the search; --seconds gives it more")
     lines.append(
         f"Wrote {told['file']} ({told['rows']:,} rows at {told['rate']:g} Hz) in {seconds:.1f} s;"
         " play it, or: thetahat simulate."
