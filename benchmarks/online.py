@@ -103,7 +103,7 @@ def window(name: str, robot: th.Robot, missed: list[str]) -> None:
     quick = thread_ms(update, UPDATES)
     rank = update().rank
     general = thread_ms(
-        lambda: th.identify(th.information(robot, samples, threads=1), th.LeastSquares()), 5
+        lambda: th.solve(th.information(robot, samples, threads=1), th.LeastSquares()), 5
     )
     with f.blas_threads().limit(limits=1, user_api="blas"):
         model = thread_ms(

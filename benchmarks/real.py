@@ -36,6 +36,7 @@ from thetahat.files import write_atomically
 from thetahat.identification.scores import Validation, predicted, validate
 from thetahat.model.friction_terms import Dry
 from thetahat.model.lock_joints import kept_positions
+from thetahat.plant.plant import MujocoPlant
 
 ROOT = Path(__file__).resolve().parents[1]
 LOGS = ROOT.parent / "shared" / "data" / "logs"
@@ -417,7 +418,7 @@ def _twin(robot: th.Robot) -> str:
                 * (2.0 * np.sin(w * t) * np.cos(w * t) ** 2 - np.sin(w * t) ** 3),
             )
 
-    recording = th.simulate(th.MujocoPlant(robot, realism=th.Realism()), Sway(), rate=1000.0)
+    recording = th.simulate(MujocoPlant(robot, realism=th.Realism()), Sway(), rate=1000.0)
     error = np.sqrt(np.mean((recording.wanted[0] - recording.q) ** 2, axis=0))
     return f"follows a motion of {amplitude} rad to {np.max(error):.1g} rad RMS"
 

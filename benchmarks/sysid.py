@@ -118,7 +118,7 @@ def ours(robot: th.Robot, sensors: np.ndarray, *, correlated: bool = True) -> Es
         "tau": filtered(tau),
     }
     samples = Samples(**arrays, reason=reason, period=PERIOD, cutoff=CUTOFF)
-    return th.identify(th.information(robot, samples), samples=samples if correlated else None)
+    return th.solve(th.information(robot, samples), samples=samples if correlated else None)
 
 
 def theirs(spec, initial, t, wanted, times, sensors) -> tuple[float, np.ndarray, np.ndarray]:

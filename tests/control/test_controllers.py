@@ -130,7 +130,7 @@ def from_fewest_samples(robot: th.Robot, method: object) -> tuple[th.Estimate, i
     tau = th.inverse_dynamics(robot, q, dq, ddq)
     for count in range(-(-rank // robot.nv), 200):
         samples = th.Samples(q=q[:count], dq=dq[:count], ddq=ddq[:count], tau=tau[:count])
-        estimate = th.identify(th.information(robot, samples), method)
+        estimate = th.solve(th.information(robot, samples), method)
         if estimate.rank == rank:
             return estimate, count
     raise AssertionError

@@ -140,10 +140,10 @@ def test_a_fit_with_the_law_finds_the_friction_and_one_without_does_not() -> Non
     torque = th.inverse_dynamics(true, samples.q, samples.dq, samples.ddq, rigid=True)
     torque = torque + true.drive.torque(samples.dq, samples.ddq, direction=samples.direction)
     samples = replace(samples, tau=torque)
-    found = th.identify(th.information(arm(law), samples), th.LeastSquares())
+    found = th.solve(th.information(arm(law), samples), th.LeastSquares())
     np.testing.assert_allclose(found.drive["coulomb"], values["coulomb"], rtol=1e-6)
     assert th.validate(true, samples).r2_total == pytest.approx(1.0, abs=1e-12)
-    plain = th.identify(
+    plain = th.solve(
         th.information(arm(None), replace(samples, direction=None, dry=None)), th.LeastSquares()
     )
     assert np.max(np.abs(plain.drive["coulomb"] / values["coulomb"] - 1.0)) > 0.02

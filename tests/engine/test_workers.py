@@ -116,7 +116,7 @@ def test_scores_of_shards_are_those_of_one_pass(
     gatherer = Gatherer(two, rows=ROWS)
     found, _, files = gathered(gatherer, logs, arm(), fitted(arm()))
     settings = gatherer.choose(files)
-    estimate = th.identify(found, th.LeastSquares())
+    estimate = th.solve(found, th.LeastSquares())
     robots = {
         "robot": fitted(arm()).with_parameters(estimate),
         "nominal": arm(),

@@ -261,12 +261,12 @@ def test_standard_deviations_from_an_excerpt_are_those_of_all_rows(
             whole = crew.information(rows, fitted(arm()).with_drive(armature=True))
             seen = view(whole, without=("armature",), dofs=dofs)
             estimate = crew.identify(seen, whole, th.LeastSquares(), rows)
-            assert np.array_equal(estimate.x_base, th.identify(seen, th.LeastSquares()).x_base)
+            assert np.array_equal(estimate.x_base, th.solve(seen, th.LeastSquares()).x_base)
             spreads.append(np.asarray(estimate.base_std))
     ratio = spreads[1] / spreads[0]
     assert 0.8 < np.median(ratio) < 1.25
     assert np.all((ratio > 0.4) & (ratio < 2.5))
-    independent = np.asarray(th.identify(seen, th.LeastSquares()).base_std)
+    independent = np.asarray(th.solve(seen, th.LeastSquares()).base_std)
     assert abs(np.median(np.log(independent / spreads[0]))) > 0.2  # which is another thing
 
 

@@ -13,7 +13,7 @@ from thetahat.errors import MalformedInput, NotIdentifiable, StorageError, Usage
 from thetahat.identification.estimators.least_squares import LeastSquares
 from thetahat.identification.information import Information, information
 from thetahat.identification.parameter_columns import full_regressor
-from thetahat.identification.solve import identify as run
+from thetahat.identification.solve import solve as run
 
 MERGE = (
     1e-12  # relative to the size of a column: rounding of a QR of a few thousand rows stays below

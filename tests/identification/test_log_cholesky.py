@@ -23,7 +23,7 @@ from thetahat.identification.estimators.joint_weights import weigh
 from thetahat.identification.estimators.least_squares import LeastSquares
 from thetahat.identification.information import Information, information
 from thetahat.identification.parameter_columns import full_regressor
-from thetahat.identification.solve import identify
+from thetahat.identification.solve import solve
 from thetahat.model import parameters
 
 # relative to 1 + f: what Clarabel reaches at its tightest, and ten times the fit's own bound
@@ -270,7 +270,7 @@ def test_it_is_cvxpys_optimum(name: str, count: int, noise: float, metric: str) 
     prior = wrong(robot, by=0.1 if noise < 0.1 else 0.3)
     info = information(robot, samples)
     estimator = Smooth(prior=prior, metric=metric)
-    estimate = identify(info, estimator)
+    estimate = solve(info, estimator)
     f = fit_objective(info, estimator)
     oracle = by_cvxpy(robot, samples, prior, metric=metric, weight=estimator.weight)
     assert estimate.status == "solved"
@@ -291,7 +291,7 @@ def test_it_is_what_consistent_finds(name: str, metric: str) -> None:
     robot = with_friction(th.load(example_robot(name)))
     info = information(robot, simulated(robot, 500, noise=0.5))
     settings = {"prior": wrong(robot), "metric": metric, "weight": 0.1}
-    mine, other = identify(info, Smooth(**settings)), identify(info, Consistent(**settings))
+    mine, other = solve(info, Smooth(**settings)), solve(info, Consistent(**settings))
     f = fit_objective(info, Smooth(**settings))
     assert mine.status == other.status == "solved"
     assert f.value(mine.x) == pytest.approx(f.value(other.x), abs=SAME * (1.0 + f.value(other.x)))
@@ -309,14 +309,14 @@ def test_without_noise_the_truth_is_found(name: str) -> None:
         else with_friction(th.load(example_robot(name), floating_base=name == "solo12"))
     )
     info = information(robot, simulated(robot, 500))
-    truth = info.base.map @ th.identify(info, LeastSquares()).x
+    truth = info.base.map @ th.solve(info, LeastSquares()).x
     for estimator in (
         Smooth(),
         Smooth(metric="entropic"),
         Smooth(prior=wrong(robot), weight=0.0),
         Smooth(start=wrong(robot)),
     ):
-        estimate = identify(info, estimator)
+        estimate = solve(info, estimator)
         assert estimate.status == "solved"
         np.testing.assert_allclose(
             estimate.x_base, truth, atol=1e-5 * np.abs(truth).max(), rtol=1e-5
@@ -331,8 +331,8 @@ def test_the_gap_bounds_what_is_left_to_gain(metric: str, iterations: int) -> No
     robot = arm()
     info = information(robot, simulated(robot, 300, noise=1.0))
     settings = {"prior": wrong(robot), "metric": metric}
-    best = identify(info, Smooth(**settings)).certificate
-    stopped = identify(info, Smooth(**settings, iterations=iterations))
+    best = solve(info, Smooth(**settings)).certificate
+    stopped = solve(info, Smooth(**settings, iterations=iterations))
     assert stopped.certificate.objective - stopped.certificate.gap <= best.objective + 1e-12
     assert best.objective - best.gap <= stopped.certificate.objective
     assert stopped.certificate.iterations <= iterations
@@ -352,10 +352,10 @@ def test_a_warm_start_ends_where_a_cold_one_does_and_sooner(metric: str) -> None
     first = information(robot, simulated(robot, 1000, noise=0.5))
     more = first + information(robot, simulated(robot, 10, noise=0.5, seed=7))
     settings = {"prior": wrong(robot), "metric": metric}
-    before = identify(first, Smooth(**settings))
+    before = solve(first, Smooth(**settings))
     cold, warm = (
-        identify(more, Smooth(**settings)),
-        identify(more, Smooth(**settings, start=before)),
+        solve(more, Smooth(**settings)),
+        solve(more, Smooth(**settings, start=before)),
     )
     assert cold.status == warm.status == "solved"
     assert warm.certificate.iterations <= 0.7 * cold.certificate.iterations
@@ -370,7 +370,7 @@ def test_a_warm_start_ends_where_a_cold_one_does_and_sooner(metric: str) -> None
 def test_any_start_ends_at_the_same_place(metric: str) -> None:
     robot = arm()
     info = information(robot, simulated(robot, 200, noise=1.0))
-    expected = identify(info, Smooth(metric=metric)).certificate.objective
+    expected = solve(info, Smooth(metric=metric)).certificate.objective
     unphysical = robot.theta.copy()
     unphysical[9::10] *= -1.0
     point_masses = parameters.from_mass_com_inertia(
@@ -383,9 +383,9 @@ def test_any_start_ends_at_the_same_place(metric: str) -> None:
         1e-4 * robot.theta,
         unphysical,
         point_masses,
-        identify(info).x,
+        solve(info).x,
     ):
-        estimate = identify(info, Smooth(metric=metric, start=start))
+        estimate = solve(info, Smooth(metric=metric, start=start))
         assert estimate.status == "solved"
         assert estimate.certificate.objective == pytest.approx(
             expected, abs=SAME * (1.0 + expected)
@@ -405,7 +405,7 @@ def test_bodies_are_strictly_physical_and_friction_is_never_negative(
     robot = arm("arm7")
     samples = simulated(robot, 150)
     tau = np.random.default_rng(1).normal(size=samples.tau.shape)
-    estimate = identify(
+    estimate = solve(
         information(robot, Samples(q=samples.q, dq=samples.dq, ddq=samples.ddq, tau=tau)),
         Smooth(metric=metric, weight=weight),
     )
@@ -430,7 +430,7 @@ def test_what_the_data_do_not_see_stays_at_the_prior() -> None:
     info = information(robot, Samples(q=q, dq=dq, ddq=ddq, tau=tau))
     assert info.rank < len(info.base)
     for estimator in (Smooth(), Smooth(metric="entropic"), Smooth(weight=0.0)):
-        estimate = identify(info, estimator)
+        estimate = solve(info, estimator)
         assert estimate.status == "solved"
         assert any("elbow" in sentence for sentence in estimate.advice)
         never = [k for k, kind in enumerate(estimate.base.kinds) if kind == "never"]
@@ -452,7 +452,7 @@ def test_standstill_and_silence_are_finite() -> None:
             info = information(
                 robot, Samples(q=np.tile(samples.q[:1], (50, 1)), dq=still, ddq=still, tau=tau)
             )
-            estimate = identify(info, Smooth(metric=metric))
+            estimate = solve(info, Smooth(metric=metric))
             assert np.all(np.isfinite(estimate.x))
             assert estimate.consistent
             assert estimate.status == "solved" or estimate.advice
@@ -463,19 +463,19 @@ def test_an_unphysical_prior_will_do_in_the_euclidean_metric() -> None:
     prior = robot.theta.copy()
     prior[19] = -0.5
     info = information(robot, simulated(robot, 200, noise=0.2))
-    estimate = identify(info, Smooth(prior=prior))
+    estimate = solve(info, Smooth(prior=prior))
     assert estimate.status == "solved"
     assert estimate.consistent
     with pytest.raises(UnphysicalRobot, match="use metric='euclidean'"):
-        identify(info, Smooth(prior=prior, metric="entropic"))
+        solve(info, Smooth(prior=prior, metric="entropic"))
 
 
 def test_its_covariance_is_that_of_the_data() -> None:
     robot = arm()
     info = information(robot, simulated(robot, 300, noise=0.2))
     np.testing.assert_allclose(
-        identify(info, Smooth()).covariance,
-        identify(info, LeastSquares(weights="iterated")).covariance,
+        solve(info, Smooth()).covariance,
+        solve(info, LeastSquares(weights="iterated")).covariance,
         rtol=1e-12,
     )
 
@@ -499,7 +499,7 @@ def test_wrong_arguments_are_refused_in_a_sentence(settings: dict, said: str) ->
     robot = arm()
     info = information(robot, simulated(robot, 50))
     with pytest.raises(UsageError, match=said) as caught:
-        identify(info, Smooth(**settings))
+        solve(info, Smooth(**settings))
     assert "\n" not in str(caught.value)
 
 
@@ -523,11 +523,11 @@ def check_random(seed: int, case: Case) -> str:
         "weight": theirs.weight,
         "weights": theirs.weights,
     }
-    estimate = identify(case.information, Smooth(**settings))
+    estimate = solve(case.information, Smooth(**settings))
     assert estimate.status == "solved", (seed, str(case), estimate.certificate)
     assert estimate.consistent
     assert estimate.certificate.eigenvalue >= 1e-9
-    again = identify(case.information, Smooth(**settings, start=estimate))
+    again = solve(case.information, Smooth(**settings, start=estimate))
     least = estimate.certificate.objective
     assert again.status == "solved", (seed, str(case), again.certificate)
     assert again.certificate.objective == pytest.approx(least, abs=SAME * (1.0 + least))
@@ -565,7 +565,7 @@ def test_random_logs_and_weights_are_all_solved(metric: str) -> None:
         samples = simulated(
             robot, int(rng.integers(3, 400)), noise=10.0 ** rng.uniform(-3, 2), seed=trial
         )
-        estimate = identify(
+        estimate = solve(
             information(robot, samples),
             Smooth(prior=prior, metric=metric, weight=10.0 ** rng.uniform(-4, 2)),
         )

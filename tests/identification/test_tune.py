@@ -19,6 +19,7 @@ from thetahat.identification.tuning.cross_validation import Predictions, _edges,
 from thetahat.identification.tuning.model_selection import _earned
 from thetahat.kernels.direction import follow
 from thetahat.model.friction_terms import Dry, quadratic
+from thetahat.model.io.save import with_drive_file
 from thetahat.model.robot import Robot
 
 RATE = 500.0
@@ -76,7 +77,7 @@ def test_a_term_that_is_there_is_found_and_its_value_too() -> None:
     found = th.tune(log, robot, delay=False)
     assert "quadratic" in found.robot.drive.identified, found
     samples = th.prepare(log, robot, settings=found.settings)
-    estimate = th.identify(th.information(found.robot, samples), found.estimator())
+    estimate = th.solve(th.information(found.robot, samples), found.estimator())
     np.testing.assert_allclose(estimate.drive["quadratic"], 0.8, rtol=0.1)
     robot, log = recorded()
     assert th.tune(log, robot, delay=False).robot.drive.identified == (
@@ -166,7 +167,7 @@ def test_a_shaft_that_two_joints_share_is_named() -> None:
         robot, log = recorded(shaft=shaft)
         model = with_terms(robot)
         samples = th.prepare(log, robot, cutoff=8.0)
-        estimate = th.identify(th.information(model, samples), th.LeastSquares())
+        estimate = th.solve(th.information(model, samples), th.LeastSquares())
         left = replace(
             samples,
             tau=samples.tau
@@ -190,7 +191,7 @@ def test_laws_and_terms_survive_the_robot_file(tmp_path: Path) -> None:
     robot = replace(robot, drive=drive)
     saved = th.save(robot, tmp_path / "arm.urdf")
     assert {"direction", "quadratic"} <= set(saved.not_in_file)
-    again = th.with_drive_file(th.load(tmp_path / "arm.urdf"))
+    again = with_drive_file(th.load(tmp_path / "arm.urdf"))
     assert again.drive.dry.key == robot.drive.dry.key
     dq = np.random.default_rng(1).standard_normal((20, 4))
     np.testing.assert_allclose(

@@ -20,6 +20,7 @@ from thetahat import cli, robots
 from thetahat.excite.trajectories import Sinusoids
 from thetahat.model.lock_joints import lock
 from thetahat.plant.perturb import as_built
+from thetahat.plant.plant import MujocoPlant
 from thetahat.studies import arm, double_pendulum, leg
 from thetahat.studies.closed_loop import Cycle
 from thetahat.studies.study import Result, gate_sentence
@@ -72,7 +73,7 @@ def test_other_parameters_give_the_same_torques() -> None:
     robot = th.load(robots.path("double_pendulum")).without_drive()
     rng = np.random.default_rng(0)
     q, dq, ddq = rng.uniform(-2.0, 2.0, (3, 200, 2))
-    estimate = th.identify(
+    estimate = th.solve(
         th.information(
             robot, th.Samples(q=q, dq=dq, ddq=ddq, tau=th.inverse_dynamics(robot, q, dq, ddq))
         ),
@@ -348,7 +349,7 @@ def test_an_identified_model_tracks_five_times_better_than_a_wrong_one(name: str
     pytest.importorskip("mujoco", reason="MuJoCo simulates this one (pip install mujoco)")
     nominal = ROBOTS[name]()
     truth = as_built(nominal, spread=0.05, seed=1)
-    plant = th.MujocoPlant(truth, realism=th.Realism.typical(truth))
+    plant = MujocoPlant(truth, realism=th.Realism.typical(truth))
     model = plant.robot.without_drive().with_drive(viscous=True, coulomb=True, offset=True)
     recording = th.simulate(
         plant,
@@ -356,7 +357,7 @@ def test_an_identified_model_tracks_five_times_better_than_a_wrong_one(name: str
         rate=500.0,
         controller=th.ComputedTorque(nominal, kp=900.0, kd=60.0),
     )
-    estimate = th.identify(th.information(model, th.prepare(recording.log, model, cutoff=15.0)))
+    estimate = th.solve(th.information(model, th.prepare(recording.log, model, cutoff=15.0)))
     identified = model.with_parameters(estimate)
     wrong = nominal.with_parameters(1.2 * nominal.theta)
     errors = []

@@ -123,9 +123,9 @@ class Alone:
         """The estimate from `seen`, a view of the information `whole`, with standard deviations
         that know the samples.
         """
-        from thetahat.identification.solve import identify
+        from thetahat.identification.solve import solve
 
-        return identify(
+        return solve(
             seen, estimator, samples=lambda: self.samples(rows, whole.robot, "reading again")
         )
 
@@ -319,7 +319,7 @@ class Crew(Alone):
         """
         from thetahat.engine.excerpt_uncertainty import spread
         from thetahat.engine.shard_fold import Fold
-        from thetahat.identification.solve import identify
+        from thetahat.identification.solve import solve
 
         work, span, robust = (
             Fold(rows.prepared, whole.robot),
@@ -336,7 +336,7 @@ class Crew(Alone):
             files, failed = self._files[id(rows.log)], len(self._failures)
             try:
                 if every and failed == before:
-                    return identify(seen, estimator, samples=samples)
+                    return solve(seen, estimator, samples=samples)
                 gathered = self._gatherer.gather(
                     files, work, span, what="folding an excerpt", excerpt=not every
                 )

@@ -19,7 +19,7 @@ from thetahat.errors import NotIdentifiable
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.estimators.estimator import Estimator
 from thetahat.identification.information import Information
-from thetahat.identification.solve import identify
+from thetahat.identification.solve import solve
 from thetahat.identification.submodel import view
 
 
@@ -37,13 +37,13 @@ def spread(
     excerpt: folded from `samples` alone, in the columns of `whole`. dofs: degrees of freedom that
         the view shows; None: all.
     """
-    found = identify(seen, estimator)
+    found = solve(seen, estimator)
     without = [
         term for term in whole.robot.drive.identified if term not in seen.robot.drive.identified
     ]
     part = view(excerpt, without=without, dofs=dofs)
     try:
-        plain, corrected = identify(part, estimator), identify(part, estimator, samples=samples)
+        plain, corrected = solve(part, estimator), solve(part, estimator, samples=samples)
     except NotIdentifiable:  # the excerpt has too little of something
         return found
     if corrected.noise is None:

@@ -29,7 +29,7 @@ from thetahat.fleet.period_estimates import PeriodEstimate, Recipe, Task
 from thetahat.fleet.periods import Life, life, times
 from thetahat.identification import factor as f
 from thetahat.identification.information import information
-from thetahat.identification.parameter_columns import Columns
+from thetahat.identification.parameter_columns import prior_vector
 from thetahat.identification.tuning.model_selection import METRIC
 from thetahat.identification.tuning.tune import USUAL, Tuned, tune
 from thetahat.model.io.load import load
@@ -201,16 +201,10 @@ def _columns(each: _Surveyed, asked: Asked) -> Robot:
     )
 
 
-def _prior(each: _Surveyed, fitted: Robot) -> np.ndarray:
-    """What the robot file says of every column, made physical."""
-    nominal = lock(each.files.robot, each.files.log.locked)
-    nominal = nominal if all(nominal.consistency) else nominal.projected()
-    columns, drive = Columns(fitted), nominal.drive
-    stated = [
-        drive.value(term) if term in drive.terms else np.zeros(len(columns.motor_names))
-        for term in fitted.drive.identified
-    ]
-    return np.concatenate([nominal.theta, *stated]) if stated else nominal.theta
+def physical_prior(robot: Robot, locked: Sequence[str], fitted: Robot) -> np.ndarray:
+    """Return the values of a robot file for every column of `fitted`, bodies made physical."""
+    nominal = lock(robot, locked)
+    return prior_vector(nominal if all(nominal.consistency) else nominal.projected(), fitted)
 
 
 def _tuned(each: _Surveyed, asked: Asked, gatherer: Gatherer) -> Tuned:
@@ -259,7 +253,7 @@ def _tuned(each: _Surveyed, asked: Asked, gatherer: Gatherer) -> Tuned:
         span=span,
         cutoff=asked.cutoff,
         min_speed=asked.min_speed,
-        prior=_prior(each, fitted),
+        prior=physical_prior(each.files.robot, each.files.log.locked, fitted),
     )
     data = dumped(found)
     if store is not None and data is not None:
@@ -284,7 +278,7 @@ def _recipe(each: _Surveyed, tuned: Tuned, asked: Asked) -> Recipe:
     settings: Settings = replace(
         own, torque_cutoff=tuned.settings.torque_cutoff, delay=tuned.settings.delay, reasoning=""
     )
-    prior = _prior(each, tuned.robot)
+    prior = physical_prior(each.files.robot, each.files.log.locked, tuned.robot)
     return Recipe(
         each.files.robot,
         each.files.reading,

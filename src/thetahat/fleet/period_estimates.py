@@ -26,7 +26,7 @@ from thetahat.identification.estimators.consistent import Consistent
 from thetahat.identification.estimators.least_squares import LeastSquares
 from thetahat.identification.identifiability.base_parameters import BaseParameters
 from thetahat.identification.information import Information
-from thetahat.identification.solve import identify
+from thetahat.identification.solve import solve
 from thetahat.model.parameters import SIZE, M
 from thetahat.model.robot import Robot
 
@@ -117,7 +117,7 @@ def estimated(gatherer: Gatherer, recipe: Recipe, task: Task) -> PeriodEstimate:
             f"{task.name}: no torque of its logs can be used; record the robot while it moves"
         )
     found = _least_squares(gatherer, recipe, gathered.files, work, whole)
-    physical = identify(
+    physical = solve(
         whole,
         Consistent(
             prior=recipe.prior, weight=recipe.weight, metric=recipe.metric, weights=recipe.weights
@@ -141,7 +141,7 @@ def _least_squares(
 ) -> Estimate:
     estimator = LeastSquares(weights=recipe.weights)
     if gatherer.share(files, work) >= 1.0:
-        return identify(whole, estimator, samples=lambda: gatherer.excerpt(files, work))
+        return solve(whole, estimator, samples=lambda: gatherer.excerpt(files, work))
     part = gatherer.gather(files, work, what="folding an excerpt", excerpt=True)
     return spread(
         whole,

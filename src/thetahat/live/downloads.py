@@ -28,7 +28,7 @@ from thetahat.identification.estimators.least_squares import LeastSquares
 from thetahat.identification.information import Information, information
 from thetahat.identification.parameter_columns import Columns
 from thetahat.identification.scores import validate
-from thetahat.identification.solve import identify
+from thetahat.identification.solve import solve
 from thetahat.live.safe_text import encodable
 from thetahat.model.io.save import save
 from thetahat.model.robot import Robot
@@ -157,7 +157,7 @@ def parameters(robot: Robot, memory: Memory) -> dict[str, Any]:
     """Rows of base parameters with their standard deviations beside nominal, the condition and the
     rank of the data.
     """
-    estimate = identify(_information(robot, memory), LeastSquares())
+    estimate = solve(_information(robot, memory), LeastSquares())
     base, columns = estimate.base, Columns(robot)
     values = estimate.x_base if memory.x is None else base.map @ memory.x
     nominal, std, independent = base.map @ columns.x0, estimate.base_std, base.independent
@@ -203,11 +203,11 @@ def produce(robot: Robot, nominal: Robot, order: Order) -> Product:
     """The three files, of the physically consistent fit of what is remembered."""
     info = _information(robot, order.memory)
     physical = robot if all(robot.consistency) else robot.projected()
-    estimate = identify(
+    estimate = solve(
         info, Consistent(prior=Columns(physical).x0, weight=WEIGHT, metric=METRIC, weights=WEIGHTS)
     )
     identified = robot.with_parameters(estimate)
-    beside = {PLAIN: robot.with_parameters(identify(info, LeastSquares(weights=WEIGHTS)))}
+    beside = {PLAIN: robot.with_parameters(solve(info, LeastSquares(weights=WEIGHTS)))}
     held = _samples(order.memory.held, cutoff=order.cutoff)
     test = validate(identified, held, nominal=nominal, beside=beside) if len(held) else None
     found = as_data(

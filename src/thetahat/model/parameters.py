@@ -183,7 +183,7 @@ def to_log_cholesky(theta: np.ndarray) -> np.ndarray:
     except np.linalg.LinAlgError:
         raise UsageError(
             "theta is not strictly physical, so it has no log-Cholesky form; project it first"
-            " (th.project)"
+            " (thetahat.model.parameters.project)"
         ) from None
     alpha = np.log(upper[..., 3, 3])
     unit = upper / upper[..., 3:4, 3:4]

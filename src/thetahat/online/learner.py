@@ -12,7 +12,7 @@ import numpy as np
 from thetahat.identification import factor as f
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.estimators.least_squares import LeastSquares
-from thetahat.identification.solve import identify
+from thetahat.identification.solve import solve as solve_information
 from thetahat.online.background_solver import Beside
 from thetahat.online.memory import Memory
 from thetahat.online.physical_model import Answer, Embedding, Task
@@ -80,7 +80,7 @@ class Learner:
         answer; None before the first.
         """
         if self._estimate is None and self._fit is not None:
-            self._estimate = identify(self.memory.information(), LeastSquares())
+            self._estimate = solve_information(self.memory.information(), LeastSquares())
         return self._estimate
 
     @property

@@ -44,7 +44,7 @@ from thetahat.identification.estimators.consistent import (
 from thetahat.identification.estimators.estimator import untouched
 from thetahat.identification.information import Information
 from thetahat.identification.parameter_columns import Columns
-from thetahat.identification.solve import identify
+from thetahat.identification.solve import solve as solve_information
 from thetahat.model import parameters
 from thetahat.online.stacked_factor import Stack
 
@@ -186,7 +186,7 @@ def solve(task: Task) -> Answer:
 def _solved(task: Task) -> Answer:
     try:
         if task.estimator is not None:
-            estimate = identify(task.information, task.estimator, samples=task.samples)
+            estimate = solve_information(task.information, task.estimator, samples=task.samples)
             if estimate.status == "infeasible":
                 return Answer(
                     estimate,
@@ -207,7 +207,7 @@ def _program(task: Task, x_base: np.ndarray | None) -> tuple[np.ndarray | None, 
     identified.
     """
     if x_base is None:
-        found = identify(task.information, Consistent(weight=task.weight, weights="joint"))
+        found = solve_information(task.information, Consistent(weight=task.weight, weights="joint"))
         return (
             (None if found.status == "infeasible" else found.x),
             found.status,
