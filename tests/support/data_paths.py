@@ -12,6 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = Path(os.environ.get("THETAHAT_SHARED", ROOT.parent / "shared")) / "data"
+STRD = ROOT / "tests" / "data" / "strd"  # NIST's certified regressions, kept here
 EXAMPLES = (
     Path(sysconfig.get_paths()["purelib"])
     / "cmeel.prefix"

@@ -21,6 +21,7 @@ from data_paths import shared_file
 
 import thetahat as th
 from thetahat import cli, robots
+from thetahat.excite.trajectory import Motion
 from thetahat.plant.perturb import as_built
 
 Numbers = dict[str, Any]
@@ -156,7 +157,7 @@ def demo_path() -> Numbers:
             motion = simulated_log.motion(
                 nominal.nv, seconds=DEMO_DURATION, rate=DEMO_RATE, seed=seed
             )
-            th.Motion(*motion, nominal.joint_names).save(folder / f"motion{seed}.csv")
+            Motion(*motion, nominal.joint_names).save(folder / f"motion{seed}.csv")
             run(
                 *("simulate", "arm4", folder / f"motion{seed}.csv", "--truth"),
                 *(folder / "built.urdf", "--plant", "own", "--rate", DEMO_RATE, "--seed", seed),
