@@ -18,14 +18,14 @@ import numpy as np
 
 import thetahat as th
 from thetahat import robots
-from thetahat.control.model_switch import Switched
+from thetahat.control.model_switch import ModelSwitch
 from thetahat.excite.trajectories import Sinusoids
 from thetahat.live.playback_clock import Pace
 from thetahat.live.sample_sources import Beat, Study
 from thetahat.live.security import new_token
 from thetahat.live.server import Server
 from thetahat.live.session import Session
-from thetahat.plant.perturb import as_built
+from thetahat.plant.perturb import perturb
 from thetahat.studies.arm import Experiment
 from thetahat.studies.closed_loop import ClosedLoop
 
@@ -124,11 +124,11 @@ class Timed(Study):
 def arm7(seconds: float) -> Experiment:
     """Seven joints at 1 kHz, with the gate and the switch."""
     nominal = th.load(robots.path("arm7"))
-    truth = as_built(nominal, seed=0)
+    truth = perturb(nominal, seed=0)
     identifier = th.OnlineIdentifier(
         nominal.with_drive(viscous=True, coulomb=True, offset=True), held=True
     )
-    controller = Switched(identifier, lambda robot: th.ComputedTorque(robot, kp=400.0, kd=40.0))
+    controller = ModelSwitch(identifier, lambda robot: th.ComputedTorque(robot, kp=400.0, kd=40.0))
     rng = np.random.default_rng(0)
     frequency = np.column_stack(
         [rng.permutation(np.linspace(0.15, 0.6, nominal.nv)) for _ in range(2)]

@@ -304,18 +304,21 @@ def test_running_average_refuses_what_would_spoil_it(push) -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("derivative", [0, 1, 2])
-def test_settled_rows_hardly_see_what_lies_beyond_the_end(name: str, derivative: int) -> None:
+def test_rows_inside_the_edges_hardly_see_what_lies_beyond_the_end(
+    name: str, derivative: int
+) -> None:
     method = METHODS[name]
     kernel = method.kernel(PERIOD, derivative)
-    future, past = kernel.settled()
+    future, past = kernel.edge_reach()
     weights, centre = np.abs(kernel.weights), kernel.future
     outside = weights[: max(centre - future, 0)].sum(), weights[centre + past + 1 :].sum()
-    assert max(outside) < filters.SETTLED * weights.sum()
+    assert max(outside) < filters.EDGE_WEIGHT * weights.sum()
     assert past <= kernel.past
     if name == "butterworth":
         assert 0.1 < past * PERIOD < 0.5  # a few cycles of the cut-off, not the whole response
         assert (
-            weights[: centre - future + 1].sum() >= filters.SETTLED * weights.sum() or future == 0
+            weights[: centre - future + 1].sum() >= filters.EDGE_WEIGHT * weights.sum()
+            or future == 0
         )  # and no longer than needed
 
 
@@ -400,15 +403,17 @@ def test_few_measurements_are_resampled_as_well_as_they_allow(n: int) -> None:
     np.testing.assert_allclose(got, 2 * grid + 1, atol=1e-12)
 
 
-# -- thinning, errors ------------------------------------------------------------------------------
+# -- decimation, errors ----------------------------------------------------------------------------
 
 
 def test_thinning_leaves_five_rows_a_cycle() -> None:
-    assert filters.thinning(10.0, 1e-3) == 20
-    assert filters.thinning(50.0, 2e-4) == 20
-    assert filters.thinning(10.0, 1 / 30) == 1
+    assert filters.decimation_factor(10.0, 1e-3) == 20
+    assert filters.decimation_factor(50.0, 2e-4) == 20
+    assert filters.decimation_factor(10.0, 1 / 30) == 1
     for cutoff, period in ((10.0, 1e-3), (7.3, 2e-3), (4.0, 1e-3)):
-        folded = 0.5 / (filters.thinning(cutoff, period) * period)  # half the new sampling rate
+        folded = 0.5 / (
+            filters.decimation_factor(cutoff, period) * period
+        )  # half the new sampling rate
         assert (
             1 / (1 + (np.tan(np.pi * folded * period) / np.tan(np.pi * cutoff * period)) ** 8)
             < 1e-3

@@ -20,7 +20,7 @@ from live_cases import TOKEN
 
 import thetahat as th
 from thetahat import robots
-from thetahat.data.memory_log import record
+from thetahat.data.memory_log import log_from_arrays
 from thetahat.live.sample_sources import Replay, Settings, Source
 from thetahat.live.server import Server
 from thetahat.live.session import Session
@@ -40,7 +40,7 @@ LAST = (  # [s] to which the torque is drawn
 def replay() -> Replay:
     robot = th.load(robots.path("arm4"))
     t, q, dq, tau = cases.samples(robot, 120.0, 200.0)
-    return Replay(robot, record(robot, t, q, dq=dq, tau=tau, name="trial.csv"), SETTINGS)
+    return Replay(robot, log_from_arrays(robot, t, q, dq=dq, tau=tau, name="trial.csv"), SETTINGS)
 
 
 class Robot:

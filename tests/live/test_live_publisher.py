@@ -13,7 +13,7 @@ import pytest
 from live_cases import Reader, taken, until
 
 import thetahat as th
-from thetahat.control.model_switch import Switched
+from thetahat.control.model_switch import ModelSwitch
 from thetahat.errors import UsageError
 from thetahat.live.downloads import Memory
 from thetahat.live.ring_buffer import IDENTIFIED
@@ -85,7 +85,7 @@ def test_a_model_that_no_controller_can_be_made_of_is_a_fault_and_the_page_says_
             raise UsageError("its mass matrix is not positive definite")
         return th.ComputedTorque(robot, kp=400.0, kd=40.0)
 
-    controller = made.loop.controller = Switched(made.identifier, factory, nominal=nominal)
+    controller = made.loop.controller = ModelSwitch(made.identifier, factory, nominal=nominal)
     source = Study("trial", made)
     source.controller = controller
     session = Session(source, speed=5.0)

@@ -14,14 +14,16 @@ from live_cases import Reader, until
 
 import thetahat as th
 from thetahat import robots
-from thetahat.data.memory_log import record
+from thetahat.data.memory_log import log_from_arrays
 from thetahat.live.sample_sources import Replay, Settings
 from thetahat.live.session import Session
 
 
 def log_of(robot: th.Robot, seconds: float, *, speeds: bool = True) -> Any:
     t, q, dq, tau = (array[: round(200.0 * seconds)] for array in cases.samples(robot, 5.0, 200.0))
-    return record(robot, t + 1.7e9, q, dq=dq if speeds else None, tau=tau, name="trial.csv")
+    return log_from_arrays(
+        robot, t + 1.7e9, q, dq=dq if speeds else None, tau=tau, name="trial.csv"
+    )
 
 
 @pytest.mark.parametrize("speeds", [True, False], ids=["speeds measured", "speeds derived"])

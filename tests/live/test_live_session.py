@@ -183,7 +183,7 @@ def test_parameters_come_with_intervals_beside_nominal(watched: tuple[Session, R
     rows = reader.all("parameters")[-1]["rows"]
     assert len(rows) == reader.state["gate"]["structural_rank"]
     known = [row for row in rows if row["identified"]]
-    truth = cases.as_built(session.source.nominal, seed=0)
+    truth = cases.perturb(session.source.nominal, seed=0)
     base = th.base_parameters(session.shared.robot)
     drive = [truth.drive.value(term) for term in session.shared.robot.drive.identified]
     true = base.map @ np.concatenate([truth.theta, *drive])

@@ -19,7 +19,7 @@ import thetahat as th
 from thetahat import cli, robots
 from thetahat.excite.trajectories import Sinusoids
 from thetahat.model.lock_joints import lock
-from thetahat.plant.perturb import as_built
+from thetahat.plant.perturb import perturb
 from thetahat.plant.plant import MujocoPlant
 from thetahat.studies import arm, double_pendulum, leg
 from thetahat.studies.closed_loop import Cycle
@@ -348,7 +348,7 @@ def test_an_identified_model_tracks_five_times_better_than_a_wrong_one(name: str
     """
     pytest.importorskip("mujoco", reason="MuJoCo simulates this one (pip install mujoco)")
     nominal = ROBOTS[name]()
-    truth = as_built(nominal, spread=0.05, seed=1)
+    truth = perturb(nominal, spread=0.05, seed=1)
     plant = MujocoPlant(truth, realism=th.Realism.typical(truth))
     model = plant.robot.without_drive().with_drive(viscous=True, coulomb=True, offset=True)
     recording = th.simulate(

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from thetahat.cli import arguments, outputs
+from thetahat.cli import arguments
 from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import emit, heard, say
 from thetahat.cli.progress import Progress
+from thetahat.cli.settings_options import friction_terms
 from thetahat.cli.study import STUDIES, _complete
 from thetahat.errors import UsageError
+from thetahat.files import as_text
 
 if TYPE_CHECKING:
     from thetahat.live.sample_sources import Settings
@@ -307,7 +309,7 @@ def _greet(server: Any, mode: str, *, json: bool, quiet: bool) -> None:
     listens = mode == "listen"
     if json:
         emit(
-            outputs.as_text(
+            as_text(
                 {
                     "schema": SCHEMA,
                     "mode": mode,
@@ -356,7 +358,7 @@ def _settings(
         raise UsageError(f"--window is {window}; give a whole number from 1")
     if not 0.0 <= threshold <= 1.0:
         raise UsageError(f"--threshold is {threshold}; give an R² from 0 to 1")
-    terms = arguments.friction_terms(friction, FRICTION)
+    terms = friction_terms(friction)
 
     def made() -> Settings:
         from thetahat.live.sample_sources import Settings

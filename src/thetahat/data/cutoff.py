@@ -27,7 +27,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -35,7 +34,6 @@ from thetahat.data.filters import KNOTS, central_difference
 from thetahat.data.resample import (
     Block,
     Layout,
-    LogLike,
     despike,
     mean_period,
     run_spans,
@@ -43,6 +41,7 @@ from thetahat.data.resample import (
     uniform_blocks,
 )
 from thetahat.data.samples import UNMEASURED
+from thetahat.data.types import Chunk, LogLike
 from thetahat.data.velocities import velocities
 from thetahat.errors import NotIdentifiable
 from thetahat.model.robot import Robot
@@ -70,7 +69,7 @@ SPIKE_RANGE = 0.05  # of a channel's range: smaller jumps are no spikes
 
 
 @dataclass(frozen=True, eq=False)
-class Survey:
+class Spectra:
     """What the choice of filters needs to know of a log."""
 
     frequency: np.ndarray  # (bands,) [Hz], centres
@@ -105,24 +104,24 @@ class Cutoff:
 # -- spectra ---------------------------------------------------------------------------------------
 
 
-def survey(
+def scan_spectra(
     log: LogLike,
     robot: Robot,
     *,
     span: tuple[int, int] | None = None,
-    chunks: Iterable[Any] | None = None,
-) -> Survey:
+    chunks: Iterable[Chunk] | None = None,
+) -> Spectra:
     """One pass over the log, or its rows of `span`, in bounded memory; of a long one, over
     `WINDOWS` stretches spread over it.
     """
     spans = run_spans(log, span)
     gather = _Gatherer(robot, Layout.of(log, robot))
-    for block in uniform_blocks(log, robot, chunks=chunks, spans=_stretches(log, spans)):
+    for block in uniform_blocks(log, robot, chunks=chunks, spans=spectrum_spans(log, spans)):
         gather.push(block)
     return gather.result(1.0 / max(_periods(log, spans)))
 
 
-def _stretches(log: LogLike, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def spectrum_spans(log: LogLike, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """The spans, or `WINDOWS` stretches of one window each where there is more; not those of short
     runs, whose spectra smear.
     """
@@ -256,7 +255,7 @@ class _Gatherer:
         self.width += np.bincount(band, minlength=BANDS) * step
         self.windows += 1
 
-    def result(self, rate: float) -> Survey:
+    def result(self, rate: float) -> Spectra:
         if not self.windows:
             raise NotIdentifiable(
                 f"no run of the log has {SHORTEST_WINDOW} rows, too few to choose filters from;"
@@ -271,7 +270,7 @@ class _Gatherer:
         for _, at in self.robot.tree.quaternions:
             spikes[at : at + 4] = np.inf  # a quaternion may change its sign
         spikes[spikes == 0.0] = np.inf  # a channel that never changes has no spikes
-        return Survey(
+        return Spectra(
             frequency=frequency[seen],
             energy=self.energy[seen] / self.windows,
             density=self.energy[seen] / self.width[seen, None],
@@ -306,7 +305,7 @@ def _inertia(robot: Robot, q: np.ndarray) -> np.ndarray:
 # -- the rule --------------------------------------------------------------------------------------
 
 
-def choose_cutoff(seen: Survey, robot: Robot) -> Cutoff:
+def choose_cutoff(seen: Spectra, robot: Robot) -> Cutoff:
     """The cut-off by the rule at the head of this file."""
     nv = robot.nv
     knees = np.array([_knee(seen.frequency, seen.density[:, j]) for j in range(nv)])
@@ -373,7 +372,7 @@ def _bandwidth(frequency: np.ndarray, energy: np.ndarray) -> float:
     return float(frequency[at] * 2.0 ** ((part - 0.5) / PER_OCTAVE))
 
 
-def _noise_limits(seen: Survey, knees: np.ndarray) -> np.ndarray:
+def _noise_limits(seen: Spectra, knees: np.ndarray) -> np.ndarray:
     """(nv,) the frequency up to which noise of the acceleration makes `NOISE_PART` of the torque's
     variance.
     """
@@ -396,7 +395,7 @@ def _noise_limits(seen: Survey, knees: np.ndarray) -> np.ndarray:
     return out
 
 
-def choose_min_speed(seen: Survey, cutoff: float) -> np.ndarray:
+def choose_min_speed(seen: Spectra, cutoff: float) -> np.ndarray:
     """(nv,) speed below which a joint stands still: 4 % of its 95th percentile, or three deviations
     of the noise that the filter leaves.
     """

@@ -16,20 +16,20 @@ import numpy as np
 
 from thetahat.data.filters import Kernel, convolve, method_of
 from thetahat.data.samples import Samples
-from thetahat.model.friction_terms import Dry
+from thetahat.model.friction_terms import FrictionDirection
 from thetahat.model.robot import Robot
 
 APART = 1.5  # periods between two rows that begin a new stretch
 
 
-def directed(samples: Samples, robot: Robot) -> Samples:
+def with_friction_direction(samples: Samples, robot: Robot) -> Samples:
     """The samples with the direction of the robot's dry friction; as they are where its law is
     none, or they have it already.
     """
-    return _joined(list(directed_batches([samples], robot)), samples)
+    return _joined(list(batches_with_friction_direction([samples], robot)), samples)
 
 
-def directed_batches(batches: Iterable[Samples], robot: Robot) -> Iterator[Samples]:
+def batches_with_friction_direction(batches: Iterable[Samples], robot: Robot) -> Iterator[Samples]:
     """The same of a stream: a batch comes out once the rows after it, as far as the low-pass
     reaches, are known.
     """
@@ -87,7 +87,7 @@ class _Stretch:
     """Rows one period after another: what waits for its neighbours, and d up to now."""
 
     robot: Robot
-    dry: Dry
+    dry: FrictionDirection
     first: Samples
     waiting: list[Samples] = field(default_factory=list)
 

@@ -20,7 +20,7 @@ from thetahat.data.columns import ColumnMap, Resolver, parse_patterns
 from thetahat.data.formats import SUFFIXES, Table, is_bag_folder, open_table
 from thetahat.data.formats.table import label
 from thetahat.data.row_batches import BATCH_ROWS, Batch, batches
-from thetahat.data.scan import Survey, Surveyed
+from thetahat.data.scan import LogScan, Wraps, merge_scans, scan_file
 from thetahat.data.timestamps import unwrap
 from thetahat.data.types import Chunk, Finding, Mask, Run, Source
 from thetahat.errors import MalformedInput, StorageError, UsageError, known
@@ -45,7 +45,7 @@ class Log:
     locked: tuple[str, ...]  # joints without a column, held at zero
     _robot: Robot = field(repr=False)
     _tables: tuple[tuple[Table, ColumnMap], ...] = field(repr=False)
-    _wraps: dict[int, tuple[np.ndarray, np.ndarray]] = field(repr=False)
+    _wraps: Wraps = field(repr=False)
 
     def __str__(self) -> str:
         seconds = sum(run.stop - run.start for run in self.runs)
@@ -89,26 +89,29 @@ class Log:
 
     def _chunk(self, batch: Batch, begin: int, end: int, run: int) -> Chunk:
         part = batch.values[begin - batch.row : end - batch.row]
-        arrays = batch.columns.split(part, self._robot)
-        q = arrays["q"]
-        assert q is not None
+        channels = batch.columns.split(part, self._robot)
         if self._wraps:
-            unwrap(q, self._wraps, row=begin, run=self.runs[run])
-        return Chunk(arrays["t"], q, arrays["dq"], arrays["ddq"], arrays["tau"], run, begin)  # type: ignore[arg-type]
+            unwrap(channels["q"], self._wraps, row=begin, run=self.runs[run])
+        return Chunk(**channels, run=run, row=begin)
 
 
 def _joined(chunks: list[Chunk]) -> Chunk:
     if len(chunks) == 1:
         return chunks[0]
-    parts = {
-        name: (
-            None
-            if getattr(chunks[0], name) is None
-            else np.concatenate([getattr(chunk, name) for chunk in chunks])
-        )
-        for name in ("t", "q", "dq", "ddq", "tau")
-    }
-    return Chunk(**parts, run=chunks[0].run, row=chunks[0].row)  # type: ignore[arg-type]
+
+    def stacked(name: str) -> np.ndarray:
+        return np.concatenate([getattr(chunk, name) for chunk in chunks])
+
+    first = chunks[0]
+    return Chunk(
+        t=stacked("t"),
+        q=stacked("q"),
+        dq=None if first.dq is None else stacked("dq"),
+        ddq=None if first.ddq is None else stacked("ddq"),
+        tau=None if first.tau is None else stacked("tau"),
+        run=first.run,
+        row=first.row,
+    )
 
 
 # -- reading ---------------------------------------------------------------------------------------
@@ -139,7 +142,7 @@ def read_log(
         )
     patterns = parse_patterns(columns)
     tables: list[tuple[Table, ColumnMap]] = []
-    for path in _files(paths):
+    for path in log_files(paths):
         table = open_table(path, joints=robot.joint_names, topic=topic, salvage=salvage)
         tables.append(
             (
@@ -150,35 +153,36 @@ def read_log(
             )
         )
         _require_same(tables[0], tables[-1])
-    return surveyed(robot, tables)
+    return scan_tables(robot, tables)
 
 
-def surveyed(robot: Robot, tables: list[tuple[Table, ColumnMap]]) -> Log:
-    """The log of tables with the same columns, looked through once: runs, findings, masks."""
-    return assembled(robot, tables, Survey(robot, tables).run())
+def scan_tables(robot: Robot, tables: list[tuple[Table, ColumnMap]]) -> Log:
+    """Return the log of tables with the same columns, each read once: runs, findings, masks."""
+    files = [(table, scan_file(robot, table, columns)) for table, columns in tables]
+    return scanned_log(robot, tables, merge_scans(robot, files))
 
 
-def assembled(robot: Robot, tables: list[tuple[Table, ColumnMap]], found: Surveyed) -> Log:
-    """The log of tables with the same columns and what was found in them."""
+def scanned_log(robot: Robot, tables: Sequence[tuple[Table, ColumnMap]], scan: LogScan) -> Log:
+    """Return the log of tables with the same columns, from their merged scan."""
     columns = tables[0][1]
     return Log(
-        sources=found.sources,
+        sources=scan.sources,
         joint_names=robot.joint_names,
-        rows=found.rows,
-        runs=found.runs,
-        findings=found.findings,
-        masks=found.masks,
+        rows=scan.rows,
+        runs=scan.runs,
+        findings=scan.findings,
+        masks=scan.masks,
         has_dq=columns.has("dq"),
         has_ddq=columns.has("ddq"),
         has_tau=columns.has("tau"),
         locked=columns.locked,
         _robot=robot,
         _tables=tuple(tables),
-        _wraps=found.wraps,
+        _wraps=scan.wraps,
     )
 
 
-def _files(paths: object) -> list[Path]:
+def log_files(paths: object) -> list[Path]:
     """Every file named by paths, folders and patterns, in order, each once."""
     items = (
         [paths]

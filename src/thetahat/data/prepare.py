@@ -16,11 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from thetahat.data.cutoff import choose_cutoff, choose_min_speed, survey
-from thetahat.data.filters import KNOTS, Kernel, convolve, method_of, thinning
-from thetahat.data.resample import HALF, Halo, Layout, LogLike, run_spans, uniform_blocks
+from thetahat.data.cutoff import choose_cutoff, choose_min_speed, scan_spectra
+from thetahat.data.filters import KNOTS, Kernel, convolve, decimation_factor, method_of
+from thetahat.data.resample import HALF, Halo, Layout, run_spans, uniform_blocks
 from thetahat.data.samples import EDGE, OUTLIER, STANDSTILL, Samples, concatenate
-from thetahat.data.velocities import normalised, velocities
+from thetahat.data.types import Chunk, LogLike
+from thetahat.data.velocities import normalize_quaternions, velocities
 from thetahat.errors import UsageError, known
 from thetahat.model.robot import Robot
 
@@ -85,7 +86,7 @@ class Settings:
     def factor(self, period: float) -> int:
         """Keep every k-th row of a run sampled with this period."""
         if self.decimate == "auto":
-            return thinning(max(self.cutoff, self.torque_cutoff or 0.0), period)
+            return decimation_factor(max(self.cutoff, self.torque_cutoff or 0.0), period)
         return int(self.decimate or 1)
 
     def scored(self, torque_cutoff: float | None) -> Settings:
@@ -110,7 +111,7 @@ def choose(
     min_speed: float | Sequence[float] | None = None,
     decimate: int | str | None = None,
     span: tuple[int, int] | None = None,
-    chunks: Iterable[Any] | None = None,
+    chunks: Iterable[Chunk] | None = None,
 ) -> Settings:
     """The settings for a log: what is not given is chosen from its rows (of `span`, first and stop
     row, alone).
@@ -125,7 +126,7 @@ def choose(
             decimate=decimate,
         )
     speeds = None if min_speed is None else _speeds(min_speed, robot)
-    seen = survey(log, robot, span=span, chunks=chunks)
+    seen = scan_spectra(log, robot, span=span, chunks=chunks)
     reasoning = "given"
     if cutoff is None:
         chosen = choose_cutoff(seen, robot)
@@ -274,7 +275,7 @@ class _Filter:
             if settings.torque_cutoff is None
             else self._kernel(settings.torque_cutoff, period, 0)
         )
-        motion = [kernel.later(settings.delay / period) for kernel in plain]
+        motion = [kernel.delayed(settings.delay / period) for kernel in plain]
         self.work: list[tuple[slice, list[Kernel]]] = [
             (
                 layout.q,
@@ -292,8 +293,8 @@ class _Filter:
         self.work.append((layout.tau, [torque]))
         used = [kernel for _, kernels in self.work for kernel in kernels]
         self.past, self.future = max(k.past for k in used), max(k.future for k in used)
-        self.settled_future, self.settled_past = (
-            max(reach) for reach in zip(*(k.settled() for k in used), strict=True)
+        self.edge_future, self.edge_past = (
+            max(reach) for reach in zip(*(k.edge_reach() for k in used), strict=True)
         )
 
     def _kernel(self, cutoff: float, period: float, derivative: int) -> Kernel:
@@ -323,7 +324,7 @@ class _Filter:
         else:
             dq, ddq = velocities(self.robot, *q_parts)
             ddq = outputs[1][0] if self.layout.has_ddq else ddq
-        return normalised(self.robot, q), dq, ddq, tau
+        return normalize_quaternions(self.robot, q), dq, ddq, tau
 
     def reasons(
         self, dq: np.ndarray, codes: np.ndarray, *, first: int, total: int | None
@@ -338,8 +339,8 @@ class _Filter:
         own = codes[self.past : self.past + rows]
         reason[own == OUTLIER] = OUTLIER
         place = np.arange(first, first + rows)
-        edge = (place < self.settled_past) | (
-            False if total is None else place >= total - self.settled_future
+        edge = (place < self.edge_past) | (
+            False if total is None else place >= total - self.edge_future
         )
         reason[edge] = EDGE
         beyond = np.where(
@@ -348,10 +349,10 @@ class _Filter:
         for joint in np.flatnonzero(beyond.any(axis=0)):
             for code in np.unique(beyond[:, joint][beyond[:, joint] > 0]):
                 count = np.concatenate([[0], np.cumsum(beyond[:, joint] == code)])
-                low = np.arange(self.past - self.settled_past, self.past - self.settled_past + rows)
-                reason[
-                    count[low + self.settled_past + self.settled_future + 1] > count[low], joint
-                ] = code
+                low = np.arange(self.past - self.edge_past, self.past - self.edge_past + rows)
+                reason[count[low + self.edge_past + self.edge_future + 1] > count[low], joint] = (
+                    code
+                )
         return reason
 
 
@@ -362,7 +363,7 @@ def batches_of(
     *,
     rows: int,
     span: tuple[int, int] | None,
-    chunks: Iterable[Any] | None,
+    chunks: Iterable[Chunk] | None,
 ) -> Iterator[Samples]:
     """The stream, stage by stage, run by run."""
     _check_names(log, robot)

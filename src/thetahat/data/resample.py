@@ -12,13 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import numpy as np
 
 from thetahat.data.filters import KNOTS, extend, resample
 from thetahat.data.samples import LOCKED, OUTLIER, reason_code
-from thetahat.data.velocities import continuous
+from thetahat.data.types import Chunk, LogLike, Run
+from thetahat.data.velocities import continuous_quaternions
 from thetahat.errors import MalformedInput, NotIdentifiable, UsageError
 from thetahat.model.robot import Robot
 
@@ -28,25 +28,6 @@ PIECE = 8192  # rows that pass through the stages together: they fit into the pr
 # of a period: stamps closer than this are one measurement, or a polynomial through them would swing
 BURST = 0.2
 HALF = 3  # rows on each side in the running median that spikes are held against
-
-
-class LogLike(Protocol):
-    """What is used of a log (thetahat.data.log.Log)."""
-
-    rows: int
-    runs: tuple[Any, ...]
-    masks: tuple[Any, ...]
-    has_dq: bool
-    has_ddq: bool
-    has_tau: bool
-
-    def chunks(self, rows: int = ...) -> Iterator[Any]:
-        """Stretches of rows in file order, each inside one run."""
-        ...
-
-    def read(self) -> list[Any]:
-        """One chunk per run, all in memory."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -107,7 +88,7 @@ class Block:
     last: bool  # whether the run ends here
 
 
-def mean_period(run: Any) -> float:
+def mean_period(run: Run) -> float:
     """Seconds between rows of a run's grid: it has as many rows as the run."""
     return (run.stop - run.start) / (run.rows - 1)
 
@@ -117,7 +98,7 @@ def uniform_blocks(
     robot: Robot,
     *,
     spans: Sequence[tuple[int, int]],
-    chunks: Iterable[Any] | None = None,
+    chunks: Iterable[Chunk] | None = None,
     spikes: np.ndarray | None = None,
 ) -> Iterator[Block]:
     """The rows of `spans` (`run_spans`) on one uniform grid for each; `spikes` are thresholds per
@@ -136,7 +117,7 @@ def uniform_blocks(
                 _Resampler(run=chunk.run, start=float(chunk.t[0]), period=mean_period(run)),
             )
             before = None
-        x[:, layout.q] = continuous(robot, x[:, layout.q], before)
+        x[:, layout.q] = continuous_quaternions(robot, x[:, layout.q], before)
         before = x[-1, layout.q]
         despiker, resampler = state
         block = resampler.push(
@@ -167,7 +148,9 @@ def run_spans(log: LogLike, span: tuple[int, int] | None = None) -> list[tuple[i
     return spans
 
 
-def _pieces(chunks: Iterable[Any], spans: Sequence[tuple[int, int]]) -> Iterator[tuple[Any, bool]]:
+def _pieces(
+    chunks: Iterable[Chunk], spans: Sequence[tuple[int, int]]
+) -> Iterator[tuple[Chunk, bool]]:
     """(piece of a chunk, whether it is the last of its span) for rising spans, each inside
     one run.
     """
@@ -178,34 +161,13 @@ def _pieces(chunks: Iterable[Any], spans: Sequence[tuple[int, int]]) -> Iterator
             low, high = max(begin - chunk.row, 0), min(end - chunk.row, len(chunk.t))
             for row in range(low, high, PIECE):
                 upto = min(row + PIECE, high)
-                yield _cut(chunk, row, upto), chunk.row + upto == end
+                yield chunk.part(row, upto), chunk.row + upto == end
             if end > chunk.row + len(chunk.t):
                 break
             at += 1
 
 
-@dataclass(frozen=True, eq=False)
-class _Piece:
-    """A part of a chunk."""
-
-    t: np.ndarray
-    q: np.ndarray
-    dq: np.ndarray | None
-    ddq: np.ndarray | None
-    tau: np.ndarray | None
-    run: int
-    row: int
-
-
-def _cut(chunk: Any, low: int, high: int) -> _Piece:
-    parts = (
-        None if value is None else value[low:high]
-        for value in (chunk.t, chunk.q, chunk.dq, chunk.ddq, chunk.tau)
-    )
-    return _Piece(*parts, chunk.run, chunk.row + low)
-
-
-def _channels(chunk: Any, layout: Layout) -> np.ndarray:
+def _channels(chunk: Chunk, layout: Layout) -> np.ndarray:
     """(rows, channels), checked to be finite: a reader lets nothing else through, but a log may be
     made by hand.
     """

@@ -14,7 +14,7 @@ import numpy as np
 
 from thetahat.errors import UsageError, known
 from thetahat.model.drive import Drive
-from thetahat.model.friction_terms import Dry
+from thetahat.model.friction_terms import FrictionDirection
 
 # Why the torque of one degree of freedom in one row must not enter a fit; the code is the position,
 # the last one for any other reason.
@@ -75,7 +75,7 @@ class Samples:
     )  # sources with their hashes, settings
     # (n, motors) of dry friction, seen through the torque's low-pass (data/friction_direction.py)
     direction: np.ndarray | None = None
-    dry: Dry | None = None  # the law it follows
+    dry: FrictionDirection | None = None  # the law it follows
 
     def __post_init__(self) -> None:
         given = {name: _matrix(name, getattr(self, name)) for name in _ARRAYS}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from thetahat.data.prepare import BATCH, Settings, batches_of
-from thetahat.data.resample import LogLike, run_spans
+from thetahat.data.resample import run_spans
 from thetahat.data.samples import Samples, concatenate
+from thetahat.data.types import Chunk, LogLike
 from thetahat.model.robot import Robot
 
 ROWS = 200_000  # of a longer log, that choices are made from
@@ -16,13 +16,13 @@ PIECES = 8  # it is spread over the log in so many
 
 
 @dataclass(frozen=True, eq=False)
-class Excerpt:
+class Subsample:
     """Rows of a log as they were read."""
 
     log: LogLike
     robot: Robot
     spans: tuple[tuple[int, int], ...]  # first and stop row of every piece
-    chunks: tuple[Any, ...]
+    chunks: tuple[Chunk, ...]
 
     @property
     def rows(self) -> int:
@@ -46,18 +46,19 @@ class Excerpt:
         return concatenate(parts, same_log=True)
 
 
-def excerpt(
+def subsample(
     log: LogLike, robot: Robot, *, span: tuple[int, int] | None = None, rows: int = ROWS
-) -> Excerpt:
+) -> Subsample:
     """The rows of `span` (default: all), or so many of them in pieces spread over it, read in one
     pass.
     """
-    spans = _pieces(log, span or (0, log.rows), rows)
+    spans = spread_spans(log, span or (0, log.rows), rows)
     chunks = [chunk for chunk in log.chunks() if any(_overlapping([chunk], each) for each in spans)]
-    return Excerpt(log, robot, tuple(spans), tuple(chunks))
+    return Subsample(log, robot, tuple(spans), tuple(chunks))
 
 
-def _pieces(log: LogLike, span: tuple[int, int], rows: int) -> list[tuple[int, int]]:
+def spread_spans(log: LogLike, span: tuple[int, int], rows: int) -> list[tuple[int, int]]:
+    """Return `span`, or pieces spread over it with so many rows together."""
     first, stop = span
     if stop - first <= rows:
         return [span]
@@ -72,5 +73,5 @@ def _pieces(log: LogLike, span: tuple[int, int], rows: int) -> list[tuple[int, i
     ] or [(first, first + rows)]
 
 
-def _overlapping(chunks: Iterable[Any], span: tuple[int, int]) -> list[Any]:
+def _overlapping(chunks: Iterable[Chunk], span: tuple[int, int]) -> list[Chunk]:
     return [chunk for chunk in chunks if chunk.row < span[1] and chunk.row + len(chunk.t) > span[0]]

@@ -16,9 +16,10 @@ ENOUGH = 8  # steps in a batch to know its period by; fewer rely on the batch be
 MAX_RUNS = 100_000
 WRAP_REST = 0.5  # [rad] a jump of whole turns may differ by this much of motion
 TURN = 2.0 * np.pi
+MAX_TURNS = 2**31  # of one jump; no encoder counts further, and rounding hides the rest of a turn
 
 
-class Thinned:
+class DecimatedValues:
     """Numbers, of which every k-th is kept so that never more than `limit` are; k doubles when
     needed.
     """
@@ -56,7 +57,7 @@ class _Open:
     shift: float = 0.0  # subtracted from steps before they are squared
     total: float = 0.0
     squares: float = 0.0
-    steps: Thinned = field(default_factory=Thinned)
+    steps: DecimatedValues = field(default_factory=DecimatedValues)
 
     def extend(self, t: np.ndarray, dt: np.ndarray) -> None:
         if len(dt):
@@ -70,11 +71,11 @@ class _Open:
             self.steps.add(dt)
         self.rows, self.stop = self.rows + len(t), float(t[-1])
 
-    def closed(self, name: str) -> Run:
+    def closed(self) -> Run:
         count = max(self.rows - 1, 1)
         variance = max(self.squares / count - (self.total / count) ** 2, 0.0)
         return Run(
-            name,
+            self.label,
             self.rows,
             self.first_row,
             self.start,
@@ -85,8 +86,9 @@ class _Open:
 
 
 class RunSplitter:
-    """Cuts a log into runs: at files, at changes of `seg`, and at gaps of more than `GAP`
-    periods.
+    """Cut a file into runs: at changes of `seg`, and at gaps of more than `GAP` periods.
+
+    Runs are named by their label alone; `scan.merge_scans` numbers those that share one.
     """
 
     def __init__(self) -> None:
@@ -96,18 +98,12 @@ class RunSplitter:
             tuple[int, float, float]
         ] = []  # (row after the gap, its length, the period) [s]
         self._open: _Open | None = None
-        self._pieces: dict[str, int] = {}
         self._period = 0.0
 
     @property
     def period(self) -> float:
         """Median step of the latest batch [s]."""
         return self._period
-
-    def next_file(self) -> None:
-        """The next rows are of another file."""
-        self._close()
-        self._period = 0.0
 
     def finish(self) -> None:
         """No more rows."""
@@ -119,9 +115,7 @@ class RunSplitter:
         labels: Sequence[tuple[int, str]],
         *,
         row: int,
-        stem: str,
         table: Table,
-        file_row: int,
     ) -> np.ndarray:
         """Take the stamps of consecutive rows; returns where in them new runs start."""
         before = self._open.stop if self._open is not None else t[0]
@@ -130,10 +124,10 @@ class RunSplitter:
         begins[0] = self._open is None
         names, current = {}, self._open.label if self._open is not None else None
         for at, name in labels:
-            if f"{stem}{name}" != current:  # a name may be stated again where a block begins
-                current = names[at] = f"{stem}{name}"
+            if name != current:  # a name may be stated again where a block begins
+                current = names[at] = name
                 begins[at] = True
-        self._check_order(t, dt, begins, table, file_row)
+        self._check_order(t, dt, begins, table, row)
         inside = dt[~begins]
         if len(inside) >= ENOUGH or (len(inside) and not self._period):
             self._period = float(np.median(inside))
@@ -144,7 +138,7 @@ class RunSplitter:
         self._take(t, dt, starts, names, row)
         if len(self.runs) + len(self.dropped) > MAX_RUNS:
             raise table.problem(
-                file_row,
+                row,
                 f"the log falls into more than {MAX_RUNS} runs by now; its time stamps are too"
                 " irregular, so repair column t",
             )
@@ -167,21 +161,20 @@ class RunSplitter:
     def _close(self) -> None:
         if self._open is None:
             return
-        piece = self._pieces[self._open.label] = self._pieces.get(self._open.label, 0) + 1
-        run = self._open.closed(self._open.label if piece == 1 else f"{self._open.label}#{piece}")
+        run = self._open.closed()
         (self.runs if run.rows >= MIN_RUN else self.dropped).append(run)
         self._open = None
 
     @staticmethod
     def _check_order(
-        t: np.ndarray, dt: np.ndarray, begins: np.ndarray, table: Table, file_row: int
+        t: np.ndarray, dt: np.ndarray, begins: np.ndarray, table: Table, row: int
     ) -> None:
         wrong = (dt <= 0.0) & ~begins
         if wrong.any():
             at = int(np.argmax(wrong))
             how = "repeats the stamp" if dt[at] == 0.0 else "goes back behind the stamp"
             raise table.problem(
-                file_row + at,
+                row + at,
                 f"t = {t[at]:.9g} {how} of the row before, {t[at] - dt[at]:.9g}; stamps must grow,"
                 " so remove or correct the row (a column seg tells runs apart)",
             )
@@ -203,15 +196,19 @@ class WrapFinder:
         if not len(self._angles):
             return
         angles = q[:, self._angles]
-        steps = np.diff(angles, axis=0, prepend=(angles[:1] if self._last is None else self._last))
+        previous = angles[:1] if self._last is None else self._last
+        with np.errstate(over="ignore"):
+            steps = np.diff(angles, axis=0, prepend=previous)
         self._last = angles[-1:].copy()
         if steps.max() < TURN - WRAP_REST and steps.min() > WRAP_REST - TURN:
             return
         suspects = np.abs(steps) > TURN - WRAP_REST
         suspects[starts] = False
         for at, column in zip(*np.nonzero(suspects), strict=True):
-            step = steps[at, column]
-            turns = int(np.rint(step / TURN))
+            step = float(steps[at, column])
+            if abs(step) > MAX_TURNS * TURN:
+                continue
+            turns = round(step / TURN)
             if abs(step - turns * TURN) <= WRAP_REST:
                 angle = int(self._angles[column])
                 self._rows.setdefault(angle, []).append(row + int(at))

@@ -12,13 +12,13 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from thetahat.data.cutoff import _stretches as stretches
+from thetahat.data.cutoff import spectrum_spans
 from thetahat.data.log import Log
 from thetahat.data.prepare import Settings, choose
 from thetahat.data.resample import Layout, run_spans
 from thetahat.data.row_batches import BATCH_ROWS, Batch
 from thetahat.data.subsample import ROWS as EXCERPT
-from thetahat.data.subsample import _pieces as pieces
+from thetahat.data.subsample import spread_spans
 from thetahat.data.types import Chunk
 from thetahat.engine.fingerprint import DATA_FORMAT, fingerprint, robot_fingerprint
 from thetahat.engine.multi_log import Catalogue, Entry, catalogue
@@ -73,7 +73,7 @@ def chosen(files: Catalogue, choices: Choices, span: tuple[int, int] | None = No
     """The settings for the rows of `span`, as `choose` finds them, reading nothing else of
     the log.
     """
-    wanted = stretches(files.log, run_spans(files.log, span))
+    wanted = spectrum_spans(files.log, run_spans(files.log, span))
     return choose(
         files.log, files.robot, **asdict(choices), span=span, chunks=_chunks(files, wanted)
     )
@@ -83,7 +83,7 @@ def sparse(files: Catalogue, span: tuple[int, int] | None) -> Log:
     """The log as one that yields those rows of `span` alone that a choice looks at: of a long one,
     a few hundred thousand.
     """
-    spans = stretches(files.log, run_spans(files.log, span)) + pieces(
+    spans = spectrum_spans(files.log, run_spans(files.log, span)) + spread_spans(
         files.log, span or (0, files.log.rows), EXCERPT
     )
     runs = [

@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from thetahat.data.friction_direction import directed_batches
+from thetahat.data.friction_direction import batches_with_friction_direction
 from thetahat.data.prepare import Settings
 from thetahat.data.samples import MASKED, REASONS, Samples
 from thetahat.engine import array_codec, shard_samples
@@ -84,7 +84,7 @@ class Prepared:
         """
 
         def through(parts: Iterator[Samples]) -> Iterator[Samples]:
-            return directed_batches(self._chosen(parts), fitted)
+            return batches_with_friction_direction(self._chosen(parts), fitted)
 
         return shard_samples.samples(shard, self.robot, self.settings, through=through, timed=timed)
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from thetahat.control.model_switch import Switched
+from thetahat.control.model_switch import ModelSwitch
 from thetahat.data.log import Log
 from thetahat.errors import MalformedInput, UsageError, known
 from thetahat.live.joint_states import Sample, require_plain
@@ -80,7 +80,7 @@ class Source(ABC):
     @property
     def forcible(self) -> bool:
         """Whether its controller can be held to the nominal model."""
-        return isinstance(self.controller, Switched)
+        return isinstance(self.controller, ModelSwitch)
 
     @property
     def lost(self) -> int:

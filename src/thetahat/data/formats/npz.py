@@ -21,6 +21,7 @@ from thetahat.data.formats.table import (
     Block,
     Table,
     check_names,
+    common_length,
     label,
     labels_of,
     opened,
@@ -86,7 +87,9 @@ class NpzTable(Table):
                 f"{label(path)} is not an NPZ file (it begins with {head!r}); save it with np.savez"
             )
         self._members = self._index()
-        self.rows = self._row_count()
+        lengths = {member.name: member.shape[0] for member in self._members}
+        self.rows = common_length(path, lengths)
+        self._members = [member for member in self._members if member.shape[0] == self.rows]
         self.widths = {
             member.name: member.width for member in self._members if len(member.shape) == 2
         }
@@ -171,27 +174,6 @@ class NpzTable(Table):
                 f" ({shown(error)}); save it again"
             ) from None
         return dtype, shape, bool(turned) and len(shape) == 2
-
-    def _row_count(self) -> int:
-        """The length that the arrays share; arrays of other lengths are no columns."""
-        stamps = next((member for member in self._members if member.name == "t"), None)
-        longest = max((member.shape[0] for member in self._members), default=0)
-        rows = stamps.shape[0] if stamps else longest
-        for member in self._members:
-            if member.shape[0] != rows and member.name.rstrip("0123456789").split(".")[0] in (
-                "q",
-                "dq",
-                "ddq",
-                "tau",
-                "seg",
-            ):
-                raise MalformedInput(
-                    f"{label(self.path)}: array {shown(member.name)} has {member.shape[0]} rows but"
-                    f" {'t' if stamps else 'another'} has {rows}; every array needs one row per"
-                    " time stamp"
-                )
-        self._members = [member for member in self._members if member.shape[0] == rows]
-        return rows
 
     # -- rows --------------------------------------------------------------------------------------
 
