@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -117,8 +118,8 @@ def main() -> None:
                 else f"Clarabel {1e3 * found[0]:.0f} ms ({found[0] / own:.1f}×), f {found[1]:.4g}"
             )
             print(f"  {metric:10} {1e3 * own:8.1f} ms   {proof}   {other}", flush=True)
-        smooth = th.Smooth(weight=WEIGHT, metric="entropic")
-        warm = th.Smooth(weight=WEIGHT, metric="entropic", start=solve(info, smooth))
+        smooth = th.Consistent(weight=WEIGHT, metric="entropic", solver=th.LogCholesky())
+        warm = replace(smooth, solver=th.LogCholesky(start=solve(info, smooth)))
         cold, again = (
             1e3 * best(lambda each=each, info=info: solve(info, each)) for each in (smooth, warm)
         )

@@ -45,7 +45,7 @@ SOLVED = {
     "consistent, no prior": lambda x: th.Consistent(weight=0.0),
     "consistent, truth as prior": lambda x: th.Consistent(prior=x),
     "entropic, truth as prior": lambda x: th.Consistent(prior=x, metric="entropic"),
-    "smooth, truth as prior": lambda x: th.Smooth(prior=x),
+    "smooth, truth as prior": lambda x: th.Consistent(prior=x, solver=th.LogCholesky()),
 }
 
 

@@ -20,11 +20,10 @@ from thetahat.data.prepare import Settings
 from thetahat.data.samples import Samples, concatenate
 from thetahat.data.subsample import ROWS
 from thetahat.errors import MalformedInput, NotIdentifiable, RobotWarning, UsageError, known
-from thetahat.identification.consistency.log_cholesky import Smooth
 from thetahat.identification.coupled_joints import Coupling, coupled
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.estimate_json import PLAIN
-from thetahat.identification.estimators.consistent import Consistent
+from thetahat.identification.estimators.consistent import Consistent, LogCholesky
 from thetahat.identification.estimators.estimator import Estimator, SampleEstimator
 from thetahat.identification.estimators.least_squares import LeastSquares, Prior
 from thetahat.identification.estimators.positive import Positive
@@ -365,7 +364,9 @@ def _estimator(options: Options, tuned: Tuned, prior: np.ndarray) -> Estimator |
         "prior": lambda: Prior(prior, options.alpha, weights=weights),
         "positive": lambda: Positive(weights=weights),
         "consistent": lambda: Consistent(prior=prior, **strength, weights=weights),
-        "smooth": lambda: Smooth(prior=prior, **strength, weights=weights),
+        "smooth": lambda: Consistent(
+            prior=prior, **strength, weights=weights, solver=LogCholesky()
+        ),
     }
     chosen = inner[options.method]()
     return Robust(chosen) if options.robust else chosen
