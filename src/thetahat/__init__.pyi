@@ -16,6 +16,9 @@ from .dynamics.rigid_body import regressor as regressor
 from .engine.fold_logs import information as information
 from .errors import ThetahatError as ThetahatError
 from .excite.design import design as design
+from .identification.consistency.constraints import Bounds as Bounds
+from .identification.consistency.constraints import Constraints as Constraints
+from .identification.consistency.constraints import Tie as Tie
 from .identification.estimate import Estimate as Estimate
 from .identification.estimators.consistent import Consistent as Consistent
 from .identification.estimators.least_squares import LeastSquares as LeastSquares

@@ -21,11 +21,10 @@ from thetahat.data.subsample import ROWS
 from thetahat.engine.open_engine import EngineOptions, open_engine
 from thetahat.engine.protocol import Completion, Engine, Fold, NoProgress, Progress, Rows, Tuning
 from thetahat.errors import NotIdentifiable, UsageError
-from thetahat.identification.consistency.log_cholesky import Smooth
 from thetahat.identification.coupled_joints import Coupling, coupled
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.estimate_json import PLAIN
-from thetahat.identification.estimators.consistent import Consistent
+from thetahat.identification.estimators.consistent import Consistent, LogCholesky
 from thetahat.identification.estimators.estimator import Estimator, SampleEstimator
 from thetahat.identification.estimators.least_squares import LeastSquares, Prior
 from thetahat.identification.estimators.positive import Positive
@@ -276,8 +275,11 @@ def make_estimator(
         case "positive":
             estimator = Positive(weights=weights)
         case method:
-            kind = Consistent if method == "consistent" else Smooth
-            estimator = kind(prior=prior, weight=tuned.weight, metric=tuned.metric, weights=weights)
+            estimator = Consistent(
+                prior=prior, weight=tuned.weight, metric=tuned.metric, weights=weights
+            )
+            if method == "smooth":
+                estimator = replace(estimator, solver=LogCholesky())
     return Robust(estimator) if settings.robust else estimator
 
 
