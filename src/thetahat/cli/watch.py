@@ -270,10 +270,10 @@ def _serve(
 ) -> None:
     """Until Ctrl-C or SIGTERM; then what was seen is summed up."""
     from thetahat.live.security import new_token
-    from thetahat.live.server import Server, listening
+    from thetahat.live.server import Server, bind_socket
 
     secret = new_token(token)
-    bound = listening(
+    bound = bind_socket(
         host, port, allow_remote=allow_remote
     )  # before the robot is loaded, which takes longer
     try:
@@ -288,7 +288,7 @@ def _serve(
         try:
             server = Server(session, token=secret, host=host, bound=bound)
             with server, session:
-                _greet(server, session.shared.facts.mode, json=json, quiet=quiet)
+                _greet(server, session.shared.info.mode, json=json, quiet=quiet)
                 if show and _has_screen():
                     threading.Thread(
                         target=webbrowser.open, args=(server.address,), daemon=True
