@@ -103,9 +103,12 @@ def plant(name: str | None) -> str:
     return name
 
 
-def gravity(text: str | None) -> tuple[float, ...] | None:
+def gravity(text: str | None) -> tuple[float, float, float] | None:
     """Return three finite numbers from "X,Y,Z"; None where the option was not given."""
-    return None if text is None else numbers(text, "--gravity", 3)
+    if text is None:
+        return None
+    x, y, z = numbers(text, "--gravity", 3)
+    return x, y, z
 
 
 def numbers(text: str, option: str, count: int) -> tuple[float, ...]:

@@ -19,8 +19,11 @@ from thetahat.errors import UsageError
 from thetahat.pipeline.settings import FRICTION
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from thetahat.excite.design import Design
     from thetahat.excite.motion_limits import Box
+    from thetahat.excite.trajectory import Motion
     from thetahat.identification.information import Information
     from thetahat.model.robot import Robot
 
@@ -137,11 +140,7 @@ def excite(
             duration=duration,
             harmonics=harmonics,
             points=points,
-            start=(
-                None
-                if start is None
-                else arguments.numbers(start, "--start", len(excited.joint_names))
-            ),
+            start=_start(start, excited),
             limits=limits,
             criterion=criterion,
             earlier=_earlier(after, file, vector, excited, progress),
@@ -184,8 +183,8 @@ def _robots(
     return whole, moving.with_drive(**columns, armature=armature)
 
 
-def _whole(motion: Any, robot: Robot) -> Any:
-    """The motion of all joints, those that were locked at zero."""
+def _whole(motion: Motion, robot: Robot) -> Motion:
+    """Return the motion of all joints, those that were locked at zero."""
     import numpy as np
 
     from thetahat.excite.trajectory import Motion
@@ -193,15 +192,28 @@ def _whole(motion: Any, robot: Robot) -> Any:
     if motion.joint_names == robot.joint_names:
         return motion
     at = [robot.joint_names.index(name) for name in motion.joint_names]
-    arrays = []
-    for array in (motion.q, motion.dq, motion.ddq):
-        full = np.zeros((len(motion), len(robot.joint_names)))
-        full[:, at] = array
-        arrays.append(full)
-    return Motion(motion.t, *arrays, robot.joint_names)
+
+    def widened(array: np.ndarray) -> np.ndarray:
+        whole = np.zeros((len(motion), len(robot.joint_names)))
+        whole[:, at] = array
+        return whole
+
+    arrays = (widened(motion.q), widened(motion.dq), widened(motion.ddq))
+    return Motion(motion.t, *arrays, joint_names=robot.joint_names)
+
+
+def _start(text: str | None, robot: Robot) -> np.ndarray | None:
+    """Return the pose to start from."""
+    import numpy as np
+
+    if text is None:
+        return None
+    return np.array(arguments.numbers(text, "--start", len(robot.joint_names)))
 
 
 def _boxes(texts: list[str] | None, option: str, *, inside: bool) -> list[Box]:
+    import numpy as np
+
     from thetahat.excite.motion_limits import Box
 
     boxes = []
@@ -210,7 +222,8 @@ def _boxes(texts: list[str] | None, option: str, *, inside: bool) -> list[Box]:
         if not colon:
             raise UsageError(f"{option} is {text!r}; give LINK:xmin,xmax,ymin,ymax,zmin,zmax [m]")
         values = arguments.numbers(rest, option, 6)
-        boxes.append(Box(link, values[0::2], values[1::2], inside=inside))
+        low, high = np.array(values[0::2]), np.array(values[1::2])
+        boxes.append(Box(link, low, high, inside=inside))
     return boxes
 
 

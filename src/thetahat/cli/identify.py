@@ -10,6 +10,7 @@ from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import emit, heard, say
 from thetahat.cli.progress import Progress
 from thetahat.cli.settings_options import with_settings
+from thetahat.files import as_text
 from thetahat.pipeline.settings import IdentifySettings
 
 # findings that change the answer: said beside JSON too
@@ -58,8 +59,6 @@ def identify(
             warned=warnings,
         )
     if json:
-        from thetahat.pipeline.outputs import as_text
-
         emit(as_text(answer.data))
         if not quiet:
             for finding in answer.data["findings"]:

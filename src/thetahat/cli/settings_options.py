@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import Field, fields
-from typing import Annotated, Any
+from typing import Annotated, Any, Optional
 
 from thetahat.cli.arguments import option
 from thetahat.errors import UsageError
@@ -82,5 +82,5 @@ def _kind(setting: Field[Any]) -> Any:
     text = str(setting.type)
     for name, kind in (("bool", bool), ("float", float)):
         if text.split(" | ")[0] == name:
-            return kind if text == name else kind | None
+            return kind if text == name else Optional[kind]
     return str if setting.default not in (None, ()) else str | None

@@ -116,7 +116,7 @@ def simulate(
         simulated = nominal if true_file is None else load(true_file, gravity=vector)
         if simulated.joint_names != nominal.joint_names:
             raise UsageError(
-                f"--truth {true_file.name} has other joints than {file.name}; give a variant of the"
+                f"--truth {simulated.name} has other joints than {file.name}; give a variant of the"
                 " same robot"
             )
         realism = Realism(
@@ -185,9 +185,9 @@ def _payload(text: str) -> Payload:
         raise UsageError(
             f"--payload is {text!r}; give LINK:kg,x,y,z and, where it comes later, @seconds"
         )
-    mass, *com = arguments.numbers(numbers, "--payload", 4)
+    mass, x, y, z = arguments.numbers(numbers, "--payload", 4)
     (when,) = arguments.numbers(moment, "--payload", 1) if moment else (0.0,)
-    return Payload(link, mass, tuple(com), time=when)
+    return Payload(link, mass, (x, y, z), time=when)
 
 
 def describe(

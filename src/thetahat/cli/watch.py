@@ -233,14 +233,14 @@ def listen(
         arguments.gravity(gravity),
         _settings(rate, window, threshold, cutoff, friction, payload_link),
     )
-    expected = arguments.positive("--sample-rate", sample_rate, "Hz")
+    arguments.positive("--sample-rate", sample_rate, "Hz")
 
     def session() -> Session:
         from thetahat.live.sample_sources import Listen
         from thetahat.live.session import Session
         from thetahat.model.io.load import load
 
-        return Session(Listen(load(file, gravity=vector), chosen(), rate=expected))
+        return Session(Listen(load(file, gravity=vector), chosen(), rate=sample_rate))
 
     _serve(
         session,

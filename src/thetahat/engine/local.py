@@ -110,7 +110,7 @@ class LocalEngine:
         nominal: Robot | None = None,
         beside: Mapping[str, Robot] | None = None,
         watch: Callable[[Samples], None] | None = None,
-    ) -> Validation | None:
+    ) -> Validation:
         """Score robots on the rows."""
 
         def watched() -> Iterator[Samples]:

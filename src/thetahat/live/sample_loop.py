@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from thetahat.control.model_switch import Switched
+from thetahat.control.model_switch import ModelSwitch
 from thetahat.errors import ThetahatError, UsageError
 from thetahat.live.downloads import Snapshot
 from thetahat.live.sample_sources import PlaybackClock, Source, Step
@@ -142,7 +142,7 @@ class SampleLoop:
         identifier, clock, counts = self.identifier, self.clock, self.identifier.events.counts
         dropped = sum(counts[kind] for kind in DROPPED) + self.source.lost
         controller, forced, declined = self.source.controller, False, ""
-        if isinstance(controller, Switched):
+        if isinstance(controller, ModelSwitch):
             forced, declined = controller.forced, controller.declined
         if declined != self._declined:
             self._declined = declined
@@ -172,7 +172,7 @@ class SampleLoop:
                 self._mass = None
                 self._forward_events()
                 self._out.update(t, self.identifier.gate, None)
-            elif isinstance(controller, Switched):
+            elif isinstance(controller, ModelSwitch):
                 controller.forced = name == "force_nominal"
                 now = "forced by a viewer" if controller.forced else "no longer forced"
                 self._out.event(t, "forced", f"nominal model {now}")

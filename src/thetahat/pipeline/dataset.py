@@ -10,6 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from thetahat import robots
 from thetahat.data.joint_selection import JointSelection, require_torque, selected_dofs
 from thetahat.data.log import Log
@@ -102,7 +104,7 @@ class Dataset:
         """The robot whose values are the prior, made physical where the method needs it."""
         return prior_robot(self.nominal, self.log.locked, self.settings)
 
-    def prior_of(self, fitted: Robot) -> Any:
+    def prior_of(self, fitted: Robot) -> np.ndarray:
         """Return the prior's values in the columns of a fitted robot."""
         return prior_vector(self.prior, fitted)
 
@@ -138,10 +140,12 @@ def prior_robot(nominal: Robot, locked: Sequence[str], settings: IdentifySetting
 # -- reading ---------------------------------------------------------------------------------------
 
 
-def load_robot(robot: Robot | str | os.PathLike[str], gravity: Sequence[float] | None) -> Robot:
+def load_robot(
+    robot: Robot | str | os.PathLike[str], gravity: tuple[float, float, float] | None
+) -> Robot:
     """Return the robot of a path, or the given one, with this gravity where one is given."""
     if isinstance(robot, Robot):
-        return robot if gravity is None else robot.with_gravity(gravity)
+        return robot if gravity is None else robot.with_gravity(np.array(gravity))
     if isinstance(robot, str | os.PathLike):
         return load(robots.find(os.fspath(robot)), gravity=gravity)
     raise UsageError(f"robot is {type(robot).__name__}; give a robot file or a Robot")

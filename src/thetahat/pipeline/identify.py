@@ -158,8 +158,8 @@ def run(dataset: Dataset, engine: Engine, progress: Progress | None = None) -> I
         for samples in engine.samples(rows, tuned.robot, "reading again"):
             collector.add(samples, "train")
     if dataset.settings.actuation is None:
-        samples = engine.samples(rows, tuned.robot, "reading again")
-        model = replace(model, couplings=_couplings(model.identified, samples))
+        batches = engine.samples(rows, tuned.robot, "reading again")
+        model = replace(model, couplings=_couplings(model.identified, batches))
     scores = _score(dataset, engine, tuned.settings, model, collector)
     used = replace(
         dataset,
@@ -192,7 +192,7 @@ def _tune(dataset: Dataset, engine: Engine, progress: Progress) -> Tuned:
             )
         )
         return Tuned(filtering, fitted, USUAL if weight is None else weight, metric)
-    options = {
+    options: dict[str, Any] = {
         "cutoff": settings.cutoff,
         "min_speed": settings.min_speed,
         "score_cutoff": settings.score_cutoff,
@@ -276,10 +276,12 @@ def make_estimator(
             estimator = Positive(weights=weights)
         case method:
             estimator = Consistent(
-                prior=prior, weight=tuned.weight, metric=tuned.metric, weights=weights
+                prior=prior,
+                weight=tuned.weight,
+                metric=tuned.metric,
+                weights=weights,
+                solver=LogCholesky() if method == "smooth" else None,
             )
-            if method == "smooth":
-                estimator = replace(estimator, solver=LogCholesky())
     return Robust(estimator) if settings.robust else estimator
 
 

@@ -69,7 +69,7 @@ class IdentifySettings:
     score_cutoff: float | None = _option(
         "Low-pass of the torque that is scored; default: that of the fit.", None, "HZ"
     )
-    gravity: Sequence[float] | None = _option(
+    gravity: tuple[float, float, float] | None = _option(
         "Gravity in the robot's world frame, in m/s²; default: the file's, or 0,0,-9.81.",
         None,
         "X,Y,Z",
@@ -227,7 +227,7 @@ def _friction(value: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(term for term in FRICTION if term in names)
 
 
-def _gravity(value: str | Sequence[float]) -> tuple[float, ...]:
+def _gravity(value: str | Sequence[float]) -> tuple[float, float, float]:
     """Three finite numbers, from a sequence or from text with commas."""
     try:
         numbers = tuple(
@@ -239,7 +239,7 @@ def _gravity(value: str | Sequence[float]) -> tuple[float, ...]:
         raise SettingError(
             "gravity", f" is {value!r}; give three numbers [m/s²], for example 0,0,-9.81"
         )
-    return numbers
+    return numbers[0], numbers[1], numbers[2]
 
 
 _DEFAULT = IdentifySettings()
