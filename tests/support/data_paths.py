@@ -1,16 +1,18 @@
-"""Where test robots and logs are: beside the repository (../shared/data) and in the
-example-robot-data package.
+"""Where test robots and logs are: in tests/data, in the shared data folder beside the repository
+(../shared/data, or the folder that THETAHAT_SHARED names), and in the example-robot-data package.
 """
 
 from __future__ import annotations
 
+import os
 import sysconfig
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SHARED = ROOT.parent / "shared" / "data"
+STRD = ROOT / "tests" / "data" / "strd"
+SHARED = Path(os.environ.get("THETAHAT_SHARED") or ROOT.parent / "shared" / "data")
 EXAMPLES = (
     Path(sysconfig.get_paths()["purelib"])
     / "cmeel.prefix"
