@@ -62,7 +62,7 @@ def test_motion_and_torque_come_out_as_they_were(
     )  # what a cubic across a hole of 4.5 periods costs the second derivative
     for name in NAMES:
         error = np.abs(getattr(samples, name) - want[name]) / np.max(np.abs(want[name]))
-        assert np.max(error[rows]) < 2 * filters.SETTLED + tolerance, name
+        assert np.max(error[rows]) < 2 * filters.EDGE_WEIGHT + tolerance, name
         assert np.max(error[500:-500]) < tolerance, (
             name
         )  # where no end is within the kernel's reach
@@ -103,7 +103,7 @@ def test_uneven_stamps_and_even_ones_give_one_motion(arm: th.Robot) -> None:
         rows = samples.valid.all(axis=1)
         assert (
             np.max(np.abs(samples.ddq[rows, 0] + w**2 * np.sin(w * samples.t[rows])))
-            < filters.SETTLED * w**2
+            < filters.EDGE_WEIGHT * w**2
         )
         assert (
             np.max(np.abs(samples.ddq[:, 0] + w**2 * np.sin(w * samples.t))[500:-500]) < 1e-6 * w**2
@@ -247,7 +247,7 @@ def test_usable_rows_at_the_ends_are_those_of_a_longer_log(arm: th.Robot) -> Non
     assert (short.reason[rows[-1] + 1 :] == EDGE).all()
     for name in NAMES:
         error = np.abs(getattr(short, name)[rows] - getattr(long, name)[3000 + rows])
-        assert np.max(error) < 2 * filters.SETTLED * np.max(np.abs(getattr(long, name))), name
+        assert np.max(error) < 2 * filters.EDGE_WEIGHT * np.max(np.abs(getattr(long, name))), name
     unsettled = np.abs(short.ddq - long.ddq[3000:5000])[[0, -1]]
     assert np.max(unsettled) > 0.05 * np.max(
         np.abs(long.ddq)

@@ -24,7 +24,7 @@ from fleet_cases import (
 )
 
 import thetahat as th
-from thetahat.cli.joint_selection import Stream
+from thetahat.data.joint_selection import JointSelection
 from thetahat.data.log import read_log
 from thetahat.data.prepare import Settings, choose
 from thetahat.data.samples import Samples, concatenate
@@ -172,10 +172,9 @@ def test_joints_without_a_column_are_locked_in_every_shard(tmp_path: Path) -> No
     settings, locked = choose(files.log, robot), files.log.locked
     fit = fitted(lock(robot, locked))
     found, _ = Gatherer(rows=ROWS).fold(files, Fold(Prepared(robot, settings, locked, (0, 2)), fit))
-    stream = Stream(robot, locked, (0, 2))
-    one = information(
-        fit, stream(iter([th.prepare(read_log(path, robot), robot, settings=settings)]))
-    )
+    joints = JointSelection(robot, locked, (0, 2))
+    samples = th.prepare(read_log(path, robot), robot, settings=settings)
+    one = information(fit, joints.select(samples))
     assert found.robot.nv == 3
     assert found.rows.tolist() == one.rows.tolist()
     assert one.rows[1] == 0

@@ -116,10 +116,7 @@ def random_case(seed: int, names: tuple[str, ...] = SMALL + LARGE) -> Case:
         prior=prior,
         weight=weight,
         metric=metric,
-        bounds=bounds,
-        total_mass=total,
-        frozen=frozen,
-        tied=tied,
+        constraints=th.Constraints(bounds=bounds, total_mass=total, frozen=frozen, tied=tied),
     )
     return Case(name, info, estimator, kind < 3)
 

@@ -1,5 +1,5 @@
-"""Where test robots and logs are: in tests/data, in the shared data folder beside the repository
-(../shared/data, or the folder that THETAHAT_SHARED names), and in the example-robot-data package.
+"""Where test robots and logs are: beside the repository (../shared/data, or where the environment
+variable THETAHAT_SHARED says that ../shared is) and in the example-robot-data package.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-STRD = ROOT / "tests" / "data" / "strd"
-SHARED = Path(os.environ.get("THETAHAT_SHARED") or ROOT.parent / "shared" / "data")
+SHARED = Path(os.environ.get("THETAHAT_SHARED", ROOT.parent / "shared")) / "data"
+STRD = ROOT / "tests" / "data" / "strd"  # NIST's certified regressions, kept here
 EXAMPLES = (
     Path(sysconfig.get_paths()["purelib"])
     / "cmeel.prefix"

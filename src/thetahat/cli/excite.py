@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from thetahat.cli import arguments
 from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import emit, heard
-from thetahat.cli.identify import FRICTION
 from thetahat.cli.progress import Progress
+from thetahat.cli.settings_options import friction_terms
 from thetahat.errors import UsageError
+from thetahat.pipeline.settings import FRICTION
 
 if TYPE_CHECKING:
     from thetahat.excite.design import Design
@@ -116,9 +117,7 @@ def excite(
         raise UsageError(f"--criterion is {criterion!r}; give one of {', '.join(CRITERIA)}")
     with heard(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
         progress.stage("loading the robot")
-        moved, excited = _robots(
-            file, vector, joints, arguments.friction_terms(friction, FRICTION), armature=armature
-        )
+        moved, excited = _robots(file, vector, joints, friction_terms(friction), armature=armature)
         from thetahat.excite.design import design
         from thetahat.excite.motion_limits import motion_limits
 

@@ -93,6 +93,11 @@ class Progress:
 
         return tell
 
+    def update(self, text: str, done: int, total: int) -> None:
+        """Show what goes on, and how much of it is done."""
+        if self._shown:
+            self._bar.update(self._task, completed=done, total=total, description=text)
+
     def told(self) -> Callable[[str, int, int], None]:
         """A function to be told what goes on, and how much of it is done."""
 

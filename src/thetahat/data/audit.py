@@ -249,7 +249,7 @@ class Saturation(NamedTuple):
     """A torque limit and the rows at it."""
 
     value: float
-    count: int
+    total: int  # rows
     rows: np.ndarray  # (k, 2) intervals
 
 
@@ -411,7 +411,7 @@ class Audit:
             first, last = int(saturation.rows[0, 0]), int(saturation.rows[-1, 1])
             what = (
                 f"its torque is saturated at {sign * saturation.value:.6g} (the extreme value, in"
-                f" {saturation.count} rows); those torques are masked"
+                f" {saturation.total} rows); those torques are masked"
             )
             sentence = f"joint {joint!r}, {self._span(first, last)}: {what}"
             self._findings.append(Finding("saturated", joint, (first, last), sentence))

@@ -150,10 +150,19 @@ class WindowCollector:
         """
         if not self._parts:
             return None
-        windows = {"tau": None, "slope": None} | self._joined()
-        row = self._joined()["row"]
+        joined = self._joined()
+        row = joined["row"]
         usable = np.ones((len(row), self._robot.nv), dtype=bool)
         for v, intervals in unusable.items():
             for first, stop in intervals:
                 usable[(row < stop) & (row >= first - MOST), v] = False
-        return Windows(**windows, usable=usable, period=self._period)
+        return Windows(
+            q=joined["q"],
+            dq=joined["dq"],
+            ddq=joined["ddq"],
+            tau=joined.get("tau"),
+            slope=joined.get("slope"),
+            row=row,
+            usable=usable,
+            period=self._period,
+        )

@@ -1,4 +1,4 @@
-"""A bounded part of a log, held in memory, to be prepared again and again with other settings."""
+"""Subsample of a long log in memory, to be prepared with many settings."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from thetahat.data.samples import Samples, concatenate
 from thetahat.data.types import Chunk, LogLike
 from thetahat.model.robot import Robot
 
-ROWS = 200_000  # of a longer log, that choices are made from
-PIECES = 8  # it is spread over the log in so many
+ROWS = 200_000  # of a longer log
+PIECES = 8  # spread over the log
 
 
 @dataclass(frozen=True, eq=False)
 class Subsample:
-    """Rows of a log as they were read."""
+    """Rows of a log in memory."""
 
     log: LogLike
     robot: Robot
@@ -26,11 +26,11 @@ class Subsample:
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """Return the number of rows."""
         return sum(stop - first for first, stop in self.spans)
 
     def prepared(self, settings: Settings) -> Samples:
-        """Its samples; every piece is filtered by itself."""
+        """Return its samples; every piece is filtered by itself."""
         parts = [
             batch
             for span in self.spans
@@ -49,9 +49,7 @@ class Subsample:
 def subsample(
     log: LogLike, robot: Robot, *, span: tuple[int, int] | None = None, rows: int = ROWS
 ) -> Subsample:
-    """The rows of `span` (default: all), or so many of them in pieces spread over it, read in one
-    pass.
-    """
+    """Read the rows of `span` (default: all), or `rows` of them in pieces spread over it."""
     spans = spread_spans(log, span or (0, log.rows), rows)
     chunks = [chunk for chunk in log.chunks() if any(_overlapping([chunk], each) for each in spans)]
     return Subsample(log, robot, tuple(spans), tuple(chunks))

@@ -23,22 +23,22 @@ def all_single_dof(robot: Robot) -> bool:
     )
 
 
-def velocities(
-    robot: Robot, q: np.ndarray, rate: np.ndarray, second: np.ndarray | None = None
-) -> tuple[np.ndarray, np.ndarray | None]:
+def velocities(robot: Robot, q: np.ndarray, rate: np.ndarray) -> np.ndarray:
+    """Compute dq (n, nv) from q and its time derivative (n, nq)."""
+    return velocities_and_accelerations(robot, q, rate, np.zeros_like(q))[0]
+
+
+def velocities_and_accelerations(
+    robot: Robot, q: np.ndarray, rate: np.ndarray, second: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Compute (dq, ddq), each (n, nv), from q and its first and second time derivatives (n, nq)."""
     if all_single_dof(robot):
         return rate, second
-    dq = np.empty((len(q), robot.nv))
-    ddq = None if second is None else np.empty((len(q), robot.nv))
-    zero = np.zeros_like(q) if second is None else second
+    dq, ddq = np.empty((len(q), robot.nv)), np.empty((len(q), robot.nv))
     for node in robot.tree.independent:
         at, v = robot.tree.q_index[node.name], robot.tree.v_index[node.name]
-        own = [array[:, at : at + node.kind.nq] for array in (q, rate, zero)]
-        twist, change = _JOINTS[node.kind](*own)
-        dq[:, v : v + node.kind.nv] = twist
-        if ddq is not None:
-            ddq[:, v : v + node.kind.nv] = change
+        own = [array[:, at : at + node.kind.nq] for array in (q, rate, second)]
+        dq[:, v : v + node.kind.nv], ddq[:, v : v + node.kind.nv] = _JOINTS[node.kind](*own)
     return dq, ddq
 
 
@@ -111,8 +111,8 @@ _JOINTS = {
 
 def _vector_part(p: np.ndarray, r: np.ndarray) -> np.ndarray:
     """Return vec(p̄ ∘ r) of quaternions (x, y, z, w)."""
-    cross: np.ndarray = np.cross(p[:, :3], r[:, :3])
-    return p[:, 3:] * r[:, :3] - r[:, 3:] * p[:, :3] - cross
+    cross = np.cross(p[:, :3], r[:, :3])
+    return np.asarray(p[:, 3:] * r[:, :3] - r[:, 3:] * p[:, :3] - cross)
 
 
 def _to_body(p: np.ndarray, x: np.ndarray) -> np.ndarray:

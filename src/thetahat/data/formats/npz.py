@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
 import numpy as np
 
@@ -145,7 +145,7 @@ class NpzTable(Table):
             return None  # a scalar, text or a cube among the arrays: no column
         return _Member(name, entry.filename, shape, dtype, turned)
 
-    def _header(self, file: BinaryIO, name: str) -> tuple[np.dtype, tuple[int, ...], bool]:
+    def _header(self, file: IO[bytes], name: str) -> tuple[np.dtype, tuple[int, ...], bool]:
         lead = file.read(6)
         if lead != b"\x93NUMPY":
             if lead[:1] == b"\x80":
@@ -229,7 +229,7 @@ class NpzTable(Table):
 class _Source:
     """The rows of one member, in order."""
 
-    def __init__(self, file: BinaryIO, member: _Member, table: NpzTable) -> None:
+    def __init__(self, file: IO[bytes], member: _Member, table: NpzTable) -> None:
         self._file, self._member = file, member
         table._header(file, member.name)
         self._turned: np.ndarray | None = None

@@ -98,7 +98,7 @@ class Digest:
 
     def __init__(self) -> None:
         self._hash, self._pool = hashlib.sha256(), ThreadPoolExecutor(1, "thetahat-hash")
-        self._last: Future | None = None
+        self._last: Future[None] | None = None
 
     def update(self, data: bytes) -> None:
         """Add bytes; at most two pieces wait, so that memory stays bounded."""

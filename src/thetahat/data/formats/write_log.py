@@ -60,5 +60,5 @@ def write_table(
         elif kind == ".parquet":
             polars.DataFrame(arrays).write_parquet(scratch)
         else:
-            np.savez(scratch, **arrays)
+            np.savez(scratch, allow_pickle=False, **arrays)
     return path
