@@ -18,10 +18,10 @@ demo: $(VENV)/.demo ## the whole path on a robot that ships with the package: mo
 	$(BIN)/thetahat demo --out build/demo
 
 test: $(VENV)/.dev ## run the tests (ARGS="-k name" passes options to pytest)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow" -rs $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow" $(ARGS)
 
 test-slow: $(VENV)/.dev ## run the long versions of the checks
-	$(BIN)/python -m pytest -m slow -rs $(ARGS)
+	$(BIN)/python -m pytest -m slow $(ARGS)
 
 coverage: $(VENV)/.dev ## run the tests and say which lines none of them runs (HTML in build/coverage)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow" --cov --cov-report=term:skip-covered --cov-report=html $(ARGS)
