@@ -22,7 +22,7 @@ from data_paths import shared_file
 import thetahat as th
 from thetahat import cli, robots
 from thetahat.excite.trajectory import Motion
-from thetahat.plant.perturb import as_built
+from thetahat.plant.perturb import perturb
 
 Numbers = dict[str, Any]
 
@@ -152,7 +152,7 @@ def demo_path() -> Numbers:
     nominal = th.load(robots.path("arm4"))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        th.save(as_built(nominal, seed=0), folder / "built.urdf")
+        th.save(perturb(nominal, seed=0), folder / "built.urdf")
         for seed, log in enumerate(("log", "test_log")):
             motion = simulated_log.motion(
                 nominal.nv, seconds=DEMO_DURATION, rate=DEMO_RATE, seed=seed

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 
 from thetahat.data.log import Log
-from thetahat.data.memory_log import record
+from thetahat.data.memory_log import log_from_arrays
 from thetahat.data.prepare import Settings
 from thetahat.data.samples import Samples
 from thetahat.data.types import Source
@@ -44,7 +44,7 @@ def samples_log(samples: Samples, robot: Robot) -> SamplesLog:
         )
     rows = len(samples)
     t = np.arange(rows) * (samples.period or PERIOD)
-    log = record(
+    log = log_from_arrays(
         robot, t, samples.q, dq=samples.dq, ddq=samples.ddq, tau=samples.tau, name="samples"
     )
     digest = hashlib.sha256()
