@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import Field, fields
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 from thetahat.cli.arguments import option
 from thetahat.errors import UsageError
@@ -79,8 +79,11 @@ def _parameter(setting: Field[Any]) -> inspect.Parameter:
 
 def _kind(setting: Field[Any]) -> Any:
     """Return the type of an option: flags and numbers as they are, all else as text."""
-    text = str(setting.type)
-    for name, kind in (("bool", bool), ("float", float)):
-        if text.split(" | ")[0] == name:
-            return kind if text == name else Optional[kind]
-    return str if setting.default not in (None, ()) else str | None
+    kinds = {
+        "bool": bool,
+        "bool | None": bool | None,
+        "float": float,
+        "float | None": float | None,
+    }
+    text = str | None if setting.default in (None, ()) else str
+    return kinds.get(str(setting.type), text)
