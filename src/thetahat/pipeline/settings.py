@@ -34,7 +34,8 @@ def setting(
 ) -> Any:
     """Return a dataclass field that the command line offers as an option.
 
-    flags: as Typer writes them, such as ``--tune/--no-tune``. shown: whether help states the default.
+    flags: as Typer writes them, such as ``--tune/--no-tune``.
+    shown: whether the help states the default.
     """
     metadata = {"help": help, "metavar": metavar, "flags": flags, "shown": shown}
     return field(default=default, metadata=metadata)
@@ -45,7 +46,7 @@ class IdentifySettings:
     """Settings of `identify`. What is None is chosen from the training rows, or not used."""
 
     method: str = setting(f"Estimator: {', '.join(METHODS)}.", METHODS[0], "NAME", shown=True)
-    prior: Robot | str | os.PathLike[str] | None = setting(  # noqa: RUF009
+    prior: Robot | str | os.PathLike[str] | None = setting(
         "Robot file used as the prior; default: ROBOT.", None, "ROBOT"
     )
     prior_weight: float | None = setting(
@@ -100,7 +101,7 @@ class IdentifySettings:
     joints: tuple[str, ...] = setting(
         "Fit and score the torques of these joints only.", (), "A,B,C"
     )
-    actuation: str | os.PathLike[str] | None = setting(  # noqa: RUF009
+    actuation: str | os.PathLike[str] | None = setting(
         "CSV file that maps motors to joints: a row per joint, a column per motor.", None, "FILE"
     )
     topic: str | None = setting(
