@@ -20,13 +20,13 @@ from thetahat.data.samples import Samples
 from thetahat.errors import UsageError
 from thetahat.kernels.direction import follow
 from thetahat.model.drive import Drive
-from thetahat.model.friction_terms import Dry, by_load, one_sided, quadratic, stribeck
+from thetahat.model.friction_terms import FrictionDirection, by_load, one_sided, quadratic, stribeck
 from thetahat.model.robot import Robot
 
 RATE, CUTOFF = 500.0, 10.0
 
 
-def arm(dry: Dry | None) -> Robot:
+def arm(dry: FrictionDirection | None) -> Robot:
     robot = th.load(robots.path("arm4")).without_drive().with_drive(viscous=True, coulomb=True)
     return replace(robot, drive=robot.drive.with_dry(dry))
 
@@ -47,10 +47,10 @@ def moved(seconds: float = 8.0, **more) -> Samples:
 
 
 LAWS = {
-    "zone": Dry(np.full(4, 0.05), np.zeros(4)),
-    "travel": Dry(np.zeros(4), np.full(4, 0.01)),
-    "sign": Dry.plain(4),
-    "mixed": Dry(np.array([0.05, 0.0, 0.0, 0.2]), np.array([0.0, 0.02, 0.0, 0.0])),
+    "zone": FrictionDirection(np.full(4, 0.05), np.zeros(4)),
+    "travel": FrictionDirection(np.zeros(4), np.full(4, 0.01)),
+    "sign": FrictionDirection.plain(4),
+    "mixed": FrictionDirection(np.array([0.05, 0.0, 0.0, 0.2]), np.array([0.0, 0.02, 0.0, 0.0])),
 }
 
 
@@ -137,7 +137,7 @@ def test_a_fit_with_the_law_finds_the_friction_and_one_without_does_not() -> Non
     """Torques by a law with hysteresis, low-passed as measured ones are; the columns must be what
     the low-pass shows.
     """
-    law = Dry(np.zeros(4), np.full(4, 0.03))
+    law = FrictionDirection(np.zeros(4), np.full(4, 0.03))
     true = arm(law)
     values = {"viscous": np.array([0.5, 0.4, 0.3, 0.2]), "coulomb": np.array([2.0, 1.5, 1.0, 0.5])}
     true = replace(true, drive=true.drive.with_values(**values))
@@ -166,16 +166,16 @@ def test_further_shapes_are_their_formulas_and_leave_motors_out() -> None:
         (quadratic(np.array([1.0, 0.0, 1.0, 1.0])), dq * np.abs(dq) * [1, 0, 1, 1]),
         (by_load(np.array([1.0, 1.0, 0.0, 1.0])), np.sign(dq) * 7.0 * [1, 1, 0, 1]),
     ):
-        (column,) = drive.with_shape(shape).motor_columns(dq, 0.0 * dq, load=np.full((1, 4), -7.0))[
-            1
-        ]
+        (column,) = drive.with_extra_term(shape).motor_columns(
+            dq, 0.0 * dq, load=np.full((1, 4), -7.0)
+        )[1]
         np.testing.assert_allclose(column, expected, rtol=1e-12)
 
 
 def test_bad_laws_are_refused() -> None:
     with pytest.raises(UsageError, match="not both"):
-        Dry(np.array([0.1]), np.array([0.1]))
+        FrictionDirection(np.array([0.1]), np.array([0.1]))
     with pytest.raises(UsageError, match="from 0"):
-        Dry(np.array([-0.1]), np.array([0.0]))
+        FrictionDirection(np.array([-0.1]), np.array([0.0]))
     with pytest.raises(UsageError, match="3 motors"):
-        Drive.none(4).with_dry(Dry.plain(3))
+        Drive.none(4).with_dry(FrictionDirection.plain(3))

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -444,13 +445,16 @@ def _deadly(context: int, task: int) -> int:
     return task
 
 
+@pytest.mark.timeout(600)  # five interpreters start one after the other
 def test_a_task_that_no_worker_outlives_is_a_failure_in_its_place() -> None:
+    """Also where a worker starts again later than Dask waits for it: its nanny is not stopped."""
     import dask
 
-    with (
-        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
-        DaskWorkers(workers=1) as workers,
-    ):
+    impatient = {
+        "distributed.scheduler.allowed-failures": 0,
+        "distributed.deploy.lost-worker-timeout": "10ms",
+    }
+    with dask.config.set(impatient), DaskWorkers(workers=1) as workers:
         job = Job(5, _deadly, lambda task: f"no. {task}")
         found = dict(workers.each(job, range(4, 7)))
         assert (found[0], found[2]) == (4, 6)
@@ -464,11 +468,53 @@ def test_a_task_that_no_worker_outlives_is_a_failure_in_its_place() -> None:
         assert sorted(seen) == list(range(20))
 
 
+def _slow(context: float, task: int) -> int:
+    time.sleep(context)
+    return task
+
+
+def test_a_cluster_that_lost_its_workers_for_good_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A wait for workers that never come back ends."""
+    monkeypatch.setattr("thetahat.engine.workers.CHECK", 0.1)
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, dashboard_address=":0", host="127.0.0.1"
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        job = Job(0.0, _slow, lambda task: f"no. {task}")
+        workers = DaskWorkers(client=client)
+        assert dict(workers.each(job, range(2))) == {0: 0, 1: 1}
+        monkeypatch.setattr("thetahat.engine.workers.NO_RESULT", 0.3)
+        with pytest.raises(StorageError, match=r"finished nothing for 0\.3 s"):
+            dict(workers.each(replace(job, context=3.0), range(2)))
+        cluster.scale(0)
+        monkeypatch.setattr("thetahat.engine.workers.NO_WORKERS", 0.5)
+        monkeypatch.setattr("thetahat.engine.workers.NO_RESULT", 60.0)
+        with pytest.raises(StorageError, match=r"no workers for 0\.5 s"):
+            dict(workers.each(job, range(2)))
+        with pytest.raises(StorageError, match=r"no workers for 0\.5 s"):
+            workers.reduced(job, list(range(20)), sum, lambda *_: None)
+
+
+def test_a_scheduler_that_dies_ends_the_wait() -> None:
+    cluster = distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, dashboard_address=":0", host="127.0.0.1"
+    )
+    with cluster, DaskWorkers(scheduler=cluster.scheduler_address) as workers:
+        job = Job(30.0, _slow, lambda task: f"no. {task}")
+        threading.Timer(1.0, lambda: cluster.close(timeout=10.0)).start()
+        with pytest.raises(StorageError, match="the Dask cluster was lost"):
+            dict(workers.each(job, range(2)))
+
+
 def test_a_scheduler_without_thetahat_is_said() -> None:
     from thetahat.engine.workers import _result
 
     class Lost:
-        def result(self) -> None:
+        def result(self, timeout: float) -> None:
             raise RuntimeError(
                 "Error during deserialization of the task graph. This frequently occurs if the"
                 " Scheduler and Client …"
@@ -518,7 +564,7 @@ def test_progress_is_told_as_work_is_done(two: DaskWorkers, logs: Path) -> None:
 def test_nothing_is_left_running() -> None:
     with DaskWorkers(workers=1) as workers:
         (pid,) = workers.client.run(os.getpid).values()
-    for _ in range(100):
+    for _ in range(600):
         if not Path(f"/proc/{pid}").exists():
             break
         time.sleep(0.05)

@@ -18,7 +18,7 @@ from thetahat.identification.coupled_joints import coupled
 from thetahat.identification.tuning.cross_validation import Predictions, _edges, folds
 from thetahat.identification.tuning.model_selection import _earned
 from thetahat.kernels.direction import follow
-from thetahat.model.friction_terms import Dry, quadratic
+from thetahat.model.friction_terms import FrictionDirection, quadratic
 from thetahat.model.io.save import with_drive_file
 from thetahat.model.robot import Robot
 
@@ -183,9 +183,9 @@ def test_a_shaft_that_two_joints_share_is_named() -> None:
 def test_laws_and_terms_survive_the_robot_file(tmp_path: Path) -> None:
     robot = with_terms(th.load(robots.path("arm4")).without_drive())
     drive = robot.drive.with_dry(
-        Dry(np.array([0.1, 0.0, 0.2, 0.0]), np.array([0.0, 0.01, 0.0, 0.0]))
+        FrictionDirection(np.array([0.1, 0.0, 0.2, 0.0]), np.array([0.0, 0.01, 0.0, 0.0]))
     )
-    drive = drive.with_shape(
+    drive = drive.with_extra_term(
         quadratic(np.array([1.0, 0.0, 1.0, 0.0])), np.array([0.3, 0.0, -0.1, 0.0])
     ).with_values(coulomb=COULOMB)
     robot = replace(robot, drive=drive)

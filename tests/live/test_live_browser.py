@@ -44,7 +44,7 @@ def replay() -> Replay:
 
 
 class Robot:
-    """A robot that sends its joint states to a listening server, in real time, from a thread; it
+    """A robot that sends its joint states to a bind_socket server, in real time, from a thread; it
     finds the server again when that was gone.
     """
 
@@ -167,7 +167,8 @@ def test_a_run_is_watched_taken_home_and_survives_a_restart(chromium: Any, mode:
 
 def until_learned(session: Session) -> None:
     cases.until(
-        lambda: session.memory is not None and session.memory.count >= 12, "something is learned"
+        lambda: session.snapshot is not None and session.snapshot.count >= 12,
+        "something is learned",
     )
 
 

@@ -65,7 +65,7 @@ def test_a_log_is_played_at_the_pace_of_its_stamps() -> None:
         until(lambda: session.shared.ended, "the end")
         took = time.monotonic() - begun
     assert 0.45 <= took < 5.0
-    assert session.shared.tap.cycles == 400
+    assert session.shared.ring.cycles == 400
 
 
 @pytest.mark.slow
@@ -77,7 +77,7 @@ def test_the_log_of_a_real_panda_opens_the_gate() -> None:
     reader = Reader(session)
     with session:
         until(lambda: bool(reader.all("bye")), "the end", patience=120.0)
-        found = json.loads(session.estimate_json())
+        found = json.loads(session.downloads().estimate)
     reader.close()
     assert reader.state["gate"]["open"]
     assert reader.state["gate"]["r2"] > 0.999

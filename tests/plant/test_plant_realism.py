@@ -389,7 +389,7 @@ def test_simulate_identify_predict_another_motion(name: str, plant: str) -> None
 
 @pytest.mark.slow
 @both_engines
-@pytest.mark.parametrize("name", ["ur10", "panda", "valkyrie_right_arm4", "valkyrie_right_leg4"])
+@pytest.mark.parametrize("name", ["ur10", "panda", "valkyrie_arm", "valkyrie_leg"])
 def test_simulate_identify_predict_another_motion_of_real_robots(name: str, plant: str) -> None:
     robot = load(name)
     if name == "panda":

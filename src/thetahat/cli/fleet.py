@@ -6,22 +6,21 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from thetahat.cli import arguments, engine_options, outputs
+from thetahat.cli import arguments, engine_options
 from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import emit, heard, say
 from thetahat.cli.progress import Progress
+from thetahat.cli.settings_options import friction_terms
 from thetahat.errors import StorageError, ThetahatError, UsageError
+from thetahat.files import as_text, require_folder
 
 if TYPE_CHECKING:
     from thetahat.engine.multi_log import Failure
-    from thetahat.engine.reduce import Gatherer
     from thetahat.fleet.analysis import Asked, Inquiry
 
 FRICTION = ("viscous", "coulomb", "offset")
@@ -102,18 +101,18 @@ def fleet(
     began = time.monotonic()
     asked, wanted, folder = (
         _asked(locals()),
-        engine_options.asked(workers, scheduler, store),
+        engine_options.engine_options(workers, scheduler, store),
         Path(out),
     )
     path = arguments.input_file(manifest, "MANIFEST")
-    outputs.require_folder(folder, [folder / name for name in FILES], [path])
+    require_folder(folder, [folder / name for name in FILES], [path])
     from thetahat.fleet.manifest import read_manifest
 
     listed = read_manifest(path)
     with (
         heard(quiet=quiet) as warnings,
         Progress(quiet=quiet) as progress,
-        _gatherer(wanted, progress) as gatherer,
+        engine_options.gatherer(wanted, progress) as gatherer,
     ):
         from thetahat.fleet.analysis import inquire
 
@@ -126,7 +125,7 @@ def fleet(
 
             gatherer.kept(lambda: remember(gatherer.store, found))
     if json:
-        emit(outputs.as_text(data))
+        emit(as_text(data))
     else:
         from thetahat.cli.fleet_view import draw
 
@@ -168,26 +167,8 @@ def _asked(given: dict[str, Any]) -> Asked:
     )
     return Asked(
         **{name: given[name] for name in taken},
-        friction=arguments.friction_terms(given["friction"], FRICTION),
+        friction=friction_terms(given["friction"]),
     )
-
-
-@contextmanager
-def _gatherer(wanted: engine_options.Scale, progress: Progress) -> Iterator[Gatherer]:
-    """Workers and store, let go at the end."""
-    from thetahat.engine.reduce import Gatherer
-    from thetahat.engine.workers import DaskWorkers, Workers
-
-    local = wanted.workers is None and wanted.scheduler is None
-    with (
-        engine_options.kept(wanted.store) as (store, trouble),
-        (
-            Workers() if local else DaskWorkers(workers=wanted.workers, scheduler=wanted.scheduler)
-        ) as crew,
-    ):
-        gatherer = Gatherer(crew, store, tell=engine_options.Pace(progress))
-        gatherer.trouble += trouble
-        yield gatherer
 
 
 def _data(found: Inquiry, warnings: list[str]) -> dict[str, Any]:
@@ -215,7 +196,7 @@ def write(found: Inquiry, data: dict[str, Any], folder: Path) -> list[Path]:
         write_atomically(
             folder / "fleet.html", render(title, sections(found, data), subtitle=subtitle)
         ),
-        write_atomically(folder / "fleet.json", outputs.as_text(data)),
+        write_atomically(folder / "fleet.json", as_text(data)),
     ]
 
 

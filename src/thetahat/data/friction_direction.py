@@ -16,7 +16,7 @@ import numpy as np
 
 from thetahat.data.filters import Kernel, convolve, method_of
 from thetahat.data.samples import Samples
-from thetahat.model.friction_terms import Dry
+from thetahat.model.friction_terms import FrictionDirection
 from thetahat.model.robot import Robot
 
 APART = 1.5  # periods between two rows that begin a new stretch
@@ -86,7 +86,7 @@ class _Stretch:
     """Rows one period after another: those that wait for later rows, and d so far."""
 
     robot: Robot
-    dry: Dry
+    dry: FrictionDirection
     first: Samples
 
     def __post_init__(self) -> None:

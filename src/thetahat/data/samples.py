@@ -12,7 +12,7 @@ import numpy as np
 
 from thetahat.errors import UsageError, known
 from thetahat.model.drive import Drive
-from thetahat.model.friction_terms import Dry
+from thetahat.model.friction_terms import FrictionDirection
 
 # Why the torque of one degree of freedom in one row must not enter a fit; the code is the position,
 # the last one for any other reason.
@@ -67,7 +67,7 @@ class Samples:
     provenance: Mapping[str, Any] = field(default_factory=dict)  # sources with hashes, settings
     # (n, motors) of dry friction, filtered like the torque (data/friction_direction.py)
     direction: np.ndarray | None = None
-    dry: Dry | None = None  # the law it follows
+    dry: FrictionDirection | None = None  # the law it follows
 
     def __post_init__(self) -> None:
         given = {name: _matrix(name, getattr(self, name)) for name in _ARRAYS}

@@ -11,7 +11,7 @@ import numpy as np
 
 from thetahat.engine.settings_cache import KEPT, settings_from
 from thetahat.identification.tuning.tune import Tuned
-from thetahat.model.friction_terms import KNOWN, Dry, shape_from
+from thetahat.model.friction_terms import KNOWN, FrictionDirection, term_from_settings
 from thetahat.model.robot import Robot
 
 
@@ -43,13 +43,13 @@ def loaded(data: dict[str, Any], fitted: Robot) -> Tuned:
     """The same for the robot whose columns were to be chosen."""
     motors = len(fitted.drive.viscous)
     extra = [
-        (shape_from(term, settings, motors=motors, where="the store"), np.array(values))
+        (term_from_settings(term, settings, motors=motors, where="the store"), np.array(values))
         for term, settings, values in data["extra"]
     ]
     dry = (
         None
         if data["dry"] is None
-        else Dry(np.array(data["dry"]["zone"]), np.array(data["dry"]["travel"]))
+        else FrictionDirection(np.array(data["dry"]["zone"]), np.array(data["dry"]["travel"]))
     )
     drive = replace(fitted.drive, extra=tuple(extra), identified=tuple(data["identified"]), dry=dry)
     settings = settings_from(data["settings"])

@@ -4,7 +4,7 @@ best inside the rows that are fitted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -140,6 +140,33 @@ def tune(
         torque_cutoff=torque if torque != found.cutoff else None,
         delay=found.delay,
     )
+    return Tuned(settings, found.robot, found.weight, found.metric, found.reasons, found.rms)
+
+
+def tune_samples(
+    samples: Samples,
+    settings: Settings,
+    fitted: Robot,
+    prior: np.ndarray | None,
+    options: Mapping[str, Any],
+    tell: Callable[[str], None] = lambda text: None,
+) -> Tuned:
+    """Choose friction model and prior weight for samples that are prepared already."""
+    metric, weight = options["metric"] or METRIC, options["weight"]
+    try:
+        found = search(
+            lambda cutoff, delay: samples,
+            fitted,
+            prior=prior,
+            by_load=options["by_load"],
+            weight=weight,
+            metric=metric,
+            weights=options["weights"],
+            tell=tell,
+        )
+    except NotIdentifiable as error:
+        weight = USUAL if weight is None else weight
+        return Tuned(settings, fitted, weight, metric, (f"nothing was chosen: {error}",))
     return Tuned(settings, found.robot, found.weight, found.metric, found.reasons, found.rms)
 
 
