@@ -133,7 +133,7 @@ def base_points(found: Any) -> np.ndarray:
     """Points of the surface that is drawn, at the origin."""
     from thetahat.report.figures import stick_figure
 
-    mesh = stick_figure._mesh([(found, np.eye(3), np.zeros(3))])
+    mesh = stick_figure._mesh([stick_figure._Placed(0, found, np.eye(3), np.zeros(3))])
     return np.array([mesh["x"], mesh["y"], mesh["z"]]).T
 
 
@@ -230,19 +230,19 @@ def test_base_parameters_stand_beside_those_of_the_file(case: report_cases.Case)
     ("change", "level", "said"),
     [
         ({}, "good", "Good: R² 0.9"),
-        ({"r2": {"test": None}}, "warning", "nothing usable was held out"),
+        ({"r2": {"test": None}}, "warning", "no usable held-out data"),
         ({"r2": {"test": 0.7}}, "bad", "too little of the torque"),
-        ({"r2": {"test": 0.9, "nominal": 0.95}}, "bad", "the file's own values predict better"),
+        ({"r2": {"test": 0.9, "nominal": 0.95}}, "bad", "the nominal parameters predict better"),
         ({"joint": {"r2_test": 0.9}}, "warning", "below 0.95 on shoulder_pitch"),
-        ({"joint": {"r2_test": -3.0}}, "bad", "no torque at all would do better on shoulder_pitch"),
+        ({"joint": {"r2_test": -3.0}}, "bad", "zero torque would be better on shoulder_pitch"),
         (
             {"joint": {"rms_nominal": 1e-3}},
             "warning",
-            "the file's own values predict shoulder_pitch better",
+            "the nominal parameters predict shoulder_pitch better",
         ),
-        ({"consistent": False}, "warning", "for prediction, not for a simulator"),
-        ({"rank": 20}, "warning", "shows 20 of"),
-        ({"status": "infeasible"}, "bad", "contradict each other"),
+        ({"consistent": False}, "warning", "for prediction, not in a simulator"),
+        ({"rank": 20}, "warning", "identifies 20 of"),
+        ({"status": "infeasible"}, "bad", "are infeasible"),
     ],
 )
 def test_the_verdict_is_one_sentence_with_its_reason(
