@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from thetahat.data.log import Log
     from thetahat.data.prepare import Settings
     from thetahat.data.samples import Samples
-    from thetahat.engine.file_scan import Reading
-    from thetahat.engine.foreign_logs import Known
-    from thetahat.engine.multi_log import Catalogue, Failure
-    from thetahat.engine.reduce import Gathered
-    from thetahat.engine.shard_fold import Prepared
+    from thetahat.engine.foreign_logs import FittedLogs
+    from thetahat.engine.multi_log import Failure, MultiLog
+    from thetahat.engine.reduce import Reduction
+    from thetahat.engine.row_reader import Reading
+    from thetahat.engine.shard_work import Preparation
     from thetahat.identification.estimate import Estimate
     from thetahat.identification.estimators.estimator import Estimator, SampleEstimator
     from thetahat.identification.information import Information
@@ -45,11 +45,11 @@ class Rows:
     stream: Stream  # leaves out what cannot be used, and counts it
 
     @property
-    def prepared(self) -> Prepared:
+    def prepared(self) -> Preparation:
         """The same for workers."""
-        from thetahat.engine.shard_fold import Prepared
+        from thetahat.engine.shard_work import Preparation
 
-        return Prepared(self.robot, self.settings, tuple(self.log.locked), self.stream.dofs)
+        return Preparation(self.robot, self.settings, tuple(self.log.locked), self.stream.dofs)
 
 
 class Alone:
@@ -190,34 +190,34 @@ class Crew(Alone):
         tell: Callable[[str, int, int], None],
         trouble: Sequence[Failure] = (),
     ) -> None:
-        from thetahat.engine.reduce import Gatherer
+        from thetahat.engine.reduce import ShardReducer
 
         super().__init__(progress)
-        self._gatherer = Gatherer(workers, store, tell=tell)
-        self._gatherer.trouble += trouble
+        self._reducer = ShardReducer(workers, store, progress=tell)
+        self._reducer.store_failures += trouble
         self._store = store
-        self._files: dict[int, Catalogue] = {}  # by the log's identity
+        self._files: dict[int, MultiLog] = {}  # by the log's identity
         self._read: dict[tuple[tuple[str, ...], Reading], Log] = {}
         self._answer: tuple[str, Path] | None = (
             None  # key of the answer, and the folder it is written to
         )
         self._failures: list[Failure] = []
         self._notes: list[str] = []
-        self._known: Known | None = None  # what the rows that were fitted say
+        self._known: FittedLogs | None = None  # what the rows that were fitted say
         self._reviewed: set[int] = set()  # logs whose held-out files were looked into
         self._run: int | None = None
         self._folded: tuple[str | None, str | None] = None, None
 
     def read(self, names: Sequence[str], robot: Robot, **reading: Any) -> Log:
         """Survey the files side by side."""
-        from thetahat.engine.file_scan import Reading
-        from thetahat.engine.run_history import begin
+        from thetahat.engine.row_reader import Reading
+        from thetahat.engine.run_records import begin_run
 
         if self._store is not None and self._run is None:
-            self._gatherer.kept(lambda: setattr(self, "_run", begin(self._store, robot)))
+            self._reducer.write(lambda store: setattr(self, "_run", begin_run(store, robot)))
         asked = tuple(names), Reading(**reading)
         if asked not in self._read:
-            files = self._gatherer.survey(list(names), robot, asked[1])
+            files = self._reducer.scan(list(names), robot, asked[1])
             self._files[id(files.log)] = files
             self._failures += files.failures
             self._read[asked] = files.log
@@ -227,10 +227,10 @@ class Crew(Alone):
         self, log: Log, robot: Robot, *, span: tuple[int, int] | None = None, **choices: Any
     ) -> Settings:
         """As chosen before, where there is a store and that fits."""
-        from thetahat.engine.settings_cache import Choices
+        from thetahat.engine.tuning_cache import SettingsOptions
 
         del robot
-        return self._gatherer.choose(self._files[id(log)], Choices(**choices), span)
+        return self._reducer.choose(self._files[id(log)], SettingsOptions(**choices), span)
 
     def tuned(
         self,
@@ -245,8 +245,7 @@ class Crew(Alone):
         without reading what is between them.
         """
         from thetahat.engine.fingerprint import robot_fingerprint
-        from thetahat.engine.settings_cache import Choice, Choices, sparse
-        from thetahat.engine.tuning_cache import dumped, loaded
+        from thetahat.engine.tuning_cache import SettingsOptions, sparse_log, tuned_choice
 
         files = self._files[id(log)]
         name = {
@@ -254,31 +253,32 @@ class Crew(Alone):
             "fitted": robot_fingerprint(fitted, values=True),
             **given,
         }
-        choice = Choice(
-            name, lambda: make(sparse(files, span)), dumped, lambda data: loaded(data, fitted)
-        )
-        return self._gatherer.settled(
-            files, Choices(given.get("cutoff"), min_speed=given.get("min_speed")), span, choice
+        choice = tuned_choice(name, lambda: make(sparse_log(files, span)), fitted)
+        return self._reducer.reuse_or_choose(
+            files,
+            SettingsOptions(given.get("cutoff"), min_speed=given.get("min_speed")),
+            span,
+            choice,
         )
 
     def information(self, rows: Rows, fitted: Robot) -> Information:
         """Fold the shards that the store has not, and merge all."""
-        from thetahat.engine.foreign_logs import Known
-        from thetahat.engine.shard_fold import Fold
+        from thetahat.engine.foreign_logs import FittedLogs
+        from thetahat.engine.shard_work import Fold
 
         files, work, stream = self._files[id(rows.log)], Fold(rows.prepared, fitted), rows.stream
-        found, gathered = self._gatherer.fold(files, work, rows.span)
+        found, gathered = self._reducer.fold(files, work, rows.span)
         self._took(rows.log, gathered)
         self._folded = work.fingerprint, gathered.root
         stop = rows.log.rows if rows.span is None else rows.span[1]
-        self._known = Known(
+        self._known = FittedLogs(
             work, found, sum(entry.first_row < stop for entry in gathered.files.used)
         )
         stream._counts += gathered.result.counts
         stream.period = max(stream.period, gathered.result.period)
         return found
 
-    def _took(self, log: Log, gathered: Gathered) -> None:
+    def _took(self, log: Log, gathered: Reduction) -> None:
         """What was left out is named at the end, and not read again for anything else."""
         self._failures += [each for each in gathered.failures if each not in self._failures]
         self._notes += gathered.notes
@@ -290,14 +290,14 @@ class Crew(Alone):
         """All rows, or of a long log an excerpt; what can no longer be read is left out and named
         at the end.
         """
-        from thetahat.engine.shard_fold import Fold
+        from thetahat.engine.shard_work import Fold
 
-        def failed(rest: Catalogue, failure: Failure) -> None:
+        def failed(rest: MultiLog, failure: Failure) -> None:
             self._files[id(rows.log)] = rest
             self._failures.append(failure)
 
         self._progress.stage(what)
-        return self._gatherer.excerpt(
+        return self._reducer.samples(
             self._files[id(rows.log)],
             Fold(rows.prepared, fitted),
             rows.span,
@@ -317,8 +317,8 @@ class Crew(Alone):
 
         Where files have vanished since they were folded, what is left is the excerpt.
         """
-        from thetahat.engine.excerpt_uncertainty import spread
-        from thetahat.engine.shard_fold import Fold
+        from thetahat.engine.excerpt_uncertainty import estimate_with_excerpt
+        from thetahat.engine.shard_work import Fold
         from thetahat.identification.solve import identify
 
         work, span, robust = (
@@ -326,7 +326,7 @@ class Crew(Alone):
             rows.span,
             hasattr(estimator, "estimate_from_samples"),
         )
-        every = robust or self._gatherer.share(self._files[id(rows.log)], work, span) >= 1.0
+        every = robust or self._reducer.excerpt_share(self._files[id(rows.log)], work, span) >= 1.0
 
         def samples() -> Iterator[Samples]:
             return self.samples(rows, whole.robot, "reading again", every=every)
@@ -337,17 +337,17 @@ class Crew(Alone):
             try:
                 if every and failed == before:
                     return identify(seen, estimator, samples=samples)
-                gathered = self._gatherer.gather(
+                gathered = self._reducer.reduce(
                     files, work, span, what="folding an excerpt", excerpt=not every
                 )
                 self._took(rows.log, gathered)
-                return spread(
+                return estimate_with_excerpt(
                     seen,
-                    whole,
-                    gathered.result.on(whole.robot),
                     estimator,
-                    samples,
-                    rows.stream.dofs,
+                    whole=whole,
+                    excerpt=gathered.result.information(whole.robot),
+                    samples=samples,
+                    dofs=rows.stream.dofs,
                 )
             except ThetahatError:
                 if robust or len(self._failures) == failed:  # it is not for want of rows
@@ -365,14 +365,14 @@ class Crew(Alone):
         robot are looked for once.
         """
         from thetahat.engine.multi_log import Failure
-        from thetahat.engine.shard_score import Score
+        from thetahat.engine.shard_work import Score
 
         work = Score(rows.prepared, identified, nominal, dict(beside or {}))
         known = None if id(rows.log) in self._reviewed else self._known
         self._reviewed.add(id(rows.log))
         try:
-            found, gathered = self._gatherer.score(
-                self._files[id(rows.log)], work, rows.span, known=known
+            found, gathered = self._reducer.score(
+                self._files[id(rows.log)], work, rows.span, fitted=known
             )
         except StorageError as error:  # none of its files is there any more; the estimate is
             self._failures.append(Failure.of(rows.log.sources[-1].path, error))
@@ -397,7 +397,7 @@ class Crew(Alone):
         """
         if self._store is None:
             return None
-        from thetahat.engine.answer_cache import answer_key, kept
+        from thetahat.engine.run_records import answer_key, restore_answer
 
         reading = {"columns": options.columns, "topic": options.topic, "salvage": options.salvage}
         logs = [
@@ -411,8 +411,9 @@ class Crew(Alone):
             None if path is None else Path(path)
             for path in (robot.source, options.prior, options.actuation)
         ]
-        self._answer = answer_key(robot, options, inputs, logs, folder), folder
-        found = kept(self._store, *self._answer)
+        names = [[(each.item.given, each.file.digest) for each in log.entries] for log in logs]
+        self._answer = answer_key(robot, options, inputs, logs=names, folder=folder), folder
+        found = restore_answer(self._store, *self._answer)
         self._answer = None if found is not None else self._answer  # which then is there
         return found
 
@@ -420,10 +421,10 @@ class Crew(Alone):
         """Keep it, if nothing was left out."""
         if self._answer is None or self._failures or self._notes:
             return
-        from thetahat.engine.answer_cache import keep
+        from thetahat.engine.run_records import keep_answer
 
         key, folder = self._answer
-        self._gatherer.kept(lambda: keep(self._store, key, found, files, folder))
+        self._reducer.write(lambda store: keep_answer(store, key, found, files, folder))
 
     # -- the memory of runs ------------------------------------------------------------------------
 
@@ -431,14 +432,14 @@ class Crew(Alone):
         """The run is done."""
         if self._run is None:
             return
-        from thetahat.engine.run_history import finish
+        from thetahat.engine.run_records import finish_run
         from thetahat.report.verdict_section import judged
 
         fold, root = self._folded
         verdict = judged(found)[1]
-        self._gatherer.kept(
-            lambda: finish(
-                self._store,
+        self._reducer.write(
+            lambda store: finish_run(
+                store,
                 self._run,
                 found,
                 verdict=verdict,
@@ -451,10 +452,10 @@ class Crew(Alone):
     def failed(self, error: BaseException) -> None:
         """The run ended with an error."""
         if self._run is not None and isinstance(error, Exception):
-            from thetahat.engine.run_history import fail
+            from thetahat.engine.run_records import fail_run
 
             with suppress(ThetahatError):
-                fail(self._store, self._run, str(error))
+                fail_run(self._store, self._run, str(error))
 
     def conclude(self) -> None:
         """One sentence for each log or shard that was left out, and the exit code of the first."""
@@ -467,7 +468,7 @@ class Crew(Alone):
             )
         for note in self._notes:
             say(note, "warning")
-        left_out, trouble = self._failures, self._gatherer.trouble
+        left_out, trouble = self._failures, self._reducer.store_failures
         if not left_out and not trouble:
             return
         for failure in left_out[:SHOWN]:

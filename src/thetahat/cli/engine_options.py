@@ -25,8 +25,8 @@ from thetahat.cli.progress import Progress
 from thetahat.errors import StorageError, UsageError
 
 if TYPE_CHECKING:
+    from thetahat.engine.cache import Store as Kept
     from thetahat.engine.multi_log import Failure
-    from thetahat.engine.store import Store as Kept
 
 STORE = "THETAHAT_STORE"
 
@@ -117,9 +117,9 @@ def kept(folder: Path | None) -> Iterator[tuple[Kept | None, list[Failure]]]:
     if folder is None:
         yield None, []
         return
+    from thetahat.engine.cache import DiskFull
+    from thetahat.engine.cache import Store as Kept
     from thetahat.engine.multi_log import Failure
-    from thetahat.engine.store import DiskFull
-    from thetahat.engine.store import Store as Kept
 
     try:
         store = Kept(folder)
@@ -144,7 +144,7 @@ class Pace:
             self._what, self._began, self._first = what, now, done
             self._stage(what, total or None)
         seconds = now - self._began
-        unit = "logs" if what == "surveying" else "samples"
+        unit = "logs" if what == "scanning" else "samples"
         if seconds > 0.0 and done > self._first:
             rate = (done - self._first) / seconds
             left = (total - done) / rate

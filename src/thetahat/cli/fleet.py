@@ -21,8 +21,8 @@ from thetahat.errors import StorageError, ThetahatError, UsageError
 
 if TYPE_CHECKING:
     from thetahat.engine.multi_log import Failure
-    from thetahat.engine.reduce import Gatherer
-    from thetahat.fleet.analysis import Asked, Inquiry
+    from thetahat.engine.reduce import ShardReducer
+    from thetahat.fleet.analysis import FleetAnalysis, FleetOptions
 
 FRICTION = ("viscous", "coulomb", "offset")
 BY = ("log", "day", "week", "month")
@@ -113,35 +113,32 @@ def fleet(
     with (
         heard(quiet=quiet) as warnings,
         Progress(quiet=quiet) as progress,
-        _gatherer(wanted, progress) as gatherer,
+        _reducer(wanted, progress) as reducer,
     ):
-        from thetahat.fleet.analysis import inquire
+        from thetahat.fleet.analysis import analyze_fleet
 
-        found = inquire(listed, asked, gatherer)
+        found = analyze_fleet(listed, asked, reducer)
         progress.stage("writing")
         data = _data(found, warnings)
         files = write(found, data, folder)
-        if gatherer.store is not None:
-            from thetahat.fleet.run_records import remember
-
-            gatherer.kept(lambda: remember(gatherer.store, found))
+        reducer.write(found.record)
     if json:
         emit(outputs.as_text(data))
     else:
         from thetahat.cli.fleet_view import draw
 
         draw(data, files, time.monotonic() - began)
-    for key in gatherer.store.damaged if gatherer.store is not None else ():
+    for key in reducer.store.damaged if reducer.store is not None else ():
         say(
             f"entry {key[:12]}… of the store was damaged; it was thrown away and computed anew",
             "warning",
         )
-    conclude(found.failures, gatherer.trouble)
+    conclude(found.failures, reducer.store_failures)
 
 
-def _asked(given: dict[str, Any]) -> Asked:
+def _asked(given: dict[str, Any]) -> FleetOptions:
     """The options, checked."""
-    from thetahat.fleet.analysis import Asked
+    from thetahat.fleet.analysis import FleetOptions
 
     if given["by"] not in BY:
         raise UsageError(f"--by is {given['by']!r}; give one of {', '.join(BY)}")
@@ -166,16 +163,16 @@ def _asked(given: dict[str, Any]) -> Asked:
         "topic",
         "salvage",
     )
-    return Asked(
+    return FleetOptions(
         **{name: given[name] for name in taken},
         friction=arguments.friction_terms(given["friction"], FRICTION),
     )
 
 
 @contextmanager
-def _gatherer(wanted: engine_options.Scale, progress: Progress) -> Iterator[Gatherer]:
+def _reducer(wanted: engine_options.Scale, progress: Progress) -> Iterator[ShardReducer]:
     """Workers and store, let go at the end."""
-    from thetahat.engine.reduce import Gatherer
+    from thetahat.engine.reduce import ShardReducer
     from thetahat.engine.workers import DaskWorkers, Workers
 
     local = wanted.workers is None and wanted.scheduler is None
@@ -185,18 +182,18 @@ def _gatherer(wanted: engine_options.Scale, progress: Progress) -> Iterator[Gath
             Workers() if local else DaskWorkers(workers=wanted.workers, scheduler=wanted.scheduler)
         ) as crew,
     ):
-        gatherer = Gatherer(crew, store, tell=engine_options.Pace(progress))
-        gatherer.trouble += trouble
-        yield gatherer
+        reducer = ShardReducer(crew, store, progress=engine_options.Pace(progress))
+        reducer.store_failures += trouble
+        yield reducer
 
 
-def _data(found: Inquiry, warnings: list[str]) -> dict[str, Any]:
+def _data(found: FleetAnalysis, warnings: list[str]) -> dict[str, Any]:
     from thetahat.fleet.fleet_table import as_data
 
     return {**as_data(found), "warnings": list(warnings)}
 
 
-def write(found: Inquiry, data: dict[str, Any], folder: Path) -> list[Path]:
+def write(found: FleetAnalysis, data: dict[str, Any], folder: Path) -> list[Path]:
     """The table, the page, and fleet.json last, so that it says that all are there."""
     from thetahat.files import write_atomically
     from thetahat.fleet.fleet_page import sections, titles

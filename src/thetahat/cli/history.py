@@ -11,7 +11,7 @@ from thetahat.cli.exit_status import emit, plain
 from thetahat.errors import UsageError
 
 if TYPE_CHECKING:
-    from thetahat.engine.run_history import Record
+    from thetahat.engine.run_records import RunRecord
 
 SCHEMA = "thetahat/history/1"
 
@@ -50,11 +50,10 @@ def history(
     if limit < 0:
         raise UsageError(f"--limit is {limit}; give a whole number from 0")
     folder = required(store)
-    from thetahat.engine.run_history import Filter
-    from thetahat.engine.run_history import history as found
-    from thetahat.engine.store import Store
+    from thetahat.engine.cache import Store
+    from thetahat.engine.run_records import RunFilter, find_runs
 
-    wanted = Filter(
+    wanted = RunFilter(
         robot,
         period,
         method,
@@ -65,7 +64,7 @@ def history(
         limit or None,
     )
     with Store(folder, create=False) as opened:
-        records = found(opened, wanted)
+        records = find_runs(opened, wanted)
     if json:
         emit(
             outputs.as_text(
@@ -103,12 +102,12 @@ def moment(text: str | None, option: str) -> float | None:
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 
-def draw(records: list[Record], folder: str) -> None:
+def draw(records: list[RunRecord], folder: str) -> None:
     """A row for every run."""
     from rich.text import Text
 
     from thetahat.cli.terminal import judged, r2, show, table
-    from thetahat.engine.run_history import DONE, stamp
+    from thetahat.engine.run_records import DONE, iso_utc
 
     if not records:
         show([Text(f"No run in {plain(folder)} fits.")])
@@ -132,7 +131,7 @@ def draw(records: list[Record], folder: str) -> None:
     for record in records:
         told: list[Any] = [
             str(record.id),
-            stamp(record.started).replace("T", " ").removesuffix("Z"),
+            iso_utc(record.started).replace("T", " ").removesuffix("Z"),
             plain(record.robot),
         ]
         told += [plain(record.period)] if periods else []
