@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,10 @@ import thetahat as th
 from benchmarks.robots import EXAMPLES, example_folder
 from benchmarks.timing import best
 from thetahat.identification.consistency.misfit import objective
+from thetahat.identification.estimators.consistent import LogCholesky
 from thetahat.identification.information import Information, information
 from thetahat.identification.parameter_columns import Columns
-from thetahat.identification.solve import identify
+from thetahat.identification.solve import solve
 from thetahat.model.lock_joints import lock
 
 SAMPLES, NOISE, WEIGHT = 3000, 0.02, 1e-2
@@ -104,8 +106,8 @@ def main() -> None:
         )
         for metric in ("euclidean", "entropic"):
             estimator = th.Consistent(metric=metric, weight=WEIGHT)
-            estimate = identify(info, estimator)
-            own = best(lambda estimator=estimator, info=info: identify(info, estimator))
+            estimate = solve(info, estimator)
+            own = best(lambda estimator=estimator, info=info: solve(info, estimator))
             found = peer(info, metric)
             proof = (
                 f"gap {estimate.certificate.gap:.1e} of {estimate.certificate.objective:.4g},"
@@ -117,10 +119,10 @@ def main() -> None:
                 else f"Clarabel {1e3 * found[0]:.0f} ms ({found[0] / own:.1f}×), f {found[1]:.4g}"
             )
             print(f"  {metric:10} {1e3 * own:8.1f} ms   {proof}   {other}", flush=True)
-        smooth = th.Smooth(weight=WEIGHT, metric="entropic")
-        warm = th.Smooth(weight=WEIGHT, metric="entropic", start=identify(info, smooth))
+        smooth = th.Consistent(weight=WEIGHT, metric="entropic", solver=LogCholesky())
+        warm = replace(smooth, solver=LogCholesky(start=solve(info, smooth)))
         cold, again = (
-            1e3 * best(lambda each=each, info=info: identify(info, each)) for each in (smooth, warm)
+            1e3 * best(lambda each=each, info=info: solve(info, each)) for each in (smooth, warm)
         )
         print(
             f"  {'smooth':10} {cold:8.1f} ms   entropic, from the prior; {again:.1f} ms from its"

@@ -16,7 +16,7 @@ from benchmarks.robots import EXAMPLES, Pair, example_folder, pair
 from thetahat.data.samples import Samples
 from thetahat.identification.estimators.least_squares import LeastSquares
 from thetahat.identification.information import information
-from thetahat.identification.solve import identify
+from thetahat.identification.solve import solve
 
 SAMPLES = 50_000
 REPEATS = 3
@@ -48,7 +48,7 @@ def ours(p: Pair, tau: np.ndarray, threads: int) -> np.ndarray:
     robot = p.robot.with_drive(viscous=True, coulomb=True, offset=True)
     q, dq, ddq = p.states
     return np.asarray(
-        identify(
+        solve(
             information(robot, Samples(q=q, dq=dq, ddq=ddq, tau=tau), threads=threads),
             LeastSquares(),
         ).r2_per_joint

@@ -166,7 +166,7 @@ def differ(a: Information, b: Information) -> float:
     """The largest difference of two estimates: of each base parameter, times its column, relative
     to the torque.
     """
-    x, y = (th.identify(each, th.LeastSquares()).x_base for each in (a, b))
+    x, y = (th.solve(each, th.LeastSquares()).x_base for each in (a, b))
     stacked = a.stacked()
     return float(
         np.max(np.linalg.norm(stacked[:, :-1], axis=0) * np.abs(x - y))

@@ -53,7 +53,7 @@ with tempfile.TemporaryDirectory() as folder:
 # All that the log says about the robot, in a few kilobytes; then the physically consistent robot
 # that fits it best.
 info = th.information(robot, train)
-estimate = th.identify(info, th.Consistent(), samples=train)
+estimate = th.solve(info, th.Consistent(), samples=train)
 identified = robot.with_parameters(estimate)
 
 print(

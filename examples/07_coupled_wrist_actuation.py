@@ -47,7 +47,7 @@ for name, robot in (
     ("joint by joint", arm.with_drive(viscous=True, coulomb=True, offset=True)),
     ("with the map", coupled),
 ):
-    estimate = th.identify(th.information(robot, train))
+    estimate = th.solve(th.information(robot, train))
     scores = th.validate(robot.with_parameters(estimate), test)
     last = estimate.drive["coulomb"][sixth]
     print(

@@ -38,7 +38,7 @@ with tempfile.TemporaryDirectory() as folder:
     for name, robot in (("as the file says", arm), ("sideways", arm.with_gravity(SIDEWAYS))):
         robot = robot.with_drive(viscous=True, coulomb=True, offset=True)
         train, test = th.prepare(log, robot).split(0.7)
-        estimate = th.identify(th.information(robot, train))
+        estimate = th.solve(th.information(robot, train))
         print(
             f"gravity {name:17} held-out R²"
             f" {th.validate(robot.with_parameters(estimate), test).r2_total:.4f}"

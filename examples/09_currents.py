@@ -32,7 +32,7 @@ current = (
 # All gains known: currents are torques, and everything else is as usual.
 known = arm.without_drive().with_actuation(np.eye(4), gains=GAINS)
 tau = known.drive.actuation.joint_torque_of_current(current)
-estimate = th.identify(th.information(arm, th.Samples(q=q, dq=dq, ddq=ddq, tau=tau)))
+estimate = th.solve(th.information(arm, th.Samples(q=q, dq=dq, ddq=ddq, tau=tau)))
 print(f"all gains known: R² {estimate.r2:.5f}, consistent: {estimate.consistent}")
 
 # No gain known: refused, as zero parameters and zero gains would fit best.

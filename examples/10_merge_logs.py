@@ -43,5 +43,5 @@ with tempfile.TemporaryDirectory() as folder:
     (lower + upper).save(path)
     print(f"on disk: {path.stat().st_size / 1000:.0f} kB")
     kept = th.Information.load(path, robot)
-first, second = th.identify(upper + lower), th.identify(kept)
+first, second = th.solve(upper + lower), th.solve(kept)
 print(f"estimates of both orders differ by {np.abs(first.x_base - second.x_base).max():.1e}")

@@ -148,7 +148,7 @@ def test_prints_the_numbers_of_the_python_path(
         for span in ((0, cut), (cut, read.rows))
     )
     fitted = tuned.robot
-    estimate = th.identify(th.information(fitted, train), th.LeastSquares(weights="iterated"))
+    estimate = th.solve(th.information(fitted, train), th.LeastSquares(weights="iterated"))
     scores = th.validate(fitted.with_parameters(estimate), test, nominal=robot)
     np.testing.assert_allclose(
         [b["value"] for b in found["base_parameters"]], estimate.x_base, rtol=1e-7, atol=1e-9

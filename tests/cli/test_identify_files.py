@@ -125,10 +125,10 @@ def test_help_loads_nothing_heavy() -> None:
 
 
 def test_public_names_are_there_and_the_stages_can_be_called() -> None:
-    assert callable(th.identify)
+    assert callable(th.solve)
     assert callable(th.validate)
     import thetahat.identification.parameter_columns as columns  # the stage is still a package
 
     assert columns.Columns
     with pytest.raises(th.ThetahatError, match="Information"):
-        th.identify(3)
+        th.solve(3)

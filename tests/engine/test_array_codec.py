@@ -16,7 +16,7 @@ from thetahat.engine.fingerprint import DATA_FORMAT
 from thetahat.engine.reduce import ShardReducer
 from thetahat.engine.shard_work import Fold, Preparation
 from thetahat.identification.parameter_columns import Columns
-from thetahat.model.friction_terms import Dry
+from thetahat.model.friction_terms import FrictionDirection
 
 SETTINGS = Settings(
     cutoff=10.0,
@@ -90,7 +90,8 @@ def found(tmp_path: Path) -> tuple[list[list[int]], np.ndarray]:
     reducer = ShardReducer(rows=900)
     files = reducer.scan(path, arm())
     fit = replace(
-        fitted(arm()), drive=fitted(arm()).drive.with_dry(Dry(np.full(4, 0.05), np.zeros(4)))
+        fitted(arm()),
+        drive=fitted(arm()).drive.with_dry(FrictionDirection(np.full(4, 0.05), np.zeros(4))),
     )
     information, told = reducer.fold(files, Fold(Preparation(arm(), SETTINGS), fit))
     stacked = information.stacked()

@@ -24,14 +24,14 @@ from fleet_cases import (
 )
 
 import thetahat as th
-from thetahat.cli.joint_selection import Stream
+from thetahat.data.joint_selection import JointSelection
 from thetahat.data.log import read_log
 from thetahat.data.prepare import Settings, choose
 from thetahat.data.samples import Samples, concatenate
 from thetahat.engine.multi_log import MultiLog
 from thetahat.engine.reduce import ShardReducer
-from thetahat.engine.shard_samples import samples
 from thetahat.engine.shard_work import Fold, Preparation
+from thetahat.engine.shard_samples import samples
 from thetahat.engine.shards import plan
 from thetahat.identification.information import information
 from thetahat.model.lock_joints import lock
@@ -171,13 +171,10 @@ def test_joints_without_a_column_are_locked_in_every_shard(tmp_path: Path) -> No
     files = ShardReducer().scan(path, robot)
     settings, locked = choose(files.log, robot), files.log.locked
     fit = fitted(lock(robot, locked))
-    found, _ = ShardReducer(rows=ROWS).fold(
-        files, Fold(Preparation(robot, settings, locked, (0, 2)), fit)
-    )
-    stream = Stream(robot, locked, (0, 2))
-    one = information(
-        fit, stream(iter([th.prepare(read_log(path, robot), robot, settings=settings)]))
-    )
+    found, _ = ShardReducer(rows=ROWS).fold(files, Fold(Preparation(robot, settings, locked, (0, 2)), fit))
+    joints = JointSelection(robot, locked, (0, 2))
+    samples = th.prepare(read_log(path, robot), robot, settings=settings)
+    one = information(fit, joints.select(samples))
     assert found.robot.nv == 3
     assert found.rows.tolist() == one.rows.tolist()
     assert one.rows[1] == 0
@@ -212,12 +209,12 @@ def test_two_hundred_shards_in_random_order_are_one_pass(tmp_path: Path) -> None
 
 
 def test_the_direction_of_dry_friction_is_that_of_one_pass(tmp_path: Path) -> None:
-    from thetahat.model.friction_terms import Dry
+    from thetahat.model.friction_terms import FrictionDirection
 
     path = write(tmp_path / "log.parquet", columns())
     files, settings = surveyed(path)
     for zone, travel in ((0.05, 0.0), (0.0, 0.02)):
-        law = Dry(np.full(4, zone), np.full(4, travel))
+        law = FrictionDirection(np.full(4, zone), np.full(4, travel))
         fit = replace(fitted(arm()), drive=fitted(arm()).drive.with_dry(law))
         work = Fold(Preparation(arm(), settings), fit)
         found, told = ShardReducer(rows=ROWS).fold(files, work)

@@ -227,12 +227,12 @@ def test_a_robots_values_do_not_matter_to_a_fold_but_to_a_score() -> None:
     from thetahat.model.friction_terms import by_load, stribeck
 
     drives = [
-        replace(robot, drive=robot.drive.with_shape(shape))
+        replace(robot, drive=robot.drive.with_extra_term(shape))
         for shape in (stribeck(0.1), stribeck(0.2), by_load())
     ]
     assert len({robot_fingerprint(each) for each in drives}) == 3
     loaded, heavier = (
-        replace(each, drive=each.drive.with_shape(by_load())) for each in (robot, other)
+        replace(each, drive=each.drive.with_extra_term(by_load())) for each in (robot, other)
     )
     assert robot_fingerprint(loaded) != robot_fingerprint(
         heavier

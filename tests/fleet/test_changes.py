@@ -24,7 +24,7 @@ from thetahat.fleet.parameter_series import FRICTION, Space, mass_weights, param
 from thetahat.fleet.period_estimates import PeriodEstimate
 from thetahat.identification.estimators.least_squares import LeastSquares
 from thetahat.identification.information import Information
-from thetahat.identification.solve import identify
+from thetahat.identification.solve import solve
 from thetahat.model import parameters
 
 BOTH = ("drift", "step")
@@ -169,7 +169,7 @@ def estimates() -> tuple[Information, list[PeriodEstimate]]:
     robot = arm().without_drive().with_drive(viscous=True, coulomb=True, offset=True)
     whole, out = _informations(6, robot), []
     for each in whole:
-        found = identify(each, LeastSquares())
+        found = solve(each, LeastSquares())
         out.append(
             PeriodEstimate(
                 found.x_base,

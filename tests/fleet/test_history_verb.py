@@ -28,7 +28,7 @@ def answer(
     """An answer as identify gives it, with a parameter planted."""
     import thetahat as th
 
-    found = as_data(th.identify(information, th.LeastSquares()), rows=information.rows, robot=robot)
+    found = as_data(th.solve(information, th.LeastSquares()), rows=information.rows, robot=robot)
     provenance = {
         "robot": robot.name,
         "robot_sha256": "0" * 64,

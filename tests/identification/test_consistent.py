@@ -14,9 +14,9 @@ import thetahat as th
 from thetahat.errors import RobotWarning, UnphysicalRobot, UsageError
 from thetahat.identification.consistency.constraints import Bounds, Tie
 from thetahat.identification.consistency.misfit import objective
-from thetahat.identification.estimators.consistent import CERTAIN, MARGIN, smallest_eigenvalue
+from thetahat.identification.consistency.program import CERTAIN, MARGIN, smallest_eigenvalue
 from thetahat.identification.parameter_columns import Columns, full_regressor
-from thetahat.identification.solve import identify
+from thetahat.identification.solve import solve
 from thetahat.model import parameters
 
 pytestmark = pytest.mark.filterwarnings(f"ignore::{RobotWarning.__module__}.RobotWarning")
@@ -98,7 +98,7 @@ def test_same_optimum_as_cvxpy(name: str, noise: float, metric: str) -> None:
         ]
     )
     estimator = th.Consistent(prior=prior, metric=metric, weight=0.5)
-    estimate = identify(info, estimator)
+    estimate = solve(info, estimator)
     value, x = oracle(estimator, info, samples)
     f = objective(info, prior=prior, weight=0.5, metric=metric, weights="iterated")
     left = value - f.value(x)  # what no x explains, which the factor leaves out
@@ -114,7 +114,7 @@ def test_same_optimum_as_cvxpy(name: str, noise: float, metric: str) -> None:
 def certified(seed: int, names: tuple[str, ...]) -> str:
     """The status of a random problem, all that it claims checked from outside."""
     case = random_case(seed, names)
-    estimate, e = identify(case.information, case.estimator), case.estimator
+    estimate, e = solve(case.information, case.estimator), case.estimator
     certificate = estimate.certificate
     assert np.all(np.isfinite(estimate.x)), case
     assert all(np.isfinite([certificate.objective, certificate.gap, certificate.infeasibility])), (
@@ -127,16 +127,20 @@ def certified(seed: int, names: tuple[str, ...]) -> str:
         return estimate.status
     assert estimate.status == "solved", f"{case}: {certificate}"
     assert certificate.gap <= CERTAIN * (1.0 + certificate.objective), case
-    bodies = [b for b, name in enumerate(case.information.robot.body_names) if name not in e.frozen]
+    bodies = [
+        b
+        for b, name in enumerate(case.information.robot.body_names)
+        if name not in e.constraints.frozen
+    ]
     theta = estimate.theta.reshape(-1, 10)
     assert smallest_eigenvalue(theta[bodies].ravel()) >= LEAST, case
     drive = {term: values for term, values in estimate.drive.items() if term != "offset"}
     assert all(np.all(values >= 0.0) for values in drive.values()), case
-    for name, limits in e.bounds.items():
+    for name, limits in e.constraints.bounds.items():
         mass = theta[case.information.robot.body_names.index(name), parameters.M]
         if limits.mass is not None:
             assert limits.mass[0] * (1 - 1e-9) <= mass <= limits.mass[1] * (1 + 1e-9), case
-    for tie in e.tied:
+    for tie in e.constraints.tied:
         first, second = (
             theta[case.information.robot.body_names.index(name)] for name in (tie.first, tie.second)
         )
@@ -162,16 +166,16 @@ def test_what_no_motion_shows_stays_at_the_nominal_robot(name: str) -> None:
     info, _ = folded(arm, np.random.default_rng(2), count=300, noise=0.01)
     prior = parameters.project(arm.theta.reshape(-1, 10), 1e-3) * 1.2
     x0 = np.concatenate([prior.ravel(), Columns(arm).x0[len(arm.theta) :]])
-    estimate = identify(info, th.Consistent(prior=prior.ravel()))
+    estimate = solve(info, th.Consistent(prior=prior.ravel()))
     never = ~np.any(info.base.map, axis=0)
     assert np.any(never)
     np.testing.assert_array_equal(estimate.x[never], x0[never])
     # beyond single parameters: no combination that the data leave open has moved, where no
     # constraint holds it
-    held = identify(info, th.Consistent(prior=prior.ravel(), weight=1.0))
+    held = solve(info, th.Consistent(prior=prior.ravel(), weight=1.0))
     f = objective(info, prior=prior.ravel(), weight=1.0, metric="euclidean", weights="iterated")
     pull = info.base.nullspace.T @ ((held.x - x0) / f.scale**2)
-    free = identify(info, th.Consistent(prior=prior.ravel(), weight=1e6))
+    free = solve(info, th.Consistent(prior=prior.ravel(), weight=1e6))
     assert np.linalg.norm((free.x - x0) / f.scale) < np.linalg.norm((held.x - x0) / f.scale)
     assert np.all(np.isfinite(pull))
 
@@ -183,7 +187,7 @@ def test_a_joint_that_stands_still_is_named_and_keeps_its_link() -> None:
     q[:, 3], dq[:, 3], ddq[:, 3] = 0.3, 0.0, 0.0
     tau = th.inverse_dynamics(arm, q, dq, ddq) + 0.01 * rng.normal(size=q.shape)
     info = th.information(arm, th.Samples(q=q, dq=dq, ddq=ddq, tau=tau))
-    estimate = identify(info, th.Consistent())
+    estimate = solve(info, th.Consistent())
     assert info.rank < len(info.base)
     assert estimate.status == "solved"
     assert any("elbow" in sentence for sentence in estimate.advice)
@@ -198,9 +202,9 @@ def test_a_strong_prior_wins_and_a_weak_one_does_not(metric: str) -> None:
     info, _ = folded(arm, np.random.default_rng(5), count=400, noise=0.02)
     prior = parameters.project(arm.theta.reshape(-1, 10), 1e-3) * 1.5
     truth = info.base.of(Columns(arm).x0)
-    data = identify(info, th.LeastSquares(weights="joint"))
+    data = solve(info, th.LeastSquares(weights="joint"))
     strong, weak = (
-        identify(info, th.Consistent(prior=prior.ravel(), weight=w, metric=metric))
+        solve(info, th.Consistent(prior=prior.ravel(), weight=w, metric=metric))
         for w in (1e13, 1e-6)
     )
     np.testing.assert_allclose(strong.theta, prior.ravel(), rtol=1e-3, atol=1e-5)
@@ -262,7 +266,10 @@ def test_bounds_hold(panda, metric: str) -> None:
         name: Bounds(com_ellipsoid=(centre, radii)),
         arm.body_names[4]: Bounds(mass=(2.5, 2.5)),
     }
-    estimate = identify(info, th.Consistent(metric=metric, bounds=bounds, total_mass=20.0))
+    estimate = solve(
+        info,
+        th.Consistent(metric=metric, constraints=th.Constraints(bounds=bounds, total_mass=20.0)),
+    )
     assert estimate.status == "solved"
     mass, com, _ = parameters.to_mass_com_inertia(estimate.theta.reshape(-1, 10))
     assert 1.0 <= mass[2] <= 2.0
@@ -270,15 +277,18 @@ def test_bounds_hold(panda, metric: str) -> None:
     assert np.sum(((com[3] - centre) / radii) ** 2) <= 1.0 + 1e-9
     assert mass[4] == pytest.approx(2.5, rel=1e-8)
     assert mass.sum() == pytest.approx(20.0, rel=1e-8)
-    free = identify(info, th.Consistent(metric=metric))
+    free = solve(info, th.Consistent(metric=metric))
     assert estimate.certificate.objective > free.certificate.objective
 
 
 def test_frozen_and_tied_links(panda) -> None:
     arm, info = panda
     first, second, third = arm.body_names[0], arm.body_names[-2], arm.body_names[-1]
-    estimate = identify(
-        info, th.Consistent(frozen=(first,), tied=(Tie(second, third, mirror="y"),))
+    estimate = solve(
+        info,
+        th.Consistent(
+            constraints=th.Constraints(frozen=(first,), tied=(Tie(second, third, mirror="y"),))
+        ),
     )
     assert estimate.status == "solved"
     theta = estimate.theta.reshape(-1, 10)
@@ -298,10 +308,12 @@ def test_a_tie_that_the_data_contradict_is_named(metric: str) -> None:
     """
     arm = robot("panda")
     info, _ = folded(arm, np.random.default_rng(215), count=100, noise=1e-6)
-    estimate = identify(
+    estimate = solve(
         info,
         th.Consistent(
-            metric=metric, weight=1e-4, tied=(Tie(arm.body_names[2], arm.body_names[3], "x"),)
+            metric=metric,
+            weight=1e-4,
+            constraints=th.Constraints(tied=(Tie(arm.body_names[2], arm.body_names[3], "x"),)),
         ),
     )
     assert estimate.status == "solved"
@@ -312,18 +324,24 @@ def test_a_tie_that_the_data_contradict_is_named(metric: str) -> None:
 
 def test_bounds_that_conflict_are_a_status_with_advice(panda) -> None:
     arm, info = panda
-    estimate = identify(
+    estimate = solve(
         info,
-        th.Consistent(bounds={arm.body_names[2]: Bounds(mass=(3.0, 4.0))}, total_mass=(1.0, 2.0)),
+        th.Consistent(
+            constraints=th.Constraints(
+                bounds={arm.body_names[2]: Bounds(mass=(3.0, 4.0))}, total_mass=(1.0, 2.0)
+            )
+        ),
     )
     assert estimate.status == "infeasible"
     assert "total mass in 1 … 2 kg" in estimate.advice[0]
     assert arm.body_names[2] in estimate.advice[0]
     np.testing.assert_array_equal(estimate.x, Columns(arm).x0)
-    frozen = identify(
+    frozen = solve(
         info,
         th.Consistent(
-            frozen=(arm.body_names[2],), bounds={arm.body_names[2]: Bounds(mass=(9.0, 10.0))}
+            constraints=th.Constraints(
+                frozen=(arm.body_names[2],), bounds={arm.body_names[2]: Bounds(mass=(9.0, 10.0))}
+            )
         ),
     )
     assert frozen.status == "infeasible"
@@ -337,20 +355,43 @@ def test_bounds_that_conflict_are_a_status_with_advice(panda) -> None:
         ({"metric": "riemannian"}, "euclidean, entropic"),
         ({"weights": "all"}, "None, 'joint' or 'iterated'"),
         ({"prior": np.ones(3)}, "prior has shape"),
-        ({"frozen": ("panda_link99",)}, "panda_link99"),
-        ({"frozen": ("panda_hand",)}, "welded into body 'panda_link7'"),
-        ({"tied": (Tie("panda_link1", "panda_link1"),)}, "twice"),
-        ({"tied": (Tie("panda_link1", "panda_link2", "w"),)}, "mirror 'w'"),
-        ({"bounds": {"panda_link1": Bounds(mass=(2.0, 1.0))}}, "the least first"),
-        ({"bounds": {"panda_link1": Bounds(mass=(-1.0, 1.0))}}, "not negative"),
-        ({"bounds": {"panda_link1": Bounds(com_box=((0, 0), (1, 1)))}}, "two triples"),
-        ({"bounds": {"panda_link1": Bounds(com_ellipsoid=((0, 0, 0), (1, 0, 1)))}}, "above zero"),
-        ({"total_mass": float("inf")}, "total_mass"),
+        ({"constraints": th.Constraints(frozen=("panda_link99",))}, "panda_link99"),
+        ({"constraints": th.Constraints(frozen=("panda_hand",))}, "welded into body 'panda_link7'"),
+        ({"constraints": th.Constraints(tied=(Tie("panda_link1", "panda_link1"),))}, "twice"),
+        (
+            {"constraints": th.Constraints(tied=(Tie("panda_link1", "panda_link2", "w"),))},
+            "mirror 'w'",
+        ),
+        (
+            {"constraints": th.Constraints(bounds={"panda_link1": Bounds(mass=(2.0, 1.0))})},
+            "the least first",
+        ),
+        (
+            {"constraints": th.Constraints(bounds={"panda_link1": Bounds(mass=(-1.0, 1.0))})},
+            "not negative",
+        ),
+        (
+            {
+                "constraints": th.Constraints(
+                    bounds={"panda_link1": Bounds(com_box=((0, 0), (1, 1)))}
+                )
+            },
+            "two triples",
+        ),
+        (
+            {
+                "constraints": th.Constraints(
+                    bounds={"panda_link1": Bounds(com_ellipsoid=((0, 0, 0), (1, 0, 1)))}
+                )
+            },
+            "above zero",
+        ),
+        ({"constraints": th.Constraints(total_mass=float("inf"))}, "total_mass"),
     ],
 )
 def test_wrong_arguments_are_one_sentence(panda, options: dict, said: str) -> None:
     with pytest.raises(UsageError) as caught:
-        identify(panda[1], th.Consistent(**options))
+        solve(panda[1], th.Consistent(**options))
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -360,5 +401,5 @@ def test_the_entropic_prior_needs_a_physical_robot(panda) -> None:
     theta = arm.theta.copy()
     theta[9] = -1.0
     with pytest.raises(UnphysicalRobot, match=r"panda_link1.*euclidean"):
-        identify(info, th.Consistent(prior=theta, metric="entropic"))
-    assert identify(info, th.Consistent(prior=theta)).consistent
+        solve(info, th.Consistent(prior=theta, metric="entropic"))
+    assert solve(info, th.Consistent(prior=theta)).consistent

@@ -12,8 +12,10 @@ from consistent_cases import folded, robot
 
 import thetahat as th
 from thetahat.errors import NotIdentifiable, RobotWarning, UsageError
+from thetahat.identification.estimators.consistent import LogCholesky
+from thetahat.identification.estimators.ridge import Ridge
 from thetahat.identification.parameter_columns import Columns
-from thetahat.identification.solve import identify
+from thetahat.identification.solve import solve
 from thetahat.model import parameters
 
 pytestmark = pytest.mark.filterwarnings(f"ignore::{RobotWarning.__module__}.RobotWarning")
@@ -38,14 +40,14 @@ CLOSED = {
     "by joint": lambda x: th.LeastSquares(weights="joint"),
     "iterated": lambda x: th.LeastSquares(weights="iterated"),
     "blend, truth as guess": lambda x: th.Prior(x, 0.5),
-    "ridge, truth as guess": lambda x: th.Ridge(prior=x),
+    "ridge, truth as guess": lambda x: Ridge(prior=x),
 }
 SOLVED = {
     "positive": lambda x: th.Positive(),
     "consistent, no prior": lambda x: th.Consistent(weight=0.0),
     "consistent, truth as prior": lambda x: th.Consistent(prior=x),
     "entropic, truth as prior": lambda x: th.Consistent(prior=x, metric="entropic"),
-    "smooth, truth as prior": lambda x: th.Smooth(prior=x),
+    "smooth, truth as prior": lambda x: th.Consistent(prior=x, solver=LogCholesky()),
 }
 
 
@@ -68,7 +70,7 @@ def test_the_truth_is_found_without_noise(name: str, estimator: str) -> None:
     arm = physical(name)
     info, _ = folded(arm, np.random.default_rng(1), count=max(400, 4 * arm.nv), noise=0.0)
     x = Columns(arm).x0
-    estimate = identify(info, {**CLOSED, **SOLVED}[estimator](x))
+    estimate = solve(info, {**CLOSED, **SOLVED}[estimator](x))
     truth = info.base.of(x)
     error = np.linalg.norm((estimate.x_base - truth) * info.base.scale[info.base.independent])
     assert error <= (CLOSED_FORM if estimator in CLOSED else CONIC) * np.linalg.norm(
@@ -116,9 +118,9 @@ def test_nothing_non_finite_leaves_an_estimator(case: str, estimator: str) -> No
     info = th.information(arm, samples)
     if estimator == "positive" and info.rank < len(info.base):
         with pytest.raises(NotIdentifiable, match="excite"):
-            identify(info, th.Positive())
+            solve(info, th.Positive())
         return
-    estimate = identify(info, ALL[estimator](Columns(arm).x0), samples=samples)
+    estimate = solve(info, ALL[estimator](Columns(arm).x0), samples=samples)
     assert np.all(np.isfinite(estimate.x))
     assert np.all(np.isfinite(estimate.x_base))
     assert np.all(np.isfinite(estimate.base_std.compressed()))
@@ -152,13 +154,13 @@ def test_nan_names_its_sample() -> None:
     factor = info.factors[0].copy()
     factor[0, 0] = np.nan
     with pytest.raises(UsageError, match=r"shoulder_pitch.*not finite"):
-        identify(replace(info, factors=(factor, *info.factors[1:])), th.LeastSquares())
+        solve(replace(info, factors=(factor, *info.factors[1:])), th.LeastSquares())
 
 
 def test_positive_is_positive_where_nature_is() -> None:
     arm = robot("ur5")
     info, _ = folded(arm, np.random.default_rng(2), count=40, noise=0.5)
-    least, positive = identify(info, th.LeastSquares()), identify(info, th.Positive())
+    least, positive = solve(info, th.LeastSquares()), solve(info, th.Positive())
     names = [name for name, _ in Columns(arm).pairs]
     held = np.isin(names, ["Ixx", "Iyy", "Izz", "m", "viscous", "coulomb", "armature"])
     assert np.min(least.x[held]) < 0.0 < np.min(positive.x[held])
@@ -187,7 +189,7 @@ def test_positive_equals_scipy() -> None:
         tol=1e-14,
         max_iter=5000,
     )
-    estimate = identify(info, th.Positive())
+    estimate = solve(info, th.Positive())
     np.testing.assert_allclose(Y @ estimate.x, Y @ found.x, atol=1e-4 * np.abs(samples.tau).max())
     ours, theirs = (
         float(np.sum((Y @ x - samples.tau.ravel()) ** 2)) for x in (estimate.x, found.x)

@@ -29,13 +29,13 @@ from payload_cases import (
 
 import thetahat as th
 from thetahat.data.samples import Samples
-from thetahat.identification.estimators.consistent import MARGIN, smallest_eigenvalue
+from thetahat.identification.consistency.program import MARGIN, smallest_eigenvalue
 from thetahat.identification.estimators.joint_weights import weigh
 from thetahat.identification.estimators.least_squares import LeastSquares
 from thetahat.identification.information import information
 from thetahat.identification.parameter_columns import full_regressor
 from thetahat.identification.payload.payload import payload_from_difference, payload_on_link
-from thetahat.identification.solve import identify
+from thetahat.identification.solve import solve
 from thetahat.model import parameters
 
 Z95 = 1.959963984540054
@@ -233,7 +233,7 @@ def coverage(
         else:
             payload = payload_on_link(
                 with_load,
-                identify(without, LeastSquares(weights="joint")) if way == "estimate" else arm,
+                solve(without, LeastSquares(weights="joint")) if way == "estimate" else arm,
                 link,
             )
         values, spread = numbers(payload)

@@ -39,7 +39,7 @@ from thetahat.identification.payload.payload import (
     payload_on_link,
 )
 from thetahat.identification.payload.payload_evidence import Sight
-from thetahat.identification.solve import identify
+from thetahat.identification.solve import solve
 from thetahat.model import parameters
 from thetahat.model.lock_joints import lock
 
@@ -159,7 +159,7 @@ def test_fingers_that_never_move_are_as_if_welded() -> None:
     np.testing.assert_allclose(a.theta_std, b.theta_std, rtol=1e-6)
     np.testing.assert_allclose(a.theta / b.theta_std, b.theta / b.theta_std, rtol=0, atol=1e-4)
     assert a.misfit == pytest.approx(b.misfit, rel=1e-3)
-    known = payload_on_link(loaded, identify(unloaded, LeastSquares(weights="joint")), TOOL)
+    known = payload_on_link(loaded, solve(unloaded, LeastSquares(weights="joint")), TOOL)
     assert any("does not know" in sentence for sentence in known.advice)
     values, std = numbers(known)
     assert np.all((np.abs(values - truth(Bar())) < 4.5 * std).filled(True))
@@ -216,7 +216,7 @@ def test_nothing_that_is_not_finite_leaves(seed: int) -> None:
             run.noisy(rng, factor * sensor_noise(arm))
             for run in (Run.of(arm, states, load=bar.inertia, link=link), Run.of(arm, states))
         )
-        known = identify(unloaded, LeastSquares(weights="joint"))
+        known = solve(unloaded, LeastSquares(weights="joint"))
         ways = [
             or_error(partial(payload_from_difference, loaded, unloaded, link)),
             *(or_error(partial(payload_on_link, loaded, r, link)) for r in (arm, known)),
@@ -299,7 +299,7 @@ REFUSED = {
         "gravity differ",
     ),
     "another estimate": (
-        lambda arm, info: payload_on_link(info, identify(other_robot()), "hand"),
+        lambda arm, info: payload_on_link(info, solve(other_robot()), "hand"),
         UsageError,
         "the estimate is of robot",
     ),

@@ -17,7 +17,7 @@ from thetahat.identification.estimators.least_squares import LeastSquares
 from thetahat.identification.estimators.ridge import Ridge, RidgePath, ridge_path
 from thetahat.identification.information import Information, information
 from thetahat.identification.parameter_columns import Columns
-from thetahat.identification.solve import identify
+from thetahat.identification.solve import solve
 
 DENSE = 1e-8  # relative to the largest parameter: a dense solve of a few thousand rows
 
@@ -195,7 +195,7 @@ def test_what_the_data_do_not_see_stays_at_the_guess() -> None:
     robot = arm()
     info = information(robot, still_elbow(robot, noise=0.1))
     x0 = guess_near(robot, 0)
-    estimate = identify(info, Ridge(prior=x0))
+    estimate = solve(info, Ridge(prior=x0))
     assert np.all(np.isfinite(estimate.x))
     assert np.any(estimate.base_std.mask)
     assert not np.all(estimate.base_std.mask)
@@ -232,7 +232,7 @@ def test_noise_free_logs_are_finite_and_fit() -> None:
     samples = simulated(robot, 500)
     info: Information = information(robot, samples)
     for strength in ("gcv", "discrepancy", 0.0):
-        estimate = identify(info, Ridge(strength=strength, prior=guess_near(robot, 2)))
+        estimate = solve(info, Ridge(strength=strength, prior=guess_near(robot, 2)))
         np.testing.assert_allclose(
             estimate.x_base, info.base.map @ Columns(robot).x0, rtol=1e-8, atol=1e-9
         )

@@ -21,7 +21,7 @@ from thetahat.identification.estimators.least_squares import LeastSquares, Prior
 from thetahat.identification.estimators.robust import HUBER, Robust
 from thetahat.identification.information import Information, information
 from thetahat.identification.parameter_columns import Columns, full_regressor
-from thetahat.identification.solve import identify
+from thetahat.identification.solve import solve
 from thetahat.identification.submodel import view
 
 NOISE = np.array([0.5, 0.4, 0.2, 0.05])  # [N·m] of arm4's joints
@@ -71,8 +71,8 @@ def test_outliers_hardly_move_it_and_move_least_squares_far() -> None:
         best = inner.estimate(information(robot, clean))
         for errors, estimate in (
             (clean_error, best),
-            (robust_error, identify(info, Robust(inner), samples=dirty)),
-            (plain_error, identify(info, inner)),
+            (robust_error, solve(info, Robust(inner), samples=dirty)),
+            (plain_error, solve(info, inner)),
         ):
             errors.append((estimate.x_base - true_base(info)) / best.base_std.filled(np.inf))
     clean, robust, plain = (
@@ -89,7 +89,7 @@ def test_gaussian_noise_costs_five_percent_of_efficiency() -> None:
     for seed in range(20):
         samples = noisy(600, seed=seed)
         info = information(robot, samples)
-        plain, robust = inner.estimate(info), identify(info, Robust(inner), samples=samples)
+        plain, robust = inner.estimate(info), solve(info, Robust(inner), samples=samples)
         std = plain.base_std.filled(np.inf)
         plain_error.append((plain.x_base - true_base(info)) / std)
         robust_error.append((robust.x_base - true_base(info)) / std)
@@ -114,7 +114,7 @@ def coverage(runs: int, count: int) -> tuple[float, float]:
         info = information(robot, samples)
         inner = LeastSquares(weights="joint")
         for name, estimate in (
-            ("robust", identify(info, Robust(inner), samples=samples)),
+            ("robust", solve(info, Robust(inner), samples=samples)),
             ("plain", inner.estimate(info)),
         ):
             inside[name].append(
@@ -326,8 +326,8 @@ def test_a_view_is_the_robot_without_that_column() -> None:
     seen = view(information(robot, samples), without=["offset"])
     short = robot.with_drive(offset=False)
     a, b = (
-        identify(seen, Robust(), samples=samples),
-        identify(information(short, samples), Robust(), samples=samples),
+        solve(seen, Robust(), samples=samples),
+        solve(information(short, samples), Robust(), samples=samples),
     )
     np.testing.assert_allclose(a.x_base, b.x_base, rtol=1e-6, atol=1e-8 * np.max(np.abs(b.x_base)))
     np.testing.assert_allclose(a.base_std, b.base_std, rtol=1e-6)
@@ -341,7 +341,7 @@ def test_a_view_of_some_joints_does_not_read_the_others() -> None:
     for tau in (samples.tau, wrong):
         part = replace(samples, tau=tau)
         results.append(
-            identify(view(information(robot, part), dofs=[0, 2, 3]), Robust(), samples=part)
+            solve(view(information(robot, part), dofs=[0, 2, 3]), Robust(), samples=part)
         )
     np.testing.assert_allclose(results[0].x_base, results[1].x_base, rtol=1e-9, atol=1e-12)
     assert results[0].rank == len(results[0].base) < len(information(robot, samples).base)
@@ -357,7 +357,7 @@ def test_exact_rows_win_over_outliers() -> None:
         + (rng.random(samples.tau.shape) < 0.05) * rng.normal(size=samples.tau.shape) * 100.0,
     )
     info = information(robot, samples)
-    estimate = identify(info, Robust(), samples=samples)
+    estimate = solve(info, Robust(), samples=samples)
     np.testing.assert_allclose(estimate.x_base, true_base(info), rtol=1e-6, atol=1e-8)
 
 
@@ -378,32 +378,32 @@ def test_it_wraps_the_blend_and_names_joints_with_outliers() -> None:
     )
     info = information(robot, samples)
     inner = Prior(alpha=0.5, weights="joint")
-    estimate = identify(info, Robust(inner), samples=samples)
+    estimate = solve(info, Robust(inner), samples=samples)
     assert estimate.method == "robust prior"
     # The first joint's log is clean but for what the others' wrong torques do to shared parameters,
     # which is little.
     assert [sentence.split(":")[0] for sentence in estimate.advice] == list(robot.joint_names[1:])
-    clean = identify(information(robot, noisy(1500, seed=8)), inner)
+    clean = solve(information(robot, noisy(1500, seed=8)), inner)
     assert np.max(np.abs(estimate.x_base - clean.x_base) / clean.base_std) < 4.0
-    assert np.max(np.abs(identify(info, inner).x_base - clean.x_base) / clean.base_std) > 10.0
+    assert np.max(np.abs(solve(info, inner).x_base - clean.x_base) / clean.base_std) > 10.0
 
 
 def test_bad_arguments_get_one_sentence() -> None:
     robot, samples = arm(), noisy(300, seed=0)
     info = information(robot, samples)
-    with pytest.raises(UsageError, match="pass them: identify"):
-        identify(info, Robust())
+    with pytest.raises(UsageError, match="pass them: solve"):
+        solve(info, Robust())
     with pytest.raises(UsageError, match=r"folded from 300 samples .* these are 200"):
-        identify(info, Robust(), samples=samples.subset(slice(0, 200)))
+        solve(info, Robust(), samples=samples.subset(slice(0, 200)))
     once = batches(samples, 100)
     with pytest.raises(UsageError, match="the same each time it is read"):
-        identify(info, Robust(), samples=lambda: once)
+        solve(info, Robust(), samples=lambda: once)
     with pytest.raises(UsageError, match="a function that yields them anew"):
-        identify(info, Robust(), samples=[samples])
+        solve(info, Robust(), samples=[samples])
     with pytest.raises(UsageError, match=r"threshold is 0\.5"):
-        identify(info, Robust(threshold=0.5), samples=samples)
+        solve(info, Robust(threshold=0.5), samples=samples)
     with pytest.raises(UsageError, match="takes no Information"):
-        identify(info, Robust(Robust()), samples=samples)
+        solve(info, Robust(Robust()), samples=samples)
     other = arm("arm7")
     with pytest.raises(UsageError, match="has others"):
-        identify(info, Robust(), samples=simulated(other, 300))
+        solve(info, Robust(), samples=simulated(other, 300))

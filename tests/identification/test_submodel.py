@@ -48,9 +48,7 @@ def test_without_terms_is_folded_without_them(
     assert seen.base.names == direct.base.names
     for a, b in zip(seen.factors, direct.factors, strict=True):
         np.testing.assert_allclose(a.T @ a, b.T @ b, rtol=0, atol=ROUNDING * np.abs(b.T @ b).max())
-    found, expected = (
-        th.identify(info, th.LeastSquares(weights="joint")) for info in (seen, direct)
-    )
+    found, expected = (th.solve(info, th.LeastSquares(weights="joint")) for info in (seen, direct))
     np.testing.assert_allclose(found.x, expected.x, rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(found.base_std, expected.base_std, rtol=1e-6)
 
@@ -82,7 +80,7 @@ def test_some_joints_alone_give_their_own_least_squares(name: str, dofs: tuple[i
         size=q.shape
     )
     seen = view(th.information(robot, th.Samples(q=q, dq=dq, ddq=ddq, tau=tau)), dofs=dofs)
-    estimate = th.identify(seen, th.LeastSquares(strict=True))
+    estimate = th.solve(seen, th.LeastSquares(strict=True))
     Y = full_regressor(robot, q, dq, ddq)[:, list(dofs)].reshape(-1, len(estimate.x))
     u = tau[:, list(dofs)].ravel()
     norm = np.linalg.norm(Y, axis=0)
@@ -108,7 +106,7 @@ def test_weak_directions_do_not_take_part() -> None:
     tau = th.inverse_dynamics(robot, q, dq, ddq)
     tau += 0.01 * np.abs(tau).max() * rng.normal(size=tau.shape)
     seen = view(th.information(robot, th.Samples(q=q, dq=dq, ddq=ddq, tau=tau)))
-    estimate = th.identify(seen, th.LeastSquares())
+    estimate = th.solve(seen, th.LeastSquares())
     assert estimate.rank == robot.base_parameters.strong_count
     assert np.abs(estimate.x).max() < 1e5
     assert [

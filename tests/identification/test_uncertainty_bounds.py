@@ -212,8 +212,8 @@ def test_few_samples_count_as_independent(rows: int) -> None:
                 Prior(alpha=0.99, weights="joint"),
             ):
                 plain, found = (
-                    th.identify(info, estimator),
-                    th.identify(info, estimator, samples=samples),
+                    th.solve(info, estimator),
+                    th.solve(info, estimator, samples=samples),
                 )
                 np.testing.assert_array_equal(found.covariance, plain.covariance)
                 assert finite(found)
@@ -237,7 +237,7 @@ def test_few_samples_of_the_default_estimator_stay_finite(rows: int) -> None:
     )
     info = information(robot, samples)
     for estimator in (Consistent(), Prior()):
-        assert finite(th.identify(info, estimator, samples=samples))
+        assert finite(th.solve(info, estimator, samples=samples))
 
 
 def test_more_samples_than_few_are_looked_at() -> None:
@@ -247,7 +247,7 @@ def test_more_samples_than_few_are_looked_at() -> None:
     tau = s.tau + 0.1 * np.random.default_rng(0).normal(size=s.tau.shape)
     samples = Samples(q=s.q[take], dq=s.dq[take], ddq=s.ddq[take], tau=tau[take], t=s.t[take])
     info = information(robot, samples)
-    assert np.all(th.identify(info, LeastSquares(), samples=samples).noise.resolved)
+    assert np.all(th.solve(info, LeastSquares(), samples=samples).noise.resolved)
 
 
 @pytest.mark.parametrize("rows", [40, 500, 10_000])
@@ -271,7 +271,7 @@ def test_residuals_of_rounding_stay_finite(torque: str, rows: int) -> None:
         )
         if torque != "none":  # else nothing says how large a torque is
             assert np.all(found.noise.std < 1e-8 * max(np.abs(tau).max(), 1.0))
-    assert finite(th.identify(info, Prior(), samples=samples))
+    assert finite(th.solve(info, Prior(), samples=samples))
 
 
 def test_a_guess_that_outweighs_exact_data_keeps_its_intervals() -> None:
@@ -282,7 +282,7 @@ def test_a_guess_that_outweighs_exact_data_keeps_its_intervals() -> None:
     samples = Samples(q=s.q[:40], dq=s.dq[:40], ddq=s.ddq[:40], tau=s.tau[:40], t=s.t[:40])
     info = information(robot, samples)
     estimator = Prior(alpha=0.99, weights="joint")
-    plain, found = th.identify(info, estimator), th.identify(info, estimator, samples=samples)
+    plain, found = th.solve(info, estimator), th.solve(info, estimator, samples=samples)
     assert np.all(found.base_std > 0.5 * plain.base_std)
     assert np.all(found.base_std < 2.0 * np.sqrt(40) * plain.base_std)
 

@@ -352,7 +352,9 @@ def test_an_estimator_whose_demands_conflict_leaves_the_nominal_model(
     robot: th.Robot, motion: Run
 ) -> None:
     impossible = th.Consistent(
-        total_mass=0.1, bounds={robot.body_names[0]: th.Bounds(mass=(5.0, 6.0))}
+        constraints=th.Constraints(
+            total_mass=0.1, bounds={robot.body_names[0]: th.Bounds(mass=(5.0, 6.0))}
+        )
     )
     one = push_all(
         exactly(wrong(robot), rate=10.0, window=20, estimator=impossible),

@@ -14,6 +14,7 @@ from online_cases import Run, arm, exactly, near, push_all, run, smooth, wrong
 
 import thetahat as th
 from thetahat import robots
+from thetahat.dynamics.configuration import integrate
 from thetahat.errors import UsageError
 from thetahat.online.identifier import OnlineIdentifier
 
@@ -44,13 +45,13 @@ def test_without_noise_and_guess_r2_is_one(robot: th.Robot, motion: Run, memory:
     assert one.gate.r2_fit >= 1.0 - 1e-12
     assert one.gate.open, one.gate.reason
     assert one.gate.r2 >= 1.0 - 1e-9  # of the physical model, on samples held out
-    true = one.estimate.base.of(th.identify(one.information, th.LeastSquares()).x)
+    true = one.estimate.base.of(th.solve(one.information, th.LeastSquares()).x)
     assert near(one.estimate.x_base, true, SAME)
 
 
 def test_a_window_is_the_batch_of_its_samples(robot: th.Robot, motion: Run) -> None:
     one = push_all(exactly(wrong(robot)), motion.noisy(), exact=True)
-    batch = th.identify(th.information(one.nominal, one.samples), th.LeastSquares())
+    batch = th.solve(th.information(one.nominal, one.samples), th.LeastSquares())
     assert len(one.samples) == 50
     assert near(one.estimate.x_base, batch.x_base, SAME)
     assert one.gate.r2_fit == pytest.approx(batch.r2, abs=1e-12)
@@ -72,7 +73,7 @@ def test_growing_memory_is_the_batch_of_all_updates() -> None:
     )
     assert one.updates == len(rows) == one.gate.fill
     assert np.array_equal(one.information.rows, batch.rows)
-    assert near(one.estimate.x_base, th.identify(batch, th.LeastSquares()).x_base, SAME)
+    assert near(one.estimate.x_base, th.solve(batch, th.LeastSquares()).x_base, SAME)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,7 @@ def test_any_estimator_of_the_library(robot: th.Robot, motion: Run, estimator: o
         exact=True,
     )
     samples = one.samples if isinstance(estimator, th.Robust) else None
-    expected = th.identify(one.information, estimator, samples=samples)
+    expected = th.solve(one.information, estimator, samples=samples)
     assert near(one.estimate.x, expected.x, 1e-9)
     assert one.gate.open, one.gate.reason
     assert all(one.robot.consistency)
@@ -132,9 +133,9 @@ def test_the_guess_keeps_the_beginning_bounded_and_then_goes(robot: th.Robot, mo
     nominal, guess = wrong(robot), wrong(robot, 0.5, 9)
     stream = motion.noisy()
     early = push_all(exactly(nominal, guess), stream.part(0.0, 1.0), exact=True)
-    expected = th.identify(early.information, th.Prior(guess, 0.5))
+    expected = th.solve(early.information, th.Prior(guess, 0.5))
     assert near(early.estimate.x, expected.x, SAME)
-    assert not near(early.estimate.x, th.identify(early.information, th.LeastSquares()).x, 1e-2)
+    assert not near(early.estimate.x, th.solve(early.information, th.LeastSquares()).x, 1e-2)
     late = [
         push_all(exactly(nominal, each), stream, exact=True)
         for each in (guess, wrong(robot, 0.5, 10), None)
@@ -149,7 +150,7 @@ def test_a_blend_that_stays_is_the_papers(robot: th.Robot, motion: Run) -> None:
     one = push_all(
         exactly(wrong(robot), guess, alpha=0.3, blend="always"), motion.part(0.0, 20.0), exact=True
     )
-    assert near(one.estimate.x, th.identify(one.information, th.Prior(guess, 0.3)).x, SAME)
+    assert near(one.estimate.x, th.solve(one.information, th.Prior(guess, 0.3)).x, SAME)
     assert 0.99 < one.estimate.r2 < 1.0 - 1e-9  # right below one: the guess is wrong
 
 
@@ -336,7 +337,7 @@ def test_a_floating_base_is_identified_from_its_twist() -> None:
     q = np.empty((n, base.nq))
     q[0] = base.neutral
     for k in range(1, n):
-        q[k] = th.integrate(base, q[k - 1], 0.005 * 0.5 * (dq[k] + dq[k - 1]))
+        q[k] = integrate(base, q[k - 1], 0.005 * 0.5 * (dq[k] + dq[k - 1]))
     tau = th.inverse_dynamics(base, q, dq, ddq)
     q[::2, 3:7] *= -1.0
     one = OnlineIdentifier(base.with_parameters(1.2 * base.theta), rate=10.0, cutoff=20.0)

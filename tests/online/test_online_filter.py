@@ -114,7 +114,7 @@ def test_accelerations_filtered_alone_bias_the_inertia_and_together_they_do_not(
 
     def worst(part: Run) -> float:
         info = th.information(robot, th.Samples(q=part.q, dq=part.dq, ddq=part.ddq, tau=part.tau))
-        estimate = th.identify(info, th.LeastSquares())
+        estimate = th.solve(info, th.LeastSquares())
         true = estimate.base.of(robot.theta)
         return float(
             np.max(

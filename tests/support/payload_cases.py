@@ -22,7 +22,7 @@ from thetahat.identification.payload.payload import (
     payload_from_difference,
     payload_on_link,
 )
-from thetahat.identification.solve import identify
+from thetahat.identification.solve import solve
 from thetahat.model.lock_joints import lock
 
 PERIOD = 1e-3  # [s]
@@ -205,9 +205,7 @@ def every_way(
 ) -> dict[str, Payload]:
     return {
         "difference": payload_from_difference(loaded, unloaded, link),
-        "estimate": payload_on_link(
-            loaded, identify(unloaded, LeastSquares(weights="joint")), link
-        ),
+        "estimate": payload_on_link(loaded, solve(unloaded, LeastSquares(weights="joint")), link),
         "robot": payload_on_link(loaded, arm, link),
     }
 

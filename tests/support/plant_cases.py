@@ -152,7 +152,7 @@ def scored(
     robot = nominal.without_drive().with_drive(viscous=True, coulomb=True, offset=True)
     train = th.prepare(runs[0].log, robot)
     test = th.prepare(runs[1].log, robot)
-    estimate = th.identify(th.information(robot, train), th.Consistent(), samples=train)
+    estimate = th.solve(th.information(robot, train), th.Consistent(), samples=train)
     return (
         np.ma.filled(th.validate(robot.with_parameters(estimate), test).r2, np.nan),
         estimate,

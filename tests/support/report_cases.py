@@ -74,11 +74,11 @@ def case(
         viscous=True, coulomb=True, offset=True, armature=False
     )
     info = th.information(fitted, train)
-    estimate = th.identify(
+    estimate = th.solve(
         info, estimator or th.Consistent(prior=robot), samples=train if estimator is None else None
     )
     model = fitted.with_parameters(estimate)
-    plain = fitted.with_parameters(th.identify(info, th.LeastSquares()))
+    plain = fitted.with_parameters(th.solve(info, th.LeastSquares()))
     scores = (
         None if test is None else th.validate(model, test, nominal=robot, beside={PLAIN: plain})
     )

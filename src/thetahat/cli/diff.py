@@ -7,11 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from thetahat.cli import arguments, engine_options, outputs
+from thetahat.cli import arguments, engine_options
 from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import emit, plain
 from thetahat.cli.history import required
 from thetahat.errors import StorageError, UsageError
+from thetahat.files import as_text
 
 Which = Annotated[
     str,
@@ -43,7 +44,7 @@ def diff(
     found = compared(_answer(a, store), _answer(b, store))
     found["a"]["name"], found["b"]["name"] = a, b
     if json:
-        emit(outputs.as_text(found))
+        emit(as_text(found))
     else:
         draw(found, limit)
 

@@ -6,23 +6,22 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from thetahat.cli import arguments, engine_options, outputs
+from thetahat.cli import arguments, engine_options
 from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import emit, heard, say
 from thetahat.cli.progress import Progress
+from thetahat.cli.settings_options import friction_terms
 from thetahat.errors import StorageError, ThetahatError, UsageError
+from thetahat.files import as_text, require_folder
 
 if TYPE_CHECKING:
     from thetahat.engine.multi_log import Failure
-    from thetahat.engine.reduce import ShardReducer
-    from thetahat.fleet.analysis import FleetAnalysis, FleetOptions
+    from thetahat.fleet.analysis import FleetOptions, FleetAnalysis
 
 FRICTION = ("viscous", "coulomb", "offset")
 BY = ("log", "day", "week", "month")
@@ -102,18 +101,18 @@ def fleet(
     began = time.monotonic()
     asked, wanted, folder = (
         _asked(locals()),
-        engine_options.asked(workers, scheduler, store),
+        engine_options.engine_options(workers, scheduler, store),
         Path(out),
     )
     path = arguments.input_file(manifest, "MANIFEST")
-    outputs.require_folder(folder, [folder / name for name in FILES], [path])
+    require_folder(folder, [folder / name for name in FILES], [path])
     from thetahat.fleet.manifest import read_manifest
 
     listed = read_manifest(path)
     with (
         heard(quiet=quiet) as warnings,
         Progress(quiet=quiet) as progress,
-        _reducer(wanted, progress) as reducer,
+        engine_options.reducer(wanted, progress) as reducer,
     ):
         from thetahat.fleet.analysis import analyze_fleet
 
@@ -123,7 +122,7 @@ def fleet(
         files = write(found, data, folder)
         reducer.write(found.record)
     if json:
-        emit(outputs.as_text(data))
+        emit(as_text(data))
     else:
         from thetahat.cli.fleet_view import draw
 
@@ -165,26 +164,8 @@ def _asked(given: dict[str, Any]) -> FleetOptions:
     )
     return FleetOptions(
         **{name: given[name] for name in taken},
-        friction=arguments.friction_terms(given["friction"], FRICTION),
+        friction=friction_terms(given["friction"]),
     )
-
-
-@contextmanager
-def _reducer(wanted: engine_options.Scale, progress: Progress) -> Iterator[ShardReducer]:
-    """Workers and store, let go at the end."""
-    from thetahat.engine.reduce import ShardReducer
-    from thetahat.engine.workers import DaskWorkers, Workers
-
-    local = wanted.workers is None and wanted.scheduler is None
-    with (
-        engine_options.kept(wanted.store) as (store, trouble),
-        (
-            Workers() if local else DaskWorkers(workers=wanted.workers, scheduler=wanted.scheduler)
-        ) as crew,
-    ):
-        reducer = ShardReducer(crew, store, progress=engine_options.Pace(progress))
-        reducer.store_failures += trouble
-        yield reducer
 
 
 def _data(found: FleetAnalysis, warnings: list[str]) -> dict[str, Any]:
@@ -212,7 +193,7 @@ def write(found: FleetAnalysis, data: dict[str, Any], folder: Path) -> list[Path
         write_atomically(
             folder / "fleet.html", render(title, sections(found, data), subtitle=subtitle)
         ),
-        write_atomically(folder / "fleet.json", outputs.as_text(data)),
+        write_atomically(folder / "fleet.json", as_text(data)),
     ]
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
-from thetahat.cli import arguments, engine_options, outputs
+from thetahat.cli import arguments, engine_options
 from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import emit, plain
 from thetahat.errors import UsageError
+from thetahat.files import as_text
 
 if TYPE_CHECKING:
     from thetahat.engine.run_records import RunRecord
@@ -67,7 +68,7 @@ def history(
         records = find_runs(opened, wanted)
     if json:
         emit(
-            outputs.as_text(
+            as_text(
                 {
                     "schema": SCHEMA,
                     "store": str(folder),

@@ -33,8 +33,9 @@ def show(parts: Iterable[RenderableType | None], *, unbroken: bool = False) -> N
     terminal = sys.stdout.isatty()
     width = None if terminal or os.environ.get("COLUMNS") else WIDE
     coloured = terminal and not os.environ.get("NO_COLOR")
+    text = io.StringIO()
     console = Console(
-        file=io.StringIO(),
+        file=text,
         force_terminal=coloured,
         width=width,
         highlight=False,
@@ -53,7 +54,7 @@ def show(parts: Iterable[RenderableType | None], *, unbroken: bool = False) -> N
                 no_wrap=whole or None,
                 overflow="ignore" if whole else None,
             )
-    emit("\n".join(line.rstrip() for line in console.file.getvalue().rstrip().splitlines()) + "\n")
+    emit("\n".join(line.rstrip() for line in text.getvalue().rstrip().splitlines()) + "\n")
 
 
 def table(*titles: str, numbers: bool = True) -> Table:

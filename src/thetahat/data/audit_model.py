@@ -21,7 +21,7 @@ from thetahat.errors import MalformedInput
 from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind
 
-ENOUGH = 24  # windows to judge by
+ENOUGH = 24  # windows to check_against_model by
 DEGREE = np.pi / 180.0
 ANGLE = 20.0  # [degrees] by which gravity must differ to be worth a word
 CLEAR = 0.4  # of the variance explained: enough to speak of a sign
@@ -29,7 +29,7 @@ SNAP = 10.0  # [degrees] within which a direction is that of an axis
 UNITS = {1e-3: "milliseconds", 1e-6: "microseconds", 1e-9: "nanoseconds"}
 
 
-def judge(
+def check_against_model(
     robot: Robot, columns: ColumnMap, windows: Windows | None, *, rows: int, file: str
 ) -> tuple[list[Finding], list[Mask]]:
     """Findings and masks; `MalformedInput` where the units are not SI."""

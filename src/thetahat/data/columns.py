@@ -15,6 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
+from thetahat.data.types import Channels
 from thetahat.errors import MalformedInput, UsageError, known
 from thetahat.model.robot import Robot
 
@@ -50,25 +51,26 @@ class ColumnMap:
         """The name of the column at a position of q, dq, ddq or tau."""
         return next(column for k, at, column in self.place if (k, at) == (kind, position))
 
-    def split(
-        self, values: np.ndarray, robot: Robot, *, by_column: bool = False
-    ) -> dict[str, np.ndarray | None]:
-        """t, q, dq, ddq, tau from rows of `columns`; locked joints stand at zero. Column-major if
-        asked.
+    def split(self, values: np.ndarray, robot: Robot, *, by_column: bool = False) -> Channels:
+        """Return t, q, dq, ddq, tau from rows of `columns`, by default row-major; locked joints
+        are at their neutral position.
         """
-        order = "F" if by_column else "C"
-        out: dict[str, np.ndarray | None] = {"t": np.ascontiguousarray(values[:, 0])}
-        for kind in KINDS:
-            if kind != "q" and not self.has(kind):
-                out[kind] = None
-                continue
-            rest = robot.neutral if kind == "q" else np.zeros(robot.nv)
-            array = np.empty((len(values), len(rest)), order=order)
+
+        def filled(kind: str, default: np.ndarray) -> np.ndarray:
+            array = np.empty((len(values), len(default)), order="F" if by_column else "C")
             source = {at: i for i, (k, at, _) in enumerate(self.place, start=1) if k == kind}
-            for at, value in enumerate(rest):
+            for at, value in enumerate(default):
                 array[:, at] = values[:, source[at]] if at in source else value
-            out[kind] = array
-        return out
+            return array
+
+        zero = np.zeros(robot.nv)
+        return {
+            "t": np.ascontiguousarray(values[:, 0]),
+            "q": filled("q", robot.neutral),
+            "dq": filled("dq", zero) if self.has("dq") else None,
+            "ddq": filled("ddq", zero) if self.has("ddq") else None,
+            "tau": filled("tau", zero) if self.has("tau") else None,
+        }
 
 
 def parse_patterns(columns: str | Mapping[str, str] | None) -> dict[str, str]:

@@ -90,27 +90,29 @@ class Log:
 
     def chunk(self, values: np.ndarray, columns: ColumnMap, *, row: int, run: int) -> Chunk:
         """Return rows of a file, from `row` of the log on, as a chunk of a run."""
-        arrays = columns.split(values, self._robot)
-        t, q = arrays["t"], arrays["q"]
-        assert t is not None
-        assert q is not None
+        channels = columns.split(values, self._robot)
         if self._wraps:
-            unwrap(q, self._wraps, row=row, run=self.runs[run])
-        return Chunk(t, q, arrays["dq"], arrays["ddq"], arrays["tau"], run, row)
+            unwrap(channels["q"], self._wraps, row=row, run=self.runs[run])
+        return Chunk(**channels, run=run, row=row)
 
 
 def _joined(chunks: list[Chunk]) -> Chunk:
     if len(chunks) == 1:
         return chunks[0]
-    parts = {
-        name: (
-            None
-            if getattr(chunks[0], name) is None
-            else np.concatenate([getattr(chunk, name) for chunk in chunks])
-        )
-        for name in ("t", "q", "dq", "ddq", "tau")
-    }
-    return Chunk(**parts, run=chunks[0].run, row=chunks[0].row)  # type: ignore[arg-type]
+
+    def stacked(name: str) -> np.ndarray:
+        return np.concatenate([getattr(chunk, name) for chunk in chunks])
+
+    first = chunks[0]
+    return Chunk(
+        t=stacked("t"),
+        q=stacked("q"),
+        dq=None if first.dq is None else stacked("dq"),
+        ddq=None if first.ddq is None else stacked("ddq"),
+        tau=None if first.tau is None else stacked("tau"),
+        run=first.run,
+        row=first.row,
+    )
 
 
 # -- reading ---------------------------------------------------------------------------------------
@@ -141,7 +143,7 @@ def read_log(
         )
     patterns = parse_patterns(columns)
     tables: list[tuple[Table, ColumnMap]] = []
-    for path in _files(paths):
+    for path in log_files(paths):
         table = open_table(path, joints=robot.joint_names, topic=topic, salvage=salvage)
         tables.append(
             (
@@ -181,7 +183,7 @@ def scanned_log(robot: Robot, tables: Sequence[tuple[Table, ColumnMap]], scan: L
     )
 
 
-def _files(paths: object) -> list[Path]:
+def log_files(paths: object) -> list[Path]:
     """Every file named by paths, folders and patterns, in order, each once."""
     items = (
         [paths]

@@ -19,7 +19,7 @@ from thetahat.errors import NotIdentifiable
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.estimators.estimator import Estimator
 from thetahat.identification.information import Information
-from thetahat.identification.solve import identify
+from thetahat.identification.solve import solve
 from thetahat.identification.submodel import view
 
 
@@ -42,12 +42,12 @@ def estimate_with_excerpt(
         samples: of the excerpt.
         dofs: degrees of freedom that the view shows; None: all.
     """
-    estimate = identify(seen, estimator)
+    estimate = solve(seen, estimator)
     fitted = seen.robot.drive.identified
     without = [term for term in whole.robot.drive.identified if term not in fitted]
     part = view(excerpt, without=without, dofs=dofs)
     try:
-        plain, corrected = identify(part, estimator), identify(part, estimator, samples=samples)
+        plain, corrected = solve(part, estimator), solve(part, estimator, samples=samples)
     except NotIdentifiable:  # the excerpt has too little of something
         return estimate
     if corrected.noise is None:

@@ -11,16 +11,16 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from thetahat.data.friction_direction import directed_batches
+from thetahat.data.friction_direction import batches_with_friction_direction
+from thetahat.data.joint_selection import JointSelection, TorqueCounter
 from thetahat.data.prepare import Settings
-from thetahat.data.samples import MASKED, REASONS, Samples
+from thetahat.data.samples import Samples
 from thetahat.engine import shard_samples
 from thetahat.engine.fingerprint import DATA_FORMAT, fingerprint, robot_fingerprint
 from thetahat.engine.shards import Shard
 from thetahat.identification import factor as f
 from thetahat.identification.information import Information, information
 from thetahat.identification.scores import Validation, validate
-from thetahat.model.lock_joints import kept_positions
 from thetahat.model.robot import Robot
 
 OWN, NOMINAL = "", "\0nominal"  # names of the two robots that are always meant; others have theirs
@@ -76,38 +76,14 @@ class Preparation:
         """Yield samples of the joints that are not locked, torques that do not count masked, with
         the direction of the fitted robot's dry friction.
         """
+        joints = JointSelection(self.robot, self.locked, self.dofs)
 
         def transform(parts: Iterator[Samples]) -> Iterator[Samples]:
-            narrow = (narrow_samples(part, self.robot, self.locked, self.dofs) for part in parts)
-            return directed_batches(narrow, fitted)
+            return batches_with_friction_direction(map(joints.select, parts), fitted)
 
         return shard_samples.samples(
             shard, self.robot, self.settings, transform=transform, timed=timed
         )
-
-
-def narrow_samples(
-    samples: Samples, robot: Robot, locked: Sequence[str], dofs: Sequence[int] | None = None
-) -> Samples:
-    """Return the same rows without locked joints; torques of other degrees of freedom than `dofs`,
-    counted without the locked, are masked.
-    """
-    if locked:
-        q, v = kept_positions(robot, locked)
-        samples = replace(
-            samples,
-            q=samples.q[:, q],
-            dq=samples.dq[:, v],
-            ddq=samples.ddq[:, v],
-            tau=samples.tau[:, v],
-            reason=None if samples.reason is None else samples.reason[:, v],
-        )
-    if dofs is None:
-        return samples
-    shape = samples.tau.shape
-    reason = np.zeros(shape, np.uint8) if samples.reason is None else samples.reason.copy()
-    reason[:, np.setdiff1d(np.arange(shape[1]), dofs)] = MASKED
-    return replace(samples, reason=reason)
 
 
 def has_hysteresis(robot: Robot) -> bool:
@@ -160,21 +136,16 @@ class Fold:
 
     def run(self, shard: Shard) -> FoldResult:
         """Fold a shard, on one core."""
-        counts, period = np.zeros((self.fitted.nv, len(REASONS)), dtype=np.int64), 0.0
+        counter = TorqueCounter(self.fitted.nv, self.prepared.dofs)
 
         def counted() -> Iterator[Samples]:
-            nonlocal period
             for part in self.prepared.samples(shard, self.fitted):
-                if part.reason is None:
-                    counts[:, 0] += len(part)
-                else:
-                    for v, codes in enumerate(part.reason.T):
-                        counts[v] += np.bincount(codes, minlength=len(REASONS))
-                period = max(period, part.period or 0.0)
+                counter.add(part)
                 yield part
 
         folded = information(self.fitted, counted(), threads=1)
-        return FoldResult(folded.factors, folded.rows, folded.samples, counts, period)
+        counts = counter.result().counts
+        return FoldResult(folded.factors, folded.rows, folded.samples, counts, counter.period)
 
     @staticmethod
     def merge(parts: Sequence[FoldResult]) -> FoldResult:

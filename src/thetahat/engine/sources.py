@@ -17,7 +17,7 @@ from typing import Any
 from thetahat.data.formats import SUFFIXES, is_bag_folder
 from thetahat.data.formats.bags import bag_files
 from thetahat.data.formats.table import label
-from thetahat.data.log import _files as local_files
+from thetahat.data.log import log_files
 from thetahat.engine.fingerprint import fingerprint
 from thetahat.errors import MissingExtra, StorageError, ThetahatError, UsageError
 from thetahat.files import replacing
@@ -143,7 +143,7 @@ def items(names: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> t
             found.update(dict.fromkeys(Item(place, _shown(place)) for place in _remote_files(text)))
         else:
             found.update(
-                dict.fromkeys(Item(str(path.absolute()), str(path)) for path in local_files(text))
+                dict.fromkeys(Item(str(path.absolute()), str(path)) for path in log_files(text))
             )
     return tuple(found)
 

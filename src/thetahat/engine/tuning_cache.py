@@ -12,20 +12,20 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from thetahat.data.cutoff import _stretches as stretches
+from thetahat.data.cutoff import spectrum_spans
 from thetahat.data.log import Log
 from thetahat.data.prepare import Settings, choose
 from thetahat.data.resample import Layout, run_spans
 from thetahat.data.row_batches import BATCH_ROWS
 from thetahat.data.subsample import ROWS as EXCERPT
-from thetahat.data.subsample import _pieces as pieces
+from thetahat.data.subsample import spread_spans
 from thetahat.data.types import Chunk
 from thetahat.engine.cache import Store, from_json, to_json
 from thetahat.engine.fingerprint import DATA_FORMAT, fingerprint, robot_fingerprint
 from thetahat.engine.multi_log import Entry, MultiLog, merge_files
 from thetahat.errors import MalformedInput, NotIdentifiable
 from thetahat.identification.tuning.tune import Tuned
-from thetahat.model.friction_terms import KNOWN, Dry, shape_from
+from thetahat.model.friction_terms import KNOWN, FrictionDirection, term_from_settings
 from thetahat.model.robot import Robot
 
 FORMAT = 2  # of what the store keeps here
@@ -72,7 +72,7 @@ def choose_settings(
     files: MultiLog, options: SettingsOptions, span: tuple[int, int] | None = None
 ) -> Settings:
     """Choose the settings for the rows of `span`, reading nothing else of the log."""
-    wanted = stretches(files.log, run_spans(files.log, span))
+    wanted = spectrum_spans(files.log, run_spans(files.log, span))
     return choose(
         files.log, files.robot, **asdict(options), span=span, chunks=_chunks(files, wanted)
     )
@@ -82,7 +82,7 @@ def sparse_log(files: MultiLog, span: tuple[int, int] | None) -> Log:
     """Return the log as one that yields only those rows of `span` that tuning looks at: of a long
     one, a few hundred thousand.
     """
-    spans = stretches(files.log, run_spans(files.log, span)) + pieces(
+    spans = spectrum_spans(files.log, run_spans(files.log, span)) + spread_spans(
         files.log, span or (0, files.log.rows), EXCERPT
     )
     wanted = sorted(
@@ -207,7 +207,7 @@ class TunedEntry:
         extra = []
         for each in self.extra:
             settings = {name: list(numbers) for name, numbers in each.settings.items()}
-            shape = shape_from(each.term, settings, motors=motors, where="the store")
+            shape = term_from_settings(each.term, settings, motors=motors, where="the store")
             if shape is None:
                 raise MalformedInput(f"the store has an unknown friction term {each.term!r}")
             extra.append((shape, np.array(each.values)))
@@ -215,7 +215,7 @@ class TunedEntry:
             fitted.drive,
             extra=tuple(extra),
             identified=self.identified,
-            dry=None if self.dry is None else Dry(np.array(self.dry[0]), np.array(self.dry[1])),
+            dry=None if self.dry is None else FrictionDirection(np.array(self.dry[0]), np.array(self.dry[1])),
         )
         return Tuned(
             settings=_reused(self.settings),

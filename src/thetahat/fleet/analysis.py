@@ -6,18 +6,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from thetahat.data.joint_selection import JointSelection
 from thetahat.engine.cache import Store
 from thetahat.engine.fingerprint import fingerprint, robot_fingerprint
 from thetahat.engine.multi_log import Failure, MultiLog
 from thetahat.engine.reduce import ShardReducer
 from thetahat.engine.row_reader import Reading
 from thetahat.engine.run_records import begin_run, finish_run, is_recorded
-from thetahat.engine.shard_work import narrow_samples
 from thetahat.engine.tuning_cache import SettingsOptions, TunedEntry, choose_settings, sparse_log
 from thetahat.engine.workers import Job
 from thetahat.errors import MalformedInput, NotIdentifiable, ThetahatError
@@ -274,7 +273,7 @@ def _tune(each: _ScannedRobot, options: FleetOptions, reducer: ShardReducer) -> 
         sparse_log(each.files, span),
         robot,
         fitted=fitted,
-        narrowed=partial(narrow_samples, robot=robot, locked=each.locked),
+        narrowed=JointSelection(robot, each.locked).select,
         span=span,
         cutoff=options.cutoff,
         min_speed=options.min_speed,

@@ -30,7 +30,7 @@ from thetahat.identification.estimators.consistent import Consistent
 from thetahat.identification.estimators.least_squares import LeastSquares
 from thetahat.identification.identifiability.base_parameters import BaseParameters
 from thetahat.identification.information import Information
-from thetahat.identification.solve import identify
+from thetahat.identification.solve import solve
 from thetahat.model.parameters import SIZE, M
 from thetahat.model.robot import Robot
 
@@ -119,7 +119,7 @@ def estimate(reducer: ShardReducer, recipe: Recipe, task: PeriodTask) -> PeriodE
             f"{task.name}: no torque of its logs can be used; record the robot while it moves"
         )
     plain = _least_squares(reducer, recipe, reduction.files, whole)
-    physical = identify(
+    physical = solve(
         whole, Consistent(prior=recipe.prior, weight=recipe.weight, metric=recipe.metric)
     )
     return PeriodEstimate(
@@ -140,7 +140,7 @@ def _least_squares(
 ) -> Estimate:
     estimator, work = LeastSquares(weights="iterated"), recipe.work
     if reducer.excerpt_share(files, work) >= 1.0:
-        return identify(whole, estimator, samples=lambda: reducer.samples(files, work))
+        return solve(whole, estimator, samples=lambda: reducer.samples(files, work))
     part = reducer.reduce(files, work, what="folding an excerpt", excerpt=True)
     return estimate_with_excerpt(
         whole,

@@ -94,7 +94,7 @@ class Columns:
         return (
             *(_UNITS * bodies),
             *(
-                self.drive.shape(term).units[int(s)]
+                self.drive.term(term).units[int(s)]
                 for term in self.drive.identified
                 for s in slides
             ),

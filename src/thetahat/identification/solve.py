@@ -1,4 +1,4 @@
-"""`identify`: runs an estimator on the information of a log, and lets nothing leave it that is not
+"""`solve`: runs an estimator on the information of a log, and lets nothing leave it that is not
 finite.
 """
 
@@ -15,7 +15,7 @@ from thetahat.identification.information import Information
 from thetahat.identification.uncertainty.autocorrelation import corrected
 
 
-def identify(
+def solve(
     information: Information,
     estimator: Estimator | SampleEstimator | None = None,
     *,
@@ -30,7 +30,7 @@ def identify(
     """
     if not isinstance(information, Information):
         raise UsageError(
-            f"identify takes an Information, not {type(information).__name__}; make one with"
+            f"solve takes an Information, not {type(information).__name__}; make one with"
             " th.information(robot, samples)"
         )
     for name, R in zip(information.robot.velocity_names, information.factors, strict=True):
@@ -48,7 +48,7 @@ def identify(
             if samples is None:
                 raise UsageError(
                     f"{type(estimator).__name__} weighs single samples; pass them:"
-                    " identify(information, estimator, samples=samples)"
+                    " solve(information, estimator, samples=samples)"
                 )
             return _finite(estimator.estimate_from_samples(information, samples), estimator)
         found = _finite(estimator.estimate(information), estimator)

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from thetahat.data.friction_direction import directed_batches
+from thetahat.data.friction_direction import batches_with_friction_direction
 from thetahat.data.samples import Samples
 from thetahat.dynamics import batch
 from thetahat.errors import UsageError
@@ -136,7 +136,7 @@ def blocks(source: Source, robot: Robot, size: int, *, reach: int) -> Iterator[B
     period, end = None, None
     waiting: list[tuple[np.ndarray, ...]] = []
     held, first = 0, True
-    for part in directed_batches(_parts(source), robot):
+    for part in batches_with_friction_direction(_parts(source), robot):
         if not len(part):
             continue
         period = _period(part) if period is None else period

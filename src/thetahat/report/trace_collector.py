@@ -140,7 +140,7 @@ class Collector:
         present = {name: self._parts[name] for name in PARTS if name in self._parts}
         for part in present.values():
             part.worst.close()
-        units = _units(self.model)
+        units = joint_units(self.model)
         return Traces(
             joints=tuple(
                 self._joint(j, name, *units[j], present)
@@ -215,7 +215,7 @@ def _pieces(samples: Samples) -> Iterator[Samples]:
             yield samples.subset(slice(at, min(at + PIECE, end)))
 
 
-def _units(robot: Robot) -> list[tuple[str, str]]:
+def joint_units(robot: Robot) -> list[tuple[str, str]]:
     """(unit of torque, unit of velocity) of every degree of freedom."""
     dofs = robot.tree.arrays.dofs
     angular = {

@@ -11,7 +11,7 @@ import csv
 import re
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import BinaryIO
 
@@ -139,7 +139,7 @@ class CsvTable(Table):
         """Blocks of about `BLOCK_BYTES`, parsed ahead of their use."""
         digest = Digest() if first else None
         parser = _Parser(self, columns, run_column)
-        waiting: deque = deque()
+        waiting: deque[Future[Block]] = deque()
         try:
             with (
                 ThreadPoolExecutor(UNDER_WAY - 1, "thetahat-csv") as pool,

@@ -37,11 +37,9 @@ class Decoder:
 
     def __init__(self, encoding: str) -> None:
         self._cdr = encoding == "cdr"
-        self._lead, self._names, self._end = (
-            b"",
-            (),
-            0,
-        )  # bytes from the frame's name to the last joint's, those names, and where they end
+        self._lead = b""  # bytes from the frame's name to the last joint's
+        self._names: tuple[str, ...] = ()
+        self._end = 0  # of the names
 
     def decode(self, data: bytes) -> JointState:
         """The message, or `BadMessage` with the reason."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from thetahat.data.formats.table import (
     Block,
     Table,
     check_names,
+    common_length,
     label,
     labels_of,
     opened,
@@ -86,7 +87,9 @@ class NpzTable(Table):
                 f"{label(path)} is not an NPZ file (it begins with {head!r}); save it with np.savez"
             )
         self._members = self._index()
-        self.rows = self._row_count()
+        lengths = {member.name: member.shape[0] for member in self._members}
+        self.rows = common_length(path, lengths)
+        self._members = [member for member in self._members if member.shape[0] == self.rows]
         self.widths = {
             member.name: member.width for member in self._members if len(member.shape) == 2
         }
@@ -142,7 +145,7 @@ class NpzTable(Table):
             return None  # a scalar, text or a cube among the arrays: no column
         return _Member(name, entry.filename, shape, dtype, turned)
 
-    def _header(self, file: BinaryIO, name: str) -> tuple[np.dtype, tuple[int, ...], bool]:
+    def _header(self, file: IO[bytes], name: str) -> tuple[np.dtype, tuple[int, ...], bool]:
         lead = file.read(6)
         if lead != b"\x93NUMPY":
             if lead[:1] == b"\x80":
@@ -171,27 +174,6 @@ class NpzTable(Table):
                 f" ({shown(error)}); save it again"
             ) from None
         return dtype, shape, bool(turned) and len(shape) == 2
-
-    def _row_count(self) -> int:
-        """The length that the arrays share; arrays of other lengths are no columns."""
-        stamps = next((member for member in self._members if member.name == "t"), None)
-        longest = max((member.shape[0] for member in self._members), default=0)
-        rows = stamps.shape[0] if stamps else longest
-        for member in self._members:
-            if member.shape[0] != rows and member.name.rstrip("0123456789").split(".")[0] in (
-                "q",
-                "dq",
-                "ddq",
-                "tau",
-                "seg",
-            ):
-                raise MalformedInput(
-                    f"{label(self.path)}: array {shown(member.name)} has {member.shape[0]} rows but"
-                    f" {'t' if stamps else 'another'} has {rows}; every array needs one row per"
-                    " time stamp"
-                )
-        self._members = [member for member in self._members if member.shape[0] == rows]
-        return rows
 
     # -- rows --------------------------------------------------------------------------------------
 
@@ -247,7 +229,7 @@ class NpzTable(Table):
 class _Source:
     """The rows of one member, in order."""
 
-    def __init__(self, file: BinaryIO, member: _Member, table: NpzTable) -> None:
+    def __init__(self, file: IO[bytes], member: _Member, table: NpzTable) -> None:
         self._file, self._member = file, member
         table._header(file, member.name)
         self._turned: np.ndarray | None = None

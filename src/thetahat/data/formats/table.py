@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import stat
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -98,7 +98,7 @@ class Digest:
 
     def __init__(self) -> None:
         self._hash, self._pool = hashlib.sha256(), ThreadPoolExecutor(1, "thetahat-hash")
-        self._last: Future | None = None
+        self._last: Future[None] | None = None
 
     def update(self, data: bytes) -> None:
         """Add bytes; at most two pieces wait, so that memory stays bounded."""
@@ -241,6 +241,23 @@ def check_names(path: Path, names: Sequence[str]) -> None:
                 " one of them"
             )
         seen.add(name)
+
+
+def common_length(path: Path, lengths: Mapping[str, int]) -> int:
+    """Return the number of rows of t, or else of the longest array.
+
+    An array of q, dq, ddq, tau or seg with another length is an error; any other is no column.
+    """
+    rows = lengths.get("t", max(lengths.values(), default=0))
+    for name, length in lengths.items():
+        kind = name.rstrip("0123456789").split(".")[0]
+        if length != rows and kind in ("q", "dq", "ddq", "tau", "seg"):
+            raise MalformedInput(
+                f"{label(path)}: array {shown(name)} has {length} rows but"
+                f" {'t' if 't' in lengths else 'another'} has {rows}; every array needs one row per"
+                " time stamp"
+            )
+    return rows
 
 
 def labels_of(names: Sequence[object]) -> tuple[tuple[int, str], ...]:

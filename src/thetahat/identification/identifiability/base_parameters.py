@@ -193,7 +193,7 @@ def base_parameters(robot: Robot, *, drive: bool = True) -> BaseParameters:
     if not drive:
         robot = robot.without_drive()
     terms = robot.drive
-    shapes = tuple(terms.shape(term) for term in terms.identified)
+    shapes = tuple(terms.term(term) for term in terms.identified)
     key = (tuple(robot.gravity), shapes, terms.actuation if shapes else None, terms.motors)
     found = _found.setdefault(robot.tree, {})
     result = found.get(key)
@@ -290,7 +290,7 @@ def _rows(columns: Columns, Y: np.ndarray, states: tuple, load: np.ndarray | Non
 
 def _load(robot: Robot, rng: np.random.Generator, samples: int) -> np.ndarray | None:
     """Any load, where a drive term depends on it."""
-    needs = any(robot.drive.shape(term).needs_load for term in robot.drive.identified)
+    needs = any(robot.drive.term(term).needs_load for term in robot.drive.identified)
     return rng.normal(size=(samples, robot.nv)) if needs else None
 
 

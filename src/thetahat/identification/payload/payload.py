@@ -22,13 +22,8 @@ from scipy.stats import chi2
 from thetahat.errors import NotIdentifiable, UsageError, known
 from thetahat.identification import factor as f
 from thetahat.identification.consistency import interior_point
+from thetahat.identification.consistency.program import CERTAIN, MARGIN, smallest_eigenvalue
 from thetahat.identification.estimate import Certificate, Estimate
-from thetahat.identification.estimators.consistent import (
-    CERTAIN,
-    MARGIN,
-    SOLVER,
-    smallest_eigenvalue,
-)
 from thetahat.identification.information import Information, robot_key
 from thetahat.identification.parameter_columns import Columns
 from thetahat.identification.payload.payload_evidence import (
@@ -502,7 +497,12 @@ def _body(
     answer = interior_point.minimise(problem, own)
     theta = sight.scale * answer.v
     certificate = Certificate(
-        answer.value, answer.gap, 0.0, smallest_eigenvalue(theta), answer.iterations, SOLVER
+        answer.value,
+        answer.gap,
+        0.0,
+        smallest_eigenvalue(theta),
+        answer.iterations,
+        interior_point.NAME,
     )
     return (
         theta,

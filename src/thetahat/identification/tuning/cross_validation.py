@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from thetahat.data.friction_direction import directed
+from thetahat.data.friction_direction import with_friction_direction
 from thetahat.data.samples import STANDSTILL, USABLE, Samples
 from thetahat.errors import NotIdentifiable
 from thetahat.identification.information import Information, information
@@ -128,7 +128,7 @@ class Folds:
 
 def folds(robot: Robot, samples: Samples, count: int = FOLDS) -> Folds:
     """Cut into so many stretches of time; rows whose low-pass reaches over a cut are not scored."""
-    samples = thinned(directed(samples, robot))
+    samples = thinned(with_friction_direction(samples, robot))
     edges = _edges(samples, count)
     if np.any(np.diff(edges) < LEAST_ROWS):
         raise NotIdentifiable(

@@ -33,7 +33,13 @@ from thetahat.identification.estimators.estimator import guess
 from thetahat.identification.information import Information
 from thetahat.identification.tuning.cross_validation import Folds, Predictions, folds, period_of
 from thetahat.model import friction_terms
-from thetahat.model.friction_terms import Dry, Shape, one_sided, quadratic, stribeck
+from thetahat.model.friction_terms import (
+    DriveTerm,
+    FrictionDirection,
+    one_sided,
+    quadratic,
+    stribeck,
+)
 from thetahat.model.robot import Robot
 
 ZONES = (
@@ -177,15 +183,18 @@ class _Search:
         motors = len(speed)
         # A motor that stands may be held by any friction up to Coulomb's, either way: a zone says
         # none, a sign would follow the sensor's noise.
-        laws = [Dry(share * speed, np.zeros(motors)) for share in ZONES]
-        laws += [Dry.plain(motors), *(Dry(np.zeros(motors), share * way) for share in TRAVELS)]
+        laws = [FrictionDirection(share * speed, np.zeros(motors)) for share in ZONES]
+        laws += [
+            FrictionDirection.plain(motors),
+            *(FrictionDirection(np.zeros(motors), share * way) for share in TRAVELS),
+        ]
         found = [self.predicted(_with_dry(robot, law), samples) for law in laws]
         zone, travel, reasons = laws[0].zone.copy(), np.zeros(motors), []
         for m, joints in enumerate(_joints_of(robot)):
             best = _best(found, found[0], joints, least=EARNED)
             if best is not None:
                 zone[m], travel[m] = laws[best].zone[m], laws[best].travel[m]
-        chosen = _with_dry(robot, Dry(zone, travel))
+        chosen = _with_dry(robot, FrictionDirection(zone, travel))
         last = self.predicted(chosen, samples)
         chosen, last = self._settled(chosen, samples, laws, last)
         names = _motor_names(robot)
@@ -206,7 +215,7 @@ class _Search:
         return chosen, reasons
 
     def _settled(
-        self, robot: Robot, samples: Samples, laws: list[Dry], last: Predictions
+        self, robot: Robot, samples: Samples, laws: list[FrictionDirection], last: Predictions
     ) -> tuple[Robot, Predictions]:
         """Motors that act on a joint together are tried once more one by one, the others as they
         were chosen.
@@ -223,7 +232,7 @@ class _Search:
             for law in laws:
                 zone, travel = now.zone.copy(), now.travel.copy()
                 zone[m], travel[m] = law.zone[m], law.travel[m]
-                tried.append(_with_dry(robot, Dry(zone, travel)))
+                tried.append(_with_dry(robot, FrictionDirection(zone, travel)))
             found = [self.predicted(each, samples) for each in tried]
             best = _best(found, last, joints[m], least=EARNED)
             if best is not None:
@@ -289,7 +298,7 @@ class _Search:
         speed, _ = _scales(robot, samples)
         reasons: list[str] = []
         before = self.predicted(robot, samples)
-        kinds: list[tuple[Callable[[np.ndarray], Shape], list[np.ndarray]]] = [
+        kinds: list[tuple[Callable[[np.ndarray], DriveTerm], list[np.ndarray]]] = [
             (stribeck, [share * speed for share in STRIBECK]),
             (one_sided, [np.ones(len(speed))]),
             (quadratic, [np.ones(len(speed))]),
@@ -299,7 +308,8 @@ class _Search:
         for make, candidates in kinds:
             candidates = [values for values in candidates if np.any(values)]
             found = [
-                self.predicted(_with_shape(robot, make(values)), samples) for values in candidates
+                self.predicted(_with_extra_term(robot, make(values)), samples)
+                for values in candidates
             ]
             chosen = np.zeros(len(speed))
             for m, joints in enumerate(_joints_of(robot)):
@@ -308,7 +318,7 @@ class _Search:
                     chosen[m] = candidates[best][m]
             if not np.any(chosen):
                 continue
-            tried = _with_shape(robot, make(chosen))
+            tried = _with_extra_term(robot, make(chosen))
             after = self.predicted(tried, samples)
             gain, _ = after.gain(before)
             if _earned(after, before, least=FURTHER):
@@ -398,12 +408,12 @@ def _near(candidate: Predictions, best: Predictions) -> bool:
 # -- robots with other columns ---------------------------------------------------------------------
 
 
-def _with_dry(robot: Robot, law: Dry) -> Robot:
+def _with_dry(robot: Robot, law: FrictionDirection) -> Robot:
     return replace(robot, drive=robot.drive.with_dry(law))
 
 
-def _with_shape(robot: Robot, shape: Shape) -> Robot:
-    return replace(robot, drive=robot.drive.with_shape(shape))
+def _with_extra_term(robot: Robot, shape: DriveTerm) -> Robot:
+    return replace(robot, drive=robot.drive.with_extra_term(shape))
 
 
 def _joints_of(robot: Robot) -> list[list[int]]:

@@ -4,7 +4,7 @@ best inside the rows that are fitted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,9 +12,10 @@ import numpy as np
 
 from thetahat.data.cutoff import MOST
 from thetahat.data.prepare import Settings, choose
-from thetahat.data.resample import LogLike, mean_period
+from thetahat.data.resample import mean_period
 from thetahat.data.samples import Samples
-from thetahat.data.subsample import excerpt
+from thetahat.data.subsample import subsample
+from thetahat.data.types import LogLike
 from thetahat.errors import NotIdentifiable
 from thetahat.identification.estimators.consistent import Consistent
 from thetahat.identification.tuning.model_selection import METRIC, search
@@ -102,7 +103,7 @@ def tune(
         prior = robot.theta if robot.theta.shape == fitted.theta.shape else None
     torque = score_cutoff or settings.cutoff
     settings = replace(settings, torque_cutoff=torque if torque != settings.cutoff else None)
-    source = excerpt(log, robot, span=span)
+    source = subsample(log, robot, span=span)
     cutoffs = _cutoffs(log, settings.cutoff, torque) if cutoff is None else [cutoff]
 
     def prepared(value: float | None, delay: float) -> Samples:
@@ -139,6 +140,33 @@ def tune(
         torque_cutoff=torque if torque != found.cutoff else None,
         delay=found.delay,
     )
+    return Tuned(settings, found.robot, found.weight, found.metric, found.reasons, found.rms)
+
+
+def tune_samples(
+    samples: Samples,
+    settings: Settings,
+    fitted: Robot,
+    prior: np.ndarray | None,
+    options: Mapping[str, Any],
+    tell: Callable[[str], None] = lambda text: None,
+) -> Tuned:
+    """Choose friction model and prior weight for samples that are prepared already."""
+    metric, weight = options["metric"] or METRIC, options["weight"]
+    try:
+        found = search(
+            lambda cutoff, delay: samples,
+            fitted,
+            prior=prior,
+            by_load=options["by_load"],
+            weight=weight,
+            metric=metric,
+            weights=options["weights"],
+            tell=tell,
+        )
+    except NotIdentifiable as error:
+        weight = USUAL if weight is None else weight
+        return Tuned(settings, fitted, weight, metric, (f"nothing was chosen: {error}",))
     return Tuned(settings, found.robot, found.weight, found.metric, found.reasons, found.rms)
 
 

@@ -5,7 +5,6 @@ differ, certified by reading it again.
 from __future__ import annotations
 
 import hashlib
-import importlib
 import os
 import warnings
 from collections.abc import Mapping
@@ -279,12 +278,11 @@ def torque_error(robot: Robot, other: Robot) -> tuple[float, float]:
     """
     if not robot.nv:
         return 0.0, 0.0
-    # By name, when first asked for: dynamics are a later stage, which the model must not import.
-    inverse_dynamics = importlib.import_module("thetahat.dynamics.rigid_body").inverse_dynamics
+    from thetahat.dynamics.configuration import random_configuration
+    from thetahat.dynamics.rigid_body import inverse_dynamics  # compiles: only where it is needed
+
     rng = np.random.default_rng(SEED)
-    q = importlib.import_module("thetahat.dynamics.configuration").random_configuration(
-        robot, rng, STATES
-    )
+    q = random_configuration(robot, rng, STATES)
     dq, ddq = rng.uniform(-FASTEST, FASTEST, (2, STATES, robot.nv))
     torque = inverse_dynamics(robot, q, dq, ddq)
     return float(np.max(np.abs(torque - inverse_dynamics(other, q, dq, ddq)))), float(

@@ -126,23 +126,21 @@ def r2_over_time(
 
 
 def filling(
-    fill: Series, rank: Series, *, window: int, directions: int | None = None
+    fill: Series, rank: Series, *, window: int, structural_rank: int | None = None
 ) -> dict[str, Any]:
-    """How full the buffer is, and how many of the directions that motion can show the data know,
-    both in percent.
-    """
+    """Draw the fill of the buffer, and the rank of the data as share of the structural rank [%]."""
     data = [
         line(linear(fill.t), linear(fill.y), f"buffer, of {window} samples", BLUE, width=2),
         line(
             linear(rank.t),
             linear(rank.y),
-            "rank" if directions is None else f"rank, of {directions} directions",
+            "rank" if structural_rank is None else f"rank, of {structural_rank}",
             PURPLE,
             dash="dash",
         ),
     ]
     return figure(
-        data, x=axis("time [s]"), y=axis("full [%]", range=[0, 103]), hovermode="x unified"
+        data, x=axis("time [s]"), y=axis("share [%]", range=[0, 103]), hovermode="x unified"
     )
 
 

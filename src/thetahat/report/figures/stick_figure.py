@@ -217,6 +217,15 @@ def _space(height: int) -> dict[str, Any]:
 # -- a robot that moves ----------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, eq=False)
+class Pose:
+    """A stick figure in the world."""
+
+    points: np.ndarray  # (3·lines, 3) [m] ends of the lines, NaN between them
+    rotation: np.ndarray  # (bodies, 3, 3)
+    position: np.ndarray  # (bodies, 3) [m]
+
+
 class Skeleton:
     """The stick figure in motion: which points of which bodies its bones join, so that a pose is
     two products and no search.
@@ -253,10 +262,8 @@ class Skeleton:
         self._body = np.argmin(left, axis=1)
         self._local = local[np.arange(len(ends)), self._body]
 
-    def pose(self, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(points of the bones with NaN between them, (3·bones, 3); R (bodies, 3, 3) and p (bodies,
-        3) of every body) at q.
-        """
+    def pose(self, q: np.ndarray) -> Pose:
+        """Return the robot at q."""
         R, p = rigid_body.body_frames(self.robot, q)
         rotation, origin = (
             np.concatenate([np.eye(3)[None], R]),
@@ -265,7 +272,7 @@ class Skeleton:
         ends = np.einsum("eij,ej->ei", rotation[self._body], self._local) + origin[self._body]
         points = np.full((len(ends) // 2, 3, 3), np.nan)
         points[:, :2] = ends.reshape(-1, 2, 3)
-        return points.reshape(-1, 3), R, p
+        return Pose(points.reshape(-1, 3), R, p)
 
 
 def moving_figure(
@@ -274,7 +281,7 @@ def moving_figure(
     """The robot at q as trace 0, and then one ellipsoid per body in the BODY's frame, to be placed
     by its pose; and which bodies these are.
     """
-    points, _, _ = (skeleton or Skeleton(robot)).pose(np.asarray(q, dtype=float))
+    points = (skeleton or Skeleton(robot)).pose(np.asarray(q, dtype=float)).points
     bone = {
         "type": "scatter3d",
         "mode": "lines",
