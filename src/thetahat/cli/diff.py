@@ -52,11 +52,11 @@ def diff(
 def _answer(name: str, store: str | None) -> dict[str, Any]:
     """The estimate that a name means: digits are a run, all else is a path."""
     if name.isdecimal() and not Path(name).exists():
-        from thetahat.engine.run_history import estimate
-        from thetahat.engine.store import Store
+        from thetahat.engine.cache import Store
+        from thetahat.engine.run_records import load_estimate
 
         with Store(required(store), create=False) as opened:
-            return estimate(opened, int(name))
+            return load_estimate(opened, int(name))
     path = Path(name)
     if path.is_dir():
         path = path / "estimate.json"

@@ -12,7 +12,7 @@ from thetahat.errors import UsageError
 from thetahat.files import as_text
 
 if TYPE_CHECKING:
-    from thetahat.engine.run_history import Record
+    from thetahat.engine.run_records import RunRecord
 
 SCHEMA = "thetahat/history/1"
 
@@ -51,11 +51,10 @@ def history(
     if limit < 0:
         raise UsageError(f"--limit is {limit}; give a whole number from 0")
     folder = required(store)
-    from thetahat.engine.run_history import Filter
-    from thetahat.engine.run_history import history as found
-    from thetahat.engine.store import Store
+    from thetahat.engine.cache import Store
+    from thetahat.engine.run_records import RunFilter, find_runs
 
-    wanted = Filter(
+    wanted = RunFilter(
         robot,
         period,
         method,
@@ -66,7 +65,7 @@ def history(
         limit or None,
     )
     with Store(folder, create=False) as opened:
-        records = found(opened, wanted)
+        records = find_runs(opened, wanted)
     if json:
         emit(
             as_text(
@@ -104,10 +103,10 @@ def moment(text: str | None, option: str) -> float | None:
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 
-def draw(records: list[Record], folder: str) -> None:
+def draw(records: list[RunRecord], folder: str) -> None:
     """Print a row for every run."""
     from thetahat.cli.terminal import show
-    from thetahat.engine.run_history import DONE, stamp
+    from thetahat.engine.run_records import DONE, iso_utc
     from thetahat.report.section import Cell, Column, Table, Text
     from thetahat.report.text import FAIR, GOOD
 
@@ -125,7 +124,7 @@ def draw(records: list[Record], folder: str) -> None:
     )
     rows: list[tuple[Cell, ...]] = []
     for record in records:
-        started = stamp(record.started).replace("T", " ").removesuffix("Z")
+        started = iso_utc(record.started).replace("T", " ").removesuffix("Z")
         word = (record.verdict or "").split(":")[0] if record.state == DONE else record.state
         rows.append(
             (
