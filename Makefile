@@ -18,13 +18,13 @@ demo: $(VENV)/.demo ## the whole path on a robot that ships with the package: mo
 	$(BIN)/thetahat demo --out build/demo
 
 test: $(VENV)/.dev ## run the tests (ARGS="-k name" passes options to pytest)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow" $(ARGS)
 
 test-slow: $(VENV)/.dev ## run the long versions of the checks
 	$(BIN)/python -m pytest -m slow $(ARGS)
 
 coverage: $(VENV)/.dev ## run the tests and say which lines none of them runs (HTML in build/coverage)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow" --cov --cov-report=term:skip-covered --cov-report=html $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow" --cov --cov-report=term:skip-covered --cov-report=html $(ARGS)
 
 golden: $(VENV)/.dev ## compute the golden numbers of the tests again, and print what changed (ARGS=real/ur10: only these)
 	$(BIN)/python -m tests.golden.update $(ARGS)

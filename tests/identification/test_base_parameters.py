@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from data_paths import EXAMPLES, example_robot, needs_examples, shared_file
+from data_paths import EXAMPLES, example_robot, needs_examples, shared_file, thinned
 
 import thetahat as th
 from oracles import pinocchio_bridge
@@ -120,7 +120,7 @@ def test_there_are_thirty_robots() -> None:
     assert len(example_files()) >= 30
 
 
-@pytest.mark.parametrize("path", example_files(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", thinned(example_files(), 3), ids=lambda path: path.stem)
 def test_count_is_the_rank_of_pinocchios_regressor(path: Path) -> None:
     robot = load(path)
     base = base_parameters(robot, drive=False)

@@ -39,13 +39,9 @@ def fake() -> Iterator[live_fake.Fake]:
 @pytest.mark.parametrize(
     ("width", "height", "dark", "joints"),
     [
-        *(
-            (390, 844, True, 7),
-            (390, 844, False, 7),
-            (1440, 900, False, 7),
-            (1440, 900, True, 7),
-            (3840, 2160, True, 44),
-        ),
+        *((390, 844, True, 7), (1440, 900, False, 7), (3840, 2160, True, 44)),
+        pytest.param(390, 844, False, 7, marks=pytest.mark.slow),
+        pytest.param(1440, 900, True, 7, marks=pytest.mark.slow),
         pytest.param(390, 844, False, 44, marks=pytest.mark.slow),
     ],
 )
