@@ -291,8 +291,8 @@ def killed_runs(tmp_path: Path, logs: Path, times: int) -> None:
     assert same(found, wanted)
 
 
-def test_killed_at_three_random_moments(tmp_path: Path, logs: Path) -> None:
-    killed_runs(tmp_path, logs, 3)
+def test_killed_at_a_random_moment(tmp_path: Path, logs: Path) -> None:
+    killed_runs(tmp_path, logs, 1)
 
 
 @pytest.mark.slow

@@ -1,20 +1,27 @@
-"""Options of a verb from the fields of a settings class: one place for defaults and help."""
+"""Options of a verb from the fields of a frozen class: one place for defaults and help."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
 from dataclasses import Field, fields
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 from thetahat.cli.arguments import option
 from thetahat.errors import UsageError
 from thetahat.pipeline.settings import IdentifySettings, SettingError
 
-SHOWN = {"method", "weights", "friction"}  # options whose default is shown in the help
-
-
 Verb = Callable[..., None]
+
+KINDS = {  # of an option, by the annotation of its field; all else is text
+    "bool": bool,
+    "bool | None": bool | None,
+    "int": int,
+    "int | None": int | None,
+    "float": float,
+    "float | None": float | None,
+    "list[str] | None": list[str] | None,
+}
 
 
 def with_settings(*names: str) -> Callable[[Verb], Verb]:
@@ -22,17 +29,30 @@ def with_settings(*names: str) -> Callable[[Verb], Verb]:
 
     The verb gets the settings as its argument `settings`.
     """
-    added = [
-        _parameter(each) for each in fields(IdentifySettings) if each.name in names or not names
-    ]
+    chosen = [each for each in fields(IdentifySettings) if each.name in names or not names]
+    return _with_fields(chosen, "settings", settings_from)
+
+
+def with_options(kind: type) -> Callable[[Verb], Verb]:
+    """Add an option for every field of a frozen class to a verb.
+
+    The verb gets an instance as its argument `options`.
+    """
+    return _with_fields(list(fields(kind)), "options", lambda given: kind(**given))
+
+
+def _with_fields(
+    chosen: list[Field[Any]], argument: str, make: Callable[[dict[str, Any]], object]
+) -> Callable[[Verb], Verb]:
+    added = [_parameter(each) for each in chosen]
 
     def decorate(verb: Verb) -> Verb:
         signature = inspect.signature(verb, eval_str=True)
-        own = [each for name, each in signature.parameters.items() if name != "settings"]
+        own = [each for name, each in signature.parameters.items() if name != argument]
 
         def run(**given: Any) -> None:
-            chosen = {each.name: given.pop(each.name) for each in added}
-            verb(**given, settings=settings_from(chosen))
+            values = {each.name: given.pop(each.name) for each in added}
+            verb(**given, **{argument: make(values)})
 
         run.__name__, run.__doc__ = verb.__name__, verb.__doc__
         run.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
@@ -62,25 +82,16 @@ def friction_terms(text: str) -> tuple[str, ...]:
 
 def _parameter(setting: Field[Any]) -> inspect.Parameter:
     """Return the option of a field, as Typer reads it."""
-    kind = _kind(setting)
-    default = setting.default
+    default, about = setting.default, setting.metadata
     if isinstance(default, tuple):  # names with commas
         default = ",".join(default) or None
-    flags = setting.metadata["flags"] or f"--{setting.name.replace('_', '-')}"
-    more = {"metavar": setting.metadata["metavar"]} if setting.metadata["metavar"] else {}
+    text = str | None if default is None else str
+    more = {"metavar": about["metavar"]} if about["metavar"] else {}
+    flags = about["flags"] or f"--{setting.name.replace('_', '-')}"
     annotation = Annotated[
-        kind,
-        option(setting.metadata["help"], flags, show_default=setting.name in SHOWN, **more),
+        KINDS.get(str(setting.type), text),
+        option(about["help"], flags, show_default=about["shown"], **more),
     ]
     return inspect.Parameter(
         setting.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
     )
-
-
-def _kind(setting: Field[Any]) -> Any:
-    """Return the type of an option: flags and numbers as they are, all else as text."""
-    text = str(setting.type)
-    for name, kind in (("bool", bool), ("float", float)):
-        if text.split(" | ")[0] == name:
-            return kind if text == name else Optional[kind]
-    return str if setting.default not in (None, ()) else str | None

@@ -326,7 +326,10 @@ def smooth(x: np.ndarray, period: float, method: Method, derivative: int = 0) ->
 
     Rows closer than `edge_rows(...)` to an end depend on the extension beyond it.
     """
-    array = np.asarray(x, dtype=float)
+    try:
+        array = np.asarray(x, dtype=float)
+    except (TypeError, ValueError):
+        raise UsageError("a signal to be filtered must be an array of numbers") from None
     if not array.size or not np.all(np.isfinite(array)):
         raise UsageError(
             "a signal to be filtered must have at least one sample and only finite numbers; remove"
@@ -363,107 +366,6 @@ def decimation_factor(cutoff: float, period: float) -> int:
     fourth-order filter leaves 7e-4 to alias.
     """
     return max(1, math.floor(1.0 / (5.0 * cutoff * period) + 1e-9))
-
-
-# -- causal, one sample at a time ------------------------------------------------------------------
-
-
-def ema(x: np.ndarray, period: float, cutoff: float) -> np.ndarray:
-    """Return the exponential moving average of a run (n,) or (n, channels), started at its first
-    sample.
-    """
-    array = np.asarray(x, dtype=float)
-    return _average(array, period, cutoff, start=array[:1])
-
-
-def ema_derivative(x: np.ndarray, period: float, cutoff: float) -> np.ndarray:
-    """Return the exponential moving average of a run's backward differences, zero at its first
-    sample.
-    """
-    array = np.asarray(x, dtype=float)
-    rate = np.diff(array, axis=0, prepend=array[:1]) / period
-    return _average(rate, period, cutoff, start=np.zeros_like(rate[:1]))
-
-
-def _average(x: np.ndarray, period: float, cutoff: float, *, start: np.ndarray) -> np.ndarray:
-    from scipy.signal import lfilter
-
-    keep = math.exp(-2.0 * math.pi * _check_cutoff(cutoff, period))
-    return np.asarray(lfilter([1.0 - keep], [1.0, -keep], x, axis=0, zi=keep * start)[0])
-
-
-class RunningAverage:
-    """Exponential moving average of samples at any times: O(1) per sample, no history."""
-
-    def __init__(self, cutoff: float) -> None:
-        if not (math.isfinite(cutoff) and cutoff > 0.0):
-            raise UsageError(f"cutoff is {cutoff!r}; give a positive frequency in Hz")
-        self.cutoff = cutoff
-        self._time: float | None = None
-        self.value: np.ndarray | None = None
-
-    def push(self, t: float, x: np.ndarray) -> np.ndarray:
-        """Add the sample x at time t [s] and return the average."""
-        x = np.asarray(x, dtype=float)
-        if not (math.isfinite(t) and np.all(np.isfinite(x))):
-            raise UsageError(
-                f"the sample at t = {t} is not finite; drop it before it enters the average"
-            )
-        if self._time is None:
-            self.value = x.copy()
-        else:
-            step = t - self._time
-            if step <= 0.0:
-                raise UsageError(
-                    f"the sample at t = {t:.9g} s is not later than the one before it at"
-                    f" {self._time:.9g} s; drop it"
-                )
-            self.value = self.value - math.expm1(-2.0 * math.pi * self.cutoff * step) * (
-                x - self.value
-            )
-        self._time = t
-        return self.value
-
-    def reset(self) -> None:
-        """Start anew with the next sample (after a gap)."""
-        self._time, self.value = None, None
-
-
-class RunningDerivative:
-    """Exponential moving average of (x_k − x_{k−1})/(t_k − t_{k−1}) sample by sample, zero at the
-    first.
-    """
-
-    def __init__(self, cutoff: float) -> None:
-        self._average = RunningAverage(cutoff)
-        self._last: tuple[float, np.ndarray] | None = None
-
-    @property
-    def value(self) -> np.ndarray | None:
-        """Return the derivative after the last sample."""
-        return self._average.value
-
-    def push(self, t: float, x: np.ndarray) -> np.ndarray:
-        """Add the sample x at time t [s] and return the derivative."""
-        x = np.array(x, dtype=float)
-        if self._last is None:
-            rate = np.zeros_like(x)
-        else:
-            step = t - self._last[0]
-            if not step > 0.0:
-                raise UsageError(
-                    f"the sample at t = {t:.9g} s is not later than the one before it at"
-                    f" {self._last[0]:.9g} s; drop it"
-                )
-            rate = (x - self._last[1]) / step
-        value = self._average.push(t, rate)
-        self._last = (t, x)
-        return value
-
-    def reset(self) -> None:
-        """Start anew with the next sample (after a gap)."""
-        self._average.reset()
-        self._last = None
 
 
 # -- uneven time stamps ----------------------------------------------------------------------------

@@ -1,5 +1,4 @@
-"""A log: measured motion and torque of a robot, by name, in runs, streamed from its files in pieces
-of bounded size.
+"""A log: measured motion and torque of a robot, in runs, streamed from its files in bounded memory.
 
 `read_log` reads every file once from front to back: it checks each number, computes the hashes,
 finds the runs and audits what it sees. `Log.chunks` reads the files again, as often as wanted, and
@@ -31,7 +30,7 @@ __all__ = ["BATCH_ROWS", "Chunk", "Finding", "Log", "Mask", "Run", "Source", "re
 
 @dataclass(frozen=True, eq=False)
 class Log:
-    """What `read_log` returns. Nothing but what the findings need is kept in memory."""
+    """Log of a robot, as `read_log` returns it; its rows stay in its files."""
 
     sources: tuple[Source, ...]
     joint_names: tuple[str, ...]
@@ -61,8 +60,8 @@ class Log:
         return self.rows
 
     def chunks(self, rows: int = BATCH_ROWS) -> Iterator[Chunk]:
-        """The log from front to back in pieces of at most `rows` rows, each inside one run; encoder
-        wraps are undone.
+        """Return the rows in order in chunks of at most `rows`, each inside one run; encoder angles
+        are unwrapped.
         """
         if not isinstance(rows, int | np.integer) or rows < 1:
             raise UsageError(f"rows is {rows!r}; give a whole number from 1")
@@ -81,7 +80,7 @@ class Log:
                 current += 1
 
     def read(self) -> list[Chunk]:
-        """Every run as one chunk, all in memory."""
+        """Return every run as one chunk, all in memory."""
         parts: dict[int, list[Chunk]] = {}
         for chunk in self.chunks():
             parts.setdefault(chunk.run, []).append(chunk)
@@ -183,7 +182,7 @@ def scanned_log(robot: Robot, tables: Sequence[tuple[Table, ColumnMap]], scan: L
 
 
 def log_files(paths: object) -> list[Path]:
-    """Every file named by paths, folders and patterns, in order, each once."""
+    """Return every file named by paths, folders and patterns, in order, each once."""
     items = (
         [paths]
         if isinstance(paths, str | os.PathLike)
@@ -195,7 +194,7 @@ def log_files(paths: object) -> list[Path]:
         raise UsageError(
             f"paths is {paths!r}; give a log file, a folder, a pattern or a list of these"
         )
-    found: dict[Path, None] = {}
+    files: dict[Path, None] = {}
     for item in items:
         path = Path(item)
         if has_magic(str(path)) and not path.exists():
@@ -218,12 +217,12 @@ def log_files(paths: object) -> list[Path]:
                 )
         else:
             parts = [path]
-        found.update(dict.fromkeys(parts))
-    return list(found)
+        files.update(dict.fromkeys(parts))
+    return list(files)
 
 
 def _require_same(first: tuple[Table, ColumnMap], other: tuple[Table, ColumnMap]) -> None:
-    """Files of one log bring the same quantities of the same joints."""
+    """Refuse files of one log with different columns."""
     mine, theirs = (
         {(kind, at): column for kind, at, column in columns.place} for _, columns in (first, other)
     )

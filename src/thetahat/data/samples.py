@@ -183,19 +183,13 @@ class Samples:
                     f"the mask has shape {index.shape}; expected ({len(self)},), one entry per"
                     " sample"
                 )
-            if (
-                index.dtype != bool
-                and index.size
-                and not (
-                    np.issubdtype(index.dtype, np.integer)
-                    and -len(self) <= index.min()
-                    and index.max() < len(self)
-                )
-            ):
-                raise UsageError(
-                    f"rows must be whole numbers from 0 to {len(self) - 1}; got {index.min()} …"
-                    f" {index.max()}"
-                )
+            if index.dtype != bool and index.size:
+                whole = np.issubdtype(index.dtype, np.integer)
+                if not (whole and -len(self) <= index.min() and index.max() < len(self)):
+                    got = f"{index.min()} … {index.max()}" if whole else f"type {index.dtype}"
+                    raise UsageError(
+                        f"rows must be whole numbers from 0 to {len(self) - 1}; got {got}"
+                    )
             index = index if index.size else np.zeros(0, dtype=int)
         per_row = {name: getattr(self, name) for name in (*_ARRAYS, *_OPTIONAL)}
         taken: dict[str, Any] = {

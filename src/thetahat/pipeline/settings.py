@@ -29,89 +29,99 @@ class SettingError(UsageError):
         self.setting, self.rest = setting, rest
 
 
-def _option(help: str, default: Any = None, metavar: str = "", flags: str = "") -> Any:
-    """A field that the command line offers as an option."""
-    return field(default=default, metadata={"help": help, "metavar": metavar, "flags": flags})
+def setting(
+    help: str, default: Any = None, metavar: str = "", flags: str = "", *, shown: bool = False
+) -> Any:
+    """Return a dataclass field that the command line offers as an option.
+
+    flags: as Typer writes them, such as ``--tune/--no-tune``.
+    shown: whether the help states the default.
+    """
+    metadata = {"help": help, "metavar": metavar, "flags": flags, "shown": shown}
+    return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, kw_only=True)
 class IdentifySettings:
     """Settings of `identify`. What is None is chosen from the training rows, or not used."""
 
-    method: str = _option(f"Estimator: {', '.join(METHODS)}.", METHODS[0], "NAME")
-    prior: Robot | str | os.PathLike[str] | None = _option(  # noqa: RUF009
+    method: str = setting(f"Estimator: {', '.join(METHODS)}.", METHODS[0], "NAME", shown=True)
+    prior: Robot | str | os.PathLike[str] | None = setting(
         "Robot file used as the prior; default: ROBOT.", None, "ROBOT"
     )
-    prior_weight: float | None = _option(
+    prior_weight: float | None = setting(
         "Weight of the prior; default: chosen by cross-validation.", None, "W"
     )
-    metric: str | None = _option(
+    metric: str | None = setting(
         f"Distance to the prior: {', '.join(METRICS)}; default: {METRICS[0]}.", None, "NAME"
     )
-    alpha: float | None = _option(
+    alpha: float | None = setting(
         "Blend of --method prior: 1 is data only, 0 is the prior only; default: 0.5.", None, "A"
     )
-    robust: bool = _option("Reduce the weight of torque outliers (Huber).", False, flags="--robust")
-    weights: str | None = _option(
+    robust: bool = setting("Reduce the weight of torque outliers (Huber).", False, flags="--robust")
+    weights: str | None = setting(
         "Weights of the joints: joint (by residual), iterated (until they settle), none.",
         WEIGHTS[0],
         "NAME",
+        shown=True,
     )
-    friction: tuple[str, ...] = _option("Friction terms to identify, or none.", FRICTION, "TERMS")
-    armature: bool | None = _option(
+    friction: tuple[str, ...] = setting(
+        "Friction terms to identify, or none.", FRICTION, "TERMS", shown=True
+    )
+    armature: bool | None = setting(
         "Identify rotor inertia; default: only if the log shows it.",
         None,
         flags="--armature/--no-armature",
     )
-    cutoff: float | None = _option(
+    cutoff: float | None = setting(
         "Low-pass of motion and torque; default: chosen from the training rows.", None, "HZ"
     )
-    score_cutoff: float | None = _option(
+    score_cutoff: float | None = setting(
         "Low-pass of the torque that is scored; default: that of the fit.", None, "HZ"
     )
-    gravity: tuple[float, float, float] | None = _option(
+    gravity: tuple[float, float, float] | None = setting(
         "Gravity in the robot's world frame, in m/s²; default: the file's, or 0,0,-9.81.",
         None,
         "X,Y,Z",
     )
-    holdout: float | None = _option(
+    holdout: float | None = setting(
         "Fraction of the log, at its end, that is scored and not fitted; default: 0.3, 0 for none.",
         None,
         "FRACTION",
     )
-    min_speed: float | None = _option(
+    min_speed: float | None = setting(
         "A joint slower than this, in rad/s or m/s, counts as standing still and leaves the fit;"
         " default: chosen.",
         None,
         "SPEED",
     )
-    columns: str | None = _option(
+    columns: str | None = setting(
         'Names of columns, such as "q={joint}_pos,tau={joint}_eff".', None, "PATTERNS"
     )
-    joints: tuple[str, ...] = _option(
+    joints: tuple[str, ...] = setting(
         "Fit and score the torques of these joints only.", (), "A,B,C"
     )
-    actuation: str | os.PathLike[str] | None = _option(  # noqa: RUF009
+    actuation: str | os.PathLike[str] | None = setting(
         "CSV file that maps motors to joints: a row per joint, a column per motor.", None, "FILE"
     )
-    topic: str | None = _option(
+    topic: str | None = setting(
         "Topic of a bag to read, where several hold joint states.", None, "NAME"
     )
-    salvage: bool = _option(
+    salvage: bool = setting(
         "Read what is left of a file that was cut off.", False, flags="--salvage"
     )
-    load_friction: bool = _option(
+    load_friction: bool = setting(
         "Allow friction that grows with the load, which cannot be simulated here.",
         False,
         flags="--load-friction",
     )
-    tune: bool = _option(
+    tune: bool = setting(
         "Choose friction model, low-pass, delay and prior weight by cross-validation inside the"
         " training rows; default: yes.",
         True,
         flags="--tune/--no-tune",
     )
-    report: bool = _option("Write report.html; default: yes.", True, flags="--report/--no-report")
+    report: bool = setting("Write report.html; default: yes.", True, flags="--report/--no-report")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "friction", _friction(self.friction))
