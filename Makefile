@@ -42,7 +42,7 @@ docs: $(VENV)/.dev ## build the documentation into build/docs
 	$(BIN)/mkdocs build --strict --site-dir build/docs
 
 reference: $(VENV)/.dev ## bring signatures, members and options in docs/reference up to date with the code
-	$(BIN)/python docs/update_reference.py
+	$(BIN)/python tools/update_reference.py
 
 lint: $(VENV)/.dev ## check style and formatting
 	$(BIN)/ruff check .

@@ -18,9 +18,9 @@ ADVICE = "; bring it up to date: make reference"
 
 
 def _tool() -> ModuleType:
-    """docs/update_reference.py, which is no module of a package."""
+    """tools/update_reference.py, which is no module of a package."""
     spec = importlib.util.spec_from_file_location(
-        "update_reference", ROOT / "docs" / "update_reference.py"
+        "update_reference", ROOT / "tools" / "update_reference.py"
     )
     assert spec is not None
     assert spec.loader is not None
