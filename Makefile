@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow coverage golden bench real scale docs lint format clean
+.PHONY: help demo test test-slow coverage golden bench real scale docs reference lint format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ scale: $(VENV)/.dev ## long logs on one and two workers, and again from the stor
 
 docs: $(VENV)/.dev ## build the documentation into build/docs
 	$(BIN)/mkdocs build --strict --site-dir build/docs
+
+reference: $(VENV)/.dev ## bring signatures, members and options in docs/reference up to date with the code
+	$(BIN)/python tools/update_reference.py
 
 lint: $(VENV)/.dev ## check style and formatting
 	$(BIN)/ruff check .
