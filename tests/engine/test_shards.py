@@ -30,8 +30,8 @@ from thetahat.data.prepare import Settings, choose
 from thetahat.data.samples import Samples, concatenate
 from thetahat.engine.multi_log import MultiLog
 from thetahat.engine.reduce import ShardReducer
-from thetahat.engine.shard_work import Fold, Preparation
 from thetahat.engine.shard_samples import samples
+from thetahat.engine.shard_work import Fold, Preparation
 from thetahat.engine.shards import plan
 from thetahat.identification.information import information
 from thetahat.model.lock_joints import lock
@@ -171,7 +171,9 @@ def test_joints_without_a_column_are_locked_in_every_shard(tmp_path: Path) -> No
     files = ShardReducer().scan(path, robot)
     settings, locked = choose(files.log, robot), files.log.locked
     fit = fitted(lock(robot, locked))
-    found, _ = ShardReducer(rows=ROWS).fold(files, Fold(Preparation(robot, settings, locked, (0, 2)), fit))
+    found, _ = ShardReducer(rows=ROWS).fold(
+        files, Fold(Preparation(robot, settings, locked, (0, 2)), fit)
+    )
     joints = JointSelection(robot, locked, (0, 2))
     samples = th.prepare(read_log(path, robot), robot, settings=settings)
     one = information(fit, joints.select(samples))

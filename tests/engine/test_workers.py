@@ -34,12 +34,11 @@ from store_cases import shard_keys
 import thetahat as th
 from thetahat.data.prepare import choose
 from thetahat.engine import fold_logs
+from thetahat.engine.cache import Store
 from thetahat.engine.foreign_logs import TIMES, measure_misfit
 from thetahat.engine.multi_log import Failure
 from thetahat.engine.reduce import ShardReducer
-from thetahat.engine.shard_work import Fold, Preparation
-from thetahat.engine.shard_work import Score
-from thetahat.engine.cache import Store
+from thetahat.engine.shard_work import Fold, Preparation, Score
 from thetahat.engine.workers import FAN_IN, DaskWorkers, Job, Workers, _tree
 from thetahat.errors import MissingExtra, StorageError, UsageError
 from thetahat.identification.scores import validate
@@ -88,7 +87,9 @@ def test_a_worker_that_is_killed_half_way_costs_nothing_but_time(
             killed.append(next(iter(two.client.run(os.getpid).values())))
             os.kill(killed[0], signal.SIGKILL)
 
-    found, told, _ = gathered(ShardReducer(two, rows=250, progress=kill), logs, arm(), fitted(arm()))
+    found, told, _ = gathered(
+        ShardReducer(two, rows=250, progress=kill), logs, arm(), fitted(arm())
+    )
     here, _, _ = gathered(ShardReducer(rows=250), logs, arm(), fitted(arm()))
     assert killed
     assert told.failures == ()
@@ -351,7 +352,9 @@ def test_two_logs_that_contradict_each_other_are_both_kept(tmp_path: Path) -> No
             tmp_path / f"{k}.parquet", columns(k, robot=arm().with_parameters(theta * arm().theta))
         )
     files = ShardReducer().scan(tmp_path, arm())
-    _, told = ShardReducer().fold(files, Fold(Preparation(arm(), choose(files.log, arm())), fitted(arm())))
+    _, told = ShardReducer().fold(
+        files, Fold(Preparation(arm(), choose(files.log, arm())), fitted(arm()))
+    )
     assert told.failures == ()
 
 
@@ -432,13 +435,11 @@ def test_what_fails_is_a_failure_in_its_place(two: DaskWorkers, here: bool) -> N
         4: 4,
     }
     seen: list[int] = []
-    total, failures = workers.reduced(
-        job, list(range(20)), sum, lambda number, _: seen.append(number)
-    )
-    assert total == sum(range(0, 20, 2))
-    assert [failure.name for failure in failures] == [f"no. {k}" for k in range(1, 20, 2)]
+    whole = workers.reduce(job, list(range(20)), sum, lambda number, _: seen.append(number))
+    assert whole.result == sum(range(0, 20, 2))
+    assert [failure.name for failure in whole.failures] == [f"no. {k}" for k in range(1, 20, 2)]
     assert sorted(seen) == list(range(20))
-    assert workers.reduced(job, [1, 3], sum, lambda *_: None)[0] is None
+    assert workers.reduce(job, [1, 3], sum, lambda *_: None).result is None
 
 
 def _deadly(context: int, task: int) -> int:
@@ -462,10 +463,9 @@ def test_a_task_that_no_worker_outlives_is_a_failure_in_its_place() -> None:
         assert (found[0], found[2]) == (4, 6)
         assert "its worker died every time" in found[1].sentence
         seen: list[int] = []
-        total, (failure,) = workers.reduced(
-            job, list(range(20)), sum, lambda number, _: seen.append(number)
-        )
-        assert total == sum(range(20)) - 5
+        whole = workers.reduce(job, list(range(20)), sum, lambda number, _: seen.append(number))
+        (failure,) = whole.failures
+        assert whole.result == sum(range(20)) - 5
         assert (failure.name, failure.exit_code) == ("no. 5", 6)
         assert sorted(seen) == list(range(20))
 
@@ -498,7 +498,7 @@ def test_a_cluster_that_lost_its_workers_for_good_is_an_error(
         with pytest.raises(StorageError, match=r"no workers for 0\.5 s"):
             dict(workers.each(job, range(2)))
         with pytest.raises(StorageError, match=r"no workers for 0\.5 s"):
-            workers.reduced(job, list(range(20)), sum, lambda *_: None)
+            workers.reduce(job, list(range(20)), sum, lambda *_: None)
 
 
 def test_a_scheduler_that_dies_ends_the_wait() -> None:
@@ -555,7 +555,10 @@ def test_options_that_contradict_each_other_are_refused() -> None:
 def test_progress_is_told_as_work_is_done(two: DaskWorkers, logs: Path) -> None:
     told: list[tuple[str, int, int]] = []
     gathered(
-        ShardReducer(two, rows=ROWS, progress=lambda *each: told.append(each)), logs, arm(), fitted(arm())
+        ShardReducer(two, rows=ROWS, progress=lambda *each: told.append(each)),
+        logs,
+        arm(),
+        fitted(arm()),
     )
     folding = [done for what, done, total in told if what == "folding" and total == 24_000]
     assert folding == sorted(folding)

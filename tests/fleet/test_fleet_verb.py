@@ -30,10 +30,10 @@ from thetahat.cli.identify import identify
 from thetahat.cli.progress import Progress
 from thetahat.data.joint_selection import JointSelection
 from thetahat.data.log import Log
-from thetahat.engine.row_reader import Reading
 from thetahat.engine.fingerprint import robot_fingerprint
 from thetahat.engine.open_engine import EngineOptions, RateReporter, open_engine
 from thetahat.engine.protocol import Completion, Rows, Tuning
+from thetahat.engine.row_reader import Reading
 from thetahat.errors import StorageError, UsageError
 
 wired = pytest.mark.skipif(

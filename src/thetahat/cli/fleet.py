@@ -21,7 +21,7 @@ from thetahat.files import as_text, require_folder
 
 if TYPE_CHECKING:
     from thetahat.engine.multi_log import Failure
-    from thetahat.fleet.analysis import FleetOptions, FleetAnalysis
+    from thetahat.fleet.analysis import FleetAnalysis, FleetOptions
 
 FRICTION = ("viscous", "coulomb", "offset")
 BY = ("log", "day", "week", "month")

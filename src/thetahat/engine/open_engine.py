@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from thetahat.engine.cache import DiskFull, Store
 from thetahat.engine.local import LocalEngine
 from thetahat.engine.multi_log import Failure
 from thetahat.engine.protocol import Engine, NoProgress, Progress
 from thetahat.engine.reduce import ShardReducer
 from thetahat.engine.sharded import ShardedEngine
-from thetahat.engine.cache import DiskFull, Store
 from thetahat.engine.workers import DaskWorkers, Workers
 from thetahat.errors import StorageError, UsageError
 

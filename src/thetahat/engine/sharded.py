@@ -14,16 +14,15 @@ from thetahat.data.prepare import Settings
 from thetahat.data.samples import Samples
 from thetahat.engine import run_records
 from thetahat.engine.excerpt_uncertainty import estimate_with_excerpt
-from thetahat.engine.row_reader import Reading
 from thetahat.engine.fingerprint import robot_fingerprint
 from thetahat.engine.foreign_logs import FittedLogs
-from thetahat.engine.multi_log import MultiLog, Failure, refused
+from thetahat.engine.multi_log import Failure, MultiLog, refused
 from thetahat.engine.protocol import Answer, Completion, Fold, Progress, Rows, Span, Tuning
 from thetahat.engine.reduce import Reduction, ShardReducer
-from thetahat.engine.tuning_cache import SettingsOptions, sparse_log, tuned_choice
+from thetahat.engine.row_reader import Reading
 from thetahat.engine.shard_work import Fold as ShardFold
-from thetahat.engine.shard_work import Preparation
-from thetahat.engine.shard_work import Score
+from thetahat.engine.shard_work import Preparation, Score
+from thetahat.engine.tuning_cache import SettingsOptions, sparse_log, tuned_choice
 from thetahat.errors import StorageError, ThetahatError
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.estimators.estimator import Estimator, SampleEstimator

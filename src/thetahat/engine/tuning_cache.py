@@ -215,7 +215,9 @@ class TunedEntry:
             fitted.drive,
             extra=tuple(extra),
             identified=self.identified,
-            dry=None if self.dry is None else FrictionDirection(np.array(self.dry[0]), np.array(self.dry[1])),
+            dry=None
+            if self.dry is None
+            else FrictionDirection(np.array(self.dry[0]), np.array(self.dry[1])),
         )
         return Tuned(
             settings=_reused(self.settings),
