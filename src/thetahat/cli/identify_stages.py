@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +25,17 @@ from thetahat.identification.estimate import Estimate
 from thetahat.identification.estimate_json import PLAIN
 from thetahat.identification.estimators.consistent import Consistent, LogCholesky
 from thetahat.identification.estimators.estimator import Estimator, SampleEstimator
-from thetahat.identification.estimators.least_squares import LeastSquares, Prior
+from thetahat.identification.estimators.least_squares import LeastSquares
 from thetahat.identification.estimators.positive import Positive
+from thetahat.identification.estimators.prior import Prior
 from thetahat.identification.estimators.robust import Robust
 from thetahat.identification.information import Information
 from thetahat.identification.parameter_columns import Columns
 from thetahat.identification.scores import Validation, predicted
 from thetahat.identification.submodel import view
-from thetahat.identification.tuning.model_selection import METRIC
-from thetahat.identification.tuning.tune import USUAL, Tuned, tune
+from thetahat.identification.tuning.cross_validation import METRIC
+from thetahat.identification.tuning.model_selection import BY_LOAD, TERMS
+from thetahat.identification.tuning.tune import USUAL, Tuned, TuningOptions, tune
 from thetahat.model.io.actuation_csv import with_map
 from thetahat.model.io.load import load
 from thetahat.model.lock_joints import lock
@@ -270,30 +272,30 @@ def _tuned(
         weight = USUAL if options.prior_weight is None else options.prior_weight
         return Tuned(settings, fitted, weight, options.metric or METRIC)
     prior = _prior(nominal, log, fitted, options)
-    given = {
-        "cutoff": options.cutoff,
-        "min_speed": options.min_speed,
-        "score_cutoff": options.score_cutoff,
-        "by_load": options.load_friction,
-        "weight": options.prior_weight if options.method in ("consistent", "smooth") else USUAL,
-        "metric": options.metric,
-        "weights": options.weights,
-    }
+    given = TuningOptions(
+        cutoff=options.cutoff,
+        min_speed=options.min_speed,
+        score_cutoff=options.score_cutoff,
+        friction=(*TERMS, BY_LOAD) if options.load_friction else TERMS,
+        weight=options.prior_weight if options.method in ("consistent", "smooth") else USUAL,
+        metric=options.metric or METRIC,
+        weights=options.weights,
+    )
 
     def make(log: Log) -> Tuned:
         return tune(
             log,
             robot,
+            given,
             fitted=fitted,
-            narrowed=stream.narrowed,
+            narrow=stream.narrowed,
             span=span,
             prior=prior,
             tell=lambda what: progress.stage(f"choosing {what}"),
-            **given,
         )
 
     return crew.tuned(
-        log, robot, fitted, span, {**given, "prior": prior, "dofs": stream.dofs}, make
+        log, robot, fitted, span, {**asdict(given), "prior": prior, "dofs": stream.dofs}, make
     )
 
 

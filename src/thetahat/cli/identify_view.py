@@ -24,7 +24,7 @@ from thetahat.cli.terminal import (
     written,
 )
 from thetahat.errors import known
-from thetahat.identification.estimate_json import turns
+from thetahat.identification.estimate_json import friction_sentences
 
 WORSE = 1.05  # RMS held out, of the file's own: less is chance
 GRAVE = (
@@ -164,7 +164,7 @@ def drive(found: dict[str, Any]) -> Group | None:
             plain(row["name"]),
             *(with_spread(row.get(term), row["std"].get(term)) for term in terms),
         )
-    lines = [plain(sentence) for sentence in turns(found)]
+    lines = [plain(sentence) for sentence in friction_sentences(found)]
     notes = [
         f"± one standard deviation, {_counted(found)}. Rotor inertia:"
         f" {plain(found['provenance']['settings']['armature'])}."

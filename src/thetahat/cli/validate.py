@@ -139,13 +139,13 @@ def _scored(
     from thetahat.cli.joint_selection import Stream, degrees, highest_cutoff, require_torque
     from thetahat.data.log import read_log
     from thetahat.data.prepare import choose, prepare_batches
-    from thetahat.identification.read_estimate import applied
+    from thetahat.identification.read_estimate import apply_estimate
     from thetahat.identification.scores import validate as run
     from thetahat.model.lock_joints import lock
 
     progress.stage("reading the log")
     log = require_torque(read_log(logs, robot, **reading), "score on")
-    model = robot if found is None else applied(found, robot, where="--estimate")
+    model = robot if found is None else apply_estimate(found, robot, where="--estimate")
     unmeasured = [name for name in model.joint_names if name in log.locked]
     strangers = [
         name

@@ -55,6 +55,4 @@ def spread(
     noise = replace(corrected.noise, effective=corrected.noise.effective * longer, rows=seen.rows)
     with np.errstate(invalid="ignore"):
         covariance = found.covariance * np.outer(factor, factor)
-    return replace(
-        found, covariance=covariance, noise=noise, advice=(*found.advice, *noise.warning)
-    )
+    return found.with_noise(covariance, noise)

@@ -14,7 +14,7 @@ from thetahat.engine import array_codec
 from thetahat.engine.fingerprint import DATA_FORMAT, fingerprint, robot_fingerprint
 from thetahat.engine.shard_fold import Prepared, remembers
 from thetahat.engine.shards import Shard
-from thetahat.identification.scores import Validation, validate
+from thetahat.identification.scores import TorqueSums, Validation, validate
 from thetahat.model.robot import Robot
 
 SCHEMA = "thetahat/scored/1"
@@ -132,19 +132,4 @@ def _squares(rms: np.ma.MaskedArray, rows: np.ndarray) -> np.ndarray:
 def _validation(
     names: tuple[str, ...], sums: Scored, left: np.ndarray, cutoff: float
 ) -> Validation:
-    defined = sums.torque > 0.0
-    r2 = np.ma.masked_array(1.0 - left / np.where(defined, sums.torque, 1.0), mask=~defined)
-    rms = np.ma.masked_array(np.sqrt(left / np.maximum(sums.rows, 1)), mask=sums.rows == 0)
-    total = float(sums.torque[0].sum())
-    return Validation(
-        names=names,
-        samples=sums.samples,
-        rows=sums.rows[0],
-        rows_moving=sums.rows[1],
-        r2=r2[0],
-        r2_moving=r2[1],
-        rms=rms[0],
-        rms_moving=rms[1],
-        r2_total=1.0 - float(left[0].sum()) / total if total > 0.0 else None,
-        cutoff=cutoff,
-    )
+    return Validation(names, TorqueSums(sums.samples, sums.rows, sums.torque, left), cutoff)

@@ -30,8 +30,8 @@ from thetahat.fleet.periods import Life, life, times
 from thetahat.identification import factor as f
 from thetahat.identification.information import information
 from thetahat.identification.parameter_columns import Columns
-from thetahat.identification.tuning.model_selection import METRIC
-from thetahat.identification.tuning.tune import USUAL, Tuned, tune
+from thetahat.identification.tuning.cross_validation import METRIC
+from thetahat.identification.tuning.tune import USUAL, Tuned, TuningOptions, tune
 from thetahat.model.io.load import load
 from thetahat.model.lock_joints import kept_positions, lock
 from thetahat.model.robot import Robot
@@ -254,11 +254,10 @@ def _tuned(each: _Surveyed, asked: Asked, gatherer: Gatherer) -> Tuned:
     found = tune(
         sparse(each.files, span),
         each.files.robot,
+        TuningOptions(cutoff=asked.cutoff, min_speed=asked.min_speed),
         fitted=fitted,
-        narrowed=narrowed,
+        narrow=narrowed,
         span=span,
-        cutoff=asked.cutoff,
-        min_speed=asked.min_speed,
         prior=_prior(each, fitted),
     )
     data = dumped(found)

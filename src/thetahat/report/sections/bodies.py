@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from thetahat.errors import known
-from thetahat.identification.estimate_json import turns
+from thetahat.identification.estimate_json import friction_sentences
 from thetahat.identification.identifiability.naming import short_labels
 from thetahat.model import parameters as ten
 from thetahat.model.drive import TERMS
@@ -156,7 +156,7 @@ def _drive_note(found: dict[str, Any]) -> str:
         row.get(term) is not None and row["std"].get(term) is None for row in rows for term in TERMS
     ):
         text += " “With others”: only its sum with other parameters is known."
-    return " ".join([text, *turns(found)])
+    return " ".join([text, *friction_sentences(found)])
 
 
 def _bodies(found: dict[str, Any]) -> list[Block]:
