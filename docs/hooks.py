@@ -170,11 +170,20 @@ def listing(name: str) -> str:
 
 @cache
 def homes() -> dict[str, str]:
-    """The module of every public name: the table in `thetahat/__init__.py`."""
+    """The module of every public name: the face in `thetahat/__init__.pyi`, and the names that are
+    imported from their modules.
+    """
     _importable()
     import thetahat
 
-    return dict(thetahat._HOME)
+    stub = ast.parse((SOURCE / "thetahat" / "__init__.pyi").read_text(encoding="utf-8"))
+    face = {
+        alias.name: f"thetahat.{node.module}"
+        for node in stub.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    return face | thetahat.MOVED
 
 
 def _linked(found: re.Match[str]) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 
 import thetahat as th
 from thetahat import robots
+from thetahat.identification.payload.payload import payload_on_link
 from thetahat.model.parameters import from_mass_com_inertia, transform
 
 NOISE = 0.2  # [N·m] of the torque sensors
@@ -48,7 +49,7 @@ print("Two runs:")
 print(th.payload_from_difference(loaded, unloaded, "tool"))
 
 print("One run, of an arm that was identified without payload:")
-payload = th.payload_on_link(loaded, th.solve(unloaded), "tool")
+payload = payload_on_link(loaded, th.solve(unloaded), "tool")
 print(payload)
 print(
     f"The arm that holds it weighs {payload.added_to(arm).mass:.3f} kg, the bare one"

@@ -18,9 +18,13 @@ import numpy as np
 
 import thetahat as th
 from thetahat import robots
-from thetahat.control.clock import VirtualClock
+from thetahat.control.journal import Journal
+from thetahat.control.loop import Loop
+from thetahat.control.loop_timing import VirtualClock
+from thetahat.control.model_switch import ModelSwitch
+from thetahat.control.online_control import OnlineControl
 from thetahat.excite.trajectories import tick_tock
-from thetahat.plant.perturb import as_built
+from thetahat.plant.perturb import perturb
 
 RATE = 500.0  # [Hz]
 SECONDS = 24.0
@@ -28,7 +32,7 @@ SECONDS = 24.0
 
 def main() -> None:
     nominal = th.load(robots.path("valkyrie_arm"))
-    truth = as_built(nominal, seed=2)
+    truth = perturb(nominal, seed=2)
     plant = th.OwnPlant(truth, realism=th.Realism.typical(truth))
     identifier = th.OnlineIdentifier(
         nominal.with_drive(viscous=True, coulomb=True, offset=True),
@@ -36,7 +40,7 @@ def main() -> None:
         window=50,
         threshold=0.95,
     )
-    controller = th.Switched(
+    controller = ModelSwitch(
         identifier, lambda robot: th.ComputedTorque(robot, kp=400.0, kd=40.0), slew=50.0
     )
     motion = tick_tock(
@@ -63,20 +67,20 @@ def main() -> None:
     plant.reset(goals[0][0])
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.journal"
-        with th.Journal(path) as journal:
-            online = th.OnlineControl(identifier, controller, wanted=wanted, journal=journal)
-            th.Loop(RATE, clock=VirtualClock()).run(read, online, write, duration=SECONDS)
+        with Journal(path) as journal:
+            online = OnlineControl(identifier, controller, wanted=wanted, journal=journal)
+            Loop(RATE, clock=VirtualClock()).run(read, online, write, duration=SECONDS)
         opened = next(
             (
                 record
-                for record in th.Journal.read(path)
+                for record in Journal.read(path)
                 if record.kind == "gate" and record.values["open"]
             ),
             None,
         )
         assert opened is not None, identifier.gate.reason
         print(f"{opened.t:.1f} s: open: {opened.values['reason']}")
-        print(f"the journal holds {th.Journal.report(path)}")
+        print(f"the journal holds {Journal.report(path)}")
     rms = [
         np.sqrt(np.mean(np.square(part), axis=0))
         for part in (errors[: int(15 * RATE)], errors[-int(4 * RATE) :])

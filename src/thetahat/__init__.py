@@ -1,124 +1,68 @@
-"""thetahat (Θ̂): identify what a robot is made of while it moves, and control it with what it
-learned.
+"""thetahat (Θ̂): identify a robot's inertial and friction parameters while it moves, and control it
+with them.
 
-The names below are the public face; each is imported from its module when it is first used, so that
-``import thetahat`` is quick and no compiler is loaded before it is needed.
+The public names are listed in ``__init__.pyi``. Each is imported from its module on first use, so
+``import thetahat`` is quick and loads neither Numba nor Polars.
 """
 
 from __future__ import annotations
 
-import importlib
-import sys
-from types import ModuleType
+import lazy_loader
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
-_MODULES = {
-    "thetahat.errors": ("ThetahatError",),
-    "thetahat.model.io.load": ("load",),
-    "thetahat.model.robot": ("Robot",),
-    "thetahat.model.io.save": ("Saved", "save", "with_drive_file"),
-    "thetahat.model.parameters": ("from_pinocchio", "project", "to_pinocchio"),
-    "thetahat.dynamics.configuration": ("integrate", "random_configuration"),
-    "thetahat.dynamics.rigid_body": (
-        *(
-            "inverse_dynamics",
-            "forward_dynamics",
-            "mass_matrix",
-            "mass_matrix_by_bodies",
-            "coriolis_matrix",
-            "gravity",
-        ),
-        *(
-            "kinetic_energy",
-            "potential_energy",
-            "kinetic_energy_regressor",
-            "potential_energy_regressor",
-        ),
-        *(
-            "regressor",
-            "regressor_by_unit_parameters",
-            "static_regressor",
-            "body_jacobian",
-            "body_frames",
-        ),
-    ),
-    "thetahat.data.log": ("read_log",),
-    "thetahat.data.prepare": ("prepare",),
-    "thetahat.data.samples": ("Samples",),
-    "thetahat.identification.identifiability.base_parameters": ("base_parameters",),
-    "thetahat.identification.information": ("Information",),
-    "thetahat.engine.fold_logs": ("information",),
-    "thetahat.identification.informative.selection": ("informative",),
-    "thetahat.identification.estimate": ("Estimate",),
-    "thetahat.identification.solve": ("solve",),
-    "thetahat.identification.estimators.least_squares": ("LeastSquares",),
-    "thetahat.identification.estimators.prior": ("Prior",),
-    "thetahat.identification.estimators.positive": ("Positive",),
-    "thetahat.identification.estimators.consistent": ("Consistent", "LogCholesky"),
-    "thetahat.identification.consistency.constraints": ("Bounds", "Constraints", "Tie"),
-    "thetahat.identification.estimators.robust": ("Robust",),
-    "thetahat.identification.uncertainty.torque_band": ("torque_band",),
-    "thetahat.identification.uncertainty.essential": ("essential",),
-    "thetahat.identification.payload.payload": (
-        "Payload",
-        "payload_from_difference",
-        "payload_on_link",
-    ),
-    "thetahat.identification.estimators.ridge": ("Ridge", "ridge_path"),
-    "thetahat.identification.tuning.tune": ("Tuned", "TuningOptions", "tune"),
-    "thetahat.identification.scores": ("validate",),
-    "thetahat.excite.trajectory": ("Motion",),
-    "thetahat.excite.motion_limits": ("Box", "motion_limits"),
-    "thetahat.excite.design": ("design",),
-    "thetahat.online.identifier": ("OnlineIdentifier",),
-    "thetahat.control.computed_torque": ("ComputedTorque", "GravityCompensation", "PD"),
-    "thetahat.control.gains": ("pd_gains",),
-    "thetahat.control.adaptive": ("SlotineLi",),
-    "thetahat.control.adaptation_laws": ("Euclidean", "LogDet"),
-    "thetahat.control.model_switch": ("Switched",),
-    "thetahat.control.loop": ("Follow", "Loop"),
-    "thetahat.control.journal": ("Journal",),
-    "thetahat.control.online_control": ("OnlineControl",),
-    "thetahat.plant.realism": ("Realism",),
-    "thetahat.plant.plant": ("MujocoPlant", "OwnPlant"),
-    "thetahat.plant.simulate": ("simulate",),
+_load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+RENAMED = {
+    "Smooth": "use th.Consistent(solver=LogCholesky())",
+    "Switched": "write: from thetahat.control.model_switch import ModelSwitch",
 }
-_HOME = {name: module for module, names in _MODULES.items() for name in names}
-
-__all__ = ["__version__", *_HOME]
-
-
-class _Stage(ModuleType):
-    """A stage whose name is also that of its function: `thetahat.identification` holds modules, and
-    `thetahat.identification(info)` calls.
-    """
-
-    def __call__(self, *arguments: object, **options: object) -> object:
-        name = self.__name__.rpartition(".")[2]
-        return getattr(importlib.import_module(_HOME[name]), name)(*arguments, **options)
-
-
-class _Package(ModuleType):
-    """Makes a stage callable as Python binds it here, whichever way it is imported first."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if name in _HOME and isinstance(value, ModuleType):
-            value.__class__ = _Stage
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
+MOVED = {  # names that were here before 0.2, by the module that has them
+    "Saved": "thetahat.model.io.save",
+    "with_drive_file": "thetahat.model.io.save",
+    "project": "thetahat.model.parameters",
+    "integrate": "thetahat.dynamics.configuration",
+    "mass_matrix_by_bodies": "thetahat.dynamics.rigid_body",
+    "kinetic_energy_regressor": "thetahat.dynamics.rigid_body",
+    "potential_energy_regressor": "thetahat.dynamics.rigid_body",
+    "static_regressor": "thetahat.dynamics.rigid_body",
+    "body_jacobian": "thetahat.dynamics.rigid_body",
+    "informative": "thetahat.identification.informative.selection",
+    "torque_band": "thetahat.identification.uncertainty.torque_band",
+    "essential": "thetahat.identification.uncertainty.essential",
+    "Payload": "thetahat.identification.payload.payload",
+    "payload_on_link": "thetahat.identification.payload.payload",
+    "Ridge": "thetahat.identification.estimators.ridge",
+    "ridge_path": "thetahat.identification.estimators.ridge",
+    "Tuned": "thetahat.identification.tuning.tune",
+    "Motion": "thetahat.excite.trajectory",
+    "Box": "thetahat.excite.motion_limits",
+    "motion_limits": "thetahat.excite.motion_limits",
+    "GravityCompensation": "thetahat.control.computed_torque",
+    "PD": "thetahat.control.computed_torque",
+    "pd_gains": "thetahat.control.computed_torque",
+    "SlotineLi": "thetahat.control.adaptive",
+    "Euclidean": "thetahat.control.adaptation_laws",
+    "LogDet": "thetahat.control.adaptation_laws",
+    "Follow": "thetahat.control.loop",
+    "Loop": "thetahat.control.loop",
+    "Journal": "thetahat.control.journal",
+    "OnlineControl": "thetahat.control.online_control",
+    "MujocoPlant": "thetahat.plant.plant",
+}
 
 
 def __getattr__(name: str) -> object:
-    if name in _HOME:
-        module = importlib.import_module(_HOME[name])
-        if name not in globals():  # else it is a stage, bound by its import
-            globals()[name] = getattr(module, name)
-        return globals()[name]
-    raise AttributeError(f"module 'thetahat' has no attribute {name!r}; it has: {', '.join(_HOME)}")
+    if name in __all__:
+        return _load(name)
+    if name in RENAMED:
+        raise AttributeError(f"th.{name} is gone; {RENAMED[name]}")
+    if name in MOVED:
+        raise AttributeError(f"th.{name} has moved; write: from {MOVED[name]} import {name}")
+    if name.startswith("__"):  # what Python itself asks for, like __path__
+        raise AttributeError(f"module 'thetahat' has no attribute {name!r}")
 
+    from difflib import get_close_matches
 
-def __dir__() -> list[str]:
-    return sorted(__all__)
+    near = get_close_matches(name, __all__, n=4, cutoff=0.5) or __all__
+    raise AttributeError(f"module 'thetahat' has no attribute {name!r}; it has {', '.join(near)}")

@@ -22,7 +22,7 @@ import thetahat as th
 from thetahat.control import journal as module
 from thetahat.control.journal import Journal
 from thetahat.control.loop import Cycle
-from thetahat.control.online_control import resume
+from thetahat.control.online_control import OnlineControl, resume
 from thetahat.errors import StorageError, UsageError
 from thetahat.online.identifier import OnlineIdentifier
 
@@ -103,7 +103,7 @@ def test_refusals_are_sentences() -> None:
         rig.online(Cycle(0, 0.0, 0.0, False, 0), (np.zeros(4), np.zeros(4)))
     for controller in (Rig().controller, rig.make(truth())):
         with pytest.raises(UsageError, match="is not switched by this identifier"):
-            th.OnlineControl(rig.identifier, controller, wanted=rig.wanted)
+            OnlineControl(rig.identifier, controller, wanted=rig.wanted)
 
 
 # -- the journal -----------------------------------------------------------------------------------
@@ -262,7 +262,7 @@ def killed_again_and_again(path: Path, kills: int, rng: np.random.Generator) -> 
     """
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests")]),
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests" / "support")]),
     }
     first = 0
     for kill in range(kills):

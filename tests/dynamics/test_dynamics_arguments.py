@@ -15,6 +15,14 @@ import pytest
 import thetahat as th
 from oracles.random_trees import ONE_DOF, cloud, random_robot, random_state
 from thetahat import robots
+from thetahat.dynamics.configuration import integrate
+from thetahat.dynamics.rigid_body import (
+    body_jacobian,
+    kinetic_energy_regressor,
+    mass_matrix_by_bodies,
+    potential_energy_regressor,
+    static_regressor,
+)
 from thetahat.errors import UnphysicalRobot, UsageError
 from thetahat.model import parameters
 from thetahat.model.drive import Drive
@@ -31,17 +39,17 @@ FUNCTIONS: dict[str, Callable[..., np.ndarray]] = {
     "coriolis_matrix": lambda r, q, dq, ddq, **o: th.coriolis_matrix(r, q, dq, **o),
     "gravity": lambda r, q, dq, ddq, **o: th.gravity(r, q, **o),
     "regressor": lambda r, q, dq, ddq, **o: th.regressor(r, q, dq, ddq, **o),
-    "static_regressor": lambda r, q, dq, ddq, **o: th.static_regressor(r, q, **o),
+    "static_regressor": lambda r, q, dq, ddq, **o: static_regressor(r, q, **o),
     "regressor_by_unit_parameters": lambda r, q, dq, ddq: th.regressor_by_unit_parameters(
         r, q, dq, ddq
     ),
-    "mass_matrix_by_bodies": lambda r, q, dq, ddq: th.mass_matrix_by_bodies(r, q),
+    "mass_matrix_by_bodies": lambda r, q, dq, ddq: mass_matrix_by_bodies(r, q),
     "kinetic_energy": lambda r, q, dq, ddq: th.kinetic_energy(r, q, dq),
     "potential_energy": lambda r, q, dq, ddq: th.potential_energy(r, q),
-    "kinetic_energy_regressor": lambda r, q, dq, ddq: th.kinetic_energy_regressor(r, q, dq),
-    "potential_energy_regressor": lambda r, q, dq, ddq: th.potential_energy_regressor(r, q),
+    "kinetic_energy_regressor": lambda r, q, dq, ddq: kinetic_energy_regressor(r, q, dq),
+    "potential_energy_regressor": lambda r, q, dq, ddq: potential_energy_regressor(r, q),
     "positions": lambda r, q, dq, ddq: th.body_frames(r, q)[1],
-    "integrate": lambda r, q, dq, ddq: th.integrate(r, q, dq),
+    "integrate": lambda r, q, dq, ddq: integrate(r, q, dq),
 }
 WITH_OUT = tuple(FUNCTIONS)[:7]
 READS = {
@@ -313,7 +321,7 @@ def test_bad_theta_and_wrenches_are_refused(robot: Robot, state) -> None:
 
 
 def test_an_unknown_body_lists_the_bodies(robot: Robot, state) -> None:
-    message = refusal(UsageError, th.body_jacobian, robot, state[0], "nose")
+    message = refusal(UsageError, body_jacobian, robot, state[0], "nose")
     assert "'nose'" in message
     assert all(name in message for name in robot.body_names)
 

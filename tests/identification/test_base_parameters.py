@@ -97,7 +97,7 @@ def check_map(robot: Robot, base: BaseParameters, tolerance: float = MAP) -> Non
     """Y·x = Y[:, independent]·(M·x) for any x, at states the map was not made from."""
     rng = np.random.default_rng(99)
     state = random_states(robot, rng, 8)
-    needs_load = any(robot.drive.shape(term).needs_load for term in robot.drive.identified)
+    needs_load = any(robot.drive.term(term).needs_load for term in robot.drive.identified)
     Y = full_regressor(robot, *state, load=rng.normal(size=(8, robot.nv)) if needs_load else None)
     x = rng.normal(size=base.columns)
     size = np.abs(Y) @ np.abs(x)

@@ -12,6 +12,8 @@ from consistent_cases import folded, robot
 
 import thetahat as th
 from thetahat.errors import NotIdentifiable, RobotWarning, UsageError
+from thetahat.identification.estimators.consistent import LogCholesky
+from thetahat.identification.estimators.ridge import Ridge
 from thetahat.identification.parameter_columns import Columns
 from thetahat.identification.solve import solve
 from thetahat.model import parameters
@@ -38,14 +40,14 @@ CLOSED = {
     "by joint": lambda x: th.LeastSquares(weights="joint"),
     "iterated": lambda x: th.LeastSquares(weights="iterated"),
     "blend, truth as guess": lambda x: th.Prior(x, 0.5),
-    "ridge, truth as guess": lambda x: th.Ridge(prior=x),
+    "ridge, truth as guess": lambda x: Ridge(prior=x),
 }
 SOLVED = {
     "positive": lambda x: th.Positive(),
     "consistent, no prior": lambda x: th.Consistent(weight=0.0),
     "consistent, truth as prior": lambda x: th.Consistent(prior=x),
     "entropic, truth as prior": lambda x: th.Consistent(prior=x, metric="entropic"),
-    "smooth, truth as prior": lambda x: th.Consistent(prior=x, solver=th.LogCholesky()),
+    "smooth, truth as prior": lambda x: th.Consistent(prior=x, solver=LogCholesky()),
 }
 
 

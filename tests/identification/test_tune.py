@@ -13,12 +13,13 @@ from simulated_log import motion
 
 import thetahat as th
 from thetahat import robots
-from thetahat.data.memory_log import record
+from thetahat.data.memory_log import log_from_arrays
 from thetahat.identification.coupled_joints import coupled
 from thetahat.identification.tuning.cross_validation import LAW, Predictions, block_edges, folds
 from thetahat.identification.tuning.tune import TuningOptions
 from thetahat.kernels.direction import follow
-from thetahat.model.friction_terms import Dry, quadratic
+from thetahat.model.friction_terms import FrictionDirection, quadratic
+from thetahat.model.io.save import with_drive_file
 from thetahat.model.robot import Robot
 
 RATE = 500.0
@@ -55,7 +56,7 @@ def recorded(
     tau += noise * np.random.default_rng(3).standard_normal(tau.shape)
     lag = round(delay * RATE)
     assert len(late[0]) > lag >= 0
-    return robot, record(robot, t[lag:], q[lag:], tau=tau[: len(t) - lag], name="arm")
+    return robot, log_from_arrays(robot, t[lag:], q[lag:], tau=tau[: len(t) - lag], name="arm")
 
 
 def with_terms(robot: Robot) -> Robot:
@@ -108,7 +109,7 @@ def test_rows_outside_the_span_change_nothing() -> None:
     )
     spoiled = tau.copy()
     spoiled[half:] = 1e3 * np.random.default_rng(0).standard_normal(spoiled[half:].shape)
-    other = record(robot, t, q, tau=spoiled, name="arm")
+    other = log_from_arrays(robot, t, q, tau=spoiled, name="arm")
     a, b = (th.tune(each, robot, span=(0, half)) for each in (log, other))
     assert a.reasons == b.reasons
     assert (a.settings.cutoff, a.settings.delay, a.weight) == (
@@ -182,15 +183,15 @@ def test_a_shaft_that_two_joints_share_is_named() -> None:
 def test_laws_and_terms_survive_the_robot_file(tmp_path: Path) -> None:
     robot = with_terms(th.load(robots.path("arm4")).without_drive())
     drive = robot.drive.with_dry(
-        Dry(np.array([0.1, 0.0, 0.2, 0.0]), np.array([0.0, 0.01, 0.0, 0.0]))
+        FrictionDirection(np.array([0.1, 0.0, 0.2, 0.0]), np.array([0.0, 0.01, 0.0, 0.0]))
     )
-    drive = drive.with_shape(
+    drive = drive.with_extra_term(
         quadratic(np.array([1.0, 0.0, 1.0, 0.0])), np.array([0.3, 0.0, -0.1, 0.0])
     ).with_values(coulomb=COULOMB)
     robot = replace(robot, drive=drive)
     saved = th.save(robot, tmp_path / "arm.urdf")
     assert {"direction", "quadratic"} <= set(saved.not_in_file)
-    again = th.with_drive_file(th.load(tmp_path / "arm.urdf"))
+    again = with_drive_file(th.load(tmp_path / "arm.urdf"))
     assert again.drive.dry.key == robot.drive.dry.key
     dq = np.random.default_rng(1).standard_normal((20, 4))
     np.testing.assert_allclose(

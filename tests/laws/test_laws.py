@@ -16,6 +16,14 @@ from hypothesis import strategies as st
 import thetahat as th
 from oracles import pinocchio_bridge, random_trees
 from oracles.random_trees import ONE_DOF, random_robot, random_state
+from thetahat.dynamics.configuration import integrate
+from thetahat.dynamics.rigid_body import (
+    body_jacobian,
+    kinetic_energy_regressor,
+    mass_matrix_by_bodies,
+    potential_energy_regressor,
+    static_regressor,
+)
 from thetahat.model import parameters
 from thetahat.model.drive import Drive
 from thetahat.model.robot import Robot
@@ -93,7 +101,7 @@ def rate(
     ddq = np.zeros_like(dq) if ddq is None else ddq
 
     def at(t: float) -> np.ndarray:
-        return f(th.integrate(m.robot, m.q, t * dq + 0.5 * t**2 * ddq), dq + t * ddq)
+        return f(integrate(m.robot, m.q, t * dq + 0.5 * t**2 * ddq), dq + t * ddq)
 
     return sum(weight * (at(k * STEP) - at(-k * STEP)) for k, weight in STENCIL) / STEP
 
@@ -125,7 +133,7 @@ def test_every_joint_is_what_pinocchio_takes_it_for(m: Moving) -> None:
 @given(moving(mimic=False))
 def test_integrate_moves_as_pinocchio_does(m: Moving) -> None:
     oracle = pinocchio_bridge.from_robot(m.robot)
-    moved = oracle.configuration(th.integrate(m.robot, m.q, m.dq))
+    moved = oracle.configuration(integrate(m.robot, m.q, m.dq))
     expected = np.array(
         [
             pin.integrate(oracle.model, q, v)
@@ -156,7 +164,7 @@ def test_jacobians_are_the_rates_of_frames(m: Moving) -> None:
         axis=-1,
     )
     for i, body in enumerate(m.robot.body_names):
-        got = (th.body_jacobian(m.robot, m.q, body) @ m.dq[..., None])[..., 0]
+        got = (body_jacobian(m.robot, m.q, body) @ m.dq[..., None])[..., 0]
         close(got, twist[:, i], 1.0 + largest(twist), within=DIFFERENCE)
 
 
@@ -171,7 +179,7 @@ def test_regressor_times_theta_is_inverse_dynamics(m: Moving) -> None:
         th.inverse_dynamics(m.robot, *m.state),
         m.size,
     )
-    close(th.static_regressor(m.robot, m.q) @ m.robot.theta, th.gravity(m.robot, m.q), m.size)
+    close(static_regressor(m.robot, m.q) @ m.robot.theta, th.gravity(m.robot, m.q), m.size)
 
 
 @law
@@ -187,7 +195,7 @@ def test_mass_matrix_is_symmetric_positive_definite_and_a_sum_over_bodies(m: Mov
     D, rigid = th.mass_matrix(m.robot, m.q), th.mass_matrix(m.robot, m.q, rigid=True)
     assert np.array_equal(D, np.swapaxes(D, -1, -2))
     assert np.min(np.linalg.eigvalsh(rigid)) > 0.0
-    close(rigid, th.mass_matrix_by_bodies(m.robot, m.q), largest(rigid))
+    close(rigid, mass_matrix_by_bodies(m.robot, m.q), largest(rigid))
     close(D - rigid, np.broadcast_to(np.diag(m.robot.drive.armature), D.shape), largest(D))
 
 
@@ -268,7 +276,7 @@ def test_kinetic_energy_is_half_of_dq_D_dq(m: Moving) -> None:
         T = th.kinetic_energy(m.robot, m.q, m.dq, rigid=rigid)
         close(T, 0.5 * np.einsum("si,sij,sj->s", m.dq, D, m.dq), T)
     close(
-        th.kinetic_energy_regressor(m.robot, m.q, m.dq) @ m.robot.theta,
+        kinetic_energy_regressor(m.robot, m.q, m.dq) @ m.robot.theta,
         th.kinetic_energy(m.robot, m.q, m.dq, rigid=True),
         T,
     )
@@ -279,7 +287,7 @@ def test_kinetic_energy_is_half_of_dq_D_dq(m: Moving) -> None:
 def test_gravity_is_the_slope_of_potential_energy(m: Moving) -> None:
     """G = ∂V/∂q, along every direction of motion."""
     V = th.potential_energy(m.robot, m.q)
-    close(th.potential_energy_regressor(m.robot, m.q) @ m.robot.theta, V, 1.0 + np.abs(V))
+    close(potential_energy_regressor(m.robot, m.q) @ m.robot.theta, V, 1.0 + np.abs(V))
     slope = np.stack(
         [
             rate(lambda q, _: th.potential_energy(m.robot, q), m, unit(m, k))
@@ -330,7 +338,7 @@ def advance(robot: Robot, q: np.ndarray, dq: np.ndarray, h: float) -> tuple[np.n
         return np.concatenate([v, th.forward_dynamics(robot, x, v, np.zeros_like(v))], axis=1)
 
     def step(x: np.ndarray, v: np.ndarray, k: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return th.integrate(robot, x, h * k[:, : robot.nv]), v + h * k[:, robot.nv :]
+        return integrate(robot, x, h * k[:, : robot.nv]), v + h * k[:, robot.nv :]
 
     k1 = slope(q, dq)
     second = step(q, dq, 0.5 * k1)
@@ -391,7 +399,7 @@ def test_forward_dynamics_undoes_inverse_dynamics(m: Moving) -> None:
 def test_external_wrenches_act_by_the_jacobian(m: Moving) -> None:
     """A wrench on a body takes Jᵀw off the torque."""
     wrenches = np.random.default_rng(2).normal(size=(SAMPLES, len(m.robot.body_names), 6))
-    jacobians = (th.body_jacobian(m.robot, m.q, body) for body in m.robot.body_names)
+    jacobians = (body_jacobian(m.robot, m.q, body) for body in m.robot.body_names)
     help_ = sum(np.einsum("sij,si->sj", J, wrenches[:, i]) for i, J in enumerate(jacobians))
     got = th.inverse_dynamics(m.robot, *m.state, wrenches=wrenches)
     close(got, th.inverse_dynamics(m.robot, *m.state) - help_, m.size + largest(help_)[:, None])

@@ -14,6 +14,7 @@ from online_cases import Run, arm, exactly, near, push_all, run, smooth, wrong
 
 import thetahat as th
 from thetahat import robots
+from thetahat.dynamics.configuration import integrate
 from thetahat.errors import UsageError
 from thetahat.online.identifier import OnlineIdentifier
 
@@ -336,7 +337,7 @@ def test_a_floating_base_is_identified_from_its_twist() -> None:
     q = np.empty((n, base.nq))
     q[0] = base.neutral
     for k in range(1, n):
-        q[k] = th.integrate(base, q[k - 1], 0.005 * 0.5 * (dq[k] + dq[k - 1]))
+        q[k] = integrate(base, q[k - 1], 0.005 * 0.5 * (dq[k] + dq[k - 1]))
     tau = th.inverse_dynamics(base, q, dq, ddq)
     q[::2, 3:7] *= -1.0
     one = OnlineIdentifier(base.with_parameters(1.2 * base.theta), rate=10.0, cutoff=20.0)

@@ -1,16 +1,18 @@
-"""Where test robots and logs are: beside the repository (../shared/data) and in the
-example-robot-data package.
+"""Where test robots and logs are: beside the repository (../shared/data, or where the environment
+variable THETAHAT_SHARED says that ../shared is) and in the example-robot-data package.
 """
 
 from __future__ import annotations
 
+import os
 import sysconfig
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SHARED = ROOT.parent / "shared" / "data"
+SHARED = Path(os.environ.get("THETAHAT_SHARED", ROOT.parent / "shared")) / "data"
+STRD = ROOT / "tests" / "data" / "strd"  # NIST's certified regressions, kept here
 EXAMPLES = (
     Path(sysconfig.get_paths()["purelib"])
     / "cmeel.prefix"

@@ -29,7 +29,7 @@ SHOWN = ("text", "json", "xml")  # read, not run
 WIDTH = "100"  # columns of the terminal whose output pages show
 SLOW_VERBS = ("demo", "watch")  # they have tests of their own; here it is enough that they exist
 HURRY = {
-    "excite": ["--seconds", "2"],
+    "excite": ["--starts", "2"],
     "identify": ["--no-tune"],
 }  # a design with less time; what is shown in full (console) is tuned
 ANYTHING = "…"

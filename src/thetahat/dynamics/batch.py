@@ -1,4 +1,4 @@
-"""What every batched call shares: checking arguments once, scratch memory, and threads.
+"""Argument checks, scratch memory and threads of batched calls.
 
 One sample or many: ``(n,)`` or ``(samples, n)``; results gain the same leading axis.
 """
@@ -20,11 +20,11 @@ from thetahat.model.tree import Tree
 
 WIDTH = 8  # samples in a tile
 CORES = os.cpu_count() or 1  # asked once: the answer takes 10 µs
+LONGEST_WAIT = 3600.0  # [s] for another thread's part of a batch
 WORK_PER_THREAD = 100.0  # [µs]; less is not worth waking another thread for
 _DOUBLE = np.dtype(np.float64)
-QUATERNION_TOLERANCE = (
-    1e-3  # of its length; kernels turn by the direction of the quaternion, whatever its length
-)
+# of its length; kernels turn by the direction of the quaternion, whatever its length
+QUATERNION_TOLERANCE = 1e-3
 
 
 @cache
@@ -42,17 +42,8 @@ def kernels() -> SimpleNamespace:
         slotine_li,
     )
 
-    return SimpleNamespace(
-        aba=aba,
-        computed_torque=computed_torque,
-        crba=crba,
-        fold=fold,
-        frames=frames,
-        kinematics=kinematics,
-        regressor=regressor,
-        rnea=rnea,
-        slotine_li=slotine_li,
-    )
+    modules = (aba, computed_torque, crba, fold, frames, kinematics, regressor, rnea, slotine_li)
+    return SimpleNamespace(**{each.__name__.rpartition(".")[2]: each for each in modules})
 
 
 # -- arguments -------------------------------------------------------------------------------------
@@ -70,9 +61,8 @@ def _usable(value: np.ndarray, width: int) -> np.ndarray | None:
             raise TypeError
         value = np.array(value, dtype=np.float64, order="C")
     if value.ndim == 1:
-        if value.shape[0] == width and math.isfinite(
-            sum(value.tolist())
-        ):  # the quickest test there is of a few numbers
+        # the quickest test there is of a few numbers
+        if value.shape[0] == width and math.isfinite(sum(value.tolist())):
             return value
     elif value.ndim == 2 and value.shape[1] == width and np.isfinite(value).all():
         # Not by a dot product: on many numbers it wakes BLAS's threads, which then spin on the
@@ -116,13 +106,8 @@ def check_state(
     (samples, ·) or (·,).
     """
     tree = robot.tree
-    try:
-        arrays = [_usable(q, tree.nq), *[_usable(rate, tree.nv) for rate in rates]]
-        lead = arrays[0].shape[:-1]
-        for array in arrays:
-            if array.shape[:-1] != lead:
-                raise ValueError
-    except (TypeError, ValueError, AttributeError):  # something is wrong: say what
+    arrays = _all_usable(tree, q, *rates)
+    if arrays is None:  # say what is wrong
         arrays = [check_array("q", q, tree.nq, f"one number per coordinate of {robot.name!r}")]
         for name, rate in zip(names, rates, strict=False):
             array = check_array(
@@ -132,10 +117,26 @@ def check_state(
                 raise UsageError(
                     f"q has shape {arrays[0].shape} but {name} has {array.shape}; give the same"
                     " number of samples"
-                ) from None
+                )
             arrays.append(array)
     if tree.quaternions:
         _check_quaternions(tree, arrays[0])
+    return arrays
+
+
+def _all_usable(tree: Tree, q: np.ndarray, *rates: np.ndarray) -> list[np.ndarray] | None:
+    """q and rates as `_usable` makes them, or None where one is not or their samples differ."""
+    arrays: list[np.ndarray] = []
+    width = tree.nq
+    for value in (q, *rates):
+        try:
+            array = _usable(value, width)
+        except (TypeError, ValueError):
+            return None
+        if array is None or (arrays and array.shape[:-1] != arrays[0].shape[:-1]):
+            return None
+        arrays.append(array)
+        width = tree.nv
     return arrays
 
 
@@ -186,12 +187,10 @@ def result(out: np.ndarray | None, shape: tuple[int, ...]) -> np.ndarray:
         or not (out.dtype is _DOUBLE or out.dtype == _DOUBLE)
         or out.shape != shape
     ):
-        found = (
-            f"{out.dtype} of shape {out.shape}"
-            if isinstance(out, np.ndarray)
-            else type(out).__name__
-        )
-        raise UsageError(f"out is {found}; expected float64 of shape {shape}")
+        given = type(out).__name__
+        if isinstance(out, np.ndarray):
+            given = f"{out.dtype} of shape {out.shape}"
+        raise UsageError(f"out is {given}; expected float64 of shape {shape}")
     if not out.flags.carray:
         raise UsageError(
             "out is not a writeable, aligned, C-contiguous array; hand one in as np.empty makes it"
@@ -292,7 +291,7 @@ def run(
     ]
     _one(robot.tree.spare_workspaces, robot.tree, call, parts[0])
     for future in futures:
-        future.result()
+        future.result(timeout=LONGEST_WAIT)
 
 
 def _one(

@@ -81,7 +81,8 @@ def _moved(w: np.ndarray, v: np.ndarray) -> np.ndarray:
     first = np.where(small, 0.5 - phi**2 / 24.0, (1.0 - np.cos(safe)) / safe**2)
     second = np.where(small, 1.0 / 6.0 - phi**2 / 120.0, (safe - np.sin(safe)) / safe**3)
     w_x = skew(w)
-    return ((np.eye(3) + first * w_x + second * (w_x @ w_x)) @ v[..., None])[..., 0]
+    shift: np.ndarray = ((np.eye(3) + first * w_x + second * (w_x @ w_x)) @ v[..., None])[..., 0]
+    return shift
 
 
 def _turned(quaternion: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -92,11 +93,13 @@ def _turned(quaternion: np.ndarray, w: np.ndarray) -> np.ndarray:
     scalar_a, scalar_b = quaternion[..., 3:], np.cos(phi / 2.0)
     vector = scalar_a * b + scalar_b * a + np.cross(a, b)
     scalar = scalar_a * scalar_b - np.sum(a * b, axis=-1, keepdims=True)
-    result = np.concatenate([vector, scalar], axis=-1)
-    return result / np.linalg.norm(result, axis=-1, keepdims=True)
+    result: np.ndarray = np.concatenate([vector, scalar], axis=-1)
+    result /= np.linalg.norm(result, axis=-1, keepdims=True)
+    return result
 
 
 def _matrix(quaternion: np.ndarray) -> np.ndarray:
     """Rotation of a unit quaternion (x, y, z, w): 1 + 2w a× + 2 (a×)²."""
     a_x = skew(quaternion[..., :3])
-    return np.eye(3) + 2.0 * quaternion[..., 3, None, None] * a_x + 2.0 * a_x @ a_x
+    R: np.ndarray = np.eye(3) + 2.0 * quaternion[..., 3, None, None] * a_x + 2.0 * a_x @ a_x
+    return R

@@ -106,7 +106,7 @@ def robot_fingerprint(robot: Robot, *, values: bool = False) -> str:
         :, None
     ]  # what tells one Stribeck speed from another lies near zero
     terms = drive.terms if values else drive.identified
-    shapes = [drive.shape(term) for term in terms]
+    shapes = [drive.term(term) for term in terms]
     laws = [
         (shape.term, shape.along, np.asarray(shape.column(speeds, accelerations, loads)))
         for shape in shapes

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -22,8 +23,15 @@ from thetahat.errors import MissingExtra, StorageError, ThetahatError, UsageErro
 
 FAN_IN = 8  # results that are merged at once
 MEMORY = "1GB"  # of one local worker, beyond which its nanny starts it anew
-PATIENCE = 10.0  # [s] to reach a scheduler, or to start a local cluster's workers once over
-STARTING = 60.0  # [s] for the local workers to be there
+PATIENCE = 10.0  # [s] to reach a scheduler, and to close what was started
+STARTING = 120.0  # [s] for the local workers to be there, at first and after a death
+# [s] without any worker after which a run ends. A local cluster waits as long for a worker that its
+# nanny starts again; Dask's own 15 s are too short on a loaded machine: it would stop the nanny
+# (`distributed.deploy.lost-worker-timeout`), and tasks would wait for a worker that never comes.
+NO_WORKERS = 300.0
+NO_RESULT = 3600.0  # [s] without any finished task after which a run ends
+POLL = 0.02  # [s] between two looks at the tasks under way
+CHECK = 5.0  # [s] between two looks at the workers
 RETRIES = 2
 ONE_THREAD = {
     "POLARS_MAX_THREADS": "1",
@@ -180,6 +188,7 @@ class DaskWorkers(Workers):
             raise UsageError("workers, scheduler and client exclude each other; give one of them")
         self._wanted, self._address, self._client = workers, scheduler, client
         self._own: list[Any] = []  # what is to be closed, in order
+        self._settings = ExitStack()  # Dask settings that hold while the local cluster lives
         _distributed()  # said at once, not after an hour of reading
 
     @property
@@ -192,11 +201,14 @@ class DaskWorkers(Workers):
     @property
     def count(self) -> int:
         """How many work side by side."""
-        return (
-            self._wanted
-            if self._client is None and self._wanted
-            else len(self.client.scheduler_info(n_workers=-1)["workers"])
-        )
+        return self._wanted if self._client is None and self._wanted else self._alive(self.client)
+
+    def _alive(self, client: Any) -> int:
+        """Return the number of workers the scheduler knows."""
+        try:
+            return len(client.sync(client.scheduler.ncores, callback_timeout=PATIENCE))
+        except (OSError, TimeoutError) as error:
+            raise _lost("the scheduler", error) from None
 
     def _connected(self) -> Any:
         distributed = _distributed()
@@ -210,7 +222,7 @@ class DaskWorkers(Workers):
                 " address, and that it runs"
             ) from None
         self._own.append(client)
-        if not client.scheduler_info(n_workers=-1)["workers"]:
+        if not self._alive(client):
             self.close()
             raise StorageError(
                 f"the Dask scheduler at {self._address} has no workers; start some (dask worker"
@@ -229,6 +241,9 @@ class DaskWorkers(Workers):
             "distributed.scheduler.http.routes": [],
             "distributed.worker.http.routes": [],
         }
+        self._settings.enter_context(
+            dask.config.set({"distributed.deploy.lost-worker-timeout": f"{NO_WORKERS:g}s"})
+        )
         with dask.config.set(quiet), _silence():
             try:
                 cluster = distributed.LocalCluster(
@@ -241,6 +256,7 @@ class DaskWorkers(Workers):
                     scheduler_kwargs={"dashboard": False},
                     worker_dashboard_address=None,
                     silence_logs=logging.CRITICAL,
+                    death_timeout=STARTING,
                     env={
                         **ONE_THREAD,
                         **(
@@ -251,7 +267,7 @@ class DaskWorkers(Workers):
                     },
                 )
                 self._own.append(cluster)
-                client = distributed.Client(cluster, set_as_default=False)
+                client = distributed.Client(cluster, timeout=STARTING, set_as_default=False)
                 self._own.insert(0, client)
                 client.wait_for_workers(self._wanted, timeout=STARTING)
             except (OSError, TimeoutError, RuntimeError) as error:
@@ -270,6 +286,7 @@ class DaskWorkers(Workers):
             for each in own:
                 with suppress(Exception):
                     each.close(timeout=PATIENCE)
+        self._settings.close()
         if own:
             self._client = None
 
@@ -286,11 +303,8 @@ class DaskWorkers(Workers):
             ): number
             for number, task in enumerate(tasks)
         }
-        waiting = _distributed().as_completed(
-            list(numbers), loop=self.client.loop, raise_errors=False
-        )
         killed = []
-        for future in waiting:
+        for future in self._completed(numbers):
             number = numbers.pop(future)
             try:
                 yield number, _result(future, job.name(tasks[number]))
@@ -300,13 +314,50 @@ class DaskWorkers(Workers):
         for number in killed:
             yield number, self._alone(job, tasks[number])
 
+    def _completed(self, futures: Collection[Any]) -> Iterator[Any]:
+        """Yield futures as they are done; raise `StorageError` where no worker is left to do them,
+        or nothing has been done for `NO_RESULT` seconds.
+        """
+        client = self.client
+        waiting = _distributed().as_completed(list(futures), loop=client.loop, raise_errors=False)
+        result_at = checked = workers_at = time.monotonic()
+        while not waiting.is_empty():
+            batch = waiting.next_batch(block=False)
+            yield from batch
+            now = time.monotonic()
+            if batch:
+                result_at = checked = workers_at = now
+                continue
+            if now - checked > CHECK:
+                checked = now
+                if client.status not in ("running", "connecting"):
+                    raise _lost("the scheduler", ConnectionError())
+                if self._alive(client):
+                    workers_at = now
+            if now - workers_at > NO_WORKERS:
+                raise StorageError(
+                    f"the Dask cluster has had no workers for {NO_WORKERS:g} s; what was stored is"
+                    " kept, so start workers with more memory, and run it again"
+                )
+            if now - result_at > NO_RESULT:
+                raise StorageError(
+                    f"the Dask cluster has finished nothing for {NO_RESULT:g} s; what was stored is"
+                    " kept, so look at its workers, and run it again"
+                )
+            time.sleep(POLL)
+
+    def _awaited(self, future: Any, name: str) -> Any:
+        """Return what a future holds, once it is done."""
+        (done,) = self._completed([future])
+        return _result(done, name)
+
     def _alone(self, job: Job[C, T, R], task: T) -> R | Failure:
         """A task whose worker died, by itself: one that only waited beside the deadly one is not to
         blame.
         """
         with _silence():
             try:
-                return _result(
+                return self._awaited(
                     self.client.submit(
                         _guarded, job.run, job.name(task), job.context, task, pure=False
                     ),
@@ -381,10 +432,7 @@ class DaskWorkers(Workers):
             root = _tree(len(tasks), leaf, join)
             names = {future: number for number, future in futures.items()}
             killed: list[int] = []
-            waiting = _distributed().as_completed(
-                list(futures.values()), loop=self.client.loop, raise_errors=False
-            )
-            for future in waiting:
+            for future in self._completed(names):
                 number = names.pop(future)
                 try:
                     done(
@@ -398,7 +446,9 @@ class DaskWorkers(Workers):
                 except Killed:
                     killed.append(number)
                 future.release()
-            return (None, killed) if killed else (_result(root, "the merged result"), [])
+            if killed:
+                return None, killed
+            return self._awaited(root, "the merged result"), []
 
 
 class Killed(StorageError):
@@ -409,7 +459,7 @@ def _result(future: Any, name: str) -> Any:
     """What a future holds. An error that is none of a file ends the run: it would come again."""
     distributed = _distributed()
     try:
-        return future.result()
+        return future.result(timeout=NO_WORKERS)
     except distributed.KilledWorker:
         raise Killed(
             f"{name}: its worker died every time it was tried; give the workers more memory, or"
@@ -428,10 +478,15 @@ def _result(future: Any, name: str) -> Any:
             " there and on its workers, as it is here"
         ) from None
     except (TimeoutError, ConnectionError, distributed.CancelledError) as error:
-        raise StorageError(
-            f"{name}: the Dask cluster was lost ({type(error).__name__}); what was stored is kept,"
-            " so run it again"
-        ) from None
+        raise _lost(name, error) from None
+
+
+def _lost(name: str, error: Exception) -> StorageError:
+    """Return the error that ends a run whose cluster is gone."""
+    return StorageError(
+        f"{name}: the Dask cluster was lost ({type(error).__name__}); what was stored is kept, so"
+        " run it again"
+    )
 
 
 def _distributed() -> Any:

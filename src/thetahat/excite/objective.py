@@ -21,7 +21,8 @@ from thetahat.excite.bases import Family
 from thetahat.excite.motion_limits import MotionLimits
 from thetahat.identification.identifiability.base_parameters import base_parameters
 from thetahat.identification.parameter_columns import Columns
-from thetahat.model.drive import Drive, Shape
+from thetahat.model.drive import Drive
+from thetahat.model.friction_terms import DriveTerm
 from thetahat.model.robot import Robot
 
 # [rad, rad/s, …] of the differences; the regressor is linear in q̈, quadratic in q̇ and smooth in q
@@ -294,8 +295,8 @@ class Problem:
             B = drive.actuation.matrix_at(self.limits.centre)
             speed = np.abs(B).T @ speed
         width = np.maximum(SOFT * speed, 1e-9)
-        soft = drive.with_terms(coulomb=False).with_shape(
-            Shape("soft sign", lambda dq, ddq, load: dq / np.sqrt(dq * dq + width * width))
+        soft = drive.with_terms(coulomb=False).with_extra_term(
+            DriveTerm("soft sign", lambda dq, ddq, load: dq / np.sqrt(dq * dq + width * width))
         )
         names = [("soft sign" if term == "coulomb" else term) for term in drive.identified]
         motors = len(drive.column_motors)

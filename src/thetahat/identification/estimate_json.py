@@ -15,6 +15,7 @@ from thetahat.identification.estimate import Estimate
 from thetahat.identification.identifiability.base_parameters import ALONE, NEVER
 from thetahat.identification.parameter_columns import Columns
 from thetahat.identification.scores import Validation
+from thetahat.identification.verdict import judge
 from thetahat.model import parameters
 from thetahat.model.drive import TERMS
 from thetahat.model.robot import Robot
@@ -39,7 +40,7 @@ def as_data(
     """
     nominal = None if test is None else test.nominal
     plain = None if test is None else test.beside.get(PLAIN)
-    return {
+    data = {
         "schema": SCHEMA,
         "method": estimate.method,
         "samples": int(estimate.samples),
@@ -69,6 +70,7 @@ def as_data(
         "parity": None,  # of the robot file, when it is written
         "provenance": dict(provenance or {}),
     }
+    return {**data, "verdict": judge(data).as_data()}
 
 
 def findings(log: Any, name: str) -> list[dict[str, Any]]:
@@ -83,33 +85,6 @@ def findings(log: Any, name: str) -> list[dict[str, Any]]:
         }
         for f in log.findings
     ]
-
-
-def friction_sentences(found: Mapping[str, Any]) -> list[str]:
-    """Return the Coulomb transition and friction beyond the four terms, a sentence each."""
-    friction = found.get("friction")
-    if friction is None:
-        return []
-    names, lines = [str(name) for name in friction["motors"]], []
-
-    def listed(values: Iterable[float], form: str) -> str:
-        pairs = zip(names, values, strict=True)
-        return ", ".join(f"{name} {value:{form}}" for name, value in pairs if value)
-
-    if friction["zone"] is not None:
-        widths, travels = listed(friction["zone"], ".2g"), listed(friction["travel"], ".2g")
-        if widths:
-            lines.append(f"Coulomb transition width [rad/s or m/s]: {widths}.")
-        if travels:
-            lines.append(f"Coulomb hysteresis, travel [rad or m]: {travels}.")
-        if not (widths or travels):
-            lines.append("Coulomb friction follows the sign of the velocity.")
-    for term, stated in friction["terms"].items():
-        values = listed(stated["values"], ".3g") or "none"
-        lines.append(
-            f"{term.replace('_', '-').capitalize()} friction [{stated['unit']}]: {values}."
-        )
-    return lines
 
 
 def number(value: Any) -> float | None:

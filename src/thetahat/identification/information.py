@@ -19,7 +19,10 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from thetahat.data.friction_direction import directed, directed_batches
+from thetahat.data.friction_direction import (
+    batches_with_friction_direction,
+    with_friction_direction,
+)
 from thetahat.data.samples import Samples
 from thetahat.dynamics import batch, rigid_body
 from thetahat.errors import MalformedInput, NotIdentifiable, StorageError, UsageError
@@ -423,9 +426,9 @@ def information(
 
 def _stream(samples: Samples | Iterable[Samples], robot: Robot) -> Iterator[Samples]:
     if isinstance(samples, Samples):
-        yield directed(samples, robot)
+        yield with_friction_direction(samples, robot)
     else:
-        yield from directed_batches(samples, robot)
+        yield from batches_with_friction_direction(samples, robot)
 
 
 def _check(robot: Robot, samples: Samples, weights: np.ndarray | None) -> None:

@@ -9,7 +9,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from thetahat.data.friction_direction import directed, directed_batches
+from thetahat.data.friction_direction import (
+    batches_with_friction_direction,
+    with_friction_direction,
+)
 from thetahat.data.samples import Samples
 from thetahat.dynamics import rigid_body
 from thetahat.errors import UsageError
@@ -207,9 +210,9 @@ class _Sums:
 
 def _pieces(samples: Samples | Iterable[Samples], robot: Robot) -> Iterator[Samples]:
     for part in (
-        (directed(samples, robot),)
+        (with_friction_direction(samples, robot),)
         if isinstance(samples, Samples)
-        else directed_batches(samples, robot)
+        else batches_with_friction_direction(samples, robot)
     ):
         for first in range(0, len(part), PIECE):
             yield part if len(part) <= PIECE else part.subset(slice(first, first + PIECE))

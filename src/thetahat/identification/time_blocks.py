@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from thetahat.data.friction_direction import directed_batches
+from thetahat.data.friction_direction import batches_with_friction_direction
 from thetahat.data.samples import Samples
 from thetahat.dynamics import batch
 from thetahat.errors import UsageError
@@ -144,7 +144,7 @@ def blocks(source: Source, robot: Robot, size: int, *, reach: int) -> Iterator[B
     end: tuple[float | None, int | None] | None = None
     waiting: list[_Rows] = []
     held, first = 0, True
-    for part in directed_batches(_parts(source), robot):
+    for part in batches_with_friction_direction(_parts(source), robot):
         if not len(part):
             continue
         period = _period(part) if period is None else period

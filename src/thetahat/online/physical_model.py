@@ -62,7 +62,7 @@ class Found:
     sentence: str = ""  # what is wrong
 
 
-class Embedding:
+class PhysicalProjection:
     """From base parameters to the physical robot nearest to the nominal one."""
 
     def __init__(self, stack: Stack, *, weight: float = WEIGHT) -> None:

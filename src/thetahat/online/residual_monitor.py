@@ -133,7 +133,7 @@ def _units(robot: Robot) -> list[str]:
     return out
 
 
-class ResidualWatch:
+class ResidualMonitor:
     """Compares every filtered sample with what a model predicts.
 
     scale: (nv,) σ, usual size of each joint's residual [N·m or N]. min_speed: (nv,) at which a
@@ -227,7 +227,7 @@ class ResidualWatch:
         return True
 
 
-class PayloadWatch:
+class PayloadMonitor:
     """What a named link holds, from samples after an alarm, against a robot that is known
     otherwise: recursive least squares of ten columns.
 

@@ -1,4 +1,4 @@
-"""Parquet, in slices of rows, whatever the size of its row groups."""
+"""Parquet, read in slices of rows whatever the size of its row groups."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ class ParquetTable(Table):
             )
 
     def where(self, row: int) -> str:
-        """Rows have no number of their own."""
+        """Return the number of a row."""
         return f"row {row} (counting from 0)"
 
     def read(
         self, columns: Sequence[str], run_column: str | None, *, first: bool
     ) -> Iterator[Block]:
-        """Slices of `SLICE_CELLS` numbers."""
+        """Return slices of `SLICE_CELLS` numbers."""
         self._check_types(columns)
         polars = self._polars
         wanted = [polars.col(name).cast(polars.Float64) for name in columns]

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from thetahat.data.friction_direction import directed_batches
+from thetahat.data.friction_direction import batches_with_friction_direction
 from thetahat.data.samples import Samples
 from thetahat.dynamics import rigid_body
 from thetahat.errors import UsageError
@@ -299,7 +299,7 @@ class _Log:
         parts: Iterable[Samples] = (
             [self.samples] if isinstance(self.samples, Samples) else self.samples()
         )
-        for part in directed_batches(parts, self.information.robot):
+        for part in batches_with_friction_direction(parts, self.information.robot):
             for first in range(0, len(part), PIECE):
                 yield part if len(part) <= PIECE else part.subset(slice(first, first + PIECE))
 

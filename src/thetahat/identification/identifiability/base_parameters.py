@@ -8,8 +8,7 @@ in the torque:
 
 M comes from a column-scaled, rank-revealing QR of the regressor at random states, in double
 precision; whether what it finds next to zero is zero, and whether the map holds at other states,
-extended precision decides, by other code (`extended_regressor`). `nullspace.py` finds the same by a
-way that needs no states. Robot files are rounded (1.5708 for π/2), which makes tiny pivots where an
+extended precision decides, by other code (`extended_regressor`). Robot files are rounded (1.5708 for π/2), which makes tiny pivots where an
 exact file had none: below WEAK a direction is named weak, and kept in the map.
 """
 
@@ -195,7 +194,7 @@ def base_parameters(robot: Robot, *, drive: bool = True) -> BaseParameters:
     if not drive:
         robot = robot.without_drive()
     terms = robot.drive
-    shapes = tuple(terms.shape(term) for term in terms.identified)
+    shapes = tuple(terms.term(term) for term in terms.identified)
     key = (tuple(robot.gravity), shapes, terms.actuation if shapes else None, terms.motors)
     cached = _cache.setdefault(robot.tree, {})
     result = cached.get(key)
@@ -306,7 +305,7 @@ def _rows(
 
 def _load(robot: Robot, rng: np.random.Generator, samples: int) -> np.ndarray | None:
     """Any load, where a drive term depends on it."""
-    needs = any(robot.drive.shape(term).needs_load for term in robot.drive.identified)
+    needs = any(robot.drive.term(term).needs_load for term in robot.drive.identified)
     return rng.normal(size=(samples, robot.nv)) if needs else None
 
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from thetahat.data.friction_direction import directed
+from thetahat.data.friction_direction import with_friction_direction
 from thetahat.data.samples import STANDSTILL, USABLE, Samples
 from thetahat.errors import NotIdentifiable
 from thetahat.identification.estimators.consistent import Consistent
@@ -192,7 +192,7 @@ class CrossValidation:
 
 def folds(robot: Robot, samples: Samples, count: int = FOLDS) -> Folds:
     """Cut samples into blocks of time; rows whose low-pass reaches over a cut are not scored."""
-    samples = thinned(directed(samples, robot))
+    samples = thinned(with_friction_direction(samples, robot))
     edges = block_edges(samples, count)
     if np.any(np.diff(edges) < LEAST_ROWS):
         raise NotIdentifiable(

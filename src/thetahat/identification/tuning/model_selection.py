@@ -23,7 +23,13 @@ from thetahat.identification.tuning.cross_validation import (
     period_of,
 )
 from thetahat.model import friction_terms
-from thetahat.model.friction_terms import Dry, Shape, one_sided, quadratic, stribeck
+from thetahat.model.friction_terms import (
+    DriveTerm,
+    FrictionDirection,
+    one_sided,
+    quadratic,
+    stribeck,
+)
 from thetahat.model.robot import Robot
 
 # transition widths as shares of a motor's RMS speed; the first is used unless another law improves
@@ -50,8 +56,11 @@ def choose_coulomb_transition(
     motors = len(speed)
     # A motor that stands may be held by any friction up to Coulomb's, either way: a zone says none,
     # a sign would follow the sensor's noise.
-    laws = [Dry(share * speed, np.zeros(motors)) for share in ZONES]
-    laws += [Dry.plain(motors), *(Dry(np.zeros(motors), share * travel_std) for share in TRAVELS)]
+    laws = [FrictionDirection(share * speed, np.zeros(motors)) for share in ZONES]
+    laws += [
+        FrictionDirection.plain(motors),
+        *(FrictionDirection(np.zeros(motors), share * travel_std) for share in TRAVELS),
+    ]
     candidates = [validation.predict(_with_dry(robot, law), samples) for law in laws]
     chosen = laws[0]
     for m, joints in enumerate(_joints_of(robot)):
@@ -69,7 +78,7 @@ def _refine_shared(
     validation: CrossValidation,
     robot: Robot,
     samples: Samples,
-    laws: Sequence[Dry],
+    laws: Sequence[FrictionDirection],
     last: Predictions,
 ) -> tuple[Robot, Predictions]:
     """Choose again, one by one, for motors that act on a joint together."""
@@ -90,7 +99,7 @@ def _refine_shared(
 
 
 def _transition_reasons(
-    robot: Robot, default: Dry, after: Predictions, before: Predictions
+    robot: Robot, default: FrictionDirection, after: Predictions, before: Predictions
 ) -> list[str]:
     law, reasons = _law_of(robot), []
     for m, (name, joints) in enumerate(zip(_motor_names(robot), _joints_of(robot), strict=True)):
@@ -106,16 +115,16 @@ def _transition_reasons(
     return reasons
 
 
-def _with_law_of(law: Dry, other: Dry, motor: int) -> Dry:
+def _with_law_of(law: FrictionDirection, other: FrictionDirection, motor: int) -> FrictionDirection:
     """The law, with that of one motor taken from another."""
     zone, travel = law.zone.copy(), law.travel.copy()
     zone[motor], travel[motor] = other.zone[motor], other.travel[motor]
-    return Dry(zone, travel)
+    return FrictionDirection(zone, travel)
 
 
-def _law_of(robot: Robot) -> Dry:
+def _law_of(robot: Robot) -> FrictionDirection:
     law = robot.drive.dry
-    return Dry.plain(len(robot.drive.viscous)) if law is None else law
+    return FrictionDirection.plain(len(robot.drive.viscous)) if law is None else law
 
 
 # -- further friction ------------------------------------------------------------------------------
@@ -129,7 +138,7 @@ def choose_further_friction(
     """
     speed, _ = _scales(robot, samples)
     ones = np.ones(len(speed))
-    kinds: dict[str, tuple[Callable[[np.ndarray], Shape], Sequence[np.ndarray]]] = {
+    kinds: dict[str, tuple[Callable[[np.ndarray], DriveTerm], Sequence[np.ndarray]]] = {
         "stribeck": (stribeck, [share * speed for share in STRIBECK]),
         "one_sided": (one_sided, [ones]),
         "quadratic": (quadratic, [ones]),
@@ -143,7 +152,7 @@ def choose_further_friction(
             continue
         values = [each for each in values if np.any(each)]
         candidates = [
-            validation.predict(_with_shape(robot, make(each)), samples) for each in values
+            validation.predict(_with_extra_term(robot, make(each)), samples) for each in values
         ]
         chosen = np.zeros(len(speed))
         for m, joints in enumerate(_joints_of(robot)):
@@ -152,7 +161,7 @@ def choose_further_friction(
                 chosen[m] = values[best][m]
         if not np.any(chosen):
             continue
-        tried = _with_shape(robot, make(chosen))
+        tried = _with_extra_term(robot, make(chosen))
         after = validation.predict(tried, samples)
         if after.improves(before, TERM):
             names = [name for name, used in zip(_motor_names(robot), chosen, strict=True) if used]
@@ -197,12 +206,12 @@ def _best(
     return best if candidates[best].improves(before, threshold, joints) else None
 
 
-def _with_dry(robot: Robot, law: Dry) -> Robot:
+def _with_dry(robot: Robot, law: FrictionDirection) -> Robot:
     return replace(robot, drive=robot.drive.with_dry(law))
 
 
-def _with_shape(robot: Robot, shape: Shape) -> Robot:
-    return replace(robot, drive=robot.drive.with_shape(shape))
+def _with_extra_term(robot: Robot, shape: DriveTerm) -> Robot:
+    return replace(robot, drive=robot.drive.with_extra_term(shape))
 
 
 def _joints_of(robot: Robot) -> list[list[int]]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 
 from thetahat.data.prepare import Settings
 from thetahat.data.samples import Samples
-from thetahat.data.subsample import Excerpt
+from thetahat.data.subsample import Subsample
 from thetahat.identification.tuning.cross_validation import (
     IMPROVES,
     LAW,
@@ -20,11 +21,30 @@ from thetahat.model.robot import Robot
 DELAY_STEPS = 4.0  # ratio of the largest delay to the step of its search
 
 
-@dataclass(frozen=True, eq=False)
-class SampleSource:
-    """Samples of a log to be fitted, prepared once per cut-off and delay."""
+class SampleSource(Protocol):
+    """Samples to be fitted, of any cut-off and delay."""
 
-    excerpt: Excerpt
+    def samples(self, cutoff: float, delay: float = 0.0) -> Samples:
+        """Return the samples of this low-pass of the motion [Hz], and delay of the torque [s]."""
+
+
+@dataclass(frozen=True, eq=False)
+class FixedSamples:
+    """Samples that are prepared already: their cut-off and delay are what they are."""
+
+    prepared: Samples
+
+    def samples(self, cutoff: float, delay: float = 0.0) -> Samples:
+        """Return the samples."""
+        del cutoff, delay
+        return self.prepared
+
+
+@dataclass(frozen=True, eq=False)
+class LogSamples:
+    """Samples of a log, prepared once per cut-off and delay."""
+
+    rows: Subsample
     settings: Settings  # all but cut-off and delay
     narrow: Callable[[Samples], Samples] | None = None  # to the joints of the fitted robot
     _prepared: dict[tuple[float, float], Samples] = field(default_factory=dict, init=False)
@@ -32,7 +52,7 @@ class SampleSource:
     def samples(self, cutoff: float, delay: float = 0.0) -> Samples:
         """Return the samples of this low-pass of the motion [Hz], and delay of the torque [s]."""
         if (cutoff, delay) not in self._prepared:
-            samples = self.excerpt.prepared(replace(self.settings, cutoff=cutoff, delay=delay))
+            samples = self.rows.prepared(replace(self.settings, cutoff=cutoff, delay=delay))
             self._prepared[cutoff, delay] = samples if self.narrow is None else self.narrow(samples)
         return self._prepared[cutoff, delay]
 

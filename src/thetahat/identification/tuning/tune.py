@@ -20,9 +20,10 @@ import numpy as np
 
 from thetahat.data.cutoff import MOST
 from thetahat.data.prepare import Settings, choose
-from thetahat.data.resample import LogLike, mean_period
+from thetahat.data.resample import mean_period
 from thetahat.data.samples import Samples
-from thetahat.data.subsample import excerpt
+from thetahat.data.subsample import subsample
+from thetahat.data.types import LogLike
 from thetahat.errors import NotIdentifiable
 from thetahat.identification import factor as f
 from thetahat.identification.estimators.consistent import Consistent
@@ -34,6 +35,8 @@ from thetahat.identification.tuning.model_selection import (
     choose_further_friction,
 )
 from thetahat.identification.tuning.motion_filter import (
+    FixedSamples,
+    LogSamples,
     SampleSource,
     choose_cutoff,
     choose_delay,
@@ -133,20 +136,28 @@ def tune(
     if prior is None:
         prior = robot.theta if robot.theta.shape == fitted.theta.shape else None
     torque = options.score_cutoff or settings.cutoff
-    source = SampleSource(
-        excerpt(log, robot, span=span), replace(settings, torque_cutoff=torque), narrow
-    )
+    settings = replace(settings, torque_cutoff=torque)
     cutoffs = _cutoffs(log, settings.cutoff, torque) if options.cutoff is None else [options.cutoff]
+    source = LogSamples(subsample(log, robot, span=span), settings, narrow)
     search = _Search(source, options, CrossValidation(prior, options.weights), tell)
-    try:
-        # small matrices; threads woken for them would spin beside the next fold
-        with f.blas_threads().limit(limits=1, user_api="blas"):
-            tuned = search.run(fitted, cutoffs, LARGEST_DELAY / torque)
-    except NotIdentifiable as error:
-        weight = USUAL if options.weight is None else options.weight
-        tuned = Tuned(settings, fitted, weight, options.metric, (f"nothing was chosen: {error}",))
+    tuned = search.run(fitted, settings, cutoffs, LARGEST_DELAY / torque)
     torque_cutoff = torque if torque != tuned.settings.cutoff else None
     return replace(tuned, settings=replace(tuned.settings, torque_cutoff=torque_cutoff))
+
+
+def tune_samples(
+    samples: Samples,
+    settings: Settings,
+    fitted: Robot,
+    options: TuningOptions = TuningOptions(),
+    *,
+    prior: np.ndarray | Robot | None = None,
+    tell: Callable[[str], None] = lambda what: None,
+) -> Tuned:
+    """Choose friction model and prior weight for samples that are prepared already."""
+    options = replace(options, delay=False)
+    search = _Search(FixedSamples(samples), options, CrossValidation(prior, options.weights), tell)
+    return replace(search.run(fitted, settings, [settings.cutoff], 0.0), settings=settings)
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,8 +169,22 @@ class _Search:
     validation: CrossValidation
     tell: Callable[[str], None]
 
-    def run(self, robot: Robot, cutoffs: Sequence[float], largest_delay: float) -> Tuned:
+    def run(
+        self, fitted: Robot, settings: Settings, cutoffs: Sequence[float], largest_delay: float
+    ) -> Tuned:
         """Make all choices; of the cut-offs the first is used unless another predicts better."""
+        try:
+            # small matrices; threads woken for them would spin beside the next fold
+            with f.blas_threads().limit(limits=1, user_api="blas"):
+                return self._chosen(fitted, settings, cutoffs, largest_delay)
+        except NotIdentifiable as error:
+            weight = USUAL if self.options.weight is None else self.options.weight
+            reason = f"nothing was chosen: {error}"
+            return Tuned(settings, fitted, weight, self.options.metric, (reason,))
+
+    def _chosen(
+        self, robot: Robot, settings: Settings, cutoffs: Sequence[float], largest_delay: float
+    ) -> Tuned:
         options, source, validation = self.options, self.source, self.validation
         cutoff, delay, reasons = cutoffs[0], 0.0, list[str]()
         terms = options.friction
@@ -193,7 +218,7 @@ class _Search:
             metric=options.metric,
         )
         return Tuned(
-            settings=replace(source.settings, cutoff=cutoff, delay=delay),
+            settings=replace(settings, cutoff=cutoff, delay=delay),
             robot=robot,
             weight=strength.weight,
             metric=options.metric,
