@@ -22,8 +22,8 @@ from .identification.consistency.constraints import Tie as Tie
 from .identification.estimate import Estimate as Estimate
 from .identification.estimators.consistent import Consistent as Consistent
 from .identification.estimators.least_squares import LeastSquares as LeastSquares
-from .identification.estimators.least_squares import Prior as Prior
 from .identification.estimators.positive import Positive as Positive
+from .identification.estimators.prior import Prior as Prior
 from .identification.estimators.robust import Robust as Robust
 from .identification.identifiability.base_parameters import base_parameters as base_parameters
 from .identification.information import Information as Information

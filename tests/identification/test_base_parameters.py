@@ -15,6 +15,7 @@ from data_paths import EXAMPLES, example_robot, needs_examples, shared_file, thi
 
 import thetahat as th
 from oracles import pinocchio_bridge
+from oracles.nullspace import parameter_nullspace
 from oracles.random_trees import random_robot
 from thetahat.errors import RobotWarning, UsageError
 from thetahat.identification.identifiability.base_parameters import (
@@ -30,7 +31,6 @@ from thetahat.identification.identifiability.extended_precision import (
     extended_regressor,
 )
 from thetahat.identification.identifiability.naming import short_labels
-from thetahat.identification.identifiability.nullspace import parameter_nullspace
 from thetahat.identification.parameter_columns import full_regressor
 from thetahat.model.io.assemble import JointSpec, LinkSpec, assemble
 from thetahat.model.robot import Robot

@@ -20,7 +20,8 @@ import thetahat as th
 from thetahat.data.samples import Samples, concatenate
 from thetahat.errors import UsageError
 from thetahat.identification.estimators.joint_weights import weigh
-from thetahat.identification.estimators.least_squares import LeastSquares, Prior
+from thetahat.identification.estimators.least_squares import LeastSquares
+from thetahat.identification.estimators.prior import Prior
 from thetahat.identification.information import information
 from thetahat.identification.parameter_columns import full_regressor
 from thetahat.identification.submodel import view

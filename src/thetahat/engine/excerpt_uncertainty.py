@@ -59,6 +59,4 @@ def estimate_with_excerpt(
     noise = replace(corrected.noise, effective=corrected.noise.effective * longer, rows=seen.rows)
     with np.errstate(invalid="ignore"):
         covariance = estimate.covariance * np.outer(factor, factor)
-    return replace(
-        estimate, covariance=covariance, noise=noise, advice=(*estimate.advice, *noise.warning)
-    )
+    return estimate.with_noise(covariance, noise)

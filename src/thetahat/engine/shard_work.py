@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from thetahat.engine.fingerprint import DATA_FORMAT, fingerprint, robot_fingerpr
 from thetahat.engine.shards import Shard
 from thetahat.identification import factor as f
 from thetahat.identification.information import Information, information
-from thetahat.identification.scores import Validation, validate
+from thetahat.identification.scores import TorqueSums, Validation, validate
 from thetahat.model.robot import Robot
 
 OWN, NOMINAL = "", "\0nominal"  # names of the two robots that are always meant; others have theirs
@@ -210,24 +210,13 @@ class Score:
 
     def run(self, shard: Shard) -> ScoreSums:
         """Score a shard, on one core."""
-        torque = np.zeros((2, self.robot.nv))
-
-        def summed() -> Iterator[Samples]:
-            for part in self.prepared.samples(shard, self.robot):
-                for k, rows in enumerate((part.scorable, part.valid)):
-                    torque[k] += np.sum(part.tau**2, axis=0, where=rows)
-                yield part
-
-        scores = validate(self.robot, summed(), nominal=self.nominal, beside=self.beside)
+        samples = self.prepared.samples(shard, self.robot)
+        scores = validate(self.robot, samples, nominal=self.nominal, beside=self.beside)
         robots = {OWN: scores, **scores.beside}
         if scores.nominal is not None:
             robots[NOMINAL] = scores.nominal
-        residual = {
-            name: np.stack([_squares(v.rms, v.rows), _squares(v.rms_moving, v.rows_moving)])
-            for name, v in robots.items()
-        }
-        rows = np.stack([scores.rows, scores.rows_moving])
-        return ScoreSums(scores.samples, rows, torque, residual)
+        residual = {name: each.sums.left for name, each in robots.items()}
+        return ScoreSums(scores.samples, scores.sums.rows, scores.sums.torque, residual)
 
     @staticmethod
     def merge(parts: Sequence[ScoreSums]) -> ScoreSums:
@@ -246,33 +235,11 @@ class Score:
         """Return the scores, as `thetahat.identification.scores` gives them."""
         cutoff = self.settings.torque_cutoff or self.settings.cutoff
         scores = {
-            name: _validation(self.robot.velocity_names, sums, residual, cutoff)
+            name: Validation(
+                self.robot.velocity_names,
+                TorqueSums(sums.samples, sums.rows, sums.torque, residual),
+                cutoff,
+            )
             for name, residual in sums.residual.items()
         }
         return replace(scores.pop(OWN), nominal=scores.pop(NOMINAL, None), beside=scores)
-
-
-def _squares(rms: np.ma.MaskedArray[Any, Any], rows: np.ndarray) -> np.ndarray:
-    squares: np.ndarray = np.ma.filled(rms, 0.0) ** 2 * rows
-    return squares
-
-
-def _validation(
-    names: tuple[str, ...], sums: ScoreSums, residual: np.ndarray, cutoff: float
-) -> Validation:
-    defined = sums.torque > 0.0
-    r2 = np.ma.masked_array(1.0 - residual / np.where(defined, sums.torque, 1.0), mask=~defined)
-    rms = np.ma.masked_array(np.sqrt(residual / np.maximum(sums.rows, 1)), mask=sums.rows == 0)
-    total = float(sums.torque[0].sum())
-    return Validation(
-        names=names,
-        samples=sums.samples,
-        rows=sums.rows[0],
-        rows_moving=sums.rows[1],
-        r2=r2[0],
-        r2_moving=r2[1],
-        rms=rms[0],
-        rms_moving=rms[1],
-        r2_total=1.0 - float(residual[0].sum()) / total if total > 0.0 else None,
-        cutoff=cutoff,
-    )

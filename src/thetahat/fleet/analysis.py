@@ -29,8 +29,8 @@ from thetahat.fleet.periods import Timeline, period_times, timeline
 from thetahat.identification import factor as f
 from thetahat.identification.information import information
 from thetahat.identification.parameter_columns import prior_vector
-from thetahat.identification.tuning.model_selection import METRIC
-from thetahat.identification.tuning.tune import USUAL, Tuned, tune
+from thetahat.identification.tuning.cross_validation import METRIC
+from thetahat.identification.tuning.tune import USUAL, Tuned, TuningOptions, tune
 from thetahat.model.io.load import load
 from thetahat.model.lock_joints import lock
 from thetahat.model.robot import Robot
@@ -272,11 +272,10 @@ def _tune(each: _ScannedRobot, options: FleetOptions, reducer: ShardReducer) -> 
     tuned = tune(
         sparse_log(each.files, span),
         robot,
+        TuningOptions(cutoff=options.cutoff, min_speed=options.min_speed),
         fitted=fitted,
-        narrowed=JointSelection(robot, each.locked).select,
+        narrow=JointSelection(robot, each.locked).select,
         span=span,
-        cutoff=options.cutoff,
-        min_speed=options.min_speed,
         prior=physical_prior(robot, each.locked, fitted),
     )
     entry = TunedEntry.of(tuned)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +26,16 @@ from thetahat.identification.estimate import Estimate
 from thetahat.identification.estimate_json import PLAIN
 from thetahat.identification.estimators.consistent import Consistent, LogCholesky
 from thetahat.identification.estimators.estimator import Estimator, SampleEstimator
-from thetahat.identification.estimators.least_squares import LeastSquares, Prior
+from thetahat.identification.estimators.least_squares import LeastSquares
 from thetahat.identification.estimators.positive import Positive
+from thetahat.identification.estimators.prior import Prior
 from thetahat.identification.estimators.robust import Robust
 from thetahat.identification.information import Information
 from thetahat.identification.scores import Validation, predicted
-from thetahat.identification.tuning.model_selection import METRIC
+from thetahat.identification.tuning.cross_validation import METRIC
+from thetahat.identification.tuning.model_selection import BY_LOAD, TERMS
 from thetahat.identification.tuning.rotor_inertia import decide_rotor_inertia
-from thetahat.identification.tuning.tune import USUAL, Tuned, tune, tune_samples
+from thetahat.identification.tuning.tune import USUAL, Tuned, TuningOptions, tune, tune_samples
 from thetahat.identification.verdict import Verdict
 from thetahat.model.robot import Robot
 from thetahat.pipeline.dataset import Dataset, LogInput, load_robot, log_names, read_dataset
@@ -192,15 +194,15 @@ def _tune(dataset: Dataset, engine: Engine, progress: Progress) -> Tuned:
             )
         )
         return Tuned(filtering, fitted, USUAL if weight is None else weight, metric)
-    options: dict[str, Any] = {
-        "cutoff": settings.cutoff,
-        "min_speed": settings.min_speed,
-        "score_cutoff": settings.score_cutoff,
-        "by_load": settings.load_friction,
-        "weight": weight,
-        "metric": settings.metric,
-        "weights": settings.weights,
-    }
+    options = TuningOptions(
+        cutoff=settings.cutoff,
+        score_cutoff=settings.score_cutoff,
+        min_speed=settings.min_speed,
+        weight=weight,
+        metric=metric,
+        weights=settings.weights,
+        friction=(*TERMS, BY_LOAD) if settings.load_friction else TERMS,
+    )
     prior = dataset.prior_of(fitted)
 
     def run(log: Log) -> Tuned:
@@ -208,21 +210,20 @@ def _tune(dataset: Dataset, engine: Engine, progress: Progress) -> Tuned:
             progress.stage(f"choosing {text}")
 
         if isinstance(log, SamplesLog):
-            return tune_samples(
-                dataset.joints.select(log.samples), log.settings, fitted, prior, options, tell
-            )
+            samples = dataset.joints.select(log.samples)
+            return tune_samples(samples, log.settings, fitted, options, prior=prior, tell=tell)
         return tune(
             log,
             dataset.robot,
+            options,
             fitted=fitted,
-            narrowed=dataset.joints.select,
+            narrow=dataset.joints.select,
             span=dataset.train_rows,
             prior=prior,
             tell=tell,
-            **options,
         )
 
-    key = {**options, "prior": prior, "dofs": dataset.joints.dofs}
+    key = {**asdict(options), "prior": prior, "dofs": dataset.joints.dofs}
     return engine.tune(dataset.log, Tuning(dataset.robot, fitted, dataset.train_rows, key, run))
 
 

@@ -20,7 +20,7 @@ from thetahat.engine.local import LocalEngine
 from thetahat.engine.protocol import NoProgress, Progress, Rows
 from thetahat.errors import UsageError
 from thetahat.identification import scores
-from thetahat.identification.read_estimate import applied
+from thetahat.identification.read_estimate import apply_estimate
 from thetahat.identification.scores import Validation
 from thetahat.model.lock_joints import lock
 from thetahat.model.robot import Robot
@@ -124,7 +124,7 @@ def score_logs(
 
 def _scored_model(robot: Robot, log: Log, estimate: dict[str, Any] | None) -> Robot:
     """Return the robot to score, joints that the log does not measure locked."""
-    model = robot if estimate is None else applied(estimate, robot, where="--estimate")
+    model = robot if estimate is None else apply_estimate(estimate, robot, where="--estimate")
     unknown = [
         name
         for name in robot.joint_names

@@ -101,9 +101,9 @@ class Feasible:
         used = np.flatnonzero(self.expand >= 0)
         values = rows[..., used] * (self.sign[used] * scale[self.free[self.expand[used]]])
         if len(used) == len(self.free):  # no ties: every free variable is one column
-            return values[..., np.argsort(self.expand[used])]
+            return np.asarray(values[..., np.argsort(self.expand[used])])
         out = np.zeros((*rows.shape[:-1], len(self.free)))
-        np.add.at(out, (..., self.expand[used]), values)
+        np.add.at(out.T, self.expand[used], np.asarray(values).T)
         return out
 
     def x(self, v: np.ndarray, scale: np.ndarray) -> np.ndarray:

@@ -106,11 +106,11 @@ class Problem:
 
     def X(self, v: np.ndarray) -> np.ndarray:
         """The blocks, (blocks, 4, 4); of a change of v, their change."""
-        return (v[self.places][:, None, :] @ self.flat).reshape(-1, 4, 4)
+        return np.asarray((v[self.places][:, None, :] @ self.flat).reshape(-1, 4, 4))
 
     def adjoint(self, Z: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Gradient of Σ tr(Z_b X_b) + y·G v."""
-        out = self.G.T @ y
+        out: np.ndarray = self.G.T @ y
         slopes = (self.flat @ Z.reshape(-1, 16, 1))[..., 0]
         if self.stacking[2] == 1:  # one block per body: no entry of v is met twice
             out[self.places] += slopes
@@ -363,10 +363,11 @@ class _Frame:
     def __init__(self, problem: Problem, point: Point) -> None:
         self.problem, self.point = problem, point
         self.s = problem.G @ point.v - problem.low
-        self.L, K = point.roots or (
+        roots: tuple[np.ndarray, np.ndarray] = point.roots or (
             np.linalg.cholesky(problem.X(point.v)),
             np.linalg.cholesky(point.Z),
         )
+        self.L, K = roots
         self.inverses = np.linalg.inv(np.concatenate([self.L, K]))
         self.L_inverse, self.K_inverse = np.split(self.inverses, 2)
         self.X_inverse = np.swapaxes(self.L_inverse, 1, 2) @ self.L_inverse
@@ -434,4 +435,4 @@ def solve_triangular(R: np.ndarray, b: np.ndarray, *, transposed: bool = False) 
 
 def symmetric(matrices: np.ndarray) -> np.ndarray:
     """Return the symmetric part of every matrix."""
-    return 0.5 * (matrices + np.swapaxes(matrices, -1, -2))
+    return np.asarray(0.5 * (matrices + np.swapaxes(matrices, -1, -2)))

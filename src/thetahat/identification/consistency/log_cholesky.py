@@ -86,7 +86,8 @@ def minimise(
     """The best v: the one without constraints, if it meets them; else from a near start; else from
     one strictly inside.
     """
-    best, steps = None, 0
+    best: Minimum | None = None
+    steps = 0
     for point in _starts(problem, start, near):
         try:
             found = _searched(
@@ -98,6 +99,8 @@ def minimise(
         best = found if best is None or found.gap < best.gap else best
         if best.gap <= tolerance * (1.0 + best.value) or steps >= iterations:
             break
+    if best is None:
+        raise np.linalg.LinAlgError("no start is strictly inside of the cones")
     return replace(best, iterations=steps)
 
 
@@ -229,7 +232,7 @@ class _Frame:
             problem.gamma[:, None] * (np.swapaxes(S, 1, 2) @ S)[:, _I, _J]
         )  # gradient of γ tr X
         self.g, self.curvature, self.Z = g, g[:, _I], g[:, _I] * _ON
-        self.mu = self._mean(_Direction(*(0.0,) * 5), 0.0)
+        self.mu = self._mean(None, 0.0)
 
     def stepped(self) -> _Frame | None:
         """Predictor, corrector, and as far as the boundary allows; None where rounding lets it go
@@ -298,10 +301,13 @@ class _Frame:
         )
         return -1.0 / float(steepest) if steepest < 0.0 else np.inf
 
-    def _mean(self, d: _Direction, a: float) -> float:
-        """How far g and m are from where they should end after such a step, per constraint."""
-        products = np.sum(_TWICE * (_ON + a * d.dX) * (self.Z + a * d.dZ), axis=1)
-        drives = np.sum((1.0 + a * d.dy) * (self.m + a * d.dm))
+    def _mean(self, d: _Direction | None, a: float) -> float:
+        """How far g and m are from where they should end, per constraint, after such a step."""
+        if d is None:
+            products, drives = np.sum(_TWICE * _ON * self.Z, axis=1), np.sum(self.m)
+        else:
+            products = np.sum(_TWICE * (_ON + a * d.dX) * (self.Z + a * d.dZ), axis=1)
+            drives = np.sum((1.0 + a * d.dy) * (self.m + a * d.dm))
         return float(np.sum(np.abs(products - 4.0 * self.problem.gamma)) + drives) / _cones(
             self.problem
         )

@@ -128,7 +128,7 @@ class Program:
         self.violated |= bool(
             np.any(np.abs(e[size == 0.0]) > 1e-9 * np.abs(linear.low[equal][size == 0.0]))
         )
-        return _joined(F, e)[size > 0.0] / size[size > 0.0, None]
+        return np.asarray(_joined(F, e)[size > 0.0] / size[size > 0.0, None])
 
     def _prior(self) -> np.ndarray:
         """Rows of ½‖B v − d‖²: the Euclidean prior.
@@ -142,14 +142,16 @@ class Program:
             mine = np.arange(f.columns.inertial if self.entropic else 0, f.columns.count)
             mine = mine[self.allowed.expand[mine] >= 0]
             B = self.allowed.through(np.eye(f.columns.count)[mine] / f.scale[mine, None], f.scale)
-            return np.sqrt(f.weight) * _joined(B, offset[mine])
+            return np.asarray(np.sqrt(f.weight) * _joined(B, offset[mine]))
         A = f.R @ self.allowed.through(f.information.base.map, f.scale)
         _, s, Vt = np.linalg.svd(A)
         rank = int(np.sum(s > max(np.sqrt(FAINT), UNSEEN * s[0]))) if len(s) else 0
         # orthonormal: changes of v that the data do not determine, or only a hundred times worse
         # than their size
         hidden = Vt[rank:]
-        return np.sqrt(FAINT) * _joined(hidden, hidden @ (f.x0 / f.scale)[self.allowed.free])
+        return np.asarray(
+            np.sqrt(FAINT) * _joined(hidden, hidden @ (f.x0 / f.scale)[self.allowed.free])
+        )
 
     def _inequalities(self) -> _Rows:
         """G·v ≥ low: friction and rotor inertia, then bounds."""
@@ -274,9 +276,11 @@ class Program:
         f = self.f
         own = f.x0 / f.scale
         bodies = parameters.project(own[: f.columns.inertial].reshape(-1, SIZE), START).ravel()
-        return np.concatenate([bodies, np.maximum(own[f.columns.inertial :], 0.0) + 0.1])[
-            self.allowed.free
-        ]
+        return np.asarray(
+            np.concatenate([bodies, np.maximum(own[f.columns.inertial :], 0.0) + 0.1])[
+                self.allowed.free
+            ]
+        )
 
     def restored(self, x: np.ndarray) -> np.ndarray:
         """Return x with unseen parameters at the prior, wherever the body stays physical."""

@@ -178,5 +178,4 @@ def _near(f: Objective, options: LogCholesky, free: np.ndarray) -> np.ndarray | 
     if options.start is None:
         return None
     start = options.start.x if isinstance(options.start, Estimate) else options.start
-    scaled: np.ndarray = guess(f.information, start, "start") / f.scale
-    return scaled[free]
+    return np.asarray((guess(f.information, start, "start") / f.scale)[free])

@@ -31,7 +31,7 @@ from thetahat.dynamics import rigid_body
 from thetahat.errors import UsageError
 from thetahat.identification import submodel
 from thetahat.identification.estimate import Estimate, Reweighting
-from thetahat.identification.estimators.estimator import Estimator, Source
+from thetahat.identification.estimators.estimator import Estimator, Source, fit_scores
 from thetahat.identification.estimators.joint_weights import EXACT
 from thetahat.identification.estimators.least_squares import LeastSquares
 from thetahat.identification.information import Information, information, load_of
@@ -165,11 +165,12 @@ class Robust:
         return replace(
             estimate,
             method=f"{self.name} {estimate.method}",
-            r2=information.r2(estimate.x_base),
-            r2_per_joint=information.r2_per_joint(estimate.x_base),
-            residual_norms=information.residual_norms(estimate.x_base),
-            advice=(*advice, *estimate.advice),
-            reweighting=weights,
+            fit=fit_scores(information, estimate.x_base, estimate.fit),
+            diagnostics=replace(
+                estimate.diagnostics,
+                advice=(*advice, *estimate.advice),
+                reweighting=weights,
+            ),
         )
 
 

@@ -135,11 +135,11 @@ def _climb(
     generators = [_generator(s) for s in S]
     carried = X @ (parent.V if parent else world)
     V = _span(np.vstack([S, _closure(carried.T, [crm(s).T for s in S], tolerance)]), tolerance).T
-    Z = [np.einsum("i,kij,jv->vk", s, _UNIT_INERTIAS, V) for s in S]
+    rows = [np.einsum("i,kij,jv->vk", s, _UNIT_INERTIAS, V) for s in S]
     above = parent.W @ T if parent else np.zeros((0, 10))
     closed = _closure(above, generators, tolerance)
-    Z += [closed @ A for A in generators]
-    Z = _span(np.vstack(Z), tolerance)
+    rows += [closed @ A for A in generators]
+    Z = _span(np.vstack(rows), tolerance)
     return _Spans(V, Z, _span(np.vstack([Z, above]), tolerance), T)
 
 
@@ -155,7 +155,7 @@ def _span(rows: np.ndarray, tolerance: float) -> np.ndarray:
     if not len(rows):
         return rows
     _, values, basis = np.linalg.svd(rows, full_matrices=False)
-    return basis[values > tolerance * max(1.0, values[0])]
+    return np.asarray(basis[values > tolerance * max(1.0, values[0])])
 
 
 def _closure(rows: np.ndarray, maps: list[np.ndarray], tolerance: float) -> np.ndarray:
