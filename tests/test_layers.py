@@ -83,7 +83,7 @@ MOST_PARAMETERS = 8
 # Ratchets: these counts may only fall. Lower the number when yours is less.
 PRIVATE_IMPORTS = 7
 PRIVATE_ACCESS = 17
-LONG_FUNCTIONS = 27
+LONG_FUNCTIONS = 25
 WIDE_CONSTRUCTORS = 2
 WIDE_RECORDS = 44  # dataclasses with more fields
 TYPE_IGNORES = 20

@@ -49,9 +49,8 @@ def replacing(path: str | os.PathLike[str], *, folders: bool = False) -> Iterato
         yield scratch
         with scratch.open("rb+") as file:
             os.fsync(file.fileno())
-        scratch.chmod(
-            path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
-        )  # a temporary file is private; the answer need not be
+        # a temporary file is private; the answer need not be
+        scratch.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
         scratch.replace(path)
     except OSError as error:
         raise StorageError(

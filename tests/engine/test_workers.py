@@ -29,16 +29,16 @@ from fleet_cases import (
     spoil,
     write,
 )
+from store_cases import shard_keys
 
 import thetahat as th
 from thetahat.data.prepare import choose
 from thetahat.engine import fold_logs
-from thetahat.engine.foreign_logs import TIMES, _told
+from thetahat.engine.cache import Store
+from thetahat.engine.foreign_logs import TIMES, measure_misfit
 from thetahat.engine.multi_log import Failure
-from thetahat.engine.reduce import Gatherer
-from thetahat.engine.shard_fold import Fold, Prepared
-from thetahat.engine.shard_score import Score
-from thetahat.engine.store import Store
+from thetahat.engine.reduce import ShardReducer
+from thetahat.engine.shard_work import Fold, Preparation, Score
 from thetahat.engine.workers import FAN_IN, DaskWorkers, Job, Workers, _tree
 from thetahat.errors import MissingExtra, StorageError, UsageError
 from thetahat.identification.scores import validate
@@ -70,8 +70,8 @@ def equal(a, b) -> bool:
 
 
 def test_two_workers_are_one_pass(two: DaskWorkers, logs: Path) -> None:
-    found, told, _ = gathered(Gatherer(two, rows=ROWS), logs, arm(), fitted(arm()))
-    here, _, _ = gathered(Gatherer(rows=ROWS), logs, arm(), fitted(arm()))
+    found, told, _ = gathered(ShardReducer(two, rows=ROWS), logs, arm(), fitted(arm()))
+    here, _, _ = gathered(ShardReducer(rows=ROWS), logs, arm(), fitted(arm()))
     assert told.shards == 48
     assert equal(found, here)  # to the last bit: the tree does not depend on who computes
     assert differ(one_pass(arm(), logs, fitted=fitted(arm())), found) <= SAME
@@ -87,8 +87,10 @@ def test_a_worker_that_is_killed_half_way_costs_nothing_but_time(
             killed.append(next(iter(two.client.run(os.getpid).values())))
             os.kill(killed[0], signal.SIGKILL)
 
-    found, told, _ = gathered(Gatherer(two, rows=250, tell=kill), logs, arm(), fitted(arm()))
-    here, _, _ = gathered(Gatherer(rows=250), logs, arm(), fitted(arm()))
+    found, told, _ = gathered(
+        ShardReducer(two, rows=250, progress=kill), logs, arm(), fitted(arm())
+    )
+    here, _, _ = gathered(ShardReducer(rows=250), logs, arm(), fitted(arm()))
     assert killed
     assert told.failures == ()
     assert equal(found, here)
@@ -97,15 +99,16 @@ def test_a_worker_that_is_killed_half_way_costs_nothing_but_time(
 def test_with_a_store_what_is_there_is_not_sent_out(
     two: DaskWorkers, logs: Path, tmp_path: Path
 ) -> None:
-    here, _, _ = gathered(Gatherer(rows=ROWS), logs, arm(), fitted(arm()))
+    here, _, _ = gathered(ShardReducer(rows=ROWS), logs, arm(), fitted(arm()))
     with Store(tmp_path / "store") as store:
-        first, told, _ = gathered(Gatherer(two, store, rows=ROWS), logs, arm(), fitted(arm()))
+        first, told, _ = gathered(ShardReducer(two, store, rows=ROWS), logs, arm(), fitted(arm()))
         assert told.computed == 48
-        (tmp_path / "store/objects" / told.root[:2] / told.root).unlink()
-        entries = [entry for log in store.logs() for entry in store.entries(log.digest)]
-        for entry in entries[::5]:
-            (tmp_path / "store/objects" / entry.key[:2] / entry.key).unlink()
-        half, told, _ = gathered(Gatherer(two, store, rows=ROWS), logs, arm(), fitted(arm()))
+        (tmp_path / "store/entries" / told.root[:2] / told.root).unlink()
+        entries = shard_keys(tmp_path / "store", told.root)
+        assert len(entries) == 48
+        for key in entries[::5]:
+            (tmp_path / "store/entries" / key[:2] / key).unlink()
+        half, told, _ = gathered(ShardReducer(two, store, rows=ROWS), logs, arm(), fitted(arm()))
         assert told.computed == len(entries[::5])
     assert equal(first, here)
     assert equal(half, here)
@@ -114,9 +117,9 @@ def test_with_a_store_what_is_there_is_not_sent_out(
 def test_scores_of_shards_are_those_of_one_pass(
     two: DaskWorkers, logs: Path, tmp_path: Path
 ) -> None:
-    gatherer = Gatherer(two, rows=ROWS)
-    found, _, files = gathered(gatherer, logs, arm(), fitted(arm()))
-    settings = gatherer.choose(files)
+    reducer = ShardReducer(two, rows=ROWS)
+    found, _, files = gathered(reducer, logs, arm(), fitted(arm()))
+    settings = reducer.choose(files)
     estimate = th.solve(found, th.LeastSquares())
     robots = {
         "robot": fitted(arm()).with_parameters(estimate),
@@ -124,8 +127,8 @@ def test_scores_of_shards_are_those_of_one_pass(
         "beside": {"light": arm().with_parameters(0.5 * arm().theta)},
     }
     span = (5_000, 19_000)
-    work = Score(Prepared(arm(), settings), **robots)
-    told, _ = gatherer.score(files, work, span)
+    work = Score(Preparation(arm(), settings), **robots)
+    told, _ = reducer.score(files, work, span)
     wanted = validate(
         robots["robot"],
         th.prepare(files.log, arm(), settings=settings, span=span),
@@ -143,31 +146,31 @@ def test_scores_of_shards_are_those_of_one_pass(
         for name in ("r2", "r2_moving", "rms", "rms_moving", "r2_total"):
             assert np.ma.allclose(getattr(a, name), getattr(b, name), rtol=1e-10, atol=0.0), name
     with Store(tmp_path / "store") as store:
-        kept = Gatherer(two, store, rows=ROWS)
+        kept = ShardReducer(two, store, rows=ROWS)
         kept.score(files, work, span)
-        again = kept.gather(files, work, span)
+        again = kept.reduce(files, work, span)
         assert again.computed == 0
         assert np.array_equal(work.validation(again.result).r2, told.r2)
         other = Score(
-            Prepared(arm(), settings),
+            Preparation(arm(), settings),
             **(robots | {"nominal": arm().with_parameters(1.01 * arm().theta)}),
         )
-        assert kept.gather(files, other, span).computed == again.shards
+        assert kept.reduce(files, other, span).computed == again.shards
 
 
 def test_an_excerpt_is_rows_of_the_log_in_their_order(
     logs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("thetahat.engine.reduce.EXCERPT", 3_000)
-    gatherer = Gatherer(rows=ROWS)
-    files = gatherer.survey(logs, arm())
-    settings = gatherer.choose(files)
+    reducer = ShardReducer(rows=ROWS)
+    files = reducer.scan(logs, arm())
+    settings = reducer.choose(files)
     whole = th.prepare(files.log, arm(), settings=settings)
-    work = Fold(Prepared(arm(), settings), fitted(arm()))
-    parts = list(gatherer.excerpt(files, work))
+    work = Fold(Preparation(arm(), settings), fitted(arm()))
+    parts = list(reducer.samples(files, work))
     assert sum(map(len, parts)) == 3_000
-    assert gatherer.share(files, work) == 3_000 / len(whole)
-    assert sum(map(len, gatherer.excerpt(files, work, every=True))) == len(whole)
+    assert reducer.excerpt_share(files, work) == 3_000 / len(whole)
+    assert sum(map(len, reducer.samples(files, work, every=True))) == len(whole)
     at = {
         (run, round(t / whole.period)): k
         for k, (run, t) in enumerate(zip(whole.run, whole.t, strict=True))
@@ -251,10 +254,10 @@ def test_a_log_of_another_robot_with_the_same_joints_is_named_and_left_out(
     )
     longer = replace(arm(), tree=scaled(arm(), 1.6))
     write(folder / "run002b.parquet", columns(77, robot=longer.with_parameters(2.0 * arm().theta)))
-    gatherer = Gatherer(None if here else two, rows=ROWS)
-    files = gatherer.survey(folder, arm())
+    reducer = ShardReducer(None if here else two, rows=ROWS)
+    files = reducer.scan(folder, arm())
     assert files.failures == ()
-    found, told = gatherer.fold(files, Fold(Prepared(arm(), settings), fitted(arm())))
+    found, told = reducer.fold(files, Fold(Preparation(arm(), settings), fitted(arm())))
     (failure,) = told.failures
     assert failure.exit_code == 3
     assert "run002b.parquet" in failure.sentence
@@ -295,17 +298,17 @@ def test_logs_of_one_robot_are_no_strangers_to_each_other(tmp_path: Path) -> Non
     theta = arm().theta.copy()
     theta[-1] += 0.5  # [kg] on the last link
     write(folder / "load.parquet", columns(11, robot=arm().with_parameters(theta)))
-    files = Gatherer().survey(folder, arm())
-    _, told = Gatherer(rows=ROWS).fold(
-        files, Fold(Prepared(arm(), choose(files.log, arm())), fitted(arm()))
+    files = ShardReducer().scan(folder, arm())
+    _, told = ShardReducer(rows=ROWS).fold(
+        files, Fold(Preparation(arm(), choose(files.log, arm())), fitted(arm()))
     )
     assert told.failures == ()
 
 
 def named_strangers(folder: Path) -> list[str]:
-    files = Gatherer().survey(folder, arm())
-    _, told = Gatherer(rows=ROWS).fold(
-        files, Fold(Prepared(arm(), choose(files.log, arm())), fitted(arm()))
+    files = ShardReducer().scan(folder, arm())
+    _, told = ShardReducer(rows=ROWS).fold(
+        files, Fold(Preparation(arm(), choose(files.log, arm())), fitted(arm()))
     )
     return [Path(failure.name).stem for failure in told.failures]
 
@@ -333,14 +336,14 @@ def test_no_one_is_judged_by_what_others_hardly_know(tmp_path: Path) -> None:
         if name.startswith("tau.")
     }
     others, own = (
-        gathered(Gatherer(), write(tmp_path / f"{k}.parquet", table), arm(), fitted(arm()))[0]
+        gathered(ShardReducer(), write(tmp_path / f"{k}.parquet", table), arm(), fitted(arm()))[0]
         for k, table in enumerate((loud, clean))
     )
     left, least = (
         float(np.sum(own.residual_norms(each.solution.x) ** 2)) for each in (others, own)
     )
     assert left > TIMES * least
-    assert _told(own, others)[0] < 10.0
+    assert measure_misfit(own, others).ratio < 10.0
 
 
 def test_two_logs_that_contradict_each_other_are_both_kept(tmp_path: Path) -> None:
@@ -348,8 +351,10 @@ def test_two_logs_that_contradict_each_other_are_both_kept(tmp_path: Path) -> No
         write(
             tmp_path / f"{k}.parquet", columns(k, robot=arm().with_parameters(theta * arm().theta))
         )
-    files = Gatherer().survey(tmp_path, arm())
-    _, told = Gatherer().fold(files, Fold(Prepared(arm(), choose(files.log, arm())), fitted(arm())))
+    files = ShardReducer().scan(tmp_path, arm())
+    _, told = ShardReducer().fold(
+        files, Fold(Preparation(arm(), choose(files.log, arm())), fitted(arm()))
+    )
     assert told.failures == ()
 
 
@@ -406,9 +411,9 @@ def test_a_scheduler_without_workers_is_said() -> None:
 def test_a_scheduler_of_the_users_is_used_and_left_running(two: DaskWorkers, logs: Path) -> None:
     address = two.client.scheduler.address
     with DaskWorkers(scheduler=address) as workers:
-        found, _, _ = gathered(Gatherer(workers, rows=ROWS), logs, arm(), fitted(arm()))
+        found, _, _ = gathered(ShardReducer(workers, rows=ROWS), logs, arm(), fitted(arm()))
         assert workers.count == 2
-    assert equal(found, gathered(Gatherer(rows=ROWS), logs, arm(), fitted(arm()))[0])
+    assert equal(found, gathered(ShardReducer(rows=ROWS), logs, arm(), fitted(arm()))[0])
     assert two.client.run(lambda: 1)
 
 
@@ -541,7 +546,7 @@ def test_workers_without_dask_name_the_extra(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(MissingExtra, match=r"thetahat\[dask\]"):
         DaskWorkers(workers=2)
     with pytest.raises(MissingExtra, match=r"thetahat\[dask\]"):
-        Gatherer().survey("s3://bucket/log.parquet", arm())
+        ShardReducer().scan("s3://bucket/log.parquet", arm())
 
 
 def test_options_that_contradict_each_other_are_refused() -> None:
@@ -553,12 +558,15 @@ def test_options_that_contradict_each_other_are_refused() -> None:
 def test_progress_is_told_as_work_is_done(two: DaskWorkers, logs: Path) -> None:
     told: list[tuple[str, int, int]] = []
     gathered(
-        Gatherer(two, rows=ROWS, tell=lambda *each: told.append(each)), logs, arm(), fitted(arm())
+        ShardReducer(two, rows=ROWS, progress=lambda *each: told.append(each)),
+        logs,
+        arm(),
+        fitted(arm()),
     )
     folding = [done for what, done, total in told if what == "folding" and total == 24_000]
     assert folding == sorted(folding)
     assert (folding[0], folding[-1], len(folding)) == (0, 24_000, 49)
-    assert [done for what, done, _ in told if what == "surveying"] == list(range(7))
+    assert [done for what, done, _ in told if what == "scanning"] == list(range(7))
 
 
 def test_nothing_is_left_running() -> None:

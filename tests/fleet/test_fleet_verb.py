@@ -30,10 +30,10 @@ from thetahat.cli.identify import identify
 from thetahat.cli.progress import Progress
 from thetahat.data.joint_selection import JointSelection
 from thetahat.data.log import Log
-from thetahat.engine.file_scan import Reading
 from thetahat.engine.fingerprint import robot_fingerprint
 from thetahat.engine.open_engine import EngineOptions, RateReporter, open_engine
 from thetahat.engine.protocol import Completion, Rows, Tuning
+from thetahat.engine.row_reader import Reading
 from thetahat.errors import StorageError, UsageError
 
 wired = pytest.mark.skipif(
@@ -138,7 +138,7 @@ def test_a_full_disk_is_exit_code_6_and_the_answer_is_there(
             f"{path} cannot be written: No space left on device; check the room on its disk"
         )
 
-    monkeypatch.setattr("thetahat.engine.store.write_atomically", full)
+    monkeypatch.setattr("thetahat.engine.cache.write_atomically", full)
     done = thetahat(
         "identify",
         "arm4",
@@ -165,7 +165,7 @@ def test_a_new_store_on_a_full_disk_is_done_without(
         plain = Path.mkdir
 
         def full(self: Path, *given: Any, **more: Any) -> None:
-            if self == store / "objects":
+            if self == store / "entries":
                 raise OSError(errno.ENOSPC, "No space left on device")
             plain(self, *given, **more)
 
@@ -175,7 +175,7 @@ def test_a_new_store_on_a_full_disk_is_done_without(
         def no_room(*_: Any, **__: Any) -> None:
             raise sqlite3.OperationalError("database or disk is full")
 
-        monkeypatch.setattr("thetahat.engine.store.sqlite3.connect", no_room)
+        monkeypatch.setattr("thetahat.engine.cache.sqlite3.connect", no_room)
     done = thetahat(
         "identify", "arm4", logs, "--out", tmp_path / "out", "--json", "--store", store, *QUICK
     )
@@ -255,7 +255,7 @@ def test_standard_deviations_from_an_excerpt_are_those_of_all_rows(
         ):
             log = engine.read([str(folder)], arm(), Reading())
             settings = engine.choose_filter(log, arm(), cutoff=None, min_speed=None, span=None)
-            engine._gatherer._shard = 1_000
+            engine._reducer._shard = 1_000
             rows = Rows(log, settings, None, JointSelection(arm(), log.locked, dofs))
             whole = engine.fold(rows, fitted(arm()).with_drive(armature=True)).information
             seen = view(whole, without=("armature",), dofs=dofs)
@@ -278,7 +278,7 @@ def test_what_is_tuned_is_read_sparsely_and_kept(
     from thetahat.identification.tuning.tune import Tuned
     from thetahat.model.friction_terms import FrictionDirection, quadratic, stribeck
 
-    for module in ("thetahat.data.subsample.ROWS", "thetahat.engine.settings_cache.EXCERPT"):
+    for module in ("thetahat.data.subsample.ROWS", "thetahat.engine.tuning_cache.EXCERPT"):
         monkeypatch.setattr(module, 8_000)
     monkeypatch.setattr(subsample.subsample, "__kwdefaults__", {"span": None, "rows": 8_000})
     monkeypatch.setattr("thetahat.data.cutoff.WINDOWS", 6)

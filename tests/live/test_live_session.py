@@ -167,7 +167,7 @@ def test_a_switch_draws_the_ground_and_is_an_event(watched: tuple[Session, Reade
         trace["name"]
         for trace in next(m for m in reader.all("figure") if m["id"] == "error")["figure"]["data"]
     ]
-    assert "on the identified model" in names
+    assert "identified model in use" in names
     assert any(
         event["kind"] == "gate" and event["message"].startswith("The gate opened")
         for event in reader.all("event")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from thetahat.cli.progress import Progress
     from thetahat.engine.open_engine import EngineOptions
     from thetahat.engine.protocol import Completion
-    from thetahat.engine.reduce import Gatherer
+    from thetahat.engine.reduce import ShardReducer
 
 STORE = "THETAHAT_STORE"  # environment variable
 
@@ -49,11 +49,11 @@ def engine_options(workers: int | None, scheduler: str | None, store: str | None
     return EngineOptions(workers, scheduler, None if store is None else Path(store))
 
 
-def gatherer(options: EngineOptions, progress: Progress) -> AbstractContextManager[Gatherer]:
+def reducer(options: EngineOptions, progress: Progress) -> AbstractContextManager[ShardReducer]:
     """Open workers and store."""
-    from thetahat.engine.open_engine import open_gatherer
+    from thetahat.engine.open_engine import open_reducer
 
-    return open_gatherer(options, progress)
+    return open_reducer(options, progress)
 
 
 def say_completion(completion: Completion) -> None:

@@ -21,7 +21,7 @@ from thetahat.files import as_text, require_folder
 
 if TYPE_CHECKING:
     from thetahat.engine.multi_log import Failure
-    from thetahat.fleet.analysis import Asked, Inquiry
+    from thetahat.fleet.analysis import FleetAnalysis, FleetOptions
 
 FRICTION = ("viscous", "coulomb", "offset")
 BY = ("log", "day", "week", "month")
@@ -112,35 +112,32 @@ def fleet(
     with (
         heard(quiet=quiet) as warnings,
         Progress(quiet=quiet) as progress,
-        engine_options.gatherer(wanted, progress) as gatherer,
+        engine_options.reducer(wanted, progress) as reducer,
     ):
-        from thetahat.fleet.analysis import inquire
+        from thetahat.fleet.analysis import analyze_fleet
 
-        found = inquire(listed, asked, gatherer)
+        found = analyze_fleet(listed, asked, reducer)
         progress.stage("writing")
         data = _data(found, warnings)
         files = write(found, data, folder)
-        if gatherer.store is not None:
-            from thetahat.fleet.run_records import remember
-
-            gatherer.kept(lambda: remember(gatherer.store, found))
+        reducer.write(found.record)
     if json:
         emit(as_text(data))
     else:
         from thetahat.cli.fleet_view import draw
 
         draw(data, files, time.monotonic() - began)
-    for key in gatherer.store.damaged if gatherer.store is not None else ():
+    for key in reducer.store.damaged if reducer.store is not None else ():
         say(
             f"entry {key[:12]}… of the store was damaged; it was thrown away and computed anew",
             "warning",
         )
-    conclude(found.failures, gatherer.trouble)
+    conclude(found.failures, reducer.store_failures)
 
 
-def _asked(given: dict[str, Any]) -> Asked:
+def _asked(given: dict[str, Any]) -> FleetOptions:
     """The options, checked."""
-    from thetahat.fleet.analysis import Asked
+    from thetahat.fleet.analysis import FleetOptions
 
     if given["by"] not in BY:
         raise UsageError(f"--by is {given['by']!r}; give one of {', '.join(BY)}")
@@ -165,19 +162,19 @@ def _asked(given: dict[str, Any]) -> Asked:
         "topic",
         "salvage",
     )
-    return Asked(
+    return FleetOptions(
         **{name: given[name] for name in taken},
         friction=friction_terms(given["friction"]),
     )
 
 
-def _data(found: Inquiry, warnings: list[str]) -> dict[str, Any]:
+def _data(found: FleetAnalysis, warnings: list[str]) -> dict[str, Any]:
     from thetahat.fleet.fleet_table import as_data
 
     return {**as_data(found), "warnings": list(warnings)}
 
 
-def write(found: Inquiry, data: dict[str, Any], folder: Path) -> list[Path]:
+def write(found: FleetAnalysis, data: dict[str, Any], folder: Path) -> list[Path]:
     """The table, the page, and fleet.json last, so that it says that all are there."""
     from thetahat.files import write_atomically
     from thetahat.fleet.fleet_page import sections, titles

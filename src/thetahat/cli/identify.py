@@ -13,9 +13,6 @@ from thetahat.cli.settings_options import with_settings
 from thetahat.files import as_text
 from thetahat.pipeline.settings import IdentifySettings
 
-# findings that change the answer: said beside JSON too
-GRAVE = ("gravity-direction", "sign", "dead-torque", "saturated", "stuck", "coupling")
-
 
 @with_settings()
 def identify(
@@ -61,6 +58,8 @@ def identify(
     if json:
         emit(as_text(answer.data))
         if not quiet:
+            from thetahat.report.text import GRAVE
+
             for finding in answer.data["findings"]:
                 if finding["kind"] in GRAVE:
                     say(finding["message"], "warning")

@@ -18,7 +18,7 @@ import numpy as np
 from thetahat.data.columns import ColumnMap, Resolver, parse_patterns
 from thetahat.data.formats import SUFFIXES, Table, is_bag_folder, open_table
 from thetahat.data.formats.table import label
-from thetahat.data.row_batches import BATCH_ROWS, Batch, batches
+from thetahat.data.row_batches import BATCH_ROWS, batches
 from thetahat.data.scan import LogScan, Wraps, merge_scans, scan_file
 from thetahat.data.timestamps import unwrap
 from thetahat.data.types import Chunk, Finding, Mask, Run, Source
@@ -74,7 +74,8 @@ class Log:
                     min(run.stop_row, batch.row + len(batch.values)),
                 )
                 if begin < end:
-                    yield self._chunk(batch, begin, end, current)
+                    values = batch.values[begin - batch.row : end - batch.row]
+                    yield self.chunk(values, batch.columns, row=begin, run=current)
                 if run.stop_row > batch.row + len(batch.values):
                     break
                 current += 1
@@ -86,12 +87,12 @@ class Log:
             parts.setdefault(chunk.run, []).append(chunk)
         return [_joined(parts[run]) for run in sorted(parts)]
 
-    def _chunk(self, batch: Batch, begin: int, end: int, run: int) -> Chunk:
-        part = batch.values[begin - batch.row : end - batch.row]
-        channels = batch.columns.split(part, self._robot)
+    def chunk(self, values: np.ndarray, columns: ColumnMap, *, row: int, run: int) -> Chunk:
+        """Return rows of a file, from `row` of the log on, as a chunk of a run."""
+        channels = columns.split(values, self._robot)
         if self._wraps:
-            unwrap(channels["q"], self._wraps, row=begin, run=self.runs[run])
-        return Chunk(**channels, run=run, row=begin)
+            unwrap(channels["q"], self._wraps, row=row, run=self.runs[run])
+        return Chunk(**channels, run=run, row=row)
 
 
 def _joined(chunks: list[Chunk]) -> Chunk:

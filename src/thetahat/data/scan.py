@@ -49,6 +49,7 @@ Wraps = dict[int, tuple[np.ndarray, np.ndarray]]
 class FileScan:
     """What one pass over a file finds, rows counted from its own first."""
 
+    name: str  # of the file, for runs that no column names
     sources: tuple[Source, ...]
     rows: int
     columns: ColumnMap
@@ -89,6 +90,7 @@ def scan_file(robot: Robot, table: Table, columns: ColumnMap) -> FileScan:
         total += len(batch.values)
     splitter.finish()
     return FileScan(
+        name=table.path.stem,
         sources=tuple(
             Source(str(file), digest, state.size)
             for file, digest, state in zip(
@@ -144,7 +146,7 @@ class _Merger:
                 raise NotIdentifiable(
                     f"{label(table.path)} has a header but no rows; record the robot while it moves"
                 )
-            self._add(table, scan, total, pieces)
+            self._add(scan, total, pieces)
             audit.add(scan.audit, total, scan.rows)
             total += scan.rows
         if not self._runs:
@@ -168,13 +170,12 @@ class _Merger:
             wraps=self._wraps,
         )
 
-    def _add(self, table: Table, scan: FileScan, row: int, pieces: Counter[str]) -> None:
-        stem = table.path.stem
+    def _add(self, scan: FileScan, row: int, pieces: Counter[str]) -> None:
         short = {run.first_row for run in scan.dropped}
         for run in sorted((*scan.runs, *scan.dropped), key=lambda run: run.first_row):
-            name = stem
+            name = scan.name
             if scan.columns.run is not None:
-                name = f"{stem}/{run.name}" if len(self._files) > 1 else run.name
+                name = f"{scan.name}/{run.name}" if len(self._files) > 1 else run.name
             pieces[name] += 1
             numbered = name if pieces[name] == 1 else f"{name}#{pieces[name]}"
             moved = replace(run, name=numbered, first_row=run.first_row + row)

@@ -12,7 +12,6 @@ from thetahat.data.log import Log, read_log
 from thetahat.data.prepare import Settings, choose, prepare_batches
 from thetahat.data.samples import Samples
 from thetahat.data.samples_log import SamplesLog
-from thetahat.engine.file_scan import Reading
 from thetahat.engine.protocol import (
     Answer,
     Completion,
@@ -23,6 +22,7 @@ from thetahat.engine.protocol import (
     Span,
     Tuning,
 )
+from thetahat.engine.row_reader import Reading
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.estimators.estimator import Estimator, SampleEstimator
 from thetahat.identification.information import Information, information

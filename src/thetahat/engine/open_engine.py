@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from thetahat.engine.cache import DiskFull, Store
 from thetahat.engine.local import LocalEngine
 from thetahat.engine.multi_log import Failure
 from thetahat.engine.protocol import Engine, NoProgress, Progress
-from thetahat.engine.reduce import Gatherer
+from thetahat.engine.reduce import ShardReducer
 from thetahat.engine.sharded import ShardedEngine
-from thetahat.engine.store import DiskFull, Store
 from thetahat.engine.workers import DaskWorkers, Workers
 from thetahat.errors import StorageError, UsageError
 
@@ -50,8 +50,8 @@ def open_engine(
     if options == EngineOptions() and not any("://" in name for name in logs):
         yield LocalEngine(progress)
         return
-    with open_gatherer(options, progress) as gatherer:
-        engine = ShardedEngine(gatherer, progress)
+    with open_reducer(options, progress) as reducer:
+        engine = ShardedEngine(reducer, progress)
         try:
             yield engine
         except BaseException as error:
@@ -60,7 +60,7 @@ def open_engine(
 
 
 @contextmanager
-def open_gatherer(options: EngineOptions, progress: Progress) -> Iterator[Gatherer]:
+def open_reducer(options: EngineOptions, progress: Progress) -> Iterator[ShardReducer]:
     """Open workers and store; on a full disk the work is done without a store, and that is said."""
     here = options.workers is None and options.scheduler is None
     with (
@@ -69,9 +69,9 @@ def open_gatherer(options: EngineOptions, progress: Progress) -> Iterator[Gather
         if here
         else DaskWorkers(workers=options.workers, scheduler=options.scheduler) as workers,
     ):
-        gatherer = Gatherer(workers, store, tell=RateReporter(progress))
-        gatherer.trouble += trouble
-        yield gatherer
+        reducer = ShardReducer(workers, store, progress=RateReporter(progress))
+        reducer.store_failures += trouble
+        yield reducer
 
 
 @contextmanager
@@ -102,7 +102,7 @@ class RateReporter:
             self._text, self._began, self._first = text, now, done
             self._progress.stage(text, total or None)
         seconds = now - self._began
-        unit = "logs" if text == "surveying" else "samples"
+        unit = "logs" if text == "scanning" else "samples"
         if seconds > 0.0 and done > self._first:
             rate = (done - self._first) / seconds
             pace = f"{rate:,.0f} {unit}/s" if rate >= 10.0 else f"{rate:.2g} {unit}/s"

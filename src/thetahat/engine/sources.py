@@ -8,7 +8,7 @@ import os
 import tempfile
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -75,9 +75,18 @@ class Item:
         return label(Path(self.given)) if not self.remote else self.given
 
     @property
+    def _path(self) -> PurePosixPath:
+        return PurePosixPath(_file_name(self.place) if self.remote else self.place)
+
+    @property
     def suffix(self) -> str:
         """How its name ends, in small letters: which format it has."""
-        return PurePosixPath(_file_name(self.place) if self.remote else self.place).suffix.lower()
+        return self._path.suffix.lower()
+
+    @property
+    def stem(self) -> str:
+        """Its name without the ending."""
+        return self._path.stem
 
     def local(self) -> Path:
         """The file itself, or a copy of it on this machine."""
@@ -233,7 +242,7 @@ def _fetched(url: str) -> Path:
             ):
                 while data := source.read(PIECE):
                     target.write(data)
-            _evict(folder, copy)
+            evict(folder.glob("*/*"), FETCHED_BYTES, keep=copy, in_use=_in_use)
         with suppress(OSError):
             os.utime(
                 copy, (time.time(), copy.stat().st_mtime)
@@ -280,19 +289,29 @@ def _in_use(path: Path, used: float) -> bool:
     return False
 
 
-def _evict(folder: Path, keep: Path) -> None:
-    """Remove the copies that were not used for longest, until what is left is within bounds; none
-    that is in use.
+def evict(
+    paths: Iterable[Path],
+    most: int,
+    *,
+    keep: Path,
+    in_use: Callable[[Path, float], bool] | None = None,
+) -> None:
+    """Remove the files that were not used for longest until they take no more than `most` bytes.
+
+    A file's last use is its modification time, or its access time where `in_use` (path, last use)
+    says which must stay.
     """
-    copies = []
-    for path in folder.glob("*/*"):
+    files = []
+    for path in paths:
         with suppress(OSError):
-            copies.append((path.stat().st_atime, path.stat().st_size, path))
-    total = sum(size for _, size, _ in copies)
-    for used, size, path in sorted(copies):
-        if total <= FETCHED_BYTES:
+            stat = path.stat()
+            used = stat.st_mtime if in_use is None else stat.st_atime
+            files.append((used, stat.st_size, path))
+    total = sum(size for _, size, _ in files)
+    for used, size, path in sorted(files):
+        if total <= most:
             return
-        if path != keep and not _in_use(path, used):
+        if path != keep and (in_use is None or not in_use(path, used)):
             with suppress(OSError):
                 path.unlink()
             total -= size

@@ -13,6 +13,7 @@ import numpy as np
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.identifiability.base_parameters import ALONE, NEVER
 from thetahat.identification.parameter_columns import Columns
+from thetahat.identification.verdict import judge
 from thetahat.model import parameters
 from thetahat.model.drive import TERMS
 from thetahat.model.robot import Robot
@@ -50,7 +51,7 @@ def as_data(
     """
     nominal = None if test is None else test.nominal
     plain = None if test is None else test.beside.get(PLAIN)
-    return {
+    data = {
         "schema": SCHEMA,
         "method": estimate.method,
         "samples": int(estimate.samples),
@@ -80,6 +81,7 @@ def as_data(
         "parity": None,  # of the robot file, when it is written
         "provenance": dict(provenance or {}),
     }
+    return {**data, "verdict": judge(data).as_data()}
 
 
 def findings(log: Any, name: str) -> list[dict[str, Any]]:

@@ -316,10 +316,8 @@ def mass_matrix(
             for e in range(d, d + topology[i, DOF_COUNT]):
                 angular, linear = _screw(dofs, directions, e)
                 couple, force = _composite_times(composite, i, angular, linear)
-                j, end = (
-                    i,
-                    e + 1,
-                )  # every pair once: the joint's own directions up to e, then its ancestors'
+                # every pair once: the joint's own directions up to e, then its ancestors'
+                j, end = (i, e + 1)
                 while j >= 0:
                     for k in range(topology[j, FIRST_DOF], end):
                         z = load_dof_axis(directions, k)

@@ -53,9 +53,8 @@ def implausible(robot: Robot) -> list[str]:
             )
         solid = second > 0.0
         if np.any(solid):
-            with np.errstate(
-                over="ignore", under="ignore", divide="ignore"
-            ):  # nonsense may be infinite here, and compares all the same
+            # nonsense may be infinite here, and compares all the same
+            with np.errstate(over="ignore", under="ignore", divide="ignore"):
                 gyration = np.sqrt(second[solid] / mass[solid])
                 density = mass[solid] / (
                     4.0 / 3.0 * math.pi * (math.sqrt(5.0 / 3.0) * gyration) ** 3

@@ -18,8 +18,8 @@ from thetahat.data.log import Log
 from thetahat.data.memory_log import log_from_table
 from thetahat.data.samples import Samples
 from thetahat.data.samples_log import samples_log
-from thetahat.engine.file_scan import Reading
 from thetahat.engine.protocol import Engine, Span
+from thetahat.engine.row_reader import Reading
 from thetahat.errors import (
     MalformedInput,
     NotIdentifiable,

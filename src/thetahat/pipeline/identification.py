@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from thetahat.errors import UsageError, known
 from thetahat.identification.scores import Validation
+from thetahat.identification.verdict import Verdict
 from thetahat.model.robot import Robot
 from thetahat.pipeline import outputs
 from thetahat.pipeline.results import Audit, Results
 from thetahat.pipeline.settings import IdentifySettings
-from thetahat.pipeline.verdict import Verdict, judge
 from thetahat.report.section import Figure, Section, plain
 
 if TYPE_CHECKING:
@@ -62,18 +62,14 @@ class Identification(Results):
             tuple(self.dataset.log.locked),
         )
 
-    @cached_property
+    @property
     def verdict(self) -> Verdict:
         """Whether the result is good, usable or not usable, and why."""
-        return judge(self._unjudged)
+        return Verdict.from_data(self.data["verdict"])
 
     @cached_property
     def data(self) -> dict[str, Any]:
         """The answer as plain data, schema thetahat/estimate/1."""
-        return {**self._unjudged, "verdict": self.verdict.as_data()}
-
-    @cached_property
-    def _unjudged(self) -> dict[str, Any]:
         return outputs.as_data(self)
 
     # -- what a user looks at ----------------------------------------------------------------------

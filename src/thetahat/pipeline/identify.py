@@ -34,13 +34,13 @@ from thetahat.identification.scores import Validation, predicted
 from thetahat.identification.tuning.model_selection import METRIC
 from thetahat.identification.tuning.rotor_inertia import decide_rotor_inertia
 from thetahat.identification.tuning.tune import USUAL, Tuned, tune, tune_samples
+from thetahat.identification.verdict import Verdict
 from thetahat.model.robot import Robot
 from thetahat.pipeline.dataset import Dataset, LogInput, load_robot, log_names, read_dataset
 from thetahat.pipeline.identification import Identification
 from thetahat.pipeline.outputs import Targets, write
 from thetahat.pipeline.results import Model, Scores
 from thetahat.pipeline.settings import IdentifySettings
-from thetahat.pipeline.verdict import Verdict
 from thetahat.report.trace_collector import Collector
 
 

@@ -59,7 +59,7 @@ class Targets:
 
 
 def as_data(result: Results) -> dict[str, Any]:
-    """Return the answer as plain data, schema thetahat/estimate/1, without its verdict."""
+    """Return the answer as plain data, schema thetahat/estimate/1."""
     model, dataset = result.model, result.dataset
     data = estimate_json.as_data(
         result.estimate,

@@ -11,7 +11,7 @@ const BEYOND = 0.6; // of the measured torque's range, that others may go beyond
 const MARGIN = { l: 52, r: 12, t: 10, b: 40 };
 const DASHES = { dash: "5 3", dot: "1.5 2.5", dashdot: "5 2 1.5 2", solid: "" };
 
-const IDENTIFIED = "on the identified model"; // the legend's name of the ground that grows while that model is used
+const IDENTIFIED = "identified model in use"; // the legend's name of the ground that grows while that model is used
 
 // R² on a scale that is spread out near one: 0.9, 0.99, 0.999 are equally far apart.
 const MARKS = [0, 0.9, 0.99, 0.999, 0.9999, 0.99999];

@@ -33,7 +33,7 @@ from thetahat.model.friction_terms import (
     expanded_to_motors,
     term_from_settings,
 )
-from thetahat.model.io.drive_write_back import at_joints
+from thetahat.model.io.write_back import at_joints
 from thetahat.model.io.xml_reader import label, read_bytes, shown
 from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind
@@ -89,6 +89,7 @@ def drive_content(robot: Robot, terms: Iterable[str], *, file: str, sha256: str)
     """The text of a drive file: these terms, or all of them behind an actuation map."""
     drive = robot.drive
     actuation = drive.actuation
+    matrix = None if actuation is None else actuation.constant_matrix
     motors = robot.velocity_names if actuation is None else actuation.names
     chosen = (
         [term for term in drive.terms if term in terms]
@@ -114,7 +115,7 @@ def drive_content(robot: Robot, terms: Iterable[str], *, file: str, sha256: str)
             None
             if actuation is None
             else {
-                "matrix": actuation.B.tolist() if actuation.constant else None,
+                "matrix": None if matrix is None else matrix.tolist(),
                 "gains": None if actuation.gains is None else list(actuation.gains),
             }
         ),
@@ -129,7 +130,7 @@ def _stated(drive: Drive, term: str, turning: list[bool]) -> dict[str, Any]:
     shape = drive.term(term)
     settings = {name: list(values) for name, values in shape.settings}
     out = {
-        "units": [shape.units[not turns] for turns in turning],
+        "units": [shape.units[0 if turns else 1] for turns in turning],
         "values": drive.value(term).tolist(),
     }
     return {**out, "settings": settings} if settings else out
@@ -279,7 +280,7 @@ class _DriveFile:
                 " robot again"
             ) from None
 
-    def _names(self, data: dict, key: str) -> tuple[str, ...]:
+    def _names(self, data: dict[str, Any], key: str) -> tuple[str, ...]:
         names = data.get(key)
         if (
             not isinstance(names, list)

@@ -1,5 +1,4 @@
-"""What MuJoCo is given in place of an MJCF file: checked, includes inlined, and only what
-kinematics and inertia need.
+"""Sanitize MJCF for MuJoCo: checked, includes inlined, and only what kinematics and inertia need.
 
 MuJoCo opens whatever a file names, so it never sees the file. It gets text written here and, for
 bodies whose inertia must come from meshes, those meshes as bytes, each read from inside the file's
@@ -20,12 +19,11 @@ import numpy as np
 
 from thetahat.errors import MalformedInput, RefusedForSafety
 from thetahat.model.io.mjcf_includes import Chain, Folder, serialise
-from thetahat.model.io.xml_reader import Document, Element, number, shown, vector
+from thetahat.model.io.xml_reader import Document, Element, number, shown, symmetric, vector
 
 MAX_BODIES = 3_000
-MAX_COPIES = (
-    5_000  # geoms that give inertia, and frames, with every copy that <replicate> and <attach> make
-)
+# geoms that give inertia, and frames, with every copy that <replicate> and <attach> make
+MAX_COPIES = 5_000
 MAX_WORK = 1e9  # degrees of freedom × Σ their depths; MuJoCo takes 5 s for 1.6e9
 SMALL = 1e-12  # kg, kg·m²; MuJoCo's own bound is 1e-15
 LARGEST = 1e30  # for any number: products over a whole robot stay finite
@@ -53,9 +51,8 @@ DEFAULTS_LEFT_OUT = ASSETS_LEFT_OUT | _words(
 COMPILER_LEFT_OUT = _words(
     "meshdir texturedir assetdir strippath discardvisual fusestatic usethread settotalmass"
 ) | _words("passthrough saveinertial savecanonical savecompiled")
-GEOM_LEFT_OUT = _words(
-    "material user contype conaffinity"
-)  # without contacts MuJoCo builds no convex hull
+# without contacts MuJoCo builds no convex hull
+GEOM_LEFT_OUT = _words("material user contype conaffinity")
 NUMERIC = _words(
     "pos quat axisangle xyaxes zaxis euler axis anchor mass diaginertia fullinertia size fromto"
     " density ref damping armature frictionloss stiffness springref springdamper gravity gravcomp"
@@ -80,22 +77,14 @@ class BodySource:
     """Where a body stands in the file, and what the file says of its inertia."""
 
     element: Element
-    inertial: (
-        Element | None
-        # with the attributes that MuJoCo is given, which are not the file's where there is a
-        # substitute
-    )
+    # with the attributes that MuJoCo is given, not the file's where there is a substitute
+    inertial: Element | None
     substitute: Inertial | None = None  # in place of what MuJoCo compiled
     overridden: bool = False  # whether geoms count in place of its <inertial>
 
-    @property
-    def has_inertial(self) -> bool:
-        """Whether the file has an `<inertial>` for it."""
-        return self.inertial is not None
-
 
 @dataclass(eq=False)
-class Source:
+class SanitizedMjcf:
     """The text for MuJoCo, and the way back from what it compiles to the file."""
 
     folder: Folder
@@ -104,20 +93,16 @@ class Source:
     lines: list[Element] = field(default_factory=list)  # the element on each line of text
     assets: dict[str, bytes] = field(default_factory=dict)  # by the name MuJoCo knows them by
     files: dict[str, str] = field(default_factory=dict)  # that name → the user's
-    bodies: list[BodySource | None] = field(
-        default_factory=lambda: [None]
-    )  # by user data; 0: made up by MuJoCo
+    # by user data; 0: made up by MuJoCo
+    bodies: list[BodySource | None] = field(default_factory=lambda: [None])
     joints: list[Element | None] = field(default_factory=lambda: [None])
-    compilers: list[list[Element]] = field(
-        default_factory=list
-    )  # the <compiler> elements of each model, the main one first
+    # the <compiler> elements of each model, the main one first
+    compilers: list[list[Element]] = field(default_factory=list)
     total_mass: float = 0.0  # `settotalmass`, 0 where the file does not ask
-    left_out: dict[str, list[str]] = field(
-        default_factory=dict
-    )  # what is not modelled: kind → names
-    attached: bool = (
-        False  # whether other models are in it, which makes MuJoCo's line numbers ambiguous
-    )
+    # what is not modelled: kind → names
+    left_out: dict[str, list[str]] = field(default_factory=dict)
+    # whether other models are in it, which makes MuJoCo's line numbers ambiguous
+    attached: bool = False
     body_count: int = 0
     copy_count: int = 0
     dof_count: int = 0
@@ -129,12 +114,12 @@ class Source:
             self.left_out.setdefault(kind, []).extend(names)
 
 
-def prepare(document: Document, unsaved: Mapping[Path, bytes] | None = None) -> Source:
+def sanitize(document: Document, unsaved: Mapping[Path, bytes] | None = None) -> SanitizedMjcf:
     """Check an MJCF document and everything it includes, and write what MuJoCo may see of it.
 
     unsaved: files that it may include as if they were in its folder, by their resolved paths.
     """
-    source = Source(Folder.of(document, unsaved))
+    source = SanitizedMjcf(Folder.of(document, unsaved))
     main = _Model(source, document, source.folder.start)
     source.text, source.lines = serialise(main.root)
     source.name = main.root.attrib.get("model", "").strip() or document.path.stem
@@ -145,7 +130,7 @@ def prepare(document: Document, unsaved: Mapping[Path, bytes] | None = None) -> 
 class _Model:
     """The main file, or one it attaches, on its way to MuJoCo: `root` is the tree that is left."""
 
-    def __init__(self, source: Source, document: Document, chain: Chain) -> None:
+    def __init__(self, source: SanitizedMjcf, document: Document, chain: Chain) -> None:
         if document.root.tag != "mujoco":
             part = (
                 " (a part that another file includes; load that file)"
@@ -190,14 +175,7 @@ class _Model:
             view = element
         self.source.compilers.append(self.root.findall("compiler"))
         self.compiler = merged
-        settings = Element(
-            "compiler",
-            merged,
-            line=view.line,
-            offset=view.offset,
-            source=view.source,
-            parent=self.root,
-        )
+        settings = view.like(merged, parent=self.root, tag="compiler")
         self.total_mass = max(0.0, number(settings, "settotalmass", 0.0))
         self.groups = vector(settings, "inertiagrouprange", 2, (0.0, 5.0))
         self.from_geoms = merged.get("inertiafromgeom", "auto")
@@ -244,9 +222,8 @@ class _Model:
                 self.source.body_count - before[0],
                 self.source.copy_count - before[1],
             )
-            self.source.body_count, self.source.copy_count = (
-                before  # they count where they are attached
-            )
+            # they count where they are attached
+            self.source.body_count, self.source.copy_count = before
             self.source.attached = True
             key = self._hand_over(element, "model", serialise(model.root)[0].encode(), ".xml")
             element.attrib = {"name": name, "file": key}
@@ -297,8 +274,8 @@ class _Model:
         directory = (self.compiler.get("meshdir") or self.compiler.get("assetdir") or "").replace(
             "\\", "/"
         )
-        found = self.source.folder.mesh(element, self.base / directory)
-        if found is None:
+        mesh = self.source.folder.mesh(element, self.base / directory)
+        if mesh is None:
             body = next(parent for parent in _ancestors(geom) if parent.tag == "body")
             where = str(PurePosixPath(directory) / element.attrib["file"])
             raise MalformedInput(
@@ -306,7 +283,7 @@ class _Model:
                 f" {body.line}) takes its inertia from it; put the mesh there or give the body an"
                 " <inertial>"
             )
-        element.attrib["file"] = self._hand_over(element, "mesh", *found)
+        element.attrib["file"] = self._hand_over(element, "mesh", *mesh)
 
     # -- the kinematic tree ------------------------------------------------------------------------
 
@@ -415,14 +392,7 @@ class _Model:
         """Whether a geom adds inertia: not a plane, not weightless, and in a group that counts."""
         if attributes.get("type", "sphere") in ("plane", "hfield"):
             return False
-        view = Element(
-            "geom",
-            attributes,
-            line=geom.line,
-            offset=geom.offset,
-            source=geom.source,
-            parent=geom.parent,
-        )
+        view = geom.like(attributes, parent=geom.parent)
         if number(view, "mass", 1.0) == 0.0 or (
             "mass" not in attributes and number(view, "density", 1.0) == 0.0
         ):
@@ -454,16 +424,8 @@ class _Model:
                 inertial.attrib |= stand_in
         elif inertial is None and self.may_substitute and not has_geoms and joints:
             substitute = Inertial()
-            body.children.append(
-                Element(
-                    "inertial",
-                    {"pos": "0 0 0"} | stand_in,
-                    line=body.line,
-                    offset=body.offset,
-                    source=body.source,
-                    parent=body,
-                )
-            )
+            stand_in["pos"] = "0 0 0"
+            body.children.append(body.like(stand_in, parent=body, tag="inertial"))
         body.attrib["user"] = str(len(self.source.bodies))
         self.source.bodies.append(
             BodySource(body, inertial, substitute, overridden=inertial is not None and has_geoms)
@@ -502,9 +464,8 @@ def _geom_defaults(root: Element) -> dict[str, dict[str, str]]:
     while stack:
         element, parent, top = stack.pop()
         name = element.attrib.get("class") or ("main" if top else "")
-        attributes = out.setdefault(
-            name, out["main"] if top else dict(out[parent])
-        )  # whatever the top class is called, it applies without a class
+        # whatever the top class is called, it applies without a class
+        attributes = out.setdefault(name, out["main"] if top else dict(out[parent]))
         for geom in element.findall("geom"):
             attributes.update(geom.attrib)
         stack.extend((child, name, False) for child in reversed(element.findall("default")))
@@ -554,8 +515,7 @@ def _refused_inertial(element: Element) -> Inertial | None:
     mass = number(element, "mass")
     if "fullinertia" in element.attrib:
         full = vector(element, "fullinertia", 6)
-        xx, yy, zz, xy, xz, yz = full
-        moments = np.linalg.eigvalsh([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+        moments = np.linalg.eigvalsh(symmetric(full))
         out = Inertial(mass, full=full)
     else:
         diagonal = vector(element, "diaginertia", 3, (0.0, 0.0, 0.0))

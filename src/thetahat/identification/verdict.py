@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from thetahat.errors import known
-from thetahat.report.text import r2
 
 GOOD, FAIR = 0.95, 0.8  # R² of every joint that is good; of the robot, below which it is not usable
 WORSE = 1.05  # times the RMS of the file's values: predicting worse than that
@@ -61,30 +60,29 @@ def judge(data: dict[str, Any]) -> Verdict:
     total, nominal = data["r2"]["test"], data["r2"]["nominal"]
     if data["status"] == "infeasible":
         return Verdict(
-            "not usable",
-            "the parameters are the prior's own values",
-            ("the bounds contradict each other",),
+            "not usable", "the parameters are the prior's", ("the bounds are infeasible",)
         )
     if total is None or not scored:
         train = data["r2"]["train"]
-        fit = "no torque could be scored" if train is None else f"R² {r2(train)} on the rows fitted"
+        fit = "no torque was scored" if train is None else f"R² {r2_text(train)} on the fitted data"
         return Verdict(
             "usable",
             fit,
-            ("nothing usable was held out, so how well the model predicts is not known",),
+            ("not validated: no usable held-out data",),
             (f"thetahat validate {robot} OTHER_LOG --estimate estimate.json",),
         )
-    least = min(scored, key=lambda joint: joint["r2_test"])
-    beside = "" if nominal is None else f" ({r2(nominal)} with the values of the file)"
+    lowest = min(scored, key=lambda joint: joint["r2_test"])
+    beside = "" if nominal is None else f" (nominal robot: {r2_text(nominal)})"
     summary = (
-        f"R² {r2(total)} on held-out data{beside}, lowest {r2(least['r2_test'])} on {least['name']}"
+        f"R² {r2_text(total)} on held-out data{beside}, lowest on {lowest['name']}:"
+        f" {r2_text(lowest['r2_test'])}"
     )
     wrong = _not_usable(total, nominal, scored)
     if wrong:
         return Verdict("not usable", summary, (wrong,), (f"thetahat inspect {robot}",))
     reasons = _reservations(data, scored)
     if not reasons:
-        return Verdict("good", f"{summary}; every link is physically consistent")
+        return Verdict("good", f"{summary}; all bodies are physically consistent")
     short = data["rank"] < data["structural_rank"]
     steps = (f"thetahat excite {robot} --out motion.csv",) if short else ()
     return Verdict("usable", summary, tuple(reasons), steps)
@@ -93,13 +91,11 @@ def judge(data: dict[str, Any]) -> Verdict:
 def _not_usable(total: float, nominal: float | None, scored: list[dict[str, Any]]) -> str | None:
     """Return why the model must not be used; None where it may be."""
     if total < FAIR:
-        return "it explains too little of the torque"
+        return "the model explains too little of the torque"
     if nominal is not None and total < nominal:
-        return "the file's own values predict better"
-    hopeless = [joint["name"] for joint in scored if joint["r2_test"] < 0.0]
-    if hopeless:
-        return f"predicting no torque at all would do better on {known(hopeless, 6)}"
-    return None
+        return "the nominal parameters predict better"
+    useless = [joint["name"] for joint in scored if joint["r2_test"] < 0.0]
+    return f"predicting zero torque would be better on {known(useless, 6)}" if useless else None
 
 
 def _reservations(data: dict[str, Any], scored: list[dict[str, Any]]) -> list[str]:
@@ -114,15 +110,23 @@ def _reservations(data: dict[str, Any], scored: list[dict[str, Any]]) -> list[st
         if joint["rms_nominal"] is not None and joint["rms_test"] > WORSE * joint["rms_nominal"]
     ]
     if behind:
-        reasons.append(f"the file's own values predict {known(behind, 6)} better")
+        reasons.append(
+            f"the nominal parameters predict {known(behind, 6)} better (check the log, --cutoff"
+            " and, for coupled joints, --actuation)"
+        )
     if not data["consistent"]:
         wrong = [link["name"] for link in data["links"] if not link["consistent"]]
         reasons.append(
-            f"no rigid body has the parameters found for {known(wrong, 4)}, so the model is for"
-            " prediction, not for a simulator"
+            f"the parameters of {known(wrong, 4)} are not physically consistent: use them for"
+            " prediction, not in a simulator"
         )
-    if data["rank"] < data["structural_rank"]:
-        reasons.append(
-            f"the log identifies {data['rank']} of {data['structural_rank']} base parameters"
-        )
+    rank, structural = data["rank"], data["structural_rank"]
+    if rank < structural:
+        reasons.append(f"the log identifies {rank} of {structural} base parameters")
     return reasons
+
+
+def r2_text(value: float) -> str:
+    """Format R² with four decimals, never rounded up to one."""
+    text = f"{value:.4f}" if value > -10.0 else f"{value:.3g}"
+    return ("> 0.9999" if value < 1.0 and text == "1.0000" else text).replace("-", "−")
