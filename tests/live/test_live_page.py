@@ -419,7 +419,7 @@ def test_names_stay_text(chromium: Any) -> None:
 
 def test_a_lines_past_is_bounded_and_keeps_its_peaks(chromium: Any, fake: live_fake.Fake) -> None:
     found = """async () => {
-      const { Series } = await import("/static/history.js");
+      const { Series } = await import("/static/line_buffer.js");
       const line = new Series(), n = 400000;
       for (let k = 0; k < n; k += 100) {
         const x = [], y = [];
@@ -441,7 +441,7 @@ def test_a_lines_past_is_bounded_and_keeps_its_peaks(chromium: Any, fake: live_f
         holes: [...drawn.y].filter(Number.isNaN).length, ends: [drawn.x[0], drawn.x[drawn.x.length - 1]],
       };
     }"""
-    with browser.opened(chromium, f"{fake.address}static/words.js") as (
+    with browser.opened(chromium, f"{fake.address}static/format.js") as (
         page,
         _,
     ):  # any document of the server
