@@ -75,17 +75,15 @@ def fleet(
     where, folder = engine_options.engine_options(workers, scheduler, store), Path(out)
     path = arguments.input_file(manifest, "MANIFEST")
     require_folder(folder, [folder / name for name in FILES], [path])
-    from thetahat.fleet.manifest import read_manifest
-
-    listed = read_manifest(path)
     with (
         heard(quiet=quiet) as warnings,
         Progress(quiet=quiet) as progress,
         engine_options.reducer(where, progress) as reducer,
     ):
         from thetahat.fleet.analysis import analyze_fleet
+        from thetahat.fleet.manifest import read_manifest
 
-        found = analyze_fleet(listed, options, reducer)
+        found = analyze_fleet(read_manifest(path), options, reducer)
         progress.stage("writing")
         data = _data(found, warnings)
         files = write(found, data, folder)
@@ -96,12 +94,8 @@ def fleet(
         from thetahat.cli.fleet_view import draw
 
         draw(data, files, time.monotonic() - began)
-    for key in reducer.store.damaged if reducer.store is not None else ():
-        say(
-            f"entry {key[:12]}… of the store was damaged; it was thrown away and computed anew",
-            "warning",
-        )
-    conclude(found.failures, reducer.store_failures)
+    damaged = () if reducer.store is None else tuple(reducer.store.damaged)
+    conclude(found.failures, reducer.store_failures, damaged)
 
 
 def _options(by: str, level: float, settings: IdentifySettings, *, armature: bool) -> FleetOptions:
@@ -145,10 +139,12 @@ def write(found: FleetAnalysis, data: dict[str, Any], folder: Path) -> list[Path
     ]
 
 
-def conclude(left_out: tuple[Failure, ...], trouble: list[Failure]) -> None:
-    """One sentence for each robot, period or log that was left out, and the exit code of
-    the first.
-    """
+def conclude(
+    left_out: tuple[Failure, ...], trouble: list[Failure], damaged: tuple[str, ...]
+) -> None:
+    """Say what was left out, and raise with the exit code of the first."""
+    for key in damaged:
+        say(f"entry {key[:12]}… of the store was damaged and is computed anew", "warning")
     if not left_out and not trouble:
         return
     for failure in left_out[:SHOWN]:
