@@ -30,16 +30,19 @@ FILES = ("fleet.parquet", "fleet.html", "fleet.json")
 SHOWN = 12  # things left out that are named; the others are counted
 
 
+Manifest = Annotated[
+    str,
+    typer.Argument(
+        metavar="MANIFEST",
+        help="TOML or CSV: robot file and logs of every robot, by its id.",
+        show_default=False,
+    ),
+]
+
+
 @with_settings(*SETTINGS)
 def fleet(
-    manifest: Annotated[
-        str,
-        typer.Argument(
-            metavar="MANIFEST",
-            help="TOML or CSV: robot file and logs of every robot, by its id.",
-            show_default=False,
-        ),
-    ],
+    manifest: Manifest,
     *,
     out: Annotated[
         str,
