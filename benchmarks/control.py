@@ -23,7 +23,7 @@ from thetahat.control.adaptive import SlotineLi
 from thetahat.control.computed_torque import ComputedTorque
 from thetahat.control.journal import Journal
 from thetahat.control.loop import Loop
-from thetahat.control.model_switch import Switched
+from thetahat.control.model_switch import ModelSwitch
 
 CALLS = 20_000
 STATES = 64  # random states, taken in turn
@@ -109,7 +109,9 @@ def switched(p: Pair) -> list[tuple[str, float, float]]:
     """
     q, dq, ddq = (s[0] for s in p.states)
     source = Models(p.robot)
-    law = Switched(source, lambda robot: ComputedTorque(robot, KP, KD), nominal=p.robot, slew=1e9)
+    law = ModelSwitch(
+        source, lambda robot: ComputedTorque(robot, KP, KD), nominal=p.robot, slew=1e9
+    )
     steady = quantiles(lambda k: law(k * 1e-3, q, dq, (q, dq, ddq)))[0]
     models = [p.robot.with_parameters((1.0 + 1e-6 * k) * p.robot.theta) for k in range(2 * SWAPS)]
     shown = iter(models)

@@ -19,13 +19,13 @@ from benchmarks.timing import verdict
 from thetahat import robots
 from thetahat.control.journal import Journal
 from thetahat.control.loop import Cycle
-from thetahat.control.model_switch import Switched
+from thetahat.control.model_switch import ModelSwitch
 from thetahat.control.online_control import OnlineControl
 from thetahat.identification import factor as f
 from thetahat.model.lock_joints import lock
 from thetahat.online.config import make_memory
 from thetahat.online.identifier import OnlineIdentifier
-from thetahat.online.physical_model import Embedding
+from thetahat.online.physical_model import PhysicalProjection
 from thetahat.online.stacked_factor import Fit, solve
 
 FRICTION = {"viscous": True, "coulomb": True, "offset": True}
@@ -91,7 +91,7 @@ def window(name: str, robot: th.Robot, missed: list[str]) -> None:
     )
     for k in range(WINDOW):
         memory.add(q[k : k + 1], dq[k : k + 1], ddq[k : k + 1], tau[k : k + 1], valid)
-    embedding, turn = Embedding(memory.stack), itertools.cycle(range(WINDOW))
+    projection, turn = PhysicalProjection(memory.stack), itertools.cycle(range(WINDOW))
 
     def update(k: int | None = None) -> Fit:
         at = slice(k := next(turn) if k is None else k, k + 1)
@@ -107,7 +107,7 @@ def window(name: str, robot: th.Robot, missed: list[str]) -> None:
     )
     with f.blas_threads().limit(limits=1, user_api="blas"):
         model = thread_ms(
-            lambda: embedding.nearest(factor[:-1, :-1], factor[:-1, -1], np.ones(robot.nv)), 7
+            lambda: projection.nearest(factor[:-1, :-1], factor[:-1, -1], np.ones(robot.nv)), 7
         )
     for _ in range(WINDOW):
         update(0)
@@ -166,7 +166,7 @@ def whole_cycles(name: str, robot: th.Robot, seconds: float = 24.0) -> None:
         )
     )
     one, still = OnlineIdentifier(nominal, refit=1e9, floor=1e9), np.zeros(robot.nv)
-    law = Switched(one, lambda model: th.ComputedTorque(model, kp=400.0, kd=40.0))
+    law = ModelSwitch(one, lambda model: th.ComputedTorque(model, kp=400.0, kd=40.0))
     with (
         tempfile.TemporaryDirectory() as folder,
         Journal(Path(folder) / "bench.journal") as record,

@@ -18,13 +18,13 @@ import numpy as np
 
 import thetahat as th
 from thetahat import robots
-from thetahat.control.clock import VirtualClock
 from thetahat.control.journal import Journal
 from thetahat.control.loop import Loop
-from thetahat.control.model_switch import Switched
+from thetahat.control.loop_timing import VirtualClock
+from thetahat.control.model_switch import ModelSwitch
 from thetahat.control.online_control import OnlineControl
 from thetahat.excite.trajectories import tick_tock
-from thetahat.plant.perturb import as_built
+from thetahat.plant.perturb import perturb
 
 RATE = 500.0  # [Hz]
 SECONDS = 24.0
@@ -32,7 +32,7 @@ SECONDS = 24.0
 
 def main() -> None:
     nominal = th.load(robots.path("valkyrie_arm"))
-    truth = as_built(nominal, seed=2)
+    truth = perturb(nominal, seed=2)
     plant = th.OwnPlant(truth, realism=th.Realism.typical(truth))
     identifier = th.OnlineIdentifier(
         nominal.with_drive(viscous=True, coulomb=True, offset=True),
@@ -40,7 +40,7 @@ def main() -> None:
         window=50,
         threshold=0.95,
     )
-    controller = Switched(
+    controller = ModelSwitch(
         identifier, lambda robot: th.ComputedTorque(robot, kp=400.0, kd=40.0), slew=50.0
     )
     motion = tick_tock(

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import lazy_loader
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 _load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
-RENAMED = {"Smooth": "use th.Consistent(solver=…)"}
+RENAMED = {
+    "Smooth": "use th.Consistent(solver=LogCholesky())",
+    "Switched": "write: from thetahat.control.model_switch import ModelSwitch",
+}
 MOVED = {  # names that were here before 0.2, by the module that has them
     "Saved": "thetahat.model.io.save",
     "with_drive_file": "thetahat.model.io.save",
@@ -25,8 +28,6 @@ MOVED = {  # names that were here before 0.2, by the module that has them
     "static_regressor": "thetahat.dynamics.rigid_body",
     "body_jacobian": "thetahat.dynamics.rigid_body",
     "informative": "thetahat.identification.informative.selection",
-    "Bounds": "thetahat.identification.consistency.constraints",
-    "Tie": "thetahat.identification.consistency.constraints",
     "torque_band": "thetahat.identification.uncertainty.torque_band",
     "essential": "thetahat.identification.uncertainty.essential",
     "Payload": "thetahat.identification.payload.payload",
@@ -39,11 +40,10 @@ MOVED = {  # names that were here before 0.2, by the module that has them
     "motion_limits": "thetahat.excite.motion_limits",
     "GravityCompensation": "thetahat.control.computed_torque",
     "PD": "thetahat.control.computed_torque",
-    "pd_gains": "thetahat.control.gains",
+    "pd_gains": "thetahat.control.computed_torque",
     "SlotineLi": "thetahat.control.adaptive",
     "Euclidean": "thetahat.control.adaptation_laws",
     "LogDet": "thetahat.control.adaptation_laws",
-    "Switched": "thetahat.control.model_switch",
     "Follow": "thetahat.control.loop",
     "Loop": "thetahat.control.loop",
     "Journal": "thetahat.control.journal",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
-from thetahat.errors import StorageError
+from thetahat.errors import StorageError, UsageError
 
 
 def write_atomically(
@@ -67,3 +69,40 @@ def _umask() -> int:
 def _shown(path: Path) -> str:
     text = str(path)
     return text if text.isprintable() else repr(text)
+
+
+def require_folder(
+    folder: Path, targets: Iterable[Path], inputs: Iterable[str | Path] = ()
+) -> None:
+    """Raise where files cannot be written into a folder, or would replace an input."""
+    out, inputs = str(folder), list(inputs)
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise StorageError(f"--out {out!r} is a file; give a folder")
+        for target in targets:
+            if target.is_dir():
+                raise StorageError(
+                    f"{target} is a folder, and the answer is a file of that name; give another"
+                    " --out"
+                )
+            for name in inputs:
+                if target.exists() and Path(name).exists() and target.samefile(name):
+                    raise UsageError(
+                        f"--out {out!r} would write over the input {name}; give another folder"
+                    )
+        above = next(
+            (parent for parent in (folder, *folder.absolute().parents) if parent.exists()), Path()
+        )
+    except ValueError as error:  # a NUL byte
+        raise UsageError(f"--out {out!r} cannot be a path: {error}") from None
+    if not above.is_dir():
+        raise StorageError(f"--out {out!r} cannot be made: {above} is a file; give another folder")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise StorageError(
+            f"--out {out!r} cannot be written: no permission in {above}; give another folder"
+        )
+
+
+def as_text(data: dict[str, Any]) -> str:
+    """Return JSON as it is written and printed."""
+    return json.dumps(data, indent=2, allow_nan=False, ensure_ascii=False) + "\n"

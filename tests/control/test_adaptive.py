@@ -17,8 +17,7 @@ import thetahat as th
 from oracles import pinocchio_bridge
 from oracles.random_trees import random_robot
 from thetahat.control.adaptation_laws import Euclidean, LogDet, dual
-from thetahat.control.adaptive import LONGEST, SlotineLi
-from thetahat.control.adaptive_regressor import AdaptiveTerms, slotine_li_regressor
+from thetahat.control.adaptive import LONGEST, AdaptiveTerms, SlotineLi, slotine_li_regressor
 from thetahat.errors import UnphysicalRobot, UsageError
 from thetahat.model import parameters
 from thetahat.model.tree import JointKind

@@ -16,9 +16,8 @@ from plant_cases import both_engines, engine, load, one_joint, sines, wrong_by
 
 import thetahat as th
 from oracles import pinocchio_bridge
-from thetahat.control.computed_torque import PD, ComputedTorque, GravityCompensation
+from thetahat.control.computed_torque import PD, ComputedTorque, GravityCompensation, pd_gains
 from thetahat.control.controller import STOP_AFTER
-from thetahat.control.gains import pd_gains
 from thetahat.control.torque_limits import require_physical
 from thetahat.errors import UnphysicalRobot, UsageError
 from thetahat.model import parameters

@@ -21,12 +21,11 @@ from data_paths import ROOT
 from plant_cases import load
 
 import thetahat as th
-from thetahat.control.clock import MonotonicClock, VirtualClock
 from thetahat.control.computed_torque import ComputedTorque
 from thetahat.control.controller import STOP_AFTER
 from thetahat.control.journal import Journal
 from thetahat.control.loop import Cycle, Follow, Loop, LoopReport
-from thetahat.control.loop_timing import Histogram
+from thetahat.control.loop_timing import Histogram, MonotonicClock, VirtualClock
 from thetahat.errors import StorageError, UsageError
 
 

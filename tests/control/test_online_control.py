@@ -262,7 +262,7 @@ def killed_again_and_again(path: Path, kills: int, rng: np.random.Generator) -> 
     """
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests")]),
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests" / "support")]),
     }
     first = 0
     for kill in range(kills):

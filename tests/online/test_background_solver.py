@@ -12,7 +12,7 @@ from online_cases import arm, exactly, run, wrong
 
 import thetahat as th
 from thetahat.online import background_solver
-from thetahat.online.background_solver import GIVE_UP, LOST, Beside
+from thetahat.online.background_solver import GIVE_UP, LOST, BackgroundSolver
 from thetahat.online.events import Events
 from thetahat.online.physical_model import Answer
 
@@ -70,7 +70,7 @@ def test_a_solver_that_hangs_leaves_the_model_in_use_and_is_replaced(
 def test_threads_that_hang_are_not_given_up_without_end() -> None:
     """None can be ended from outside."""
     events, never = Events(), threading.Event()
-    one = Beside("thread", arm(), patience=1e-3, events=events)
+    one = BackgroundSolver("thread", arm(), patience=1e-3, events=events)
     for _ in range(LOST):
         one._executor = one._start()
         one._future, one._since, one._late = (
@@ -87,7 +87,7 @@ def test_threads_that_hang_are_not_given_up_without_end() -> None:
 
 def test_a_process_that_hangs_is_ended_and_another_answers() -> None:
     events = Events()
-    one = Beside("process", arm(), patience=0.1, events=events)
+    one = BackgroundSolver("process", arm(), patience=0.1, events=events)
     try:
         one._warm.result(60.0)
         worker = next(iter(one._executor._processes.values()))

@@ -21,9 +21,9 @@ from thetahat.online.identifier import OnlineIdentifier
 from thetahat.online.residual_monitor import (
     DRIFT,
     LIMIT,
+    PayloadMonitor,
     PayloadReport,
-    PayloadWatch,
-    ResidualWatch,
+    ResidualMonitor,
     false_alarm_interval,
 )
 from thetahat.plant.realism import Payload, Realism
@@ -37,8 +37,8 @@ def robot() -> th.Robot:
     return arm()
 
 
-def watch(robot: th.Robot, **options: object) -> ResidualWatch:
-    return ResidualWatch(robot, np.full(robot.nv, 0.1), relative=0.0, **options)
+def watch(robot: th.Robot, **options: object) -> ResidualMonitor:
+    return ResidualMonitor(robot, np.full(robot.nv, 0.1), relative=0.0, **options)
 
 
 def moving(robot: th.Robot) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -47,7 +47,7 @@ def moving(robot: th.Robot) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndar
 
 
 def time_to_alarm(
-    one: ResidualWatch, sample: tuple, error: float, *, period: float = 1e-3, seconds: float = 5.0
+    one: ResidualMonitor, sample: tuple, error: float, *, period: float = 1e-3, seconds: float = 5.0
 ) -> float | None:
     q, dq, ddq, tau = sample
     off = tau + error * np.array([0.0, 0.0, 1.0, 0.0])
@@ -113,9 +113,9 @@ def test_false_alarms_of_white_noise_are_as_rare_as_stated(robot: th.Robot) -> N
 
 def test_a_scale_that_is_none_is_refused(robot: th.Robot) -> None:
     with pytest.raises(UsageError, match=r"scale has shape \(3,\)"):
-        ResidualWatch(robot, np.ones(3))
+        ResidualMonitor(robot, np.ones(3))
     with pytest.raises(UsageError, match=r"link 'hnd' is not in robot 'arm4'"):
-        PayloadWatch(robot, "hnd", np.ones(4), detected=0.0)
+        PayloadMonitor(robot, "hnd", np.ones(4), detected=0.0)
 
 
 # -- long runs without anything --------------------------------------------------------------------
@@ -186,7 +186,7 @@ def test_a_payload_closes_the_gate_and_is_weighed_and_the_loaded_robot_is_identi
 def weighed(model: th.Robot, tau: np.ndarray, states: tuple[np.ndarray, ...]) -> PayloadReport:
     """What is reported of four seconds of samples, the usual error being 0.05."""
     one, rng = (
-        PayloadWatch(model, model.body_names[-1], np.full(4, 0.05), detected=0.0),
+        PayloadMonitor(model, model.body_names[-1], np.full(4, 0.05), detected=0.0),
         np.random.default_rng(0),
     )
     tau = tau + 0.05 * rng.normal(size=tau.shape)

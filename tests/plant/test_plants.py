@@ -43,8 +43,8 @@ ROBOTS = (
     "baxter",
 )
 VALKYRIE = (
-    "valkyrie_right_arm4",
-    "valkyrie_right_leg4",
+    "valkyrie_arm",
+    "valkyrie_leg",
     "valkyrie_A_32dof",
     "valkyrie_A_58dof_nomesh",
 )

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
+import golden_numbers
 import numpy as np
 import pytest
 from data_paths import example_robot
@@ -18,7 +19,7 @@ import thetahat as th
 from thetahat import cli, robots
 from thetahat.excite.trajectories import Sinusoids
 from thetahat.model.lock_joints import lock
-from thetahat.plant.perturb import as_built
+from thetahat.plant.perturb import perturb
 from thetahat.plant.plant import MujocoPlant
 from thetahat.studies import arm, double_pendulum, leg
 from thetahat.studies.closed_loop import Cycle
@@ -43,6 +44,16 @@ def legs() -> Result:
 def arms() -> Result:
     pytest.importorskip("mujoco", reason="MuJoCo simulates this one (pip install mujoco)")
     return arm.run("mujoco")
+
+
+@pytest.mark.parametrize(
+    ("name", "fixture"), [("double-pendulum", "pendulum"), ("leg", "legs"), ("arm", "arms")]
+)
+def test_studies_give_their_golden_numbers(
+    name: str, fixture: str, request: pytest.FixtureRequest
+) -> None:
+    result: Result = request.getfixturevalue(fixture)
+    golden_numbers.check(f"studies/{name}", golden_numbers.of_study(result.summary))
 
 
 def test_the_pendulum_is_found_exactly_without_noise_and_well_with_it(pendulum: Result) -> None:
@@ -278,6 +289,7 @@ def test_valkyrie_goes_through_the_same_loop_with_44_joints(
     pytest.importorskip("mujoco", reason="MuJoCo simulates this one (pip install mujoco)")
     assert call("study", "valkyrie", "--out", tmp_path / "out", "--plant", "mujoco", "--json") == 0
     told = written(tmp_path / "out", capsys.readouterr().out)
+    golden_numbers.check("studies/valkyrie", golden_numbers.of_study(told))
     robot = th.load(robots.path("valkyrie"))
     assert len(told["joints"]) == robot.nv == 44
     assert told["base_parameters"] == len(
@@ -336,7 +348,7 @@ def test_an_identified_model_tracks_five_times_better_than_a_wrong_one(name: str
     """
     pytest.importorskip("mujoco", reason="MuJoCo simulates this one (pip install mujoco)")
     nominal = ROBOTS[name]()
-    truth = as_built(nominal, spread=0.05, seed=1)
+    truth = perturb(nominal, spread=0.05, seed=1)
     plant = MujocoPlant(truth, realism=th.Realism.typical(truth))
     model = plant.robot.without_drive().with_drive(viscous=True, coulomb=True, offset=True)
     recording = th.simulate(

@@ -14,7 +14,7 @@ from fault_streams import MISS, PERIOD, WARM, Stream, clean, identifier, motion
 
 import thetahat as th
 from thetahat.control.computed_torque import ComputedTorque
-from thetahat.control.model_switch import Switched
+from thetahat.control.model_switch import ModelSwitch
 from thetahat.errors import UsageError
 from thetahat.kernels import online
 from thetahat.online.identifier import OnlineIdentifier
@@ -133,7 +133,7 @@ class Loop:
 
     def __init__(self, one: OnlineIdentifier, outcome: Outcome) -> None:
         self.one, self.outcome, self.wanted = one, outcome, motion()[1]
-        self.law = Switched(
+        self.law = ModelSwitch(
             one, lambda robot: ComputedTorque(robot, limits=LIMIT), nominal=one.nominal
         )
         self.seen = (0.0, *(x[0] for x in self.wanted[:2]))

@@ -18,7 +18,7 @@ import thetahat as th
 from thetahat import robots
 from thetahat.model import parameters
 from thetahat.model.robot import Robot
-from thetahat.plant.perturb import as_built
+from thetahat.plant.perturb import perturb
 
 RATE = 100.0  # [Hz]
 WHITE, SLOW, MEMORY = (
@@ -147,7 +147,7 @@ def write_fleet(
         name = name_of(k)
         (folder / name).mkdir(exist_ok=True)
         robot, rng = (
-            as_built(arm(), spread=0.05, seed=1000 * seed + k),
+            perturb(arm(), spread=0.05, seed=1000 * seed + k),
             np.random.default_rng([seed, k]),
         )
         mine = [each for each in changes if each.robot == name]

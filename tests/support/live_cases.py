@@ -20,10 +20,10 @@ import pytest
 
 import thetahat as th
 from thetahat import robots
-from thetahat.control.model_switch import Switched
+from thetahat.control.model_switch import ModelSwitch
 from thetahat.excite.trajectories import Sinusoids
 from thetahat.online.identifier import OnlineIdentifier
-from thetahat.plant.perturb import as_built
+from thetahat.plant.perturb import perturb
 from thetahat.plant.plant import OwnPlant
 from thetahat.plant.realism import Realism
 from thetahat.studies.arm import Experiment
@@ -71,7 +71,7 @@ def experiment(
 ) -> Experiment:
     """A closed loop whose buffer fills within two seconds."""
     nominal = th.load(robots.path(robot))
-    truth = as_built(nominal, seed=0)
+    truth = perturb(nominal, seed=0)
     identifier = OnlineIdentifier(
         nominal.with_drive(viscous=True, coulomb=True, offset=True),
         None,
@@ -79,7 +79,7 @@ def experiment(
         window,
         held=True,
     )
-    controller = Switched(identifier, lambda model: th.ComputedTorque(model, kp=400.0, kd=40.0))
+    controller = ModelSwitch(identifier, lambda model: th.ComputedTorque(model, kp=400.0, kd=40.0))
     plant = OwnPlant(truth, realism=Realism(torque_noise=0.01))
     loop = ClosedLoop(plant, motion(nominal, seconds), controller, identifier, rate=rate)
     return Experiment(nominal, identifier.nominal, identifier, controller, loop)

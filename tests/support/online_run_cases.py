@@ -12,10 +12,10 @@ import numpy as np
 from online_cases import Run, arm, run, wrong
 
 import thetahat as th
-from thetahat.control.clock import VirtualClock
 from thetahat.control.journal import Journal
 from thetahat.control.loop import Loop, LoopReport
-from thetahat.control.model_switch import Switched
+from thetahat.control.loop_timing import VirtualClock
+from thetahat.control.model_switch import ModelSwitch
 from thetahat.control.online_control import OnlineControl, resume
 from thetahat.online.identifier import OnlineIdentifier
 
@@ -51,7 +51,7 @@ class Rig:
         self.identifier = identifier(**options)
         if again:
             resume(self.identifier, path)
-        self.controller = Switched(
+        self.controller = ModelSwitch(
             self.identifier, self.make, slew=50.0, nominal=self.identifier.nominal
         )
         self.journal = None if path is None else Journal(path)

@@ -6,23 +6,22 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from thetahat.cli import arguments, engine_options, outputs
+from thetahat.cli import arguments, engine_options
 from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import emit, heard, say
 from thetahat.cli.progress import Progress
+from thetahat.cli.settings_options import friction_terms
 from thetahat.errors import StorageError, ThetahatError, UsageError
+from thetahat.files import as_text, require_folder
 
 if TYPE_CHECKING:
     from thetahat.engine.multi_log import Failure
-    from thetahat.engine.reduce import Gatherer
-    from thetahat.fleet.analysis import Asked, Inquiry
+    from thetahat.fleet.analysis import FleetAnalysis, FleetOptions
 
 FRICTION = ("viscous", "coulomb", "offset")
 BY = ("log", "day", "week", "month")
@@ -102,46 +101,43 @@ def fleet(
     began = time.monotonic()
     asked, wanted, folder = (
         _asked(locals()),
-        engine_options.asked(workers, scheduler, store),
+        engine_options.engine_options(workers, scheduler, store),
         Path(out),
     )
     path = arguments.input_file(manifest, "MANIFEST")
-    outputs.require_folder(folder, [folder / name for name in FILES], [path])
+    require_folder(folder, [folder / name for name in FILES], [path])
     from thetahat.fleet.manifest import read_manifest
 
     listed = read_manifest(path)
     with (
         heard(quiet=quiet) as warnings,
         Progress(quiet=quiet) as progress,
-        _gatherer(wanted, progress) as gatherer,
+        engine_options.reducer(wanted, progress) as reducer,
     ):
-        from thetahat.fleet.analysis import inquire
+        from thetahat.fleet.analysis import analyze_fleet
 
-        found = inquire(listed, asked, gatherer)
+        found = analyze_fleet(listed, asked, reducer)
         progress.stage("writing")
         data = _data(found, warnings)
         files = write(found, data, folder)
-        if gatherer.store is not None:
-            from thetahat.fleet.run_records import remember
-
-            gatherer.kept(lambda: remember(gatherer.store, found))
+        reducer.write(found.record)
     if json:
-        emit(outputs.as_text(data))
+        emit(as_text(data))
     else:
         from thetahat.cli.fleet_view import draw
 
         draw(data, files, time.monotonic() - began)
-    for key in gatherer.store.damaged if gatherer.store is not None else ():
+    for key in reducer.store.damaged if reducer.store is not None else ():
         say(
             f"entry {key[:12]}… of the store was damaged; it was thrown away and computed anew",
             "warning",
         )
-    conclude(found.failures, gatherer.trouble)
+    conclude(found.failures, reducer.store_failures)
 
 
-def _asked(given: dict[str, Any]) -> Asked:
+def _asked(given: dict[str, Any]) -> FleetOptions:
     """The options, checked."""
-    from thetahat.fleet.analysis import Asked
+    from thetahat.fleet.analysis import FleetOptions
 
     if given["by"] not in BY:
         raise UsageError(f"--by is {given['by']!r}; give one of {', '.join(BY)}")
@@ -166,37 +162,19 @@ def _asked(given: dict[str, Any]) -> Asked:
         "topic",
         "salvage",
     )
-    return Asked(
+    return FleetOptions(
         **{name: given[name] for name in taken},
-        friction=arguments.friction_terms(given["friction"], FRICTION),
+        friction=friction_terms(given["friction"]),
     )
 
 
-@contextmanager
-def _gatherer(wanted: engine_options.Scale, progress: Progress) -> Iterator[Gatherer]:
-    """Workers and store, let go at the end."""
-    from thetahat.engine.reduce import Gatherer
-    from thetahat.engine.workers import DaskWorkers, Workers
-
-    local = wanted.workers is None and wanted.scheduler is None
-    with (
-        engine_options.kept(wanted.store) as (store, trouble),
-        (
-            Workers() if local else DaskWorkers(workers=wanted.workers, scheduler=wanted.scheduler)
-        ) as crew,
-    ):
-        gatherer = Gatherer(crew, store, tell=engine_options.Pace(progress))
-        gatherer.trouble += trouble
-        yield gatherer
-
-
-def _data(found: Inquiry, warnings: list[str]) -> dict[str, Any]:
+def _data(found: FleetAnalysis, warnings: list[str]) -> dict[str, Any]:
     from thetahat.fleet.fleet_table import as_data
 
     return {**as_data(found), "warnings": list(warnings)}
 
 
-def write(found: Inquiry, data: dict[str, Any], folder: Path) -> list[Path]:
+def write(found: FleetAnalysis, data: dict[str, Any], folder: Path) -> list[Path]:
     """The table, the page, and fleet.json last, so that it says that all are there."""
     from thetahat.files import write_atomically
     from thetahat.fleet.fleet_page import sections, titles
@@ -215,7 +193,7 @@ def write(found: Inquiry, data: dict[str, Any], folder: Path) -> list[Path]:
         write_atomically(
             folder / "fleet.html", render(title, sections(found, data), subtitle=subtitle)
         ),
-        write_atomically(folder / "fleet.json", outputs.as_text(data)),
+        write_atomically(folder / "fleet.json", as_text(data)),
     ]
 
 

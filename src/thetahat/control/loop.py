@@ -21,9 +21,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from thetahat.control.clock import Clock, MonotonicClock
 from thetahat.control.controller import STOP_AFTER, Controller, Reference
-from thetahat.control.loop_timing import Histogram, Quantiles
+from thetahat.control.loop_timing import Clock, Histogram, MonotonicClock, Quantiles
 from thetahat.errors import UsageError
 
 STALL = 0.2  # [s]

@@ -8,8 +8,8 @@ Whichever model is in charge, the command is that of its controller plus an offs
 
 so the part of the torque that the switch is to blame for changes by at most slew·dt in a cycle; the
 rest is the motion's own torque under one model. `max_torque_step` is the largest such change that
-happened, measured on what was commanded (steps.py). The model in charge is asked for anew in every
-cycle, so not one cycle runs on an identified model while the gate is closed.
+happened, measured on what was commanded (`TorqueSteps`). The model in charge is asked for anew
+in every cycle, so not one cycle runs on an identified model while the gate is closed.
 
 An offset is only as good as the sample it is taken from, so nothing is switched to an identified
 model in a cycle whose sample was turned away, in which either command was cut by a limit, or in
@@ -34,7 +34,6 @@ import numpy as np
 
 from thetahat.control.controller import Controller, JointController, Reference
 from thetahat.control.torque_limits import PerJoint, per_joint
-from thetahat.control.torque_steps import TorqueSteps
 from thetahat.errors import ThetahatError, UsageError
 from thetahat.model.robot import Robot
 
@@ -70,7 +69,7 @@ class ModelSource(Protocol):
     def gate(self) -> Gate: ...  # noqa: D102
 
 
-class Switched:
+class ModelSwitch:
     """A controller made by `factory` for whatever `source.robot` is right now.
 
     Args:
@@ -369,3 +368,42 @@ def _saturated(controller: Any) -> np.ndarray | bool:
 
 def _nothing() -> None:
     """For controllers that have nothing to do."""
+
+
+class TorqueSteps:
+    """Told of every command while there may be a difference; `largest` is the largest change of it
+    in one cycle [N·m or N].
+    """
+
+    def __init__(self) -> None:
+        self.largest = 0.0
+        self.watching = False  # whether the last command was another than the model's own
+        self._beyond: np.ndarray | None = (
+            None  # (nv,) d of the last cycle, NaN at a limit; None: zero
+        )
+
+    def add(self, commanded: np.ndarray, own: np.ndarray, limits: np.ndarray | None) -> None:
+        """A cycle: what was commanded, and what the model in charge would have commanded alone,
+        (nv,) each.
+        """
+        beyond = _beyond(commanded, own, limits)
+        change = np.abs(beyond if self._beyond is None else beyond - self._beyond)
+        self.largest = max(self.largest, float(np.fmax.reduce(change, initial=0.0)))
+        self._keep(beyond)
+
+    def switch(self, commanded: np.ndarray, own: np.ndarray, limits: np.ndarray | None) -> None:
+        """After `add` against the old model: from now on changes are those against the new one."""
+        self._keep(_beyond(commanded, own, limits))
+
+    restart = switch  # after a fallback: its step is another matter
+
+    def _keep(self, beyond: np.ndarray) -> None:
+        self.watching = bool(beyond.any())
+        self._beyond = beyond if self.watching else None
+
+
+def _beyond(commanded: np.ndarray, own: np.ndarray, limits: np.ndarray | None) -> np.ndarray:
+    beyond = commanded - own
+    if limits is not None:
+        beyond[(np.abs(commanded) >= limits) | (np.abs(own) >= limits)] = np.nan
+    return beyond

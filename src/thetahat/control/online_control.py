@@ -35,7 +35,7 @@ import numpy as np
 from thetahat.control.controller import Reference
 from thetahat.control.journal import Journal
 from thetahat.control.loop import Cycle
-from thetahat.control.model_switch import Switched
+from thetahat.control.model_switch import ModelSwitch
 from thetahat.errors import UsageError
 from thetahat.online.identifier import OnlineIdentifier
 
@@ -56,7 +56,7 @@ class OnlineControl:
 
     Args:
         identifier: fed with every sample; its gate decides.
-        controller: a `Switched` on that identifier.
+        controller: a `ModelSwitch` on that identifier.
         wanted: loop's time [s] → (q, dq, ddq), each (nv,).
         journal: where everything is written down, or None.
 
@@ -65,7 +65,7 @@ class OnlineControl:
     def __init__(
         self,
         identifier: OnlineIdentifier,
-        controller: Switched,
+        controller: ModelSwitch,
         *,
         wanted: Callable[[float], Reference],
         journal: Journal | None = None,
@@ -73,7 +73,7 @@ class OnlineControl:
         if getattr(controller, "source", None) is not identifier:
             raise UsageError(
                 f"the controller ({type(controller).__name__}) is not switched by this identifier;"
-                " give a Switched(identifier, …)"
+                " give a ModelSwitch(identifier, …)"
             )
         self.identifier, self.controller, self.wanted, self.journal = (
             identifier,

@@ -120,7 +120,7 @@ class Problem:
         """(nv,) factor on each joint's rows: 1/σ, and every sample of the grid stands for several
         of the log.
         """
-        return np.sqrt(self.family.duration * self.rate / len(self.times)) / self.noise
+        return np.asarray(np.sqrt(self.family.duration * self.rate / len(self.times)) / self.noise)
 
     @cached_property
     def base(self) -> tuple[np.ndarray, np.ndarray]:
@@ -233,11 +233,13 @@ class Problem:
             )
             own = np.empty((n, columns))
             own[:, order] = G[:, np.tile(motors, terms), np.arange(columns)]
-            return np.matmul(values.reshape(n, -1, columns), own[:, :, None])[:, :, 0]
-        return np.matmul(
-            self._drive(*flat).reshape(n, -1, nv * columns),
-            np.ascontiguousarray(G).reshape(n, nv * columns, 1),
-        )[:, :, 0]
+            return np.asarray(np.matmul(values.reshape(n, -1, columns), own[:, :, None])[:, :, 0])
+        return np.asarray(
+            np.matmul(
+                self._drive(*flat).reshape(n, -1, nv * columns),
+                np.ascontiguousarray(G).reshape(n, nv * columns, 1),
+            )[:, :, 0]
+        )
 
     def _memory(self, *shape: int) -> np.ndarray:
         """An array of this shape out of one piece of memory that is kept: fresh pages for every
@@ -264,7 +266,7 @@ class Problem:
                 [rows, self._drive(q, dq, ddq)[:, :, self.columns[len(bodies) :] - inertial]],
                 axis=2,
             )
-        return rows * self.weights[:, None]
+        return np.asarray(rows * self.weights[:, None])
 
     def _drive(self, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray) -> np.ndarray:
         """Y_drive, (n, nv, drive columns), with a soft sign in place of Coulomb's step."""

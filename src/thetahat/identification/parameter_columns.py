@@ -111,7 +111,9 @@ class Columns:
             if self.drive.actuation is None
             else self.drive.actuation.touches()
         )
-        return ~np.any(touches & angular[:, None], axis=0)[list(self.drive.column_motors)]
+        return np.asarray(
+            ~np.any(touches & angular[:, None], axis=0)[list(self.drive.column_motors)]
+        )
 
     @cached_property
     def touches(self) -> np.ndarray:
@@ -170,6 +172,39 @@ class Columns:
         """
         q, dq, ddq = batch.check_state(self.robot, q, dq, ddq)
         return self.drive.columns(dq, ddq, q=q, load=load)
+
+
+def prior_vector(robot: Robot, fitted: Robot) -> np.ndarray:
+    """Return what a robot file says of every column of a fitted robot, (columns,).
+
+    x₀ = [θ ; drive terms, one per motor with columns]
+
+    Friction and rotor inertia are nonnegative, and zero where the file is silent. Files state the
+    friction of joints, not of motors that drive several of them: drive terms are zero under an
+    actuation map.
+
+    Args:
+        robot: states the values; has the bodies and joints of `fitted`.
+        fitted: defines the columns.
+    """
+    columns = Columns(fitted)
+    drive = columns.drive
+    if len(robot.theta) != columns.inertial or robot.nv != fitted.nv:
+        raise UsageError(
+            f"robot {robot.name!r} has {len(robot.theta)} inertial parameters and {robot.nv}"
+            f" degrees of freedom, the fitted one {columns.inertial} and {fitted.nv}; give a"
+            " variant of the same robot"
+        )
+    if drive.actuation is not None:
+        return np.concatenate([robot.theta, np.zeros(columns.count - columns.inertial)])
+    motors = list(drive.column_motors)
+    stated = [
+        np.maximum(robot.drive.value(term)[motors], 0.0)
+        if term in robot.drive.terms
+        else np.zeros(len(motors))
+        for term in drive.identified
+    ]
+    return np.concatenate([robot.theta, *stated])
 
 
 def full_regressor(

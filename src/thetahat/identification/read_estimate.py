@@ -1,6 +1,4 @@
-"""Back from plain data: an `estimate.json` read, and its values put into the robot that it belongs
-to.
-"""
+"""Read an `estimate.json`, and apply it to the robot that it belongs to."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ LARGEST = 64 * 2**20  # bytes; a humanoid's has less than one megabyte
 
 
 def read_estimate(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """An `estimate.json`, schema thetahat/estimate/1."""
+    """Read an `estimate.json`, schema thetahat/estimate/1."""
     path = Path(path)
     try:
         if path.stat().st_size > LARGEST:
@@ -50,9 +48,10 @@ def read_estimate(path: str | os.PathLike[str]) -> dict[str, Any]:
     return found
 
 
-def applied(found: dict[str, Any], robot: Robot, *, where: str = "the estimate") -> Robot:
-    """The robot with the values of an estimate; joints that its log did not measure are locked, as
-    they were for the fit.
+def apply_estimate(found: dict[str, Any], robot: Robot, *, where: str = "the estimate") -> Robot:
+    """Return the robot with the values of an estimate.
+
+    Joints that its log did not measure are locked, as they were for the fit.
     """
     try:
         locked, links, drives = (

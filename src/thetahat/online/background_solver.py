@@ -26,7 +26,7 @@ LOST = 3  # threads that may be given up: none can be ended from outside, and ea
 STARTING = 60.0  # [s] that a process may take to start
 
 
-class Beside:
+class BackgroundSolver:
     """At most one task at a time; a new one is turned away while another is under way.
 
     patience: [s] after which its answer is late; after `GIVE_UP` times that the worker is given up,

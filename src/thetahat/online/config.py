@@ -10,7 +10,8 @@ import numpy as np
 
 from thetahat.errors import UsageError, known
 from thetahat.identification.estimators.estimator import guess
-from thetahat.identification.estimators.least_squares import LeastSquares, Prior
+from thetahat.identification.estimators.least_squares import LeastSquares
+from thetahat.identification.estimators.prior import Prior
 from thetahat.identification.information import Information
 from thetahat.model.robot import Robot
 from thetahat.online.forgetting import Forgetting

@@ -22,13 +22,13 @@ from thetahat.identification.estimators.estimator import Estimator, SampleEstima
 from thetahat.identification.information import Information
 from thetahat.model.robot import Robot
 from thetahat.online import config
-from thetahat.online.background_solver import Beside
+from thetahat.online.background_solver import BackgroundSolver
 from thetahat.online.gate import Evidence, Gate, GateState, Rules, Score
 from thetahat.online.held_out import HeldOut, usual_errors
 from thetahat.online.learner import Learner
 from thetahat.online.physical_model import WEIGHT
 from thetahat.online.predict import Model, Predictor, has_dry_friction
-from thetahat.online.residual_monitor import Alarm, PayloadReport, PayloadWatch, ResidualWatch
+from thetahat.online.residual_monitor import Alarm, PayloadMonitor, PayloadReport, ResidualMonitor
 from thetahat.online.stream import DROPPED, GOOD, MISSING, SETTLING, STOPPED, Events, Stream
 
 SCORES = 10  # samples per update that are held out and scored
@@ -152,7 +152,7 @@ class OnlineIdentifier:
         )
         self._judged = config.judged(robot, joints)
         self._held_out = HeldOut(robot, ticks=max(2, self.window // 2), per_tick=SCORES)
-        self._beside = Beside(beside, robot, patience=patience, events=self.events)
+        self._beside = BackgroundSolver(beside, robot, patience=patience, events=self.events)
         self._learner = Learner(
             self._memory,
             self._predictor,
@@ -164,10 +164,10 @@ class OnlineIdentifier:
             refit=refit,
             events=self.events,
         )
-        self._nominal_model = self._predictor.model(self._learner.embedding.x0)
+        self._nominal_model = self._predictor.model(self._learner.projection.x0)
         self._payload_link, self._watching = payload_link, watch
         if payload_link is not None:
-            PayloadWatch(
+            PayloadMonitor(
                 robot, payload_link, np.ones(robot.nv), detected=0.0
             )  # whether there is such a link
         self._next_tick = self._next_score = self._moved = -math.inf
@@ -198,7 +198,7 @@ class OnlineIdentifier:
         self._learner.warm((q, zero, zero, zero + 1.0), valid)
         self._held_out.add(q, zero, zero, zero, valid)
         self._held_out.score(self._nominal_model, self._nominal_model)
-        ResidualWatch(self._nominal, np.ones(self._nominal.nv), model=self._nominal_model).push(
+        ResidualMonitor(self._nominal, np.ones(self._nominal.nv), model=self._nominal_model).push(
             0.0, 1e-3, q, zero, zero, zero
         )
         stream = self._stream
@@ -405,8 +405,8 @@ class OnlineIdentifier:
         """What was learned may be of another robot."""
         self._learner.forget()
         self._held_out.clear()
-        self._watch: ResidualWatch | None = None
-        self._payload: PayloadWatch | None = None
+        self._watch: ResidualMonitor | None = None
+        self._payload: PayloadMonitor | None = None
 
     # -- a good sample -----------------------------------------------------------------------------
 
@@ -462,7 +462,7 @@ class OnlineIdentifier:
         scale = self._watch.scale
         self._forget_all()
         if self._payload_link is not None:
-            self._payload = PayloadWatch(self._robot, self._payload_link, scale, detected=alarm.t)
+            self._payload = PayloadMonitor(self._robot, self._payload_link, scale, detected=alarm.t)
 
     # -- an update ---------------------------------------------------------------------------------
 
@@ -540,7 +540,7 @@ class OnlineIdentifier:
             return
         if self._watch is None:
             lag = 2.0 * self._stream.delay
-            self._watch = ResidualWatch(
+            self._watch = ResidualMonitor(
                 self._robot, scale, min_speed=self._stream.min_speed, lag=lag, model=self._model
             )
         else:

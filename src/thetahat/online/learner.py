@@ -13,9 +13,9 @@ from thetahat.identification import factor as f
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.estimators.least_squares import LeastSquares
 from thetahat.identification.solve import solve as solve_information
-from thetahat.online.background_solver import Beside
+from thetahat.online.background_solver import BackgroundSolver
 from thetahat.online.memory import Memory
-from thetahat.online.physical_model import Answer, Embedding, Task
+from thetahat.online.physical_model import Answer, PhysicalProjection, Task
 from thetahat.online.predict import Model, Predictor
 from thetahat.online.stacked_factor import Fit, solve
 from thetahat.online.stream import Events
@@ -36,7 +36,7 @@ class Learner:
         self,
         memory: Memory,
         predictor: Predictor,
-        beside: Beside,
+        beside: BackgroundSolver,
         *,
         estimator: Any,
         blend: Any,
@@ -53,7 +53,10 @@ class Learner:
             worth,
             refit,
         )
-        self.base, self.embedding = memory.stack.base, Embedding(memory.stack, weight=weight)
+        self.base, self.projection = (
+            memory.stack.base,
+            PhysicalProjection(memory.stack, weight=weight),
+        )
         self._now = -math.inf
         self.forget()
 
@@ -100,7 +103,7 @@ class Learner:
             self.memory.add(*sample, valid)
             self._fit = solve(self.memory.triangle())
             factor, torques = self._whitened()
-            self.embedding.nearest(factor[:-1, :-1], factor[:-1, -1], torques)
+            self.projection.nearest(factor[:-1, :-1], factor[:-1, -1], torques)
         self.forget()
 
     def update(self, now: float) -> None:
@@ -150,7 +153,7 @@ class Learner:
             return
         factor, torques = self._whitened()
         R = factor[:-1, :-1]
-        found = self.embedding.nearest(
+        found = self.projection.nearest(
             R, factor[:-1, -1] if x_base is None else R @ x_base, torques
         )
         self.seen = found.seen
@@ -178,8 +181,8 @@ class Learner:
                     self._model_near(answer.estimate.x_base)
                 return
             factor, torques = self._whitened()
-            self.seen = self.embedding.nearest(factor[:-1, :-1], factor[:-1, -1], torques).seen
-        if answer.x is None or not self.embedding.is_physical(answer.x):
+            self.seen = self.projection.nearest(factor[:-1, :-1], factor[:-1, -1], torques).seen
+        if answer.x is None or not self.projection.is_physical(answer.x):
             self.unphysical = answer.sentence or "the solver's answer is not physical"
             self._events.add(
                 self._now,

@@ -34,13 +34,9 @@ from thetahat.identification.consistency.misfit import (
     objective,
     solution_of,
 )
+from thetahat.identification.consistency.program import MARGIN, Program, smallest_eigenvalue
 from thetahat.identification.estimate import Estimate
-from thetahat.identification.estimators.consistent import (
-    MARGIN,
-    Consistent,
-    Program,
-    smallest_eigenvalue,
-)
+from thetahat.identification.estimators.consistent import Consistent
 from thetahat.identification.estimators.estimator import untouched
 from thetahat.identification.information import Information
 from thetahat.identification.parameter_columns import Columns
@@ -48,7 +44,7 @@ from thetahat.identification.solve import solve as solve_information
 from thetahat.model import parameters
 from thetahat.online.stacked_factor import Stack
 
-PHYSICAL = ("consistent", "smooth")  # estimators whose parameters a controller may take as they are
+PHYSICAL = ("consistent",)  # estimators whose parameters a controller may take as they are
 WEIGHT = 1.0  # of the nominal robot: it is taken to be right to within the size of each parameter
 _LENGTHS = np.array(
     [2, 2, 2, 1, 1, 2, 2, 1, 2, 0]
@@ -66,7 +62,7 @@ class Found:
     sentence: str = ""  # what is wrong
 
 
-class Embedding:
+class PhysicalProjection:
     """From base parameters to the physical robot nearest to the nominal one."""
 
     def __init__(self, stack: Stack, *, weight: float = WEIGHT) -> None:
@@ -217,11 +213,11 @@ def _program(task: Task, x_base: np.ndarray | None) -> tuple[np.ndarray | None, 
         task.information, prior=None, weight=task.weight, metric="euclidean", weights="joint"
     )
     problem = replace(problem, z=problem.R @ x_base)
-    allowed = feasible(problem.columns, problem.x0, bounds={}, total_mass=None, frozen=(), tied=())
+    allowed = feasible(problem.columns, problem.x0)
     program = Program(problem, allowed, unseen=untouched(task.information, solution_of(problem)))
-    x, _, status, advice = program.solved()
+    best = program.solve()
     return (
-        (None if status == "infeasible" or not np.all(np.isfinite(x)) else x),
-        status,
-        "; ".join(advice[:1]),
+        (None if best.status == "infeasible" or not np.all(np.isfinite(best.x)) else best.x),
+        best.status,
+        "; ".join(best.advice[:1]),
     )

@@ -31,7 +31,13 @@ from thetahat.dynamics import rigid_body
 from thetahat.errors import NotIdentifiable, UsageError
 from thetahat.identification import factor as f
 from thetahat.identification.parameter_columns import Columns
-from thetahat.identification.payload.payload import HELD, Payload, _found, _place, _typical_mass
+from thetahat.identification.payload.payload import (
+    HELD,
+    Payload,
+    fit_payload,
+    payload_place,
+    typical_mass,
+)
 from thetahat.identification.payload.payload_evidence import Evidence
 from thetahat.model.parameters import SIZE
 from thetahat.model.robot import Robot
@@ -127,7 +133,7 @@ def _units(robot: Robot) -> list[str]:
     return out
 
 
-class ResidualWatch:
+class ResidualMonitor:
     """Compares every filtered sample with what a model predicts.
 
     scale: (nv,) σ, usual size of each joint's residual [N·m or N]. min_speed: (nv,) at which a
@@ -221,7 +227,7 @@ class ResidualWatch:
         return True
 
 
-class PayloadWatch:
+class PayloadMonitor:
     """What a named link holds, from samples after an alarm, against a robot that is known
     otherwise: recursive least squares of ten columns.
 
@@ -236,7 +242,7 @@ class PayloadWatch:
             detected,
             np.asarray(scale, dtype=float),
         )
-        self._place = _place(robot, link, None)
+        self._place = payload_place(robot, link, None)
         self._model = Predictor(robot).model(Columns(robot).x0)
         self._factor = np.zeros((SIZE + 1, SIZE + 1))
         self.rows = 0
@@ -265,12 +271,11 @@ class PayloadWatch:
         for sign in (1.0, -1.0):  # held, or gone: a body that is taken off the link
             factor = self._factor * np.append(np.ones(SIZE), sign)
             try:
-                payload = _found(
+                payload = fit_payload(
                     Evidence(factor, 0.0, 0),
                     self._place,
-                    _typical_mass(self.robot),
-                    HELD,
-                    method="on link",
+                    typical=typical_mass(self.robot),
+                    size=HELD,
                 )
             except (NotIdentifiable, np.linalg.LinAlgError):
                 continue

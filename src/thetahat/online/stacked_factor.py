@@ -16,7 +16,7 @@ from scipy.linalg import lapack
 
 from thetahat.dynamics import batch
 from thetahat.identification import factor as f
-from thetahat.identification import information as hinge
+from thetahat.identification.information import FoldRows, drive_and_torque, fold_plan
 from thetahat.model.robot import Robot
 
 # reciprocal condition of the column-scaled triangle from which it is solved as it is; below,
@@ -39,7 +39,7 @@ class Stack:
     """
 
     def __init__(self, robot: Robot) -> None:
-        self.robot, self.plan = robot, hinge._plan(robot)
+        self.robot, self.plan = robot, fold_plan(robot)
         self.base, self.positions = self.plan.base, self.plan.positions
         self.starts = np.stack(
             [self.plan.starts, np.concatenate([[0], np.cumsum(np.diff(self.plan.starts) ** 2)])],
@@ -55,7 +55,8 @@ class Stack:
             np.int64
         )
         self.extra_rows = np.array(
-            [*(row for *_, row in self.plan.drive), *(self.plan.starts[1:] - 1)], dtype=np.int64
+            [*(each.row for each in self.plan.columns.drive), *(self.plan.starts[1:] - 1)],
+            dtype=np.int64,
         )
         self._matrices = np.zeros((0, 0))
 
@@ -126,7 +127,9 @@ class Stack:
             self._matrices[: chunks * self.height],
             (np.empty((0, 0)) if weights is None else weights),
         )
-        extras = hinge._drive_and_torque(self.plan, q, dq, ddq, tau, w)
+        extras = drive_and_torque(
+            self.plan, FoldRows(q, dq, ddq, tau, weights=w, direction=np.empty((len(q), 0)))
+        )
         _, gravity, _ = self.robot.kernel_values
         self.kernel.all_rows(
             *self.robot.tree.rigid_arrays,
@@ -135,7 +138,7 @@ class Stack:
             dq,
             ddq,
             w,
-            self.plan.places,
+            self.plan.columns.places,
             extras,
             self.extra_rows,
             self.workspace.nodes,

@@ -22,7 +22,7 @@ from collections import deque
 
 import numpy as np
 
-from thetahat.data.velocities import is_plain, normalised
+from thetahat.data.velocities import all_single_dof, normalize_quaternions
 from thetahat.errors import UsageError
 from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind
@@ -104,7 +104,7 @@ class Stream:
             if node.kind.nq == 1:
                 self._q_of[robot.tree.v_index[node.name]] = robot.tree.q_index[node.name]
         self._quaternions = bool(robot.tree.quaternions)
-        self._plain = is_plain(robot)
+        self._plain = all_single_dof(robot)
         self._no_rates = np.zeros(nv)
         self.q, self.dq, self.ddq, self.tau = (
             np.zeros((1, nq)),
@@ -330,7 +330,7 @@ class Stream:
             self.tau,
         )
         if self._quaternions and code <= 0:
-            normalised(self.robot, self.q)
+            normalize_quaternions(self.robot, self.q)
         return code
 
     def _one_side(self, q: np.ndarray) -> np.ndarray:

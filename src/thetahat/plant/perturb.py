@@ -11,7 +11,7 @@ from thetahat.model import parameters
 from thetahat.model.robot import Robot
 
 
-def as_built(robot: Robot, *, spread: float = 0.15, friction: float = 0.3, seed: int = 0) -> Robot:
+def perturb(robot: Robot, *, spread: float = 0.15, friction: float = 0.3, seed: int = 0) -> Robot:
     """The robot with every body's mass distribution distorted at random, and its friction too.
 
     J' = T J Tᵀ with T near one, an affine distortion of space: whatever T is, a physical body stays

@@ -10,7 +10,7 @@ import numpy as np
 
 from thetahat import robots
 from thetahat.control.computed_torque import ComputedTorque
-from thetahat.control.model_switch import Switched
+from thetahat.control.model_switch import ModelSwitch
 from thetahat.data.prepare import prepare
 from thetahat.excite.trajectories import Moves, tick_tock
 from thetahat.identification.information import information
@@ -18,7 +18,7 @@ from thetahat.identification.parameter_columns import Columns
 from thetahat.model.io.load import load
 from thetahat.model.robot import Robot
 from thetahat.online.identifier import OnlineIdentifier
-from thetahat.plant.perturb import as_built
+from thetahat.plant.perturb import perturb
 from thetahat.plant.realism import Realism
 from thetahat.studies import study_page
 from thetahat.studies.closed_loop import ClosedLoop
@@ -43,7 +43,7 @@ class Experiment:
     nominal: Robot
     model: Robot
     identifier: OnlineIdentifier
-    controller: Switched | ComputedTorque
+    controller: ModelSwitch | ComputedTorque
     loop: ClosedLoop
 
 
@@ -52,13 +52,15 @@ def experiment(engine: str, *, seed: int = 0) -> Experiment:
     both.
     """
     nominal = load(robots.path("valkyrie_arm"))
-    truth = as_built(nominal, seed=seed)
+    truth = perturb(nominal, seed=seed)
     model = nominal.with_drive(viscous=True, coulomb=True, offset=True)
     guess = Columns(
-        model.with_parameters(as_built(nominal, spread=GUESS_SPREAD, seed=seed + 5).theta)
+        model.with_parameters(perturb(nominal, spread=GUESS_SPREAD, seed=seed + 5).theta)
     ).x0
     identifier = OnlineIdentifier(model, guess, UPDATES, WINDOW, THRESHOLD, alpha=ALPHA, held=True)
-    controller = Switched(identifier, lambda robot: ComputedTorque(robot, kp=KP, kd=KD), slew=SLEW)
+    controller = ModelSwitch(
+        identifier, lambda robot: ComputedTorque(robot, kp=KP, kd=KD), slew=SLEW
+    )
     plant = plant_of(engine, truth, Realism.typical(truth, seed=seed), seed=seed)
     return Experiment(
         nominal,

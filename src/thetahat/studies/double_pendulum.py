@@ -18,7 +18,7 @@ from thetahat.model import parameters
 from thetahat.model.io.load import load
 from thetahat.model.robot import Robot
 from thetahat.online.identifier import OnlineIdentifier
-from thetahat.plant.perturb import as_built
+from thetahat.plant.perturb import perturb
 from thetahat.plant.realism import Realism
 from thetahat.plant.simulate import Recording, simulate
 from thetahat.report.trace_collector import Collector
@@ -40,7 +40,7 @@ def experiment(engine: str, *, seed: int = 0) -> Experiment:
     and no guess looks on: for the live page.
     """
     nominal = load(robots.path("double_pendulum"))
-    truth = as_built(nominal, seed=seed)
+    truth = perturb(nominal, seed=seed)
     model = nominal.without_drive().with_drive(viscous=True, coulomb=True)
     identifier = OnlineIdentifier(model, memory="growing", watch=False, held=True)
     controller = ComputedTorque(nominal, kp=KP, kd=KD)
@@ -59,7 +59,7 @@ def run(engine: str, *, seed: int = 0, tell: Tell = silent) -> Result:
     come.
     """
     nominal = load(robots.path("double_pendulum"))
-    truth = as_built(nominal, seed=seed)
+    truth = perturb(nominal, seed=seed)
     clean = _moved(
         engine, truth.without_drive(), nominal.without_drive(), None, seed, tell, "without noise"
     )

@@ -15,7 +15,7 @@ from thetahat.identification.parameter_columns import Columns
 from thetahat.model.io.load import load
 from thetahat.model.robot import Robot
 from thetahat.online.identifier import OnlineIdentifier
-from thetahat.plant.perturb import as_built
+from thetahat.plant.perturb import perturb
 from thetahat.plant.realism import Realism
 from thetahat.report.trace_collector import Collector
 from thetahat.studies import study_page
@@ -34,7 +34,7 @@ GUESS_SPREAD = 0.35  # how far the guess is from the leg
 def experiment(engine: str, *, seed: int = 0, duration: float = DURATION) -> Experiment:
     """The leg moves under the nominal model; the identifier looks on."""
     nominal = load(robots.path("valkyrie_leg"))
-    truth = as_built(nominal, seed=seed)
+    truth = perturb(nominal, seed=seed)
     model = nominal.without_drive().with_drive(viscous=True, coulomb=True)
     identifier = OnlineIdentifier(
         model,
@@ -56,7 +56,7 @@ def experiment(engine: str, *, seed: int = 0, duration: float = DURATION) -> Exp
 def _guess(nominal: Robot, model: Robot, seed: int) -> np.ndarray:
     """Parameters that are far from the leg's, on purpose."""
     return Columns(
-        model.with_parameters(as_built(nominal, spread=GUESS_SPREAD, seed=seed + 1).theta)
+        model.with_parameters(perturb(nominal, spread=GUESS_SPREAD, seed=seed + 1).theta)
     ).x0
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from thetahat.data.log import Log
-from thetahat.data.memory_log import record
+from thetahat.data.memory_log import log_from_arrays
 from thetahat.identification.information import Information
 from thetahat.model.robot import Robot
 from thetahat.online.identifier import OnlineIdentifier
@@ -112,7 +112,7 @@ class Run:
 
     def log(self, name: str) -> Log:
         """The run as a log, audited like one from a file; speeds follow from the positions."""
-        return record(self.robot, self.t, self.q, tau=self.tau, name=name)
+        return log_from_arrays(self.robot, self.t, self.q, tau=self.tau, name=name)
 
 
 class Recorder:

@@ -8,12 +8,12 @@ import numpy as np
 
 from thetahat import robots
 from thetahat.control.computed_torque import ComputedTorque
-from thetahat.control.model_switch import Switched
+from thetahat.control.model_switch import ModelSwitch
 from thetahat.excite.trajectories import Sinusoids
 from thetahat.model.io.load import load
 from thetahat.model.robot import Robot
 from thetahat.online.identifier import OnlineIdentifier
-from thetahat.plant.perturb import as_built
+from thetahat.plant.perturb import perturb
 from thetahat.plant.realism import Realism
 from thetahat.studies import study_page
 from thetahat.studies.arm import Experiment
@@ -35,11 +35,13 @@ SLOWEST, FASTEST = 0.2, 0.7  # [Hz]
 def experiment(engine: str, *, seed: int = 0) -> Experiment:
     """A humanoid hung up by its pelvis that moves all its joints at once."""
     nominal = load(robots.path("valkyrie"))
-    truth = as_built(nominal, seed=seed)
+    truth = perturb(nominal, seed=seed)
     model = nominal.with_drive(viscous=True, coulomb=True)
     floor = [FLOOR * node.limits.effort for node in nominal.tree.independent]
     identifier = OnlineIdentifier(model, None, UPDATES, WINDOW, THRESHOLD, floor=floor, held=True)
-    controller = Switched(identifier, lambda robot: ComputedTorque(robot, kp=KP, kd=KD), slew=SLEW)
+    controller = ModelSwitch(
+        identifier, lambda robot: ComputedTorque(robot, kp=KP, kd=KD), slew=SLEW
+    )
     plant = plant_of(engine, truth, Realism.typical(truth, seed=seed), seed=seed)
     return Experiment(
         nominal,
