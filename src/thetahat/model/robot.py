@@ -140,7 +140,7 @@ class Robot:
 
     @cached_property
     def neutral(self) -> np.ndarray:
-        """Configuration with every one-DOF joint at zero and every orientation the identity, (nq,)."""
+        """Configuration with every one-DOF joint at zero and identity orientations, (nq,)."""
         q = np.zeros(self.nq)
         for node in self.tree.independent:
             if node.kind in (JointKind.BALL, JointKind.FREE):
