@@ -141,7 +141,7 @@ class Robot:
 
     @cached_property
     def neutral(self) -> np.ndarray:
-        """Configuration, (nq,), with one-DOF joints at zero and orientations the identity."""
+        """Configuration with every one-DOF joint at zero and identity orientations, (nq,)."""
         q = np.zeros(self.nq)
         for node in self.tree.independent:
             if node.kind in (JointKind.BALL, JointKind.FREE):
