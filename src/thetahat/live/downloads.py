@@ -230,7 +230,7 @@ def _provenance(robot: Robot, estimate: Estimate, request: DownloadRequest) -> d
         "tuned": [],
         "min_speed": list(request.min_speed),
         "friction": [term for term in ("viscous", "coulomb", "offset") if term in identified],
-        "armature": "in the model" if "armature" in identified else "not in the model",
+        "armature": "fitted" if "armature" in identified else "not fitted",
         "weights": WEIGHTS,
         "prior_weight": PRIOR_WEIGHT,
         "metric": PRIOR_METRIC,
