@@ -281,4 +281,5 @@ class Spline(Trajectory):
         return float(self.times[-1])
 
     def _states(self, t: np.ndarray) -> State:
-        return tuple(term @ self.points for term in spline_terms(t, self.times))  # type: ignore[return-value]
+        q, dq, ddq = (term @ self.points for term in spline_terms(t, self.times))
+        return q, dq, ddq
