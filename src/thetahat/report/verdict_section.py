@@ -15,8 +15,8 @@ def verdict(estimate: Data) -> Section:
     grave = (item for item in estimate["findings"] if item["kind"] in GRAVE)
     notes = (Note(f"Log: {item['message']}", "warning") for item in grave)
     steps = tuple(Text(f"Next: `{step}`") for step in judged.next_steps)
-    blocks = (Note(judged.sentence, LEVELS[judged.level]), *steps, *notes)
-    return Section("Verdict", "verdict", (*blocks, Text(_fit_summary(estimate))))
+    lead, summary = Note(judged.sentence, LEVELS[judged.level]), Text(_fit_summary(estimate))
+    return Section("Verdict", "verdict", (lead, *steps, *notes, summary))
 
 
 def _fit_summary(estimate: Data) -> str:
