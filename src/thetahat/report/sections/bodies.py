@@ -140,7 +140,7 @@ def drive_table(estimate: Data) -> Table | None:
     armature = estimate["provenance"]["settings"].get("armature") or "not requested"
     notes = [
         f"± one standard deviation, {_inflation(estimate)}; SI units.",
-        f"Rotor inertia: {armature}.",
+        f"Rotor inertia {armature}.",
     ]
     if any(cell is not None and "(in sum)" in cell for row in cells for cell in row[1:]):
         notes.append("In sum: identifiable only in a sum with other parameters.")
