@@ -1,5 +1,5 @@
-"""Samples folded into triangular factors: the regressor's base columns, chunk by chunk, and a QR
-that absorbs them.
+"""Fold samples into triangular factors: the regressor's base columns, chunk by chunk, and a QR
+update.
 
 For every joint its own matrix, column after column: of joint j's rows, the columns of the bodies j
 carries that are base columns. A column's neighbours in memory are its next samples, so eight lanes

@@ -1,4 +1,4 @@
-"""Where every node is, and how it moves, for a tile of eight samples.
+"""Forward kinematics: pose, velocity and acceleration of every node, for a tile of eight samples.
 
 Everything is in world axes, so vectors pass from parent to child without being turned. Row 0 of the
 node scratch is the world, row i + 1 is node i.

@@ -1,4 +1,4 @@
-"""A robot with some of its joints held still: what they carry is welded to what carries them."""
+"""Lock joints of a robot: what they carry is welded to what carries them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class _Place:
 
 
 def lock(robot: Robot, joints: Iterable[str]) -> Robot:
-    """The robot with these joints held at q = 0, or unturned: fewer coordinates, fewer bodies, the
-    same motion of all the others.
+    """Return the robot with these joints held at q = 0, or unturned: fewer coordinates and bodies,
+    the same motion of all others.
 
     Joints that mimic a locked one are locked with it.
     """
@@ -62,7 +62,7 @@ def lock(robot: Robot, joints: Iterable[str]) -> Robot:
 
 
 def kept_positions(robot: Robot, locked: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Positions in q and in dq that are left when these joints are locked."""
+    """Return the positions in q and in dq that are left when these joints are locked."""
     locked = set(locked)
     free = [node for node in robot.tree.independent if node.name not in locked]
     q = [robot.tree.q_index[node.name] + k for node in free for k in range(node.kind.nq)]

@@ -1,4 +1,4 @@
-"""Topology, joints and geometry of a robot, frozen, and the flat arrays the kernels read.
+"""Kinematic tree: topology, joints and geometry, frozen, and the flat arrays the kernels read.
 
 A tree is a list of *nodes* in depth-first order. Node i hangs in node ``parent`` (−1 is the world)
 by one movable joint; its frame is the link's frame moved to the joint's anchor. A node carries a
@@ -23,7 +23,7 @@ from thetahat.model.spatial import skew
 
 
 class JointKind(IntEnum):
-    """Movable joints. `continuous` of URDF and `hinge` of MJCF are REVOLUTE; `slide` is
+    """Movable joint types. `continuous` of URDF and `hinge` of MJCF are REVOLUTE; `slide` is
     PRISMATIC.
     """
 

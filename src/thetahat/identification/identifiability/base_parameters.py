@@ -8,8 +8,9 @@ in the torque:
 
 M comes from a column-scaled, rank-revealing QR of the regressor at random states, in double
 precision; whether what it finds next to zero is zero, and whether the map holds at other states,
-extended precision decides, by other code (`extended_regressor`). Robot files are rounded (1.5708 for π/2), which makes tiny pivots where an
-exact file had none: below WEAK a direction is named weak, and kept in the map.
+extended precision decides, by other code (`extended_regressor`). Robot files are rounded (1.5708
+for π/2), which makes tiny pivots where an exact file had none: below WEAK a direction is named weak,
+and kept in the map.
 """
 
 from __future__ import annotations

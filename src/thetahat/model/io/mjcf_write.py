@@ -46,7 +46,7 @@ _OFF = {"boundmass": "0", "boundinertia": "0", "balanceinertia": "false"}
 
 @dataclass(frozen=True, eq=False)
 class Written:
-    """A robot on its way to disk. Paths are relative to the folder of its main file."""
+    """The files to write; paths are relative to the folder of the main file."""
 
     main: bytes
     # copies of included files, with changes, under names of their own

@@ -3,8 +3,8 @@
 A body is the sum of its links. With P the 4×4 pseudo-inertia in the body's frame and U its upper
 triangular factor, P = U Uᵀ,
 
-    T = U_new·U_nominal⁻¹,    P_k,new = T P_k Tᵀ  for every link k,    Σ P_k,new = T P_nominal Tᵀ =
-    P_new.
+    T = U_new·U_nominal⁻¹,    P_k,new = T P_k Tᵀ  for every link k
+    Σ P_k,new = T P_nominal Tᵀ = P_new
 
 T maps homogeneous coordinates, its last row being (0 0 0 t): each link's matter is stretched and
 moved alike and its density scaled, so the sum is exact and every physical part stays physical.
