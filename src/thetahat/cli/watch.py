@@ -34,8 +34,8 @@ ALL = ",".join(FRICTION)
 
 app = typer.Typer(
     help=(
-        "Watch a robot being identified, in the browser: a study, a log that is played, or joint"
-        " states from outside."
+        "Watch online identification in the browser: of a study, a replayed log, or streamed joint"
+        " states."
     ),
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -43,42 +43,41 @@ app = typer.Typer(
 
 Speed = Annotated[
     float,
-    option("Seconds of the robot per second on the wall.", metavar="TIMES", show_default=True),
+    option("Playback speed relative to real time.", metavar="TIMES", show_default=True),
 ]
-Port = Annotated[int, option("Of the page; 0: any that is free.", metavar="N", show_default=True)]
+Port = Annotated[int, option("Port of the page; 0: any free port.", metavar="N", show_default=True)]
 Host = Annotated[str, option("Address to listen on.", metavar="ADDRESS", show_default=True)]
 Remote = Annotated[
     bool,
     option(
-        "Let other machines see the page and steer it: needed for any --host but this machine's"
-        " own.",
+        "Let other machines open and control the page; required for any --host other than"
+        " loopback.",
         "--allow-remote",
     ),
 ]
 Open = Annotated[
     bool,
-    option(
-        "Open the page in the browser; default: yes, where there is a screen.", "--open/--no-open"
-    ),
+    option("Open the page in a browser; default: yes, if there is a display.", "--open/--no-open"),
 ]
 Token = Annotated[
     str | None,
-    option("That the link carries; default: a random one for every start.", metavar="TEXT"),
+    option("Access token in the link; default: a new random token.", metavar="TEXT"),
 ]
-Rate = Annotated[float, option("Updates per second.", metavar="HZ", show_default=True)]
-Window = Annotated[int, option("Samples that fill the buffer.", metavar="N", show_default=True)]
+Rate = Annotated[float, option("Rate of identification updates.", metavar="HZ", show_default=True)]
+Window = Annotated[int, option("Buffer size, in samples.", metavar="N", show_default=True)]
 Threshold = Annotated[float, option("R² at which the gate opens.", metavar="R2", show_default=True)]
 Cutoff = Annotated[
-    float, option("Of the causal low-pass on all channels.", metavar="HZ", show_default=True)
+    float,
+    option("Cut-off of the causal low-pass on all channels.", metavar="HZ", show_default=True),
 ]
 Friction = Annotated[
     str,
-    option("Friction to identify: some of the three, or none.", metavar="TERMS", show_default=True),
+    option("Friction terms to identify, or none.", metavar="TERMS", show_default=True),
 ]
 Held = Annotated[
     str | None,
     option(
-        "Link that may take up a payload; its mass is reported.", "--payload-link", metavar="LINK"
+        "Link that may carry a payload; its mass is reported.", "--payload-link", metavar="LINK"
     ),
 ]
 
@@ -98,7 +97,12 @@ def study(
     speed: Speed = 1.0,
     plant: arguments.Plant = None,
     seed: Annotated[
-        int, option("Of how the robot was built, and of its noise.", metavar="N", show_default=True)
+        int,
+        option(
+            "Random seed of the simulated robot's parameters and noise.",
+            metavar="N",
+            show_default=True,
+        ),
     ] = 0,
     port: Port = PORT,
     host: Host = "127.0.0.1",
@@ -108,8 +112,8 @@ def study(
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
 ) -> None:
-    """Run one of the paper's experiments and watch it: the gate, the switch, and better tracking
-    afterwards.
+    """Run one of the paper's experiments and watch the gate, the model switch and the tracking
+    errors.
     """
     if name not in STUDIES:
         raise UsageError(f"study {name!r} is unknown; studies: {', '.join(STUDIES)}")
@@ -163,7 +167,7 @@ def replay(
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
 ) -> None:
-    """Play a log through the online identifier at the pace of its own stamps, and watch it."""
+    """Replay a log through the online identifier at the rate of its time stamps."""
     file, vector, chosen = (
         arguments.robot_file(robot),
         arguments.gravity(gravity),
@@ -213,9 +217,7 @@ def listen(
     gravity: arguments.Gravity = None,
     sample_rate: Annotated[
         float,
-        option(
-            "Samples per second that are expected; any are taken.", metavar="HZ", show_default=True
-        ),
+        option("Expected sample rate; other rates are accepted.", metavar="HZ", show_default=True),
     ] = 1000.0,
     port: Port = PORT,
     host: Host = "127.0.0.1",
@@ -225,9 +227,7 @@ def listen(
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
 ) -> None:
-    """Take joint states from outside over a WebSocket, one frame per sample, identify the robot
-    from them, and watch it.
-    """
+    """Identify a robot from joint states received over a WebSocket, one frame per sample."""
     file, vector, chosen = (
         arguments.robot_file(robot),
         arguments.gravity(gravity),
