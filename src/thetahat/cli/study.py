@@ -25,7 +25,7 @@ STUDIES = {"double-pendulum": "double_pendulum", "leg": "leg", "arm": "arm", "va
 FILES = ("summary.json", "report.html", "run.parquet")
 
 
-def _complete(incomplete: str) -> list[str]:
+def complete_study(incomplete: str) -> list[str]:
     return [name for name in STUDIES if name.startswith(incomplete)]
 
 
@@ -35,7 +35,7 @@ def study(
         typer.Argument(
             metavar="NAME",
             help=f"One of {', '.join(STUDIES)}.",
-            autocompletion=_complete,
+            autocompletion=complete_study,
             show_default=False,
         ),
     ],
