@@ -32,7 +32,7 @@ from thetahat.identification.identifiability.extended_precision import (
 )
 from thetahat.identification.identifiability.naming import short_labels
 from thetahat.identification.parameter_columns import full_regressor
-from thetahat.model.io.assemble import JointSpec, LinkSpec, assemble
+from thetahat.model.io.assemble import JointSpec, LinkSpec, Pose, assemble
 from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind
 
@@ -331,8 +331,7 @@ def chain(*joints: tuple[JointKind, str, tuple[float, float, float]], **options)
             kind,
             links[k].name,
             links[k + 1].name,
-            np.eye(3),
-            np.array(place, dtype=float),
+            Pose(np.eye(3), np.array(place, dtype=float)),
             axes[axis],
         )
         for k, (kind, axis, place) in enumerate(joints)

@@ -254,7 +254,7 @@ def _pool() -> ThreadPoolExecutor:
 
 
 def thread_count(threads: int | None, work: float) -> int:
-    """Return how many threads this much work [µs] is worth: at most `threads`, at most the cores."""
+    """Return how many threads this work [µs] is worth: at most `threads`, at most the cores."""
     if threads is None:
         threads = CORES
     elif not isinstance(threads, int | np.integer) or threads < 1:

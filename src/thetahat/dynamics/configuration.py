@@ -19,7 +19,7 @@ UNBOUNDED = np.pi  # [rad or m] where a joint states no limit
 def random_configuration(
     robot: Robot, rng: np.random.Generator, samples: int | None = None
 ) -> np.ndarray:
-    """Draw q uniformly inside the joints' limits (±π where there are none), (nq,) or (samples, nq)."""
+    """Draw q uniformly inside the joints' limits (±π without limits), (nq,) or (samples, nq)."""
     q = np.zeros((1 if samples is None else samples, robot.nq))
     for node in robot.tree.independent:
         at, size = robot.tree.q_index[node.name], node.kind.nq

@@ -244,7 +244,7 @@ def mass_matrix(
 
 
 def mass_matrix_by_bodies(robot: Robot, q: np.ndarray) -> np.ndarray:
-    """Compute D(q) = Σ_i J_iᵀ I_{O_i} J_i body by body, as in the paper (eq. totalkineticenergy)."""
+    """Compute D(q) = Σ_i J_iᵀ I_{O_i} J_i body by body (paper, eq. totalkineticenergy)."""
     (q,) = batch.check_state(robot, q)
     tensors = parameters.to_spatial_inertia(robot.theta.reshape(-1, 10))
     D = np.zeros((*q.shape[:-1], robot.nv, robot.nv))
@@ -342,7 +342,7 @@ def _node_velocities(
 def potential_energy_regressor(
     robot: Robot, q: np.ndarray, *, threads: int | None = None
 ) -> np.ndarray:
-    """Compute Y_V, (…, 10·bodies), with V = Y_V·θ; V is zero with all mass at the world's origin."""
+    """Compute Y_V, (…, 10·bodies), with V = Y_V·θ; V is zero with all mass at the origin."""
     R, p = body_frames(robot, q, threads=threads)
     Y = np.zeros((*p.shape[:-1], 10))
     # V = −g·(m p + R m·c) (paper, eq. potentialmod)

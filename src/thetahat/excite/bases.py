@@ -51,7 +51,7 @@ class Family(ABC):
     @cached_property
     def size(self) -> int:
         """Coefficients per joint."""
-        return self.functions(np.zeros(1))[0].shape[1]
+        return int(self.functions(np.zeros(1))[0].shape[1])
 
     @property
     def moving(self) -> slice:

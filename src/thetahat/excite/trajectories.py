@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from thetahat.errors import UsageError
 from thetahat.excite.trajectory import State, Trajectory, check_count, check_positive, joint_array
@@ -72,9 +73,9 @@ class Fourier(Trajectory):
         robot: Robot,
         period: float,
         *,
-        centre: np.ndarray,
-        a: np.ndarray,
-        b: np.ndarray,
+        centre: ArrayLike,
+        a: ArrayLike,
+        b: ArrayLike,
         periods: int = 1,
     ) -> Fourier:
         """The series nearest to these coefficients that starts and ends at rest."""
@@ -215,8 +216,8 @@ class Moves(Trajectory):
 
 def tick_tock(
     robot: Robot,
-    first: np.ndarray,
-    second: np.ndarray,
+    first: ArrayLike,
+    second: ArrayLike,
     *,
     time: float,
     repeats: int = 1,
@@ -280,4 +281,5 @@ class Spline(Trajectory):
         return float(self.times[-1])
 
     def _states(self, t: np.ndarray) -> State:
-        return tuple(term @ self.points for term in spline_terms(t, self.times))  # type: ignore[return-value]
+        q, dq, ddq = (term @ self.points for term in spline_terms(t, self.times))
+        return q, dq, ddq

@@ -9,6 +9,7 @@ import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,7 +30,12 @@ class Trajectory(ABC):
     """
 
     joint_names: tuple[str, ...]
-    duration: float  # [s]
+
+    if TYPE_CHECKING:  # a field of some, a property of others
+
+        @property
+        def duration(self) -> float:
+            """Of the motion [s]."""
 
     @abstractmethod
     def _states(self, t: np.ndarray) -> State:
@@ -43,7 +49,8 @@ class Trajectory(ABC):
         if times.ndim > 1 or not np.all(np.isfinite(times)):
             raise UsageError(f"t is {t!r}; give a time or a row of times [s], all finite")
         states = self._states(np.clip(np.atleast_1d(times), 0.0, self.duration))
-        return tuple(x[0] for x in states) if times.ndim == 0 else states  # type: ignore[return-value]
+        q, dq, ddq = states
+        return (q[0], dq[0], ddq[0]) if times.ndim == 0 else states
 
     def sampled(self, rate: float) -> Motion:
         """The motion at `rate` samples per second, from t = 0 to its end; the last sample may lie

@@ -25,7 +25,7 @@ Column = Callable[[np.ndarray, np.ndarray, np.ndarray | None], np.ndarray]
 
 @dataclass(frozen=True)
 class DriveTerm:
-    """One drive column: torque per unit of its parameter from motor speed, acceleration and load."""
+    """One drive column: torque per unit parameter from motor speed, acceleration and load."""
 
     term: str
     column: Column  # (q̇_m, q̈_m, load_m), each (…, motors) → (…, motors)

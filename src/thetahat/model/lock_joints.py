@@ -74,7 +74,7 @@ def _at_rest(node: Node) -> tuple[np.ndarray, np.ndarray]:
     """Rotation and translation of a node in its parent with its own coordinate, or that of the
     joint it mimics, at zero.
     """
-    shift = node.offset + (node.mimic.offset if node.mimic else 0.0)
+    shift = node.joint.offset + (node.mimic.offset if node.mimic else 0.0)
     if node.kind is JointKind.PRISMATIC:
         return node.rotation, node.translation + node.rotation @ node.axis * shift
     if node.kind is JointKind.REVOLUTE and shift:

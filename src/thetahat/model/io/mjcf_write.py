@@ -254,7 +254,7 @@ class _Writer:
         if not plan:
             return
         settings = {"inertiafromgeom": "auto"} | (_OFF if switched_off else {})
-        for model, compilers in enumerate(self.nominal.source.compilers):
+        for model, compilers in enumerate(self.nominal.source.elements.compilers):
             elements = [self.original(compiler) for compiler in compilers]
             for key, value in settings.items():
                 for element in [element for element in elements if key in element.attrib][-1:]:

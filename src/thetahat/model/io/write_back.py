@@ -225,7 +225,7 @@ def _spread(
     node: Node, followers: list[Node], field: str, power: int, wanted: float
 ) -> dict[str, float]:
     """New values of the joints on one coordinate that add up to `wanted`."""
-    own = {other.name: float(getattr(other, field)) for other in (node, *followers)}
+    own = {other.name: float(getattr(other.joint, field)) for other in (node, *followers)}
     rest = sum(
         abs(other.mimic.multiplier) ** power * own[other.name] for other in followers if other.mimic
     )
