@@ -127,7 +127,7 @@ def run(
 ) -> tuple[Information, Stopwatch, int]:
     """(information, seconds of each stage, shards that were computed)."""
     watch, reducer = Stopwatch(), ShardReducer(workers, store)
-    with watch("survey"):
+    with watch("scan"):
         files = reducer.scan(logs, robot)
     with watch("choose"):
         settings = reducer.choose(files)

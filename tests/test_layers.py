@@ -42,7 +42,9 @@ PARTS = {
     ),
     "report": ("traces", "figures", "sections", "identification_report"),
     "fleet": ("manifest", "analysis", "fleet_page"),
-    "live": ("messages", "publisher", "session", "server"),
+    "engine": ("sources", "cache", "shards", "reduce", "local", "sharded", "open_engine"),
+    "pipeline": ("settings", "dataset", "results", "outputs", "identification", "identify"),
+    "live": ("sample_sources", "publisher", "session", "server"),
     "cli": ("exit_status", "arguments", "identify", "demo", "app"),
 }
 UPWARD = {  # the only imports of a later stage, each inside a function, with its reason
@@ -81,13 +83,13 @@ OLD_MODULES = {
 LONGEST_FUNCTION = 60  # lines, docstring included
 MOST_PARAMETERS = 8
 # Ratchets: these counts may only fall. Lower the number when yours is less.
-PRIVATE_IMPORTS = 7
-PRIVATE_ACCESS = 17
-LONG_FUNCTIONS = 25
+PRIVATE_IMPORTS = 1
+PRIVATE_ACCESS = 3
+LONG_FUNCTIONS = 6
 WIDE_CONSTRUCTORS = 2
-WIDE_RECORDS = 44  # dataclasses with more fields
-TYPE_IGNORES = 20
-ANYS = 460
+WIDE_RECORDS = 29  # dataclasses with more fields
+TYPE_IGNORES = 9
+ANYS = 329
 CASTS = 0
 
 

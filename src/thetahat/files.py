@@ -1,6 +1,4 @@
-"""Files written whole or not at all: a kill, a full disk or a read-only folder leaves the old file
-or the new one, never half.
-"""
+"""Atomic writes: a kill, a full disk or a read-only folder leaves the old file or the new one."""
 
 from __future__ import annotations
 
@@ -17,8 +15,8 @@ from thetahat.errors import StorageError, UsageError
 def write_atomically(
     path: str | os.PathLike[str], content: str | bytes, *, folders: bool = False
 ) -> Path:
-    """Write a file so that its old content stands until the new is safe on disk. Text is UTF-8;
-    folders: make those above it.
+    """Write a file (text as UTF-8) so that the old content stays until the new is on disk. folders:
+    make missing parent folders.
     """
     data = content.encode("utf-8") if isinstance(content, str) else content
     with replacing(path, folders=folders) as scratch, scratch.open("wb") as file:
@@ -28,8 +26,7 @@ def write_atomically(
 
 @contextmanager
 def replacing(path: str | os.PathLike[str], *, folders: bool = False) -> Iterator[Path]:
-    """``with replacing(path) as scratch: …`` fill `scratch`; it takes the place of `path` at the
-    end, and is gone if anything fails.
+    """Yield a scratch file that replaces `path` at the end, and is removed if anything fails.
 
     The scratch file lies beside `path` with the same ending and a name no one else has, so two
     writers cannot mix.

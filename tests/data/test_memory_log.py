@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -16,9 +17,11 @@ import pytest
 
 import thetahat as th
 from thetahat import robots
+from thetahat.data.filters import Butterworth, smooth
+from thetahat.data.formats.write_log import write_table
 from thetahat.data.log import read_log
 from thetahat.data.memory_log import TableLike, is_table, log_from_arrays, log_from_table
-from thetahat.errors import MalformedInput, NotIdentifiable, UsageError
+from thetahat.errors import MalformedInput, NotIdentifiable, RefusedForSafety, UsageError
 
 ROWS = 70_000  # more than a batch
 FRAMES = {"pandas": pandas.DataFrame, "polars": polars.DataFrame, "mapping": dict}
@@ -216,3 +219,51 @@ def test_no_frame_library_is_imported_for_a_mapping() -> None:
         "assert not {'pandas', 'polars'} & set(sys.modules), 'imported'\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+# -- cells that are no numbers, elsewhere in data --------------------------------------------------
+
+
+def test_objects_are_refused_wherever_arrays_are_taken(robot: th.Robot, tmp_path: Path) -> None:
+    objects = np.full((20, 2), None, dtype=object)
+    numbers = np.zeros((20, 2))
+    samples = th.Samples(q=numbers, dq=numbers, ddq=numbers, tau=numbers)
+    for call in (
+        lambda: th.Samples(q=objects, dq=numbers, ddq=numbers, tau=numbers),
+        lambda: replace(samples, reason=np.full((20, 2), "stuck")),
+        lambda: replace(samples, t=np.full(20, "now")),
+        lambda: samples.subset(objects[:, 0]),
+        lambda: smooth(objects, 1e-3, Butterworth(10.0)),
+        lambda: write_table(tmp_path / "log.npz", ["t"], [objects[:, 0]]),
+        lambda: write_table(tmp_path / "log.csv", ["t"], [objects[:, 0]]),
+        lambda: th.prepare(log_from_table(columns_of(robot), robot), robot, min_speed=["fast", 1]),
+    ):
+        with pytest.raises(UsageError) as caught:
+            call()
+        assert "\n" not in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_npz_of_objects_and_a_parquet_of_texts_are_refused(
+    robot: th.Robot, tmp_path: Path
+) -> None:
+    columns = columns_of(robot)
+    joint = f"q.{robot.joint_names[0]}"
+    np.savez(tmp_path / "log.npz", **{**columns, joint: columns[joint].astype(object)})
+    with pytest.raises(RefusedForSafety, match="pickled"):
+        read_log(tmp_path / "log.npz", robot)
+    for odd in (
+        polars.Series(joint, [str(x) for x in columns[joint]]),
+        polars.Series(joint, [[x] for x in columns[joint]]),
+        polars.Series(joint, [{"x": x} for x in columns[joint]]),
+        polars.Series(joint, [b"x" for _ in columns[joint]]),
+    ):
+        path = tmp_path / "log.parquet"
+        polars.DataFrame(columns).with_columns(odd).write_parquet(path)
+        with pytest.raises(MalformedInput, match=f"column '{joint}' is of type"):
+            read_log(path, robot)
+        polars.DataFrame(columns).with_columns(odd.alias("seg")).write_parquet(path)
+        try:
+            read_log(path, robot)
+        except (MalformedInput, NotIdentifiable) as error:
+            assert "\n" not in str(error)  # noqa: PT017

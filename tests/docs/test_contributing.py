@@ -9,6 +9,7 @@ import pytest
 from data_paths import ROOT
 
 import thetahat
+from test_layers import STAGES
 
 PACKAGE = ROOT / "src" / "thetahat"
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -53,6 +54,8 @@ def test_every_package_is_on_the_map() -> None:
     modules = {path.stem for path in PACKAGE.glob("*.py") if path.name[0] != "_"}
     assert len(named) == len(set(named))
     assert set(named) == folders | modules | {"model.io"}
+    staged = [name for name in named if name in STAGES]
+    assert staged == sorted(staged, key=STAGES.index), "in the order of imports"
 
 
 def test_the_citation_is_of_this_version() -> None:

@@ -97,7 +97,7 @@ def test_the_windows_that_judge_the_log_are_those_of_one_reading(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judged: list[Windows] = []
-    original = audit.judge
+    original = audit.check_against_model
 
     def watched(
         robot: Robot, columns: ColumnMap, windows: Windows, **options: object
@@ -107,7 +107,7 @@ def test_the_windows_that_judge_the_log_are_those_of_one_reading(
 
     folder = folder_of(tmp_path / "logs", 4)
     surveys = [(item, scan_file(item, arm(), Reading())) for item in items(folder)]
-    monkeypatch.setattr(audit, "judge", watched)
+    monkeypatch.setattr(audit, "check_against_model", watched)
     merge_files(arm(), Reading(), surveys)
     read_log(folder, arm())
     mine, theirs = judged

@@ -435,13 +435,11 @@ def test_what_fails_is_a_failure_in_its_place(two: DaskWorkers, here: bool) -> N
         4: 4,
     }
     seen: list[int] = []
-    total, failures = workers.reduced(
-        job, list(range(20)), sum, lambda number, _: seen.append(number)
-    )
-    assert total == sum(range(0, 20, 2))
-    assert [failure.name for failure in failures] == [f"no. {k}" for k in range(1, 20, 2)]
+    whole = workers.reduce(job, list(range(20)), sum, lambda number, _: seen.append(number))
+    assert whole.result == sum(range(0, 20, 2))
+    assert [failure.name for failure in whole.failures] == [f"no. {k}" for k in range(1, 20, 2)]
     assert sorted(seen) == list(range(20))
-    assert workers.reduced(job, [1, 3], sum, lambda *_: None)[0] is None
+    assert workers.reduce(job, [1, 3], sum, lambda *_: None).result is None
 
 
 def _deadly(context: int, task: int) -> int:
@@ -465,10 +463,9 @@ def test_a_task_that_no_worker_outlives_is_a_failure_in_its_place() -> None:
         assert (found[0], found[2]) == (4, 6)
         assert "its worker died every time" in found[1].sentence
         seen: list[int] = []
-        total, (failure,) = workers.reduced(
-            job, list(range(20)), sum, lambda number, _: seen.append(number)
-        )
-        assert total == sum(range(20)) - 5
+        whole = workers.reduce(job, list(range(20)), sum, lambda number, _: seen.append(number))
+        (failure,) = whole.failures
+        assert whole.result == sum(range(20)) - 5
         assert (failure.name, failure.exit_code) == ("no. 5", 6)
         assert sorted(seen) == list(range(20))
 
@@ -501,7 +498,7 @@ def test_a_cluster_that_lost_its_workers_for_good_is_an_error(
         with pytest.raises(StorageError, match=r"no workers for 0\.5 s"):
             dict(workers.each(job, range(2)))
         with pytest.raises(StorageError, match=r"no workers for 0\.5 s"):
-            workers.reduced(job, list(range(20)), sum, lambda *_: None)
+            workers.reduce(job, list(range(20)), sum, lambda *_: None)
 
 
 def test_a_scheduler_that_dies_ends_the_wait() -> None:

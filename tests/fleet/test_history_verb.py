@@ -16,7 +16,7 @@ from thetahat.cli import engine_options
 from thetahat.engine import run_records
 from thetahat.engine.cache import Store
 from thetahat.engine.reduce import ShardReducer
-from thetahat.fleet.estimate_diff import compared
+from thetahat.fleet.estimate_diff import compare_estimates
 from thetahat.identification.estimate_json import as_data
 
 # -- history ---------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ def test_parameters_that_one_alone_has_are_named(remembered: Path) -> None:
         a, b = run_records.load_estimate(store, 1), run_records.load_estimate(store, 1)
     lost = b["base_parameters"].pop(3)["name"]
     b["base_parameters"][0] |= {"value": 5.0, "std": None}
-    found = compared(a, b)
+    found = compare_estimates(a, b)
     assert (found["only_a"], found["only_b"]) == ([lost], [])
     assert found["parameters"][-1]["in_std"] is None
     assert found["parameters"][-1]["difference"] is not None

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from data_paths import EXAMPLES, example_robot, needs_examples, shared_file
+from data_paths import EXAMPLES, example_robot, needs_examples, shared_file, thinned
 
 import thetahat as th
 from oracles import pinocchio_bridge
@@ -32,7 +32,7 @@ from thetahat.identification.identifiability.extended_precision import (
 )
 from thetahat.identification.identifiability.naming import short_labels
 from thetahat.identification.parameter_columns import full_regressor
-from thetahat.model.io.assemble import JointSpec, LinkSpec, assemble
+from thetahat.model.io.assemble import JointSpec, LinkSpec, Pose, assemble
 from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind
 
@@ -120,7 +120,7 @@ def test_there_are_thirty_robots() -> None:
     assert len(example_files()) >= 30
 
 
-@pytest.mark.parametrize("path", example_files(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", thinned(example_files(), 3), ids=lambda path: path.stem)
 def test_count_is_the_rank_of_pinocchios_regressor(path: Path) -> None:
     robot = load(path)
     base = base_parameters(robot, drive=False)
@@ -331,8 +331,7 @@ def chain(*joints: tuple[JointKind, str, tuple[float, float, float]], **options)
             kind,
             links[k].name,
             links[k + 1].name,
-            np.eye(3),
-            np.array(place, dtype=float),
+            Pose(np.eye(3), np.array(place, dtype=float)),
             axes[axis],
         )
         for k, (kind, axis, place) in enumerate(joints)

@@ -98,7 +98,7 @@ def test_actuation_maps_and_their_motors() -> None:
     )
     saved = save(robot, "new.urdf")
     assert saved.not_in_file == ("actuation", "viscous", "armature")
-    assert [node.friction for node in th.load("new.urdf").tree.nodes] == [0.0, 1.5]
+    assert [node.joint.friction for node in th.load("new.urdf").tree.nodes] == [0.0, 1.5]
     again, state = with_drive_file(th.load("new.urdf"), "drive.json"), states(robot)
     np.testing.assert_array_equal(
         th.inverse_dynamics(again, *state), th.inverse_dynamics(robot, *state)

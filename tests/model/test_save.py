@@ -440,7 +440,7 @@ def test_mimic_joints_share_a_coordinate(viscous: float, expected: tuple[float, 
     changed = replace(robot, drive=robot.drive.with_values(viscous=[viscous], coulomb=[2.0]))
     saved = save(changed, "new.urdf")
     assert saved.not_in_file == ()
-    stated = [node.damping for node in th.load("new.urdf").tree.nodes]
+    stated = [node.joint.damping for node in th.load("new.urdf").tree.nodes]
     assert stated == pytest.approx(expected, abs=1e-12)
     assert th.load("new.urdf").drive.coulomb == pytest.approx([2.0], rel=1e-15)
 

@@ -63,8 +63,8 @@ def test_loads_without_a_warning_and_is_physical(name: str) -> None:
     assert all(robot.consistency)
     assert all(parameters.check(link.theta) for link in robot.links)
     for node in robot.tree.nodes:
-        assert node.damping > 0
-        assert node.friction > 0
+        assert node.joint.damping > 0
+        assert node.joint.friction > 0
         assert 0 < node.limits.velocity < np.inf
 
 

@@ -82,7 +82,7 @@ class Oracle:
                 ratio, offset = (
                     (node.mimic.multiplier, node.mimic.offset) if node.mimic else (1.0, 0.0)
                 )
-                value = ratio * value + (offset + node.offset)
+                value = ratio * value + (offset + node.joint.offset)
             if joint.nq == node.kind.nq + 1:  # (…, angle) is (…, cos, sin) over there
                 value = np.concatenate(
                     [value[:, :-1], np.cos(value[:, -1:]), np.sin(value[:, -1:])], axis=1

@@ -14,7 +14,7 @@ import numpy as np
 
 from thetahat.model.drive import Drive
 from thetahat.model.robot import Robot
-from thetahat.model.tree import JointKind, Limits, Mimic, Node, Tree
+from thetahat.model.tree import Joint, JointKind, Limits, Mimic, Node, Tree
 
 ALL_KINDS = tuple(JointKind)
 ONE_DOF = (JointKind.REVOLUTE, JointKind.PRISMATIC)
@@ -158,8 +158,10 @@ def _node(rng: np.random.Generator, i: int, parent: int, kind: JointKind) -> Nod
         translation=0.4 * rng.normal(size=3),
         axis=direction(rng),
         body=f"body{i}",
-        limits=Limits(-2.0, 2.5) if kind in ONE_DOF and rng.random() < 0.5 else Limits(),
-        offset=float(rng.normal()) if kind in ONE_DOF and rng.random() < 0.3 else 0.0,
+        joint=Joint(
+            limits=Limits(-2.0, 2.5) if kind in ONE_DOF and rng.random() < 0.5 else Limits(),
+            offset=float(rng.normal()) if kind in ONE_DOF and rng.random() < 0.3 else 0.0,
+        ),
     )
 
 
@@ -200,7 +202,8 @@ def _with_mimic(rng: np.random.Generator, nodes: list[Node]) -> list[Node]:
         if others and i not in leaders and rng.random() < 0.25:
             leader = int(rng.choice(others))
             ratio = float(rng.choice([-1.0, 1.0]) * rng.uniform(0.3, 1.5))
-            out[i] = replace(nodes[i], mimic=Mimic(nodes[leader].name, ratio, float(rng.normal())))
+            mimic = Mimic(nodes[leader].name, ratio, float(rng.normal()))
+            out[i] = replace(nodes[i], joint=replace(nodes[i].joint, mimic=mimic))
             leaders.add(leader)
             followers.add(i)
     return out

@@ -78,9 +78,18 @@ def test_python_and_the_command_line_give_the_same_answer(
     require_same(result.data, command("arm4", log, "--out", tmp_path))
 
 
-@pytest.mark.parametrize("name", [*robots.names()])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name == "valkyrie" else ())
+        for name in robots.names()
+    ],
+)
 def test_on_every_shipped_robot(name: str, tmp_path: Path) -> None:
-    log = simulated_log.simulated(tmp_path, name, seconds=6.0)
+    robot = th.load(robots.path(name))
+    t, q, dq, ddq = simulated_log.motion(robot.nv, seconds=6.0)
+    tau = th.inverse_dynamics(robot, q, dq, ddq) + simulated_log.drive(dq, ddq)
+    log = simulated_log.write_csv(tmp_path / "log.csv", *simulated_log.table(t, q, tau, dq))
     mine = th.identify(name, log, settings=QUICK).data
     theirs = command(name, log, "--out", tmp_path / "out", "--no-tune", "--no-report")
     require_same(mine, theirs)

@@ -16,7 +16,7 @@ from thetahat.report.identification_report import titles
 from thetahat.report.page import render
 from thetahat.report.section import Figure
 
-SIZES = [(390, True), (1280, False), (3840, True)]
+SIZES = [(390, True), (1280, False), pytest.param(3840, True, marks=pytest.mark.slow)]
 
 
 @pytest.fixture(scope="module")

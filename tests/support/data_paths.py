@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import os
 import sysconfig
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,6 +48,14 @@ EXAMPLE_ROBOTS = {
     "allegro": "allegro_hand_description/urdf/allegro_right_hand.urdf",
     "xarm7": "xarm_description/urdf/xarm7.urdf",
 }
+
+
+def thinned(values: Sequence[Any], every: int) -> list[Any]:
+    """Parameters of a test: one of `every` many is in `make test`, the others are slow tests."""
+    return [
+        value if k % every == 0 else pytest.param(value, marks=pytest.mark.slow)
+        for k, value in enumerate(values)
+    ]
 
 
 def shared_file(*parts: str) -> Path:

@@ -105,6 +105,7 @@ def torques(robot: Robot, motion: Motion) -> np.ndarray:
 
 def with_limits(robot: Robot, **values: Limits) -> Robot:
     nodes = tuple(
-        replace(node, limits=values.get(node.name, node.limits)) for node in robot.tree.nodes
+        replace(node, joint=replace(node.joint, limits=values.get(node.name, node.limits)))
+        for node in robot.tree.nodes
     )
     return replace(robot, tree=replace(robot.tree, nodes=nodes))

@@ -170,7 +170,12 @@ def demo_path() -> Numbers:
     return golden_numbers.of_estimate(answer)
 
 
-DEMO = {"path": Case(demo_path, quick=True)}
+def demo() -> Numbers:
+    """`thetahat demo`, its search for two motions included."""
+    return golden_numbers.of_estimate(command("estimate.json", "demo", "--plant", "own"))
+
+
+DEMO = {"path": Case(demo_path, quick=True), "arm4": Case(demo)}
 
 
 # -- studies ---------------------------------------------------------------------------------------

@@ -58,9 +58,9 @@ def displaced(node: Node, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     rotation, translation = node.rotation, node.translation
     match node.kind:
         case JointKind.REVOLUTE:
-            return rotation @ turn(node.axis, q[0] + node.offset), translation
+            return rotation @ turn(node.axis, q[0] + node.joint.offset), translation
         case JointKind.PRISMATIC:
-            return rotation, translation + rotation @ node.axis * (q[0] + node.offset)
+            return rotation, translation + rotation @ node.axis * (q[0] + node.joint.offset)
         case JointKind.BALL:
             return rotation @ quaternion_matrix(*q), translation
         case JointKind.FREE:

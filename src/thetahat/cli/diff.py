@@ -39,9 +39,9 @@ def diff(
     """Compare two runs: parameters in standard deviations, R², settings and logs."""
     if limit < 0:
         raise UsageError(f"--limit is {limit}; give a whole number from 0")
-    from thetahat.fleet.estimate_diff import compared
+    from thetahat.fleet.estimate_diff import compare_estimates
 
-    found = compared(_answer(a, store), _answer(b, store))
+    found = compare_estimates(_answer(a, store), _answer(b, store))
     found["a"]["name"], found["b"]["name"] = a, b
     if json:
         emit(as_text(found))

@@ -124,9 +124,9 @@ def _joint(robot: Robot, node: Node) -> dict[str, Any]:
                 "offset": _number(node.mimic.offset),
             }
         ),
-        "damping": _number(node.damping),
-        "friction": _number(node.friction),
-        "armature": _number(node.armature),
+        "damping": _number(node.joint.damping),
+        "friction": _number(node.joint.friction),
+        "armature": _number(node.joint.armature),
     }
 
 

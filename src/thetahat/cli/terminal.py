@@ -77,7 +77,7 @@ def _table(table: Table) -> RichTable:
         title = column.brief or column.title + unit
         out.add_column(
             RichText(title, style="bold", no_wrap=not column.wide, overflow="ellipsis"),
-            no_wrap=not column.wide,
+            no_wrap=not (column.wide or column.numeric),  # numbers are never cut
             justify="right" if table.is_numeric(k) else "left",
             overflow="fold" if column.wide else "ellipsis",
         )

@@ -287,7 +287,7 @@ class _Torques:
                 (0, rows),
                 f"joint {names[v]!r}: the model explains {turned[v]:.0%} of its torque with the"
                 f" sign flipped, {max(as_logged[v], 0.0):.0%} as logged, so the sign seems flipped;"
-                " all its torques are masked (turn the sign in the log)",
+                " all its torques are masked (flip the sign in the log)",
             )
             for v in sorted(flipped)
         ]

@@ -49,7 +49,7 @@ def samples_log(samples: Samples, robot: Robot) -> SamplesLog:
     )
     digest = hashlib.sha256()
     for array in (samples.q, samples.dq, samples.ddq, samples.tau):
-        digest.update(np.ascontiguousarray(array))
+        digest.update(np.ascontiguousarray(array).data)
     given = {each.name: getattr(log, each.name) for each in fields(log)}
     given |= {
         "sources": (Source("samples", digest.hexdigest(), samples.tau.nbytes),),

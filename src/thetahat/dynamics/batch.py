@@ -29,7 +29,7 @@ QUATERNION_TOLERANCE = 1e-3
 
 @cache
 def kernels() -> SimpleNamespace:
-    """The compiled kernels; Numba is imported at the first call, not with the package."""
+    """Import the compiled kernels, and Numba with them, on the first call."""
     from thetahat.kernels import (
         aba,
         computed_torque,
@@ -72,7 +72,7 @@ def _usable(value: np.ndarray, width: int) -> np.ndarray | None:
 
 
 def check_array(name: str, value: np.ndarray, width: int, what: str) -> np.ndarray:
-    """`value` as contiguous doubles of shape (width,) or (samples, width), all finite."""
+    """Return `value` as contiguous doubles of shape (width,) or (samples, width), all finite."""
     try:
         array = _usable(value, width)
     except (TypeError, ValueError):
@@ -102,8 +102,8 @@ _RATES = ("dq", "ddq")
 def check_state(
     robot: Robot, q: np.ndarray, *rates: np.ndarray, names: tuple[str, ...] = _RATES
 ) -> list[np.ndarray]:
-    """q and any of dq, ddq, tau (`names` says which), as contiguous arrays of one common shape
-    (samples, ·) or (·,).
+    """Return q and any of dq, ddq, tau (`names` says which) as contiguous arrays of one common
+    shape (samples, ·) or (·,).
     """
     tree = robot.tree
     arrays = _all_usable(tree, q, *rates)
@@ -141,8 +141,8 @@ def _all_usable(tree: Tree, q: np.ndarray, *rates: np.ndarray) -> list[np.ndarra
 
 
 def one_sample(tree: Tree, q: np.ndarray, *rates: np.ndarray) -> list[np.ndarray] | None:
-    """One sample's arrays as rows, (1, n) each, if they can go to a kernel as they are; None where
-    `check_state` has to look closer.
+    """Return one sample's arrays as rows, (1, n) each, or None where `check_state` has to convert
+    them.
 
     What a control loop hands in a thousand times a second should not wait for checks that batches
     can afford.
@@ -178,7 +178,7 @@ def _check_quaternions(tree: Tree, q: np.ndarray) -> None:
 
 
 def result(out: np.ndarray | None, shape: tuple[int, ...]) -> np.ndarray:
-    """The array to fill: `out`, checked, or a new one."""
+    """Return the array to fill: `out`, checked, or a new one."""
     if out is None:
         return np.empty(shape)
     # `==` too: a dtype that was pickled is another object
@@ -199,7 +199,7 @@ def result(out: np.ndarray | None, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def rows(array: np.ndarray) -> np.ndarray:
-    """(n,) → (1, n); (samples, n) as it is."""
+    """Return (n,) as (1, n), and (samples, n) as it is."""
     return array if array.ndim == 2 else array[None]
 
 
@@ -215,7 +215,7 @@ def _aligned(*shape: int) -> np.ndarray:
 
 
 class Workspace:
-    """Scratch memory of one thread for one tree, each part made when a kernel first wants it."""
+    """Scratch memory of one thread for one tree; each part is allocated on first use."""
 
     def __init__(self, tree: Tree) -> None:
         self._nodes, self._dofs, self._nv = len(tree.nodes), len(tree.arrays.dofs), tree.nv
@@ -254,9 +254,7 @@ def _pool() -> ThreadPoolExecutor:
 
 
 def thread_count(threads: int | None, work: float) -> int:
-    """How many threads to use for so much work [µs]: at most `threads`, at most the cores there
-    are, one for little work.
-    """
+    """Return how many threads this work [µs] is worth: at most `threads`, at most the cores."""
     if threads is None:
         threads = CORES
     elif not isinstance(threads, int | np.integer) or threads < 1:
@@ -269,7 +267,7 @@ def thread_count(threads: int | None, work: float) -> int:
 def run(
     robot: Robot, threads: int | None, cost: float, call: Callable[..., None], *arrays: np.ndarray
 ) -> None:
-    """Call `call(workspace, *arrays)`, on so many threads, each with its part of the arrays' rows.
+    """Call `call(workspace, *arrays)` on several threads, each with its part of the rows.
 
     cost: rough time of one row [µs], which decides whether another thread is worth waking.
     """

@@ -1,4 +1,4 @@
-"""Configurations of a robot: drawing one at random, and moving one by a velocity.
+"""Random configurations, and integration of velocities on the configuration manifold.
 
 q is a plain vector only where every joint has one degree of freedom; a quaternion moves along its
 sphere.
@@ -19,7 +19,7 @@ UNBOUNDED = np.pi  # [rad or m] where a joint states no limit
 def random_configuration(
     robot: Robot, rng: np.random.Generator, samples: int | None = None
 ) -> np.ndarray:
-    """q inside the joints' limits (±π where there are none), (nq,) or (samples, nq)."""
+    """Draw q uniformly inside the joints' limits (±π without limits), (nq,) or (samples, nq)."""
     q = np.zeros((1 if samples is None else samples, robot.nq))
     for node in robot.tree.independent:
         at, size = robot.tree.q_index[node.name], node.kind.nq
@@ -36,8 +36,8 @@ def random_configuration(
 
 
 def integrate(robot: Robot, q: np.ndarray, dq: np.ndarray) -> np.ndarray:
-    """q moved for one second by the constant velocity dq (body twists for planar, ball and free
-    joints).
+    """Integrate the constant velocity dq over one second from q (body twists for planar, ball and
+    free joints).
     """
     q, dq = batch.check_state(robot, q, dq)
     out = q.copy()

@@ -1,5 +1,5 @@
-"""The equation of motion, D(q)q̈ + C(q, q̇)q̇ + G(q) = U (paper, eq. eom): the checked public face
-of the kernels.
+"""Rigid-body dynamics, D(q)q̈ + C(q, q̇)q̇ + G(q) = U (paper, eq. eom): checked calls of the
+kernels.
 
 Every function takes one sample ``(n,)`` or many ``(samples, n)`` and returns arrays with the same
 leading axis. `out` fills an array you hand in; `threads` bounds the cores used (default: all of
@@ -82,8 +82,8 @@ def inverse_dynamics(
     out: np.ndarray | None = None,
     threads: int | None = None,
 ) -> np.ndarray:
-    """U = D q̈ + C q̇ + G + friction + rotor inertia − Jᵀ·wrenches, by recursive Newton–Euler
-    [Featherstone2008].
+    """Compute joint torques U = D q̈ + C q̇ + G + friction + rotor inertia − Jᵀ·wrenches by the
+    recursive Newton–Euler algorithm [Featherstone2008].
 
     wrenches: (…, bodies, 6), external couple and force on every body, in its axes at its origin.
     theta: other parameters than the robot's own.
@@ -120,7 +120,7 @@ def forward_dynamics(
     out: np.ndarray | None = None,
     threads: int | None = None,
 ) -> np.ndarray:
-    """q̈ from the torque: the inverse of `inverse_dynamics` in its last argument.
+    """Compute accelerations q̈ from joint torques, the inverse of `inverse_dynamics`.
 
     Articulated bodies [Featherstone2008]; with mimic joints, or rotors that tie joints together, a
     Cholesky factor of GᵀDG. A robot whose mass matrix is singular raises `UnphysicalRobot`, naming
@@ -171,9 +171,7 @@ def _forward_by_mass_matrix(
     wrenches: np.ndarray | None,
     threads: int | None,
 ) -> np.ndarray:
-    """q̈ = (GᵀDG)⁻¹(τ − bias), where one coordinate drives several joints or a rotor ties
-    several.
-    """
+    """Compute q̈ = (GᵀDG)⁻¹(τ − bias), for mimic joints and coupled rotors."""
     D = mass_matrix(robot, q, rigid=rigid, threads=threads)
     bias = inverse_dynamics(
         robot, q, dq, np.zeros_like(dq), rigid=True, wrenches=wrenches, threads=threads
@@ -189,7 +187,7 @@ def _forward_by_mass_matrix(
 
 
 def _singular(robot: Robot, D: np.ndarray) -> UnphysicalRobot:
-    """Name what meets no inertia; D is singular, or some of (samples, nv, nv) are."""
+    """Build the error for a singular mass matrix, naming the joints without inertia."""
     robot.require_physical("forward dynamics")
     D = D.reshape(-1, robot.nv, robot.nv)
     D = D[int(np.argmin(np.min(np.linalg.eigvalsh(D), axis=1)))]
@@ -228,8 +226,8 @@ def mass_matrix(
     out: np.ndarray | None = None,
     threads: int | None = None,
 ) -> np.ndarray:
-    """D(q), (…, nv, nv), by composite bodies; with the rotors' inertia on its diagonal unless
-    `rigid`.
+    """Compute the mass matrix D(q), (…, nv, nv), from composite bodies, with the rotors' inertia
+    unless `rigid`.
     """
     (q,) = batch.check_state(robot, q)
     n, kernel = robot.nv, batch.kernels().crba.mass_matrix
@@ -246,7 +244,7 @@ def mass_matrix(
 
 
 def mass_matrix_by_bodies(robot: Robot, q: np.ndarray) -> np.ndarray:
-    """D(q) = Σ_i J_iᵀ I_{O_i} J_i, the readable form (paper, eq. totalkineticenergy)."""
+    """Compute D(q) = Σ_i J_iᵀ I_{O_i} J_i body by body (paper, eq. totalkineticenergy)."""
     (q,) = batch.check_state(robot, q)
     tensors = parameters.to_spatial_inertia(robot.theta.reshape(-1, 10))
     D = np.zeros((*q.shape[:-1], robot.nv, robot.nv))
@@ -264,7 +262,8 @@ def coriolis_matrix(
     out: np.ndarray | None = None,
     threads: int | None = None,
 ) -> np.ndarray:
-    """C(q, q̇), (…, nv, nv), with C q̇ exact and Ḋ − 2C skew [Echeandia2021].
+    """Compute the Coriolis matrix C(q, q̇), (…, nv, nv), with C q̇ exact and Ḋ − 2C skew
+    [Echeandia2021].
 
     For one-DOF joints these are the Christoffel symbols' C_ij = Σ_k Γ_ijk q̇_k (paper, eq.
     coriolisdetails).
@@ -286,7 +285,7 @@ def coriolis_matrix(
 def gravity(
     robot: Robot, q: np.ndarray, *, out: np.ndarray | None = None, threads: int | None = None
 ) -> np.ndarray:
-    """G(q) = ∂V/∂q, (…, nv): the torque that holds the robot still."""
+    """Compute the gravity torque G(q) = ∂V/∂q, (…, nv), which holds the robot still."""
     (q,) = batch.check_state(robot, q)
     still = np.zeros((*q.shape[:-1], robot.nv))
     return inverse_dynamics(robot, q, still, still, rigid=True, out=out, threads=threads)
@@ -298,8 +297,8 @@ def gravity(
 def kinetic_energy_regressor(
     robot: Robot, q: np.ndarray, dq: np.ndarray, *, threads: int | None = None
 ) -> np.ndarray:
-    """Y_T, (…, 10·bodies), with T = Y_T·θ: ½ ωᵀĪω + (m·c)·(v × ω) + ½ m v·v, ω and v in body axes
-    (paper, eq. energysubs).
+    """Compute Y_T, (…, 10·bodies), with T = Y_T·θ: ½ ωᵀĪω + (m·c)·(v × ω) + ½ m v·v, ω and v in
+    body axes (paper, eq. energysubs).
     """
     q, dq = batch.check_state(robot, q, dq)
     R, p = _node_frames(robot, q, threads=threads)
@@ -343,7 +342,7 @@ def _node_velocities(
 def potential_energy_regressor(
     robot: Robot, q: np.ndarray, *, threads: int | None = None
 ) -> np.ndarray:
-    """Y_V, (…, 10·bodies), with V = Y_V·θ; V is zero with all mass at the world's origin."""
+    """Compute Y_V, (…, 10·bodies), with V = Y_V·θ; V is zero with all mass at the origin."""
     R, p = body_frames(robot, q, threads=threads)
     Y = np.zeros((*p.shape[:-1], 10))
     # V = −g·(m p + R m·c) (paper, eq. potentialmod)
@@ -355,7 +354,7 @@ def potential_energy_regressor(
 def kinetic_energy(
     robot: Robot, q: np.ndarray, dq: np.ndarray, *, rigid: bool = False
 ) -> np.ndarray:
-    """T = ½ q̇ᵀ D q̇ [J], rotors included unless `rigid`; a number per sample."""
+    """Compute T = ½ q̇ᵀ D q̇ [J] of every sample, rotors included unless `rigid`."""
     energy: np.ndarray = kinetic_energy_regressor(robot, q, dq) @ robot.theta
     if not rigid and np.any(robot.drive.armature):
         dq = np.asarray(dq, dtype=float)
@@ -366,7 +365,7 @@ def kinetic_energy(
 
 
 def potential_energy(robot: Robot, q: np.ndarray) -> np.ndarray:
-    """V(q) = −Σ m_i g·p_i [J] (paper, eq. potentialenergy); a number per sample."""
+    """Compute V(q) = −Σ m_i g·p_i [J] of every sample (paper, eq. potentialenergy)."""
     energy: np.ndarray = potential_energy_regressor(robot, q) @ robot.theta
     return energy
 
@@ -383,8 +382,8 @@ def regressor(
     out: np.ndarray | None = None,
     threads: int | None = None,
 ) -> np.ndarray:
-    """Y, (…, nv, 10·bodies), with Y(q, q̇, q̈)·θ = D q̈ + C q̇ + G (paper, eq. separatedeom);
-    O(bodies × depth).
+    """Compute the regressor Y, (…, nv, 10·bodies), with Y(q, q̇, q̈)·θ = D q̈ + C q̇ + G (paper,
+    eq. separatedeom), in O(bodies × depth).
     """
     tree, kernel, g = robot.tree, batch.kernels().regressor.regressor, robot.kernel_values[1]
     rows, columns = tree.nv, 10 * len(tree.bodies)
@@ -409,7 +408,7 @@ def regressor(
 def static_regressor(
     robot: Robot, q: np.ndarray, *, out: np.ndarray | None = None, threads: int | None = None
 ) -> np.ndarray:
-    """Y at rest, with Y·θ = G(q)."""
+    """Compute the regressor at rest, with Y·θ = G(q)."""
     (q,) = batch.check_state(robot, q)
     still = np.zeros((*q.shape[:-1], robot.nv))
     return regressor(robot, q, still, still, out=out, threads=threads)
@@ -419,8 +418,8 @@ def static_regressor(
 
 
 def body_jacobian(robot: Robot, q: np.ndarray, body: str) -> np.ndarray:
-    """J_i(q), (…, 6, nv): v_{O_i} = J_i q̇, the body's twist at its origin, in its axes, angular
-    first (paper, eq. bodyvelocity).
+    """Compute J_i(q), (…, 6, nv): v_{O_i} = J_i q̇, the body's twist at its origin, in its axes,
+    angular first (paper, eq. bodyvelocity).
     """
     (q,) = batch.check_state(robot, q)
     node, arrays = robot.tree.bodies[robot.body_index(body)], robot.tree.arrays
@@ -446,8 +445,8 @@ def body_jacobian(robot: Robot, q: np.ndarray, body: str) -> np.ndarray:
 def body_frames(
     robot: Robot, q: np.ndarray, *, threads: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rotation (…, bodies, 3, 3) and position (…, bodies, 3) [m] of every body's frame in the
-    world.
+    """Compute rotation (…, bodies, 3, 3) and position (…, bodies, 3) [m] of every body's frame in
+    the world.
     """
     R, p = _node_frames(robot, q, threads=threads)
     bodies = list(robot.tree.bodies)

@@ -8,8 +8,7 @@ from threading import Event
 import numpy as np
 
 from thetahat.data.columns import ColumnMap, Resolver, parse_patterns
-from thetahat.data.formats import Table, is_bag_folder, open_table
-from thetahat.data.formats.bags import bag_files
+from thetahat.data.formats import Table, open_table
 from thetahat.data.formats.table import State, file_digest, label
 from thetahat.data.scan import FileScan, merge_scans
 from thetahat.data.scan import scan_file as scan_table
@@ -54,9 +53,7 @@ def scan_key(digest: str, robot: Robot, reading: Reading) -> str:
 
 def digest_of(item: Item) -> str:
     """Return the hash of a file's content, read for nothing else."""
-    path = item.local()
-    files = bag_files(path) if is_bag_folder(path) else [path]
-    return _joint_digest([file_digest(file, Event()) for file in files])
+    return _joint_digest([file_digest(file, Event()) for file in item.files()])
 
 
 def _joint_digest(hashes: list[str]) -> str:

@@ -34,7 +34,7 @@ from thetahat.engine.tuning_cache import (
     reuse_or_choose,
     settings_choice,
 )
-from thetahat.engine.workers import Job, Workers
+from thetahat.engine.workers import Job, Part, Workers
 from thetahat.errors import NotIdentifiable, StorageError, ThetahatError
 from thetahat.identification.information import Information
 from thetahat.identification.scores import Validation
@@ -175,16 +175,21 @@ class ShardReducer:
             raise refused(list(plan.lost.values())) if plan.lost else _too_short()
         report = partial(self.progress, what)
         book = ShardBook(work, plan.shards, self.store, write=self.write, progress=report)
-        total = book.cached_total()
-        if total is not None:
-            return _reduction(book, total, files, plan.lost)
+        cached = book.cached_total()
+        if cached is not None:
+            return _reduction(book, cached, files, plan.lost)
         job = Job(work, _run, lambda shard: shard.place)
-        total, failures = self.workers.reduced(
-            job, book.tasks(), work.merge, book.done, results=book.wants_results
+        whole: Part[R] = self.workers.reduce(
+            job,
+            plan.shards,
+            work.merge,
+            book.done,
+            fetch=book.stored(),
+            results=book.wants_results,
         )
-        if total is None:
-            raise refused(failures)
-        lost = plan.lost | _lost(files, plan.shards, failures)
+        if whole.result is None:
+            raise refused(whole.failures)
+        lost = plan.lost | _lost(files, plan.shards, whole.failures)
         if book.totals.given_up and {shard.item.place for shard in plan.shards} & lost.keys():
             again = self.reduce(files.without(lost), work, span, what=what, excerpt=excerpt)
             return replace(
@@ -193,7 +198,7 @@ class ShardReducer:
                 computed=again.computed + book.computed,
                 notes=() if review is None else (_unreviewed(book.totals.files),),
             )
-        return self._reviewed(_reduction(book, total, files, lost), book, lost, review)
+        return self._reviewed(_reduction(book, whole.result, files, lost), book, lost, review)
 
     def _reviewed(
         self,

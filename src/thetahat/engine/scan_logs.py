@@ -7,10 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
-from pathlib import Path
 
-from thetahat.data.formats import is_bag_folder
-from thetahat.data.formats.bags import bag_files
 from thetahat.data.formats.table import State
 from thetahat.engine import file_scan
 from thetahat.engine.cache import Store
@@ -105,8 +102,7 @@ class LogScanner:
         file = None if self.store is None else self.store.get(key, ScannedFile)
         if file is None or item.remote:
             return file
-        path = Path(item.place)
-        paths = bag_files(path) if is_bag_folder(path) else [path]
+        paths = item.files()
         sources = tuple(
             replace(source, path=str(each))
             for source, each in zip(file.scan.sources, paths, strict=True)

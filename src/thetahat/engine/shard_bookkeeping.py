@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Generic, TypeVar
 
 from thetahat.engine.cache import Store
@@ -15,6 +16,7 @@ from thetahat.engine.multi_log import Failure
 from thetahat.engine.shard_work import Work
 from thetahat.engine.shards import Shard
 from thetahat.engine.tuning_cache import Write
+from thetahat.engine.workers import Part
 from thetahat.errors import ThetahatError
 
 R = TypeVar("R")
@@ -107,40 +109,36 @@ class ShardBook(Generic[R]):
         """Whether the result of every shard is needed here, not only their sum."""
         return bool(self._keys) or self.totals.files > 1
 
-    def tasks(self) -> list[Shard | Callable[[], R | Failure]]:
-        """Return the shards to compute, and functions that fetch those which the store has."""
-        if self._store is None:
-            return list(self.shards)
-        return [
-            self._fetch(self._store, number) if self._store.has(key) else self.shards[number]
+    def stored(self) -> dict[int, Callable[[], R | Failure]]:
+        """Return functions that fetch the results which the store has."""
+        store = self._store
+        if store is None:
+            return {}
+        return {
+            number: partial(self._fetch, store, number)
             for number, key in enumerate(self._keys)
-        ]
+            if store.has(key)
+        }
 
-    def _fetch(self, store: Store, number: int) -> Callable[[], R | Failure]:
-        """A function that gets a shard's result from the store, or computes it where that turns out
-        to be damaged.
-        """
+    def _fetch(self, store: Store, number: int) -> R | Failure:
+        """A shard's result from the store, or computed where that turns out to be damaged."""
+        result = store.get(self._keys[number], self._work.kind)
+        if result is not None:
+            self._from_store.add(number)
+            return result
+        try:
+            return self._work.run(self.shards[number])
+        except ThetahatError as error:
+            return Failure.of(self.shards[number].place, error)
 
-        def call() -> R | Failure:
-            result = store.get(self._keys[number], self._work.kind)
-            if result is not None:
-                self._from_store.add(number)
-                return result
-            try:
-                return self._work.run(self.shards[number])
-            except ThetahatError as error:
-                return Failure.of(self.shards[number].place, error)
-
-        return call
-
-    def done(self, number: int, result: R | Failure | None) -> None:
+    def done(self, number: int, part: Part[R]) -> None:
         """Take the result of a shard."""
         self._done += self.shards[number].rows
-        self.totals.add(number, None if isinstance(result, Failure) else result)
+        self.totals.add(number, part.result)
         if number not in self._from_store:
             self.computed += 1
-            if self._keys and result is not None and not isinstance(result, Failure):
-                self._write(lambda store: store.put(self._keys[number], result))
+            if self._keys and part.result is not None:
+                self._write(lambda store: store.put(self._keys[number], part.result))
         self._progress(self._done, self._total)
 
     def file_parts(self, total: R) -> list[FilePart[R]]:

@@ -47,9 +47,7 @@ class Piece:
     stop: int
     begin: int  # rows it may look at: the run's, inside the span that is prepared
     end: int
-    at_begin: (
-        bool  # whether nothing of the run comes before `begin`, so that its first row is an edge
-    )
+    at_begin: bool  # whether nothing of the run comes before `begin`: its first row is an edge
     at_end: bool
     start: float  # [s] stamp of the grid's row 0
     period: float  # [s] of the grid
@@ -204,8 +202,8 @@ def _of_file(
     file = entry.file
     parts = max(1, round(file.rows / rows)) if file.divisible and rows else 1
     edges = [i * file.rows // parts for i in range(parts + 1)]
-    found = (_stretch(files, entry, run, span) for run in runs)
-    stretches = [stretch for stretch in found if stretch is not None]
+    parts_of_runs = (_stretch(files, entry, run, span) for run in runs)
+    stretches = [stretch for stretch in parts_of_runs if stretch is not None]
     if not stretches:
         return
     halo = max(reach(settings, stretch.period) for stretch in stretches)
@@ -307,12 +305,12 @@ class _Masks:
         and counted from it.
         """
         hits = np.flatnonzero((self._first < origin + end) & (self._stop > origin + begin))
-        found = (self._masks[int(k)] for k in hits)
+        touching = (self._masks[int(k)] for k in hits)
         return tuple(
             replace(
                 mask,
                 first_row=max(mask.first_row - origin, begin),
                 stop_row=min(mask.stop_row - origin, end),
             )
-            for mask in found
+            for mask in touching
         )

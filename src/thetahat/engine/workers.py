@@ -1,7 +1,7 @@
 """Who does the work: this process, a cluster of processes on this machine, or the user's own Dask
 cluster.
 
-`Workers.each` hands tasks out and yields their results as they come; `Workers.reduced` also merges
+`Workers.each` hands tasks out and yields their results as they come; `Workers.reduce` also merges
 them, by a tree that depends on the number of tasks alone, so that the result is the same to the
 last bit whoever computed what, in whatever order. A worker that dies loses nothing: what it held is
 computed again.
@@ -13,9 +13,10 @@ import logging
 import os
 import time
 import warnings
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from thetahat.engine.multi_log import Failure
@@ -45,6 +46,7 @@ NO_DASK = "needs the extra 'dask': pip install 'thetahat[dask]'"
 T = TypeVar("T")
 C = TypeVar("C")
 R = TypeVar("R")
+P = TypeVar("P")
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,18 @@ class Job(Generic[C, T, R]):
     context: C
     run: Callable[[C, T], R]  # a function of a module, as it travels by name
     name: Callable[[T], str]  # of a task, for messages
+
+
+@dataclass(frozen=True)
+class Part(Generic[R]):
+    """A result, or several merged, and what is missing in it."""
+
+    result: R | None = None
+    failures: tuple[Failure, ...] = ()
+
+
+Done = Callable[[int, Part[R]], None]  # number of a task and its result, empty where not wanted
+Fetch = Mapping[int, Callable[[], R | Failure]]  # gets the results of these tasks without a worker
 
 
 class Workers:
@@ -78,59 +92,58 @@ class Workers:
         for number, task in enumerate(tasks):
             yield number, _guarded(job.run, job.name(task), job.context, task)
 
-    def reduced(
+    def reduce(
         self,
         job: Job[C, T, R],
-        tasks: Sequence[T | Callable[[], R]],
+        tasks: Sequence[T],
         merge: Callable[[Sequence[R]], R],
-        done: Callable[[int, R | Failure | None], None],
+        done: Done[R],
         *,
+        fetch: Fetch[R] | None = None,
         results: bool = False,
-    ) -> tuple[R | None, list[Failure]]:
-        """All results merged into one, and what failed. A task may be a function that fetches its
-        result, which then is not computed.
+    ) -> Part[R]:
+        """Merge all results into one.
 
-        done: told of every task that is done, with its result where `results` are wanted, as they
-            come.
+        Args:
+            job: what is done with each task.
+            tasks: in the order of the result.
+            merge: merges results.
+            done: called for every task that is done, with its result where `results` are wanted.
+            fetch: gets the results of some tasks, which then are not computed.
+            results: whether `done` needs results.
         """
         del results
 
-        def leaf(number: int) -> R | Failure:
+        def leaf(number: int) -> Part[R]:
             task = tasks[number]
-            found = (
-                task() if callable(task) else _guarded(job.run, job.name(task), job.context, task)
-            )
-            done(number, found)
-            return found
+            if fetch is not None and number in fetch:
+                part = _part(fetch[number]())
+            else:
+                part = _part(_guarded(job.run, job.name(task), job.context, task))
+            done(number, part)
+            return part
 
-        found = _tree(len(tasks), leaf, lambda parts: _merged(merge, parts))
-        return found.result, list(found.failures)
+        def join(parts: list[Part[R]]) -> Part[R]:
+            return _merged(merge, parts)
+
+        return _tree(len(tasks), leaf, join)
 
 
-@dataclass(frozen=True)
-class Part(Generic[R]):
-    """A merged result and what is missing in it."""
-
-    result: R | None
-    failures: tuple[Failure, ...] = ()
+def _part(result: R | Failure | Part[R]) -> Part[R]:
+    if isinstance(result, Part):
+        return result
+    return Part(None, (result,)) if isinstance(result, Failure) else Part(result)
 
 
 def _merged(merge: Callable[[Sequence[R]], R], parts: Sequence[R | Failure | Part[R]]) -> Part[R]:
     """Results, failures and merged results in one."""
-    results: list[R] = []
-    failures: list[Failure] = []
-    for part in parts:
-        if isinstance(part, Failure):
-            failures.append(part)
-        elif isinstance(part, Part):
-            failures += part.failures
-            results += [] if part.result is None else [part.result]
-        else:
-            results.append(part)
-    return Part(merge(results) if results else None, tuple(failures))
+    each = [_part(part) for part in parts]
+    results = [part.result for part in each if part.result is not None]
+    failures = tuple(failure for part in each for failure in part.failures)
+    return Part(merge(results) if results else None, failures)
 
 
-def _tree(count: int, leaf: Callable[[int], Any], join: Callable[[list], Any]) -> Any:
+def _tree(count: int, leaf: Callable[[int], P], join: Callable[[list[P]], P]) -> P:
     """Leaves 0 … count joined by eights, level by level, depth first: few results wait at a time,
     and the shape depends on `count` alone.
     """
@@ -138,14 +151,14 @@ def _tree(count: int, leaf: Callable[[int], Any], join: Callable[[list], Any]) -
     while size < count:
         size *= FAN_IN
 
-    def node(first: int, size: int) -> Any:
+    def node(first: int, size: int) -> P:
         if size == 1:
             return leaf(first)
         step = size // FAN_IN
         return join([node(at, step) for at in range(first, min(first + size, count), step)])
 
-    found = node(0, size)
-    return found if size > 1 else join([found])
+    root = node(0, size)
+    return root if size > 1 else join([root])
 
 
 def _guarded(run: Callable[[C, T], R], name: str, context: C, task: T) -> R | Failure:
@@ -161,15 +174,11 @@ def _guarded(run: Callable[[C, T], R], name: str, context: C, task: T) -> R | Fa
 # -- Dask ------------------------------------------------------------------------------------------
 
 
-def _same(value: Any) -> Any:
-    """Makes a value a result of the cluster, which a lost worker computes again; scattered data
+def _same(value: P) -> P:
+    """Make a value a result of the cluster, which a lost worker computes again; scattered data
     would be gone.
     """
     return value
-
-
-def _join(merge: Callable, parts: list) -> Part:
-    return _merged(merge, parts)
 
 
 class DaskWorkers(Workers):
@@ -312,7 +321,8 @@ class DaskWorkers(Workers):
                 killed.append(number)
             future.release()
         for number in killed:
-            yield number, self._alone(job, tasks[number])
+            result = self._alone(job, tasks[number])
+            yield number, result
 
     def _completed(self, futures: Collection[Any]) -> Iterator[Any]:
         """Yield futures as they are done; raise `StorageError` where no worker is left to do them,
@@ -356,93 +366,88 @@ class DaskWorkers(Workers):
         blame.
         """
         with _silence():
+            name = job.name(task)
+            future = self.client.submit(_guarded, job.run, name, job.context, task, pure=False)
             try:
-                return self._awaited(
-                    self.client.submit(
-                        _guarded, job.run, job.name(task), job.context, task, pure=False
-                    ),
-                    job.name(task),
-                )
+                result: R | Failure = self._awaited(future, name)
             except Killed as error:
-                return Failure.of(job.name(task), error)
+                return Failure.of(name, error)
+            return result
 
-    def reduced(
+    def reduce(
         self,
         job: Job[C, T, R],
-        tasks: Sequence[T | Callable[[], R]],
+        tasks: Sequence[T],
         merge: Callable[[Sequence[R]], R],
-        done: Callable[[int, R | Failure | None], None],
+        done: Done[R],
         *,
+        fetch: Fetch[R] | None = None,
         results: bool = False,
-    ) -> tuple[R | None, list[Failure]]:
-        """By the cluster; what can be fetched is merged here where none of its neighbours in the
+    ) -> Part[R]:
+        """Merge by the cluster; what is fetched is merged here where none of its neighbours in the
         tree is missing.
         """
-        told: set[int] = set()
+        reported: set[int] = set()
 
-        def once(number: int, result: R | Failure | None) -> None:
-            if number not in told:
-                told.add(number)
-                done(number, result)
+        def once(number: int, part: Part[R]) -> None:
+            if number not in reported:
+                reported.add(number)
+                done(number, part)
 
-        tasks = list(tasks)
-        while any(not callable(task) for task in tasks):
-            found, killed = self._attempted(job, tasks, merge, once, results=results)
-            if found is not None:
-                return found.result, list(found.failures)
+        known = dict(fetch or {})
+        while len(known) < len(tasks):
+            whole, killed = self._attempt(job, tasks, merge, once, fetch=known, results=results)
+            if whole is not None:
+                return whole
             for number in killed:  # what was merged with it is lost: once more, without it
-                known = self._alone(job, tasks[number])
-                once(number, known)
-                tasks[number] = lambda known=known: known
-        return super().reduced(job, tasks, merge, once)
+                result = self._alone(job, tasks[number])
+                once(number, _part(result))
+                known[number] = partial(_same, result)
+        return super().reduce(job, tasks, merge, once, fetch=known)
 
-    def _attempted(
+    def _attempt(
         self,
         job: Job[C, T, R],
-        tasks: Sequence[T | Callable[[], R]],
+        tasks: Sequence[T],
         merge: Callable[[Sequence[R]], R],
-        done: Callable[[int, R | Failure | None], None],
+        done: Done[R],
         *,
+        fetch: Fetch[R],
         results: bool,
     ) -> tuple[Part[R] | None, list[int]]:
-        """All results merged into one; or none, and the tasks whose workers died."""
+        """Merge all results into one; or return none, and the tasks whose workers died."""
         with _silence():
             context = self.client.submit(_same, job.context, pure=False)
+            names = {k: job.name(task) for k, task in enumerate(tasks) if k not in fetch}
             futures = {
-                number: self.client.submit(
-                    _guarded, job.run, job.name(task), context, task, pure=False, retries=RETRIES
+                k: self.client.submit(
+                    _guarded, job.run, name, context, tasks[k], pure=False, retries=RETRIES
                 )
-                for number, task in enumerate(tasks)
-                if not callable(task)
+                for k, name in names.items()
             }
             is_future = _distributed().Future
 
             def leaf(number: int) -> Any:
                 if number in futures:
                     return futures[number]
-                found = tasks[number]()
-                done(number, found)
-                return found
+                part = _part(fetch[number]())
+                done(number, part)
+                return part
 
-            def join(parts: list) -> Any:
+            def join(parts: list[Any]) -> Any:
                 if any(isinstance(part, is_future) for part in parts):
-                    return self.client.submit(_join, merge, parts, pure=False, retries=RETRIES)
+                    return self.client.submit(_merged, merge, parts, pure=False, retries=RETRIES)
                 return _merged(merge, parts)
 
             root = _tree(len(tasks), leaf, join)
-            names = {future: number for number, future in futures.items()}
+            numbers = {future: number for number, future in futures.items()}
             killed: list[int] = []
-            for future in self._completed(names):
-                number = names.pop(future)
+            for future in self._completed(numbers):
+                number = numbers.pop(future)
+                wanted = results or future.status != "finished"
                 try:
-                    done(
-                        number,
-                        (
-                            _result(future, job.name(tasks[number]))
-                            if results or future.status != "finished"
-                            else None
-                        ),
-                    )
+                    result = _result(future, names[number]) if wanted else Part()
+                    done(number, _part(result))
                 except Killed:
                     killed.append(number)
                 future.release()

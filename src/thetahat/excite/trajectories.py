@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from thetahat.errors import UsageError
 from thetahat.excite.trajectory import State, Trajectory, check_count, check_positive, joint_array
@@ -72,9 +73,9 @@ class Fourier(Trajectory):
         robot: Robot,
         period: float,
         *,
-        centre: np.ndarray,
-        a: np.ndarray,
-        b: np.ndarray,
+        centre: ArrayLike,
+        a: ArrayLike,
+        b: ArrayLike,
         periods: int = 1,
     ) -> Fourier:
         """The series nearest to these coefficients that starts and ends at rest."""
@@ -207,8 +208,8 @@ class Moves(Trajectory):
 
 def tick_tock(
     robot: Robot,
-    first: np.ndarray,
-    second: np.ndarray,
+    first: ArrayLike,
+    second: ArrayLike,
     *,
     time: float,
     repeats: int = 1,

@@ -219,8 +219,8 @@ def _line(
 def _alike(e: np.ndarray) -> np.ndarray:
     """ρ ≥ 0 of residuals from one period to the next."""
     power = np.sum(e**2, axis=1)
-    found = np.sum(e[:, 1:] * e[:, :-1], axis=1) / np.where(power > 0.0, power, 1.0)
-    return np.asarray(np.clip(found, 0.0, ALIKE))
+    rho = np.sum(e[:, 1:] * e[:, :-1], axis=1) / np.where(power > 0.0, power, 1.0)
+    return np.asarray(np.clip(rho, 0.0, ALIKE))
 
 
 def holm(chances: np.ndarray, level: float) -> np.ndarray:

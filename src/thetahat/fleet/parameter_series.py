@@ -110,14 +110,14 @@ def mass_weights(
     B = half @ A
     norms = np.linalg.norm(B, axis=0)
     U, s, Vt = np.linalg.svd(B / np.where(norms > 0.0, norms, 1.0), full_matrices=False)
-    kept = s > RANK * s[0]
+    used = s > RANK * s[0]
     target = np.zeros(A.shape[1])
     target[M] = 1.0 / norms[M] if norms[M] > 0.0 else 0.0
-    inside = Vt[kept] @ target
-    if not norms[M] or np.linalg.norm(Vt[kept].T @ inside - target) > 1e-6 * np.linalg.norm(target):
+    inside = Vt[used] @ target
+    if not norms[M] or np.linalg.norm(Vt[used].T @ inside - target) > 1e-6 * np.linalg.norm(target):
         return None
-    w = (inside / s[kept]) @ U[:, kept].T @ half
-    return w if np.linalg.norm(inside / s[kept]) <= most else None
+    w = (inside / s[used]) @ U[:, used].T @ half
+    return w if np.linalg.norm(inside / s[used]) <= most else None
 
 
 def series_of(

@@ -53,7 +53,7 @@ def find_events(
     if known is None or chance is None:
         return []
     out: list[tuple[int, float]] = []
-    _divide(space, known, (0, len(known.rows)), chance, level / 2.0, out)
+    _divide(known, (0, len(known.rows)), chance, level / 2.0, out)
     cuts = [0, *sorted(at for at, _ in out), len(known.rows)]
     chances = dict(out)
     return [
@@ -63,7 +63,6 @@ def find_events(
 
 
 def _divide(
-    space: Space,
     known: _Vectors,
     span: tuple[int, int],
     chance: float,
@@ -74,9 +73,9 @@ def _divide(
     cuts = known.best(span)
     out += [(at, chance) for at in cuts]
     for part in zip((span[0], *cuts), (*cuts, span[1]), strict=True):
-        again = known.chance(space, part)
+        again = known.chance(part)
         if again is not None and again <= level:
-            _divide(space, known, part, again, level / 2.0, out)
+            _divide(known, part, again, level / 2.0, out)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,15 +128,18 @@ class _Vectors:
         )
         return _Vectors(rows, b, precision, series, places)
 
-    def chance(self, space: Space, span: tuple[int, int]) -> float | None:
+    def chance(self, span: tuple[int, int]) -> float | None:
         """Of the clearest step in a stretch, times the parameters that were looked at."""
-        part = slice(*span)
-        found = [
-            changes.best_change(y[part], v[part], np.arange(span[1] - span[0]), kinds=KINDS)
-            for _, y, v in self.series
-        ]
-        chances = [each.chance for each in found if each is not None]
+        chances = [change.chance for change in self._changes(span, KINDS)]
         return min(1.0, len(chances) * min(chances)) if chances else None
+
+    def _changes(self, span: tuple[int, int], kinds: tuple[str, ...]) -> list[Change]:
+        """The best change of every parameter in a stretch that is long enough."""
+        part, times = slice(*span), np.arange(span[1] - span[0])
+        each = (
+            changes.best_change(y[part], v[part], times, kinds=kinds) for _, y, v in self.series
+        )
+        return [change for change in each if change is not None]
 
     def best(self, span: tuple[int, int]) -> tuple[int, ...]:
         """Where in a stretch the step is, or where the spell begins and ends."""
@@ -156,15 +158,11 @@ class _Vectors:
         """The clearest spell of any parameter, its ends then moved to where all parameters want
         them.
         """
-        part, (first, stop) = slice(*span), span
-        found = [
-            changes.best_change(y[part], v[part], np.arange(stop - first), kinds=("spell",))
-            for _, y, v in self.series
-            if stop - first >= MANY
-        ]
-        if not found:
+        first, stop = span
+        spells = self._changes(span, ("spell",)) if stop - first >= MANY else []
+        if not spells:
             return None
-        best = min((each for each in found if each is not None), key=lambda each: each.chance)
+        best = min(spells, key=lambda change: change.chance)
         k, end = first + best.at, first + best.end
         for _ in range(ROUNDS):
             before = k, end
@@ -205,8 +203,8 @@ def _distance(
 
 def _scatter(y: np.ndarray, v: np.ndarray) -> float:
     """τ² around the parameter's own clearest step."""
-    found = changes.best_change(y, v, np.arange(len(y)), kinds=KINDS)
-    return found.scatter**2 if found is not None else 0.0
+    change = changes.best_change(y, v, np.arange(len(y)), kinds=KINDS)
+    return change.scatter**2 if change is not None else 0.0
 
 
 def _event(
@@ -255,7 +253,7 @@ def _explained(
         norms = np.linalg.norm(G, axis=0)
         scale = np.where(norms > 0.0, norms, 1.0)
         U, s, Vt = np.linalg.svd(G / scale, full_matrices=False)
-        kept = s > max(RANK * s[0], np.finfo(float).tiny)
-        along = U[:, kept].T @ (half @ d)
-        theta = (Vt[kept].T @ (along / s[kept])) / scale
-        yield body, theta, float(np.sum((half @ d) ** 2) - np.sum(along**2) + 2 * np.sum(kept))
+        used = s > max(RANK * s[0], np.finfo(float).tiny)
+        along = U[:, used].T @ (half @ d)
+        theta = (Vt[used].T @ (along / s[used])) / scale
+        yield body, theta, float(np.sum((half @ d) ** 2) - np.sum(along**2) + 2 * np.sum(used))

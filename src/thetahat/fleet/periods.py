@@ -94,14 +94,14 @@ def period_times(periods: Sequence[Period]) -> np.ndarray:
 
 def _logs(member: Member) -> tuple[list[tuple[Item, LogEntry]], list[Failure]]:
     """Every log once, and names behind which there is none."""
-    found: dict[str, tuple[Item, LogEntry]] = {}
+    logs: dict[str, tuple[Item, LogEntry]] = {}
     failures = []
     for entry in member.logs:
         try:
             for item in items(entry.place):
                 if not item.remote:
                     item.state()
-                found.setdefault(item.place, (item, entry))
+                logs.setdefault(item.place, (item, entry))
         except StorageError as error:
             failures.append(
                 Failure(
@@ -112,7 +112,7 @@ def _logs(member: Member) -> tuple[list[tuple[Item, LogEntry]], list[Failure]]:
             )
         except ThetahatError as error:
             failures.append(Failure.of(entry.given, error))
-    return list(found.values()), failures
+    return list(logs.values()), failures
 
 
 def _named_date(item: Item) -> datetime.date | None:
@@ -135,11 +135,11 @@ def _label(date: datetime.date, by: str) -> str:
 
 def _unused(label: str, taken: set[str]) -> str:
     """The label, with a number behind it where it was given before."""
-    found, k = label, 2
-    while found in taken:
-        found, k = f"{label} ({k})", k + 1
-    taken.add(found)
-    return found
+    unused, k = label, 2
+    while unused in taken:
+        unused, k = f"{label} ({k})", k + 1
+    taken.add(unused)
+    return unused
 
 
 def _first(dates: list[datetime.date | None]) -> datetime.date | None:

@@ -30,7 +30,7 @@ class GainColumns(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Actuation:
-    """The map from motors to joints, the motors' names, and their gains."""
+    """Actuation map from motors to joints, with the motors' names and gains."""
 
     B: np.ndarray | ActuationFunction  # (nv, motors), or a function of q
     nv: int
@@ -100,7 +100,7 @@ class Actuation:
         return B
 
     def touches(self) -> np.ndarray:
-        """Which motor can act on which degree of freedom, (nv, motors) bool; all of them where B
+        """Return which motor can act on which degree of freedom, (nv, motors) bool; all where B
         depends on q.
         """
         return np.ones((self.nv, self.motors), dtype=bool) if callable(self.B) else self.B != 0.0
@@ -108,7 +108,7 @@ class Actuation:
     def motor_rates(
         self, dq: np.ndarray, ddq: np.ndarray, *, q: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """q̇_m = Bᵀq̇ and q̈_m = Bᵀq̈ + Ḃᵀq̇, each (…, motors)."""
+        """Compute q̇_m = Bᵀq̇ and q̈_m = Bᵀq̈ + Ḃᵀq̇, each (…, motors)."""
         B = self.matrix_at(q)
         if q is None or self.constant:
             return dq @ B, ddq @ B
@@ -129,7 +129,7 @@ class Actuation:
     # -- motor torques and currents ----------------------------------------------------------------
 
     def joint_torque(self, motor: np.ndarray, *, q: np.ndarray | None = None) -> np.ndarray:
-        """u_joint = B·u_motor, (…, nv)."""
+        """Compute u_joint = B·u_motor, (…, nv)."""
         motor = np.asarray(motor, dtype=float)
         if motor.shape[-1:] != (self.motors,):
             raise UsageError(
@@ -148,7 +148,7 @@ class Actuation:
     def joint_torque_of_current(
         self, current: np.ndarray, *, q: np.ndarray | None = None
     ) -> np.ndarray:
-        """u_joint = B·diag(gain)·current, (…, nv); every gain must be known."""
+        """Compute u_joint = B·diag(gain)·current, (…, nv); every gain must be known."""
         if self.unknown_gains:
             raise NotIdentifiable(
                 f"the gain of motor {self.names[self.unknown_gains[0]]!r} is not known, so its"
@@ -160,7 +160,7 @@ class Actuation:
     def gain_columns(
         self, current: np.ndarray, *, q: np.ndarray | None = None, fixed: Iterable[str] = ()
     ) -> GainColumns:
-        """Unknown gains as columns beside the regressor's: [Y | −B_u·diag(i_u)]·[x; gain_u] =
+        """Compute regressor columns of the unknown gains: [Y | −B_u·diag(i_u)]·[x; gain_u] =
         B_k·diag(gain_k)·i_k.
 
         fixed: names of columns whose value is known and not zero (a payload's mass), which move to

@@ -41,9 +41,7 @@ class _MotorSide(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Drive:
-    """Values per motor (motors,), which of the terms are to be identified, and the map from motors
-    to joints.
-    """
+    """Drive values per motor (motors,), which terms are identified, and the actuation map."""
 
     viscous: np.ndarray  # [N·m·s/rad or N·s/m]
     coulomb: np.ndarray  # [N·m or N]
@@ -123,8 +121,8 @@ class Drive:
 
     @property
     def simple(self) -> bool:
-        """Whether its torque is viscous·q̇ + coulomb·sign(q̇) + offset + armature·q̈ of every joint
-        by itself, which kernels know.
+        """Whether the torque is viscous·q̇ + coulomb·sign(q̇) + offset + armature·q̈ of every joint
+        by itself, as the kernels compute it.
         """
         return (
             self.actuation is None
@@ -153,7 +151,7 @@ class Drive:
         load: np.ndarray | None = None,
         direction: np.ndarray | None = None,
     ) -> np.ndarray:
-        """τ_drive, same shape as dq.
+        """Compute the drive torque, same shape as dq.
 
         q is read where B depends on it, load (joint torque of the rigid bodies) where a shape needs
         it. direction: of dry friction, (…, motors), where the samples hold it; None: by the law,
@@ -180,8 +178,8 @@ class Drive:
         load: np.ndarray | None = None,
         direction: np.ndarray | None = None,
     ) -> np.ndarray:
-        """The part that does not depend on acceleration; a B that turns with q adds its rotors'
-        velocity torque.
+        """Compute the part that does not depend on acceleration; a B that depends on q adds its
+        rotors' velocity torque.
         """
         if self.simple and direction is None:
             tau: np.ndarray = self.viscous * dq + self.coulomb * np.sign(dq) + self.offset
@@ -189,8 +187,8 @@ class Drive:
         return self.torque(dq, np.zeros_like(dq), q=q, load=load, direction=direction)
 
     def joint_armature(self, q: np.ndarray | None = None) -> np.ndarray:
-        """B·diag(armature)·Bᵀ, (nv, nv), or (…, nv, nv) where B depends on q: what the rotors add
-        to the mass matrix.
+        """Compute B·diag(armature)·Bᵀ, (nv, nv), or (…, nv, nv) where B depends on q: the rotors'
+        part of the mass matrix.
         """
         if self.actuation is None:
             return np.diag(self.armature)
@@ -202,8 +200,8 @@ class Drive:
 
     @cached_property
     def couples_joints(self) -> bool:
-        """Whether rotors tie joints together, so that what they add to the mass matrix is not a
-        constant diagonal.
+        """Whether rotors couple joints, so that their part of the mass matrix is not a constant
+        diagonal.
         """
         if self.actuation is None or not np.any(self.armature):
             return False
@@ -228,8 +226,8 @@ class Drive:
         load: np.ndarray | None = None,
         direction: np.ndarray | None = None,
     ) -> np.ndarray:
-        """The identified terms' regressor columns, (…, nv, terms × motors), grouped by term in the
-        order of `terms`.
+        """Compute the identified terms' regressor columns, (…, nv, terms × motors), grouped by term
+        in the order of `terms`.
         """
         B, at_motors = self.motor_columns(dq, ddq, q=q, load=load, direction=direction)
         motors = list(self.column_motors)
@@ -248,14 +246,14 @@ class Drive:
         load: np.ndarray | None = None,
         direction: np.ndarray | None = None,
     ) -> tuple[np.ndarray | None, list[np.ndarray]]:
-        """B (None: the identity) and each identified term's column before B spreads it over the
-        joints, (…, motors).
+        """Return B (None: the identity) and each identified term's column at the motors, (…,
+        motors).
         """
         motor = self._motor_side(dq, ddq, q=q, load=load)
         return motor.B, [self._column(term, motor, direction) for term in self.identified]
 
     def direction(self, dq: np.ndarray, *, q: np.ndarray | None = None) -> np.ndarray:
-        """d of dry friction, (…, motors), by the law from the speed alone."""
+        """Compute the direction d of dry friction, (…, motors), from the speed alone."""
         return self._direction(self._motor_side(dq, np.zeros_like(dq), q=q, load=None).dq)
 
     def _direction(self, dq_m: np.ndarray) -> np.ndarray:
@@ -294,14 +292,14 @@ class Drive:
     # -- variants ----------------------------------------------------------------------------------
 
     def with_terms(self, **terms: bool) -> Drive:
-        """The same values, with other terms to be identified."""
+        """Return the drive with other terms to be identified."""
         self._check_terms(terms)
         return replace(
             self, identified=tuple(t for t in self.terms if terms.get(t, t in self.identified))
         )
 
     def with_values(self, **values: np.ndarray) -> Drive:
-        """The same drive with other values, per motor, of the terms named."""
+        """Return the drive with other values, per motor, of the named terms."""
         self._check_terms(values)
         return replace(
             self,
@@ -313,11 +311,11 @@ class Drive:
         )
 
     def with_dry(self, dry: FrictionDirection | None) -> Drive:
-        """The same drive with another law of how dry friction turns with the motion."""
+        """Return the drive with another law for the direction of dry friction."""
         return replace(self, dry=dry)
 
     def with_extra_term(self, shape: DriveTerm, value: np.ndarray | float = 0.0) -> Drive:
-        """The same drive with one more column to identify; a term of that name is replaced."""
+        """Return the drive with one more term to identify; a term of that name is replaced."""
         if shape.term in STANDARD_TERMS:
             raise UsageError(
                 f"drive term {shape.term!r} is built in; give the new shape another name than"

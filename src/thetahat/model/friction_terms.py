@@ -1,12 +1,11 @@
-"""The columns a motor adds, and the direction its dry friction acts in.
+"""Friction terms of a motor, and the direction of its dry friction.
 
 A `DriveTerm` is one column: torque per unit of its parameter. Those of dry friction act `along` the
 motion and are multiplied by its direction d,
 
     d = sign(q̇_m)                                  a law without a scale
     d = tanh(q̇_m/zone)                             a zone of speed around zero
-    ∂d/∂q_m = (1 − d·sign(q̇_m))/travel              hysteresis: d follows the way, not the speed,
-    and stays where the motor stops [Dahl1976]
+    ∂d/∂q_m = (1 − d·sign(q̇_m))/travel              hysteresis over a distance [Dahl1976]
 
 `FrictionDirection` holds zone and travel of every motor; both zero is the sign.
 """
@@ -26,9 +25,7 @@ Column = Callable[[np.ndarray, np.ndarray, np.ndarray | None], np.ndarray]
 
 @dataclass(frozen=True)
 class DriveTerm:
-    """One drive column: torque per unit of its parameter, for every motor, from motor speed,
-    acceleration and load.
-    """
+    """One drive column: torque per unit parameter from motor speed, acceleration and load."""
 
     term: str
     column: Column  # (q̇_m, q̈_m, load_m), each (…, motors) → (…, motors)
@@ -53,8 +50,8 @@ STANDARD_TERMS = {
 
 
 def stribeck(speed: np.ndarray | float) -> DriveTerm:
-    """d·exp(−(q̇/speed)²): what more than Coulomb friction a motor needs at low speed. A motor
-    whose speed is 0 has none of it.
+    """Stribeck friction d·exp(−(q̇/speed)²), on top of Coulomb friction at low speed; speed 0:
+    none.
     """
     speed = np.atleast_1d(np.asarray(speed, dtype=float))
     has = speed > 0.0
@@ -68,9 +65,7 @@ def stribeck(speed: np.ndarray | float) -> DriveTerm:
 
 
 def by_load(share: np.ndarray | float = 1.0) -> DriveTerm:
-    """d·|load|: gears press harder on each other the more they carry. share: 1 for a motor that has
-    it, else 0.
-    """
+    """Load-dependent friction d·|load| of gears. share: 1 for a motor that has it, else 0."""
     share = np.atleast_1d(np.asarray(share, dtype=float))
 
     def column(dq: np.ndarray, ddq: np.ndarray, load: np.ndarray | None) -> np.ndarray:
@@ -90,9 +85,7 @@ def by_load(share: np.ndarray | float = 1.0) -> DriveTerm:
 
 
 def one_sided(share: np.ndarray | float = 1.0) -> DriveTerm:
-    """|q̇|: viscous friction that differs between the two directions (of Coulomb friction, the
-    offset does the same).
-    """
+    """Direction-dependent viscous friction |q̇| (of Coulomb friction, the offset does the same)."""
     share = np.atleast_1d(np.asarray(share, dtype=float))
     return DriveTerm(
         "one_sided",
@@ -103,7 +96,7 @@ def one_sided(share: np.ndarray | float = 1.0) -> DriveTerm:
 
 
 def quadratic(share: np.ndarray | float = 1.0) -> DriveTerm:
-    """q̇·|q̇|: lubricant that resists more, or less, than in proportion."""
+    """Quadratic viscous friction q̇·|q̇|."""
     share = np.atleast_1d(np.asarray(share, dtype=float))
     return DriveTerm(
         "quadratic",
@@ -124,9 +117,7 @@ KNOWN: dict[str, tuple[Callable[[Any], DriveTerm], str]] = {
 def term_from_settings(
     term: str, settings: Mapping[str, Any] | None, *, motors: int, where: str
 ) -> DriveTerm | None:
-    """The shape that a file names; None where it is none of ours (its column is code that no file
-    holds).
-    """
+    """Build a term from the settings in a file; None for a term that is not one of `KNOWN`."""
     if term not in KNOWN or not settings:
         return None
     make, name = KNOWN[term]
@@ -144,14 +135,14 @@ def term_from_settings(
 
 
 def for_motors(shape: DriveTerm, motors: Sequence[int]) -> DriveTerm:
-    """The shape with its settings for these motors alone, where it has settings per motor."""
+    """Restrict a term to these motors, where it has settings per motor."""
     if shape.term not in KNOWN or not shape.settings or len(shape.settings[0][1]) == 1:
         return shape
     return KNOWN[shape.term][0](np.array(shape.settings[0][1])[list(motors)])
 
 
 def expanded_to_motors(shape: DriveTerm, at: Sequence[int], motors: int) -> DriveTerm:
-    """The shape of some motors as one of all: those that it does not name have none of it."""
+    """Expand a term of some motors to all; the others have none of it."""
     if shape.term not in KNOWN or not shape.settings:
         return shape
     values = np.zeros(motors)
@@ -164,7 +155,7 @@ def expanded_to_motors(shape: DriveTerm, at: Sequence[int], motors: int) -> Driv
 
 @dataclass(frozen=True, eq=False)
 class FrictionDirection:
-    """How the direction of dry friction turns with the motion, per motor."""
+    """Direction of dry friction along the motion, per motor."""
 
     zone: np.ndarray  # (motors,) [rad/s or m/s] of tanh(q̇/zone); 0: none
     travel: np.ndarray  # (motors,) [rad or m] of hysteresis; 0: none
@@ -191,7 +182,7 @@ class FrictionDirection:
 
     @staticmethod
     def plain(motors: int) -> FrictionDirection:
-        """The sign of the speed, for every motor."""
+        """Sign of the speed, for every motor."""
         return FrictionDirection(np.zeros(motors), np.zeros(motors))
 
     @property
@@ -201,16 +192,18 @@ class FrictionDirection:
 
     @property
     def key(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """What two laws share if they are the same."""
+        """Values by which two laws compare equal."""
         return tuple(self.zone.tolist()), tuple(self.travel.tolist())
 
     def at(self, dq: np.ndarray) -> np.ndarray:
-        """d at a motor speed alone, (…, motors): without its history, hysteresis is the sign."""
+        """Compute d from the motor speed alone, (…, motors): without history, hysteresis is the
+        sign.
+        """
         scale = np.where(self.zone > 0.0, self.zone, 1.0)
         return np.where(self.zone > 0.0, np.tanh(dq / scale), np.sign(dq))
 
     def of(self, motors: list[int] | np.ndarray) -> FrictionDirection:
-        """The law of these motors."""
+        """Restrict the law to these motors."""
         return FrictionDirection(self.zone[motors], self.travel[motors])
 
     def __str__(self) -> str:

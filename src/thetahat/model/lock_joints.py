@@ -1,4 +1,4 @@
-"""A robot with some of its joints held still: what they carry is welded to what carries them."""
+"""Lock joints of a robot: what they carry is welded to what carries them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class _Place:
 
 
 def lock(robot: Robot, joints: Iterable[str]) -> Robot:
-    """The robot with these joints held at q = 0, or unturned: fewer coordinates, fewer bodies, the
-    same motion of all the others.
+    """Return the robot with these joints held at q = 0, or unturned: fewer coordinates and bodies,
+    the same motion of all others.
 
     Joints that mimic a locked one are locked with it.
     """
@@ -62,7 +62,7 @@ def lock(robot: Robot, joints: Iterable[str]) -> Robot:
 
 
 def kept_positions(robot: Robot, locked: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Positions in q and in dq that are left when these joints are locked."""
+    """Return the positions in q and in dq that are left when these joints are locked."""
     locked = set(locked)
     free = [node for node in robot.tree.independent if node.name not in locked]
     q = [robot.tree.q_index[node.name] + k for node in free for k in range(node.kind.nq)]
@@ -74,7 +74,7 @@ def _at_rest(node: Node) -> tuple[np.ndarray, np.ndarray]:
     """Rotation and translation of a node in its parent with its own coordinate, or that of the
     joint it mimics, at zero.
     """
-    shift = node.offset + (node.mimic.offset if node.mimic else 0.0)
+    shift = node.joint.offset + (node.mimic.offset if node.mimic else 0.0)
     if node.kind is JointKind.PRISMATIC:
         return node.rotation, node.translation + node.rotation @ node.axis * shift
     if node.kind is JointKind.REVOLUTE and shift:

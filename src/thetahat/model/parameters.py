@@ -1,4 +1,4 @@
-"""THE ten numbers of a rigid body, and every other way to write them.
+"""The ten inertial parameters of a rigid body, and conversions to every other form.
 
 Paper, §IV: the spatial inertia tensor of a body about its joint origin, in body axes,
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from thetahat.errors import UnphysicalRobot, UsageError, known
 from thetahat.model import parameters
@@ -24,9 +25,7 @@ STANDARD_GRAVITY = (0.0, 0.0, -9.81)  # [m/s²], the value URDF tools assume
 
 @dataclass(frozen=True, eq=False)
 class Link:
-    """A link of the file: the body it is welded into, where it stands in that body's frame, and its
-    own ten numbers.
-    """
+    """A link of the file: its body, its pose in the body's frame, and its own ten parameters."""
 
     name: str
     body: int  # position in body_names, −1 where it is welded to the world
@@ -54,7 +53,7 @@ class HasParameters(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Robot:
-    """A robot that can be computed with. Build one with `thetahat.load`."""
+    """A robot model; load one with `thetahat.load`."""
 
     name: str
     tree: Tree
@@ -127,7 +126,9 @@ class Robot:
         return self.tree.nv
 
     def body_index(self, name: str) -> int:
-        """Position of a body in theta, by the name of the body or of any link welded into it."""
+        """Return the position of a body in theta, by the name of the body or of a link welded into
+        it.
+        """
         for i, body in enumerate(self.body_names):
             if body == name:
                 return i
@@ -140,9 +141,7 @@ class Robot:
 
     @cached_property
     def neutral(self) -> np.ndarray:
-        """A configuration with every one-DOF joint at zero and every orientation unturned,
-        (nq,).
-        """
+        """Configuration with every one-DOF joint at zero and identity orientations, (nq,)."""
         q = np.zeros(self.nq)
         for node in self.tree.independent:
             if node.kind in (JointKind.BALL, JointKind.FREE):
@@ -153,8 +152,8 @@ class Robot:
     # -- variants ----------------------------------------------------------------------------------
 
     def with_parameters(self, parameters: np.ndarray | HasParameters) -> Robot:
-        """The same robot with other parameters: θ (10·bodies,), or x = [θ; identified drive terms],
-        or a result that has either as `.x` or `.theta`.
+        """Return the robot with other parameters: θ (10·bodies,), or x = [θ; identified drive
+        terms], or a result that has either as `.x` or `.theta`.
         """
         values = np.asarray(
             getattr(parameters, "x", getattr(parameters, "theta", parameters)), dtype=float
@@ -170,12 +169,12 @@ class Robot:
             drive[term][motors] = part
         return replace(self, theta=values[:split], drive=self.drive.with_values(**drive))
 
-    def with_gravity(self, gravity: np.ndarray) -> Robot:
-        """The same robot mounted otherwise: gravity as a vector in its world frame [m/s²]."""
+    def with_gravity(self, gravity: ArrayLike) -> Robot:
+        """Return the robot with another gravity vector in its world frame [m/s²]."""
         return replace(self, gravity=np.asarray(gravity, dtype=float))
 
     def with_drive(self, **terms: bool) -> Robot:
-        """The same robot with these drive terms (viscous, coulomb, offset, armature) to be
+        """Return the robot with these drive terms (viscous, coulomb, offset, armature) to be
         identified or not.
 
         One column per term and motor. Without an actuation map every degree of freedom is a motor
@@ -200,7 +199,7 @@ class Robot:
         names: Iterable[str] | None = None,
         gains: Iterable[float | None] | None = None,
     ) -> Robot:
-        """The same robot driven through u_joint = B·u_motor: friction, offset and rotors then
+        """Return the robot driven through u_joint = B·u_motor: friction, offset and rotors then
         belong to the motors.
 
         B: (nv, motors), or a function of q, (…, nq) → (…, nv, motors). names: of the motors; a
@@ -282,7 +281,7 @@ class Robot:
         return tuple(node for node in self.tree.independent for _ in range(node.kind.nv))
 
     def without_drive(self) -> Robot:
-        """The rigid bodies alone: no friction, no rotor inertia."""
+        """Return the robot without friction, offset and rotor inertia."""
         return replace(self, drive=Drive.none(self.nv))
 
     # -- what can be identified --------------------------------------------------------------------
@@ -299,7 +298,7 @@ class Robot:
 
     @cached_property
     def consistency(self) -> tuple[parameters.Consistency, ...]:
-        """For every body, whether its ten numbers can belong to a rigid body."""
+        """Physical consistency of every body's ten parameters."""
         return tuple(parameters.check(theta) for theta in self.theta.reshape(-1, 10))
 
     @property
@@ -308,7 +307,7 @@ class Robot:
         return float(np.sum(self.theta[parameters.M :: 10]))
 
     def require_physical(self, purpose: str) -> None:
-        """Raise `UnphysicalRobot` naming the first body that no rigid body can be, and the fix."""
+        """Raise `UnphysicalRobot`, naming the first physically inconsistent body and the fix."""
         for name, verdict in zip(self.body_names, self.consistency, strict=True):
             if not verdict:
                 raise UnphysicalRobot(
@@ -318,7 +317,7 @@ class Robot:
                 )
 
     def projected(self) -> Robot:
-        """The robot with every unphysical body replaced by the nearest physical one."""
+        """Return the robot with every unphysical body replaced by the nearest physical one."""
         theta = self.theta.reshape(-1, 10).copy()
         for i, verdict in enumerate(self.consistency):
             if not verdict:

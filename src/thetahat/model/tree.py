@@ -1,4 +1,4 @@
-"""Topology, joints and geometry of a robot, frozen, and the flat arrays the kernels read.
+"""Kinematic tree: topology, joints and geometry, frozen, and the flat arrays the kernels read.
 
 A tree is a list of *nodes* in depth-first order. Node i hangs in node ``parent`` (−1 is the world)
 by one movable joint; its frame is the link's frame moved to the joint's anchor. A node carries a
@@ -23,7 +23,7 @@ from thetahat.model.spatial import skew
 
 
 class JointKind(IntEnum):
-    """Movable joints. `continuous` of URDF and `hinge` of MJCF are REVOLUTE; `slide` is
+    """Movable joint types. `continuous` of URDF and `hinge` of MJCF are REVOLUTE; `slide` is
     PRISMATIC.
     """
 
@@ -84,6 +84,18 @@ class Mimic:
     offset: float
 
 
+@dataclass(frozen=True)
+class Joint:
+    """Limits, mimic relation and drive values that a file states of a joint."""
+
+    limits: Limits = field(default_factory=Limits)
+    mimic: Mimic | None = None
+    offset: float = 0.0  # joint displacement = q + offset (MJCF `ref`), one-DOF joints only
+    damping: float = 0.0  # viscous friction [N·m·s/rad or N·s/m]
+    friction: float = 0.0  # Coulomb friction [N·m or N]
+    armature: float = 0.0  # rotor inertia seen at the joint [kg·m² or kg]
+
+
 @dataclass(frozen=True, eq=False)
 class Node:
     """One movable joint and the frame it carries."""
@@ -95,12 +107,17 @@ class Node:
     translation: np.ndarray  # (3,) [m]
     axis: np.ndarray  # (3,) unit, in the node frame; the normal of a planar joint
     body: str | None  # None: a placeholder without mass
-    limits: Limits = field(default_factory=Limits)
-    mimic: Mimic | None = None
-    offset: float = 0.0  # joint displacement = q + offset (MJCF `ref`), one-DOF joints only
-    damping: float = 0.0  # viscous friction stated by the file [N·m·s/rad or N·s/m]
-    friction: float = 0.0  # Coulomb friction stated by the file [N·m or N]
-    armature: float = 0.0  # rotor inertia seen at the joint [kg·m² or kg]
+    joint: Joint = field(default_factory=Joint)
+
+    @property
+    def limits(self) -> Limits:
+        """Limits of the joint."""
+        return self.joint.limits
+
+    @property
+    def mimic(self) -> Mimic | None:
+        """The joint this one follows, if any."""
+        return self.joint.mimic
 
 
 # Columns of the integer arrays handed to the kernels.
@@ -279,7 +296,7 @@ class Tree:
         column = 0
         for i, node in enumerate(self.nodes):
             ratio = node.mimic.multiplier if node.mimic else 1.0
-            offset = node.offset + (node.mimic.offset if node.mimic else 0.0)
+            offset = node.joint.offset + (node.mimic.offset if node.mimic else 0.0)
             topology[i, PARENT], topology[i, KIND] = node.parent, node.kind
             topology[i, Q_INDEX], topology[i, FIRST_DOF] = self.q_index[node.name], len(dofs)
             topology[i, DOF_COUNT] = node.kind.nv

@@ -1,5 +1,5 @@
-"""Does a robot look as if it were written in grams or millimetres? Rules that ordinary robots stay
-far away from.
+"""Check whether a robot file seems to be in grams or millimetres, by bounds that ordinary robots
+stay far from.
 
 The figures are from 322 public URDF files: single links weigh up to 395 kg (one toy scene: 1,087
 kg), joints are up to 4.1 m apart, the links' mean radius of gyration is up to 5.5 m (placeholders

@@ -1,6 +1,4 @@
-"""Robots that ship with the package: ours, made of plain solids, free to use in examples
-and tests.
-"""
+"""Robots that ship with the package, made of plain solids, for examples and tests."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from thetahat.errors import RobotWarning
 from thetahat.model import parameters
 from thetahat.model.drive import Drive
 from thetahat.model.robot import STANDARD_GRAVITY, Link, Robot
-from thetahat.model.tree import JointKind, Limits, Mimic, Node, Tree
+from thetahat.model.tree import Joint, JointKind, Node, Tree
 
 FLOATING_BASE = "root_joint"
 
@@ -33,6 +34,13 @@ class LinkSpec:
     placeholder: bool = False  # stands between two joints of one body, carries no parameters
 
 
+class Pose(NamedTuple):
+    """Rotation (3, 3) and translation (3,) [m] of one frame in another."""
+
+    rotation: np.ndarray
+    translation: np.ndarray
+
+
 @dataclass(frozen=True, eq=False)
 class JointSpec:
     """A joint as its file states it; kind None is a fixed joint."""
@@ -41,18 +49,12 @@ class JointSpec:
     kind: JointKind | None
     parent: str
     child: str
-    rotation: np.ndarray  # (3, 3) of the child link's frame in the parent link's frame at q = 0
-    translation: np.ndarray  # (3,) [m]
+    pose: Pose  # of the child link's frame in the parent link's frame at q = 0
     # child link's axes, unit
     axis: np.ndarray = field(default_factory=lambda: np.array([1.0, 0.0, 0.0]))
     # a point on the joint axis, child link's frame [m]
     anchor: np.ndarray = field(default_factory=lambda: np.zeros(3))
-    limits: Limits = field(default_factory=Limits)
-    mimic: Mimic | None = None
-    offset: float = 0.0
-    damping: float = 0.0
-    friction: float = 0.0
-    armature: float = 0.0
+    joint: Joint = field(default_factory=Joint)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +90,8 @@ def assemble(
     placeholders = {link.name for link in links if link.placeholder}
     for joint in _depth_first(joints, root):
         parent = frames[joint.parent]
-        rotation = parent.rotation @ joint.rotation
-        translation = parent.translation + parent.rotation @ joint.translation
+        rotation = parent.rotation @ joint.pose.rotation
+        translation = parent.translation + parent.rotation @ joint.pose.translation
         if joint.kind is None:
             frames[joint.child] = _Frame(parent.node, rotation, translation)
             continue
@@ -102,12 +104,7 @@ def assemble(
             translation=translation + rotation @ joint.anchor,
             axis=joint.axis,
             body=None if joint.child in placeholders else joint.child,
-            limits=joint.limits,
-            mimic=joint.mimic,
-            offset=joint.offset,
-            damping=joint.damping,
-            friction=joint.friction,
-            armature=joint.armature,
+            joint=joint.joint,
         )
         nodes.append(node)
     tree = Tree(tuple(nodes))
@@ -173,9 +170,9 @@ def _drive(tree: Tree) -> Drive:
     for node in tree.nodes:
         ratio = node.mimic.multiplier if node.mimic else 1.0
         at = slice(tree.v_index[node.name], tree.v_index[node.name] + node.kind.nv)
-        viscous[at] += ratio**2 * node.damping
-        coulomb[at] += abs(ratio) * node.friction
-        armature[at] += ratio**2 * node.armature
+        viscous[at] += ratio**2 * node.joint.damping
+        coulomb[at] += abs(ratio) * node.joint.friction
+        armature[at] += ratio**2 * node.joint.armature
     return Drive(viscous, coulomb, np.zeros(tree.nv), armature)
 
 

@@ -1,11 +1,10 @@
 """`drive.json`: the drive terms that a robot's file cannot hold, beside it.
 
     {"schema": "thetahat/drive/1", "robot": "arm.urdf", "sha256": "…",
-     "joints": ["shoulder", …],                       degrees of freedom, in the order of dq
-     "motors": ["shoulder", …],                       what the values belong to; the joints, where
-     there is no actuation map "terms": {"offset": {"units": ["N·m", …], "values": [0.1, …]}},
-     "actuation": null}                               or {"matrix": [[…]], "gains": […]}: u_joint =
-     matrix·u_motor
+     "joints": ["shoulder", …],    degrees of freedom, in the order of dq
+     "motors": ["shoulder", …],    owners of the values; the joints without an actuation map
+     "terms": {"offset": {"units": ["N·m", …], "values": [0.1, …]}},
+     "actuation": null}            or {"matrix": [[…]], "gains": […]}: u_joint = matrix·u_motor
 
 A term that is here replaces what the robot's file states of it, whole. Behind an actuation map all
 terms are here. A matrix that depends on q, and the shape of a further term (Stribeck), are code:
@@ -47,8 +46,8 @@ SAME = 1e-12  # relative: below it what a file gives differs from what was meant
 
 
 def missing_terms(robot: Robot, file: Robot) -> tuple[str, ...]:
-    """The drive terms of a robot that its file, read again, does not give; "actuation" for a map
-    from motors to joints.
+    """Return the drive terms that the robot's file, read again, does not hold; "actuation" for a
+    map from motors to joints.
     """
     drive, stated = robot.drive, file.drive
     law = ("direction",) if drive.dry is not None and np.any(drive.coulomb) else ()
@@ -86,7 +85,7 @@ def _same_at_joints(drive: Drive, stated: Drive, term: str) -> bool:
 
 
 def drive_content(robot: Robot, terms: Iterable[str], *, file: str, sha256: str) -> str:
-    """The text of a drive file: these terms, or all of them behind an actuation map."""
+    """Format a drive file: these terms, or all of them behind an actuation map."""
     drive = robot.drive
     actuation = drive.actuation
     matrix = None if actuation is None else actuation.constant_matrix
@@ -176,8 +175,8 @@ def _turning(robot: Robot) -> list[bool]:
 
 
 def drive_place(path: Path) -> Path:
-    """Where the drive file of a robot file goes: `drive.json`, or `<stem>.drive.json` where that
-    name is taken for something else.
+    """Return the path of a robot file's drive file: `drive.json`, or `<stem>.drive.json` where that
+    belongs to another robot.
     """
     common = path.parent / NAME
     if found := drive_file_of(path):
@@ -190,7 +189,7 @@ def drive_place(path: Path) -> Path:
 
 
 def drive_file_of(path: Path) -> Path | None:
-    """The drive file that belongs to a robot file; None where there is none."""
+    """Return the drive file that belongs to a robot file, or None."""
     for place in (path.parent / f"{path.stem}.{NAME}", path.parent / NAME):
         if place.is_file() and _owner(place) == path.name:
             return place
@@ -212,7 +211,7 @@ def _owner(place: Path) -> str | None:
 def with_drive_file(
     robot: Robot, path: str | os.PathLike[str] | None = None, *, shapes: Iterable[DriveTerm] = ()
 ) -> Robot:
-    """The robot with the drive terms of a drive file.
+    """Return the robot with the drive terms of a drive file.
 
     path: the file; by default the one beside the robot's own file, if there is one. shapes: of the
     file's further terms, which are code. Joints that the file does not name keep what they have.
@@ -236,7 +235,7 @@ def with_drive_file(
 
 
 def with_drive_text(robot: Robot, text: str, path: Path, shapes: Iterable[DriveTerm] = ()) -> Robot:
-    """The robot with the drive terms of a drive file that is not on disk yet."""
+    """Return the robot with the drive terms of a drive file that is not on disk yet."""
     return _applied(robot, _DriveFile(path, text.encode()), {shape.term: shape for shape in shapes})
 
 

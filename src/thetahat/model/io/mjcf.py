@@ -25,11 +25,11 @@ import numpy as np
 
 from thetahat.errors import MalformedInput, MissingExtra, UsageError, known
 from thetahat.model import parameters
-from thetahat.model.io.assemble import JointSpec, LinkSpec, assemble
+from thetahat.model.io.assemble import JointSpec, LinkSpec, Pose, assemble
 from thetahat.model.io.mjcf_sanitize import BodySource, SanitizedMjcf, sanitize
 from thetahat.model.io.xml_reader import Document, Element, label, shown, symmetric
 from thetahat.model.robot import Robot
-from thetahat.model.tree import JointKind, Limits
+from thetahat.model.tree import Joint, JointKind, Limits
 from thetahat.model.unit_checks import warn_if_implausible
 
 # in the order of MuJoCo's mjtJoint
@@ -145,7 +145,7 @@ def _compile(
         lambda text: warnings.append(f"MuJoCo says: {' '.join(str(text).split()).split('. ')[0]}")
     )
     try:
-        return mujoco.MjModel.from_xml_string(source.text, source.assets), warnings
+        return mujoco.MjModel.from_xml_string(source.given.text, source.given.assets), warnings
     except Exception as error:  # whatever a foreign library raises, the user gets a sentence
         _refuse(str(error), source, document)
     finally:
@@ -158,13 +158,13 @@ def _refuse(message: str, source: SanitizedMjcf, document: Document) -> NoReturn
     """
     lines = [line.strip() for line in message.splitlines() if line.strip()] or ["no reason given"]
     reason = re.sub(r"^((XML )?Error: )+", "", lines[0]).split(". ")[0].rstrip(".")
-    for key, file in source.files.items():
+    for key, file in source.given.files.items():
         reason = reason.replace(key, file)
     where = label(document.path)
     value = ""
     line = re.search(r"[Ll]ine(?: number=| )(\d+)", message)
-    if line and not source.attached and 0 < int(line[1]) <= len(source.lines):
-        element = source.lines[int(line[1]) - 1]
+    if line and not source.attached and 0 < int(line[1]) <= len(source.given.lines):
+        element = source.given.lines[int(line[1]) - 1]
         where = element.place
         attribute = re.search(r"attribute:? '(\w+)'", reason)
         if attribute and attribute[1] in element.attrib:
@@ -228,12 +228,12 @@ def rotation_of(quaternion: np.ndarray) -> np.ndarray:
 
 def body_of(model: Any, source: SanitizedMjcf, i: int) -> BodySource | None:
     """Where a compiled body stands in the file; None for the world, and for what MuJoCo made up."""
-    return source.bodies[int(model.body_user[i, 0])] if model.nuser_body else None
+    return source.elements.bodies[int(model.body_user[i, 0])] if model.nuser_body else None
 
 
 def joint_of(model: Any, source: SanitizedMjcf, j: int) -> Element | None:
     """The element of a compiled joint; None for a `<freejoint>`."""
-    return source.joints[int(model.jnt_user[j, 0])] if model.nuser_jnt else None
+    return source.elements.joints[int(model.jnt_user[j, 0])] if model.nuser_jnt else None
 
 
 def body_parameters(model: Any, source: SanitizedMjcf) -> tuple[np.ndarray, float]:
@@ -290,16 +290,16 @@ def _joints(model: Any, source: SanitizedMjcf, names: _Names) -> list[JointSpec]
     joints = []
     for i in range(1, model.nbody):
         body, parent = names.bodies[i], names.bodies[model.body_parentid[i]]
-        rotation, translation = rotation_of(model.body_quat[i]), model.body_pos[i].copy()
+        pose = Pose(rotation_of(model.body_quat[i]), model.body_pos[i].copy())
         first, count = model.body_jntadr[i], model.body_jntnum[i]
-        weld = JointSpec(f"{body}_weld", None, parent, body, rotation, translation)
+        weld = JointSpec(f"{body}_weld", None, parent, body, pose)
         if count == 0:
             joints.append(weld)
         children = [*_between(model, names, i), body][:count]
         for j, child in enumerate(children, start=first):
             moved = replace(weld, name=names.joints[j], child=child)
             joints.append(_joint(model, source, j, moved))
-            weld = replace(weld, parent=child, rotation=np.eye(3), translation=np.zeros(3))
+            weld = replace(weld, parent=child, pose=Pose(np.eye(3), np.zeros(3)))
     return joints
 
 
@@ -315,15 +315,16 @@ def _joint(model: Any, source: SanitizedMjcf, j: int, weld: JointSpec) -> JointS
     return replace(
         weld,
         kind=kind,
-        rotation=np.eye(3) if free else weld.rotation,
-        translation=np.zeros(3) if free else weld.translation,
+        pose=Pose(np.eye(3), np.zeros(3)) if free else weld.pose,
         axis=axis,
         anchor=np.zeros(3) if free else model.jnt_pos[j].copy(),
-        limits=_limits(model, source, j, weld.name) if one else Limits(),
-        offset=-float(model.qpos0[at]) if one else 0.0,
-        damping=float(model.dof_damping[dof]),
-        friction=float(model.dof_frictionloss[dof]),
-        armature=float(model.dof_armature[dof]),
+        joint=Joint(
+            limits=_limits(model, source, j, weld.name) if one else Limits(),
+            offset=-float(model.qpos0[at]) if one else 0.0,
+            damping=float(model.dof_damping[dof]),
+            friction=float(model.dof_frictionloss[dof]),
+            armature=float(model.dof_armature[dof]),
+        ),
     )
 
 

@@ -1,6 +1,4 @@
-"""The files an MJCF file is made of: includes inlined, meshes read, and nothing outside the file's
-folder touched.
-"""
+"""Resolve the files of an MJCF model: includes inlined, meshes read, nothing outside the folder."""
 
 from __future__ import annotations
 

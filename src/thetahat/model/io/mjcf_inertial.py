@@ -95,9 +95,10 @@ def frame_poses(compiled: CompiledMjcf) -> dict[int, tuple[np.ndarray, np.ndarra
     before = {i: inertial.attrib for i, inertial in framed.items()}
     for inertial in framed.values():
         inertial.attrib = {"pos": "0 0 0", "mass": "1", "diaginertia": "1 1.1 1.2"}
-    root = compiled.source.lines[0]
+    given = compiled.source.given
     try:
-        model = compiled.mujoco.MjModel.from_xml_string(serialise(root)[0], compiled.source.assets)
+        text, _ = serialise(given.lines[0])
+        model = compiled.mujoco.MjModel.from_xml_string(text, given.assets)
     finally:
         for i, inertial in framed.items():
             inertial.attrib = before[i]

@@ -84,29 +84,49 @@ class BodySource:
 
 
 @dataclass(eq=False)
-class SanitizedMjcf:
-    """The text for MuJoCo, and the way back from what it compiles to the file."""
+class MujocoInput:
+    """The text for MuJoCo and the files it names."""
 
-    folder: Folder
-    name: str = ""
     text: str = ""
     lines: list[Element] = field(default_factory=list)  # the element on each line of text
     assets: dict[str, bytes] = field(default_factory=dict)  # by the name MuJoCo knows them by
     files: dict[str, str] = field(default_factory=dict)  # that name → the user's
-    # by user data; 0: made up by MuJoCo
+
+
+@dataclass(frozen=True, eq=False)
+class MjcfElements:
+    """The elements of a model, bodies and joints by their user data (0: made by MuJoCo)."""
+
     bodies: list[BodySource | None] = field(default_factory=lambda: [None])
     joints: list[Element | None] = field(default_factory=lambda: [None])
     # the <compiler> elements of each model, the main one first
     compilers: list[list[Element]] = field(default_factory=list)
+
+
+@dataclass
+class MjcfCounts:
+    """Sizes of a model with every copy that <replicate> and <attach> make."""
+
+    bodies: int = 0
+    copies: int = 0
+    dofs: int = 0
+    dof_depths: int = 0
+
+
+@dataclass(eq=False)
+class SanitizedMjcf:
+    """MuJoCo's input, and the way back from what it compiles to the file."""
+
+    folder: Folder
+    name: str = ""
+    given: MujocoInput = field(default_factory=MujocoInput)
+    elements: MjcfElements = field(default_factory=MjcfElements)
+    counts: MjcfCounts = field(default_factory=MjcfCounts)
     total_mass: float = 0.0  # `settotalmass`, 0 where the file does not ask
     # what is not modelled: kind → names
     left_out: dict[str, list[str]] = field(default_factory=dict)
     # whether other models are in it, which makes MuJoCo's line numbers ambiguous
     attached: bool = False
-    body_count: int = 0
-    copy_count: int = 0
-    dof_count: int = 0
-    dof_depths: int = 0
 
     def leave_out(self, kind: str, *names: str) -> None:
         """Remember what the robot does not model."""
@@ -121,7 +141,7 @@ def sanitize(document: Document, unsaved: Mapping[Path, bytes] | None = None) ->
     """
     source = SanitizedMjcf(Folder.of(document, unsaved))
     main = _Model(source, document, source.folder.start)
-    source.text, source.lines = serialise(main.root)
+    source.given.text, source.given.lines = serialise(main.root)
     source.name = main.root.attrib.get("model", "").strip() or document.path.stem
     source.total_mass = main.total_mass
     return source
@@ -173,7 +193,7 @@ class _Model:
             _check_numbers(element)
             merged.update(element.attrib)
             view = element
-        self.source.compilers.append(self.root.findall("compiler"))
+        self.source.elements.compilers.append(self.root.findall("compiler"))
         self.compiler = merged
         settings = view.like(merged, parent=self.root, tag="compiler")
         self.total_mass = max(0.0, number(settings, "settotalmass", 0.0))
@@ -216,22 +236,21 @@ class _Model:
             document, chain = self.source.folder.read(
                 element, self.base / self.compiler.get("assetdir", ""), self.chain
             )
-            before = self.source.body_count, self.source.copy_count
+            counts = self.source.counts
+            before = counts.bodies, counts.copies
             model = _Model(self.source, document, chain)
-            self.models[name] = (
-                self.source.body_count - before[0],
-                self.source.copy_count - before[1],
-            )
+            self.models[name] = (counts.bodies - before[0], counts.copies - before[1])
             # they count where they are attached
-            self.source.body_count, self.source.copy_count = before
+            counts.bodies, counts.copies = before
             self.source.attached = True
             key = self._hand_over(element, "model", serialise(model.root)[0].encode(), ".xml")
             element.attrib = {"name": name, "file": key}
 
     def _hand_over(self, element: Element, what: str, content: bytes, suffix: str) -> str:
         """Give MuJoCo a file as bytes, under a name of ours."""
-        key = f"{what}{len(self.source.assets)}{suffix}"
-        self.source.assets[key], self.source.files[key] = content, element.attrib["file"]
+        given = self.source.given
+        key = f"{what}{len(given.assets)}{suffix}"
+        given.assets[key], given.files[key] = content, element.attrib["file"]
         return key
 
     def _strip_sections(self) -> None:
@@ -335,25 +354,25 @@ class _Model:
         bodies: int = 1,
     ) -> None:
         """Refuse what `<replicate>`, or sheer size, would make of a small file."""
-        source = self.source
-        source.body_count += 0 if at.tag == "worldbody" else copies * bodies
-        if source.body_count > MAX_BODIES:
+        counts = self.source.counts
+        counts.bodies += 0 if at.tag == "worldbody" else copies * bodies
+        if counts.bodies > MAX_BODIES:
             raise RefusedForSafety(
                 f"{at.place}: the model has more than {MAX_BODIES:,} bodies, which no robot needs;"
                 " split it"
             )
         dofs = copies * sum(_dofs(joint) for joint in joints or ())
-        source.dof_count += dofs
-        source.dof_depths += dofs * depth
-        if source.dof_count * source.dof_depths > MAX_WORK:
+        counts.dofs += dofs
+        counts.dof_depths += dofs * depth
+        if counts.dofs * counts.dof_depths > MAX_WORK:
             raise RefusedForSafety(
-                f"{at.place}: {source.dof_count:,} degrees of freedom in chains this long would"
+                f"{at.place}: {counts.dofs:,} degrees of freedom in chains this long would"
                 " keep MuJoCo busy for too long; split the model"
             )
 
     def _count_copies(self, at: Element, copies: int) -> None:
-        self.source.copy_count += copies
-        if self.source.copy_count > MAX_COPIES:
+        self.source.counts.copies += copies
+        if self.source.counts.copies > MAX_COPIES:
             raise RefusedForSafety(
                 f"{at.place}: this makes more than {MAX_COPIES:,} geoms or copies; give bodies an"
                 " <inertial> in place of geoms"
@@ -412,8 +431,8 @@ class _Model:
         """
         for joint in joints:
             if joint.tag == "joint":  # <freejoint> has no user data
-                joint.attrib["user"] = str(len(self.source.joints))
-                self.source.joints.append(joint)
+                joint.attrib["user"] = str(len(self.source.elements.joints))
+                self.source.elements.joints.append(joint)
         inertial = next((child for child, _, _ in content if child.tag == "inertial"), None)
         stand_in = {"mass": "1", "diaginertia": "1 1 1"}
         substitute = None
@@ -426,8 +445,8 @@ class _Model:
             substitute = Inertial()
             stand_in["pos"] = "0 0 0"
             body.children.append(body.like(stand_in, parent=body, tag="inertial"))
-        body.attrib["user"] = str(len(self.source.bodies))
-        self.source.bodies.append(
+        body.attrib["user"] = str(len(self.source.elements.bodies))
+        self.source.elements.bodies.append(
             BodySource(body, inertial, substitute, overridden=inertial is not None and has_geoms)
         )
 

@@ -46,7 +46,7 @@ _OFF = {"boundmass": "0", "boundinertia": "0", "balanceinertia": "false"}
 
 @dataclass(frozen=True, eq=False)
 class Written:
-    """A robot on its way to disk. Paths are relative to the folder of its main file."""
+    """The files to write; paths are relative to the folder of the main file."""
 
     main: bytes
     # copies of included files, with changes, under names of their own
@@ -254,7 +254,7 @@ class _Writer:
         if not plan:
             return
         settings = {"inertiafromgeom": "auto"} | (_OFF if switched_off else {})
-        for model, compilers in enumerate(self.nominal.source.compilers):
+        for model, compilers in enumerate(self.nominal.source.elements.compilers):
             elements = [self.original(compiler) for compiler in compilers]
             for key, value in settings.items():
                 for element in [element for element in elements if key in element.attrib][-1:]:

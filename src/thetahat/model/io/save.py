@@ -166,13 +166,19 @@ def _difference(robot: Robot, nominal: Robot) -> str:
         gone = [node.name for node in robot.tree.nodes if node.name not in nominal.tree.index_of]
         return f"it has no joint {gone[0]!r}" if gone else "its joints hang together otherwise"
     for a, b in zip(robot.tree.nodes, nominal.tree.nodes, strict=True):
-        exact = ("kind", "parent", "body", "mimic", "offset")
-        if any(getattr(a, key) != getattr(b, key) for key in exact) or not all(
-            np.allclose(getattr(a, key), getattr(b, key), rtol=0, atol=PLACE)
-            for key in ("rotation", "translation", "axis")
+        exact = ("kind", "parent", "body", "mimic")
+        same = all(getattr(a, key) == getattr(b, key) for key in exact)
+        if (
+            not same
+            or a.joint.offset != b.joint.offset
+            or not all(
+                np.allclose(getattr(a, key), getattr(b, key), rtol=0, atol=PLACE)
+                for key in ("rotation", "translation", "axis")
+            )
         ):
             return f"joint {a.name!r} is another"
-        if (a.damping, a.friction, a.armature) != (b.damping, b.friction, b.armature):
+        stated = ("damping", "friction", "armature")
+        if any(getattr(a.joint, key) != getattr(b.joint, key) for key in stated):
             return f"joint {a.name!r} has other drive values"
     if [link.name for link in robot.links] != [link.name for link in nominal.links]:
         return "its links are others"

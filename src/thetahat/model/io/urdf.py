@@ -12,7 +12,7 @@ import numpy as np
 
 from thetahat.errors import MalformedInput, RefusedForSafety, RobotWarning, UsageError, known
 from thetahat.model import parameters
-from thetahat.model.io.assemble import JointSpec, LinkSpec, assemble
+from thetahat.model.io.assemble import JointSpec, LinkSpec, Pose, assemble
 from thetahat.model.io.xml_reader import (
     Document,
     Element,
@@ -24,7 +24,7 @@ from thetahat.model.io.xml_reader import (
     vector,
 )
 from thetahat.model.robot import STANDARD_GRAVITY, Robot
-from thetahat.model.tree import JointKind, Limits, Mimic
+from thetahat.model.tree import Joint, JointKind, Limits, Mimic
 from thetahat.model.unit_checks import warn_if_implausible
 
 MAX_LINKS = 3_000
@@ -107,13 +107,13 @@ def tensor_of(inertia: Element) -> np.ndarray:
     return symmetric(number(inertia, key, largest=_LARGEST) for key in keys)
 
 
-def placement(element: Element) -> tuple[np.ndarray, np.ndarray]:
+def placement(element: Element) -> Pose:
     """R = Rz(yaw) Ry(pitch) Rx(roll) and t of the element's <origin>; identity where it has
     none.
     """
     origin = _only(element, "origin")
     if origin is None:
-        return np.eye(3), np.zeros(3)
+        return Pose(np.eye(3), np.zeros(3))
     translation = np.array(vector(origin, "xyz", 3, _ZERO, largest=_LARGEST))
     roll, pitch, yaw = vector(origin, "rpy", 3, _ZERO)
     cr, sr, cp, sp, cy, sy = (
@@ -126,7 +126,7 @@ def placement(element: Element) -> tuple[np.ndarray, np.ndarray]:
             [-sp, cp * sr, cp * cr],
         ]
     )
-    return rotation, translation
+    return Pose(rotation, translation)
 
 
 # -- joints ----------------------------------------------------------------------------------------
@@ -140,32 +140,23 @@ def _joint(element: Element) -> JointSpec:
             f"{element.place}: type={shown(kind_name)} is unknown; types: {', '.join(KINDS)}"
         )
     kind = KINDS[kind_name]
-    rotation, translation = placement(element)
+    pose = placement(element)
     parent, child = (required(_child(element, end), "link") for end in ("parent", "child"))
     if parent == child:
         raise MalformedInput(
             f"{element.place}: link {shown(parent)} is its own parent; name two different links"
         )
     if kind is None:
-        return JointSpec(element.attrib["name"], None, parent, child, rotation, translation)
+        return JointSpec(element.attrib["name"], None, parent, child, pose)
     damping, friction = _dynamics(element)
-    return JointSpec(
-        element.attrib["name"],
-        kind,
-        parent,
-        child,
-        rotation,
-        translation,
-        axis=_axis(element) if kind in (*_ONE_DOF, JointKind.PLANAR) else np.array([0.0, 0.0, 1.0]),
-        limits=(
-            _limits(element, bounded=kind_name in ("revolute", "prismatic"))
-            if kind in _ONE_DOF
-            else Limits()
-        ),
-        mimic=_mimic(element, kind),
-        damping=damping,
-        friction=friction,
-    )
+    limits, axis = Limits(), np.array([0.0, 0.0, 1.0])
+    if kind in _ONE_DOF:
+        limits = _limits(element, bounded=kind_name in ("revolute", "prismatic"))
+    if kind in (*_ONE_DOF, JointKind.PLANAR):
+        axis = _axis(element)
+    mimic = _mimic(element, kind)
+    joint = Joint(limits, mimic, damping=damping, friction=friction)
+    return JointSpec(element.attrib["name"], kind, parent, child, pose, axis=axis, joint=joint)
 
 
 def _axis(element: Element) -> np.ndarray:
@@ -251,7 +242,7 @@ def _with_mimics(robot: Element, joints: list[JointSpec]) -> list[JointSpec]:
     """
     kinds = {joint.name: joint.kind for joint in joints}
     element = {e.attrib["name"]: e for e in robot.findall("joint")}
-    stated = {joint.name: joint.mimic for joint in joints if joint.mimic is not None}
+    stated = {spec.name: spec.joint.mimic for spec in joints if spec.joint.mimic is not None}
     resolved: dict[str, Mimic] = {}
     for joint in joints:
         chain: dict[str, Mimic] = {}
@@ -286,7 +277,9 @@ def _with_mimics(robot: Element, joints: list[JointSpec]) -> list[JointSpec]:
                     f" {shown(own.joint)}; check the multipliers"
                 )
             resolved[name] = own
-    return [replace(joint, mimic=resolved.get(joint.name)) for joint in joints]
+    return [
+        replace(spec, joint=replace(spec.joint, mimic=resolved.get(spec.name))) for spec in joints
+    ]
 
 
 # -- the tree --------------------------------------------------------------------------------------

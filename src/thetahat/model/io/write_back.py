@@ -3,8 +3,8 @@
 A body is the sum of its links. With P the 4×4 pseudo-inertia in the body's frame and U its upper
 triangular factor, P = U Uᵀ,
 
-    T = U_new·U_nominal⁻¹,    P_k,new = T P_k Tᵀ  for every link k,    Σ P_k,new = T P_nominal Tᵀ =
-    P_new.
+    T = U_new·U_nominal⁻¹,    P_k,new = T P_k Tᵀ  for every link k
+    Σ P_k,new = T P_nominal Tᵀ = P_new
 
 T maps homogeneous coordinates, its last row being (0 0 0 t): each link's matter is stretched and
 moved alike and its density scaled, so the sum is exact and every physical part stays physical.
@@ -225,7 +225,7 @@ def _spread(
     node: Node, followers: list[Node], field: str, power: int, wanted: float
 ) -> dict[str, float]:
     """New values of the joints on one coordinate that add up to `wanted`."""
-    own = {other.name: float(getattr(other, field)) for other in (node, *followers)}
+    own = {other.name: float(getattr(other.joint, field)) for other in (node, *followers)}
     rest = sum(
         abs(other.mimic.multiplier) ** power * own[other.name] for other in followers if other.mimic
     )

@@ -1,10 +1,10 @@
-/* Who draws when: what is in view, changed and due, and never so much that the page cannot answer its reader. */
+/* Draws what is in view, changed and due, and leaves the page time to respond. */
 
 const SHARE = 0.45; // of the time that figures may take: the robot's loop may run on the same machine
 const LONGEST = 400; // [ms] of rest after a figure, however long it took
 const ACKS = 100; // [ms] between two answers to the server
 
-export class Pace {
+export class Scheduler {
   constructor(drawn) {
     this.tasks = new Map();
     this.drawn = drawn; // called after a redraw

@@ -1,4 +1,4 @@
-/* A line's past: bounded, in typed arrays, and thinned out for drawing without losing a peak. */
+/* Bounded history of a line in typed arrays, thinned out for drawing without losing a peak. */
 
 const MOST = 8192; // points kept of a line
 const NOTHING = new Float64Array(0);

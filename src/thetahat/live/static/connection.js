@@ -1,12 +1,12 @@
 /* The connection: it comes back by itself, and says since when it is gone. */
 
-import { clock, seconds } from "./words.js";
+import { clock, seconds } from "./format.js";
 
 const FIRST = 500, LONGEST = 5000; // [ms] between two attempts
 const SILENT = 4000; // [ms] without a word from a server that should send
 const LATEST = 4_000_000; // [bytes] that may wait to be sent
 
-export class Link {
+export class Connection {
   /** on: {message(data), opened(again, secondsGone), changed(link)} */
   constructor(address, on) {
     this.address = address;
@@ -109,12 +109,12 @@ export class Link {
       const silence = this.silence();
       if (silence === null) return "";
       const heard = this.heardAt ?? this.since;
-      return `The server has said nothing since ${clock(heard)} (${seconds(silence, 0)} ago), though the connection stands.`;
+      return `No data from the server since ${clock(heard)} (${seconds(silence, 0)} ago), though the connection is open.`;
     }
-    if (this.refused) return `The server at ${location.host} does not accept this page any more: it was started anew. Open the link that it printed.`;
+    if (this.refused) return `The server at ${location.host} no longer accepts this page: it was restarted. Open the link that it printed.`;
     const gone = (Date.now() - this.since.getTime()) / 1000;
     const wait = this.timer === null ? "trying now" : `next attempt in ${seconds(Math.max(0, (this.due - Date.now()) / 1000), 0)}`;
     if (!this.ever) return gone < 1.5 ? "" : `No server answers at ${location.host} since ${clock(this.since)} (${seconds(gone, 0)}); ${wait}.`;
-    return `No connection since ${clock(this.since)} (${seconds(gone, 0)} ago). What you see is from then; ${wait}.`;
+    return `No connection since ${clock(this.since)} (${seconds(gone, 0)} ago). The page shows the state of that time; ${wait}.`;
   }
 }
