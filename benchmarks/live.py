@@ -25,6 +25,7 @@ from thetahat.live.sample_sources import Beat, Study
 from thetahat.live.security import new_token
 from thetahat.live.server import Server
 from thetahat.live.session import Session
+from thetahat.online.config import FilterConfig
 from thetahat.plant.perturb import perturb
 from thetahat.studies.arm import Experiment
 from thetahat.studies.closed_loop import ClosedLoop
@@ -126,7 +127,8 @@ def arm7(seconds: float) -> Experiment:
     nominal = th.load(robots.path("arm7"))
     truth = perturb(nominal, seed=0)
     identifier = th.OnlineIdentifier(
-        nominal.with_drive(viscous=True, coulomb=True, offset=True), held=True
+        nominal.with_drive(viscous=True, coulomb=True, offset=True),
+        filter=FilterConfig(held_torque=True),
     )
     controller = ModelSwitch(identifier, lambda robot: th.ComputedTorque(robot, kp=400.0, kd=40.0))
     rng = np.random.default_rng(0)

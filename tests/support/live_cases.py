@@ -22,6 +22,7 @@ import thetahat as th
 from thetahat import robots
 from thetahat.control.model_switch import ModelSwitch
 from thetahat.excite.trajectories import Sinusoids
+from thetahat.online.config import FilterConfig
 from thetahat.online.identifier import OnlineIdentifier
 from thetahat.plant.perturb import perturb
 from thetahat.plant.plant import OwnPlant
@@ -77,7 +78,7 @@ def experiment(
         None,
         updates,
         window,
-        held=True,
+        filter=FilterConfig(held_torque=True),
     )
     controller = ModelSwitch(identifier, lambda model: th.ComputedTorque(model, kp=400.0, kd=40.0))
     plant = OwnPlant(truth, realism=Realism(torque_noise=0.01))

@@ -9,7 +9,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-from thetahat.online.stream import Event
+from thetahat.online.sample_verdict import Event
 
 KEPT = 100
 QUIET, QUIETEST = (

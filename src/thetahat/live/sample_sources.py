@@ -22,6 +22,7 @@ from thetahat.live.joint_states import Sample, require_plain
 from thetahat.live.playback_clock import SLICE, Pace
 from thetahat.model.lock_joints import kept_positions, lock
 from thetahat.model.robot import Robot
+from thetahat.online.config import FilterConfig, GateRules, MonitorRules, SolverConfig
 from thetahat.online.identifier import OnlineIdentifier
 from thetahat.studies.arm import Experiment
 
@@ -188,7 +189,7 @@ class Listen(Source):
     def __init__(self, robot: Robot, settings: Settings, *, rate: float = 1000.0) -> None:
         require_plain(robot)
         # Semidefinite programs are solved in a process of their own, so that no sample waits.
-        super().__init__(robot.name, robot, _identifier(robot, settings, beside="process"), rate)
+        super().__init__(robot.name, robot, _identifier(robot, settings, run_in="process"), rate)
         self._queue: deque[Sample] = deque()
         self._there = threading.Event()
         self._lost, self.received = 0, 0
@@ -229,7 +230,9 @@ class Listen(Source):
             )
 
 
-def _identifier(robot: Robot, settings: Settings, **more: Any) -> OnlineIdentifier:
+def _identifier(
+    robot: Robot, settings: Settings, *, reset_after: float = 1.0, run_in: str = "update"
+) -> OnlineIdentifier:
     model = (
         robot.with_drive(**dict.fromkeys(settings.friction, True)) if settings.friction else robot
     )
@@ -239,9 +242,9 @@ def _identifier(robot: Robot, settings: Settings, **more: Any) -> OnlineIdentifi
         settings.rate,
         settings.window,
         settings.threshold,
-        cutoff=settings.cutoff,
-        payload_link=settings.payload_link,
-        **more,
+        filter=FilterConfig(cutoff=settings.cutoff, reset_after=reset_after),
+        solver=SolverConfig(run_in=run_in),
+        gate=GateRules(monitor=MonitorRules(payload_link=settings.payload_link)),
     )
 
 

@@ -33,7 +33,7 @@ class Predictor:
         )
         self._fixed: Drive | None = None if fixed.is_zero else fixed
 
-    def __deepcopy__(self, memo: dict) -> Predictor:
+    def __deepcopy__(self, memo: dict[int, object]) -> Predictor:
         """Another one, with its own scratch memory."""
         return Predictor(self.robot)
 
@@ -71,7 +71,7 @@ class Predictor:
         (n, nv).
         """
         external = self._external if len(q) == 1 else np.empty((len(q), 0))
-        self._kernel(*self._tree, theta, drive, q, dq, ddq, external, *self._scratch, out)
+        self._kernel(self._tree, theta, drive, (q, dq, ddq), external, self._scratch, out)
         return out
 
     def fitted(self, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, tau: np.ndarray) -> np.ndarray:

@@ -17,6 +17,7 @@ from thetahat.identification.information import information
 from thetahat.identification.parameter_columns import Columns
 from thetahat.model.io.load import load
 from thetahat.model.robot import Robot
+from thetahat.online.config import FilterConfig, SolverConfig
 from thetahat.online.identifier import OnlineIdentifier
 from thetahat.plant.perturb import perturb
 from thetahat.plant.realism import Realism
@@ -57,7 +58,15 @@ def experiment(engine: str, *, seed: int = 0) -> Experiment:
     guess = Columns(
         model.with_parameters(perturb(nominal, spread=GUESS_SPREAD, seed=seed + 5).theta)
     ).x0
-    identifier = OnlineIdentifier(model, guess, UPDATES, WINDOW, THRESHOLD, alpha=ALPHA, held=True)
+    identifier = OnlineIdentifier(
+        model,
+        guess,
+        UPDATES,
+        WINDOW,
+        THRESHOLD,
+        filter=FilterConfig(held_torque=True),
+        solver=SolverConfig(alpha=ALPHA),
+    )
     controller = ModelSwitch(
         identifier, lambda robot: ComputedTorque(robot, kp=KP, kd=KD), slew=SLEW
     )

@@ -17,6 +17,7 @@ from thetahat.identification.information import information
 from thetahat.model import parameters
 from thetahat.model.io.load import load
 from thetahat.model.robot import Robot
+from thetahat.online.config import FilterConfig, GateRules, Growing, SolverConfig
 from thetahat.online.identifier import OnlineIdentifier
 from thetahat.plant.perturb import perturb
 from thetahat.plant.realism import Realism
@@ -42,7 +43,12 @@ def experiment(engine: str, *, seed: int = 0) -> Experiment:
     nominal = load(robots.path("double_pendulum"))
     truth = perturb(nominal, seed=seed)
     model = nominal.without_drive().with_drive(viscous=True, coulomb=True)
-    identifier = OnlineIdentifier(model, memory="growing", watch=False, held=True)
+    identifier = OnlineIdentifier(
+        model,
+        filter=FilterConfig(held_torque=True),
+        solver=SolverConfig(memory=Growing()),
+        gate=GateRules(monitor=None),
+    )
     controller = ComputedTorque(nominal, kp=KP, kd=KD)
     plant = plant_of(engine, truth, Realism.typical(truth, seed=seed), seed=seed)
     return Experiment(

@@ -14,6 +14,7 @@ from thetahat.identification.information import information
 from thetahat.identification.parameter_columns import Columns
 from thetahat.model.io.load import load
 from thetahat.model.robot import Robot
+from thetahat.online.config import FilterConfig, GateRules, Growing, SolverConfig
 from thetahat.online.identifier import OnlineIdentifier
 from thetahat.plant.perturb import perturb
 from thetahat.plant.realism import Realism
@@ -39,11 +40,9 @@ def experiment(engine: str, *, seed: int = 0, duration: float = DURATION) -> Exp
     identifier = OnlineIdentifier(
         model,
         _guess(nominal, model, seed),
-        memory="growing",
-        alpha=ALPHA,
-        blend="always",
-        watch=False,
-        held=True,
+        filter=FilterConfig(held_torque=True),
+        solver=SolverConfig(memory=Growing(), alpha=ALPHA, blend="always"),
+        gate=GateRules(monitor=None),
     )
     controller = ComputedTorque(nominal, kp=400.0, kd=40.0)
     plant = plant_of(engine, truth, Realism.typical(truth, seed=seed), seed=seed)

@@ -12,6 +12,7 @@ from thetahat.control.model_switch import ModelSwitch
 from thetahat.excite.trajectories import Sinusoids
 from thetahat.model.io.load import load
 from thetahat.model.robot import Robot
+from thetahat.online.config import FilterConfig, GateRules
 from thetahat.online.identifier import OnlineIdentifier
 from thetahat.plant.perturb import perturb
 from thetahat.plant.realism import Realism
@@ -38,7 +39,15 @@ def experiment(engine: str, *, seed: int = 0) -> Experiment:
     truth = perturb(nominal, seed=seed)
     model = nominal.with_drive(viscous=True, coulomb=True)
     floor = [FLOOR * node.limits.effort for node in nominal.tree.independent]
-    identifier = OnlineIdentifier(model, None, UPDATES, WINDOW, THRESHOLD, floor=floor, held=True)
+    identifier = OnlineIdentifier(
+        model,
+        None,
+        UPDATES,
+        WINDOW,
+        THRESHOLD,
+        filter=FilterConfig(held_torque=True),
+        gate=GateRules(floor=floor),
+    )
     controller = ModelSwitch(
         identifier, lambda robot: ComputedTorque(robot, kp=KP, kd=KD), slew=SLEW
     )
