@@ -12,6 +12,7 @@ import pytest
 from fault_cases import AT_THE_START, run, snapshot, warmed
 from fault_kinds import KINDS
 from fault_streams import MISS, PERIOD, clean, identifier
+
 from thetahat.online.sample_verdict import EVENTS
 
 SHORT, LONG = 8, 10_000

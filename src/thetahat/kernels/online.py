@@ -36,6 +36,8 @@ Q_LAST, Q_MIDDLE, Q_SCALE, Q_STEP, Q_NOW, Q_WRAP, Q_TURNS, Q_LEAPED, Q_AVERAGE =
     AVERAGE,
 ) = range(14)
 SAME_Q, SAME_TAU = 0, 1
+# Rows of the state of the residual monitor, (…, nv).
+SLOW_SPEED, COULOMB, DRY, SCALE, SUMS = range(5)
 # Rows of what the first samples did, (…, samples, nv): changes of speed and torque, and the torque
 # itself.
 FIRST_DQ, FIRST_STEP, FIRST_TAU = range(3)
@@ -497,16 +499,27 @@ def fold_sample(matrices, sample, starts, valid, factors, row):
 
 
 @jit
-def predict(tree, theta, drive, motion, external, scratch, out):
-    """Fill `out` (samples, nv) with the torques of rigid bodies and drive: rows of `drive` are
-    viscous, Coulomb, offset and armature of every degree of freedom.
-
-    tree: (topology, geometry, dofs, axes, gravity). motion: (q, dq, ddq). scratch: (nodes,
-        directions, forces, torques).
+def predict(
+    topology,
+    geometry,
+    dofs,
+    axes,
+    gravity,
+    theta,
+    q,
+    dq,
+    ddq,
+    external,
+    nodes,
+    directions,
+    forces,
+    torques,
+    out,
+    drive,
+):
+    """Fill `out` (samples, nv) as `inverse_dynamics` does, and add the drive: its rows are viscous,
+    Coulomb, offset and armature of every degree of freedom.
     """
-    topology, geometry, dofs, axes, gravity = tree
-    q, dq, ddq = motion
-    nodes, directions, forces, torques = scratch
     inverse_dynamics(
         topology,
         geometry,
@@ -533,19 +546,19 @@ def predict(tree, theta, drive, motion, external, scratch, out):
 
 
 @jit
-def cusum_step(h, rules, predicted, sample, state):
+def cusum_step(h, rules, predicted, dq, ddq, tau, state):
     """Update two cumulative sums per joint of the residual over its scale, beyond `drift`
     [scales·s]; return the largest, whose it is, and its residual.
 
     A joint that stood still, or turned round, within `lag` seconds may have any friction up to
     `dry`; the prediction holds `coulomb` of it.
 
-    rules: (drift, relative, lag). sample: filtered (q, dq, ddq, tau), (1, ·) each. state: (slow,
-        coulomb, dry, scale, sums), (nv,) each, sums (2, nv).
+    rules: drift, relative, lag. predicted, dq, ddq, tau: (1, nv) each. state: (6, nv), rows
+        SLOW_SPEED, COULOMB, DRY, SCALE, SUMS and the next.
     """
-    drift, relative, lag = rules
-    _, dq, ddq, tau = sample
-    slow, coulomb, dry, scale, sums = state
+    drift, relative, lag = rules[0], rules[1], rules[2]
+    slow, coulomb, dry, scale = state[SLOW_SPEED], state[COULOMB], state[DRY], state[SCALE]
+    sums = state[SUMS:]
     worst, joint, left = 0.0, 0, 0.0
     for v in range(tau.shape[1]):
         residual = tau[0, v] - predicted[0, v]

@@ -71,7 +71,7 @@ class Predictor:
         (n, nv).
         """
         external = self._external if len(q) == 1 else np.empty((len(q), 0))
-        self._kernel(self._tree, theta, drive, (q, dq, ddq), external, self._scratch, out)
+        self._kernel(*self._tree, theta, q, dq, ddq, external, *self._scratch, out, drive)
         return out
 
     def fitted(self, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, tau: np.ndarray) -> np.ndarray:

@@ -152,28 +152,32 @@ class ResidualMonitor:
             )
         self.rules = rules = MonitorRules() if rules is None else rules
         self.robot, self.scale = robot, scale
-        self._step, self._rules = online.cusum_step, (rules.drift, rules.relative, lag)
-        self._slow = SLOWLY * np.broadcast_to(np.asarray(min_speed, dtype=float), (robot.nv,))
-        self._sums = np.zeros((2, robot.nv))
+        self._kernels, self._rules = online, np.array([rules.drift, rules.relative, lag])
+        self._state = np.zeros((online.SUMS + 2, robot.nv))
+        self._state[online.SLOW_SPEED] = SLOWLY * np.asarray(min_speed, dtype=float)
         self._units = _units(robot)
         self.alarm: Alarm | None = None
         self.use(Predictor(robot).model(Columns(robot).x0) if model is None else model)
 
     def use(self, model: Model, scale: np.ndarray | None = None) -> None:
         """Monitor another model from now on, with what has been summed up so far."""
-        coulomb = np.ascontiguousarray(model.coulomb)
-        dry = DRY * np.ascontiguousarray(model.dry()) + (model.dry() - coulomb)
+        coulomb = model.coulomb
+        dry = DRY * model.dry() + (model.dry() - coulomb)
         self.scale = self.scale if scale is None else scale
-        self._model, self._state = model, (self._slow, coulomb, dry, self.scale, self._sums)
+        self._model, k = model, self._kernels
+        self._state[k.COULOMB], self._state[k.DRY], self._state[k.SCALE] = coulomb, dry, self.scale
 
     def reset(self) -> None:
         """Start anew, as after an alarm or a gap."""
-        self._sums[:], self.alarm = 0.0, None
+        self._state[self._kernels.SUMS :], self.alarm = 0.0, None
 
     def push(self, t: float, h: float, sample: FilteredSample) -> Alarm | None:
         """Take one filtered sample, h seconds after the last; return an alarm if it raises one."""
-        predicted = self._model.torque(sample.q, sample.dq, sample.ddq)
-        worst, v, residual = self._step(h, self._rules, predicted, tuple(sample), self._state)
+        q, dq, ddq, tau = sample
+        predicted = self._model.torque(q, dq, ddq)
+        worst, v, residual = self._kernels.cusum_step(
+            h, self._rules, predicted, dq, ddq, tau, self._state
+        )
         if worst <= self.rules.limit or self.alarm is not None:
             return None
         name, unit = self.robot.velocity_names[v], self._units[v]
