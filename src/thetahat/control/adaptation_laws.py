@@ -27,9 +27,8 @@ from thetahat.model import parameters
 from thetahat.model.parameters import FIRST_MOMENT, IXX, IXY, IXZ, IYY, IYZ, IZZ, M
 from thetahat.model.robot import Robot
 
-LONGEST_STEP = (
-    1.0  # exponent of one step: no body grows or shrinks by more than a factor e in a cycle
-)
+# exponent of one step: no body grows or shrinks by more than a factor e in a cycle
+LONGEST_STEP = 1.0
 POSITIVE = ("viscous", "coulomb", "armature")
 
 

@@ -65,9 +65,8 @@ class SlotineLi(ModelController):
         self._terms = AdaptiveTerms(robot)
         self._terms.theta[:] = self.state.theta
         self._columns = np.zeros((robot.nv, robot.drive.column_count))
-        self._pending: tuple[float, np.ndarray, np.ndarray] | None = (
-            None  # time, Yᵀs of bodies and of drives
-        )
+        # time, Yᵀs of bodies and of drives
+        self._pending: tuple[float, np.ndarray, np.ndarray] | None = None
 
     @property
     def adapted(self) -> Robot:
@@ -134,9 +133,8 @@ class SlotineLi(ModelController):
 
     def _accepted(self, t: float, q: np.ndarray) -> None:
         super()._accepted(t, q)
-        if (
-            self.limits is None or not self.saturated.any()
-        ):  # a torque that was cut teaches the wrong thing
+        # a torque that was cut teaches the wrong thing
+        if self.limits is None or not self.saturated.any():
             self._pending = (t, self._terms.gradient.copy(), self._columns.T @ self._terms.s)
 
     def _rejected(self) -> None:

@@ -204,9 +204,8 @@ class ComputedTorque(ModelController):
         state = self._state
         state[0], state[1], state[2], state[3], state[4] = q, dq, q_d, dq_d, ddq_d
         usable = self._kernel(*self._arguments)
-        if (
-            self._drive is not None and usable
-        ):  # motors that drive several joints, or friction of shapes the kernel does not know
+        # motors that drive several joints, or friction of shapes the kernel does not know
+        if self._drive is not None and usable:
             with np.errstate(all="ignore"):
                 pd = 0.0 if self.pd is None else self.pd[0] * (q_d - q) + self.pd[1] * (dq_d - dq)
                 self._tau += self._drive.torque(

@@ -169,14 +169,8 @@ class _Run:
         halt: Callable | None,
         stamp: Callable | None,
     ) -> None:
-        self.loop, self.read, self.control, self.write, self.halt, self.stamp = (
-            loop,
-            read,
-            control,
-            write,
-            halt,
-            stamp,
-        )
+        self.loop, self.read, self.control, self.write = loop, read, control, write
+        self.halt, self.stamp = halt, stamp
         told = getattr(control, "missed", None)
         self.missed_sample = told if callable(told) else None
         self.work, self.late, self.jitter = Histogram(), Histogram(), Histogram()
@@ -200,11 +194,8 @@ class _Run:
                 late = now - deadline
                 stalled = late >= loop.stall * 1e9
                 if stalled:
-                    self.stalls, self.missed, deadline = (
-                        self.stalls + 1,
-                        self.missed + late // loop.period,
-                        now,
-                    )
+                    self.stalls, self.missed = self.stalls + 1, self.missed + late // loop.period
+                    deadline = now
                 self.late.add(late)
                 if before is not None and not stalled:
                     self.jitter.add(abs(now - before - loop.period))

@@ -351,9 +351,8 @@ class TorqueSteps:
     def __init__(self) -> None:
         self.largest = 0.0
         self.watching = False  # whether the last command was another than the model's own
-        self._beyond: np.ndarray | None = (
-            None  # (nv,) d of the last cycle, NaN at a limit; None: zero
-        )
+        # (nv,) d of the last cycle, NaN at a limit; None: zero
+        self._beyond: np.ndarray | None = None
 
     def add(self, commanded: np.ndarray, own: np.ndarray, limits: np.ndarray | None) -> None:
         """A cycle: what was commanded, and what the model in charge would have commanded alone,

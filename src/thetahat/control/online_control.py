@@ -74,12 +74,8 @@ class OnlineControl:
                 f"the controller ({type(controller).__name__}) is not switched by this identifier;"
                 " give a ModelSwitch(identifier, …)"
             )
-        self.identifier, self.controller, self.wanted, self.journal = (
-            identifier,
-            controller,
-            wanted,
-            journal,
-        )
+        self.identifier, self.controller, self.wanted = identifier, controller, wanted
+        self.journal = journal
         self.cycles = 0
         self._sentences: list[str] = []
         self._gate: tuple[bool, str] | None = None  # open and reason, as last written

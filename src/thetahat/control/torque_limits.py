@@ -13,9 +13,8 @@ from thetahat.model import parameters
 from thetahat.model.robot import Robot
 
 PerJoint = float | Sequence[float] | np.ndarray
-CLEARLY = (
-    1e-12  # of a pseudo-inertia's trace: eigenvalues above it are positive whatever was rounded
-)
+# of a pseudo-inertia's trace: eigenvalues above it are positive whatever was rounded
+CLEARLY = 1e-12
 
 
 def per_joint(

@@ -32,9 +32,8 @@ import numpy as np
 
 from thetahat.online.config import GateRules
 
-AGAINST = (
-    -0.5
-)  # correlation of measured and nominal torque, below which the channel's sign is in doubt
+# correlation of measured and nominal torque, below which the channel's sign is in doubt
+AGAINST = -0.5
 # of a joint's RMS torque, that its noise may excuse at most: a model worse than none (R² < 0)
 # explains nothing
 NOISY = 1.0
@@ -60,9 +59,8 @@ class GateState:
     since: float | None = None  # [s] when it last opened or closed, on the stream's clock
     r2: float | None = None  # stacked, of the model a controller would get, on samples held out
     r2_per_joint: np.ma.MaskedArray | None = None  # (nv,) the same per joint
-    r2_fit: float | None = (
-        None  # stacked, of the estimate on the samples it was fitted to (the paper's R²)
-    )
+    # stacked, of the estimate on the samples it was fitted to (the paper's R²)
+    r2_fit: float | None = None
     r2_ahead: float | None = None  # stacked, of every update's samples by the model before it
     rank: int | None = None  # directions that the data know better than to their own size
     structural_rank: int | None = None  # directions that any motion could show
@@ -113,12 +111,10 @@ class Score:
     rows: np.ndarray
     nominal2: np.ndarray  # of the nominal robot's torques
     cross: np.ndarray  # of both
-    usual: np.ndarray | float = (
-        np.inf
-    )  # σ of the errors as their median tells it: a few samples of another robot do not move it
-    late2: np.ndarray | float = (
-        0.0  # of the model's errors on the newest samples, as if all were like these
-    )
+    # σ of the errors as their median tells it: a few samples of another robot do not move it
+    usual: np.ndarray | float = np.inf
+    # of the model's errors on the newest samples, as if all were like these
+    late2: np.ndarray | float = 0.0
     still2: np.ndarray | float = 0.0  # of what is left of still joints' torques beyond dry friction
     still_u2: np.ndarray | float = 0.0  # of still joints' torques
     still_rows: np.ndarray | int = 0

@@ -315,11 +315,8 @@ class ForgettingMemory(RecursiveMemory):
 
     def _forget(self, v: int) -> None:
         """Let a joint's old rows fade where its last block told something."""
-        whole, recent, kept = (
-            self._triangles()[v],
-            self._triangles(self._recent)[v],
-            self.factor ** self.blocks[v],
-        )
+        whole, recent = self._triangles()[v], self._triangles(self._recent)[v]
+        kept = self.factor ** self.blocks[v]
         p = len(whole) - 1
         L, E = whole[:p, :p], recent[:p, :p]
         lengths = np.linalg.norm(L, axis=0)

@@ -198,12 +198,8 @@ class PayloadMonitor:
     """
 
     def __init__(self, robot: Robot, link: str, scale: np.ndarray, *, detected: float) -> None:
-        self.robot, self.link, self.detected, self.scale = (
-            robot,
-            link,
-            detected,
-            np.asarray(scale, dtype=float),
-        )
+        self.robot, self.link, self.detected = robot, link, detected
+        self.scale = np.asarray(scale, dtype=float)
         self._place = _place(robot, link, None)
         self._model = Predictor(robot).model(Columns(robot).x0)
         self._factor = np.zeros((SIZE + 1, SIZE + 1))
@@ -245,9 +241,8 @@ class PayloadMonitor:
                 np.linalg.norm(factor[:, :-1] @ payload.theta - factor[:, -1])
             ) / math.sqrt(self.rows - SIZE)
             tries.append((left, sign < 0.0, payload))
-            if (
-                not payload.replaced and payload.mass > 0.0
-            ):  # least squares itself is a body: none fits better
+            # least squares itself is a body: none fits better
+            if not payload.replaced and payload.mass > 0.0:
                 break
         if not tries:
             return None

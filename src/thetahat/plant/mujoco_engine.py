@@ -37,11 +37,12 @@ _OFF = (
     "SENSOR",
     "AUTORESET",
 )
+# com, quaternion, moments: no special position
 _ASKEW = (
     (0.31, -0.17, 0.23),
     (0.5, 0.1, -0.7, 0.5),
     (1.0, 1.1, 1.3),
-)  # com, quaternion, moments: no special position
+)
 
 
 def load_mujoco() -> ModuleType:

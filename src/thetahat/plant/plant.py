@@ -25,9 +25,8 @@ from thetahat.plant.realism import Realism, require_body, spread
 from thetahat.plant.sensors import Sensors, streams
 from thetahat.plant.stepper import Stepper
 
-RUNAWAY = (
-    1e4  # [rad/s or m/s]: no joint turns so fast; a simulation that gets there has lost its way
-)
+# [rad/s or m/s]: no joint turns so fast; a simulation that gets there has lost its way
+RUNAWAY = 1e4
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,9 +17,8 @@ from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind
 from thetahat.plant.friction import with_stribeck
 
-PerJoint = (
-    float | Sequence[float]
-)  # one value for all, or one per degree of freedom (per motor for friction and armature)
+# one value for all, or one per degree of freedom (per motor for friction and armature)
+PerJoint = float | Sequence[float]
 _NOT_NEGATIVE = (
     *(
         "viscous",
@@ -34,13 +33,14 @@ _NOT_NEGATIVE = (
     *("encoder_delay", "torque_delay", "command_delay", "jitter"),
 )
 _POSITIVE = ("stribeck_speed", "speed_cutoff")
+# one number, not one per joint
 _ONE = (
     "speed_cutoff",
     "encoder_delay",
     "torque_delay",
     "command_delay",
     "jitter",
-)  # one number, not one per joint
+)
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,7 @@ class Payload:
     body: str  # a body of the robot, or a link welded into one
     mass: float  # [kg]
     com: tuple[float, float, float] = (0.0, 0.0, 0.0)  # [m] in the frame of that body or link
+    # xx, xy, xz, yy, yz, zz about its centre [kg·m²]
     inertia_com: tuple[float, ...] = (
         0.0,
         0.0,
@@ -57,7 +58,7 @@ class Payload:
         0.0,
         0.0,
         0.0,
-    )  # xx, xy, xz, yy, yz, zz about its centre [kg·m²]
+    )
     time: float = 0.0  # [s]
 
     def __post_init__(self) -> None:
@@ -113,9 +114,8 @@ class Realism:
 
     viscous: PerJoint | None = None  # [N·m·s/rad or N·s/m]; None: the robot's own
     coulomb: PerJoint | None = None  # [N·m or N]; None: the robot's own
-    stribeck: PerJoint | None = (
-        None  # [N·m or N], what breakaway needs beside Coulomb; None: the robot's own
-    )
+    # [N·m or N], what breakaway needs beside Coulomb; None: the robot's own
+    stribeck: PerJoint | None = None
     stribeck_speed: PerJoint = 0.05  # [rad/s or m/s]: at this speed 1/e of it is left
     armature: PerJoint | None = None  # [kg·m² or kg]; None: the robot's own
     encoder_resolution: PerJoint = 0.0  # [rad or m] of a count; 0: continuous
@@ -132,9 +132,8 @@ class Realism:
     encoder_delay: float = 0.0  # [s] of positions and speeds
     torque_delay: float = 0.0  # [s] of measured torques
     command_delay: float = 0.0  # [s] from a command to the torque it asks for
-    saturation: bool | PerJoint = (
-        False  # True: the effort limits of the robot's file; or limits [N·m or N]
-    )
+    # True: the effort limits of the robot's file; or limits [N·m or N]
+    saturation: bool | PerJoint = False
     jitter: float = 0.0  # [s] of the control period, standard deviation
     payload: Payload | None = None
 
@@ -190,9 +189,8 @@ class Realism:
         """
         drive, what = robot.drive, "motor" if robot.drive.actuation else "joint"
         motors = len(drive.viscous)
-        driven = (
-            one_dof(robot) if drive.actuation is None else np.ones(motors)
-        )  # one value for all is for joints, not for the base they stand on
+        # one value for all is for joints, not for the base they stand on
+        driven = one_dof(robot) if drive.actuation is None else np.ones(motors)
 
         def values(name: str) -> np.ndarray:
             value = getattr(self, name)

@@ -10,12 +10,13 @@ from thetahat.errors import UsageError
 from thetahat.model.robot import Robot
 from thetahat.plant.realism import Realism, spread
 
+# each has numbers of its own: more noise here changes nothing there
 STREAMS = (
     "encoder",
     "speed",
     "torque",
     "clock",
-)  # each has numbers of its own: more noise here changes nothing there
+)
 
 
 def streams(seed: int) -> dict[str, np.random.Generator]:
@@ -84,11 +85,8 @@ class Sensors:
             self._steps = np.where(self._resolution > 0.0, self._resolution, 1.0)[self._v]
             self._counted = (self._resolution > 0.0)[self._v]
         self._cutoff = realism.speed_cutoff
-        self._q, self._dq, self._tau = (
-            Late(realism.encoder_delay),
-            Late(realism.encoder_delay),
-            Late(realism.torque_delay),
-        )
+        self._q, self._dq = Late(realism.encoder_delay), Late(realism.encoder_delay)
+        self._tau = Late(realism.torque_delay)
         self._late = realism.encoder_delay > 0.0
         self._late_torque = realism.torque_delay > 0.0
         self._last: tuple[float, np.ndarray, np.ndarray] | None = None
@@ -101,11 +99,9 @@ class Sensors:
     def motion(self, t: float, q: np.ndarray, dq: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Measured (q, dq) at a tick of the controller."""
         if self._late:
-            plain = (
-                self._plain
-                # positions on a curve that their speeds know; quaternions on a line, which is as
-                # good at this distance
-            )
+            # positions on a curve that their speeds know; quaternions on a line, which is as good
+            # at this distance
+            plain = self._plain
             self._q.push(t, q, dq if plain else None)
             self._dq.push(t, dq)
             q, dq = self._q.read(t), self._dq.read(t)

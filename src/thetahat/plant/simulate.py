@@ -22,10 +22,11 @@ from thetahat.plant.realism import Realism
 from thetahat.plant.tracking import Controller, Tracking, check_reference, duration_of, reference
 
 Progress = Callable[[int, int], None]  # rows done, rows in all
+# of the control period: jitter stays inside, so that no tick looks like a gap in the log
 SHORTEST_TICK, LONGEST_TICK = (
     0.1,
     4.0,
-)  # of the control period: jitter stays inside, so that no tick looks like a gap in the log
+)
 MAX_ROWS = 50_000_000  # of one simulation: beyond it a rate or a duration was mistyped
 
 

@@ -44,9 +44,8 @@ class Stepper:
     def __init__(self, engine: Engine, friction: Friction, q: np.ndarray, dq: np.ndarray) -> None:
         self.engine, self.friction = engine, friction
         self.q, self.dq = np.array(q, dtype=float), np.array(dq, dtype=float)
-        self.sign = (
-            np.sign(friction.motor_speed(self.dq)) * friction.dry
-        )  # of sliding; 0: holds, or has no dry friction
+        # of sliding; 0: holds, or has no dry friction
+        self.sign = np.sign(friction.motor_speed(self.dq)) * friction.dry
         self._held = self._who_holds()
         n = engine.robot.nv
         self._k = [np.empty(n) for _ in range(4)]

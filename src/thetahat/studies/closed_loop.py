@@ -58,26 +58,16 @@ class ClosedLoop:
         seed: int = 0,
     ) -> None:
         check_reference(motion, plant.nominal)
-        self.plant, self.motion, self.controller, self.identifier, self.rate, self.seed = (
-            plant,
-            motion,
-            controller,
-            identifier,
-            float(rate),
-            seed,
-        )
+        self.plant, self.motion, self.controller = plant, motion, controller
+        self.identifier, self.rate, self.seed = identifier, float(rate), seed
         self.duration = duration_of(motion)
         self.count = int(self.duration * self.rate)
         self._times = {part: Histogram() for part in (*PARTS, "cycle")}
 
     def cycles(self) -> Iterator[Cycle]:
         """From the motion's beginning to its end."""
-        plant, controller, identifier, clock = (
-            self.plant,
-            self.controller,
-            self.identifier,
-            time.thread_time_ns,
-        )
+        plant, controller, identifier = self.plant, self.controller, self.identifier
+        clock = time.thread_time_ns
         for first in range(0, self.count, BLOCK):
             stop = min(first + BLOCK, self.count)
             wanted = reference(self.motion, np.arange(first, stop) / self.rate, plant.nominal)
@@ -90,18 +80,15 @@ class ClosedLoop:
                 u = controller(t, q, dq, goal)
                 decided = clock()
                 plant.command(u)
-                tau = (
-                    plant.sense_torque()
-                    # what acts from now on, so it cannot be known before the command; it is judged
-                    # before the next one
-                )
+                # what acts from now on, so it cannot be known before the command; it is judged
+                # before the next one
+                tau = plant.sense_torque()
                 sensed = clock()
                 if identifier is not None:
                     identifier.push(t, q, dq, tau)
                 done = clock()
-                took = (
-                    decided - begun + done - sensed
-                )  # what a controller on a real robot would pay
+                # what a controller on a real robot would pay
+                took = decided - begun + done - sensed
                 yield Cycle(
                     k,
                     t,

@@ -102,9 +102,8 @@ def torque_as_it_was_known(whole: Information, run: Run, samples: Samples) -> np
         rows = np.flatnonzero((kept.t >= update.t) & (kept.t < end))
         if len(rows):
             x = np.zeros(base.columns)
-            x[base.independent] = (
-                update.x_base
-            )  # any x with these base parameters gives the same torques
+            # any x with these base parameters gives the same torques
+            x[base.independent] = update.x_base
             out[rows, 1:] = rigid_body.inverse_dynamics(
                 whole.robot.with_parameters(x), kept.q[rows], kept.dq[rows], kept.ddq[rows]
             )

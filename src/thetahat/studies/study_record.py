@@ -143,12 +143,8 @@ class Recorder:
         """Keep a cycle; the update that it brought, if any."""
         k, arrays = cycle.k, self._arrays
         self._t[k], self._identified[k] = cycle.t, cycle.identified
-        arrays["q"][k], arrays["dq"][k], arrays["tau"][k], arrays["wanted"][k] = (
-            cycle.q,
-            cycle.dq,
-            cycle.tau,
-            cycle.wanted[0],
-        )
+        arrays["q"][k], arrays["dq"][k], arrays["tau"][k] = cycle.q, cycle.dq, cycle.tau
+        arrays["wanted"][k] = cycle.wanted[0]
         arrays["error"][k], arrays["u"][k] = cycle.wanted[0] - cycle.true, cycle.u
         self._count = k + 1
         if cycle.model is not None and (not self._models or self._models[-1][1] is not cycle.model):
