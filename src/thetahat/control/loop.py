@@ -32,7 +32,7 @@ COLLECT_EVERY = 1.0  # [s] between collections of young garbage, made while wait
 class Cycle(NamedTuple):
     """What a controller is told of the loop."""
 
-    index: int  # of the cycle, from 0
+    number: int  # of the cycle, from 0
     t: float  # [s] since the loop began, of its own clock
     late: float  # [s] after the deadline
     stalled: bool  # time was lost before this cycle: nothing may be integrated over the gap
@@ -163,11 +163,11 @@ class _Run:
     def __init__(
         self,
         loop: Loop,
-        read: Callable,
-        control: Callable,
-        write: Callable,
-        halt: Callable | None,
-        stamp: Callable | None,
+        read: Callable[[], Any],
+        control: Callable[[Cycle, Any], Any],
+        write: Callable[[Any], Any],
+        halt: Callable[[], Any] | None,
+        stamp: Callable[[Any], float] | None,
     ) -> None:
         self.loop, self.read, self.control, self.write = loop, read, control, write
         self.halt, self.stamp = halt, stamp
@@ -352,8 +352,8 @@ def _caught_signals(loop: Loop) -> Iterator[None]:
     try:
         yield
     finally:
-        for number, before in kept.items():
-            signal.signal(number, before)
+        for caught, before in kept.items():
+            signal.signal(caught, before)
 
 
 @contextmanager

@@ -375,7 +375,7 @@ class TorqueSteps:
 
 
 def _beyond(commanded: np.ndarray, own: np.ndarray, limits: np.ndarray | None) -> np.ndarray:
-    beyond = commanded - own
+    beyond: np.ndarray = commanded - own
     if limits is not None:
         beyond[(np.abs(commanded) >= limits) | (np.abs(own) >= limits)] = np.nan
     return beyond

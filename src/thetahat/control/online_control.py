@@ -97,7 +97,7 @@ class OnlineControl:
         )
         return (*self._sentences, *lost)
 
-    def __call__(self, cycle: Cycle, sample: Measured | tuple) -> np.ndarray:
+    def __call__(self, cycle: Cycle, sample: Measured) -> np.ndarray:
         """The command of one cycle, (nv,)."""
         try:
             t, q, dq, measured = sample

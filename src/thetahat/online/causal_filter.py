@@ -147,7 +147,7 @@ class CausalFilter:
         """(nv,) standard deviation of the filtered torques' noise [N·m or N], from how much raw
         ones change between samples.
         """
-        raw = np.sqrt(self.state.v[self.kernels.NOISE])
+        raw: np.ndarray = np.sqrt(self.state.v[self.kernels.NOISE])
         if self._config.cutoff is None or period is None:
             return raw
         if self._gain is None or self._gain[0] != period:
@@ -157,4 +157,5 @@ class CausalFilter:
             for _ in range(stages):
                 response = np.convolve(response, (1.0 - keep) * power)[: len(power)]
             self._gain = period, float(np.linalg.norm(response))
-        return raw * self._gain[1]
+        filtered: np.ndarray = raw * self._gain[1]
+        return filtered

@@ -59,7 +59,7 @@ class HeldOut:
     @property
     def moving(self) -> np.ndarray:
         """(nv,) whether each joint's torque counts in any sample of the ring."""
-        return np.any(self._valid[: len(self)], axis=0)
+        return np.asarray(np.any(self._valid[: len(self)], axis=0))
 
     def _order(self, last: int | None = None) -> np.ndarray:
         n = len(self) if last is None else min(last, len(self))

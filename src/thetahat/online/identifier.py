@@ -385,8 +385,8 @@ class OnlineIdentifier:
         """
         if not self._dry:
             return np.ones(len(speed), dtype=bool)
-        turning: np.ndarray = self.delay * np.abs(self._stream.sample.ddq[0])
-        return speed >= self.min_speed + turning
+        turning = self.delay * np.abs(self._stream.sample.ddq[0])
+        return np.asarray(speed >= self.min_speed + turning)
 
     def _keep(self, now: float, valid: np.ndarray, *, due: bool) -> None:
         """Fit the sample of an update, hold all others out."""

@@ -311,7 +311,7 @@ class ForgettingMemory(RecursiveMemory):
         if np.any(self._rows >= self.blocks):
             with f.blas_threads().limit(limits=1, user_api="blas"):
                 for v in np.flatnonzero(self._rows >= self.blocks):
-                    self._forget(v)
+                    self._forget(int(v))
 
     def _forget(self, v: int) -> None:
         """Let a joint's old rows fade where its last block told something."""

@@ -119,7 +119,7 @@ class Model:
             return drive.coulomb
         if not drive.actuation.constant:
             return np.zeros(self._predictor.robot.nv)
-        return np.abs(drive.actuation.B) @ drive.coulomb
+        return np.asarray(np.abs(drive.actuation.matrix_at(None)) @ drive.coulomb)
 
 
 def has_dry_friction(robot: Robot) -> bool:

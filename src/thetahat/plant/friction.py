@@ -102,7 +102,7 @@ class Friction:
         left out).
         """
         if self.stribeck is None:
-            f = self.viscous * speed + self.coulomb * sign + self.offset
+            f: np.ndarray = self.viscous * speed + self.coulomb * sign + self.offset
         else:
             f = (
                 self.viscous * speed

@@ -213,7 +213,7 @@ class MujocoEngine(Engine):
         if self._identity:
             return self._full
         T = self._velocity_map(q)
-        D = T.T @ self._full @ T
+        D: np.ndarray = T.T @ self._full @ T
         return D + self._rotors if self._by_matrix else D
 
     # -- coordinates -------------------------------------------------------------------------------

@@ -75,7 +75,7 @@ class Plant(ABC):
         self._limits = self.realism.limits(robot)
         payload = self.realism.payload
         self._engine = self._make(self.robot)
-        self._loaded = None if payload is None else self._make(payload.on(self.robot))
+        self._loaded = self._engine if payload is None else self._make(payload.on(self.robot))
         self.reset()
 
     @abstractmethod
@@ -111,6 +111,13 @@ class Plant(ABC):
         now = payload is not None and payload.time <= 0.0
         self._switch = payload.time if payload is not None and not now else np.inf
         self._stepper = Stepper(self._loaded if now else self._engine, self._friction, q, dq)
+
+    def truth(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """True q, dq, and from this moment on ddq and actuator torques; arrays of the plant's own,
+        until time passes.
+        """
+        stepper = self._stepper
+        return stepper.q, stepper.dq, stepper.acceleration(self._tau), self._tau
 
     @property
     def state(self) -> State:
@@ -169,8 +176,7 @@ class Plant(ABC):
             self._move(self._switch)
         if self._switch <= self.t + 1e-12:
             self._switch = np.inf
-            loaded = self._loaded
-            self._stepper.replace_engine(loaded)
+            self._stepper.replace_engine(self._loaded)
         self._move(end)
 
     def _move(self, end: float) -> None:

@@ -57,10 +57,10 @@ class Late:
         t1, y1, r1 = past[1]
         h = t1 - t0
         x = (at - t0) / h
-        line = y0 + x * (y1 - y0)
-        if r0 is None or r1 is None:
-            return line
-        return line + x * (1.0 - x) * ((1.0 - x) * (h * r0 - (y1 - y0)) - x * (h * r1 - (y1 - y0)))
+        line: np.ndarray = y0 + x * (y1 - y0)
+        if r0 is not None and r1 is not None:
+            line += x * (1.0 - x) * ((1.0 - x) * (h * r0 - (y1 - y0)) - x * (h * r1 - (y1 - y0)))
+        return line
 
 
 class Sensors:
@@ -107,7 +107,7 @@ class Sensors:
             q, dq = self._q.read(t), self._dq.read(t)
         seen = self._encoded(q)
         if self._cutoff is not None:
-            return seen, self._differenced(t, seen, dq)
+            return seen, self._differenced(t, seen, dq, self._cutoff)
         if self._speed_noise is not None:
             dq = dq + self._speed_noise * self._generators["speed"].standard_normal(len(dq))
         return seen, dq
@@ -129,7 +129,7 @@ class Sensors:
         seen[self._at] = x
         return seen
 
-    def _differenced(self, t: float, seen: np.ndarray, dq: np.ndarray) -> np.ndarray:
+    def _differenced(self, t: float, seen: np.ndarray, dq: np.ndarray, cutoff: float) -> np.ndarray:
         """Speeds of one-DOF joints from their encoders: a backward difference through a low-pass of
         first order.
         """
@@ -139,7 +139,7 @@ class Sensors:
             if t <= t0:
                 return speed0
             dt = t - t0
-            keep = np.exp(-2.0 * np.pi * self._cutoff * dt)
+            keep = np.exp(-2.0 * np.pi * cutoff * dt)
             speed[self._v] = (
                 keep * speed0[self._v] + (1.0 - keep) * (seen[self._at] - seen0[self._at]) / dt
             )
