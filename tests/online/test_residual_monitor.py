@@ -13,7 +13,7 @@ import pytest
 from data_paths import example_robot
 from online_cases import FRICTION, Run, arm, push_all, run, wrong
 from online_settings import settings
-from plant_cases import engine, sines, wrong_by
+from plant_cases import engine, realistic, sines, wrong_by
 
 import thetahat as th
 from thetahat.errors import UsageError
@@ -128,7 +128,7 @@ def clean(seconds: float) -> OnlineIdentifier:
     minute.
     """
     truth = arm()
-    stribeck = Realism(stribeck=tuple(0.3 * truth.drive.coulomb)).applied(truth)
+    stribeck = realistic(stribeck=tuple(0.3 * truth.drive.coulomb)).applied(truth)
     one, part = OnlineIdentifier(wrong(truth)), 60.0
     for k in range(round(seconds / part)):
         whole = run(truth, part, seed=20 + k)

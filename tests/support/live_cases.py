@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from plant_cases import realistic
 
 import thetahat as th
 from thetahat import robots
@@ -26,7 +27,6 @@ from thetahat.online.config import FilterConfig
 from thetahat.online.identifier import OnlineIdentifier
 from thetahat.plant.perturb import perturb
 from thetahat.plant.plant import OwnPlant
-from thetahat.plant.realism import Realism
 from thetahat.studies.arm import Experiment
 from thetahat.studies.closed_loop import ClosedLoop
 
@@ -81,7 +81,7 @@ def experiment(
         filter=FilterConfig(held_torque=True),
     )
     controller = ModelSwitch(identifier, lambda model: th.ComputedTorque(model, kp=400.0, kd=40.0))
-    plant = OwnPlant(truth, realism=Realism(torque_noise=0.01))
+    plant = OwnPlant(truth, realism=realistic(torque_noise=0.01))
     loop = ClosedLoop(plant, motion(nominal, seconds), controller, identifier, rate=rate)
     return Experiment(nominal, identifier.nominal, identifier, controller, loop)
 

@@ -108,7 +108,7 @@ def simulate(
         from thetahat.excite.trajectory import Motion
         from thetahat.model.io.load import load
         from thetahat.plant import plant as plants
-        from thetahat.plant.realism import Realism
+        from thetahat.plant.realism import DriveModel, Realism, SensorModel
         from thetahat.plant.simulate import simulate as run
         from thetahat.plant.tracking import Tracking
 
@@ -120,16 +120,15 @@ def simulate(
                 " same robot"
             )
         realism = Realism(
-            viscous=viscous,
-            coulomb=coulomb,
-            stribeck=stribeck,
-            armature=armature,
-            encoder_resolution=(0.0 if ideal else ENCODER) if encoder is None else encoder,
-            encoder_noise=encoder_noise,
-            torque_noise=_torque_noise(simulated, torque_noise, ideal=ideal),
-            torque_bias=torque_bias,
+            DriveModel(viscous=viscous, coulomb=coulomb, stribeck=stribeck, armature=armature),
+            SensorModel(
+                encoder_resolution=(0.0 if ideal else ENCODER) if encoder is None else encoder,
+                encoder_noise=encoder_noise,
+                torque_noise=_torque_noise(simulated, torque_noise, ideal=ideal),
+                torque_bias=torque_bias,
+                torque_delay=sensor_delay,
+            ),
             command_delay=(0.0 if ideal else DELAY) if delay is None else delay,
-            torque_delay=sensor_delay,
             jitter=jitter,
             saturation=saturation,
             payload=None if payload is None else _payload(payload),
@@ -220,7 +219,7 @@ def describe(
             }
             for name, e, u in zip(robot.joint_names, error.T, recording.tau.T, strict=False)
         ],
-        "encoder_resolution": realism.encoder_resolution,
+        "encoder_resolution": realism.sensors.encoder_resolution,
         "command_delay": realism.command_delay,
         "warnings": list(warnings),
     }

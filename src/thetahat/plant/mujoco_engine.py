@@ -14,6 +14,7 @@ them, q̈ = (GᵀDG + rotors)⁻¹(τ − Gᵀ bias).
 
 from __future__ import annotations
 
+import importlib
 from types import ModuleType
 from typing import Any
 
@@ -48,7 +49,7 @@ _ASKEW = (
 def load_mujoco() -> ModuleType:
     """The module, or the sentence that says how to get it."""
     try:
-        import mujoco
+        mujoco: ModuleType = importlib.import_module("mujoco")
     except ImportError:
         raise MissingExtra(
             "the MuJoCo plant needs the extra 'mujoco': pip install 'thetahat[mujoco]'; the own"

@@ -67,10 +67,9 @@ class Plant(ABC):
         self.nominal, self.realism, self.seed = robot, realism or Realism(), seed
         require_body(self.realism, robot)
         self.robot = self.realism.applied(robot)
-        stribeck = None if self.realism.stribeck is None else self.robot.drive.value("stribeck")
-        speed = spread(
-            "stribeck_speed", self.realism.stribeck_speed, len(self.robot.drive.viscous), "motor"
-        )
+        drive, motors = self.realism.drive, self.robot.drive
+        stribeck = None if drive.stribeck is None else motors.value("stribeck")
+        speed = spread("stribeck_speed", drive.stribeck_speed, len(motors.viscous), "motor")
         self._friction = Friction(self.robot, stribeck=stribeck, speed=speed)
         self._limits = self.realism.limits(robot)
         payload = self.realism.payload
@@ -104,7 +103,7 @@ class Plant(ABC):
         self.seed = self.seed if seed is None else seed
         self.streams = streams(self.seed)
         self.t = 0.0
-        self._sensors = Sensors(self.robot, self.realism, self.streams)
+        self._sensors = Sensors(self.robot, self.realism.sensors, self.streams)
         self._pending: deque[tuple[float, np.ndarray]] = deque()
         self._tau = np.zeros(self.nominal.nv)
         payload = self.realism.payload

@@ -8,7 +8,7 @@ import numpy as np
 
 from thetahat.errors import UsageError
 from thetahat.model.robot import Robot
-from thetahat.plant.realism import Realism, spread
+from thetahat.plant.realism import SensorModel, spread
 
 # each has numbers of its own: more noise here changes nothing there
 STREAMS = (
@@ -67,33 +67,33 @@ class Sensors:
     """Encoders, speeds and torques of one robot."""
 
     def __init__(
-        self, robot: Robot, realism: Realism, generators: dict[str, np.random.Generator]
+        self, robot: Robot, model: SensorModel, generators: dict[str, np.random.Generator]
     ) -> None:
         nv, self._generators = robot.nv, generators
         one_dof = [node for node in robot.tree.independent if node.kind.nq == 1]
         self._at = np.array([robot.tree.q_index[node.name] for node in one_dof], dtype=int)
         self._v = np.array([robot.tree.v_index[node.name] for node in one_dof], dtype=int)
         self._plain = len(one_dof) == robot.nq
-        self._resolution = self._values("encoder_resolution", realism, nv)
-        self._encoder_noise = self._values("encoder_noise", realism, nv)
+        self._resolution = self._values("encoder_resolution", model, nv)
+        self._encoder_noise = self._values("encoder_noise", model, nv)
         self._speed_noise, self._torque_noise = (
-            self._values("speed_noise", realism, nv),
-            self._values("torque_noise", realism, nv),
+            self._values("speed_noise", model, nv),
+            self._values("torque_noise", model, nv),
         )
-        self._bias = self._values("torque_bias", realism, nv)
+        self._bias = self._values("torque_bias", model, nv)
         if self._resolution is not None:
             self._steps = np.where(self._resolution > 0.0, self._resolution, 1.0)[self._v]
             self._counted = (self._resolution > 0.0)[self._v]
-        self._cutoff = realism.speed_cutoff
-        self._q, self._dq = Late(realism.encoder_delay), Late(realism.encoder_delay)
-        self._tau = Late(realism.torque_delay)
-        self._late = realism.encoder_delay > 0.0
-        self._late_torque = realism.torque_delay > 0.0
+        self._cutoff = model.speed_cutoff
+        self._q, self._dq = Late(model.encoder_delay), Late(model.encoder_delay)
+        self._tau = Late(model.torque_delay)
+        self._late = model.encoder_delay > 0.0
+        self._late_torque = model.torque_delay > 0.0
         self._last: tuple[float, np.ndarray, np.ndarray] | None = None
 
     @staticmethod
-    def _values(name: str, realism: Realism, nv: int) -> np.ndarray | None:
-        values = spread(name, getattr(realism, name), nv, "joint")
+    def _values(name: str, model: SensorModel, nv: int) -> np.ndarray | None:
+        values = spread(name, getattr(model, name), nv, "joint")
         return values if np.any(values) else None
 
     def motion(self, t: float, q: np.ndarray, dq: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
