@@ -14,7 +14,6 @@ them, q̈ = (GᵀDG + rotors)⁻¹(τ − Gᵀ bias).
 
 from __future__ import annotations
 
-import importlib
 from types import ModuleType
 from typing import Any
 
@@ -49,13 +48,14 @@ _ASKEW = (
 def load_mujoco() -> ModuleType:
     """The module, or the sentence that says how to get it."""
     try:
-        mujoco: ModuleType = importlib.import_module("mujoco")
+        import mujoco
     except ImportError:
         raise MissingExtra(
             "the MuJoCo plant needs the extra 'mujoco': pip install 'thetahat[mujoco]'; the own"
             " plant needs nothing"
         ) from None
-    return mujoco
+    module: ModuleType = mujoco
+    return module
 
 
 def build_model(robot: Robot) -> Any:
