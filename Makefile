@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow bench real scale docs lint format clean
+.PHONY: help demo test test-slow coverage golden bench real scale docs reference lint format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,10 +18,16 @@ demo: $(VENV)/.demo ## the whole path on a robot that ships with the package: mo
 	$(BIN)/thetahat demo --out build/demo
 
 test: $(VENV)/.dev ## run the tests (ARGS="-k name" passes options to pytest)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow" $(ARGS)
 
 test-slow: $(VENV)/.dev ## run the long versions of the checks
 	$(BIN)/python -m pytest -m slow $(ARGS)
+
+coverage: $(VENV)/.dev ## run the tests and say which lines none of them runs (HTML in build/coverage)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow" --cov --cov-report=term:skip-covered --cov-report=html $(ARGS)
+
+golden: $(VENV)/.dev ## compute the golden numbers of the tests again, and print what changed (ARGS=real/ur10: only these)
+	$(BIN)/python -m tests.golden.update $(ARGS)
 
 real: $(VENV)/.dev ## identify the real robots of ../shared/data, and write the tables to build/real
 	$(BIN)/python -m benchmarks.real $(ARGS)
@@ -35,6 +41,9 @@ scale: $(VENV)/.dev ## long logs on one and two workers, and again from the stor
 docs: $(VENV)/.dev ## build the documentation into build/docs
 	$(BIN)/mkdocs build --strict --site-dir build/docs
 
+reference: $(VENV)/.dev ## bring signatures, members and options in docs/reference up to date with the code
+	$(BIN)/python tools/update_reference.py
+
 lint: $(VENV)/.dev ## check style and formatting
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -44,7 +53,7 @@ format: $(VENV)/.dev ## format the code
 	$(BIN)/ruff format .
 
 clean: ## remove .venv, caches and build products
-	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp says what was installed; it is stale when pyproject.toml changes. No stamp, no half-made environment.

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,8 @@ import numpy as np
 import thetahat as th
 from benchmarks.robots import EXAMPLES, example_folder
 from benchmarks.timing import best
-from thetahat.identification.consistency.log_cholesky import Smooth
 from thetahat.identification.consistency.misfit import objective
+from thetahat.identification.estimators.consistent import LogCholesky
 from thetahat.identification.information import Information, information
 from thetahat.identification.parameter_columns import Columns
 from thetahat.identification.solve import solve
@@ -118,8 +119,8 @@ def main() -> None:
                 else f"Clarabel {1e3 * found[0]:.0f} ms ({found[0] / own:.1f}×), f {found[1]:.4g}"
             )
             print(f"  {metric:10} {1e3 * own:8.1f} ms   {proof}   {other}", flush=True)
-        smooth = Smooth(weight=WEIGHT, metric="entropic")
-        warm = Smooth(weight=WEIGHT, metric="entropic", start=solve(info, smooth))
+        smooth = th.Consistent(weight=WEIGHT, metric="entropic", solver=LogCholesky())
+        warm = replace(smooth, solver=LogCholesky(start=solve(info, smooth)))
         cold, again = (
             1e3 * best(lambda each=each, info=info: solve(info, each)) for each in (smooth, warm)
         )

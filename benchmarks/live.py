@@ -20,15 +20,13 @@ import thetahat as th
 from thetahat import robots
 from thetahat.control.model_switch import ModelSwitch
 from thetahat.excite.trajectories import Sinusoids
-from thetahat.live.playback_clock import Pace
-from thetahat.live.sample_sources import Beat, Study
+from thetahat.live.sample_sources import PlaybackClock, Step, Study
 from thetahat.live.security import new_token
 from thetahat.live.server import Server
 from thetahat.live.session import Session
 from thetahat.online.config import FilterConfig
 from thetahat.plant.perturb import perturb
-from thetahat.studies.arm import Experiment
-from thetahat.studies.closed_loop import ClosedLoop
+from thetahat.studies.closed_loop import ClosedLoop, Experiment
 
 READERS = 3
 PHASE, PHASES = (
@@ -68,13 +66,13 @@ asyncio.run(main(sys.argv[1], *map(int, sys.argv[2:3]), float(sys.argv[3]), int(
 """
 
 
-Beats = dict[
+CycleTimes = dict[
     bool, np.ndarray
-]  # with readers or without: (beats, 2), [µs] of processor time and on the wall
+]  # with readers or without: (cycles, 2), [µs] of processor time and on the wall
 
 
 class Cost(NamedTuple):
-    """A beat of the loop with readers against without."""
+    """A cycle of the loop with readers against without."""
 
     cpu: float  # p99 of its processor time, times that without
     wall: float  # p99 of its time on the wall, times that without
@@ -82,10 +80,10 @@ class Cost(NamedTuple):
 
 
 class Timed(Study):
-    """A study that notes, of every beat, when it began and what it took, of its thread's processor
+    """A study that notes, of every cycle, when it began and what it took, of its thread's processor
     time and on the wall.
 
-    The beat is all that a real robot's loop would do with a page: control, identification, and
+    The cycle is all that a real robot's loop would do with a page: control, identification, and
     leaving what they brought for the page, which now and then is a parcel to another process. The
     simulation of the robot is not in it.
     """
@@ -109,15 +107,15 @@ class Timed(Study):
 
         made.loop.controller, made.identifier.push = control, identify
 
-    def beats(self, pace: Pace) -> Iterator[Beat]:
+    def steps(self, clock: PlaybackClock) -> Iterator[Step]:
         """As they are, noted."""
         cpu, wall = time.thread_time_ns, time.perf_counter_ns
-        for beat in super().beats(pace):
+        for cycle in super().steps(clock):
             cpu_before, before = cpu(), wall()
-            yield beat  # here the loop takes it
+            yield cycle  # here the loop takes it
             after, cpu_after = wall(), cpu()
             self._notes.append(
-                (self._begun, beat.took + cpu_after - cpu_before, self._wall + after - before)
+                (self._begun, cycle.took + cpu_after - cpu_before, self._wall + after - before)
             )
         np.save(self._path, np.array(self._notes, dtype=np.int64))
 
@@ -197,8 +195,8 @@ def rates() -> None:
         )
 
 
-def beats(phase: float = PHASE, count: int = PHASES) -> Beats:
-    """What every beat took, with readers and without in turn in one run."""
+def cycle_times(phase: float = PHASE, count: int = PHASES) -> CycleTimes:
+    """What every cycle took, with readers and without in turn in one run."""
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "times.npy")
         session = Session.apart(timed, 20.0 + phase * count, path)
@@ -209,7 +207,7 @@ def beats(phase: float = PHASE, count: int = PHASES) -> Beats:
             )
             session.command("pause")
             time.sleep(0.2)
-            late, cycles = session.shared.status.late, session.shared.tap.cycles
+            late, cycles = session.shared.status.late, session.shared.ring.cycles
         table = np.load(path)
     told, edge, out = [frames for part in parts for frames in part["frames"]], int(EDGE * 1e9), {}
     for on in (False, True):
@@ -223,16 +221,16 @@ def beats(phase: float = PHASE, count: int = PHASES) -> Beats:
             / 1e3
         )
     print(
-        f"\na beat of 7 joints at 1 kHz, {count} phases of {phase:g} s, with {READERS} readers and"
+        f"\na cycle of 7 joints at 1 kHz, {count} phases of {phase:g} s, with {READERS} readers and"
         " without in turn"
     )
     print(f"every reader got at least {min(told) / phase:.0f} frames/s; ", end="")
-    print(f"lost on the wall because beats took too long: {late:.2f} s of {cycles / 1e3:.0f} s")
+    print(f"lost on the wall because cycles took too long: {late:.2f} s of {cycles / 1e3:.0f} s")
     return out
 
 
-def cost(found: Beats) -> Cost:
-    """Of all beats together, printed as it is."""
+def cost(found: CycleTimes) -> Cost:
+    """Of all cycles together, printed as it is."""
     ratio = []
     for column, title in enumerate(("processor time", "on the wall")):
         quantiles = {
@@ -243,7 +241,7 @@ def cost(found: Beats) -> Cost:
             p50, p99, p999 = quantiles[on]
             print(
                 f"{title if not on else '':15} {name:8} p50 {p50:6.1f}  p99 {p99:7.1f}  p99.9"
-                f" {p999:7.1f} µs  of {len(found[on])} beats"
+                f" {p999:7.1f} µs  of {len(found[on])} cycles"
             )
         p50, p99, p999 = ratio[-1]
         print(
@@ -258,7 +256,7 @@ def cost(found: Beats) -> Cost:
 def main() -> None:
     warnings.simplefilter("ignore")
     rates()
-    cost(beats())
+    cost(cycle_times())
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 ROWS = 1_000_000
+MCAP_MEGABYTES = 100
 READ = """
 import sys, time, threading
 import thetahat as th
@@ -69,6 +70,59 @@ def write(folder: Path, rows: int) -> dict[str, Path]:
     return paths
 
 
+def write_mcap(path: Path, megabytes: int = MCAP_MEGABYTES) -> None:
+    """Write JointState messages of seven joints by the reference writer, with its checksums."""
+    from mcap.writer import CompressionType, Writer
+    from rosbags.typesys import Stores, get_typestore
+
+    store, kind = get_typestore(Stores.ROS2_HUMBLE), "sensor_msgs/msg/JointState"
+    stamp, header = (
+        store.types[name] for name in ("builtin_interfaces/msg/Time", "std_msgs/msg/Header")
+    )
+    names, rng = [f"joint{j}" for j in range(1, 8)], np.random.default_rng(0)
+    with path.open("wb") as file:
+        writer = Writer(file, compression=CompressionType.NONE)
+        writer.start("ros2", "benchmark")
+        schema = writer.register_schema(kind, "ros2msg", b"std_msgs/Header header")
+        channel = writer.register_channel("/joint_states", "cdr", schema)
+        number = 0
+        while file.tell() < megabytes * 1e6:
+            nanoseconds = 10**18 + number * 10**6
+            head = header(stamp(nanoseconds // 10**9, nanoseconds % 10**9), "base")
+            message = store.types[kind](head, names, *rng.normal(size=(3, 7)))
+            raw = bytes(store.serialize_cdr(message, kind))
+            writer.add_message(channel, nanoseconds, raw, nanoseconds)
+            number += 1
+        writer.finish()
+
+
+def mcap_readers(path: Path) -> None:
+    """Compare thetahat's MCAP reader with the stream reader of the package mcap."""
+    from mcap.records import Message
+    from mcap.stream_reader import StreamReader
+
+    from thetahat.data.formats.mcap import McapFile
+
+    def ours() -> int:
+        return sum(len(data) for _, _, data in McapFile(path).messages())
+
+    def theirs() -> int:
+        with path.open("rb") as file:
+            records = StreamReader(file, validate_crcs=True).records
+            return sum(len(record.data) for record in records if isinstance(record, Message))
+
+    size, best = path.stat().st_size / 1e6, {"thetahat": np.inf, "mcap": np.inf}
+    for _ in range(3):
+        for name, read in (("thetahat", ours), ("mcap", theirs)):
+            t = time.perf_counter()
+            read()
+            best[name] = min(best[name], time.perf_counter() - t)
+    print(
+        f"   mcap     {size:7.1f} MB: messages by thetahat {size / best['thetahat']:6.0f} MB/s, by"
+        f" the package mcap with validate_crcs {size / best['mcap']:6.0f} MB/s"
+    )
+
+
 def main(rows: int = ROWS) -> None:
     import polars
 
@@ -96,6 +150,8 @@ def main(rows: int = ROWS) -> None:
                 f" {size / second:6.0f} MB/s, bare polars {size / bare:6.0f} MB/s; peak memory"
                 f" {peak:.0f} MB above start"
             )
+        write_mcap(Path(folder) / "log.mcap")
+        mcap_readers(Path(folder) / "log.mcap")
 
 
 if __name__ == "__main__":

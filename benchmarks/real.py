@@ -25,17 +25,16 @@ import numpy as np
 
 import thetahat as th
 from benchmarks.real_page import Trace, page
-from thetahat.cli.backends import Alone
-from thetahat.cli.identify_stages import Options, Outcome, run, settings_for
-from thetahat.cli.joint_selection import Stream, degrees
-from thetahat.cli.progress import Progress
-from thetahat.data.friction_direction import directed
+from thetahat.data.friction_direction import with_friction_direction
 from thetahat.data.prepare import prepare_batches
 from thetahat.data.samples import MASKED, STANDSTILL, UNMEASURED, USABLE, Samples, concatenate
 from thetahat.files import write_atomically
 from thetahat.identification.scores import Validation, predicted, validate
-from thetahat.model.friction_terms import Dry
+from thetahat.model.friction_terms import FrictionDirection
 from thetahat.model.lock_joints import kept_positions
+from thetahat.pipeline.identification import Identification
+from thetahat.pipeline.identify import identify, settings_for
+from thetahat.pipeline.settings import IdentifySettings
 from thetahat.plant.plant import MujocoPlant
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -252,14 +251,12 @@ def run_case(case: Case) -> Result:
     with tempfile.TemporaryDirectory() as scratch, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         folder = Path(scratch)
-        options = _options(case, folder)
-        robot = th.load(LOGS / case.robot)
-        progress = Progress(quiet=True)
-        outcome = run(robot, options, progress, Alone(progress))
+        log, test, settings = _input(case, folder)
+        outcome = identify(LOGS / case.robot, log, test=test, settings=settings)
         seconds = time.monotonic() - began
-        scores, trace = _scored(case, robot, outcome)
-        saved = th.save(outcome.identified, folder / f"identified{Path(case.robot).suffix}")
-        twin = _twin(outcome.identified)
+        scores, trace = _scored(case, outcome)
+        saved = th.save(outcome.robot, folder / f"identified{Path(case.robot).suffix}")
+        twin = _twin(outcome.robot)
     own = scores["consistent"]
     got = (
         (float(np.sqrt(1.0 - own.r2_total)),)
@@ -267,11 +264,11 @@ def run_case(case: Case) -> Result:
         else tuple(float(v) for v in getattr(own, case.measure))
     )
     settings = {
-        "low-pass of the motion [Hz]": outcome.settings.cutoff,
-        "rotor inertia": outcome.armature,
+        "low-pass of the motion [Hz]": outcome.tuned.settings.cutoff,
+        "rotor inertia": outcome.model.rotor_inertia,
         "chosen": list(outcome.tuned.reasons),
     }
-    names = outcome.identified.velocity_names
+    names = outcome.robot.velocity_names
     return Result(
         case,
         names,
@@ -286,18 +283,18 @@ def run_case(case: Case) -> Result:
     )
 
 
-def _options(case: Case, folder: Path) -> Options:
+def _input(case: Case, folder: Path) -> tuple[Path, Path | None, IdentifySettings]:
+    """The log to fit, the one to score on, and the settings."""
     log, actuation = LOGS / case.log, None
     if case.actuation is not None:
         actuation = folder / "actuation.csv"
         actuation.write_text(case.actuation)
     shared = {"score_cutoff": case.score_cutoff, "actuation": actuation, "report": False}
     if case.test_log is not None:
-        return Options(logs=(str(log),), tests=(str(LOGS / case.test_log),), **shared)
+        return log, LOGS / case.test_log, IdentifySettings(**shared)
     if case.train is None:
-        return Options(logs=(str(log),), holdout=case.holdout, **shared)
-    train, test = _segments(log, case.train, folder)
-    return Options(logs=(str(train),), tests=(str(test),), **shared)
+        return log, None, IdentifySettings(holdout=case.holdout, **shared)
+    return *_segments(log, case.train, folder), IdentifySettings(**shared)
 
 
 def _segments(log: Path, train: Callable[[int], bool], folder: Path) -> tuple[Path, Path]:
@@ -314,35 +311,36 @@ def _segments(log: Path, train: Callable[[int], bool], folder: Path) -> tuple[Pa
     return paths
 
 
-def _scored(case: Case, robot: th.Robot, outcome: Outcome) -> tuple[dict[str, Validation], Trace]:
+def _scored(case: Case, outcome: Identification) -> tuple[dict[str, Validation], Trace]:
     """The held-out rows (in sample: those fitted), predicted by the file's values, the
     pseudo-inverse and the consistent fit.
     """
-    log, span = (
-        (outcome.log, outcome.spans[1]) if outcome.test_log is None else (outcome.test_log, None)
-    )
-    span = outcome.spans[0] if case.measure == "relative" else span
-    settings = outcome.settings if outcome.test_log is None else settings_for(log, outcome.settings)
+    data, model, settings = outcome.dataset, outcome.model, outcome.tuned.settings
+    log, span, robot = data.log, data.test_rows, data.robot
+    if data.test_log is not None:
+        log, span = data.test_log, None
+        settings = settings_for(log, settings)
+    span = data.train_rows if case.measure == "relative" else span
     settings = settings.scored(case.test_cutoff or case.score_cutoff)
-    stream = Stream(robot, log.locked, degrees(outcome.nominal, ()))
-    plain = th.LeastSquares(weights="iterated").estimate(outcome.information)
+    plain = th.LeastSquares(weights="iterated").estimate(model.information)
     beside = {
-        "nominal": outcome.nominal,
-        "pseudo-inverse": outcome.identified.with_parameters(plain),
+        "nominal": model.nominal,
+        "pseudo-inverse": model.identified.with_parameters(plain),
     }
-    batches = stream(
-        prepare_batches(log, robot, settings=replace(settings, spikes=None), span=span)
+    batches = map(
+        data.joints.select,
+        prepare_batches(log, robot, settings=replace(settings, spikes=None), span=span),
     )
     if case.authors is not None:
-        beside["authors"] = _authors(outcome.nominal, LOGS / case.authors)
+        beside["authors"] = _authors(model.nominal, LOGS / case.authors)
     still = (
         np.array(settings.min_speed)[kept_positions(robot, log.locked)[1]]
         if case.min_speed is None
         else case.min_speed
     )
-    rows = directed(_rows(batches, case, still), outcome.identified)
-    found = validate(outcome.identified, rows, beside=beside)
-    trace = Trace.of(rows.t, rows.scorable, rows.tau, predicted(outcome.identified, rows))
+    rows = with_friction_direction(_rows(batches, case, still), model.identified)
+    found = validate(model.identified, rows, beside=beside)
+    trace = Trace.of(rows.t, rows.scorable, rows.tau, predicted(model.identified, rows))
     return {**found.beside, "consistent": found}, trace
 
 
@@ -358,7 +356,7 @@ def _authors(robot: th.Robot, path: Path) -> th.Robot:
         key.strip(): float(value)
         for key, value in (line.split(":") for line in path.read_text().splitlines() if ":" in line)
     }
-    law = Dry(np.full(robot.nv, np.pi / 200.0), np.zeros(robot.nv))
+    law = FrictionDirection(np.full(robot.nv, np.pi / 200.0), np.zeros(robot.nv))
     return replace(
         robot,
         drive=replace(

@@ -26,9 +26,9 @@ import numpy as np
 
 import thetahat as th
 from benchmarks.make_shards import arm6, make
-from thetahat.engine.reduce import Gatherer
-from thetahat.engine.shard_fold import Fold, Prepared
-from thetahat.engine.store import Store
+from thetahat.engine.cache import Store
+from thetahat.engine.reduce import ShardReducer
+from thetahat.engine.shard_work import Fold, Preparation
 from thetahat.engine.workers import DaskWorkers, Workers
 from thetahat.identification.information import Information
 from thetahat.model.robot import Robot
@@ -126,14 +126,14 @@ def run(
     robot: Robot, logs: Path, workers: Workers, store: Store | None
 ) -> tuple[Information, Stopwatch, int]:
     """(information, seconds of each stage, shards that were computed)."""
-    watch, gatherer = Stopwatch(), Gatherer(workers, store)
-    with watch("survey"):
-        files = gatherer.survey(logs, robot)
+    watch, reducer = Stopwatch(), ShardReducer(workers, store)
+    with watch("scan"):
+        files = reducer.scan(logs, robot)
     with watch("choose"):
-        settings = gatherer.choose(files)
+        settings = reducer.choose(files)
     with watch("fold"):
-        found, told = gatherer.fold(
-            files, Fold(Prepared(robot, settings, files.log.locked), fitted(robot))
+        found, told = reducer.fold(
+            files, Fold(Preparation(robot, settings, files.log.locked), fitted(robot))
         )
     assert not told.failures, told.failures
     return found, watch, told.computed

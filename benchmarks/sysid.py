@@ -25,7 +25,7 @@ import numpy as np
 import thetahat as th
 from benchmarks.timing import best
 from thetahat import robots
-from thetahat.data.filters import method_of, settled, smooth
+from thetahat.data.filters import edge_rows, method_of, smooth
 from thetahat.data.samples import EDGE, Samples
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.identifiability.naming import combination
@@ -107,7 +107,7 @@ def ours(robot: th.Robot, sensors: np.ndarray, *, correlated: bool = True) -> Es
     """
     q, dq, tau = sensors[:, :4], sensors[:, 4:8], sensors[:, 8:]
     method = method_of("butterworth", CUTOFF)
-    future, past = settled(method, PERIOD)
+    future, past = edge_rows(method, PERIOD)
     reason = np.full(tau.shape, EDGE, dtype=np.uint8)
     reason[past : len(reason) - future] = 0
     filtered = partial(smooth, period=PERIOD, method=method)

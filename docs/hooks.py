@@ -4,10 +4,8 @@ other host.
 - LaTeX between dollars becomes MathML.
 - A paragraph ``Code: `thetahat.a.b`, `thetahat.c.d`.`` becomes the source of these functions as it
   stands today.
-- A paragraph ``Public names of `thetahat.a`.`` becomes the documentation of every public name that
-  comes from there.
-- A paragraph ``Options of every verb.`` becomes tables of the command line's options.
-- `th.name` links to its documentation, [Key2008] to the list of references.
+- `th.name` and `thetahat.a.name` link to their entries in the reference, [Key2008] to the list of
+  references.
 """
 
 from __future__ import annotations
@@ -15,9 +13,7 @@ from __future__ import annotations
 import ast
 import html
 import re
-import sys
 import textwrap
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -33,9 +29,8 @@ SOURCE = ROOT / "src"
 
 NAMES = r"`thetahat[\w.]*`(?:, `thetahat[\w.]*`)*"
 CODE = re.compile(rf"^Code: ({NAMES})\.$", re.MULTILINE)
-PUBLIC = re.compile(rf"^Public names of ({NAMES})\.$", re.MULTILINE)
-VERBS = "Options of every verb."
-NOTHING = "Nothing is public here yet."
+NAME = re.compile(r"(?<!\[)`(th\.\w+|thetahat(?:\.\w+)+)`")
+ENTRY = re.compile(r"^### (th\.\w+|thetahat(?:\.\w+)+)$", re.MULTILINE)  # of the reference pages
 FENCE = re.compile(
     r"^(```.*?^```|~~~.*?^~~~|#+ .*?$)", re.MULTILINE | re.DOTALL
 )  # code, and headings, which are links already
@@ -65,23 +60,15 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Fill in what comes from the code, then link names."""
+    """Fill in the listings, link names, and give entries of the reference their anchors."""
     try:
         markdown = CODE.sub(lambda found: "\n\n".join(map(listing, names_in(found[1]))), markdown)
-        markdown = PUBLIC.sub(
-            lambda found: (
-                "\n\n".join(f"::: {name}" for name in public_names(names_in(found[1]))) or NOTHING
-            ),
-            markdown,
-        )
-        markdown = re.sub(
-            rf"^{re.escape(VERBS)}$", lambda _: command_line(), markdown, flags=re.MULTILINE
-        )
     except (LookupError, ValueError) as error:
         raise PluginError(f"{page.file.src_uri}: {error}") from None
     parts = FENCE.split(markdown)
-    parts[::2] = [re.sub(r"`th\.(\w+)`", _linked, part) for part in parts[::2]]
-    return "".join(parts)
+    up = "../" * page.file.src_uri.count("/")
+    parts[::2] = [NAME.sub(lambda found: _linked(found, up), part) for part in parts[::2]]
+    return ENTRY.sub(r"### \1 { #\1 }", "".join(parts))
 
 
 def on_page_content(content: str, page: Any, **_: Any) -> str:
@@ -169,107 +156,16 @@ def listing(name: str) -> str:
 
 
 @cache
-def homes() -> dict[str, str]:
-    """The module of every public name: the face in `thetahat/__init__.pyi`, and the names that are
-    imported from their modules.
-    """
-    _importable()
-    import thetahat
-
-    stub = ast.parse((SOURCE / "thetahat" / "__init__.pyi").read_text(encoding="utf-8"))
-    face = {
-        alias.name: f"thetahat.{node.module}"
-        for node in stub.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
+def documented() -> dict[str, str]:
+    """The reference page of every name that has an entry, `th.load` or `thetahat.a.b`."""
+    return {
+        name: page.name
+        for page in sorted((ROOT / "docs" / "reference").glob("*.md"))
+        for name in ENTRY.findall(page.read_text(encoding="utf-8"))
     }
-    return face | thetahat.MOVED
 
 
-def _linked(found: re.Match[str]) -> str:
-    """`th.name` with a link, where it is one."""
-    home = homes().get(found[1])
-    return f"[{found[0]}][{home}.{found[1]}]" if home else found[0]
-
-
-@cache
-def prefixes() -> tuple[str, ...]:
-    """Every module that some page documents the public names of."""
-    pages = sorted((ROOT / "docs").rglob("*.md"))
-    return tuple(
-        name
-        for page in pages
-        for line in PUBLIC.findall(page.read_text(encoding="utf-8"))
-        for name in names_in(line)
-    )
-
-
-def public_names(modules: list[str]) -> list[str]:
-    """The public names of these modules and those below, but for modules that another line names
-    more closely.
-    """
-    out = []
-    for name, home in homes().items():
-        over = [prefix for prefix in prefixes() if home == prefix or home.startswith(f"{prefix}.")]
-        if over and max(over, key=len) in modules:
-            out.append(f"{home}.{name}")
-    return out
-
-
-def command_line() -> str:
-    """Every verb: what it does, its arguments and its options, from the program itself."""
-    _importable()
-    import typer
-
-    from thetahat.cli.app import app
-
-    group = typer.main.get_command(app)
-    return "\n\n".join(
-        _verb(name, command) for name, command in _verbs(group.commands) if not command.hidden
-    )
-
-
-def _verbs(commands: dict[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """Every verb by its full name, those of groups too."""
-    for name, command in commands.items():
-        inside = getattr(command, "commands", None)
-        if inside is None:
-            yield f"{before}{name}", command
-        else:
-            yield from _verbs(inside, f"{before}{name} ")
-
-
-def _verb(name: str, command: Any) -> str:
-    arguments = [p for p in command.params if p.param_type_name == "argument"]
-    options = [
-        p
-        for p in command.params
-        if p.param_type_name == "option" and not getattr(p, "hidden", False)
-    ]
-    usage = " ".join(
-        [*(f"{a.metavar or a.name.upper()}{'...' if a.nargs == -1 else ''}" for a in arguments)]
-    )
-    rows = [f"| `{a.metavar or a.name.upper()}` | {_cell(a.help)} |" for a in arguments]
-    for option in options:
-        flags = ", ".join(f"`{flag}`" for flag in (*option.opts, *option.secondary_opts))
-        value = "" if option.is_flag else f" {option.metavar or 'VALUE'}"
-        default = (
-            f" Default: {option.default}."
-            if getattr(option, "show_default", False) and option.default not in (None, False, ())
-            else ""
-        )
-        rows.append(
-            f"| {flags}{value} |"
-            f" {_cell(option.help)}{default}{' Required.' if option.required else ''} |"
-        )
-    table = "\n".join(["| argument or option | meaning |", "| --- | --- |", *rows])
-    return f"## {name}\n\n`thetahat {name} {usage}` – {_cell(command.help)}\n\n{table}"
-
-
-def _cell(text: str | None) -> str:
-    return " ".join((text or "").split()).replace("|", "\\|")
-
-
-def _importable() -> None:
-    if str(SOURCE) not in sys.path:
-        sys.path.insert(0, str(SOURCE))
+def _linked(found: re.Match[str], up: str) -> str:
+    """A name in backticks with a link to its entry, where it has one."""
+    page = documented().get(found[1])
+    return f"[{found[0]}]({up}reference/{page}#{found[1]})" if page else found[0]

@@ -23,10 +23,10 @@ from thetahat.excite.motion_limits import Box, motion_limits
 
 robot = th.load(robots.path("arm4")).with_drive(viscous=True, coulomb=True, offset=True)
 
-# The same limits for all: those of the file, the hand above the table on which the arm stands, and
-# four seconds to think.
+# The same limits for all: those of the file, the hand above the table on which the arm stands,
+# and eight random motions to start from.
 limits = motion_limits(robot, boxes=[Box("hand", lower=(-2.0, -2.0, -0.4), upper=(2.0, 2.0, 2.0))])
-found = th.design(robot, duration=8.0, limits=limits, starts=8, seconds=4.0)
+found = th.design(robot, duration=8.0, limits=limits, starts=8)
 print(found)
 
 # What a motion at random, scaled up to the first limit it meets, shows in the same time.

@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import browser
 import pytest
+
+SLOW = 1800.0  # [s] that a slow test may take
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give slow tests a time limit of their own."""
+    for item in items:
+        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(SLOW))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print how many tests were skipped, and why."""
+    skipped = terminalreporter.stats.get("skipped", ())
+    reasons = Counter(report.longrepr[2].rpartition(": ")[2] for report in skipped)
+    if skipped:
+        parts = [f"{count} {reason}" for reason, count in reasons.most_common()]
+        terminalreporter.write_line(f"{len(skipped)} skipped: {'; '.join(parts)}")
 
 
 @pytest.fixture(scope="module")

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import lazy_loader
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 _load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 RENAMED = {
-    "Smooth": "use th.Consistent(solver=…)",
+    "Smooth": "use th.Consistent(solver=LogCholesky())",
     "Switched": "write: from thetahat.control.model_switch import ModelSwitch",
 }
 MOVED = {  # names that were here before 0.2, by the module that has them
@@ -28,8 +28,6 @@ MOVED = {  # names that were here before 0.2, by the module that has them
     "static_regressor": "thetahat.dynamics.rigid_body",
     "body_jacobian": "thetahat.dynamics.rigid_body",
     "informative": "thetahat.identification.informative.selection",
-    "Bounds": "thetahat.identification.consistency.constraints",
-    "Tie": "thetahat.identification.consistency.constraints",
     "torque_band": "thetahat.identification.uncertainty.torque_band",
     "essential": "thetahat.identification.uncertainty.essential",
     "Payload": "thetahat.identification.payload.payload",

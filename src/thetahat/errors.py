@@ -1,4 +1,4 @@
-"""What can go wrong, said in one sentence: the thing, its value, and the fix.
+"""Errors, each with one sentence that names the cause, its value and the fix.
 
 Each class carries the exit code that the command line returns for it (interface: 2 usage, 3
 malformed input, 4 unphysical robot, 5 not identifiable, 6 storage, 7 refused for safety).
@@ -58,7 +58,7 @@ class MissingExtra(ThetahatError, ImportError):
 
 
 class RobotWarning(UserWarning):
-    """A robot that loads, with something its owner should know."""
+    """A robot that loads, with something unusual its user should know."""
 
 
 def known(names: Iterable[str], limit: int = 12) -> str:

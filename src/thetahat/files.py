@@ -1,22 +1,22 @@
-"""Files written whole or not at all: a kill, a full disk or a read-only folder leaves the old file
-or the new one, never half.
-"""
+"""Atomic writes: a kill, a full disk or a read-only folder leaves the old file or the new one."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
-from thetahat.errors import StorageError
+from thetahat.errors import StorageError, UsageError
 
 
 def write_atomically(
     path: str | os.PathLike[str], content: str | bytes, *, folders: bool = False
 ) -> Path:
-    """Write a file so that its old content stands until the new is safe on disk. Text is UTF-8;
-    folders: make those above it.
+    """Write a file (text as UTF-8) so that the old content stays until the new is on disk. folders:
+    make missing parent folders.
     """
     data = content.encode("utf-8") if isinstance(content, str) else content
     with replacing(path, folders=folders) as scratch, scratch.open("wb") as file:
@@ -26,8 +26,7 @@ def write_atomically(
 
 @contextmanager
 def replacing(path: str | os.PathLike[str], *, folders: bool = False) -> Iterator[Path]:
-    """``with replacing(path) as scratch: …`` fill `scratch`; it takes the place of `path` at the
-    end, and is gone if anything fails.
+    """Yield a scratch file that replaces `path` at the end, and is removed if anything fails.
 
     The scratch file lies beside `path` with the same ending and a name no one else has, so two
     writers cannot mix.
@@ -47,9 +46,8 @@ def replacing(path: str | os.PathLike[str], *, folders: bool = False) -> Iterato
         yield scratch
         with scratch.open("rb+") as file:
             os.fsync(file.fileno())
-        scratch.chmod(
-            path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
-        )  # a temporary file is private; the answer need not be
+        # a temporary file is private; the answer need not be
+        scratch.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
         scratch.replace(path)
     except OSError as error:
         raise StorageError(
@@ -71,3 +69,40 @@ def _umask() -> int:
 def _shown(path: Path) -> str:
     text = str(path)
     return text if text.isprintable() else repr(text)
+
+
+def require_folder(
+    folder: Path, targets: Iterable[Path], inputs: Iterable[str | Path] = ()
+) -> None:
+    """Raise where files cannot be written into a folder, or would replace an input."""
+    out, inputs = str(folder), list(inputs)
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise StorageError(f"--out {out!r} is a file; give a folder")
+        for target in targets:
+            if target.is_dir():
+                raise StorageError(
+                    f"{target} is a folder, and the answer is a file of that name; give another"
+                    " --out"
+                )
+            for name in inputs:
+                if target.exists() and Path(name).exists() and target.samefile(name):
+                    raise UsageError(
+                        f"--out {out!r} would write over the input {name}; give another folder"
+                    )
+        above = next(
+            (parent for parent in (folder, *folder.absolute().parents) if parent.exists()), Path()
+        )
+    except ValueError as error:  # a NUL byte
+        raise UsageError(f"--out {out!r} cannot be a path: {error}") from None
+    if not above.is_dir():
+        raise StorageError(f"--out {out!r} cannot be made: {above} is a file; give another folder")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise StorageError(
+            f"--out {out!r} cannot be written: no permission in {above}; give another folder"
+        )
+
+
+def as_text(data: dict[str, Any]) -> str:
+    """Return JSON as it is written and printed."""
+    return json.dumps(data, indent=2, allow_nan=False, ensure_ascii=False) + "\n"

@@ -15,6 +15,7 @@ from identify_cases import JOINT_KEYS, KEYS, LINK_KEYS, SLACK, Done, digest, num
 
 import thetahat as th
 from thetahat import robots
+from thetahat.identification.tuning.tune import TuningOptions
 from thetahat.model import parameters
 
 # -- what it says ----------------------------------------------------------------------------------
@@ -142,7 +143,9 @@ def test_prints_the_numbers_of_the_python_path(
     prior = np.concatenate(
         [robot.theta, robot.drive.viscous, robot.drive.coulomb, robot.drive.offset]
     )
-    tuned = th.tune(read, robot, fitted=fitted, span=(0, cut), prior=prior, weight=0.01)
+    tuned = th.tune(
+        read, robot, TuningOptions(weight=0.01), fitted=fitted, span=(0, cut), prior=prior
+    )
     train, test = (
         th.prepare(read, robot, settings=tuned.settings, span=span)
         for span in ((0, cut), (cut, read.rows))

@@ -20,7 +20,7 @@ from data_paths import ROOT, example_robot
 from thetahat import errors, robots
 from thetahat.cli.exit_status import guarded, heard
 from thetahat.cli.inspect import describe
-from thetahat.cli.inspect_view import _guided
+from thetahat.cli.inspect_view import guided
 from thetahat.errors import RobotWarning
 from thetahat.model.io import load as loading
 from thetahat.model.io.load import load
@@ -214,7 +214,7 @@ def test_the_drawing_determines_the_tree() -> None:
         ]
         last: dict[int, str] = {}
         drawn = {}
-        for guide, joint in _guided(joints):
+        for guide, joint in guided(joints):
             level, branch = len(guide) // 2, guide.endswith("╴")
             drawn[joint["name"]] = last.get(level - 1) if branch else last[level]
             last[level] = joint["name"]

@@ -17,7 +17,7 @@ from thetahat import robots
 from thetahat.cli.app import app
 from thetahat.excite.trajectory import Motion
 
-QUICK = ("--duration", "6", "--harmonics", "3", "--seconds", "3", "--rate", "200")
+QUICK = ("--duration", "6", "--harmonics", "3", "--starts", "6", "--rate", "200")
 
 
 @pytest.fixture(scope="module")
@@ -118,12 +118,12 @@ def test_a_heavier_truth_and_a_payload_show_in_the_torque(
         (["excite", "arm4", "--out", "m.csv", "--criterion", "trace"], 2, "log-det, condition"),
         (["excite", "arm4", "--out", "m.csv", "--start", "0,0"], 2, "4 finite numbers"),
         (
-            ["excite", "arm4", "--out", "m.csv", "--start", "9,0,0,0", "--seconds", "2"],
+            ["excite", "arm4", "--out", "m.csv", "--start", "9,0,0,0", "--starts", "2"],
             2,
             "shoulder_pitch",
         ),
         (
-            ["excite", "arm4", "--out", "m.csv", "--torque", "0.01", "--seconds", "2"],
+            ["excite", "arm4", "--out", "m.csv", "--torque", "0.01", "--starts", "2"],
             None,
             "torque",
         ),

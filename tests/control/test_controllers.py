@@ -21,7 +21,7 @@ from thetahat.control.controller import STOP_AFTER
 from thetahat.control.torque_limits import require_physical
 from thetahat.errors import UnphysicalRobot, UsageError
 from thetahat.model import parameters
-from thetahat.model.drive import Shape
+from thetahat.model.friction_terms import DriveTerm
 from thetahat.model.tree import Limits, Tree
 from thetahat.plant.plant import OwnPlant
 from thetahat.plant.simulate import simulate
@@ -80,13 +80,13 @@ def drives(robot: th.Robot) -> dict[str, th.Robot]:
         for term in ("viscous", "coulomb", "offset", "armature")
     }
     bare = robot.without_drive()
-    cubic = Shape("cubic", lambda dq, ddq, load: dq**3 * (1.0 + np.abs(load)), needs_load=True)
+    cubic = DriveTerm("cubic", lambda dq, ddq, load: dq**3 * (1.0 + np.abs(load)), needs_load=True)
     plain = replace(bare, drive=bare.drive.with_values(**terms))
     coupled = bare.with_actuation(B)
     return {
         "plain": plain,
         "coupled": replace(coupled, drive=coupled.drive.with_values(**terms)),
-        "shape": replace(plain, drive=plain.drive.with_shape(cubic, 0.3)),
+        "shape": replace(plain, drive=plain.drive.with_extra_term(cubic, 0.3)),
     }
 
 

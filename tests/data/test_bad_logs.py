@@ -430,7 +430,7 @@ def test_an_array_that_lies_about_its_shape_is_refused(robot: th.Robot, tmp_path
 def test_a_large_column_major_array_is_refused(
     robot: th.Robot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(npz_format, "MAX_TURNED", 100)
+    monkeypatch.setattr(npz_format, "MAX_FORTRAN", 100)
     np.savez(tmp_path / "log.npz", t=np.arange(40.0), q=np.asfortranarray(np.zeros((40, 2))))
     error = refusal(tmp_path / "log.npz", robot)
     assert (error.exit_code, "ascontiguousarray(q)" in str(error)) == (7, True)

@@ -14,8 +14,6 @@ from thetahat.data import filters
 from thetahat.data.filters import (
     Butterworth,
     ExponentialAverage,
-    RunningAverage,
-    RunningDerivative,
     SavitzkyGolay,
 )
 from thetahat.errors import UsageError
@@ -241,62 +239,12 @@ def test_average_is_its_transfer_function_and_its_closed_form() -> None:
     oracle = signal.lfilter([1 - keep], [1, -keep], np.concatenate([np.full(20_000, x[0]), x]))[
         20_000:
     ]
-    np.testing.assert_allclose(filters.ema(x, PERIOD, 10.0), oracle, atol=1e-13)
     closed = [
         (1 - keep) * sum(keep**i * x[k - i] for i in range(k + 1)) + keep ** (k + 1) * x[0]
         for k in range(0, 500, 50)
     ]
-    np.testing.assert_allclose(filters.ema(x, PERIOD, 10.0)[::50], closed, atol=1e-13)
+    np.testing.assert_allclose(oracle[::50], closed, atol=1e-13)
     np.testing.assert_allclose(filters.smooth(x, PERIOD, METHODS["ema"]), oracle, atol=CUT)
-
-
-def test_samples_one_by_one_give_the_vectorised_average() -> None:
-    x = noise(900).reshape(300, 3)
-    t = np.arange(300) * PERIOD
-    average, derivative = RunningAverage(7.0), RunningDerivative(7.0)
-    pairs = [
-        (average.push(t_k, x_k), derivative.push(t_k, x_k)) for t_k, x_k in zip(t, x, strict=True)
-    ]
-    np.testing.assert_allclose([a for a, _ in pairs], filters.ema(x, PERIOD, 7.0), atol=1e-12)
-    want = filters.ema_derivative(x, PERIOD, 7.0)
-    np.testing.assert_allclose([d for _, d in pairs], want, atol=1e-9 * np.max(np.abs(want)))
-
-
-@given(st.lists(st.floats(1e-4, 0.1), min_size=5, max_size=60))
-@settings(max_examples=30, deadline=None)
-def test_a_step_decays_by_the_clock_and_not_by_the_number_of_samples(steps: list[float]) -> None:
-    average = RunningAverage(2.0)
-    average.push(0.0, np.array([0.0]))
-    for t in np.cumsum(steps):
-        value = average.push(float(t), np.array([1.0]))
-        assert value[0] == pytest.approx(1 - np.exp(-2 * np.pi * 2.0 * t), abs=1e-12)
-
-
-def test_derivative_of_a_ramp_reaches_its_slope_and_a_reset_forgets() -> None:
-    derivative = RunningDerivative(5.0)
-    for k in range(2000):
-        value = derivative.push(k * PERIOD, np.array([3.0 * k * PERIOD]))
-    assert value[0] == pytest.approx(3.0, abs=1e-9)
-    derivative.reset()
-    assert derivative.push(100.0, np.array([77.0]))[0] == 0.0
-
-
-@pytest.mark.parametrize(
-    "push",
-    [
-        lambda a: a.push(0.0, [1.0]),
-        lambda a: a.push(-1.0, [1.0]),
-        lambda a: a.push(1.0, [np.nan]),
-        lambda a: a.push(np.inf, [1.0]),
-    ],
-)
-def test_running_average_refuses_what_would_spoil_it(push) -> None:
-    for make in (RunningAverage, RunningDerivative):
-        average = make(5.0)
-        average.push(0.0, np.array([1.0]))
-        with pytest.raises(UsageError):
-            push(average)
-        assert np.all(np.isfinite(average.push(0.1, np.array([1.0]))))
 
 
 # -- ends ------------------------------------------------------------------------------------------
@@ -304,18 +252,21 @@ def test_running_average_refuses_what_would_spoil_it(push) -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("derivative", [0, 1, 2])
-def test_settled_rows_hardly_see_what_lies_beyond_the_end(name: str, derivative: int) -> None:
+def test_rows_inside_the_edges_hardly_see_what_lies_beyond_the_end(
+    name: str, derivative: int
+) -> None:
     method = METHODS[name]
     kernel = method.kernel(PERIOD, derivative)
-    future, past = kernel.settled()
+    future, past = kernel.edge_reach()
     weights, centre = np.abs(kernel.weights), kernel.future
     outside = weights[: max(centre - future, 0)].sum(), weights[centre + past + 1 :].sum()
-    assert max(outside) < filters.SETTLED * weights.sum()
+    assert max(outside) < filters.EDGE_WEIGHT * weights.sum()
     assert past <= kernel.past
     if name == "butterworth":
         assert 0.1 < past * PERIOD < 0.5  # a few cycles of the cut-off, not the whole response
         assert (
-            weights[: centre - future + 1].sum() >= filters.SETTLED * weights.sum() or future == 0
+            weights[: centre - future + 1].sum() >= filters.EDGE_WEIGHT * weights.sum()
+            or future == 0
         )  # and no longer than needed
 
 
@@ -400,15 +351,17 @@ def test_few_measurements_are_resampled_as_well_as_they_allow(n: int) -> None:
     np.testing.assert_allclose(got, 2 * grid + 1, atol=1e-12)
 
 
-# -- thinning, errors ------------------------------------------------------------------------------
+# -- decimation, errors ----------------------------------------------------------------------------
 
 
 def test_thinning_leaves_five_rows_a_cycle() -> None:
-    assert filters.thinning(10.0, 1e-3) == 20
-    assert filters.thinning(50.0, 2e-4) == 20
-    assert filters.thinning(10.0, 1 / 30) == 1
+    assert filters.decimation_factor(10.0, 1e-3) == 20
+    assert filters.decimation_factor(50.0, 2e-4) == 20
+    assert filters.decimation_factor(10.0, 1 / 30) == 1
     for cutoff, period in ((10.0, 1e-3), (7.3, 2e-3), (4.0, 1e-3)):
-        folded = 0.5 / (filters.thinning(cutoff, period) * period)  # half the new sampling rate
+        folded = 0.5 / (
+            filters.decimation_factor(cutoff, period) * period
+        )  # half the new sampling rate
         assert (
             1 / (1 + (np.tan(np.pi * folded * period) / np.tan(np.pi * cutoff * period)) ** 8)
             < 1e-3
@@ -431,7 +384,7 @@ def test_thinning_leaves_five_rows_a_cycle() -> None:
         lambda: Butterworth(1.0).kernel(1e-3, 3),
         lambda: filters.method_of("kalman", 1.0),
         lambda: filters.resample(np.arange(5.0), np.zeros((5, 1)), np.arange(3.0), degree=2),
-        lambda: RunningAverage(0.0),
+        lambda: filters.smooth(noise(100), 1e-3, ExponentialAverage(0.0)),
     ],
 )
 def test_what_cannot_be_done_is_said_in_a_sentence(call) -> None:

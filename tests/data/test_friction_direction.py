@@ -12,18 +12,21 @@ from simulated_log import motion
 
 import thetahat as th
 from thetahat import robots
-from thetahat.data.friction_direction import directed, directed_batches
+from thetahat.data.friction_direction import (
+    batches_with_friction_direction,
+    with_friction_direction,
+)
 from thetahat.data.samples import Samples
 from thetahat.errors import UsageError
 from thetahat.kernels.direction import follow
 from thetahat.model.drive import Drive
-from thetahat.model.friction_terms import Dry, by_load, one_sided, quadratic, stribeck
+from thetahat.model.friction_terms import FrictionDirection, by_load, one_sided, quadratic, stribeck
 from thetahat.model.robot import Robot
 
 RATE, CUTOFF = 500.0, 10.0
 
 
-def arm(dry: Dry | None) -> Robot:
+def arm(dry: FrictionDirection | None) -> Robot:
     robot = th.load(robots.path("arm4")).without_drive().with_drive(viscous=True, coulomb=True)
     return replace(robot, drive=robot.drive.with_dry(dry))
 
@@ -44,10 +47,10 @@ def moved(seconds: float = 8.0, **more) -> Samples:
 
 
 LAWS = {
-    "zone": Dry(np.full(4, 0.05), np.zeros(4)),
-    "travel": Dry(np.zeros(4), np.full(4, 0.01)),
-    "sign": Dry.plain(4),
-    "mixed": Dry(np.array([0.05, 0.0, 0.0, 0.2]), np.array([0.0, 0.02, 0.0, 0.0])),
+    "zone": FrictionDirection(np.full(4, 0.05), np.zeros(4)),
+    "travel": FrictionDirection(np.zeros(4), np.full(4, 0.01)),
+    "sign": FrictionDirection.plain(4),
+    "mixed": FrictionDirection(np.array([0.05, 0.0, 0.0, 0.2]), np.array([0.0, 0.02, 0.0, 0.0])),
 }
 
 
@@ -56,7 +59,7 @@ def test_what_the_samples_hold_is_the_law_behind_scipys_low_pass(name: str) -> N
     law, samples = LAWS[name], moved()
     state, raw = np.zeros(4), np.empty_like(samples.dq)
     follow(np.array(samples.dq), 1.0 / RATE, np.array(law.zone), np.array(law.travel), state, raw)
-    seen = directed(samples, arm(law)).direction
+    seen = with_friction_direction(samples, arm(law)).direction
     expected = sosfiltfilt(butter(4, CUTOFF, fs=RATE, output="sos"), raw, axis=0, padlen=400)
     inner = slice(400, -400)
     np.testing.assert_allclose(seen[inner], expected[inner], atol=2e-6)
@@ -92,9 +95,9 @@ def test_friction_holds_its_direction_while_the_motor_stands() -> None:
 @pytest.mark.parametrize("size", [1, 37, 1000])
 def test_a_stream_gives_what_the_whole_gives(name: str, size: int) -> None:
     samples, robot = moved(3.0), arm(LAWS[name])
-    whole = directed(samples, robot).direction
+    whole = with_friction_direction(samples, robot).direction
     parts = list(
-        directed_batches(
+        batches_with_friction_direction(
             (samples.subset(slice(k, k + size)) for k in range(0, len(samples), size)), robot
         )
     )
@@ -109,22 +112,24 @@ def test_a_stream_gives_what_the_whole_gives(name: str, size: int) -> None:
 def test_runs_and_gaps_begin_anew() -> None:
     samples, robot = moved(4.0), arm(LAWS["travel"])
     run = np.where(np.arange(len(samples)) < 900, 0, 1)
-    cut = directed(replace(samples, run=run), robot)
+    cut = with_friction_direction(replace(samples, run=run), robot)
     for k in (0, 1):
-        alone = directed(samples.subset(run == k), robot)
+        alone = with_friction_direction(samples.subset(run == k), robot)
         np.testing.assert_allclose(cut.direction[run == k], alone.direction, atol=1e-12)
-    late = directed(replace(samples, t=samples.t + np.where(run == 1, 1.0, 0.0)), robot)
+    late = with_friction_direction(
+        replace(samples, t=samples.t + np.where(run == 1, 1.0, 0.0)), robot
+    )
     np.testing.assert_allclose(late.direction, cut.direction, atol=1e-12)
 
 
 def test_a_plain_robot_is_as_it_was() -> None:
     samples = moved(2.0)
-    assert directed(samples, arm(None)) is samples
+    assert with_friction_direction(samples, arm(None)) is samples
     assert samples.direction_of(arm(LAWS["zone"]).drive) is None
-    found = directed(samples, arm(LAWS["zone"]))
+    found = with_friction_direction(samples, arm(LAWS["zone"]))
     assert found.direction_of(arm(LAWS["sign"]).drive) is None  # another law
-    assert directed(found, arm(LAWS["zone"])) is found or np.array_equal(
-        directed(found, arm(LAWS["zone"])).direction, found.direction
+    assert with_friction_direction(found, arm(LAWS["zone"])) is found or np.array_equal(
+        with_friction_direction(found, arm(LAWS["zone"])).direction, found.direction
     )
 
 
@@ -132,11 +137,11 @@ def test_a_fit_with_the_law_finds_the_friction_and_one_without_does_not() -> Non
     """Torques by a law with hysteresis, low-passed as measured ones are; the columns must be what
     the low-pass shows.
     """
-    law = Dry(np.zeros(4), np.full(4, 0.03))
+    law = FrictionDirection(np.zeros(4), np.full(4, 0.03))
     true = arm(law)
     values = {"viscous": np.array([0.5, 0.4, 0.3, 0.2]), "coulomb": np.array([2.0, 1.5, 1.0, 0.5])}
     true = replace(true, drive=true.drive.with_values(**values))
-    samples = directed(moved(16.0), true)
+    samples = with_friction_direction(moved(16.0), true)
     torque = th.inverse_dynamics(true, samples.q, samples.dq, samples.ddq, rigid=True)
     torque = torque + true.drive.torque(samples.dq, samples.ddq, direction=samples.direction)
     samples = replace(samples, tau=torque)
@@ -161,16 +166,16 @@ def test_further_shapes_are_their_formulas_and_leave_motors_out() -> None:
         (quadratic(np.array([1.0, 0.0, 1.0, 1.0])), dq * np.abs(dq) * [1, 0, 1, 1]),
         (by_load(np.array([1.0, 1.0, 0.0, 1.0])), np.sign(dq) * 7.0 * [1, 1, 0, 1]),
     ):
-        (column,) = drive.with_shape(shape).motor_columns(dq, 0.0 * dq, load=np.full((1, 4), -7.0))[
-            1
-        ]
+        (column,) = drive.with_extra_term(shape).motor_columns(
+            dq, 0.0 * dq, load=np.full((1, 4), -7.0)
+        )[1]
         np.testing.assert_allclose(column, expected, rtol=1e-12)
 
 
 def test_bad_laws_are_refused() -> None:
     with pytest.raises(UsageError, match="not both"):
-        Dry(np.array([0.1]), np.array([0.1]))
+        FrictionDirection(np.array([0.1]), np.array([0.1]))
     with pytest.raises(UsageError, match="from 0"):
-        Dry(np.array([-0.1]), np.array([0.0]))
+        FrictionDirection(np.array([-0.1]), np.array([0.0]))
     with pytest.raises(UsageError, match="3 motors"):
-        Drive.none(4).with_dry(Dry.plain(3))
+        Drive.none(4).with_dry(FrictionDirection.plain(3))

@@ -24,7 +24,7 @@ from thetahat.data.formats import npz as npz_format
 from thetahat.data.formats import parquet as parquet_format
 from thetahat.data.formats.write_log import write_table
 from thetahat.data.log import Log, read_log
-from thetahat.data.timestamps import Thinned
+from thetahat.data.timestamps import DecimatedValues
 
 KINDS = ("q", "dq", "tau")
 
@@ -395,7 +395,7 @@ def test_an_encoder_that_wraps_is_unwrapped_and_counted(robot: th.Robot, tmp_pat
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=30), st.integers(4, 40))
 def test_thinned_numbers_are_every_kth(sizes: list[int], limit: int) -> None:
-    thinned, at = Thinned(limit), 0
+    thinned, at = DecimatedValues(limit), 0
     for size in sizes:
         thinned.add(np.arange(at, at + size, dtype=float))
         at += size

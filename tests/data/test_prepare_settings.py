@@ -13,7 +13,7 @@ from prepare_cases import BATCH, NAMES, difference, even, log_of, measured, moti
 import thetahat as th
 from thetahat import robots
 from thetahat.data import filters
-from thetahat.data.cutoff import choose_cutoff, survey
+from thetahat.data.cutoff import choose_cutoff, scan_spectra
 from thetahat.data.prepare import Settings, choose, prepare, prepare_batches
 from thetahat.data.samples import OUTLIER, REASONS, concatenate
 from thetahat.errors import MalformedInput, NotIdentifiable, UsageError
@@ -211,7 +211,7 @@ def test_real_robots_get_the_cutoff_a_careful_person_used(name: str) -> None:
     robot = th.load(shared_file("logs", robot_file))
     log = read_log(shared_file("logs", log_file), robot)
     for span in (None, (0, log.rows // 2)):
-        chosen = choose_cutoff(survey(log, robot, span=span), robot)
+        chosen = choose_cutoff(scan_spectra(log, robot, span=span), robot)
         assert 1 / 2.5 < chosen.value / by_hand < 2.5, chosen.reasoning
         assert f"{chosen.value:.3g} Hz" in chosen.reasoning
     samples = prepare(log, robot)

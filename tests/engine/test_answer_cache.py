@@ -15,7 +15,7 @@ from fleet_cases import columns, folder_of, write
 from fleet_cli_cases import Thetahat, thetahat  # noqa: F401 (a fixture)
 
 from thetahat import robots
-from thetahat.engine import answer_cache
+from thetahat.engine import run_records
 from thetahat.engine.row_reader import FileRows
 
 QUICK = ["--no-tune", "--json"]
@@ -24,7 +24,7 @@ QUICK = ["--no-tune", "--json"]
 @pytest.fixture
 def rows(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Rows of logs as they are read for anything but a survey."""
-    monkeypatch.setattr("thetahat.engine.store.SETTLED", -1.0)
+    monkeypatch.setattr("thetahat.engine.cache.SETTLING_TIME", -1.0)
     seen: list[int] = []
     plain = FileRows.read
 
@@ -77,7 +77,7 @@ def test_a_second_run_with_nothing_new_reads_no_rows_and_answers_the_same(
     assert [(run["state"], run["samples"], len(run["logs"])) for run in told] == [
         ("done", first.data["samples"], 3)
     ] * 2
-    monkeypatch.setattr(answer_cache, "program", lambda: "another")
+    monkeypatch.setattr(run_records, "program_fingerprint", lambda: "another")
     assert thetahat(*given).code == 0
     assert rows  # another program may answer otherwise
 
@@ -155,7 +155,7 @@ def test_an_answer_that_is_damaged_is_found_anew_and_that_is_said(
 def test_the_oldest_answers_go_first(
     thetahat: Thetahat, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answer_cache, "BYTES", 60_000)
+    monkeypatch.setattr("thetahat.engine.cache.ANSWER_BYTES", 60_000)
     for cutoff in (8.0, 9.0, 10.0, 11.0):
         given = [
             "--out",

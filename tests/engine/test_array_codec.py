@@ -13,10 +13,10 @@ from fleet_cases import arm, columns, fitted, gaps, jittered, spoiled, wrapped, 
 
 from thetahat.data.prepare import Settings
 from thetahat.engine.fingerprint import DATA_FORMAT
-from thetahat.engine.reduce import Gatherer
-from thetahat.engine.shard_fold import Fold, Prepared
+from thetahat.engine.reduce import ShardReducer
+from thetahat.engine.shard_work import Fold, Preparation
 from thetahat.identification.parameter_columns import Columns
-from thetahat.model.friction_terms import Dry
+from thetahat.model.friction_terms import FrictionDirection
 
 SETTINGS = Settings(
     cutoff=10.0,
@@ -87,12 +87,13 @@ def found(tmp_path: Path) -> tuple[list[list[int]], np.ndarray]:
     a delay and dry friction over a zone.
     """
     path = write(tmp_path / "log.parquet", jittered(gaps(spoiled(wrapped(columns(seconds=18.0))))))
-    gatherer = Gatherer(rows=900)
-    files = gatherer.survey(path, arm())
+    reducer = ShardReducer(rows=900)
+    files = reducer.scan(path, arm())
     fit = replace(
-        fitted(arm()), drive=fitted(arm()).drive.with_dry(Dry(np.full(4, 0.05), np.zeros(4)))
+        fitted(arm()),
+        drive=fitted(arm()).drive.with_dry(FrictionDirection(np.full(4, 0.05), np.zeros(4))),
     )
-    information, told = gatherer.fold(files, Fold(Prepared(arm(), SETTINGS), fit))
+    information, told = reducer.fold(files, Fold(Preparation(arm(), SETTINGS), fit))
     stacked = information.stacked()
     sizes = np.linalg.norm(stacked, axis=0)
     assert len(sizes) == len(information.base) + 1

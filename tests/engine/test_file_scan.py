@@ -18,13 +18,13 @@ from thetahat.data.columns import ColumnMap
 from thetahat.data.formats import Table
 from thetahat.data.log import Log, read_log
 from thetahat.data.prepare import choose
-from thetahat.engine import file_scan
-from thetahat.engine.array_codec import Damaged
-from thetahat.engine.file_scan import Reading, survey_file
-from thetahat.engine.multi_log import catalogue
-from thetahat.engine.reduce import Gatherer
-from thetahat.engine.settings_cache import Choices, chosen
+from thetahat.engine.cache import Damaged, decode, encode
+from thetahat.engine.file_scan import ScannedFile, scan_file
+from thetahat.engine.multi_log import merge_files
+from thetahat.engine.reduce import ShardReducer
+from thetahat.engine.row_reader import Reading
 from thetahat.engine.sources import items
+from thetahat.engine.tuning_cache import SettingsOptions, choose_settings
 from thetahat.errors import MalformedInput, StorageError, UsageError
 from thetahat.model.robot import Robot
 
@@ -51,13 +51,13 @@ def require_same_log(found: Log, wanted: Log) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_one_file_is_the_log_it_is(tmp_path: Path, shape: str) -> None:
     path = write(tmp_path / "log.csv", SHAPES[shape](columns()))
-    require_same_log(Gatherer().survey(path, arm()).log, read_log(path, arm()))
+    require_same_log(ShardReducer().scan(path, arm()).log, read_log(path, arm()))
 
 
 def test_many_files_are_one_log(tmp_path: Path) -> None:
     for k, (name, shape) in enumerate(SHAPES.items()):
         write(tmp_path / f"{k}-{name}.{'csv' if k % 2 else 'parquet'}", shape(columns(k)))
-    found, wanted = Gatherer().survey(tmp_path, arm()).log, read_log(tmp_path, arm())
+    found, wanted = ShardReducer().scan(tmp_path, arm()).log, read_log(tmp_path, arm())
     kinds = {finding.kind for finding in wanted.findings}
     assert {"gap", "jitter", "wrap", "dead-torque", "short-run"} <= kinds
     require_same_log(found, wanted)
@@ -72,8 +72,8 @@ def test_torques_saturate_at_the_limit_of_all_files(tmp_path: Path) -> None:
     if higher[name].max() <= first[name].max():
         higher[name][5] = first[name].max() + 1.0
         write(tmp_path / "1.parquet", higher)
-    alone = Gatherer().survey(tmp_path / "0.parquet", arm()).log
-    together = Gatherer().survey(tmp_path, arm()).log
+    alone = ShardReducer().scan(tmp_path / "0.parquet", arm()).log
+    together = ShardReducer().scan(tmp_path, arm()).log
     assert any(mask.reason == "saturated" for mask in alone.masks)
     assert not any(
         mask.reason == "saturated" for mask in together.masks
@@ -87,7 +87,7 @@ def test_a_limit_that_several_files_reach_is_one(tmp_path: Path) -> None:
         name = next(name for name in table if name.startswith("tau."))
         limit = 0.6 * min(columns(j)[name].max() for j in range(3))
         write(tmp_path / f"{k}.parquet", table | {name: np.minimum(table[name], limit)})
-    found, wanted = Gatherer().survey(tmp_path, arm()).log, read_log(tmp_path, arm())
+    found, wanted = ShardReducer().scan(tmp_path, arm()).log, read_log(tmp_path, arm())
     masked = {int(mask.first_row) // 4_000 for mask in found.masks if mask.reason == "saturated"}
     assert masked == {0, 1, 2}
     require_same_log(found, wanted)
@@ -97,7 +97,7 @@ def test_the_windows_that_judge_the_log_are_those_of_one_reading(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judged: list[Windows] = []
-    original = audit.judge
+    original = audit.check_against_model
 
     def watched(
         robot: Robot, columns: ColumnMap, windows: Windows, **options: object
@@ -106,9 +106,9 @@ def test_the_windows_that_judge_the_log_are_those_of_one_reading(
         return original(robot, columns, windows, **options)
 
     folder = folder_of(tmp_path / "logs", 4)
-    surveys = [(item, survey_file(item, arm(), Reading())) for item in items(folder)]
-    monkeypatch.setattr(audit, "judge", watched)
-    catalogue(arm(), Reading(), surveys)
+    surveys = [(item, scan_file(item, arm(), Reading())) for item in items(folder)]
+    monkeypatch.setattr(audit, "check_against_model", watched)
+    merge_files(arm(), Reading(), surveys)
     read_log(folder, arm())
     mine, theirs = judged
     assert len(mine) == len(theirs) > 1_500
@@ -121,7 +121,7 @@ def test_a_turned_sign_is_found_over_all_files(tmp_path: Path) -> None:
         table = columns(k)
         name = [name for name in table if name.startswith("tau.")][1]
         write(tmp_path / f"{k}.parquet", table | {name: -table[name]})
-    found = Gatherer().survey(tmp_path, arm()).log
+    found = ShardReducer().scan(tmp_path, arm()).log
     assert [finding.kind for finding in found.findings] == ["sign"]
     require_same_log(found, read_log(tmp_path, arm()))
 
@@ -129,13 +129,13 @@ def test_a_turned_sign_is_found_over_all_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize("shape", ["even", "gaps", "spoiled", "wraps"])
 def test_a_survey_comes_back_from_bytes_as_it_was(tmp_path: Path, shape: str) -> None:
     path = write(tmp_path / "log.csv", SHAPES[shape](columns()))
-    found = survey_file(items(path)[0], arm(), Reading())
-    data = file_scan.to_bytes(found)
-    assert file_scan.to_bytes(file_scan.from_bytes(data)) == data
+    found = scan_file(items(path)[0], arm(), Reading())
+    data = encode(found, "key")
+    assert encode(decode(data, ScannedFile, "key"), "key") == data
     broken = bytearray(data)
     broken[len(data) // 2] ^= 1
     with pytest.raises(Damaged):
-        file_scan.from_bytes(bytes(broken))
+        decode(bytes(broken), ScannedFile, "key")
 
 
 def test_settings_are_chosen_as_in_one_pass_reading_a_fraction(
@@ -144,7 +144,7 @@ def test_settings_are_chosen_as_in_one_pass_reading_a_fraction(
     from thetahat.engine import row_reader
 
     folder = folder_of(tmp_path / "logs", 12, seconds=64.0)
-    files = Gatherer().survey(folder, arm())
+    files = ShardReducer().scan(folder, arm())
     read: list[int] = []
     original = row_reader.read_rows
 
@@ -156,7 +156,9 @@ def test_settings_are_chosen_as_in_one_pass_reading_a_fraction(
 
     monkeypatch.setattr(row_reader, "read_rows", watched)
     span = (0, round(0.9 * files.log.rows))
-    assert chosen(files, Choices(), span) == choose(read_log(folder, arm()), arm(), span=span)
+    assert choose_settings(files, SettingsOptions(), span) == choose(
+        read_log(folder, arm()), arm(), span=span
+    )
     assert sum(read) < 0.75 * span[1]
 
 
@@ -168,7 +170,7 @@ def test_of_a_bag_what_settings_need_is_read_in_one_go(
     monkeypatch.setattr("thetahat.data.cutoff.WINDOWS", 6)
     for k in range(2):
         write(tmp_path / f"{k}.npz", columns(k, seconds=120.0))
-    files = Gatherer().survey(tmp_path, arm())
+    files = ShardReducer().scan(tmp_path, arm())
     read: list[tuple[int, int]] = []
     original = row_reader.read_rows
 
@@ -179,7 +181,7 @@ def test_of_a_bag_what_settings_need_is_read_in_one_go(
         return original(table, columns, first, stop, **options)
 
     monkeypatch.setattr(row_reader, "read_rows", watched)
-    assert chosen(files, Choices()) == choose(read_log(tmp_path, arm()), arm())
+    assert choose_settings(files, SettingsOptions()) == choose(read_log(tmp_path, arm()), arm())
     assert len(read) == 2
 
 
@@ -191,7 +193,7 @@ def test_a_bad_file_is_named_and_the_rest_kept(tmp_path: Path, how: str) -> None
     folder = folder_of(tmp_path / "logs", 3)
     wanted = read_log(folder, arm())
     name, said, code = spoil(folder, how)
-    files = Gatherer().survey(folder, arm())
+    files = ShardReducer().scan(folder, arm())
     (failure,) = files.failures
     assert name in failure.name
     assert said in failure.sentence
@@ -207,7 +209,7 @@ def test_most_files_say_which_columns_a_log_has(tmp_path: Path, name: str) -> No
         folder / name,
         {column: array for column, array in columns(5).items() if not column.startswith("dq.")},
     )
-    files = Gatherer().survey(folder, arm())
+    files = ShardReducer().scan(folder, arm())
     assert [name in failure.name for failure in files.failures] == [True]
     assert files.log.has_dq
 
@@ -216,31 +218,33 @@ def test_where_no_file_is_left_the_first_is_said(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("t,q1\n0,1\n1,one\n")
     (tmp_path / "b.csv").write_text("")
     with pytest.raises(MalformedInput, match=r"a\.csv.*and 1 more"):
-        Gatherer().survey(tmp_path, arm())
+        ShardReducer().scan(tmp_path, arm())
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     folder = folder_of(tmp_path / "logs", 1)
-    files = Gatherer().survey([folder, tmp_path / "gone.csv"], arm())
+    files = ShardReducer().scan([folder, tmp_path / "gone.csv"], arm())
     assert [
         (each.exit_code, "gone.csv does not exist" in each.sentence) for each in files.failures
     ] == [(6, True)]
     with pytest.raises(StorageError, match="no file fits"):
-        Gatherer().survey(str(tmp_path / "*.csv"), arm())
+        ShardReducer().scan(str(tmp_path / "*.csv"), arm())
     with pytest.raises(UsageError, match="give a file"):
-        Gatherer().survey([], arm())
+        ShardReducer().scan([], arm())
 
 
 def test_a_file_that_changes_between_survey_and_fold_is_named(tmp_path: Path) -> None:
-    from thetahat.engine.shard_fold import Fold, Prepared
+    from thetahat.engine.shard_work import Fold, Preparation
 
     folder = folder_of(tmp_path / "logs", 2)
-    files = Gatherer().survey(folder, arm())
+    files = ShardReducer().scan(folder, arm())
     settings = choose(files.log, arm())
     write(folder / "run001.parquet", columns(7))
-    found, told = Gatherer().fold(files, Fold(Prepared(arm(), settings), arm().without_drive()))
+    found, told = ShardReducer().fold(
+        files, Fold(Preparation(arm(), settings), arm().without_drive())
+    )
     assert [
-        (each.exit_code, "changed after it was surveyed" in each.sentence) for each in told.failures
+        (each.exit_code, "changed after it was scanned" in each.sentence) for each in told.failures
     ] == [(6, True)]
     assert found.samples == 4_000
 
@@ -265,7 +269,7 @@ def test_urls_are_fetched_once_and_read_like_files(
             "memory://fleet/*.parquet",
             ["memory://fleet/run000.parquet", "memory://fleet/run001.parquet"],
         ):
-            files = Gatherer().survey(name, arm())
+            files = ShardReducer().scan(name, arm())
             assert [entry.item.place.rpartition("/")[2] for entry in files.entries] == [
                 "run000.parquet",
                 "run001.parquet",
@@ -278,13 +282,13 @@ def test_urls_are_fetched_once_and_read_like_files(
         ]
         assert th.prepare(files.log, arm(), cutoff=10.0).q.shape == (8_000, 4)
         before = sorted((tmp_path / "scratch").rglob("*run00*"))
-        Gatherer().survey(name, arm())
+        ShardReducer().scan(name, arm())
         assert sorted((tmp_path / "scratch").rglob("*run00*")) == before
     finally:
         memory.rm("/fleet", recursive=True)
-    files = Gatherer().survey([folder / "run000.parquet", "memory://fleet/run009.parquet"], arm())
+    files = ShardReducer().scan([folder / "run000.parquet", "memory://fleet/run009.parquet"], arm())
     assert "run009.parquet" in files.failures[0].sentence
     assert files.failures[0].exit_code == 6
     assert (
-        not Gatherer().survey(f"file://{folder}", arm()).entries[0].item.remote
+        not ShardReducer().scan(f"file://{folder}", arm()).entries[0].item.remote
     )  # what is here is not copied

@@ -15,9 +15,9 @@ from fleet_cli_cases import QUICK, Thetahat, one_error, thetahat  # noqa: F401 (
 from test_workers import scaled
 
 from thetahat.data.prepare import choose
-from thetahat.engine import file_totals
-from thetahat.engine.reduce import Gatherer
-from thetahat.engine.shard_fold import Fold, Prepared
+from thetahat.engine import shard_bookkeeping
+from thetahat.engine.reduce import ShardReducer
+from thetahat.engine.shard_work import Fold, Preparation
 from thetahat.engine.workers import Workers
 from thetahat.errors import StorageError
 
@@ -46,23 +46,23 @@ def paths(found: dict[str, Any]) -> list[str]:
 
 
 def when(monkeypatch: pytest.MonkeyPatch, stage: str, act: Callable[[], None]) -> None:
-    """Do something as soon as the gatherer says that this stage begins."""
+    """Do something as soon as the reducer says that this stage begins."""
     done: list[int] = []
-    plain = Gatherer.__init__
+    plain = ShardReducer.__init__
 
-    def init(self: Gatherer, *given: Any, **more: Any) -> None:
+    def init(self: ShardReducer, *given: Any, **more: Any) -> None:
         plain(self, *given, **more)
-        tell = self.tell
+        progress = self.progress
 
         def told(what: str, *numbers: int) -> None:
             if what == stage and not done:
                 done.append(1)
                 act()
-            tell(what, *numbers)
+            progress(what, *numbers)
 
-        self.tell = told
+        self.progress = told
 
-    monkeypatch.setattr(Gatherer, "__init__", init)
+    monkeypatch.setattr(ShardReducer, "__init__", init)
 
 
 @pytest.mark.parametrize("options", [[], ["--robust"]], ids=["plain", "robust"])
@@ -272,16 +272,14 @@ class Failing(Workers):
 
 
 def test_a_shard_that_fails_in_a_file_that_is_there_is_left_out_alone(logs: Path) -> None:
-    gatherer = Gatherer(Failing(), rows=500)
-    files = gatherer.survey(logs, arm())
-    work = Fold(Prepared(arm(), choose(files.log, arm())), fitted(arm()))
-    found, told = gatherer.fold(files, work)
+    reducer = ShardReducer(Failing(), rows=500)
+    files = reducer.scan(logs, arm())
+    work = Fold(Preparation(arm(), choose(files.log, arm())), fitted(arm()))
+    found, told = reducer.fold(files, work)
     (failure,) = told.failures
     assert "run001.parquet, rows 1000 to 1499" in failure.name
     assert found.samples == 5 * 3_000 - 500
-    assert (
-        sum(len(part) for part in gatherer.excerpt(told.files, work, every=True)) == found.samples
-    )
+    assert sum(len(part) for part in reducer.samples(told.files, work, every=True)) == found.samples
     assert [source.path for source in told.files.sources] == [
         source.path for source in files.log.sources
     ]
@@ -291,12 +289,12 @@ def test_logs_whose_factors_need_too_much_memory_are_not_reviewed_and_that_is_sa
     logs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     another_arm(logs / "run001b.parquet")
-    files = Gatherer().survey(logs, arm())
-    work = Fold(Prepared(arm(), choose(files.log, arm())), fitted(arm()))
-    _, told = Gatherer(rows=500).fold(files, work)
+    files = ShardReducer().scan(logs, arm())
+    work = Fold(Preparation(arm(), choose(files.log, arm())), fitted(arm()))
+    _, told = ShardReducer(rows=500).fold(files, work)
     assert len(told.failures) == 1
     assert told.notes == ()
-    monkeypatch.setattr(file_totals, "BYTES", 1e3)
-    _, told = Gatherer(rows=500).fold(files, work)
+    monkeypatch.setattr(shard_bookkeeping, "BYTES", 1e3)
+    _, told = ShardReducer(rows=500).fold(files, work)
     assert told.failures == ()
-    assert "6 logs were not held against each other" in told.notes[0]
+    assert "6 logs were not compared with each other" in told.notes[0]

@@ -24,14 +24,14 @@ from fleet_cases import (
 )
 
 import thetahat as th
-from thetahat.cli.joint_selection import Stream
+from thetahat.data.joint_selection import JointSelection
 from thetahat.data.log import read_log
 from thetahat.data.prepare import Settings, choose
 from thetahat.data.samples import Samples, concatenate
-from thetahat.engine.multi_log import Catalogue
-from thetahat.engine.reduce import Gatherer
-from thetahat.engine.shard_fold import Fold, Prepared
+from thetahat.engine.multi_log import MultiLog
+from thetahat.engine.reduce import ShardReducer
 from thetahat.engine.shard_samples import samples
+from thetahat.engine.shard_work import Fold, Preparation
 from thetahat.engine.shards import plan
 from thetahat.identification.information import information
 from thetahat.model.lock_joints import lock
@@ -51,7 +51,7 @@ def both(
     robot = arm()
     log = read_log(path, robot)
     settings = settings or choose(log, robot, span=span)
-    files = Gatherer().survey(path, robot)
+    files = ShardReducer().scan(path, robot)
     shards = plan(files, settings, span, rows=rows)
     parts = [part for shard in shards for part in samples(shard, robot, settings, timed=True)]
     return (
@@ -129,7 +129,7 @@ MEASURED = {
 def test_so_it_is_with_logs_of_real_robots(name: str) -> None:
     urdf, path = (shared_file("logs", *part.split("/")) for part in MEASURED[name])
     robot = th.load(urdf)
-    log, files = read_log(path, robot), Gatherer().survey(path, robot)
+    log, files = read_log(path, robot), ShardReducer().scan(path, robot)
     settings = choose(log, robot)
     parts = [
         part
@@ -168,14 +168,15 @@ def test_joints_without_a_column_are_locked_in_every_shard(tmp_path: Path) -> No
         name: array for name, array in columns().items() if not name.endswith(robot.joint_names[1])
     }
     path = write(tmp_path / "log.parquet", table)
-    files = Gatherer().survey(path, robot)
+    files = ShardReducer().scan(path, robot)
     settings, locked = choose(files.log, robot), files.log.locked
     fit = fitted(lock(robot, locked))
-    found, _ = Gatherer(rows=ROWS).fold(files, Fold(Prepared(robot, settings, locked, (0, 2)), fit))
-    stream = Stream(robot, locked, (0, 2))
-    one = information(
-        fit, stream(iter([th.prepare(read_log(path, robot), robot, settings=settings)]))
+    found, _ = ShardReducer(rows=ROWS).fold(
+        files, Fold(Preparation(robot, settings, locked, (0, 2)), fit)
     )
+    joints = JointSelection(robot, locked, (0, 2))
+    samples = th.prepare(read_log(path, robot), robot, settings=settings)
+    one = information(fit, joints.select(samples))
     assert found.robot.nv == 3
     assert found.rows.tolist() == one.rows.tolist()
     assert one.rows[1] == 0
@@ -188,8 +189,8 @@ def test_joints_without_a_column_are_locked_in_every_shard(tmp_path: Path) -> No
 # -- estimates -------------------------------------------------------------------------------------
 
 
-def surveyed(path: Path) -> tuple[Catalogue, Settings]:
-    files = Gatherer().survey(path, arm())
+def surveyed(path: Path) -> tuple[MultiLog, Settings]:
+    files = ShardReducer().scan(path, arm())
     return files, choose(files.log, arm())
 
 
@@ -198,27 +199,27 @@ def test_two_hundred_shards_in_random_order_are_one_pass(tmp_path: Path) -> None
     files, settings = surveyed(folder)
     shards = plan(files, settings, rows=160)
     assert len(shards) == 200
-    work = Fold(Prepared(arm(), settings), fitted(arm()))
+    work = Fold(Preparation(arm(), settings), fitted(arm()))
     order = np.random.default_rng(0).permutation(len(shards))
     parts = [work.run(shards[k]) for k in order]
     one = one_pass(arm(), folder, fitted=fitted(arm()))
-    assert differ(one, Fold.merged(parts).on(fitted(arm()))) <= SAME
+    assert differ(one, Fold.merge(parts).information(fitted(arm()))) <= SAME
     one_by_one = parts[0]
     for part in parts[1:]:
-        one_by_one = Fold.merged([part, one_by_one])
-    assert differ(one, one_by_one.on(fitted(arm()))) <= SAME
+        one_by_one = Fold.merge([part, one_by_one])
+    assert differ(one, one_by_one.information(fitted(arm()))) <= SAME
 
 
 def test_the_direction_of_dry_friction_is_that_of_one_pass(tmp_path: Path) -> None:
-    from thetahat.model.friction_terms import Dry
+    from thetahat.model.friction_terms import FrictionDirection
 
     path = write(tmp_path / "log.parquet", columns())
     files, settings = surveyed(path)
     for zone, travel in ((0.05, 0.0), (0.0, 0.02)):
-        law = Dry(np.full(4, zone), np.full(4, travel))
+        law = FrictionDirection(np.full(4, zone), np.full(4, travel))
         fit = replace(fitted(arm()), drive=fitted(arm()).drive.with_dry(law))
-        work = Fold(Prepared(arm(), settings), fit)
-        found, told = Gatherer(rows=ROWS).fold(files, work)
+        work = Fold(Preparation(arm(), settings), fit)
+        found, told = ShardReducer(rows=ROWS).fold(files, work)
         assert told.shards == (1 if travel else 6)  # hysteresis remembers the whole run
         assert differ(one_pass(arm(), path, fitted=fit, settings=settings), found) <= SAME
 
@@ -227,7 +228,7 @@ def test_the_direction_of_dry_friction_is_that_of_one_pass(tmp_path: Path) -> No
 def test_what_was_left_out_is_counted(tmp_path: Path, rows: int) -> None:
     path = write(tmp_path / "log.parquet", SHAPES["gaps"](SHAPES["spoiled"](columns())))
     files, settings = surveyed(path)
-    _, told = Gatherer(rows=rows).fold(files, Fold(Prepared(arm(), settings), fitted(arm())))
+    _, told = ShardReducer(rows=rows).fold(files, Fold(Preparation(arm(), settings), fitted(arm())))
     one = th.prepare(read_log(path, arm()), arm(), settings=settings)
     assert np.array_equal(
         told.result.counts,

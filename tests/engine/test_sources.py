@@ -18,10 +18,10 @@ from store_cases import ROWS
 
 from thetahat.data.prepare import choose
 from thetahat.engine import sources
-from thetahat.engine.file_scan import Reading
-from thetahat.engine.reduce import Gatherer
-from thetahat.engine.shard_fold import Fold, Prepared
-from thetahat.engine.store import Store
+from thetahat.engine.cache import Store
+from thetahat.engine.reduce import ShardReducer
+from thetahat.engine.row_reader import Reading
+from thetahat.engine.shard_work import Fold, Preparation
 from thetahat.errors import MissingExtra
 
 fsspec = pytest.importorskip("fsspec", reason="fsspec comes with the extra dask")
@@ -105,9 +105,9 @@ def test_a_log_that_is_replaced_at_the_same_address_is_read_anew(
         server["http://lab/run.parquet"] = write(
             tmp_path / "run.parquet", columns(seed)
         ).read_bytes()
-        (entry,) = Gatherer().survey("http://lab/run.parquet", arm()).entries
-        (wanted,) = Gatherer().survey(tmp_path / "run.parquet", arm()).entries
-        assert entry.survey.digest == wanted.survey.digest
+        (entry,) = ShardReducer().scan("http://lab/run.parquet", arm()).entries
+        (wanted,) = ShardReducer().scan(tmp_path / "run.parquet", arm()).entries
+        assert entry.file.digest == wanted.file.digest
 
 
 def test_a_presigned_address_is_a_log_by_its_name_and_its_signature_is_not_told(
@@ -115,9 +115,9 @@ def test_a_presigned_address_is_a_log_by_its_name_and_its_signature_is_not_told(
 ) -> None:
     url = "http://lab/run.parquet?X-Amz-Signature=secret&X=1"
     server[url] = write(tmp_path / "run.parquet", columns(1)).read_bytes()
-    files = Gatherer().survey(url, arm())
-    work = Fold(Prepared(arm(), settings := choose(files.log, arm())), fitted(arm()))
-    found, told = Gatherer(rows=ROWS).fold(files, work)
+    files = ShardReducer().scan(url, arm())
+    work = Fold(Preparation(arm(), settings := choose(files.log, arm())), fitted(arm()))
+    found, told = ShardReducer(rows=ROWS).fold(files, work)
     assert (told.shards, found.samples) == (4, 4_000)
     assert np.array_equal(
         found.rows,
@@ -126,7 +126,7 @@ def test_a_presigned_address_is_a_log_by_its_name_and_its_signature_is_not_told(
     assert [source.path for source in files.log.sources] == ["http://lab/run.parquet"]
     del server[url]
     with pytest.raises(Exception, match=r"run\.parquet") as caught:
-        Gatherer().survey(url, arm())
+        ShardReducer().scan(url, arm())
     assert "secret" not in str(caught.value)
 
 
@@ -136,7 +136,7 @@ def test_logs_in_an_archive_keep_where_it_is(tmp_path: Path) -> None:
         with zipfile.ZipFile(archive, "w") as file:
             for seed in seeds:
                 file.write(write(tmp_path / f"{seed}.parquet", columns(seed)), f"run{seed}.parquet")
-        files = Gatherer().survey(f"zip://*.parquet::file://{archive}", arm())
+        files = ShardReducer().scan(f"zip://*.parquet::file://{archive}", arm())
         assert sorted(entry.item.place for entry in files.entries) == [
             f"zip://run{seed}.parquet::file://{archive}" for seed in sorted(seeds)
         ]
@@ -149,7 +149,7 @@ def test_what_a_protocol_needs_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr("fsspec.core.url_to_fs", lacks)
     with pytest.raises(MissingExtra, match="pip install aiohttp"):
-        Gatherer().survey("https://lab/run.parquet", arm())
+        ShardReducer().scan("https://lab/run.parquet", arm())
 
 
 def test_copies_stay_within_bounds_and_those_in_use_stay(
@@ -175,7 +175,7 @@ def test_two_topics_of_one_bag_are_two_logs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "thetahat.engine.store.SETTLED", -1.0
+        "thetahat.engine.cache.SETTLING_TIME", -1.0
     )  # a file written just now counts as known
     pytest.importorskip("rosbags", reason="bags are written by rosbags (pip install rosbags)")
     from bag_files import START, message, typestore
@@ -205,10 +205,11 @@ def test_two_topics_of_one_bag_are_two_logs(
     with Store(tmp_path / "store") as store:
 
         def torque(side: str, cutoff: float, kept: Store | None = store) -> float:
-            gatherer = Gatherer(store=kept, rows=500)
-            files = gatherer.survey(tmp_path / "bag", arm(), Reading(topic=side))
-            found, _ = gatherer.fold(
-                files, Fold(Prepared(arm(), choose(files.log, arm(), cutoff=cutoff)), fitted(arm()))
+            reducer = ShardReducer(store=kept, rows=500)
+            files = reducer.scan(tmp_path / "bag", arm(), Reading(topic=side))
+            found, _ = reducer.fold(
+                files,
+                Fold(Preparation(arm(), choose(files.log, arm(), cutoff=cutoff)), fitted(arm())),
             )
             return float(np.linalg.norm(found.torque_norms()))
 

@@ -18,12 +18,11 @@ from store_cases import ROWS, run, same, settle
 import thetahat as th
 from thetahat.data.formats import Table
 from thetahat.data.types import Mask
-from thetahat.engine import file_scan as surveying
-from thetahat.engine import multi_log, row_reader
+from thetahat.engine import file_scan, row_reader
+from thetahat.engine.cache import Store
 from thetahat.engine.fingerprint import fingerprint, robot_fingerprint
-from thetahat.engine.reduce import Gatherer
-from thetahat.engine.shard_fold import Fold, Prepared
-from thetahat.engine.store import Store
+from thetahat.engine.reduce import ShardReducer
+from thetahat.engine.shard_work import Fold, Preparation
 from thetahat.identification.information import Information
 
 
@@ -39,7 +38,7 @@ def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
     """The change of a file cannot be dated back (ctime), so here a file counts as settled
     at once.
     """
-    monkeypatch.setattr("thetahat.engine.store.SETTLED", -1.0)
+    monkeypatch.setattr("thetahat.engine.cache.SETTLING_TIME", -1.0)
 
 
 class Watched:
@@ -47,7 +46,7 @@ class Watched:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.names: list[str] = []
-        for module in (surveying, row_reader, multi_log):
+        for module in (file_scan, row_reader):
             monkeypatch.setattr(module, "open_table", partial(self._open, module.open_table))
 
     def _open(self, original: Callable[..., Table], path: Path, **options: object) -> Table:
@@ -70,7 +69,7 @@ def test_what_the_store_gives_is_what_was_computed(
         assert (told.shards, told.computed) == (16, 0)
         assert seen.names == []
         (
-            tmp_path / "store/objects" / told.root[:2] / told.root
+            tmp_path / "store/entries" / told.root[:2] / told.root
         ).unlink()  # all in one; the shards are still there
         from_shards, told, _ = run(store, logs)
         assert told.computed == 0
@@ -145,7 +144,7 @@ def test_rows_held_out_have_no_say_in_settings(tmp_path: Path, logs: Path) -> No
 @pytest.mark.parametrize(("name", "ratio"), [("cutoff", 2.0), ("min_speed", 3.0), ("spikes", 2.0)])
 def test_a_threshold_that_would_be_too_small_is_not_kept(name: str, ratio: float) -> None:
     from thetahat.data.prepare import Settings
-    from thetahat.engine.settings_cache import ALONE, _fits
+    from thetahat.engine.tuning_cache import ALONE, _fits
 
     kept = Settings(cutoff=10.0, min_speed=(0.1, 0.2), spikes=(1.0, 2.0))
 
@@ -189,9 +188,9 @@ def test_a_copy_under_another_name_is_not_folded_again(tmp_path: Path, logs: Pat
 @pytest.mark.parametrize("change", ["cutoff", "drive", "gravity", "joints", "content", "masks"])
 def test_whatever_changes_the_result_changes_the_key(logs: Path, change: str) -> None:
     robot, fit = arm(), fitted(arm())
-    files = Gatherer().survey(logs, robot)
-    settings = Gatherer().choose(files)
-    work = Fold(Prepared(robot, settings), fit)
+    files = ShardReducer().scan(logs, robot)
+    settings = ShardReducer().choose(files)
+    work = Fold(Preparation(robot, settings), fit)
     from thetahat.engine.shards import plan
 
     def key(work: Fold, files) -> str:
@@ -199,22 +198,22 @@ def test_whatever_changes_the_result_changes_the_key(logs: Path, change: str) ->
 
     before = key(work, files)
     assert before == key(
-        Fold(Prepared(th.load(robot.source), settings), fitted(th.load(robot.source))),
-        Gatherer().survey(logs, robot),
+        Fold(Preparation(th.load(robot.source), settings), fitted(th.load(robot.source))),
+        ShardReducer().scan(logs, robot),
     )
     if change == "cutoff":
-        work = Fold(Prepared(robot, replace(settings, cutoff=settings.cutoff * 1.0000001)), fit)
+        work = Fold(Preparation(robot, replace(settings, cutoff=settings.cutoff * 1.0000001)), fit)
     elif change == "drive":
-        work = Fold(Prepared(robot, settings), fit.with_drive(armature=True))
+        work = Fold(Preparation(robot, settings), fit.with_drive(armature=True))
     elif change == "gravity":
-        work = Fold(Prepared(robot, settings), fit.with_gravity((0.0, 0.0, -9.80665)))
+        work = Fold(Preparation(robot, settings), fit.with_gravity((0.0, 0.0, -9.80665)))
     elif change == "joints":
-        work = Fold(Prepared(robot, settings, dofs=(0, 1)), fit)
+        work = Fold(Preparation(robot, settings, dofs=(0, 1)), fit)
     elif change == "content":
         table = columns(0)
         table["tau.elbow"][77] += 1e-9
         write(logs / "run000.parquet", table)
-        files = Gatherer().survey(logs, robot)
+        files = ShardReducer().scan(logs, robot)
     else:
         files = replace(files, log=replace(files.log, masks=(Mask(1, 50, 60, "stuck"),)))
     assert key(work, files) != before
@@ -228,40 +227,16 @@ def test_a_robots_values_do_not_matter_to_a_fold_but_to_a_score() -> None:
     from thetahat.model.friction_terms import by_load, stribeck
 
     drives = [
-        replace(robot, drive=robot.drive.with_shape(shape))
+        replace(robot, drive=robot.drive.with_extra_term(shape))
         for shape in (stribeck(0.1), stribeck(0.2), by_load())
     ]
     assert len({robot_fingerprint(each) for each in drives}) == 3
     loaded, heavier = (
-        replace(each, drive=each.drive.with_shape(by_load())) for each in (robot, other)
+        replace(each, drive=each.drive.with_extra_term(by_load())) for each in (robot, other)
     )
     assert robot_fingerprint(loaded) != robot_fingerprint(
         heavier
     )  # its column is the load that the robot's own values make
-
-
-def test_which_logs_and_entries_belong_to_a_robot_and_a_period(tmp_path: Path, logs: Path) -> None:
-    with Store(tmp_path / "store") as store:
-        for k, (owner, period) in enumerate([("r1", "2024"), ("r1", "2025"), ("r2", "2024")]):
-            gatherer = Gatherer(store=store, rows=ROWS)
-            files = gatherer.survey([logs / f"run00{k}.parquet"], arm(), owner=owner, period=period)
-            settings = gatherer.choose(files)
-            work = Fold(Prepared(arm(), settings), fitted(arm()))
-            gatherer.fold(files, work)
-        assert [(log.robot, log.period, Path(log.place).name) for log in store.logs("r1")] == [
-            ("r1", "2024", "run000.parquet"),
-            ("r1", "2025", "run001.parquet"),
-        ]
-        entries = store.entries_of("r1", "2025", fold=work.fingerprint)
-        assert [(entry.first, entry.stop, entry.samples) for entry in entries] == [
-            (k, k + 1000, 1000) for k in range(0, 4000, 1000)
-        ]
-        parts = [
-            store.get(entry.key, lambda data, key=entry.key: Fold.from_bytes(data, key))
-            for entry in entries
-        ]
-    alone = Gatherer(rows=ROWS).fold(Gatherer().survey(logs / "run001.parquet", arm()), work)[0]
-    assert same(Fold.merged(parts).on(fitted(arm())), alone)
 
 
 # -- bags ------------------------------------------------------------------------------------------
@@ -308,8 +283,8 @@ def test_segments_of_a_bag_are_shards(tmp_path: Path, monkeypatch: pytest.Monkey
         for path in spools[:2]:
             path.unlink()  # scratch may go at any time
         spools[2].write_bytes(spools[2].read_bytes()[:-8])
-        work = Fold(Prepared(arm(), replace(_settings(found), cutoff=9.0)), fitted(arm()))
-        again, told = Gatherer(store=store, rows=ROWS).fold(files, work)
+        work = Fold(Preparation(arm(), replace(_settings(found), cutoff=9.0)), fitted(arm()))
+        again, told = ShardReducer(store=store, rows=ROWS).fold(files, work)
         assert told.computed == 12
         assert (
             differ(one_pass(arm(), bags, fitted=fitted(arm()), settings=work.settings), again)
@@ -331,7 +306,7 @@ def test_where_nothing_can_be_set_aside_a_bag_is_decoded_again(tmp_path: Path) -
 
 
 def test_the_oldest_spools_go_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("thetahat.engine.row_cache.BYTES", 2 * 8 * 13 * 4_000)
+    monkeypatch.setattr("thetahat.engine.row_reader.SPOOL_BYTES", 2 * 8 * 13 * 4_000)
     with Store(tmp_path / "store") as store:
         run(store, bag_folder(tmp_path / "bags"))
     assert len(list((tmp_path / "store/spool").iterdir())) == 2

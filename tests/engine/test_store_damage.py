@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,11 @@ import numpy as np
 import pytest
 from data_paths import ROOT
 from fleet_cases import arm, fitted, folder_of, gathered
-from store_cases import ROWS, run, same, settle
+from store_cases import ROWS, run, same, settle, shard_keys
 
-from thetahat.engine import array_codec, run_history, settings_cache
-from thetahat.engine.reduce import Gatherer
-from thetahat.engine.store import Store
+from thetahat.engine import run_records, tuning_cache
+from thetahat.engine.cache import MAGIC, Damaged, Store, decode, encode, unpack
+from thetahat.engine.reduce import ShardReducer
 from thetahat.errors import StorageError
 from thetahat.identification.information import Information
 
@@ -42,54 +43,78 @@ def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
     """The change of a file cannot be dated back (ctime), so here a file counts as settled
     at once.
     """
-    monkeypatch.setattr("thetahat.engine.store.SETTLED", -1.0)
+    monkeypatch.setattr("thetahat.engine.cache.SETTLING_TIME", -1.0)
 
 
 # -- damage ----------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Inner:
+    name: str
+    pair: tuple[float, int]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Every type that an entry may hold."""
+
+    arrays: tuple[np.ndarray, ...]
+    text: str
+    optional: float | None
+    flags: dict[int, tuple[bool, ...]]
+    inner: tuple[Inner, ...]
+    raw: bytes
+
+
 def test_bytes_are_what_they_were_or_damaged() -> None:
     rng = np.random.default_rng(0)
-    arrays = {
-        "a": rng.normal(size=(3, 4)),
-        "b": np.arange(5),
-        "c": np.array([True, False]),
-        "d": np.zeros((0, 2)),
-        "e": np.arange(3, dtype=np.uint8),
-    }
-    data = array_codec.packed({"x": [1, None, "é"]}, arrays)
-    values, found = array_codec.unpacked(data)
-    assert values == {"x": [1, None, "é"]}
+    arrays = (
+        rng.normal(size=(3, 4)),
+        np.arange(5),
+        np.array([True, False]),
+        np.zeros((0, 2)),
+        np.arange(3, dtype=np.uint8),
+    )
+    inner = (Inner("a", (1.0, 2)), Inner("b", (0.1, -3)))
+    sample = Sample(arrays, "é", None, {3: (True, False)}, inner, b"\0raw")
+    data = encode(sample, "key")
+    found = decode(data, Sample, "key")
+    assert (found.text, found.optional, found.flags) == (sample.text, None, sample.flags)
+    assert (found.inner, found.raw) == (sample.inner, sample.raw)
     assert all(
-        np.array_equal(found[name], array) and found[name].shape == array.shape
-        for name, array in arrays.items()
+        np.array_equal(a, b) and a.shape == b.shape and a.dtype == b.dtype
+        for a, b in zip(found.arrays, arrays, strict=True)
     )
     for at in range(0, len(data), 7):
         broken = bytearray(data)
         broken[at] ^= 0x10
-        with pytest.raises(array_codec.Damaged):
-            array_codec.unpacked(bytes(broken))
+        with pytest.raises(Damaged):
+            decode(bytes(broken), Sample, "key")
     for length in (0, 5, 40, len(data) - 1):
-        with pytest.raises(array_codec.Damaged):
-            array_codec.unpacked(data[:length])
-    with pytest.raises(array_codec.Damaged):
-        array_codec.unpacked(data + b"\0")
+        with pytest.raises(Damaged):
+            decode(data[:length], Sample, "key")
+    with pytest.raises(Damaged):
+        decode(data + b"\0", Sample, "key")
+    for kind, key in ((Sample, "other"), (Inner, "key")):
+        with pytest.raises(Damaged, match="another key"):
+            decode(data, kind, key)
 
 
 def test_nothing_in_the_store_is_pickled(tmp_path: Path, logs: Path) -> None:
     with Store(tmp_path / "store") as store:
         run(store, logs)
-    for path in (tmp_path / "store/objects").rglob("*"):
-        assert path.is_dir() or path.read_bytes().startswith(array_codec.MAGIC)
+    for path in (tmp_path / "store/entries").rglob("*"):
+        assert path.is_dir() or path.read_bytes().startswith(MAGIC)
 
 
 @pytest.mark.parametrize("how", ["bit", "cut", "empty", "other"])
 def test_a_damaged_entry_is_computed_anew(tmp_path: Path, logs: Path, how: str) -> None:
     with Store(tmp_path / "store") as store:
         first, told, _ = run(store, logs)
-        entries = [entry for log in store.logs() for entry in store.entries(log.digest)]
-        root = tmp_path / "store/objects" / told.root[:2] / told.root
-        paths = [tmp_path / "store/objects" / entry.key[:2] / entry.key for entry in entries]
+        entries = shard_keys(tmp_path / "store", told.root)
+        root = tmp_path / "store/entries" / told.root[:2] / told.root
+        paths = [tmp_path / "store/entries" / key[:2] / key for key in entries]
         data = bytearray(paths[3].read_bytes())
         data[len(data) // 2] ^= 4
         paths[3].write_bytes(
@@ -100,7 +125,7 @@ def test_a_damaged_entry_is_computed_anew(tmp_path: Path, logs: Path, how: str) 
         root.unlink()
         found, told, _ = run(store, logs)
         assert told.computed == 1
-        assert store.damaged == [entries[3].key]
+        assert store.damaged == [entries[3]]
         assert same(first, found)
         root.write_bytes(root.read_bytes()[:-9])
         assert same(first, run(store, logs)[0])
@@ -129,10 +154,31 @@ def test_a_folder_that_is_no_store_is_said(tmp_path: Path) -> None:
         Store(tmp_path / "new")
 
 
+def test_a_store_of_version_1_keeps_its_runs_and_says_that_results_are_new(
+    tmp_path: Path, logs: Path
+) -> None:
+    with Store(tmp_path / "store") as store:
+        run_records.fail_run(store, run_records.begin_run(store, arm()), "no")
+        wanted, _, _ = run(store, logs)
+    shutil.move(tmp_path / "store/entries", tmp_path / "store/objects")
+    with sqlite3.connect(tmp_path / "store/store.sqlite") as database:
+        database.execute("PRAGMA user_version = 1")
+        database.execute("DROP TABLE settings_logs")
+    database.close()
+    with pytest.warns(UserWarning, match="of version 1: its runs are kept"):
+        store = Store(tmp_path / "store")
+    with store:
+        assert [record.state for record in run_records.find_runs(store)] == ["failed"]
+        found, told, _ = run(store, logs)
+    assert told.computed == told.shards
+    assert same(found, wanted)
+    Store(tmp_path / "store").close()  # said once
+
+
 def test_a_full_disk_stops_nothing_and_is_said_once(
     tmp_path: Path, logs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from thetahat.engine import store as storing
+    from thetahat.engine import cache as storing
 
     wanted, _, _ = run(None, logs)
     written = []
@@ -148,11 +194,11 @@ def test_a_full_disk_stops_nothing_and_is_said_once(
     original = storing.write_atomically
     monkeypatch.setattr(storing, "write_atomically", full)
     with Store(tmp_path / "store") as store:
-        gatherer = Gatherer(store=store, rows=ROWS)
-        found, told, _ = gathered(gatherer, logs, arm(), fitted(arm()))
+        reducer = ShardReducer(store=store, rows=ROWS)
+        found, told, _ = gathered(reducer, logs, arm(), fitted(arm()))
         assert same(found, wanted)
         assert told.failures == ()
-        (trouble,) = gatherer.trouble
+        (trouble,) = reducer.store_failures
         assert trouble.exit_code == 6
         assert "No space left" in trouble.sentence
         monkeypatch.setattr(storing, "write_atomically", original)
@@ -176,18 +222,18 @@ def test_what_belongs_together_is_written_together_or_not_at_all(tmp_path: Path)
         "logs": [{"path": "a", "sha256": "a"}, {"path": "b", "sha256": []}]
     }  # which the database refuses
     with Store(tmp_path / "store") as store:
-        number = run_history.begin(store, arm())
+        number = run_records.begin_run(store, arm())
         with pytest.raises(StorageError):
-            run_history.finish(store, number, found, verdict="")
-        assert [record.state for record in run_history.history(store)] == ["running"]
-        assert run_history.history(store)[0].logs == ()
-        settings_cache._replace(store, "series", {"x": 1}, ["a"])
+            run_records.finish_run(store, number, found, verdict="")
+        assert [record.state for record in run_records.find_runs(store)] == ["running"]
+        assert run_records.find_runs(store)[0].logs == ()
+        tuning_cache._replace(store, "series", '{"x": 1}', ["a"])
         with pytest.raises(StorageError):
-            settings_cache._replace(store, "series", {"x": 2}, ["b", []])
+            tuning_cache._replace(store, "series", '{"x": 2}', ["b", []])
         assert [row["settings"] for row in store.query("SELECT settings FROM settings")] == [
             '{"x": 1}'
         ]
-        assert [row["digest"] for row in store.query("SELECT digest FROM settled")] == ["a"]
+        assert [row["digest"] for row in store.query("SELECT digest FROM settings_logs")] == ["a"]
 
 
 # -- at once, and killed ---------------------------------------------------------------------------
@@ -195,12 +241,12 @@ def test_what_belongs_together_is_written_together_or_not_at_all(tmp_path: Path)
 
 def test_what_a_killed_writer_left_is_tidied_up_in_time(tmp_path: Path) -> None:
     with Store(tmp_path / "store") as store:
-        folder = tmp_path / "store/objects/ab"
+        folder = tmp_path / "store/entries/ab"
         folder.mkdir()
         for name, age in ((".ab1.old", 7200.0), (".ab2.new", 0.0)):
             (folder / name).write_bytes(b"half")
             os.utime(folder / name, (time.time() - age,) * 2)
-        store.put("ab" + 62 * "0", array_codec.packed({}, {}))
+        store.put("ab" + 62 * "0", Inner("", (0.0, 0)))
     assert sorted(path.name for path in folder.iterdir()) == [".ab2.new", "ab" + 62 * "0"]
 
 
@@ -221,22 +267,22 @@ def test_two_threads_at_once_are_safe(tmp_path: Path, logs: Path) -> None:
     assert all(same(each, wanted) for each in found)
     with Store(tmp_path / "store") as store:
         assert run(store, logs)[1].computed == 0
-    assert not list((tmp_path / "store/objects").rglob(".*"))
+    assert not list((tmp_path / "store/entries").rglob(".*"))
 
 
 WORK = """
 import sys
 sys.path[:0] = {paths!r}
-import thetahat.engine.store as storing
-storing.SETTLED = -1.0
+import thetahat.engine.cache as storing
+storing.SETTLING_TIME = -1.0
 from fleet_cases import arm, fitted, gathered
 from store_cases import ROWS, run, same, settle
-from thetahat.engine.reduce import Gatherer
-from thetahat.engine.store import Store
+from thetahat.engine.reduce import ShardReducer
+from thetahat.engine.cache import Store
 print("ready", flush=True)
 sys.stdin.readline()
 with Store({store!r}) as store:
-    gathered(Gatherer(store=store, rows=100), {logs!r}, arm(), fitted(arm()))
+    gathered(ShardReducer(store=store, rows=100), {logs!r}, arm(), fitted(arm()))
 print("done", flush=True)
 """
 
@@ -246,9 +292,11 @@ def killed_runs(tmp_path: Path, logs: Path, times: int) -> None:
     of a run without a store.
     """
     store = str(tmp_path / "store")
-    code = WORK.format(paths=[str(ROOT / "src"), str(ROOT / "tests")], store=store, logs=str(logs))
+    code = WORK.format(
+        paths=[str(ROOT / "src"), str(ROOT / "tests" / "support")], store=store, logs=str(logs)
+    )
     began = time.monotonic()
-    gathered(Gatherer(rows=100), logs, arm(), fitted(arm()))
+    gathered(ShardReducer(rows=100), logs, arm(), fitted(arm()))
     rng, killed, longest, surveys, entries = (
         random.Random(0),
         0,
@@ -278,21 +326,21 @@ def killed_runs(tmp_path: Path, logs: Path, times: int) -> None:
             # Every entry that is there is whole.
             entries = len(
                 [
-                    array_codec.unpacked(path.read_bytes())
-                    for path in Path(store, "objects").rglob("[0-9a-f]" * 64)
+                    unpack(path.read_bytes())
+                    for path in Path(store, "entries").rglob("[0-9a-f]" * 64)
                 ]
             )
     with Store(store) as opened:
-        found, told, _ = gathered(Gatherer(store=opened, rows=100), logs, arm(), fitted(arm()))
+        found, told, _ = gathered(ShardReducer(store=opened, rows=100), logs, arm(), fitted(arm()))
         assert told.computed <= max(
             told.shards - (entries - surveys), 0
         )  # what the killed ones did was not in vain
-    wanted, _, _ = gathered(Gatherer(rows=100), logs, arm(), fitted(arm()))
+    wanted, _, _ = gathered(ShardReducer(rows=100), logs, arm(), fitted(arm()))
     assert same(found, wanted)
 
 
-def test_killed_at_three_random_moments(tmp_path: Path, logs: Path) -> None:
-    killed_runs(tmp_path, logs, 3)
+def test_killed_at_a_random_moment(tmp_path: Path, logs: Path) -> None:
+    killed_runs(tmp_path, logs, 1)
 
 
 @pytest.mark.slow
@@ -347,9 +395,9 @@ def test_two_processes_at_once_are_safe(tmp_path: Path, logs: Path) -> None:
     one["parity"] = other["parity"] = None
     assert one == other
     with Store(tmp_path / "store") as store:
-        assert [record.state for record in run_history.history(store)] == ["done", "done"]
+        assert [record.state for record in run_records.find_runs(store)] == ["done", "done"]
         assert store.query("PRAGMA integrity_check")[0][0] == "ok"
-    assert not list((tmp_path / "store/objects").rglob(".*"))
+    assert not list((tmp_path / "store/entries").rglob(".*"))
 
 
 def killed_verbs(tmp_path: Path, logs: Path, times: int) -> None:
@@ -382,10 +430,10 @@ def killed_verbs(tmp_path: Path, logs: Path, times: int) -> None:
             continue
         with Store(store) as opened:
             assert opened.query("PRAGMA integrity_check")[0][0] == "ok"
-            states = {record.state for record in run_history.history(opened)}
+            states = {record.state for record in run_records.find_runs(opened)}
         assert states <= {"interrupted", "done"}
-        for path in (store / "objects").rglob("[0-9a-f]" * 64):
-            array_codec.unpacked(path.read_bytes())
+        for path in (store / "entries").rglob("[0-9a-f]" * 64):
+            unpack(path.read_bytes())
         if killed % between == 0:  # let one through, and begin anew
             assert answered(verb(tmp_path, logs, "out", *workers)) == wanted
             shutil.rmtree(store)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -28,16 +29,16 @@ from fleet_cases import (
     spoil,
     write,
 )
+from store_cases import shard_keys
 
 import thetahat as th
 from thetahat.data.prepare import choose
 from thetahat.engine import fold_logs
-from thetahat.engine.foreign_logs import TIMES, _told
+from thetahat.engine.cache import Store
+from thetahat.engine.foreign_logs import TIMES, measure_misfit
 from thetahat.engine.multi_log import Failure
-from thetahat.engine.reduce import Gatherer
-from thetahat.engine.shard_fold import Fold, Prepared
-from thetahat.engine.shard_score import Score
-from thetahat.engine.store import Store
+from thetahat.engine.reduce import ShardReducer
+from thetahat.engine.shard_work import Fold, Preparation, Score
 from thetahat.engine.workers import FAN_IN, DaskWorkers, Job, Workers, _tree
 from thetahat.errors import MissingExtra, StorageError, UsageError
 from thetahat.identification.scores import validate
@@ -69,8 +70,8 @@ def equal(a, b) -> bool:
 
 
 def test_two_workers_are_one_pass(two: DaskWorkers, logs: Path) -> None:
-    found, told, _ = gathered(Gatherer(two, rows=ROWS), logs, arm(), fitted(arm()))
-    here, _, _ = gathered(Gatherer(rows=ROWS), logs, arm(), fitted(arm()))
+    found, told, _ = gathered(ShardReducer(two, rows=ROWS), logs, arm(), fitted(arm()))
+    here, _, _ = gathered(ShardReducer(rows=ROWS), logs, arm(), fitted(arm()))
     assert told.shards == 48
     assert equal(found, here)  # to the last bit: the tree does not depend on who computes
     assert differ(one_pass(arm(), logs, fitted=fitted(arm())), found) <= SAME
@@ -86,8 +87,10 @@ def test_a_worker_that_is_killed_half_way_costs_nothing_but_time(
             killed.append(next(iter(two.client.run(os.getpid).values())))
             os.kill(killed[0], signal.SIGKILL)
 
-    found, told, _ = gathered(Gatherer(two, rows=250, tell=kill), logs, arm(), fitted(arm()))
-    here, _, _ = gathered(Gatherer(rows=250), logs, arm(), fitted(arm()))
+    found, told, _ = gathered(
+        ShardReducer(two, rows=250, progress=kill), logs, arm(), fitted(arm())
+    )
+    here, _, _ = gathered(ShardReducer(rows=250), logs, arm(), fitted(arm()))
     assert killed
     assert told.failures == ()
     assert equal(found, here)
@@ -96,15 +99,16 @@ def test_a_worker_that_is_killed_half_way_costs_nothing_but_time(
 def test_with_a_store_what_is_there_is_not_sent_out(
     two: DaskWorkers, logs: Path, tmp_path: Path
 ) -> None:
-    here, _, _ = gathered(Gatherer(rows=ROWS), logs, arm(), fitted(arm()))
+    here, _, _ = gathered(ShardReducer(rows=ROWS), logs, arm(), fitted(arm()))
     with Store(tmp_path / "store") as store:
-        first, told, _ = gathered(Gatherer(two, store, rows=ROWS), logs, arm(), fitted(arm()))
+        first, told, _ = gathered(ShardReducer(two, store, rows=ROWS), logs, arm(), fitted(arm()))
         assert told.computed == 48
-        (tmp_path / "store/objects" / told.root[:2] / told.root).unlink()
-        entries = [entry for log in store.logs() for entry in store.entries(log.digest)]
-        for entry in entries[::5]:
-            (tmp_path / "store/objects" / entry.key[:2] / entry.key).unlink()
-        half, told, _ = gathered(Gatherer(two, store, rows=ROWS), logs, arm(), fitted(arm()))
+        (tmp_path / "store/entries" / told.root[:2] / told.root).unlink()
+        entries = shard_keys(tmp_path / "store", told.root)
+        assert len(entries) == 48
+        for key in entries[::5]:
+            (tmp_path / "store/entries" / key[:2] / key).unlink()
+        half, told, _ = gathered(ShardReducer(two, store, rows=ROWS), logs, arm(), fitted(arm()))
         assert told.computed == len(entries[::5])
     assert equal(first, here)
     assert equal(half, here)
@@ -113,9 +117,9 @@ def test_with_a_store_what_is_there_is_not_sent_out(
 def test_scores_of_shards_are_those_of_one_pass(
     two: DaskWorkers, logs: Path, tmp_path: Path
 ) -> None:
-    gatherer = Gatherer(two, rows=ROWS)
-    found, _, files = gathered(gatherer, logs, arm(), fitted(arm()))
-    settings = gatherer.choose(files)
+    reducer = ShardReducer(two, rows=ROWS)
+    found, _, files = gathered(reducer, logs, arm(), fitted(arm()))
+    settings = reducer.choose(files)
     estimate = th.solve(found, th.LeastSquares())
     robots = {
         "robot": fitted(arm()).with_parameters(estimate),
@@ -123,8 +127,8 @@ def test_scores_of_shards_are_those_of_one_pass(
         "beside": {"light": arm().with_parameters(0.5 * arm().theta)},
     }
     span = (5_000, 19_000)
-    work = Score(Prepared(arm(), settings), **robots)
-    told, _ = gatherer.score(files, work, span)
+    work = Score(Preparation(arm(), settings), **robots)
+    told, _ = reducer.score(files, work, span)
     wanted = validate(
         robots["robot"],
         th.prepare(files.log, arm(), settings=settings, span=span),
@@ -142,31 +146,31 @@ def test_scores_of_shards_are_those_of_one_pass(
         for name in ("r2", "r2_moving", "rms", "rms_moving", "r2_total"):
             assert np.ma.allclose(getattr(a, name), getattr(b, name), rtol=1e-10, atol=0.0), name
     with Store(tmp_path / "store") as store:
-        kept = Gatherer(two, store, rows=ROWS)
+        kept = ShardReducer(two, store, rows=ROWS)
         kept.score(files, work, span)
-        again = kept.gather(files, work, span)
+        again = kept.reduce(files, work, span)
         assert again.computed == 0
         assert np.array_equal(work.validation(again.result).r2, told.r2)
         other = Score(
-            Prepared(arm(), settings),
+            Preparation(arm(), settings),
             **(robots | {"nominal": arm().with_parameters(1.01 * arm().theta)}),
         )
-        assert kept.gather(files, other, span).computed == again.shards
+        assert kept.reduce(files, other, span).computed == again.shards
 
 
 def test_an_excerpt_is_rows_of_the_log_in_their_order(
     logs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("thetahat.engine.reduce.EXCERPT", 3_000)
-    gatherer = Gatherer(rows=ROWS)
-    files = gatherer.survey(logs, arm())
-    settings = gatherer.choose(files)
+    reducer = ShardReducer(rows=ROWS)
+    files = reducer.scan(logs, arm())
+    settings = reducer.choose(files)
     whole = th.prepare(files.log, arm(), settings=settings)
-    work = Fold(Prepared(arm(), settings), fitted(arm()))
-    parts = list(gatherer.excerpt(files, work))
+    work = Fold(Preparation(arm(), settings), fitted(arm()))
+    parts = list(reducer.samples(files, work))
     assert sum(map(len, parts)) == 3_000
-    assert gatherer.share(files, work) == 3_000 / len(whole)
-    assert sum(map(len, gatherer.excerpt(files, work, every=True))) == len(whole)
+    assert reducer.excerpt_share(files, work) == 3_000 / len(whole)
+    assert sum(map(len, reducer.samples(files, work, every=True))) == len(whole)
     at = {
         (run, round(t / whole.period)): k
         for k, (run, t) in enumerate(zip(whole.run, whole.t, strict=True))
@@ -250,10 +254,10 @@ def test_a_log_of_another_robot_with_the_same_joints_is_named_and_left_out(
     )
     longer = replace(arm(), tree=scaled(arm(), 1.6))
     write(folder / "run002b.parquet", columns(77, robot=longer.with_parameters(2.0 * arm().theta)))
-    gatherer = Gatherer(None if here else two, rows=ROWS)
-    files = gatherer.survey(folder, arm())
+    reducer = ShardReducer(None if here else two, rows=ROWS)
+    files = reducer.scan(folder, arm())
     assert files.failures == ()
-    found, told = gatherer.fold(files, Fold(Prepared(arm(), settings), fitted(arm())))
+    found, told = reducer.fold(files, Fold(Preparation(arm(), settings), fitted(arm())))
     (failure,) = told.failures
     assert failure.exit_code == 3
     assert "run002b.parquet" in failure.sentence
@@ -294,17 +298,17 @@ def test_logs_of_one_robot_are_no_strangers_to_each_other(tmp_path: Path) -> Non
     theta = arm().theta.copy()
     theta[-1] += 0.5  # [kg] on the last link
     write(folder / "load.parquet", columns(11, robot=arm().with_parameters(theta)))
-    files = Gatherer().survey(folder, arm())
-    _, told = Gatherer(rows=ROWS).fold(
-        files, Fold(Prepared(arm(), choose(files.log, arm())), fitted(arm()))
+    files = ShardReducer().scan(folder, arm())
+    _, told = ShardReducer(rows=ROWS).fold(
+        files, Fold(Preparation(arm(), choose(files.log, arm())), fitted(arm()))
     )
     assert told.failures == ()
 
 
 def named_strangers(folder: Path) -> list[str]:
-    files = Gatherer().survey(folder, arm())
-    _, told = Gatherer(rows=ROWS).fold(
-        files, Fold(Prepared(arm(), choose(files.log, arm())), fitted(arm()))
+    files = ShardReducer().scan(folder, arm())
+    _, told = ShardReducer(rows=ROWS).fold(
+        files, Fold(Preparation(arm(), choose(files.log, arm())), fitted(arm()))
     )
     return [Path(failure.name).stem for failure in told.failures]
 
@@ -332,14 +336,14 @@ def test_no_one_is_judged_by_what_others_hardly_know(tmp_path: Path) -> None:
         if name.startswith("tau.")
     }
     others, own = (
-        gathered(Gatherer(), write(tmp_path / f"{k}.parquet", table), arm(), fitted(arm()))[0]
+        gathered(ShardReducer(), write(tmp_path / f"{k}.parquet", table), arm(), fitted(arm()))[0]
         for k, table in enumerate((loud, clean))
     )
     left, least = (
         float(np.sum(own.residual_norms(each.solution.x) ** 2)) for each in (others, own)
     )
     assert left > TIMES * least
-    assert _told(own, others)[0] < 10.0
+    assert measure_misfit(own, others).ratio < 10.0
 
 
 def test_two_logs_that_contradict_each_other_are_both_kept(tmp_path: Path) -> None:
@@ -347,8 +351,10 @@ def test_two_logs_that_contradict_each_other_are_both_kept(tmp_path: Path) -> No
         write(
             tmp_path / f"{k}.parquet", columns(k, robot=arm().with_parameters(theta * arm().theta))
         )
-    files = Gatherer().survey(tmp_path, arm())
-    _, told = Gatherer().fold(files, Fold(Prepared(arm(), choose(files.log, arm())), fitted(arm())))
+    files = ShardReducer().scan(tmp_path, arm())
+    _, told = ShardReducer().fold(
+        files, Fold(Preparation(arm(), choose(files.log, arm())), fitted(arm()))
+    )
     assert told.failures == ()
 
 
@@ -405,9 +411,9 @@ def test_a_scheduler_without_workers_is_said() -> None:
 def test_a_scheduler_of_the_users_is_used_and_left_running(two: DaskWorkers, logs: Path) -> None:
     address = two.client.scheduler.address
     with DaskWorkers(scheduler=address) as workers:
-        found, _, _ = gathered(Gatherer(workers, rows=ROWS), logs, arm(), fitted(arm()))
+        found, _, _ = gathered(ShardReducer(workers, rows=ROWS), logs, arm(), fitted(arm()))
         assert workers.count == 2
-    assert equal(found, gathered(Gatherer(rows=ROWS), logs, arm(), fitted(arm()))[0])
+    assert equal(found, gathered(ShardReducer(rows=ROWS), logs, arm(), fitted(arm()))[0])
     assert two.client.run(lambda: 1)
 
 
@@ -429,13 +435,11 @@ def test_what_fails_is_a_failure_in_its_place(two: DaskWorkers, here: bool) -> N
         4: 4,
     }
     seen: list[int] = []
-    total, failures = workers.reduced(
-        job, list(range(20)), sum, lambda number, _: seen.append(number)
-    )
-    assert total == sum(range(0, 20, 2))
-    assert [failure.name for failure in failures] == [f"no. {k}" for k in range(1, 20, 2)]
+    whole = workers.reduce(job, list(range(20)), sum, lambda number, _: seen.append(number))
+    assert whole.result == sum(range(0, 20, 2))
+    assert [failure.name for failure in whole.failures] == [f"no. {k}" for k in range(1, 20, 2)]
     assert sorted(seen) == list(range(20))
-    assert workers.reduced(job, [1, 3], sum, lambda *_: None)[0] is None
+    assert workers.reduce(job, [1, 3], sum, lambda *_: None).result is None
 
 
 def _deadly(context: int, task: int) -> int:
@@ -444,31 +448,75 @@ def _deadly(context: int, task: int) -> int:
     return task
 
 
+@pytest.mark.timeout(600)  # five interpreters start one after the other
 def test_a_task_that_no_worker_outlives_is_a_failure_in_its_place() -> None:
+    """Also where a worker starts again later than Dask waits for it: its nanny is not stopped."""
     import dask
 
-    with (
-        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
-        DaskWorkers(workers=1) as workers,
-    ):
+    impatient = {
+        "distributed.scheduler.allowed-failures": 0,
+        "distributed.deploy.lost-worker-timeout": "10ms",
+    }
+    with dask.config.set(impatient), DaskWorkers(workers=1) as workers:
         job = Job(5, _deadly, lambda task: f"no. {task}")
         found = dict(workers.each(job, range(4, 7)))
         assert (found[0], found[2]) == (4, 6)
         assert "its worker died every time" in found[1].sentence
         seen: list[int] = []
-        total, (failure,) = workers.reduced(
-            job, list(range(20)), sum, lambda number, _: seen.append(number)
-        )
-        assert total == sum(range(20)) - 5
+        whole = workers.reduce(job, list(range(20)), sum, lambda number, _: seen.append(number))
+        (failure,) = whole.failures
+        assert whole.result == sum(range(20)) - 5
         assert (failure.name, failure.exit_code) == ("no. 5", 6)
         assert sorted(seen) == list(range(20))
+
+
+def _slow(context: float, task: int) -> int:
+    time.sleep(context)
+    return task
+
+
+def test_a_cluster_that_lost_its_workers_for_good_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A wait for workers that never come back ends."""
+    monkeypatch.setattr("thetahat.engine.workers.CHECK", 0.1)
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, dashboard_address=":0", host="127.0.0.1"
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        job = Job(0.0, _slow, lambda task: f"no. {task}")
+        workers = DaskWorkers(client=client)
+        assert dict(workers.each(job, range(2))) == {0: 0, 1: 1}
+        monkeypatch.setattr("thetahat.engine.workers.NO_RESULT", 0.3)
+        with pytest.raises(StorageError, match=r"finished nothing for 0\.3 s"):
+            dict(workers.each(replace(job, context=3.0), range(2)))
+        cluster.scale(0)
+        monkeypatch.setattr("thetahat.engine.workers.NO_WORKERS", 0.5)
+        monkeypatch.setattr("thetahat.engine.workers.NO_RESULT", 60.0)
+        with pytest.raises(StorageError, match=r"no workers for 0\.5 s"):
+            dict(workers.each(job, range(2)))
+        with pytest.raises(StorageError, match=r"no workers for 0\.5 s"):
+            workers.reduce(job, list(range(20)), sum, lambda *_: None)
+
+
+def test_a_scheduler_that_dies_ends_the_wait() -> None:
+    cluster = distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, dashboard_address=":0", host="127.0.0.1"
+    )
+    with cluster, DaskWorkers(scheduler=cluster.scheduler_address) as workers:
+        job = Job(30.0, _slow, lambda task: f"no. {task}")
+        threading.Timer(1.0, lambda: cluster.close(timeout=10.0)).start()
+        with pytest.raises(StorageError, match="the Dask cluster was lost"):
+            dict(workers.each(job, range(2)))
 
 
 def test_a_scheduler_without_thetahat_is_said() -> None:
     from thetahat.engine.workers import _result
 
     class Lost:
-        def result(self) -> None:
+        def result(self, timeout: float) -> None:
             raise RuntimeError(
                 "Error during deserialization of the task graph. This frequently occurs if the"
                 " Scheduler and Client …"
@@ -495,7 +543,7 @@ def test_workers_without_dask_name_the_extra(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(MissingExtra, match=r"thetahat\[dask\]"):
         DaskWorkers(workers=2)
     with pytest.raises(MissingExtra, match=r"thetahat\[dask\]"):
-        Gatherer().survey("s3://bucket/log.parquet", arm())
+        ShardReducer().scan("s3://bucket/log.parquet", arm())
 
 
 def test_options_that_contradict_each_other_are_refused() -> None:
@@ -507,18 +555,21 @@ def test_options_that_contradict_each_other_are_refused() -> None:
 def test_progress_is_told_as_work_is_done(two: DaskWorkers, logs: Path) -> None:
     told: list[tuple[str, int, int]] = []
     gathered(
-        Gatherer(two, rows=ROWS, tell=lambda *each: told.append(each)), logs, arm(), fitted(arm())
+        ShardReducer(two, rows=ROWS, progress=lambda *each: told.append(each)),
+        logs,
+        arm(),
+        fitted(arm()),
     )
     folding = [done for what, done, total in told if what == "folding" and total == 24_000]
     assert folding == sorted(folding)
     assert (folding[0], folding[-1], len(folding)) == (0, 24_000, 49)
-    assert [done for what, done, _ in told if what == "surveying"] == list(range(7))
+    assert [done for what, done, _ in told if what == "scanning"] == list(range(7))
 
 
 def test_nothing_is_left_running() -> None:
     with DaskWorkers(workers=1) as workers:
         (pid,) = workers.client.run(os.getpid).values()
-    for _ in range(100):
+    for _ in range(600):
         if not Path(f"/proc/{pid}").exists():
             break
         time.sleep(0.05)

@@ -4,10 +4,12 @@ the result beats chance.
 
 from __future__ import annotations
 
+import itertools
 import time
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +21,7 @@ import thetahat as th
 from oracles import pinocchio_bridge
 from thetahat import robots
 from thetahat.excite.bases import FourierFamily, SplineFamily
-from thetahat.excite.design import Progress, design, measured, planned, random_motion
+from thetahat.excite.design import TIME_LIMIT, Progress, design, measured, planned, random_motion
 from thetahat.excite.initial_guess import random_coefficients, restored
 from thetahat.excite.motion_limits import Box, motion_limits
 from thetahat.excite.objective import SHARP, log_condition, log_det
@@ -146,7 +148,7 @@ def test_a_gradient_in_parts_is_the_gradient(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.fixture(scope="module")
 def arm7():
     robot = shipped("arm7")
-    return robot, design(robot, starts=3, seed=0, seconds=60.0)
+    return robot, design(robot, starts=3, seed=0)
 
 
 def test_a_design_keeps_every_limit_at_every_millisecond(arm7) -> None:
@@ -297,6 +299,29 @@ def test_the_seed_alone_decides() -> None:
     assert not np.allclose(one.trajectory.at(t)[0], other.trajectory.at(t)[0])
 
 
+def test_the_clock_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same motion on a machine that stands still, and on one where each look at the clock finds
+    a second gone (as beside busy processes); a far limit that is met is said.
+    """
+    robot = shipped("double_pendulum")
+    options = {"duration": 5.0, "harmonics": 3, "starts": 4, "seed": 1}
+    made = []
+    for second in (0.0, 0.1, 1.0):
+        ticks = itertools.count()
+        clock = SimpleNamespace(monotonic=lambda ticks=ticks, second=second: second * next(ticks))
+        monkeypatch.setattr("thetahat.excite.search.time", clock)
+        monkeypatch.setattr("thetahat.excite.design.time", clock)
+        made.append(design(robot, **options, seconds=1e4 if second else TIME_LIMIT))
+    still, slow, slower = made
+    t = np.linspace(0.0, 5.0, 101)
+    for other in (slow, slower):
+        assert other.complete
+        assert np.array_equal(other.trajectory.at(t)[0], still.trajectory.at(t)[0])
+        assert (other.evaluations, other.log_det) == (still.evaluations, still.log_det)
+        assert other.notes == still.notes
+    assert not design(robot, **options, seconds=5.0).complete
+
+
 def test_a_design_complements_an_earlier_log() -> None:
     """The log of a robot whose last joints stood still lacks directions; the next motion brings
     them, and adds more than the best motion alone.
@@ -366,6 +391,7 @@ def test_the_time_limit_cuts_and_what_is_there_is_returned() -> None:
     made = design(robot, starts=50, seconds=1.0, progress=told.append)
     assert time.monotonic() - began < 4.0
     assert not made.complete
+    assert "the time limit of 1 s ended the search" in made.notes[-1]
     assert max(margin.used for margin in made.margins) <= 1.0
     assert np.isfinite(made.log_det)
     assert len(told) > 1

@@ -15,12 +15,12 @@ from scipy import stats
 from simulated_log import motion
 
 import thetahat as th
-from thetahat.engine.reduce import Gatherer
+from thetahat.engine.reduce import ShardReducer
 from thetahat.fleet import changes, outliers
-from thetahat.fleet.analysis import Asked, Inquiry, inquire
-from thetahat.fleet.findings import Judged, Lived, judged
+from thetahat.fleet.analysis import FleetAnalysis, FleetOptions, analyze_fleet
+from thetahat.fleet.findings import FleetFindings, RobotHistory, judge_fleet
 from thetahat.fleet.manifest import read_manifest
-from thetahat.fleet.parameter_series import FRICTION, Space, mass_weights, pooled, space
+from thetahat.fleet.parameter_series import FRICTION, Space, mass_weights, parameter_space, pooled
 from thetahat.fleet.period_estimates import PeriodEstimate
 from thetahat.identification.estimators.least_squares import LeastSquares
 from thetahat.identification.information import Information
@@ -41,7 +41,7 @@ def test_a_step_with_equal_variances_is_the_two_sample_t_test() -> None:
     rng = np.random.default_rng(0)
     y = rng.normal(size=20)
     y[12:] += 3.0
-    found = changes.stepped(y, np.full(20, 1e-9), 12)
+    found = changes.step_at(y, np.full(20, 1e-9), 12)
     expected = stats.ttest_ind(y[12:], y[:12])
     residual = np.concatenate([y[:12] - y[:12].mean(), y[12:] - y[12:].mean()])
     rho = max(float(residual[1:] @ residual[:-1] / (residual @ residual)), 0.0)
@@ -58,7 +58,7 @@ def test_a_drift_is_the_weighted_line() -> None:
     y = (
         5.0 + 0.1 * t + rng.normal(0.0, 0.3 * np.sqrt(v))
     )  # scatters less than it says, so the stated variances stand
-    found = changes.change(y, v, t, kinds=BOTH)
+    found = changes.best_change(y, v, t, kinds=BOTH)
     slope, offset = np.polyfit(t, y, 1, w=1.0 / np.sqrt(v))
     assert found.kind == "drift"
     assert found.chance < 1e-12
@@ -80,7 +80,9 @@ def test_chance_is_no_likelier_than_stated(
     for _ in range(300):
         v = np.exp(rng.normal(0.0, 0.7, periods))
         y = rng.normal(0.0, np.sqrt(v + scatter**2))
-        chances.append(changes.change(y, v, np.arange(periods, dtype=float), kinds=kinds).chance)
+        chances.append(
+            changes.best_change(y, v, np.arange(periods, dtype=float), kinds=kinds).chance
+        )
     for level in (0.1, 0.01):
         alarms = int(np.sum(np.array(chances) <= level))
         assert alarms <= stats.binom.isf(RARE, len(chances), level), (level, alarms)
@@ -94,7 +96,7 @@ def test_the_kind_and_the_period_of_a_change_are_told(kind: str) -> None:
         y += 6.0 * (
             changes.step_regressor(40, at) if kind == "step" else 2.0 * np.arange(40) / 39.0
         )
-        found = changes.change(y, v, np.arange(40.0), kinds=BOTH)
+        found = changes.best_change(y, v, np.arange(40.0), kinds=BOTH)
         assert found.kind == kind
         assert kind == "drift" or abs(found.at - at) <= 1
         assert found.chance < 1e-6
@@ -102,7 +104,7 @@ def test_the_kind_and_the_period_of_a_change_are_told(kind: str) -> None:
 
 def test_too_few_periods_say_nothing() -> None:
     assert (
-        changes.change(np.array([0.0, 0.0, 9.0]), np.full(3, 1e-6), np.arange(3.0), kinds=BOTH)
+        changes.best_change(np.array([0.0, 0.0, 9.0]), np.full(3, 1e-6), np.arange(3.0), kinds=BOTH)
         is None
     )
 
@@ -124,7 +126,7 @@ def test_two_outliers_alike_do_not_hide_each_other() -> None:
     rng = np.random.default_rng(3)
     y = rng.normal(10.0, 1.0, 20)
     y[[4, 11]] = 25.0, 25.2
-    found = outliers.compared(y, np.full(20, 0.01), level=0.01)
+    found = outliers.compare_robots(y, np.full(20, 0.01), level=0.01)
     assert sorted(found.outliers) == [4, 11]
     assert found.centre == pytest.approx(np.mean(np.delete(y, [4, 11])), abs=1e-6)
     assert found.spread == pytest.approx(np.std(np.delete(y, [4, 11]), ddof=1), rel=0.02)
@@ -134,12 +136,14 @@ def test_robots_that_differ_as_robots_do_are_no_outliers() -> None:
     rng, fleets, alarms = np.random.default_rng(4), 400, 0
     for _ in range(fleets):
         v = rng.uniform(0.01, 1.0, 12)
-        alarms += bool(outliers.compared(rng.normal(3.0, np.sqrt(1.0 + v)), v, level=0.05).outliers)
+        alarms += bool(
+            outliers.compare_robots(rng.normal(3.0, np.sqrt(1.0 + v)), v, level=0.05).outliers
+        )
     assert alarms <= stats.binom.isf(RARE, fleets, 0.05)
 
 
 def test_few_robots_are_not_compared() -> None:
-    assert outliers.compared(np.array([1.0, 2.0, 3.0, 99.0]), np.ones(4), level=0.01) is None
+    assert outliers.compare_robots(np.array([1.0, 2.0, 3.0, 99.0]), np.ones(4), level=0.01) is None
 
 
 # -- estimates that are drawn, not folded ----------------------------------------------------------
@@ -183,7 +187,7 @@ def estimates() -> tuple[Information, list[PeriodEstimate]]:
 
 def _drawn(
     kinds: Space, some: list[PeriodEstimate], robots: int, periods: int, rng: np.random.Generator
-) -> list[Lived]:
+) -> list[RobotHistory]:
     """A fleet in which nothing happens: robots differ, friction scatters from day to day, estimates
     scatter as their covariances say.
     """
@@ -200,7 +204,9 @@ def _drawn(
             life.append(replace(like, x_base=x))
         labels = tuple(f"run{t:02d}" for t in range(periods))
         out.append(
-            Lived(name_of(k), "arm", kinds, labels, np.arange(periods, dtype=float), tuple(life))
+            RobotHistory(
+                name_of(k), "arm", kinds, labels, np.arange(periods, dtype=float), tuple(life)
+            )
         )
     return out
 
@@ -231,9 +237,10 @@ def test_fleets_in_which_nothing_happens_raise_no_more_alarms_than_stated(
     estimates: tuple[Information, list[PeriodEstimate]],
 ) -> None:
     whole, some = estimates
-    kinds, rng, fleets, level = space(whole, some), np.random.default_rng(11), 12, 0.2
+    kinds, rng, fleets, level = parameter_space(whole, some), np.random.default_rng(11), 12, 0.2
     alarms = sum(
-        bool(judged(_drawn(kinds, some, 5, 8, rng), level=level).findings) for _ in range(fleets)
+        bool(judge_fleet(_drawn(kinds, some, 5, 8, rng), level=level).findings)
+        for _ in range(fleets)
     )
     assert alarms <= stats.binom.isf(RARE, fleets, level)
 
@@ -243,9 +250,10 @@ def test_many_fleets_in_which_nothing_happens(
     estimates: tuple[Information, list[PeriodEstimate]],
 ) -> None:
     whole, some = estimates
-    kinds, rng, fleets, level = space(whole, some), np.random.default_rng(12), 80, 0.1
+    kinds, rng, fleets, level = parameter_space(whole, some), np.random.default_rng(12), 80, 0.1
     alarms = sum(
-        bool(judged(_drawn(kinds, some, 8, 20, rng), level=level).findings) for _ in range(fleets)
+        bool(judge_fleet(_drawn(kinds, some, 8, 20, rng), level=level).findings)
+        for _ in range(fleets)
     )
     print(f"{alarms} of {fleets} fleets with an alarm at level {level}")
     assert alarms <= stats.binom.isf(RARE, fleets, level)
@@ -255,7 +263,7 @@ def test_a_payload_that_is_put_down_again_is_two_steps(
     estimates: tuple[Information, list[PeriodEstimate]],
 ) -> None:
     whole, some = estimates
-    fleet = _drawn(space(whole, some), some, 3, 18, np.random.default_rng(13))
+    fleet = _drawn(parameter_space(whole, some), some, 3, 18, np.random.default_rng(13))
     change = np.zeros(whole.base.columns)
     change[30:40] = parameters.from_mass_com_inertia(
         np.array(0.8), np.array([0.0, 0.2, 0.0]), 2e-3 * np.eye(3)
@@ -268,7 +276,7 @@ def test_a_payload_that_is_put_down_again_is_two_steps(
             for t, p in enumerate(fleet[1].periods)
         ),
     )
-    found = judged(fleet, level=0.01).findings
+    found = judge_fleet(fleet, level=0.01).findings
     assert [
         (each.robot, each.kind, each.where, each.period)
         for each in sorted(found, key=lambda each: each.period)
@@ -284,7 +292,7 @@ def test_a_worn_robot_is_named_an_outlier(
     estimates: tuple[Information, list[PeriodEstimate]],
 ) -> None:
     whole, some = estimates
-    kinds = space(whole, some)
+    kinds = parameter_space(whole, some)
     fleet = _drawn(kinds, some, 16, 5, np.random.default_rng(14))
     k = next(k for k, each in enumerate(kinds.parameters) if each.name == "coulomb_elbow")
     worn = tuple(
@@ -292,7 +300,7 @@ def test_a_worn_robot_is_named_an_outlier(
         for p in fleet[7].periods
     )
     fleet[7] = replace(fleet[7], periods=worn)
-    found = judged(fleet, level=0.01).findings
+    found = judge_fleet(fleet, level=0.01).findings
     assert [(each.robot, each.kind, each.where, each.term) for each in found] == [
         (name_of(7), "outlier", "elbow", "coulomb")
     ]
@@ -302,7 +310,7 @@ def test_a_worn_robot_is_named_an_outlier(
 
 
 def require_all_and_nothing_else(
-    found: Judged, changes_planted: tuple[Planted, ...], *, slack: int
+    found: FleetFindings, changes_planted: tuple[Planted, ...], *, slack: int
 ) -> None:
     """Every planted change is found: robot, kind, place, period and size; and nothing else is."""
     left = list(found.findings)
@@ -333,28 +341,32 @@ def judged_fleet(
     seed: int,
     changes: tuple[Planted, ...],
     level: float = 0.01,
-) -> Inquiry:
+) -> FleetAnalysis:
     manifest = write_fleet(folder, robots, runs, seed=seed, changes=changes)
-    return inquire(read_manifest(manifest), Asked(level=level, tune=False), Gatherer())
+    return analyze_fleet(
+        read_manifest(manifest), FleetOptions(level=level, tune=False), ShardReducer()
+    )
 
 
 def test_planted_changes_of_a_small_fleet_are_found_and_nothing_else(tmp_path: Path) -> None:
     what = planted(6, 12, seed=1)
     found = judged_fleet(tmp_path, 6, 12, seed=1, changes=what)
     assert found.failures == ()
-    require_all_and_nothing_else(found.judged, what, slack=1)
+    require_all_and_nothing_else(found.findings, what, slack=1)
 
 
 @pytest.mark.slow
 def test_planted_changes_of_a_thousand_runs_of_twenty_robots(tmp_path: Path) -> None:
     what = planted(20, 50, seed=2)
     manifest = write_fleet(tmp_path, 20, 50, seed=2, changes=what)
-    found = inquire(read_manifest(manifest), Asked(), Gatherer())
+    found = analyze_fleet(read_manifest(manifest), FleetOptions(), ShardReducer())
     print(
-        json.dumps([each.sentence for each in found.judged.findings], indent=1, ensure_ascii=False)
+        json.dumps(
+            [each.sentence for each in found.findings.findings], indent=1, ensure_ascii=False
+        )
     )
-    assert sum(len(robot.periods) for robot in found.lives) == 1_000
-    require_all_and_nothing_else(found.judged, what, slack=2)
+    assert sum(len(robot.periods) for robot in found.robots) == 1_000
+    require_all_and_nothing_else(found.findings, what, slack=2)
 
 
 @pytest.mark.slow
@@ -363,7 +375,7 @@ def test_simulated_fleets_in_which_nothing_happens(tmp_path: Path) -> None:
     alarms = [
         judged_fleet(
             tmp_path / str(seed), 8, 16, seed=50 + seed, changes=(), level=level
-        ).judged.findings
+        ).findings.findings
         for seed in range(fleets)
     ]
     print([each.sentence for found in alarms for each in found])

@@ -15,20 +15,25 @@ from typing import Any
 import numpy as np
 import pytest
 from fleet_cases import arm, fitted, folder_of, spoil
-from fleet_cli_cases import (
+from fleet_cli_cases import (  # noqa: F401 (fixtures)
     QUICK,
     Thetahat,
+    logs,
     one_error,
     require,
     require_same_answer,
+    thetahat,
 )
 
 from thetahat.cli import engine_options
-from thetahat.cli.backends import Rows
 from thetahat.cli.identify import identify
 from thetahat.cli.progress import Progress
+from thetahat.data.joint_selection import JointSelection
 from thetahat.data.log import Log
 from thetahat.engine.fingerprint import robot_fingerprint
+from thetahat.engine.open_engine import EngineOptions, RateReporter, open_engine
+from thetahat.engine.protocol import Completion, Rows, Tuning
+from thetahat.engine.row_reader import Reading
 from thetahat.errors import StorageError, UsageError
 
 wired = pytest.mark.skipif(
@@ -133,7 +138,7 @@ def test_a_full_disk_is_exit_code_6_and_the_answer_is_there(
             f"{path} cannot be written: No space left on device; check the room on its disk"
         )
 
-    monkeypatch.setattr("thetahat.engine.store.write_atomically", full)
+    monkeypatch.setattr("thetahat.engine.cache.write_atomically", full)
     done = thetahat(
         "identify",
         "arm4",
@@ -160,7 +165,7 @@ def test_a_new_store_on_a_full_disk_is_done_without(
         plain = Path.mkdir
 
         def full(self: Path, *given: Any, **more: Any) -> None:
-            if self == store / "objects":
+            if self == store / "entries":
                 raise OSError(errno.ENOSPC, "No space left on device")
             plain(self, *given, **more)
 
@@ -170,7 +175,7 @@ def test_a_new_store_on_a_full_disk_is_done_without(
         def no_room(*_: Any, **__: Any) -> None:
             raise sqlite3.OperationalError("database or disk is full")
 
-        monkeypatch.setattr("thetahat.engine.store.sqlite3.connect", no_room)
+        monkeypatch.setattr("thetahat.engine.cache.sqlite3.connect", no_room)
     done = thetahat(
         "identify", "arm4", logs, "--out", tmp_path / "out", "--json", "--store", store, *QUICK
     )
@@ -190,41 +195,38 @@ def test_a_new_store_on_a_full_disk_is_done_without(
 )
 def test_options_that_cannot_be_are_said(options: tuple, said: str) -> None:
     with pytest.raises((UsageError, StorageError), match=said):
-        engine_options.asked(*options)
+        engine_options.engine_options(*options)
 
 
-def test_alone_and_with_a_store_a_crew_does_the_same(logs: Path, tmp_path: Path) -> None:
+def test_both_engines_do_the_same(logs: Path, tmp_path: Path) -> None:
     """What identify calls, without identify."""
-    from thetahat.cli.joint_selection import Stream
-
     answers = []
-    for asked in (engine_options.Scale(), engine_options.Scale(store=tmp_path / "store")):
-        with Progress(quiet=True) as progress, engine_options.opened(asked, progress) as crew:
-            log = crew.read([str(logs)], arm(), columns=None, topic=None, salvage=False)
+    for options in (EngineOptions(), EngineOptions(store=tmp_path / "store")):
+        with open_engine(options) as engine:
+            log = engine.read([str(logs)], arm(), Reading())
             span = (0, round(0.7 * log.rows))
-            settings = crew.choose(log, arm(), cutoff=None, min_speed=None, span=span)
-            stream = Stream(arm(), log.locked, None)
-            rows = Rows(log, arm(), settings, span, stream)
-            found = crew.information(rows, fitted(arm()))
-            stream.require_rows(arm())
+            settings = engine.choose_filter(log, arm(), cutoff=None, min_speed=None, span=span)
+            rows = Rows(log, settings, span, JointSelection(arm(), log.locked))
+            fold = engine.fold(rows, fitted(arm()))
+            fold.counts.require_rows(arm())
             seen: list = []
-            test = crew.score(
-                replace(rows, span=(span[1], log.rows)), arm(), arm(), seen=seen.append
+            test = engine.score(
+                replace(rows, span=(span[1], log.rows)), arm(), nominal=arm(), watch=seen.append
             )
-            again = sum(map(len, crew.samples(rows, fitted(arm()), "again")))
+            again = sum(map(len, engine.samples(rows, fitted(arm()), "again")))
             answers.append(
                 (
-                    found.factors,
-                    found.rows,
-                    stream.dropped_in_training,
-                    stream.period,
+                    fold.information.factors,
+                    fold.information.rows,
+                    fold.counts.dropped,
+                    fold.period,
                     test.r2,
                     test.rows,
                     again,
                     sum(map(len, seen)),
                 )
             )
-            crew.conclude()
+            assert engine.completion == Completion()
     for a, b in zip(*answers, strict=True):
         if isinstance(a, tuple):
             assert all(
@@ -239,8 +241,8 @@ def test_alone_and_with_a_store_a_crew_does_the_same(logs: Path, tmp_path: Path)
 def test_standard_deviations_from_an_excerpt_are_those_of_all_rows(
     dofs: tuple[int, ...] | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+
     import thetahat as th
-    from thetahat.cli.joint_selection import Stream
     from thetahat.identification.submodel import view
 
     folder = folder_of(tmp_path / "logs", 6, seconds=40.0)
@@ -249,18 +251,15 @@ def test_standard_deviations_from_an_excerpt_are_those_of_all_rows(
         monkeypatch.setattr("thetahat.engine.reduce.EXCERPT", excerpt)
         with (
             Progress(quiet=True) as progress,
-            engine_options.opened(
-                engine_options.Scale(store=tmp_path / f"store{excerpt}"), progress
-            ) as crew,
+            open_engine(EngineOptions(store=tmp_path / f"store{excerpt}"), progress) as engine,
         ):
-            log = crew.read([str(folder)], arm())
-            settings = crew.choose(log, arm())
-            crew._gatherer._shard = 1_000
-            stream = Stream(arm(), log.locked, dofs)
-            rows = Rows(log, arm(), settings, None, stream)
-            whole = crew.information(rows, fitted(arm()).with_drive(armature=True))
+            log = engine.read([str(folder)], arm(), Reading())
+            settings = engine.choose_filter(log, arm(), cutoff=None, min_speed=None, span=None)
+            engine._reducer._shard = 1_000
+            rows = Rows(log, settings, None, JointSelection(arm(), log.locked, dofs))
+            whole = engine.fold(rows, fitted(arm()).with_drive(armature=True)).information
             seen = view(whole, without=("armature",), dofs=dofs)
-            estimate = crew.identify(seen, whole, th.LeastSquares(), rows)
+            estimate = engine.solve(seen, whole, th.LeastSquares(), rows)
             assert np.array_equal(estimate.x_base, th.solve(seen, th.LeastSquares()).x_base)
             spreads.append(np.asarray(estimate.base_std))
     ratio = spreads[1] / spreads[0]
@@ -277,19 +276,19 @@ def test_what_is_tuned_is_read_sparsely_and_kept(
     from thetahat.data.log import read_log
     from thetahat.data.prepare import choose
     from thetahat.identification.tuning.tune import Tuned
-    from thetahat.model.friction_terms import Dry, quadratic, stribeck
+    from thetahat.model.friction_terms import FrictionDirection, quadratic, stribeck
 
-    for module in ("thetahat.data.subsample.ROWS", "thetahat.engine.settings_cache.EXCERPT"):
+    for module in ("thetahat.data.subsample.ROWS", "thetahat.engine.tuning_cache.EXCERPT"):
         monkeypatch.setattr(module, 8_000)
-    monkeypatch.setattr(subsample.excerpt, "__kwdefaults__", {"span": None, "rows": 8_000})
+    monkeypatch.setattr(subsample.subsample, "__kwdefaults__", {"span": None, "rows": 8_000})
     monkeypatch.setattr("thetahat.data.cutoff.WINDOWS", 6)
     folder = folder_of(tmp_path / "logs", 3, seconds=120.0)
     whole = read_log(folder, arm())
     drive = (
         fitted(arm())
-        .drive.with_dry(Dry(np.full(4, 0.1), np.zeros(4)))
-        .with_shape(stribeck(np.full(4, 0.2)))
-        .with_shape(quadratic())
+        .drive.with_dry(FrictionDirection(np.full(4, 0.1), np.zeros(4)))
+        .with_extra_term(stribeck(np.full(4, 0.2)))
+        .with_extra_term(quadratic())
     )
     robot = replace(fitted(arm()), drive=drive)
     span, read, calls = (0, 60_000), [], []
@@ -300,7 +299,7 @@ def test_what_is_tuned_is_read_sparsely_and_kept(
         settings = choose(log, arm(), span=span)
         assert settings == choose(whole, arm(), span=span)
         mine, theirs = (
-            subsample.excerpt(each, arm(), span=span).prepared(settings) for each in (log, whole)
+            subsample.subsample(each, arm(), span=span).prepared(settings) for each in (log, whole)
         )
         assert np.array_equal(mine.tau, theirs.tau)
         return Tuned(settings, robot, 3.0, "entropic", ("because",), np.ones(4))
@@ -309,17 +308,19 @@ def test_what_is_tuned_is_read_sparsely_and_kept(
     for _ in range(2):
         with (
             Progress(quiet=True) as progress,
-            engine_options.opened(engine_options.Scale(store=tmp_path / "store"), progress) as crew,
+            open_engine(EngineOptions(store=tmp_path / "store"), progress) as engine,
         ):
-            log = crew.read([str(folder)], arm())
+            log = engine.read([str(folder)], arm(), Reading())
             answers.append(
-                crew.tuned(
+                engine.tune(
                     log,
-                    arm(),
-                    fitted(arm()),
-                    span,
-                    {"cutoff": None, "min_speed": None, "method": "x"},
-                    make,
+                    Tuning(
+                        arm(),
+                        fitted(arm()),
+                        span,
+                        {"cutoff": None, "min_speed": None, "method": "x"},
+                        make,
+                    ),
                 )
             )
     assert len(calls) == 1
@@ -337,14 +338,14 @@ def test_what_is_tuned_is_read_sparsely_and_kept(
 
 def test_progress_says_samples_per_second_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0.0, 2.0, 4.0, 4.0])
-    monkeypatch.setattr("thetahat.cli.engine_options.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("thetahat.engine.open_engine.time.monotonic", lambda: next(clock))
     told: list[tuple] = []
 
     class Bar:
         stage = staticmethod(lambda *_: None)
-        told = staticmethod(lambda: lambda *each: told.append(each))
+        update = staticmethod(lambda *each: told.append(each))
 
-    tell = engine_options.Pace(Bar())
+    tell = RateReporter(Bar())
     for done in (0, 1_000_000, 2_000_000):
         tell("folding", done, 10_000_000)
     assert told[0] == ("folding", 0, 10_000_000)

@@ -13,10 +13,10 @@ from fleet_cases import arm, fitted, gathered
 from fleet_cli_cases import Thetahat, logs, one_error, require, thetahat  # noqa: F401 (fixtures)
 
 from thetahat.cli import engine_options
-from thetahat.engine import run_history
-from thetahat.engine.reduce import Gatherer
-from thetahat.engine.store import Store
-from thetahat.fleet.estimate_diff import compared
+from thetahat.engine import run_records
+from thetahat.engine.cache import Store
+from thetahat.engine.reduce import ShardReducer
+from thetahat.fleet.estimate_diff import compare_estimates
 from thetahat.identification.estimate_json import as_data
 
 # -- history ---------------------------------------------------------------------------------------
@@ -51,7 +51,7 @@ def remembered(tmp_path_factory: pytest.TempPathFactory, logs: Path) -> Path:
     is gone.
     """
     folder = tmp_path_factory.mktemp("memory") / "store"
-    information, _, _ = gathered(Gatherer(), logs, arm(), fitted(arm()))
+    information, _, _ = gathered(ShardReducer(), logs, arm(), fitted(arm()))
     with Store(folder) as store:
         for k, (owner, period, names, cutoff, scaled) in enumerate(
             [
@@ -60,17 +60,17 @@ def remembered(tmp_path_factory: pytest.TempPathFactory, logs: Path) -> Path:
                 ("r2", "2025", ["d"], 10.0, 1.0),
             ]
         ):
-            run = run_history.begin(store, arm(), owner=owner, period=period)
-            run_history.finish(
+            run = run_records.begin_run(store, arm(), owner=owner, period=period)
+            run_records.finish_run(
                 store,
                 run,
                 answer(arm(), information, names, cutoff=cutoff, scaled=scaled),
                 verdict="Good: it is.",
             )
             store.change("UPDATE runs SET started = ? WHERE id = ?", [(1e9 + 86_400 * k, run)])
-        failed = run_history.begin(store, arm())
-        run_history.fail(store, failed, "it would not")
-        gone = run_history.begin(store, arm())
+        failed = run_records.begin_run(store, arm())
+        run_records.fail_run(store, failed, "it would not")
+        gone = run_records.begin_run(store, arm())
         store.change(
             "UPDATE runs SET process = replace(process, ?, '999999999') WHERE id = ?",
             [(re.escape(str(_pid())), gone)],
@@ -178,7 +178,7 @@ def test_diff_finds_what_was_planted(thetahat: Thetahat, remembered: Path) -> No
 
 def test_diff_takes_files_and_folders(thetahat: Thetahat, remembered: Path, tmp_path: Path) -> None:
     with Store(remembered) as store:
-        (tmp_path / "estimate.json").write_text(json.dumps(run_history.estimate(store, 1)))
+        (tmp_path / "estimate.json").write_text(json.dumps(run_records.load_estimate(store, 1)))
     for name in (tmp_path, tmp_path / "estimate.json"):
         assert (
             thetahat("diff", name, 2, "--store", remembered, "--json").data["parameters"][0][
@@ -191,10 +191,10 @@ def test_diff_takes_files_and_folders(thetahat: Thetahat, remembered: Path, tmp_
 
 def test_parameters_that_one_alone_has_are_named(remembered: Path) -> None:
     with Store(remembered) as store:
-        a, b = run_history.estimate(store, 1), run_history.estimate(store, 1)
+        a, b = run_records.load_estimate(store, 1), run_records.load_estimate(store, 1)
     lost = b["base_parameters"].pop(3)["name"]
     b["base_parameters"][0] |= {"value": 5.0, "std": None}
-    found = compared(a, b)
+    found = compare_estimates(a, b)
     assert (found["only_a"], found["only_b"]) == ([lost], [])
     assert found["parameters"][-1]["in_std"] is None
     assert found["parameters"][-1]["difference"] is not None
@@ -204,7 +204,7 @@ def test_a_robots_name_cannot_steer_the_terminal(
     thetahat: Thetahat, remembered: Path, tmp_path: Path
 ) -> None:
     with Store(tmp_path / "store") as store:
-        run_history.begin(store, arm(), owner="evil\x1b[2J\nname")
+        run_records.begin_run(store, arm(), owner="evil\x1b[2J\nname")
     out = thetahat("history", "--store", tmp_path / "store").out
     assert "\x1b" not in out
     assert "evil" in out

@@ -27,7 +27,7 @@ from thetahat.cli.fleet import fleet
 from thetahat.errors import MalformedInput
 from thetahat.fleet import period_estimates
 from thetahat.fleet.manifest import read_manifest
-from thetahat.fleet.periods import life, times
+from thetahat.fleet.periods import period_times, timeline
 
 jsonschema = pytest.importorskip(
     "jsonschema", reason="jsonschema checks the answers (pip install jsonschema)"
@@ -199,9 +199,9 @@ def _member(tmp_path: Path, logs: str) -> Any:
 def test_every_log_is_a_period_by_default_in_the_order_of_the_manifest(tmp_path: Path) -> None:
     for name in ("z.parquet", "late/a.parquet", "late/z.parquet"):
         _log(tmp_path / name)
-    found = life(_member(tmp_path, '["z.parquet", "late"]'))
+    found = timeline(_member(tmp_path, '["z.parquet", "late"]'))
     assert [period.label for period in found.periods] == ["z", "a", "z (2)"]
-    assert times(found.periods).tolist() == [0.0, 1.0, 2.0]
+    assert period_times(found.periods).tolist() == [0.0, 1.0, 2.0]
 
 
 def test_dates_decide_by_day_week_and_month(tmp_path: Path) -> None:
@@ -212,22 +212,22 @@ def test_dates_decide_by_day_week_and_month(tmp_path: Path) -> None:
         '["run_2024-03-02.parquet", "20240301-b.parquet", {log = "undated.parquet", date ='
         " 2024-04-30}]",
     )
-    assert [period.label for period in life(member, "day").periods] == [
+    assert [period.label for period in timeline(member, "day").periods] == [
         "2024-03-01",
         "2024-03-02",
         "2024-04-30",
     ]
-    assert [(period.label, len(period.items)) for period in life(member, "month").periods] == [
+    assert [(period.label, len(period.items)) for period in timeline(member, "month").periods] == [
         ("2024-03", 2),
         ("2024-04", 1),
     ]
-    assert [period.label for period in life(member, "week").periods] == ["2024-W09", "2024-W18"]
-    assert times(life(member, "day").periods).tolist() == [0.0, 1.0, 60.0]
+    assert [period.label for period in timeline(member, "week").periods] == ["2024-W09", "2024-W18"]
+    assert period_times(timeline(member, "day").periods).tolist() == [0.0, 1.0, 60.0]
 
 
 def test_a_log_without_a_date_is_left_out_by_day_and_named(tmp_path: Path) -> None:
     _log(tmp_path / "run_2024-03-02.parquet"), _log(tmp_path / "undated.parquet")
-    found = life(_member(tmp_path, '["run_2024-03-02.parquet", "undated.parquet"]'), "day")
+    found = timeline(_member(tmp_path, '["run_2024-03-02.parquet", "undated.parquet"]'), "day")
     assert [period.label for period in found.periods] == ["2024-03-02"]
     assert [failure.exit_code for failure in found.failures] == [3]
     assert "undated" in found.failures[0].sentence
@@ -235,7 +235,7 @@ def test_a_log_without_a_date_is_left_out_by_day_and_named(tmp_path: Path) -> No
 
 def test_a_log_that_is_not_there_is_named(tmp_path: Path) -> None:
     _log(tmp_path / "a.parquet")
-    found = life(_member(tmp_path, '["a.parquet", "gone.parquet"]'))
+    found = timeline(_member(tmp_path, '["a.parquet", "gone.parquet"]'))
     assert len(found.periods) == 1
     assert [
         (failure.exit_code, "gone.parquet" in failure.sentence) for failure in found.failures
@@ -319,8 +319,8 @@ def test_table_page_and_answer_then_the_same_from_the_store(
     monkeypatch.setattr(
         period_estimates,
         "estimated",
-        lambda gatherer, recipe, task: (
-            computed.append(task.name) or estimated(gatherer, recipe, task)
+        lambda reducer, recipe, task: (
+            computed.append(task.name) or estimated(reducer, recipe, task)
         ),
     )
     again = json.loads(thetahat(manifest, "--out", out, *arguments, "--json").out)
@@ -380,7 +380,7 @@ def test_every_period_is_a_run_that_history_finds_and_diff_compares(
 def test_a_damaged_entry_is_said(tmp_path: Path, thetahat: Thetahat) -> None:
     manifest, store = write_fleet(tmp_path / "logs", 1, 2, seed=4, seconds=4.0), tmp_path / "store"
     thetahat(manifest, "--out", tmp_path / "out", "--no-tune", "--store", store)
-    for path in (store / "objects").rglob("*"):
+    for path in (store / "entries").rglob("*"):
         if path.is_file():
             path.write_bytes(path.read_bytes()[:-3])
     done = thetahat(manifest, "--out", tmp_path / "out", "--no-tune", "--store", store)

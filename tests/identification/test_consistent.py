@@ -14,7 +14,7 @@ import thetahat as th
 from thetahat.errors import RobotWarning, UnphysicalRobot, UsageError
 from thetahat.identification.consistency.constraints import Bounds, Tie
 from thetahat.identification.consistency.misfit import objective
-from thetahat.identification.estimators.consistent import CERTAIN, MARGIN, smallest_eigenvalue
+from thetahat.identification.consistency.program import CERTAIN, MARGIN, smallest_eigenvalue
 from thetahat.identification.parameter_columns import Columns, full_regressor
 from thetahat.identification.solve import solve
 from thetahat.model import parameters
@@ -127,16 +127,20 @@ def certified(seed: int, names: tuple[str, ...]) -> str:
         return estimate.status
     assert estimate.status == "solved", f"{case}: {certificate}"
     assert certificate.gap <= CERTAIN * (1.0 + certificate.objective), case
-    bodies = [b for b, name in enumerate(case.information.robot.body_names) if name not in e.frozen]
+    bodies = [
+        b
+        for b, name in enumerate(case.information.robot.body_names)
+        if name not in e.constraints.frozen
+    ]
     theta = estimate.theta.reshape(-1, 10)
     assert smallest_eigenvalue(theta[bodies].ravel()) >= LEAST, case
     drive = {term: values for term, values in estimate.drive.items() if term != "offset"}
     assert all(np.all(values >= 0.0) for values in drive.values()), case
-    for name, limits in e.bounds.items():
+    for name, limits in e.constraints.bounds.items():
         mass = theta[case.information.robot.body_names.index(name), parameters.M]
         if limits.mass is not None:
             assert limits.mass[0] * (1 - 1e-9) <= mass <= limits.mass[1] * (1 + 1e-9), case
-    for tie in e.tied:
+    for tie in e.constraints.tied:
         first, second = (
             theta[case.information.robot.body_names.index(name)] for name in (tie.first, tie.second)
         )
@@ -262,7 +266,10 @@ def test_bounds_hold(panda, metric: str) -> None:
         name: Bounds(com_ellipsoid=(centre, radii)),
         arm.body_names[4]: Bounds(mass=(2.5, 2.5)),
     }
-    estimate = solve(info, th.Consistent(metric=metric, bounds=bounds, total_mass=20.0))
+    estimate = solve(
+        info,
+        th.Consistent(metric=metric, constraints=th.Constraints(bounds=bounds, total_mass=20.0)),
+    )
     assert estimate.status == "solved"
     mass, com, _ = parameters.to_mass_com_inertia(estimate.theta.reshape(-1, 10))
     assert 1.0 <= mass[2] <= 2.0
@@ -277,7 +284,12 @@ def test_bounds_hold(panda, metric: str) -> None:
 def test_frozen_and_tied_links(panda) -> None:
     arm, info = panda
     first, second, third = arm.body_names[0], arm.body_names[-2], arm.body_names[-1]
-    estimate = solve(info, th.Consistent(frozen=(first,), tied=(Tie(second, third, mirror="y"),)))
+    estimate = solve(
+        info,
+        th.Consistent(
+            constraints=th.Constraints(frozen=(first,), tied=(Tie(second, third, mirror="y"),))
+        ),
+    )
     assert estimate.status == "solved"
     theta = estimate.theta.reshape(-1, 10)
     np.testing.assert_array_equal(theta[0], arm.theta[:10])
@@ -299,7 +311,9 @@ def test_a_tie_that_the_data_contradict_is_named(metric: str) -> None:
     estimate = solve(
         info,
         th.Consistent(
-            metric=metric, weight=1e-4, tied=(Tie(arm.body_names[2], arm.body_names[3], "x"),)
+            metric=metric,
+            weight=1e-4,
+            constraints=th.Constraints(tied=(Tie(arm.body_names[2], arm.body_names[3], "x"),)),
         ),
     )
     assert estimate.status == "solved"
@@ -312,7 +326,11 @@ def test_bounds_that_conflict_are_a_status_with_advice(panda) -> None:
     arm, info = panda
     estimate = solve(
         info,
-        th.Consistent(bounds={arm.body_names[2]: Bounds(mass=(3.0, 4.0))}, total_mass=(1.0, 2.0)),
+        th.Consistent(
+            constraints=th.Constraints(
+                bounds={arm.body_names[2]: Bounds(mass=(3.0, 4.0))}, total_mass=(1.0, 2.0)
+            )
+        ),
     )
     assert estimate.status == "infeasible"
     assert "total mass in 1 … 2 kg" in estimate.advice[0]
@@ -321,7 +339,9 @@ def test_bounds_that_conflict_are_a_status_with_advice(panda) -> None:
     frozen = solve(
         info,
         th.Consistent(
-            frozen=(arm.body_names[2],), bounds={arm.body_names[2]: Bounds(mass=(9.0, 10.0))}
+            constraints=th.Constraints(
+                frozen=(arm.body_names[2],), bounds={arm.body_names[2]: Bounds(mass=(9.0, 10.0))}
+            )
         ),
     )
     assert frozen.status == "infeasible"
@@ -335,15 +355,38 @@ def test_bounds_that_conflict_are_a_status_with_advice(panda) -> None:
         ({"metric": "riemannian"}, "euclidean, entropic"),
         ({"weights": "all"}, "None, 'joint' or 'iterated'"),
         ({"prior": np.ones(3)}, "prior has shape"),
-        ({"frozen": ("panda_link99",)}, "panda_link99"),
-        ({"frozen": ("panda_hand",)}, "welded into body 'panda_link7'"),
-        ({"tied": (Tie("panda_link1", "panda_link1"),)}, "twice"),
-        ({"tied": (Tie("panda_link1", "panda_link2", "w"),)}, "mirror 'w'"),
-        ({"bounds": {"panda_link1": Bounds(mass=(2.0, 1.0))}}, "the least first"),
-        ({"bounds": {"panda_link1": Bounds(mass=(-1.0, 1.0))}}, "not negative"),
-        ({"bounds": {"panda_link1": Bounds(com_box=((0, 0), (1, 1)))}}, "two triples"),
-        ({"bounds": {"panda_link1": Bounds(com_ellipsoid=((0, 0, 0), (1, 0, 1)))}}, "above zero"),
-        ({"total_mass": float("inf")}, "total_mass"),
+        ({"constraints": th.Constraints(frozen=("panda_link99",))}, "panda_link99"),
+        ({"constraints": th.Constraints(frozen=("panda_hand",))}, "welded into body 'panda_link7'"),
+        ({"constraints": th.Constraints(tied=(Tie("panda_link1", "panda_link1"),))}, "twice"),
+        (
+            {"constraints": th.Constraints(tied=(Tie("panda_link1", "panda_link2", "w"),))},
+            "mirror 'w'",
+        ),
+        (
+            {"constraints": th.Constraints(bounds={"panda_link1": Bounds(mass=(2.0, 1.0))})},
+            "the least first",
+        ),
+        (
+            {"constraints": th.Constraints(bounds={"panda_link1": Bounds(mass=(-1.0, 1.0))})},
+            "not negative",
+        ),
+        (
+            {
+                "constraints": th.Constraints(
+                    bounds={"panda_link1": Bounds(com_box=((0, 0), (1, 1)))}
+                )
+            },
+            "two triples",
+        ),
+        (
+            {
+                "constraints": th.Constraints(
+                    bounds={"panda_link1": Bounds(com_ellipsoid=((0, 0, 0), (1, 0, 1)))}
+                )
+            },
+            "above zero",
+        ),
+        ({"constraints": th.Constraints(total_mass=float("inf"))}, "total_mass"),
     ],
 )
 def test_wrong_arguments_are_one_sentence(panda, options: dict, said: str) -> None:

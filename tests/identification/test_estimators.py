@@ -12,7 +12,7 @@ from consistent_cases import folded, robot
 
 import thetahat as th
 from thetahat.errors import NotIdentifiable, RobotWarning, UsageError
-from thetahat.identification.consistency.log_cholesky import Smooth
+from thetahat.identification.estimators.consistent import LogCholesky
 from thetahat.identification.estimators.ridge import Ridge
 from thetahat.identification.parameter_columns import Columns
 from thetahat.identification.solve import solve
@@ -47,7 +47,7 @@ SOLVED = {
     "consistent, no prior": lambda x: th.Consistent(weight=0.0),
     "consistent, truth as prior": lambda x: th.Consistent(prior=x),
     "entropic, truth as prior": lambda x: th.Consistent(prior=x, metric="entropic"),
-    "smooth, truth as prior": lambda x: Smooth(prior=x),
+    "smooth, truth as prior": lambda x: th.Consistent(prior=x, solver=LogCholesky()),
 }
 
 

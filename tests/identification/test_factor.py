@@ -8,7 +8,7 @@ import json
 
 import numpy as np
 import pytest
-from data_paths import SHARED, needs_shared
+from data_paths import STRD
 
 from thetahat.identification import factor
 
@@ -32,8 +32,8 @@ ZERO_STD = 1e-9  # where the certified standard deviation is zero
 
 def nist(name: str) -> tuple[np.ndarray, np.ndarray, dict]:
     """(design matrix, response, certified values)."""
-    certified = json.loads((SHARED / "strd" / "strd_linear.json").read_text())[name]
-    table = np.genfromtxt(SHARED / "strd" / f"{name}.csv", delimiter=",", names=True)
+    certified = json.loads((STRD / "strd_linear.json").read_text())[name]
+    table = np.genfromtxt(STRD / f"{name}.csv", delimiter=",", names=True)
     y = table["y"]
     model = certified["model"]
     if model.startswith("poly"):
@@ -54,7 +54,6 @@ def digits(value: float, certified: float) -> float:
     )
 
 
-@needs_shared
 @pytest.mark.parametrize("name", SETS)
 def test_certified_regressions(name: str) -> None:
     X, y, certified = nist(name)
@@ -79,7 +78,6 @@ def test_certified_regressions(name: str) -> None:
             assert digits(std[k], exact) >= wanted_std - MARGIN, (name, parameter["name"], "std")
 
 
-@needs_shared
 def test_normal_equations_would_fail_the_same_check() -> None:
     """The check can fail: by normal equations Filip has no correct digit."""
     X, y, certified = nist("Filip")

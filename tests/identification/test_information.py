@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from data_paths import example_robot, shared_file
+from data_paths import example_robot
 
 import thetahat as th
 from thetahat import robots
@@ -300,11 +300,8 @@ def test_wrong_samples_are_refused() -> None:
 
 def test_valkyrie_arm_and_leg() -> None:
     """The paper's robots: the rank of the data is the structural one, 24 and 22."""
-    for file, rank in (
-        ("derived_valkyrie_right_arm4.urdf", 24),
-        ("derived_valkyrie_right_leg4.urdf", 22),
-    ):
-        robot = th.load(shared_file("robots", "valkyrie", file)).without_drive()
+    for name, rank in (("valkyrie_arm", 24), ("valkyrie_leg", 22)):
+        robot = th.load(robots.path(name)).without_drive()
         info = information(robot, simulated(robot, 400))
         assert info.rank == len(info.base) == rank
 

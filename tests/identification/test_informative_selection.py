@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from data_paths import shared_file
+from data_paths import example_robot
 from selection_cases import (
     REAL,
     WITHIN,
@@ -186,7 +186,7 @@ def test_leverage_is_the_hat_matrix_of_pinocchios_regressor() -> None:
     bridge = pytest.importorskip("oracles.pinocchio_bridge")
     from thetahat.identification.informative.selection import UNIFORM, _Source
 
-    robot = th.load(shared_file("logs", "ur10", "ur10_nomesh.urdf"))
+    robot = th.load(example_robot("ur10"))
     rng = np.random.default_rng(8)
     q, dq, ddq = fourier(robot, rng, 60)
     samples = Samples(

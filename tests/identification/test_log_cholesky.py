@@ -1,4 +1,4 @@
-"""`Smooth`: the optimum that CVXPY finds for the same objective, certified, from any start."""
+"""`Consistent(solver=LogCholesky())`: the optimum that CVXPY finds for the same objective, certified, from any start."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from thetahat.data.samples import Samples
 from thetahat.errors import UnphysicalRobot, UsageError
 from thetahat.identification.consistency.constraints import feasible
 from thetahat.identification.consistency.interior_point import Point, Problem
-from thetahat.identification.consistency.log_cholesky import SOLVER, Smooth, _Frame
+from thetahat.identification.consistency.log_cholesky import NAME, _Frame
 from thetahat.identification.consistency.misfit import Objective, objective
-from thetahat.identification.estimators.consistent import Consistent, Program
+from thetahat.identification.consistency.program import Program
+from thetahat.identification.estimators.consistent import Consistent, LogCholesky
 from thetahat.identification.estimators.joint_weights import weigh
 from thetahat.identification.estimators.least_squares import LeastSquares
 from thetahat.identification.information import Information, information
@@ -33,6 +34,13 @@ VALUE = 1e-8
 OPTIMUM = 1e-5
 SAME = 1e-7  # relative to 1 + f: two fits whose own bounds are a hundred times smaller
 METRICS = ("euclidean", "entropic")
+SOLVER_OPTIONS = ("start", "iterations", "tolerance")
+
+
+def by_log_cholesky(**settings: object) -> Consistent:
+    """The estimator; start, iterations and tolerance are the solver's, all else the fit's."""
+    options = {name: settings.pop(name) for name in tuple(settings) if name in SOLVER_OPTIONS}
+    return Consistent(**settings, solver=LogCholesky(**options))
 
 
 def wrong(robot: th.Robot, seed: int = 0, by: float = 0.3) -> np.ndarray:
@@ -43,7 +51,7 @@ def wrong(robot: th.Robot, seed: int = 0, by: float = 0.3) -> np.ndarray:
     return (robot.theta.reshape(-1, 10) * factors).ravel()
 
 
-def fit_objective(info: Information, estimator: Smooth) -> Objective:
+def fit_objective(info: Information, estimator: Consistent) -> Objective:
     return objective(
         info,
         prior=estimator.prior,
@@ -159,11 +167,11 @@ def test_newtons_matrix_is_the_hessian_in_log_cholesky_numbers(metric: str) -> N
     robot, rng = arm("double_pendulum"), np.random.default_rng(3)
     f = fit_objective(
         information(robot, simulated(robot, 40, noise=1.0)),
-        Smooth(prior=wrong(robot), metric=metric, weight=0.3),
+        by_log_cholesky(prior=wrong(robot), metric=metric, weight=0.3),
     )
     program = Program(
         f,
-        feasible(f.columns, f.x0, bounds={}, total_mass=None, frozen=(), tied=()),
+        feasible(f.columns, f.x0),
         unseen=np.zeros(f.columns.count, dtype=bool),
     )
     problem, v = program.problem, program.start()
@@ -269,7 +277,7 @@ def test_it_is_cvxpys_optimum(name: str, count: int, noise: float, metric: str) 
     samples = simulated(robot, count, noise=noise)
     prior = wrong(robot, by=0.1 if noise < 0.1 else 0.3)
     info = information(robot, samples)
-    estimator = Smooth(prior=prior, metric=metric)
+    estimator = by_log_cholesky(prior=prior, metric=metric)
     estimate = solve(info, estimator)
     f = fit_objective(info, estimator)
     oracle = by_cvxpy(robot, samples, prior, metric=metric, weight=estimator.weight)
@@ -291,8 +299,8 @@ def test_it_is_what_consistent_finds(name: str, metric: str) -> None:
     robot = with_friction(th.load(example_robot(name)))
     info = information(robot, simulated(robot, 500, noise=0.5))
     settings = {"prior": wrong(robot), "metric": metric, "weight": 0.1}
-    mine, other = solve(info, Smooth(**settings)), solve(info, Consistent(**settings))
-    f = fit_objective(info, Smooth(**settings))
+    mine, other = solve(info, by_log_cholesky(**settings)), solve(info, Consistent(**settings))
+    f = fit_objective(info, by_log_cholesky(**settings))
     assert mine.status == other.status == "solved"
     assert f.value(mine.x) == pytest.approx(f.value(other.x), abs=SAME * (1.0 + f.value(other.x)))
 
@@ -311,10 +319,10 @@ def test_without_noise_the_truth_is_found(name: str) -> None:
     info = information(robot, simulated(robot, 500))
     truth = info.base.map @ th.solve(info, LeastSquares()).x
     for estimator in (
-        Smooth(),
-        Smooth(metric="entropic"),
-        Smooth(prior=wrong(robot), weight=0.0),
-        Smooth(start=wrong(robot)),
+        by_log_cholesky(),
+        by_log_cholesky(metric="entropic"),
+        by_log_cholesky(prior=wrong(robot), weight=0.0),
+        by_log_cholesky(start=wrong(robot)),
     ):
         estimate = solve(info, estimator)
         assert estimate.status == "solved"
@@ -331,8 +339,8 @@ def test_the_gap_bounds_what_is_left_to_gain(metric: str, iterations: int) -> No
     robot = arm()
     info = information(robot, simulated(robot, 300, noise=1.0))
     settings = {"prior": wrong(robot), "metric": metric}
-    best = solve(info, Smooth(**settings)).certificate
-    stopped = solve(info, Smooth(**settings, iterations=iterations))
+    best = solve(info, by_log_cholesky(**settings)).certificate
+    stopped = solve(info, by_log_cholesky(**settings, iterations=iterations))
     assert stopped.certificate.objective - stopped.certificate.gap <= best.objective + 1e-12
     assert best.objective - best.gap <= stopped.certificate.objective
     assert stopped.certificate.iterations <= iterations
@@ -340,7 +348,7 @@ def test_the_gap_bounds_what_is_left_to_gain(metric: str, iterations: int) -> No
     assert np.all(np.isfinite(stopped.x))
     if iterations < 5:
         assert stopped.status == "almost_solved"
-        assert "Smooth stopped after" in stopped.advice[0]
+        assert "log-Cholesky solver stopped after" in stopped.advice[0]
 
 
 # -- starts ----------------------------------------------------------------------------------------
@@ -352,10 +360,10 @@ def test_a_warm_start_ends_where_a_cold_one_does_and_sooner(metric: str) -> None
     first = information(robot, simulated(robot, 1000, noise=0.5))
     more = first + information(robot, simulated(robot, 10, noise=0.5, seed=7))
     settings = {"prior": wrong(robot), "metric": metric}
-    before = solve(first, Smooth(**settings))
+    before = solve(first, by_log_cholesky(**settings))
     cold, warm = (
-        solve(more, Smooth(**settings)),
-        solve(more, Smooth(**settings, start=before)),
+        solve(more, by_log_cholesky(**settings)),
+        solve(more, by_log_cholesky(**settings, start=before)),
     )
     assert cold.status == warm.status == "solved"
     assert warm.certificate.iterations <= 0.7 * cold.certificate.iterations
@@ -370,7 +378,7 @@ def test_a_warm_start_ends_where_a_cold_one_does_and_sooner(metric: str) -> None
 def test_any_start_ends_at_the_same_place(metric: str) -> None:
     robot = arm()
     info = information(robot, simulated(robot, 200, noise=1.0))
-    expected = solve(info, Smooth(metric=metric)).certificate.objective
+    expected = solve(info, by_log_cholesky(metric=metric)).certificate.objective
     unphysical = robot.theta.copy()
     unphysical[9::10] *= -1.0
     point_masses = parameters.from_mass_com_inertia(
@@ -385,7 +393,7 @@ def test_any_start_ends_at_the_same_place(metric: str) -> None:
         point_masses,
         solve(info).x,
     ):
-        estimate = solve(info, Smooth(metric=metric, start=start))
+        estimate = solve(info, by_log_cholesky(metric=metric, start=start))
         assert estimate.status == "solved"
         assert estimate.certificate.objective == pytest.approx(
             expected, abs=SAME * (1.0 + expected)
@@ -407,14 +415,14 @@ def test_bodies_are_strictly_physical_and_friction_is_never_negative(
     tau = np.random.default_rng(1).normal(size=samples.tau.shape)
     estimate = solve(
         information(robot, Samples(q=samples.q, dq=samples.dq, ddq=samples.ddq, tau=tau)),
-        Smooth(metric=metric, weight=weight),
+        by_log_cholesky(metric=metric, weight=weight),
     )
     J = parameters.to_pseudo_inertia(estimate.theta.reshape(-1, 10))
     assert np.min(np.linalg.eigvalsh(J)[:, 0] / np.trace(J, axis1=1, axis2=2)) >= 1e-9
     drive = np.concatenate([estimate.drive[term] for term in ("viscous", "coulomb")])
     assert np.min(drive) >= 0.0
     assert np.min(drive) <= 1e-8
-    assert estimate.method == "smooth"
+    assert estimate.method == "consistent"
     assert estimate.status == "solved"
     assert estimate.certificate.infeasibility <= 1e-12
 
@@ -429,7 +437,11 @@ def test_what_the_data_do_not_see_stays_at_the_prior() -> None:
     )
     info = information(robot, Samples(q=q, dq=dq, ddq=ddq, tau=tau))
     assert info.rank < len(info.base)
-    for estimator in (Smooth(), Smooth(metric="entropic"), Smooth(weight=0.0)):
+    for estimator in (
+        by_log_cholesky(),
+        by_log_cholesky(metric="entropic"),
+        by_log_cholesky(weight=0.0),
+    ):
         estimate = solve(info, estimator)
         assert estimate.status == "solved"
         assert any("elbow" in sentence for sentence in estimate.advice)
@@ -452,7 +464,7 @@ def test_standstill_and_silence_are_finite() -> None:
             info = information(
                 robot, Samples(q=np.tile(samples.q[:1], (50, 1)), dq=still, ddq=still, tau=tau)
             )
-            estimate = solve(info, Smooth(metric=metric))
+            estimate = solve(info, by_log_cholesky(metric=metric))
             assert np.all(np.isfinite(estimate.x))
             assert estimate.consistent
             assert estimate.status == "solved" or estimate.advice
@@ -463,18 +475,18 @@ def test_an_unphysical_prior_will_do_in_the_euclidean_metric() -> None:
     prior = robot.theta.copy()
     prior[19] = -0.5
     info = information(robot, simulated(robot, 200, noise=0.2))
-    estimate = solve(info, Smooth(prior=prior))
+    estimate = solve(info, by_log_cholesky(prior=prior))
     assert estimate.status == "solved"
     assert estimate.consistent
     with pytest.raises(UnphysicalRobot, match="use metric='euclidean'"):
-        solve(info, Smooth(prior=prior, metric="entropic"))
+        solve(info, by_log_cholesky(prior=prior, metric="entropic"))
 
 
 def test_its_covariance_is_that_of_the_data() -> None:
     robot = arm()
     info = information(robot, simulated(robot, 300, noise=0.2))
     np.testing.assert_allclose(
-        solve(info, Smooth()).covariance,
+        solve(info, by_log_cholesky()).covariance,
         solve(info, LeastSquares(weights="iterated")).covariance,
         rtol=1e-12,
     )
@@ -499,8 +511,15 @@ def test_wrong_arguments_are_refused_in_a_sentence(settings: dict, said: str) ->
     robot = arm()
     info = information(robot, simulated(robot, 50))
     with pytest.raises(UsageError, match=said) as caught:
-        solve(info, Smooth(**settings))
+        solve(info, by_log_cholesky(**settings))
     assert "\n" not in str(caught.value)
+
+
+def test_constraints_are_refused() -> None:
+    robot = arm()
+    info = information(robot, simulated(robot, 50))
+    with pytest.raises(UsageError, match="takes no constraints"):
+        solve(info, by_log_cholesky(constraints=th.Constraints(total_mass=3.0)))
 
 
 # -- random problems -------------------------------------------------------------------------------
@@ -510,7 +529,9 @@ def unbounded(seeds: range, names: tuple[str, ...] = SMALL) -> Iterator[tuple[in
     """Those of the random problems that ask for nothing but physical bodies."""
     for seed in seeds:
         case = random_case(seed, names)
-        if not (case.bounded or case.estimator.tied or case.estimator.frozen):
+        if not (
+            case.bounded or case.estimator.constraints.tied or case.estimator.constraints.frozen
+        ):
             yield seed, case
 
 
@@ -523,11 +544,11 @@ def check_random(seed: int, case: Case) -> str:
         "weight": theirs.weight,
         "weights": theirs.weights,
     }
-    estimate = solve(case.information, Smooth(**settings))
+    estimate = solve(case.information, by_log_cholesky(**settings))
     assert estimate.status == "solved", (seed, str(case), estimate.certificate)
     assert estimate.consistent
     assert estimate.certificate.eigenvalue >= 1e-9
-    again = solve(case.information, Smooth(**settings, start=estimate))
+    again = solve(case.information, by_log_cholesky(**settings, start=estimate))
     least = estimate.certificate.objective
     assert again.status == "solved", (seed, str(case), again.certificate)
     assert again.certificate.objective == pytest.approx(least, abs=SAME * (1.0 + least))
@@ -537,7 +558,7 @@ def check_random(seed: int, case: Case) -> str:
 def test_random_problems_are_solved() -> None:
     solvers = [check_random(seed, case) for seed, case in unbounded(range(30), SMALL[:6])]
     assert (
-        np.mean([solver == SOLVER for solver in solvers]) > 0.8
+        np.mean([solver == NAME for solver in solvers]) > 0.8
     )  # the others are left to Consistent
 
 
@@ -548,7 +569,7 @@ def test_many_random_problems_are_solved() -> None:
         check_random(seed, case)
         for seed, case in [*unbounded(range(1000, 1300)), *unbounded(range(2000, 2040), LARGE)]
     ]
-    assert np.mean([solver == SOLVER for solver in solvers]) > 0.8
+    assert np.mean([solver == NAME for solver in solvers]) > 0.8
 
 
 @pytest.mark.slow
@@ -567,7 +588,7 @@ def test_random_logs_and_weights_are_all_solved(metric: str) -> None:
         )
         estimate = solve(
             information(robot, samples),
-            Smooth(prior=prior, metric=metric, weight=10.0 ** rng.uniform(-4, 2)),
+            by_log_cholesky(prior=prior, metric=metric, weight=10.0 ** rng.uniform(-4, 2)),
         )
         assert estimate.status == "solved", (trial, estimate.certificate)
         assert estimate.consistent

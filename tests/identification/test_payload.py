@@ -29,7 +29,7 @@ from payload_cases import (
 
 import thetahat as th
 from thetahat.data.samples import Samples
-from thetahat.identification.estimators.consistent import MARGIN, smallest_eigenvalue
+from thetahat.identification.consistency.program import MARGIN, smallest_eigenvalue
 from thetahat.identification.estimators.joint_weights import weigh
 from thetahat.identification.estimators.least_squares import LeastSquares
 from thetahat.identification.information import information

@@ -10,7 +10,8 @@ from test_information import arm, identify, simulated, stacked, still_elbow
 
 import thetahat as th
 from thetahat.errors import UsageError
-from thetahat.identification.estimators.least_squares import LeastSquares, Prior
+from thetahat.identification.estimators.least_squares import LeastSquares
+from thetahat.identification.estimators.prior import Prior
 from thetahat.identification.information import information
 from thetahat.identification.parameter_columns import Columns
 

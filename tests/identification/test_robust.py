@@ -17,7 +17,8 @@ import thetahat as th
 from thetahat import robots
 from thetahat.data.samples import Samples
 from thetahat.errors import UsageError
-from thetahat.identification.estimators.least_squares import LeastSquares, Prior
+from thetahat.identification.estimators.least_squares import LeastSquares
+from thetahat.identification.estimators.prior import Prior
 from thetahat.identification.estimators.robust import HUBER, Robust
 from thetahat.identification.information import Information, information
 from thetahat.identification.parameter_columns import Columns, full_regressor

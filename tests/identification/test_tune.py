@@ -13,12 +13,12 @@ from simulated_log import motion
 
 import thetahat as th
 from thetahat import robots
-from thetahat.data.memory_log import record
+from thetahat.data.memory_log import log_from_arrays
 from thetahat.identification.coupled_joints import coupled
-from thetahat.identification.tuning.cross_validation import Predictions, _edges, folds
-from thetahat.identification.tuning.model_selection import _earned
+from thetahat.identification.tuning.cross_validation import LAW, Predictions, block_edges, folds
+from thetahat.identification.tuning.tune import TuningOptions
 from thetahat.kernels.direction import follow
-from thetahat.model.friction_terms import Dry, quadratic
+from thetahat.model.friction_terms import FrictionDirection, quadratic
 from thetahat.model.io.save import with_drive_file
 from thetahat.model.robot import Robot
 
@@ -56,7 +56,7 @@ def recorded(
     tau += noise * np.random.default_rng(3).standard_normal(tau.shape)
     lag = round(delay * RATE)
     assert len(late[0]) > lag >= 0
-    return robot, record(robot, t[lag:], q[lag:], tau=tau[: len(t) - lag], name="arm")
+    return robot, log_from_arrays(robot, t[lag:], q[lag:], tau=tau[: len(t) - lag], name="arm")
 
 
 def with_terms(robot: Robot) -> Robot:
@@ -65,22 +65,22 @@ def with_terms(robot: Robot) -> Robot:
 
 def test_hysteresis_is_found_where_there_is_some_and_not_where_there_is_none() -> None:
     robot, log = recorded(travel=0.005)
-    found = th.tune(log, robot, delay=False)
+    found = th.tune(log, robot, TuningOptions(delay=False))
     assert np.all(np.abs(np.log(found.robot.drive.dry.travel / 0.005)) < np.log(2.5)), found
     robot, log = recorded()
-    found = th.tune(log, robot, delay=False)
+    found = th.tune(log, robot, TuningOptions(delay=False))
     assert np.all(found.robot.drive.dry.travel < 5e-4), found
 
 
 def test_a_term_that_is_there_is_found_and_its_value_too() -> None:
     robot, log = recorded(extra=0.8)
-    found = th.tune(log, robot, delay=False)
+    found = th.tune(log, robot, TuningOptions(delay=False))
     assert "quadratic" in found.robot.drive.identified, found
     samples = th.prepare(log, robot, settings=found.settings)
     estimate = th.solve(th.information(found.robot, samples), found.estimator())
     np.testing.assert_allclose(estimate.drive["quadratic"], 0.8, rtol=0.1)
     robot, log = recorded()
-    assert th.tune(log, robot, delay=False).robot.drive.identified == (
+    assert th.tune(log, robot, TuningOptions(delay=False)).robot.drive.identified == (
         "viscous",
         "coulomb",
         "offset",
@@ -90,15 +90,15 @@ def test_a_term_that_is_there_is_found_and_its_value_too() -> None:
 @pytest.mark.parametrize("delay", [0.0, 0.006])
 def test_a_delay_is_measured(delay: float) -> None:
     robot, log = recorded(delay=delay, noise=0.02)
-    found = th.tune(log, robot, cutoff=10.0, friction=False)
+    found = th.tune(log, robot, TuningOptions(cutoff=10.0, friction=None))
     assert found.settings.delay == pytest.approx(delay, abs=0.1 * delay)
 
 
 def test_the_prior_is_strong_where_the_robot_is_right_and_weak_where_it_is_not() -> None:
     robot, log = recorded(noise=0.5)
-    right = th.tune(log, robot, friction=False, delay=False)
+    right = th.tune(log, robot, TuningOptions(friction=None, delay=False))
     wrong = robot.with_parameters(robot.theta * np.repeat([1.8, 0.6, 1.5, 0.7], 10))
-    assert right.weight > th.tune(log, wrong, friction=False, delay=False).weight
+    assert right.weight > th.tune(log, wrong, TuningOptions(friction=None, delay=False)).weight
 
 
 def test_rows_outside_the_span_change_nothing() -> None:
@@ -109,7 +109,7 @@ def test_rows_outside_the_span_change_nothing() -> None:
     )
     spoiled = tau.copy()
     spoiled[half:] = 1e3 * np.random.default_rng(0).standard_normal(spoiled[half:].shape)
-    other = record(robot, t, q, tau=spoiled, name="arm")
+    other = log_from_arrays(robot, t, q, tau=spoiled, name="arm")
     a, b = (th.tune(each, robot, span=(0, half)) for each in (log, other))
     assert a.reasons == b.reasons
     assert (a.settings.cutoff, a.settings.delay, a.weight) == (
@@ -122,7 +122,7 @@ def test_rows_outside_the_span_change_nothing() -> None:
 
 def test_a_log_too_short_to_choose_from_says_so_and_still_gives_a_model() -> None:
     robot, log = recorded(seconds=1.0)
-    found = th.tune(log, robot, cutoff=5.0)
+    found = th.tune(log, robot, TuningOptions(cutoff=5.0))
     assert found.reasons[0].startswith("nothing was chosen")
     assert found.robot.drive.dry is None
 
@@ -137,13 +137,13 @@ def test_folds_predict_what_they_have_not_seen() -> None:
     def solve(info: th.Information) -> np.ndarray:
         return info.solution.x
 
-    found = cut.predicted(solve)
-    fitted, moving, _ = cut.parts[1]
+    found = cut.predict(solve)
+    fitted, moving = cut.parts[1].others, cut.parts[1].moving
     Y = th.information(robot, samples)  # the same columns
     assert fitted.key == Y.key
     assert found.squares.shape == (8, 4)
     np.testing.assert_allclose(found.squares[2], moving.residual_norms(solve(fitted)) ** 2)
-    total = sum(part[1].samples for part in cut.parts)
+    total = sum(part.moving.samples for part in cut.parts)
     assert total < len(samples)  # rows beside the cuts are not scored
 
 
@@ -183,9 +183,9 @@ def test_a_shaft_that_two_joints_share_is_named() -> None:
 def test_laws_and_terms_survive_the_robot_file(tmp_path: Path) -> None:
     robot = with_terms(th.load(robots.path("arm4")).without_drive())
     drive = robot.drive.with_dry(
-        Dry(np.array([0.1, 0.0, 0.2, 0.0]), np.array([0.0, 0.01, 0.0, 0.0]))
+        FrictionDirection(np.array([0.1, 0.0, 0.2, 0.0]), np.array([0.0, 0.01, 0.0, 0.0]))
     )
-    drive = drive.with_shape(
+    drive = drive.with_extra_term(
         quadratic(np.array([1.0, 0.0, 1.0, 0.0])), np.array([0.3, 0.0, -0.1, 0.0])
     ).with_values(coulomb=COULOMB)
     robot = replace(robot, drive=drive)
@@ -226,7 +226,7 @@ def test_no_stretch_holds_the_end_of_one_motion_and_the_start_of_another(
     """Unless the motions are many: then stretches hold whole ones. A stretch is never much shorter
     than the others.
     """
-    edges, ends = _edges(in_runs(*lengths), 5), np.cumsum(lengths)
+    edges, ends = block_edges(in_runs(*lengths), 5), np.cumsum(lengths)
     assert edges[0] == 0
     assert edges[-1] == ends[-1]
     assert 4 <= len(edges) <= 6
@@ -253,5 +253,5 @@ def test_the_luck_of_one_stretch_earns_nothing() -> None:
         20.0 * np.log(1.0 / (0.8**3 * 0.9**2)), rel=1e-9
     )
     assert once.gain(before)[0] > 10.0
-    assert _earned(everywhere, before, least=10.0)
-    assert not _earned(once, before, least=10.0)
+    assert everywhere.improves(before, LAW)
+    assert not once.improves(before, LAW)

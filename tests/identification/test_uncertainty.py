@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +20,8 @@ import thetahat as th
 from thetahat.data.samples import Samples, concatenate
 from thetahat.errors import UsageError
 from thetahat.identification.estimators.joint_weights import weigh
-from thetahat.identification.estimators.least_squares import LeastSquares, Prior
+from thetahat.identification.estimators.least_squares import LeastSquares
+from thetahat.identification.estimators.prior import Prior
 from thetahat.identification.information import information
 from thetahat.identification.parameter_columns import full_regressor
 from thetahat.identification.submodel import view
@@ -86,6 +88,11 @@ def stationary(experiment: Experiment, time: float) -> Noise:
     return lambda rng: first_order(rng, experiment.samples.tau.shape, time=time)
 
 
+def long(*values: object) -> Any:
+    """The parameters of a long version of a check."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 # -- coverage --------------------------------------------------------------------------------------
 
 
@@ -104,16 +111,19 @@ def test_what_folding_gives_is_what_the_experiment_says() -> None:
     np.testing.assert_allclose(a.base_std, b.base_std, rtol=1e-8)
 
 
-@pytest.mark.parametrize("name", ["double_pendulum", "arm4", "arm7"])
-def test_white_noise_is_covered(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "runs"),
+    [("double_pendulum", 200), ("arm4", 100), ("arm7", 30), long("arm4", 200), long("arm7", 200)],
+)
+def test_white_noise_is_covered(name: str, runs: int) -> None:
     """Without autocorrelation plain intervals hold, and the corrected ones are the same but for
     chance.
     """
     experiment = Experiment.of(name)
     p = len(experiment.truth)
-    many = covered(experiment, stationary(experiment, 0.0), 200, seed=1, both=False)
-    assert least(200, p) <= np.mean(many.plain) <= 2 * 0.95 - least(200, p)
-    few = covered(experiment, stationary(experiment, 0.0), 10, seed=2)
+    many = covered(experiment, stationary(experiment, 0.0), runs, seed=1, both=False)
+    assert least(runs, p) <= np.mean(many.plain) <= 2 * 0.95 - least(runs, p)
+    few = covered(experiment, stationary(experiment, 0.0), 10 if p < 40 else 4, seed=2)
     assert abs(np.mean(few.corrected) - np.mean(few.plain)) < 0.02
 
 
@@ -126,7 +136,13 @@ def test_white_noise_is_covered_in_a_thousand_runs(name: str) -> None:
     assert np.all((result.plain >= 0.92) & (result.plain <= 0.98))
 
 
-@pytest.mark.parametrize(("name", "runs"), [("double_pendulum", 60), ("arm4", 30), ("arm7", 12)])
+@pytest.mark.parametrize(
+    ("name", "runs"),
+    [
+        *(("double_pendulum", 30), ("arm4", 12), ("arm7", 5)),
+        *(long("double_pendulum", 60), long("arm4", 30), long("arm7", 12)),
+    ],
+)
 def test_correlated_noise_is_covered(name: str, runs: int) -> None:
     """AR(1) of 20 ms on 10 s at 1 kHz: plain intervals are six times too short."""
     experiment = Experiment.of(name)
@@ -216,7 +232,8 @@ def test_noise_with_gaps_and_rows_left_out_is_covered() -> None:
     assert np.mean(result.corrected) >= least(25, len(experiment.truth)) - 0.01
 
 
-def test_many_short_runs_are_covered() -> None:
+@pytest.mark.parametrize("draws", [10, long(25)])
+def test_many_short_runs_are_covered(draws: int) -> None:
     """Twenty runs of half a second whose noises know nothing of each other."""
     whole = Experiment.of("arm4")
     experiment = replace(
@@ -226,10 +243,10 @@ def test_many_short_runs_are_covered() -> None:
     result = covered(
         experiment,
         lambda rng: np.concatenate([first_order(rng, (500, nv), time=TIME) for _ in range(20)]),
-        25,
+        draws,
         seed=9,
     )
-    assert np.mean(result.corrected) >= least(25, len(experiment.truth)) - 0.01
+    assert np.mean(result.corrected) >= least(draws, len(experiment.truth)) - 0.01
 
 
 def test_thinning_a_measured_log_changes_little() -> None:

@@ -17,7 +17,8 @@ import thetahat as th
 from thetahat.data.samples import Samples
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.estimators.consistent import Consistent
-from thetahat.identification.estimators.least_squares import LeastSquares, Prior
+from thetahat.identification.estimators.least_squares import LeastSquares
+from thetahat.identification.estimators.prior import Prior
 from thetahat.identification.information import information
 from thetahat.identification.uncertainty import noise
 from thetahat.identification.uncertainty.autocorrelation import corrected, noise_covariance

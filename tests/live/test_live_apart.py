@@ -15,12 +15,11 @@ import pytest
 from live_cases import Reader, until
 
 from thetahat.errors import UsageError
-from thetahat.live.downloads import Memory
-from thetahat.live.loop_process import HEAD, Wire
-from thetahat.live.sample_loop import Loop
+from thetahat.live.downloads import Snapshot
+from thetahat.live.sample_loop import HEAD, PacketSender, SampleLoop
 from thetahat.live.sample_sources import Study
 from thetahat.live.session import Session
-from thetahat.live.shared_state import Status
+from thetahat.live.shared_state import Row, Status
 from thetahat.online.gate import GateState
 
 
@@ -54,15 +53,15 @@ def test_a_loop_apart_says_the_same_and_obeys() -> None:
         until(lambda: len(reader.all("frame")) > 10, "frames")
         session.command("pause")
         until(lambda: reader.state["paused"], "paused")
-        cycles = session.shared.tap.cycles
+        cycles = session.shared.ring.cycles
         time.sleep(0.3)
-        assert session.shared.tap.cycles == cycles
+        assert session.shared.ring.cycles == cycles
         session.command("resume")
         until(lambda: bool(reader.all("bye")), "the end")
-        assert session.shared.tap.cycles == plain.loop.count == 1500
-        np.testing.assert_array_equal(session.memory.samples["q"], plain.identifier.samples.q)
+        assert session.shared.ring.cycles == plain.loop.count == 1500
+        np.testing.assert_array_equal(session.snapshot.samples["q"], plain.identifier.samples.q)
         held, ends = (
-            session.memory.held["tau"],
+            session.snapshot.held["tau"],
             plain.identifier.held_out.tau,
         )  # of the last update, and of the end, which has some newer ones
         both = held[np.flatnonzero(np.all(held == ends[0], axis=1))[0] :]
@@ -70,7 +69,7 @@ def test_a_loop_apart_says_the_same_and_obeys() -> None:
         np.testing.assert_array_equal(both, ends[: len(both)])
         assert session.shared.gate.r2 == plain.identifier.gate.r2
         assert session.shared.failure == ""
-        process = session._remote._process
+        process = session.loop.process
     reader.close()
     assert not process.is_alive()
     assert reader.state["ended"]
@@ -88,7 +87,7 @@ def test_a_loop_apart_that_dies_is_told() -> None:
     with session:
         until(lambda: bool(reader.all("bye")), "the end")
     reader.close()
-    assert "ended without a word" in reader.all("bye")[0]["message"]
+    assert "ended unexpectedly" in reader.all("bye")[0]["message"]
 
 
 def test_a_loop_apart_does_not_wait_for_a_page_that_does_not_read() -> None:
@@ -97,14 +96,15 @@ def test_a_loop_apart_does_not_wait_for_a_page_that_does_not_read() -> None:
     """
     mine, theirs = socket.socketpair()
     source = cases.study()
-    wire = Wire(mine, 500.0)
-    wire.loop = Loop(source, wire, speed=1.0)
+    wire = PacketSender(mine, 500.0)
+    loop = SampleLoop(source, wire, speed=1.0)
+    wire.command = loop.command
     x, longest = np.zeros((1, 4)), 0.0
-    big = Memory(0.0, {"q": np.zeros((20_000, 4))}, None, None, 1, {}, None)
+    big = Snapshot(0.0, {"q": np.zeros((20_000, 4))}, None, None, 1, {}, None)
     for k in range(60):
         wire._due = 0.0
         begun = time.perf_counter()
-        wire.row(float(k), x[0], None, (x, x, x, x), 0)
+        wire.row(Row(float(k), x[0], None, (x, x, x, x), 0))
         wire.update(float(k), source.identifier.gate, big)
         wire.report(Status(0.0, 0, 0, False, False, 0.0), source.identifier.gate)
         longest = max(longest, time.perf_counter() - begun)
@@ -114,7 +114,7 @@ def test_a_loop_apart_does_not_wait_for_a_page_that_does_not_read() -> None:
     theirs.close()
     wire._due = 0.0
     wire.report(Status(0.0, 0, 0, False, False, 0.0), source.identifier.gate)
-    assert wire.loop.pace.stopped, "a page that is gone ends the run"
+    assert loop.clock.stopped, "a page that is gone ends the run"
     mine.close()
 
 
@@ -125,7 +125,7 @@ def test_a_change_of_the_gate_that_there_was_no_room_for_is_sent_again_and_the_e
     is now.
     """
     mine, theirs = socket.socketpair()
-    wire = Wire(mine, 500.0)
+    wire = PacketSender(mine, 500.0)
 
     def report(gate: GateState) -> None:
         wire._due = 0.0
@@ -134,13 +134,13 @@ def test_a_change_of_the_gate_that_there_was_no_room_for_is_sent_again_and_the_e
     closed, opened = GateState(False, "closed"), GateState(True, "open")
     report(closed)
     with monkeypatch.context() as full:
-        full.setattr("thetahat.live.loop_process.WAITING", 0)
+        full.setattr("thetahat.live.sample_loop.WAITING", 0)
         report(opened)
         assert wire.lost == 1
     report(opened)
     report(opened)
     with monkeypatch.context() as full:
-        full.setattr("thetahat.live.loop_process.WAITING", 0)
+        full.setattr("thetahat.live.sample_loop.WAITING", 0)
         wire.end("")
     mine.close()
     data, parcels = b"".join(iter(lambda: theirs.recv(1 << 16), b"")), []

@@ -20,7 +20,7 @@ from live_cases import TOKEN
 
 import thetahat as th
 from thetahat import robots
-from thetahat.data.memory_log import record
+from thetahat.data.memory_log import log_from_arrays
 from thetahat.live.sample_sources import Replay, Settings, Source
 from thetahat.live.server import Server
 from thetahat.live.session import Session
@@ -40,11 +40,11 @@ LAST = (  # [s] to which the torque is drawn
 def replay() -> Replay:
     robot = th.load(robots.path("arm4"))
     t, q, dq, tau = cases.samples(robot, 120.0, 200.0)
-    return Replay(robot, record(robot, t, q, dq=dq, tau=tau, name="trial.csv"), SETTINGS)
+    return Replay(robot, log_from_arrays(robot, t, q, dq=dq, tau=tau, name="trial.csv"), SETTINGS)
 
 
 class Robot:
-    """A robot that sends its joint states to a listening server, in real time, from a thread; it
+    """A robot that sends its joint states to a bind_socket server, in real time, from a thread; it
     finds the server again when that was gone.
     """
 
@@ -167,7 +167,8 @@ def test_a_run_is_watched_taken_home_and_survives_a_restart(chromium: Any, mode:
 
 def until_learned(session: Session) -> None:
     cases.until(
-        lambda: session.memory is not None and session.memory.count >= 12, "something is learned"
+        lambda: session.snapshot is not None and session.snapshot.count >= 12,
+        "something is learned",
     )
 
 

@@ -29,7 +29,7 @@ import thetahat as th
 from thetahat import robots
 from thetahat.data.formats.write_log import write_table
 from thetahat.data.memory_log import column_names
-from thetahat.live.server import listening
+from thetahat.live.server import bind_socket
 
 LINK = r"http://127\.0\.0\.1:\d+/\?token=[\w-]{22}"
 START = ["--port", "0", "--no-open"]
@@ -112,7 +112,7 @@ def test_what_is_wrong_is_one_sentence(arguments: list[str], code: int, sentence
 
 
 def test_a_port_in_use_is_one_sentence() -> None:
-    with listening("127.0.0.1", 0) as bound:
+    with bind_socket("127.0.0.1", 0) as bound:
         port = bound.getsockname()[1]
         code, said = refused("listen", "arm4", "--port", port, "--no-open")
     assert code == 2
@@ -127,7 +127,7 @@ def test_a_port_in_use_is_one_sentence() -> None:
 def test_without_the_extra_it_says_what_to_install(
     missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("thetahat.live.server", "thetahat.live.sockets"):
+    for module in ("thetahat.live.server",):
         monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.setitem(sys.modules, missing, None)
     code, said = refused("listen", "arm4")
@@ -158,7 +158,7 @@ def test_it_prints_a_link_that_works_and_ctrl_c_ends_it_with_a_summary() -> None
     assert (process.returncode, out) == (0, "")
     assert "open the link to watch; Ctrl-C ends" in said
     assert re.search(
-        r"double-pendulum: \d+ samples in \d+ s, .* 0 dropped; \d+ updates, gate (open|closed)"
+        r"double-pendulum: \d+ samples in \d+ s .* 0 dropped; \d+ updates, gate (open|closed)"
         r" \(.+\)",
         said,
     ), said

@@ -18,15 +18,15 @@ from live_cases import Reader, get, receive, served, until, viewer
 
 import thetahat as th
 from thetahat.errors import NotIdentifiable
-from thetahat.live import messages
 from thetahat.live import server as serving
 from thetahat.live import session as session_module
-from thetahat.live.downloads import Memory, Product
+from thetahat.live import viewers as messages
+from thetahat.live.downloads import DownloadRequest, Downloads, Snapshot
 from thetahat.live.joint_states import MOST_NAMES, BadFrame, Decoder, Sample
-from thetahat.live.publisher import drive_file
-from thetahat.live.session import Session, Unfinished
+from thetahat.live.publisher import needs_drive_file
+from thetahat.live.session import NotReady, Session
 
-MADE = Product(b"{}\n", b"<robot/>", "arm4_identified.urdf", None, b"<!DOCTYPE html>")
+MADE = Downloads(b"{}\n", b"<robot/>", "arm4_identified.urdf", None, b"<!DOCTYPE html>")
 
 
 def test_nothing_that_waits_runs_in_the_thread_that_serves(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,12 +35,12 @@ def test_nothing_that_waits_runs_in_the_thread_that_serves(monkeypatch: pytest.M
     """
     asked: list[str] = []
 
-    def product() -> Product:
+    def downloads() -> Downloads:
         asked.append(threading.current_thread().name)
         return MADE
 
     with served(cases.listener()) as server:
-        monkeypatch.setattr(server.session, "product", product)
+        monkeypatch.setattr(server.session, "downloads", downloads)
         status, body, headers = get(server, "/download/robot")
         assert (status, body) == (200, MADE.robot)
         assert "arm4_identified.urdf" in headers["content-disposition"]
@@ -50,16 +50,16 @@ def test_nothing_that_waits_runs_in_the_thread_that_serves(monkeypatch: pytest.M
 
 @pytest.mark.parametrize(
     ("name", "status", "reason"),
-    [("robot", 409, "estimate.json says why"), ("drive.json", 404, "no file beside it")],
+    [("robot", 409, "see advice in estimate.json"), ("drive.json", 404, "there is no drive.json")],
 )
 def test_a_file_that_is_not_there_is_refused_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, name: str, status: int, reason: str
 ) -> None:
-    def product() -> Any:
-        return Product(b"{}\n", None, "arm4_identified.urdf", None, b"")
+    def downloads() -> Any:
+        return Downloads(b"{}\n", None, "arm4_identified.urdf", None, b"")
 
     with served(cases.listener()) as server:
-        monkeypatch.setattr(server.session, "product", product)
+        monkeypatch.setattr(server.session, "downloads", downloads)
         found = get(server, f"/download/{name}")
         assert found[0] == status
         assert reason in found[1].decode()
@@ -72,10 +72,10 @@ HALF = "gripper\ud800"  # JSON can say it ("\\ud800"), UTF-8 cannot
 
 def test_whatever_is_said_can_be_sent() -> None:
     for message in ({"name": HALF}, {HALF: math.nan}, [HALF, "R² ≥ 0.95", "😀"]):
-        told = messages.text(message)
+        told = messages.to_json(message)
         json.loads(told.encode("utf-8"))
         assert "gripper\ufffd" in told
-    assert messages.text({"reason": "R² ≥ 0.95, 😀"}) == '{"reason":"R² ≥ 0.95, 😀"}'
+    assert messages.to_json({"reason": "R² ≥ 0.95, 😀"}) == '{"reason":"R² ≥ 0.95, 😀"}'
 
 
 def test_a_joint_whose_name_is_no_text_harms_no_viewer_and_no_file() -> None:
@@ -99,7 +99,7 @@ def test_a_joint_whose_name_is_no_text_harms_no_viewer_and_no_file() -> None:
             }
             sender.send(json.dumps({"t": frame["t"], **extra}))
         until(
-            lambda: server.session.memory is not None and server.session.memory.count > 5,
+            lambda: server.session.snapshot is not None and server.session.snapshot.count > 5,
             "something is learned",
         )
         receive(page, "frame")
@@ -123,11 +123,12 @@ def test_a_log_whose_name_is_no_text_can_be_watched_and_taken_home() -> None:
         for k in range(len(t)):
             source.offer(Sample(t[k], q[k], dq[k], tau[k]))
         until(
-            lambda: session.memory is not None and session.memory.count > 5, "something is learned"
+            lambda: session.snapshot is not None and session.snapshot.count > 5,
+            "something is learned",
         )
         until(lambda: bool(reader.all("hello")), "the whole picture")
         assert reader.all("hello")[0]["title"] == "run\ufffd.csv"
-        made = session.product()
+        made = session.downloads()
         assert json.loads(made.estimate)["provenance"]["logs"][0]["path"] == "/logs/run\ufffd.csv"
         assert "Live run" in made.report.decode("utf-8")
     reader.close()
@@ -153,11 +154,9 @@ def test_a_sender_that_changes_its_names_all_the_time_does_not_fill_the_events()
                     }
                 )
             )
-        until(lambda: server.session.shared.tap.cycles == len(t), "all samples")
+        until(lambda: server.session.shared.ring.cycles == len(t), "all samples")
         told = [
-            event
-            for event in server.session.shared.journal.all
-            if "are ignored" in event["message"]
+            event for event in server.session.shared.events.all if "are ignored" in event["message"]
         ]
         assert 1 <= len(told) <= 5
 
@@ -184,13 +183,13 @@ def test_an_answer_that_takes_long_to_make_arrives(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(serving, "PATIENCE", 0.2)
     monkeypatch.setattr(serving, "ANSWER", 0.5)
 
-    def product() -> Product:
+    def downloads() -> Downloads:
         time.sleep(2.0)
         return MADE
 
     assert serving.MAKING > session_module.PATIENCE
     with served(cases.listener()) as server:
-        monkeypatch.setattr(server.session, "product", product)
+        monkeypatch.setattr(server.session, "downloads", downloads)
         assert get(server, "/download/estimate.json")[:2] == (200, MADE.estimate)
 
 
@@ -201,47 +200,47 @@ def test_who_was_sent_away_gets_it_later(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(session_module, "PATIENCE", 0.1)
     session, asked = Session(cases.listener()), []
 
-    def ask(what: str, order: Any) -> Future:
-        asked.append((what, order.memory.t, Future()))
+    def request(wanted: DownloadRequest) -> Future:
+        asked.append((wanted.snapshot.t, Future()))
         return asked[-1][-1]
 
     def learn(t: float) -> None:
-        session.shared.update(t, session.shared.gate, Memory(t, None, (), np.zeros(0), 7, {}, None))
+        session.shared.update(
+            t, session.shared.gate, Snapshot(t, None, (), np.zeros(0), 7, {}, None)
+        )
 
-    monkeypatch.setattr(session.shared.workshop, "ask", ask)
+    monkeypatch.setattr(session.worker, "downloads", request)
     learn(1.0)
     for t in (1.0, 2.0):
-        with pytest.raises(
-            Unfinished, match=r"is not written up after 0.1 s; ask again in a while"
-        ):
-            session.product()
+        with pytest.raises(NotReady, match=r"not ready after 0.1 s; try again in a while"):
+            session.downloads()
         learn(t + 1.0)
     assert len(asked) == 1, "another would wait behind it"
     asked[0][-1].set_result(MADE)
-    assert session.product() is MADE
-    with pytest.raises(Unfinished):
-        session.product()
-    assert [t for _, t, _ in asked] == [1.0, 3.0], "the next is of what is known now"
+    assert session.downloads() is MADE
+    with pytest.raises(NotReady):
+        session.downloads()
+    assert [t for t, _ in asked] == [1.0, 3.0], "the next is of what is known now"
     session.shared.update(3.5, session.shared.gate, None)
     learn(4.0)
-    with pytest.raises(Unfinished):
-        session.product()
-    assert [t for _, t, _ in asked] == [1.0, 3.0, 4.0], "what was forgotten is not handed out"
+    with pytest.raises(NotReady):
+        session.downloads()
+    assert [t for t, _ in asked] == [1.0, 3.0, 4.0], "what was forgotten is not handed out"
     asked[2][-1].set_exception(RuntimeError("the process died"))
     with pytest.raises(
-        NotIdentifiable, match="could not be written up: RuntimeError the process died"
+        NotIdentifiable, match="could not be written: RuntimeError the process died"
     ):
-        session.product()
+        session.downloads()
 
 
 def test_an_unfinished_file_is_told_apart_from_one_that_cannot_be(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def product() -> Product:
-        raise Unfinished("it is not written up after 120 s; ask again in a while")
+    def downloads() -> Downloads:
+        raise NotReady("it is not written up after 120 s; ask again in a while")
 
     with served(cases.listener()) as server:
-        monkeypatch.setattr(server.session, "product", product)
+        monkeypatch.setattr(server.session, "downloads", downloads)
         status, body, headers = get(server, "/download/report.html")
         assert (status, headers["retry-after"]) == (503, "10")
         assert "ask again" in json.loads(body)["error"]
@@ -258,9 +257,9 @@ def test_those_who_ask_at_once_share_one_process(monkeypatch: pytest.MonkeyPatch
         def submit(self, *_: object) -> Future:
             return Future()
 
-    monkeypatch.setattr("thetahat.live.worker.ProcessPoolExecutor", Slow)
-    workshop = Session(cases.listener()).shared.workshop
-    threads = [threading.Thread(target=workshop.ask, args=("parameters", None)) for _ in range(4)]
+    monkeypatch.setattr("thetahat.live.session.ProcessPoolExecutor", Slow)
+    worker = Session(cases.listener()).worker
+    threads = [threading.Thread(target=worker.parameters, args=(None,)) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -281,7 +280,7 @@ def test_the_page_offers_drive_json_where_the_robot_file_cannot_hold_all() -> No
         ((), False),
     ):
         assert (
-            drive_file(robot.with_drive(**dict.fromkeys(terms, True)) if terms else robot)
+            needs_drive_file(robot.with_drive(**dict.fromkeys(terms, True)) if terms else robot)
             is offered
         )
     with served(cases.study()) as server, viewer(server) as page:

@@ -13,8 +13,8 @@ import pytest
 from live_cases import TOKEN, get, served
 
 from thetahat.live import security
-from thetahat.live.security import Guard, is_local, reachable
-from thetahat.live.server import Server, listening
+from thetahat.live.security import Guard, is_local, reachable_address
+from thetahat.live.server import Server, bind_socket
 from thetahat.live.session import Session
 
 ODD = (
@@ -132,7 +132,7 @@ def asked(server: Server, name: str) -> int:
 def test_the_link_that_is_printed_works(host: str) -> None:
     session = Session(cases.listener())
     with Server(
-        session, token=TOKEN, host=host, bound=listening(host, 0, allow_remote=True)
+        session, token=TOKEN, host=host, bound=bind_socket(host, 0, allow_remote=True)
     ) as server:
         name = server.name.rsplit(":", 1)[0]
         assert name != "0.0.0.0"
@@ -165,16 +165,16 @@ def test_a_server_on_all_interfaces_is_found_from_outside(monkeypatch: pytest.Mo
             return self.found, 0
 
     monkeypatch.setattr(security.socket, "socket", Way)
-    assert reachable("0.0.0.0") == "192.168.1.5"
-    assert reachable("10.1.2.3") == "10.1.2.3"
-    assert not is_local(reachable("0.0.0.0"))
+    assert reachable_address("0.0.0.0") == "192.168.1.5"
+    assert reachable_address("10.1.2.3") == "10.1.2.3"
+    assert not is_local(reachable_address("0.0.0.0"))
     Way.found = "fd00::5"
-    assert reachable("::") == "fd00::5"
+    assert reachable_address("::") == "fd00::5"
     for nowhere in (None, "fe80::1%eth0", "::"):
         Way.found = nowhere
-        assert reachable("::") == "::1"
+        assert reachable_address("::") == "::1"
     Way.found = None
-    assert reachable("0.0.0.0") == "127.0.0.1"
+    assert reachable_address("0.0.0.0") == "127.0.0.1"
 
 
 def test_a_name_that_anyone_can_point_here_is_still_refused() -> None:

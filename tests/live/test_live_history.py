@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 
 import thetahat as th
 from thetahat import robots
-from thetahat.live.line_history import Grounds, History
-from thetahat.live.ring_buffer import FITTED, ROWS, Recent, Tap
+from thetahat.live.panels import Intervals, LineHistory
+from thetahat.live.shared_state import FITTED, ROWS, RecentRows, RingBuffer, Row
 
 NO_NUMBER = np.float64(np.nan)
 
 
-def filled(history: History, values: np.ndarray, *, step: int = 7) -> History:
+def filled(history: LineHistory, values: np.ndarray, *, step: int = 7) -> LineHistory:
     """As frames bring rows: a few at a time, and asked for what is new after each."""
     t = np.arange(len(values)) * 0.02
     for k in range(0, len(values), step):
         history.add(t[k : k + step], values[k : k + step])
-        history.fresh()
+        history.new()
     return history
 
 
@@ -35,11 +35,11 @@ def test_a_day_stays_light_and_keeps_every_peak() -> None:
     rng = np.random.default_rng(0)
     values = rng.normal(size=(60_000, 3))
     values[12_345, 1], values[777, 2], values[59_999, 0] = 40.0, -40.0, 9.0
-    history = History(3, buckets=100, tail=200)
+    history = LineHistory(3, buckets=100, tail=200)
     lengths = []
     for part in np.array_split(np.arange(len(values)), 600):
         history.add(part * 0.02, values[part])
-        history.fresh()
+        history.new()
         lengths.append(len(history))
     assert max(lengths) <= 2 * 100 + 2 * 200
     for channel in range(3):
@@ -73,7 +73,7 @@ def test_a_line_is_made_of_rows_that_were_there(
     rng = np.random.default_rng(seed)
     values = rng.normal(size=(rows, 1))
     values[rng.random(rows) < 0.1] = NO_NUMBER
-    line = filled(History(1, buckets=buckets, tail=tail), values, step=step).line(0)
+    line = filled(LineHistory(1, buckets=buckets, tail=tail), values, step=step).line(0)
     at = np.rint(line.t / 0.02).astype(int)
     np.testing.assert_array_equal(line.y, values[at, 0])
     known = values[~np.isnan(values)]
@@ -86,14 +86,14 @@ def test_a_line_is_made_of_rows_that_were_there(
 
 def test_what_is_new_is_handed_out_once() -> None:
     history, values = (
-        History(2, buckets=10, tail=50),
+        LineHistory(2, buckets=10, tail=50),
         np.random.default_rng(1).normal(size=(400, 2)),
     )
     got, generations = [], 0
     for k in range(0, 400, 9):
         history.add(np.arange(k, min(k + 9, 400)) * 1.0, values[k : k + 9])
         before = history.generation
-        _, rows = history.fresh()
+        _, rows = history.new()
         generations += history.generation != before
         got.append(rows)
     np.testing.assert_array_equal(np.concatenate(got), values)
@@ -101,14 +101,14 @@ def test_what_is_new_is_handed_out_once() -> None:
 
 
 def test_a_rolling_history_forgets() -> None:
-    line = filled(History(1, buckets=0, tail=20), np.arange(500.0)[:, None]).line(0)
+    line = filled(LineHistory(1, buckets=0, tail=20), np.arange(500.0)[:, None]).line(0)
     assert line.y[-1] == 499.0
     assert 20 <= len(line.y) <= 40
     np.testing.assert_array_equal(np.diff(line.y), 1.0)
 
 
 def test_grounds_begin_and_end_where_the_flag_does_and_stay_few() -> None:
-    grounds = Grounds(most=5)
+    grounds = Intervals(most=5)
     grounds.add([0.0, 1.0, 2.0, 3.0, 4.0], [False, True, True, False, False])
     assert grounds.spans == [(1.0, 3.0)]
     assert grounds.changes == 2
@@ -129,13 +129,13 @@ def robot() -> th.Robot:
 
 def test_a_reader_gets_every_row_once_and_whole(robot: th.Robot) -> None:
     """While another thread writes as fast as it can: all numbers of a row are of the same cycle."""
-    tap, count, rows = Tap(robot, 1000.0), 30_000, []
+    tap, count, rows = RingBuffer(robot, 1000.0), 30_000, []
     pause = threading.Event()
 
     def write() -> None:
         for k in range(count):
             x = np.full(4, float(k))
-            tap.row(float(k), x, x, (x[None], x[None], x[None], x[None]), 0)
+            tap.row(Row(float(k), x, x, (x[None], x[None], x[None], x[None]), 0))
             if k % 200 == 199:
                 pause.wait(0.0005)
 
@@ -155,12 +155,12 @@ def test_a_reader_gets_every_row_once_and_whole(robot: th.Robot) -> None:
 
 def test_rows_that_are_written_over_while_they_are_read_are_left_out(robot: th.Robot) -> None:
     """A writer that goes round most of the ring in the middle of a read."""
-    tap = Tap(robot, 1000.0)
+    tap = RingBuffer(robot, 1000.0)
 
     def write(count: int) -> None:
         for k in range(tap.written, tap.written + count):
             x = np.full(4, float(k))
-            tap.row(float(k), x, x, (x[None], x[None], x[None], x[None]), 0)
+            tap.row(Row(float(k), x, x, (x[None], x[None], x[None], x[None]), 0))
 
     class Meanwhile:
         """A ring whose reader is interrupted."""
@@ -182,9 +182,9 @@ def test_rows_that_are_written_over_while_they_are_read_are_left_out(robot: th.R
 
 
 def test_a_reader_that_comes_late_loses_rows_and_knows_how_many(robot: th.Robot) -> None:
-    tap, x = Tap(robot, 1000.0), np.zeros(4)
+    tap, x = RingBuffer(robot, 1000.0), np.zeros(4)
     for k in range(3 * ROWS):
-        tap.row(float(k), x, None, None, 0)
+        tap.row(Row(float(k), x, None, None, 0))
     block, lost = tap.read()
     assert len(block) + lost == 3 * ROWS
     assert block.t[-1] == 3 * ROWS - 1
@@ -193,10 +193,10 @@ def test_a_reader_that_comes_late_loses_rows_and_knows_how_many(robot: th.Robot)
 
 
 def test_recent_rows_are_those_that_were_not_fitted(robot: th.Robot) -> None:
-    tap, recent, x = Tap(robot, 1000.0), Recent(robot, 100), np.zeros(4)
+    tap, recent, x = RingBuffer(robot, 1000.0), RecentRows(robot, 100), np.zeros(4)
     for k in range(250):
         q = np.full((1, 4), float(k))
-        tap.row(float(k), x, None, (q, q, q, q), FITTED if k % 10 == 0 else 0)
+        tap.row(Row(float(k), x, None, (q, q, q, q), FITTED if k % 10 == 0 else 0))
         recent.add(tap.read()[0])
     found = recent.arrays()
     expected = [float(k) for k in range(250) if k % 10][-100:]
@@ -205,7 +205,7 @@ def test_recent_rows_are_those_that_were_not_fitted(robot: th.Robot) -> None:
 
 
 def test_cycle_times_are_those_of_numpy(robot: th.Robot) -> None:
-    tap = Tap(robot, 1000.0)
+    tap = RingBuffer(robot, 1000.0)
     assert tap.quantiles() is None
     times = np.random.default_rng(0).integers(1_000, 1_000_000, 3000)
     for ns in times:

@@ -39,13 +39,9 @@ def fake() -> Iterator[live_fake.Fake]:
 @pytest.mark.parametrize(
     ("width", "height", "dark", "joints"),
     [
-        *(
-            (390, 844, True, 7),
-            (390, 844, False, 7),
-            (1440, 900, False, 7),
-            (1440, 900, True, 7),
-            (3840, 2160, True, 44),
-        ),
+        *((390, 844, True, 7), (1440, 900, False, 7), (3840, 2160, True, 44)),
+        pytest.param(390, 844, False, 7, marks=pytest.mark.slow),
+        pytest.param(1440, 900, True, 7, marks=pytest.mark.slow),
         pytest.param(390, 844, False, 44, marks=pytest.mark.slow),
     ],
 )
@@ -423,7 +419,7 @@ def test_names_stay_text(chromium: Any) -> None:
 
 def test_a_lines_past_is_bounded_and_keeps_its_peaks(chromium: Any, fake: live_fake.Fake) -> None:
     found = """async () => {
-      const { Series } = await import("/static/history.js");
+      const { Series } = await import("/static/line_buffer.js");
       const line = new Series(), n = 400000;
       for (let k = 0; k < n; k += 100) {
         const x = [], y = [];
@@ -445,7 +441,7 @@ def test_a_lines_past_is_bounded_and_keeps_its_peaks(chromium: Any, fake: live_f
         holes: [...drawn.y].filter(Number.isNaN).length, ends: [drawn.x[0], drawn.x[drawn.x.length - 1]],
       };
     }"""
-    with browser.opened(chromium, f"{fake.address}static/words.js") as (
+    with browser.opened(chromium, f"{fake.address}static/format.js") as (
         page,
         _,
     ):  # any document of the server

@@ -176,7 +176,7 @@ def test_comes_back_by_itself_and_says_so(chromium: Any, fake: live_fake.Fake) -
         fake.start()
         browser.until(
             page,
-            "document.getElementById('notices').innerText.includes('Connected again at')",
+            "document.getElementById('notices').innerText.includes('Reconnected at')",
             what="the page to be back",
         )
         assert "new run" in text_of(page, "#notices")
@@ -187,7 +187,7 @@ def test_comes_back_by_itself_and_says_so(chromium: Any, fake: live_fake.Fake) -
             page, f"document.getElementById('time').innerText !== {t!r}", what="new frames"
         )
         assert (
-            "without a connection" in text_of(page, "#events-list")
+            "was disconnected" in text_of(page, "#events-list")
             or page.evaluate("document.documentElement.dataset.hellos") == "2"
         )
         fake.stop()
@@ -208,7 +208,7 @@ def test_a_silent_server_is_said(chromium: Any, fake: live_fake.Fake) -> None:
         fake.silent, fake.paused = True, True
         browser.until(
             page,
-            "document.getElementById('notices').innerText.includes('has said nothing since')",
+            "document.getElementById('notices').innerText.includes('No data from the server since')",
             what="the page to notice",
         )
         fake.silent = False

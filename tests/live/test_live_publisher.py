@@ -15,11 +15,10 @@ from live_cases import Reader, taken, until
 import thetahat as th
 from thetahat.control.model_switch import ModelSwitch
 from thetahat.errors import UsageError
-from thetahat.live.downloads import Memory
-from thetahat.live.ring_buffer import IDENTIFIED
+from thetahat.live.downloads import ParameterTable, Snapshot
 from thetahat.live.sample_sources import Study
 from thetahat.live.session import Session
-from thetahat.live.shared_state import Status
+from thetahat.live.shared_state import IDENTIFIED, Row, Status
 from thetahat.live.viewers import Viewer
 from thetahat.online.gate import GateState
 
@@ -30,7 +29,8 @@ def row(session: Session, t: float, *, flags: int = 0) -> None:
     """A row as the loop leaves it."""
     shared = session.shared
     x = np.zeros((1, shared.robot.nv))
-    shared.row(t, shared.robot.neutral, np.full(shared.robot.nv, 0.1 * t), (x, x, x, x), flags)
+    error = np.full(shared.robot.nv, 0.1 * t)
+    shared.row(Row(t, shared.robot.neutral, error, (x, x, x, x), flags))
     shared.report(Status(t, 0, 0, False, False, 0.0), shared.gate)
 
 
@@ -110,17 +110,10 @@ def learned(session: Session, t: float) -> None:
     """An update, and parameters that were made of it."""
     robot = session.shared.robot
     x = np.concatenate([1.5 * robot.theta, np.zeros(3 * robot.nv)])
-    session.shared.update(t, OPEN, Memory(t, None, (), np.zeros(0), 7, {}, x))
-    session.publisher._asked = asked = Future()
-    asked.set_result(
-        {
-            "t": t,
-            "rows": [{"name": "mass"}],
-            "condition": 35.1,
-            "rank": 7,
-            "theta": (1.5 * robot.theta).tolist(),
-        }
-    )
+    session.shared.update(t, OPEN, Snapshot(t, None, (), np.zeros(0), 7, {}, x))
+    session.publisher.parameters.future = asked = Future()
+    rows = ({"name": "mass"},)
+    asked.set_result(ParameterTable(t, rows, condition=35.1, theta=1.5 * robot.theta))
 
 
 def test_nothing_of_what_was_forgotten_stays_on_the_page(session: Session) -> None:
@@ -135,10 +128,10 @@ def test_nothing_of_what_was_forgotten_stays_on_the_page(session: Session) -> No
     assert next(message for message in after if message["type"] == "parameters")["rows"]
     assert any(message["type"] == "figure" and message["id"] == "scene" for message in after)
     learned(session, 2.0)
-    flying, publisher._asked = publisher._asked, Future()
+    flying, publisher.parameters.future = publisher.parameters.future, Future()
     session.shared.update(2.5, GateState(False, "the memory is empty"), None)
     ticked(session, viewer)
-    publisher._asked and publisher._asked.set_result(flying.result())
+    publisher.parameters.future and publisher.parameters.future.set_result(flying.result())
     hello = next(
         message
         for _ in range(3)
@@ -213,10 +206,10 @@ def test_a_picture_that_cannot_be_drawn_is_one_sentence_and_an_event(
         try:
             session.publisher._tick()
         except ZeroDivisionError as error:
-            session.publisher._fault(error)
+            session.publisher._report_failure(error)
     said = capfd.readouterr().err
     assert said.count("\n") == 1
     assert "a picture could not be drawn: ZeroDivisionError: oh (broken, line" in said
-    told = [event for event in session.shared.journal.all if event["kind"] == "fault"]
+    told = [event for event in session.shared.events.all if event["kind"] == "fault"]
     assert len(told) == 1
     assert "ZeroDivisionError: oh" in told[0]["message"]

@@ -14,14 +14,16 @@ from live_cases import Reader, until
 
 import thetahat as th
 from thetahat import robots
-from thetahat.data.memory_log import record
+from thetahat.data.memory_log import log_from_arrays
 from thetahat.live.sample_sources import Replay, Settings
 from thetahat.live.session import Session
 
 
 def log_of(robot: th.Robot, seconds: float, *, speeds: bool = True) -> Any:
     t, q, dq, tau = (array[: round(200.0 * seconds)] for array in cases.samples(robot, 5.0, 200.0))
-    return record(robot, t + 1.7e9, q, dq=dq if speeds else None, tau=tau, name="trial.csv")
+    return log_from_arrays(
+        robot, t + 1.7e9, q, dq=dq if speeds else None, tau=tau, name="trial.csv"
+    )
 
 
 @pytest.mark.parametrize("speeds", [True, False], ids=["speeds measured", "speeds derived"])
@@ -63,7 +65,7 @@ def test_a_log_is_played_at_the_pace_of_its_stamps() -> None:
         until(lambda: session.shared.ended, "the end")
         took = time.monotonic() - begun
     assert 0.45 <= took < 5.0
-    assert session.shared.tap.cycles == 400
+    assert session.shared.ring.cycles == 400
 
 
 @pytest.mark.slow
@@ -75,7 +77,7 @@ def test_the_log_of_a_real_panda_opens_the_gate() -> None:
     reader = Reader(session)
     with session:
         until(lambda: bool(reader.all("bye")), "the end", patience=120.0)
-        found = json.loads(session.estimate_json())
+        found = json.loads(session.downloads().estimate)
     reader.close()
     assert reader.state["gate"]["open"]
     assert reader.state["gate"]["r2"] > 0.999

@@ -26,7 +26,7 @@ from thetahat.errors import UsageError
 from thetahat.live import server as serving
 from thetahat.live.sample_sources import Listen, Settings, Study
 from thetahat.live.security import Guard, new_token
-from thetahat.live.server import Patient, Server, listening
+from thetahat.live.server import BoundedHttp, Server, bind_socket
 from thetahat.live.session import Session
 
 HOSTILE = 1000
@@ -88,7 +88,7 @@ def test_the_token_becomes_a_cookie_that_other_sites_do_not_send(server: Server)
 
 
 def test_downloads_are_files(server: Server) -> None:
-    until(lambda: server.session.memory is not None, "something is learned")
+    until(lambda: server.session.snapshot is not None, "something is learned")
     for name, kind in (
         ("estimate.json", "application/json"),
         ("robot", "application/xml"),
@@ -107,7 +107,7 @@ def test_a_download_of_nothing_is_a_sentence() -> None:
     with served(cases.listener()) as server:
         status, body, _ = get(server, "/download/estimate.json")
         assert status == 409
-        assert "nothing has been learned yet" in json.loads(body)["error"]
+        assert "nothing identified yet" in json.loads(body)["error"]
 
 
 def test_words_that_are_none_are_answered_and_the_connection_lives_on(server: Server) -> None:
@@ -336,7 +336,7 @@ def test_a_thousand_hostile_requests_are_refused_and_nothing_falls_over(server: 
     """
     with viewer(server) as page:
         receive(page, "hello")
-        cycles, found = server.session.shared.tap.cycles, Counter()
+        cycles, found = server.session.shared.ring.cycles, Counter()
         for what, status in itertools.islice(hostile(server), HOSTILE):
             found[what, status] += 1
         accepted = {key: count for key, count in found.items() if 100 <= key[1] < 400}
@@ -368,7 +368,7 @@ def test_a_thousand_hostile_requests_are_refused_and_nothing_falls_over(server: 
         for (what, status), count in found.items():
             assert status in expected[what], f"{what}: {count} times {status}"
         assert sum(found.values()) == HOSTILE
-        assert server.session.shared.tap.cycles > cycles, "the run went on"
+        assert server.session.shared.ring.cycles > cycles, "the run went on"
         assert server.session.shared.failure == ""
         receive(page, "frame")
     assert get(server, "/")[0] == 200
@@ -391,7 +391,10 @@ def test_who_is_slow_is_let_go(server: Server, monkeypatch: pytest.MonkeyPatch) 
     with socket.create_connection(address, timeout=10.0) as slow, pytest.raises(ConnectionError):
         trickle(slow, 10.0)
     open_ones = server._server.server_state.connections
-    until(lambda: not any(isinstance(each, Patient) for each in open_ones), "no connection is left")
+    until(
+        lambda: not any(isinstance(each, BoundedHttp) for each in open_ones),
+        "no connection is left",
+    )
     with socket.socket() as deaf:
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         deaf.connect(address)
@@ -399,10 +402,11 @@ def test_who_is_slow_is_let_go(server: Server, monkeypatch: pytest.MonkeyPatch) 
             f"GET /plotly.min.js?token={TOKEN} HTTP/1.1\r\nHost: {server.name}\r\n\r\n".encode()
         )
         until(
-            lambda: any(isinstance(each, Patient) for each in open_ones), "the connection is there"
+            lambda: any(isinstance(each, BoundedHttp) for each in open_ones),
+            "the connection is there",
         )
         until(
-            lambda: not any(isinstance(each, Patient) for each in open_ones),
+            lambda: not any(isinstance(each, BoundedHttp) for each in open_ones),
             "it is closed",
             patience=10.0,
         )
@@ -431,7 +435,7 @@ def test_names_are_data_and_nothing_else(tmp_path: Path) -> None:
             sender.send(json.dumps(cases.state(robot, t[k], q[k], dq[k], tau[k])))
         hello = receive(page, "hello")
         assert any(NAME in name for name in (*hello["joints"], *hello["bodies"]))
-        until(lambda: server.session.memory is not None, "something is learned")
+        until(lambda: server.session.snapshot is not None, "something is learned")
         status, body, _ = get(server, "/download/report.html")
         assert status == 200
         assert NAME.encode() not in body
@@ -447,9 +451,11 @@ def test_names_are_data_and_nothing_else(tmp_path: Path) -> None:
 def test_more_viewers_than_there_is_room_for_are_told_so(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("thetahat.live.publisher.MOST", server.session.publisher.viewers)
+    monkeypatch.setattr("thetahat.live.viewers.MAX_VIEWERS", len(server.session.publisher.viewers))
     with viewer(server) as page:
-        assert "viewers watch already" in strict(page.recv(timeout=cases.PATIENCE))["message"]
+        assert (
+            "viewers are connected already" in strict(page.recv(timeout=cases.PATIENCE))["message"]
+        )
 
 
 # -- names and ports -------------------------------------------------------------------------------
@@ -500,18 +506,18 @@ def test_tokens_are_long_and_never_the_same() -> None:
 def test_other_machines_see_nothing_unless_that_is_asked_for() -> None:
     for host in ("0.0.0.0", "::", socket.gethostname() + ".invalid"):
         with pytest.raises(UsageError, match="--allow-remote"):
-            listening(host, 0)
-    with listening("0.0.0.0", 0, allow_remote=True) as bound:
+            bind_socket(host, 0)
+    with bind_socket("0.0.0.0", 0, allow_remote=True) as bound:
         assert bound.getsockname()[0] == "0.0.0.0"
     with pytest.raises(UsageError, match="is no address of this machine"):
-        listening("no-such-host.invalid", 0, allow_remote=True)
+        bind_socket("no-such-host.invalid", 0, allow_remote=True)
     with (
-        listening("127.0.0.1", 0) as bound,
+        bind_socket("127.0.0.1", 0) as bound,
         pytest.raises(
             UsageError, match=r"port \d+ of 127.0.0.1 is in use; give another with --port"
         ),
     ):
-        listening("127.0.0.1", bound.getsockname()[1])
+        bind_socket("127.0.0.1", bound.getsockname()[1])
 
 
 def test_a_study_says_what_it_is(server: Server) -> None:

@@ -167,7 +167,7 @@ def test_a_switch_draws_the_ground_and_is_an_event(watched: tuple[Session, Reade
         trace["name"]
         for trace in next(m for m in reader.all("figure") if m["id"] == "error")["figure"]["data"]
     ]
-    assert "on the identified model" in names
+    assert "identified model in use" in names
     assert any(
         event["kind"] == "gate" and event["message"].startswith("The gate opened")
         for event in reader.all("event")
@@ -262,18 +262,18 @@ def test_a_pause_stops_the_clock_and_not_the_page() -> None:
         session.command("pause")
         until(lambda: reader.state["paused"], "paused")
         time.sleep(0.1)
-        cycles, frames = session.shared.tap.cycles, len(reader.all("frame"))
+        cycles, frames = session.shared.ring.cycles, len(reader.all("frame"))
         time.sleep(1.2)
-        assert session.shared.tap.cycles == cycles
+        assert session.shared.ring.cycles == cycles
         assert len(reader.all("frame")) > frames, "the page hears that the server is there"
         session.command("reset")
         until(
-            lambda: any(event["kind"] == "reset" for event in session.shared.journal.all),
+            lambda: any(event["kind"] == "reset" for event in session.shared.events.all),
             "commands are obeyed meanwhile",
         )
         session.command("resume")
-        until(lambda: session.shared.tap.cycles > cycles + 50, "it goes on")
-        assert session.shared.tap.cycles < cycles + 2000, "and does not hurry after what it missed"
+        until(lambda: session.shared.ring.cycles > cycles + 50, "it goes on")
+        assert session.shared.ring.cycles < cycles + 2000, "and does not hurry after what it missed"
     reader.close()
 
 
@@ -281,10 +281,10 @@ def test_commands_that_make_no_sense_are_refused_with_the_reason() -> None:
     session = Session(Study("leg", leg.experiment("own", duration=2.2)), speed=100.0)
     with pytest.raises(UsageError, match="commands: pause, resume"):
         session.command("explode")
-    with pytest.raises(UsageError, match="its controller uses the nominal model always"):
+    with pytest.raises(UsageError, match="its controller always uses the nominal model"):
         session.command("force_nominal")
-    with pytest.raises(NotIdentifiable, match="nothing has been learned yet"):
-        session.estimate_json()
+    with pytest.raises(NotIdentifiable, match="nothing identified yet"):
+        session.downloads()
     with session:
         until(lambda: session.shared.ended, "the end")
         with pytest.raises(UsageError, match="the run is over"):
@@ -426,7 +426,7 @@ def test_what_is_taken_home_is_sound(watched: tuple[Session, Reader], tmp_path: 
     report is a page; all of one moment.
     """
     session, _ = watched
-    made = session.product()
+    made = session.downloads()
     found = json.loads(made.estimate)
     jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(found)
     assert found["consistent"]
@@ -448,9 +448,9 @@ def test_a_memory_that_only_grows_can_be_taken_home_too() -> None:
     session = Session(Study("leg", leg.experiment("own", duration=6.0)), speed=20.0)
     with session:
         until(lambda: session.shared.ended, "the end")
-        found = json.loads(session.estimate_json())
+        found = json.loads(session.downloads().estimate)
         jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(
             found
         )
-        assert session.robot_file()[0] == "valkyrie_leg_identified.urdf"
-        assert b"Live run" in session.report_html()
+        assert session.downloads().robot_name == "valkyrie_leg_identified.urdf"
+        assert b"Live run" in session.downloads().report

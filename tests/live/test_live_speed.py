@@ -15,7 +15,7 @@ from live_cases import receive, served, viewer
 from thetahat.live.session import Session
 
 ENOUGH, MANY_ENOUGH = 30.0, 10.0  # frames per second of 7 and of 44 joints
-MORE = 1.10  # times the p99 without readers, of the processor time of a beat
+MORE = 1.10  # times the p99 without readers, of the processor time of a cycle
 WALL, WALL_P99 = (
     1.25,
     2.0,
@@ -57,23 +57,23 @@ def test_ten_frames_a_second_of_44_joints() -> None:
 
 @pytest.mark.slow
 def test_three_readers_do_not_show_in_the_control_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The whole beat (control, identification, leaving what they brought) with three readers and
+    """The whole cycle (control, identification, leaving what they brought) with three readers and
     without, in turn in one run.
 
     p99 of its processor time grows by a tenth at most. On the wall, readers, server, a fit and the
     loop share two cores here with whatever else runs, and who waits for a core is the system's
     choice: asserted are its median, and a wide bound on its p99 that only a loop which waits for
     its page would break; the figures themselves are printed. A second run, where the first is
-    above, is judged together with it: it adds beats, and takes none away.
+    above, is judged together with it: it adds cycles, and takes none away.
     """
     monkeypatch.syspath_prepend(ROOT)
     benchmark = pytest.importorskip("benchmarks.live")
-    beats = benchmark.beats()
-    found = benchmark.cost(beats)
+    times = benchmark.cycle_times()
+    found = benchmark.cost(times)
     if found.cpu > MORE or found.wall_p50 > WALL or found.wall > WALL_P99:
-        more = benchmark.beats()
-        found = benchmark.cost({on: np.concatenate([beats[on], more[on]]) for on in beats})
+        more = benchmark.cycle_times()
+        found = benchmark.cost({on: np.concatenate([times[on], more[on]]) for on in times})
     assert found.cpu <= MORE
     assert found.wall_p50 <= WALL
     assert found.wall <= WALL_P99
-    assert len(beats[True]) > 10_000
+    assert len(times[True]) > 10_000

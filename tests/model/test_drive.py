@@ -16,7 +16,9 @@ import thetahat as th
 from oracles.random_trees import random_robot, random_state
 from thetahat.errors import NotIdentifiable, UsageError
 from thetahat.identification.parameter_columns import Columns, full_regressor
-from thetahat.model.drive import TERMS, Actuation, Drive, Shape
+from thetahat.model.actuation import Actuation
+from thetahat.model.drive import TERMS, Drive
+from thetahat.model.friction_terms import DriveTerm
 
 EXACT = 1e-12  # relative: the same sums in another order
 DIFFERENCE = 1e-8  # relative: Ḃ by a central difference
@@ -233,17 +235,17 @@ def test_nothing_drives_a_base() -> None:
     assert not np.any(columns.touches[:6, columns.inertial :])
 
 
-def stribeck(speed: float) -> Shape:
-    return Shape("stribeck", lambda dq, ddq, load: np.sign(dq) * np.exp(-((dq / speed) ** 2)))
+def stribeck(speed: float) -> DriveTerm:
+    return DriveTerm("stribeck", lambda dq, ddq, load: np.sign(dq) * np.exp(-((dq / speed) ** 2)))
 
 
-LOADED = Shape("load", lambda dq, ddq, load: np.sign(dq) * np.abs(load), needs_load=True)
+LOADED = DriveTerm("load", lambda dq, ddq, load: np.sign(dq) * np.abs(load), needs_load=True)
 
 
 def test_a_further_shape_is_one_more_column_and_nothing_else_changes() -> None:
     robot = random_robot(3, nodes=4, drive=True, kinds=(0, 1), mimic=False).with_drive(viscous=True)
     robot = replace(
-        robot, drive=robot.drive.with_shape(stribeck(0.1), 0.4).with_shape(LOADED, 0.05)
+        robot, drive=robot.drive.with_extra_term(stribeck(0.1), 0.4).with_extra_term(LOADED, 0.05)
     )
     columns, state = Columns(robot), random_state(robot, 3, 7)
     load = th.inverse_dynamics(robot, *state, rigid=True)
@@ -256,7 +258,7 @@ def test_a_further_shape_is_one_more_column_and_nothing_else_changes() -> None:
         th.inverse_dynamics(robot, *state),
     )
     other = replace(
-        robot, drive=robot.drive.with_shape(stribeck(0.5), 0.4)
+        robot, drive=robot.drive.with_extra_term(stribeck(0.5), 0.4)
     )  # the outer search moves the shape
     assert other.drive.identified == robot.drive.identified
     assert not close(th.inverse_dynamics(other, *state), th.inverse_dynamics(robot, *state))
@@ -319,7 +321,7 @@ def test_what_cannot_be_is_refused_in_a_sentence(tmp_path) -> None:
     with pytest.raises(UsageError, match="one per motor"):
         Drive(np.zeros(3), np.zeros(2), np.zeros(3), np.zeros(3))
     with pytest.raises(UsageError, match="built in"):
-        robot.drive.with_shape(Shape("offset", lambda dq, ddq, load: dq))
+        robot.drive.with_extra_term(DriveTerm("offset", lambda dq, ddq, load: dq))
     moving = bare.with_actuation(COUPLED)
     moving = replace(moving, drive=moving.drive.with_values(viscous=np.ones(3)))
     with pytest.raises(UsageError, match="motors with friction already"):

@@ -14,7 +14,7 @@ from save_cases import load, states
 
 import thetahat as th
 from thetahat.errors import MalformedInput, RobotWarning, StorageError, UsageError
-from thetahat.model.drive import Shape
+from thetahat.model.friction_terms import DriveTerm
 from thetahat.model.io.save import save, with_drive_file
 from thetahat.model.lock_joints import lock
 from thetahat.model.robot import Robot
@@ -112,9 +112,9 @@ def test_actuation_maps_and_their_motors() -> None:
 
 
 def test_maps_and_shapes_that_are_code_are_named_and_must_be_handed_in() -> None:
-    stribeck = Shape("stribeck", lambda dq, ddq, load: np.sign(dq) * np.exp(-(dq**2)))
+    stribeck = DriveTerm("stribeck", lambda dq, ddq, load: np.sign(dq) * np.exp(-(dq**2)))
     robot = load()
-    robot = replace(robot, drive=robot.drive.with_shape(stribeck, np.array([0.5, 0.25])))
+    robot = replace(robot, drive=robot.drive.with_extra_term(stribeck, np.array([0.5, 0.25])))
     assert save(robot, "new.urdf").not_in_file == ("stribeck",)
     with pytest.raises(UsageError, match=r"shape of term 'stribeck' is code.*shapes="):
         with_drive_file(th.load("new.urdf"))

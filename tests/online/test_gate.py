@@ -12,7 +12,6 @@ from online_cases import Run, arm, exactly, push_all, run, smooth, stopping, wro
 
 import thetahat as th
 from thetahat.errors import UsageError
-from thetahat.identification.consistency.constraints import Bounds
 from thetahat.online.config import GateRules
 from thetahat.online.gate import Evidence, Gate, Score
 from thetahat.online.identifier import OnlineIdentifier
@@ -354,7 +353,9 @@ def test_an_estimator_whose_demands_conflict_leaves_the_nominal_model(
     robot: th.Robot, motion: Run
 ) -> None:
     impossible = th.Consistent(
-        total_mass=0.1, bounds={robot.body_names[0]: Bounds(mass=(5.0, 6.0))}
+        constraints=th.Constraints(
+            total_mass=0.1, bounds={robot.body_names[0]: th.Bounds(mass=(5.0, 6.0))}
+        )
     )
     one = push_all(
         exactly(wrong(robot), rate=10.0, window=20, estimator=impossible),

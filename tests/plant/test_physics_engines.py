@@ -19,6 +19,7 @@ from data_paths import EXAMPLE_ROBOTS, example_robot, shared_file
 
 import thetahat as th
 from oracles import mujoco_bridge, pinocchio_bridge
+from thetahat import robots as shipped
 from thetahat.errors import RobotWarning
 from thetahat.model import parameters
 from thetahat.model.robot import Robot
@@ -35,7 +36,7 @@ SKIPPED = 6  # at most so many heavier ones are not felt: bases of fingers, shou
 CHUNK = 100  # states per regressor comparison: 64 × 580 numbers each
 
 VALKYRIE = {
-    "valkyrie44": "derived_valkyrie_A_44dof.urdf",
+    "valkyrie44": "(ships with the package)",
     "valkyrie58": "derived_valkyrie_A_58dof_nomesh.urdf",
 }
 FLOATING = ("talos", "talos_full", "icub", "solo12", "anymal", "g1", "valkyrie44")
@@ -159,11 +160,12 @@ class Case:
 )
 def case(request) -> Case:
     name, floating = request.param
-    path = (
-        example_robot(name)
-        if name in EXAMPLE_ROBOTS
-        else shared_file("robots", "valkyrie", VALKYRIE[name])
-    )
+    if name in EXAMPLE_ROBOTS:
+        path = example_robot(name)
+    elif name == "valkyrie44":
+        path = shipped.path("valkyrie")
+    else:
+        path = shared_file("robots", "valkyrie", VALKYRIE[name])
     robot = load(path, floating_base=floating)
     return Case(path, floating, robot, random_states(robot, seed=1))
 

@@ -23,7 +23,7 @@ from plant_cases import (
 from scipy.interpolate import CubicHermiteSpline
 
 import thetahat as th
-from thetahat.data.memory_log import record
+from thetahat.data.memory_log import log_from_arrays
 from thetahat.errors import NotIdentifiable, UsageError
 from thetahat.excite.trajectory import Motion
 from thetahat.model.lock_joints import lock
@@ -269,14 +269,14 @@ def test_a_log_in_memory_is_audited_like_a_file() -> None:
     run, robot = recorded(seconds=2.0), load("arm4")
     tau = run.tau.copy()
     tau[:, 1] = 3.0
-    log = record(robot, run.t, run.q, dq=run.dq, tau=tau)
+    log = log_from_arrays(robot, run.t, run.q, dq=run.dq, tau=tau)
     assert [finding.joint for finding in log.findings if finding.kind == "dead-torque"] == [
         robot.joint_names[1]
     ]
     with pytest.raises(UsageError, match=r"tau has shape"):
-        record(robot, run.t, run.q, tau=tau[:-1])
+        log_from_arrays(robot, run.t, run.q, tau=tau[:-1])
     with pytest.raises(NotIdentifiable, match="no run of at least"):
-        record(robot, run.t[:3], run.q[:3], tau=tau[:3])
+        log_from_arrays(robot, run.t[:3], run.q[:3], tau=tau[:3])
 
 
 def test_tracking_follows_a_motion_and_a_wrong_model_follows_it_too() -> None:
@@ -401,7 +401,7 @@ def test_simulate_identify_predict_another_motion(name: str, plant: str) -> None
 
 @pytest.mark.slow
 @both_engines
-@pytest.mark.parametrize("name", ["ur10", "panda", "valkyrie_right_arm4", "valkyrie_right_leg4"])
+@pytest.mark.parametrize("name", ["ur10", "panda", "valkyrie_arm", "valkyrie_leg"])
 def test_simulate_identify_predict_another_motion_of_real_robots(name: str, plant: str) -> None:
     robot = load(name)
     if name == "panda":

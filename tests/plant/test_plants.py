@@ -16,7 +16,7 @@ from scipy.spatial.transform import Rotation
 import thetahat as th
 from oracles.random_trees import random_robot, random_state
 from thetahat.errors import MissingExtra, UnphysicalRobot, UsageError
-from thetahat.model.drive import Shape
+from thetahat.model.friction_terms import DriveTerm
 from thetahat.model.lock_joints import lock
 from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind, Tree
@@ -42,8 +42,8 @@ ROBOTS = (
     "baxter",
 )
 VALKYRIE = (
-    "valkyrie_right_arm4",
-    "valkyrie_right_leg4",
+    "valkyrie_arm",
+    "valkyrie_leg",
     "valkyrie_A_32dof",
     "valkyrie_A_58dof_nomesh",
 )
@@ -436,9 +436,9 @@ def test_motors_that_hold_hold_a_coupled_joint(plant: str) -> None:
 
 
 def test_a_friction_known_only_as_a_function_slides_and_holds_too() -> None:
-    shape = Shape("cubic", lambda dq, ddq, load: np.sign(dq) + dq**3)
+    shape = DriveTerm("cubic", lambda dq, ddq, load: np.sign(dq) + dq**3)
     bare = one_joint(0.5)
-    body = OwnPlant(replace(bare, drive=bare.drive.with_shape(shape, 0.8)))
+    body = OwnPlant(replace(bare, drive=bare.drive.with_extra_term(shape, 0.8)))
     assert accelerations(body, np.zeros(1), np.array([2.0]), np.zeros(1))[0] == pytest.approx(
         -0.8 * 9.0 / 0.5
     )

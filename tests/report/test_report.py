@@ -15,6 +15,7 @@ import report_cases
 import thetahat as th
 from thetahat import robots
 from thetahat.errors import UsageError
+from thetahat.identification.verdict import judge
 from thetahat.model import parameters
 from thetahat.report import figures
 from thetahat.report.figures import base
@@ -22,7 +23,6 @@ from thetahat.report.figures.stick_figure import bones, ellipsoid, margin
 from thetahat.report.page import asset, plotly_script, render
 from thetahat.report.section import Column, Figure, Note, Panel, Section, Table, Text, as_data
 from thetahat.report.traces import Series
-from thetahat.report.verdict_section import judged
 
 GROUNDS = ("#ffffff", "#14171b")  # of page.css, light and dark
 CONTRAST = 3.0  # that WCAG asks of graphics
@@ -133,7 +133,7 @@ def base_points(found: Any) -> np.ndarray:
     """Points of the surface that is drawn, at the origin."""
     from thetahat.report.figures import stick_figure
 
-    mesh = stick_figure._mesh([(found, np.eye(3), np.zeros(3))])
+    mesh = stick_figure._mesh([stick_figure._Placed(0, found, np.eye(3), np.zeros(3))])
     return np.array([mesh["x"], mesh["y"], mesh["z"]]).T
 
 
@@ -230,19 +230,27 @@ def test_base_parameters_stand_beside_those_of_the_file(case: report_cases.Case)
     ("change", "level", "said"),
     [
         ({}, "good", "Good: R² 0.9"),
-        ({"r2": {"test": None}}, "warning", "nothing usable was held out"),
-        ({"r2": {"test": 0.7}}, "bad", "too little of the torque"),
-        ({"r2": {"test": 0.9, "nominal": 0.95}}, "bad", "the file's own values predict better"),
-        ({"joint": {"r2_test": 0.9}}, "warning", "below 0.95 on shoulder_pitch"),
-        ({"joint": {"r2_test": -3.0}}, "bad", "no torque at all would do better on shoulder_pitch"),
+        ({"r2": {"test": None}}, "usable", "no usable held-out data"),
+        ({"r2": {"test": 0.7}}, "not usable", "too little of the torque"),
+        (
+            {"r2": {"test": 0.9, "nominal": 0.95}},
+            "not usable",
+            "the nominal parameters predict better",
+        ),
+        ({"joint": {"r2_test": 0.9}}, "usable", "below 0.95 on shoulder_pitch"),
+        (
+            {"joint": {"r2_test": -3.0}},
+            "not usable",
+            "zero torque would be better on shoulder_pitch",
+        ),
         (
             {"joint": {"rms_nominal": 1e-3}},
-            "warning",
-            "the file's own values predict shoulder_pitch better",
+            "usable",
+            "the nominal parameters predict shoulder_pitch better",
         ),
-        ({"consistent": False}, "warning", "for prediction, not for a simulator"),
-        ({"rank": 20}, "warning", "shows 20 of"),
-        ({"status": "infeasible"}, "bad", "contradict each other"),
+        ({"consistent": False}, "usable", "for prediction, not in a simulator"),
+        ({"rank": 20}, "usable", "identifies 20 of"),
+        ({"status": "infeasible"}, "not usable", "are infeasible"),
     ],
 )
 def test_the_verdict_is_one_sentence_with_its_reason(
@@ -257,8 +265,9 @@ def test_the_verdict_is_one_sentence_with_its_reason(
         {**case.found["joints"][0], **change.get("joint", {})},
         *case.found["joints"][1:],
     ]
-    found_level, sentence = judged(found)
-    assert found_level == level
+    verdict = judge(found)
+    sentence = verdict.sentence
+    assert verdict.level == level
     assert said in sentence
     assert sentence.endswith(".")
     assert len(re.findall(r"\.(?=\s)", sentence)) == 0, "one sentence"

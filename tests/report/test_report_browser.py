@@ -9,14 +9,14 @@ from typing import Any
 import browser
 import pytest
 import report_cases
-from data_paths import shared_file
 
 import thetahat as th
+from thetahat import robots
 from thetahat.report.identification_report import titles
 from thetahat.report.page import render
 from thetahat.report.section import Figure
 
-SIZES = [(390, True), (1280, False), (3840, True)]
+SIZES = [(390, True), (1280, False), pytest.param(3840, True, marks=pytest.mark.slow)]
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +198,7 @@ def test_nothing_unknown_is_shown_as_none_or_nan(chromium: Any, tmp_path: Path) 
 
 
 def test_a_robot_of_44_joints_is_drawn_and_fits(chromium: Any, tmp_path: Path) -> None:
-    robot = th.load(shared_file("robots", "valkyrie", "derived_valkyrie_A_44dof.urdf"))
+    robot = th.load(robots.path("valkyrie"))
     case = report_cases.case(robot, seconds=6.0, rate=100.0, estimator=th.LeastSquares())
     path = written(case, tmp_path)
     assert path.stat().st_size < 16e6

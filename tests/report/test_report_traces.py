@@ -146,7 +146,7 @@ def test_an_envelope_has_the_least_width_that_fits() -> None:
             marks=np.zeros((1, 1), dtype=bool),
             broken=False,
         )
-        assert -(-n // envelope.width) == len(envelope.begin) <= 10
+        assert -(-n // envelope.width) == len(envelope) <= 10
         assert envelope.width == 1 or -(-n // (envelope.width // 2)) > 10
 
 

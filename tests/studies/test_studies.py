@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
+import golden_numbers
 import numpy as np
 import pytest
 from data_paths import example_robot
@@ -43,6 +44,16 @@ def legs() -> Result:
 def arms() -> Result:
     pytest.importorskip("mujoco", reason="MuJoCo simulates this one (pip install mujoco)")
     return arm.run("mujoco")
+
+
+@pytest.mark.parametrize(
+    ("name", "fixture"), [("double-pendulum", "pendulum"), ("leg", "legs"), ("arm", "arms")]
+)
+def test_studies_give_their_golden_numbers(
+    name: str, fixture: str, request: pytest.FixtureRequest
+) -> None:
+    result: Result = request.getfixturevalue(fixture)
+    golden_numbers.check(f"studies/{name}", golden_numbers.of_study(result.summary))
 
 
 def test_the_pendulum_is_found_exactly_without_noise_and_well_with_it(pendulum: Result) -> None:
@@ -142,7 +153,7 @@ def test_a_gate_that_closes_later_is_said_to_have_closed() -> None:
         )
         identifier.updates += 1
         recorder.add(Cycle(k, 0.1 * k, zero, zero, zero, zero, (zero, zero, zero), zero, is_open))
-        told.append(recorder.result().gate_told())
+        told.append(recorder.result().gate_summary())
     assert gate_sentence(told[0]) == "The gate stayed closed: too little."
     assert gate_sentence(told[2]) == "The gate opened at 0.1 s: R² 0.99."
     assert (
@@ -278,6 +289,7 @@ def test_valkyrie_goes_through_the_same_loop_with_44_joints(
     pytest.importorskip("mujoco", reason="MuJoCo simulates this one (pip install mujoco)")
     assert call("study", "valkyrie", "--out", tmp_path / "out", "--plant", "mujoco", "--json") == 0
     told = written(tmp_path / "out", capsys.readouterr().out)
+    golden_numbers.check("studies/valkyrie", golden_numbers.of_study(told))
     robot = th.load(robots.path("valkyrie"))
     assert len(told["joints"]) == robot.nv == 44
     assert told["base_parameters"] == len(

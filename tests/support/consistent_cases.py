@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from data_paths import example_robot, shared_file
+from data_paths import example_robot
 
 import thetahat as th
 from thetahat import robots
@@ -18,18 +18,13 @@ from thetahat.identification.parameter_columns import Columns
 from thetahat.model import parameters
 
 SMALL = ("double_pendulum", "arm4", "arm7", "ur5", "kinova", "panda", "xarm7", "solo12")
-LARGE = ("allegro", "baxter", "talos", "valkyrie44")
+LARGE = ("allegro", "baxter", "talos", "valkyrie")
 
 
 @cache
 def robot(name: str) -> th.Robot:
     """A robot with all four drive terms as columns; its own drive values are plausible."""
-    if name in robots.names():
-        found = th.load(robots.path(name))
-    elif name == "valkyrie44":
-        found = th.load(shared_file("robots", "valkyrie", "derived_valkyrie_A_44dof.urdf"))
-    else:
-        found = th.load(example_robot(name))
+    found = th.load(robots.path(name) if name in robots.names() else example_robot(name))
     found = found.without_drive().with_drive(viscous=True, coulomb=True, offset=True, armature=True)
     columns, rng = Columns(found), np.random.default_rng(7)
     x = columns.x0.copy()
@@ -121,10 +116,7 @@ def random_case(seed: int, names: tuple[str, ...] = SMALL + LARGE) -> Case:
         prior=prior,
         weight=weight,
         metric=metric,
-        bounds=bounds,
-        total_mass=total,
-        frozen=frozen,
-        tied=tied,
+        constraints=th.Constraints(bounds=bounds, total_mass=total, frozen=frozen, tied=tied),
     )
     return Case(name, info, estimator, kind < 3)
 

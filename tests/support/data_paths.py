@@ -1,16 +1,20 @@
-"""Where test robots and logs are: beside the repository (../shared/data) and in the
-example-robot-data package.
+"""Where test robots and logs are: beside the repository (../shared/data, or where the environment
+variable THETAHAT_SHARED says that ../shared is) and in the example-robot-data package.
 """
 
 from __future__ import annotations
 
+import os
 import sysconfig
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SHARED = ROOT.parent / "shared" / "data"
+SHARED = Path(os.environ.get("THETAHAT_SHARED", ROOT.parent / "shared")) / "data"
+STRD = ROOT / "tests" / "data" / "strd"  # NIST's certified regressions, kept here
 EXAMPLES = (
     Path(sysconfig.get_paths()["purelib"])
     / "cmeel.prefix"
@@ -44,6 +48,14 @@ EXAMPLE_ROBOTS = {
     "allegro": "allegro_hand_description/urdf/allegro_right_hand.urdf",
     "xarm7": "xarm_description/urdf/xarm7.urdf",
 }
+
+
+def thinned(values: Sequence[Any], every: int) -> list[Any]:
+    """Parameters of a test: one of `every` many is in `make test`, the others are slow tests."""
+    return [
+        value if k % every == 0 else pytest.param(value, marks=pytest.mark.slow)
+        for k, value in enumerate(values)
+    ]
 
 
 def shared_file(*parts: str) -> Path:

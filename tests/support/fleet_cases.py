@@ -15,9 +15,9 @@ from simulated_log import motion
 import thetahat as th
 from thetahat import robots
 from thetahat.data.prepare import Settings, choose
-from thetahat.engine.multi_log import Catalogue
-from thetahat.engine.reduce import Gathered, Gatherer
-from thetahat.engine.shard_fold import Fold, Folded, Prepared
+from thetahat.engine.multi_log import MultiLog
+from thetahat.engine.reduce import Reduction, ShardReducer
+from thetahat.engine.shard_work import Fold, FoldResult, Preparation
 from thetahat.identification.information import Information
 from thetahat.model.robot import Robot
 
@@ -170,12 +170,18 @@ def one_pass(
 
 
 def gathered(
-    gatherer: Gatherer, paths: object, robot: Robot, fit: Robot, span: tuple[int, int] | None = None
-) -> tuple[Information, Gathered[Folded], Catalogue]:
+    reducer: ShardReducer,
+    paths: object,
+    robot: Robot,
+    fit: Robot,
+    span: tuple[int, int] | None = None,
+) -> tuple[Information, Reduction[FoldResult], MultiLog]:
     """The same through shards."""
-    files = gatherer.survey(paths, robot)
-    settings = gatherer.choose(files, span=span)
-    found, told = gatherer.fold(files, Fold(Prepared(robot, settings, files.log.locked), fit), span)
+    files = reducer.scan(paths, robot)
+    settings = reducer.choose(files, span=span)
+    found, told = reducer.fold(
+        files, Fold(Preparation(robot, settings, files.log.locked), fit), span
+    )
     return found, told, files
 
 

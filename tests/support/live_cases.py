@@ -27,8 +27,7 @@ from thetahat.online.config import FilterConfig
 from thetahat.online.identifier import OnlineIdentifier
 from thetahat.plant.perturb import perturb
 from thetahat.plant.plant import OwnPlant
-from thetahat.studies.arm import Experiment
-from thetahat.studies.closed_loop import ClosedLoop
+from thetahat.studies.closed_loop import ClosedLoop, Experiment
 
 for name in ("starlette", "uvicorn", "websockets"):
     pytest.importorskip(name, reason=f'the live page needs {name} (pip install -e ".[web]")')

@@ -4,45 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 import thetahat as th
 from thetahat.data.samples import Samples
+from thetahat.data.types import Chunk, Mask, Run
 
 BATCH = 1e-12  # relative, of batches against the whole
 NAMES = ("q", "dq", "ddq", "tau")
 
 
 # -- a log made by hand, with the attributes of thetahat.data.log.Log ------------------------------
-
-
-class Chunk(NamedTuple):
-    t: np.ndarray
-    q: np.ndarray
-    dq: np.ndarray | None
-    ddq: np.ndarray | None
-    tau: np.ndarray | None
-    run: int
-    row: int
-
-
-class Run(NamedTuple):
-    name: str
-    rows: int
-    first_row: int
-    start: float
-    stop: float
-    period: float
-    jitter: float
-
-
-class Mask(NamedTuple):
-    joint: int
-    first_row: int
-    stop_row: int
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -76,9 +49,7 @@ class HandLog:
         rows = rows or self.piece
         for c in self.whole:
             for at in range(0, len(c.t), rows):
-                yield Chunk(
-                    *(None if x is None else x[at : at + rows] for x in c[:5]), c.run, c.row + at
-                )
+                yield c.part(at, at + rows)
 
 
 def log_of(robot: th.Robot, *runs: dict, **more) -> HandLog:

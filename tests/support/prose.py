@@ -19,6 +19,7 @@ import sys
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -29,7 +30,7 @@ SHOWN = ("text", "json", "xml")  # read, not run
 WIDTH = "100"  # columns of the terminal whose output pages show
 SLOW_VERBS = ("demo", "watch")  # they have tests of their own; here it is enough that they exist
 HURRY = {
-    "excite": ["--seconds", "2"],
+    "excite": ["--starts", "2"],
     "identify": ["--no-tune"],
 }  # a design with less time; what is shown in full (console) is tuned
 ANYTHING = "…"
@@ -193,6 +194,19 @@ def verbs() -> set[str]:
     return {command.name or command.callback.__name__ for command in app.registered_commands} | {
         group.name for group in app.registered_groups
     }
+
+
+def options() -> set[str]:
+    """Every option of every verb."""
+    import typer
+
+    from thetahat.cli.app import app
+
+    def flags(command: Any) -> set[str]:
+        found = {flag for each in command.params for flag in (*each.opts, *each.secondary_opts)}
+        return found.union(*map(flags, getattr(command, "commands", {}).values()))
+
+    return flags(typer.main.get_command(app))
 
 
 def run(arguments: list[str], folder: Path) -> Answer:

@@ -7,9 +7,10 @@ from dataclasses import replace
 from functools import cache
 
 import numpy as np
-from data_paths import shared_file
+from data_paths import example_robot, shared_file
 
 import thetahat as th
+from thetahat import robots
 from thetahat.data.log import read_log
 from thetahat.data.prepare import prepare
 from thetahat.data.samples import Samples
@@ -27,21 +28,17 @@ MOTOR = {**FRICTION, "armature": True}
 
 @cache
 def panda() -> th.Robot:
-    return th.load(
-        shared_file("logs", "panda", "panda_nomesh_from_example_robot_data.urdf")
-    ).with_drive(**FRICTION)
+    return th.load(example_robot("panda")).with_drive(**FRICTION)
 
 
 @cache
 def ur10() -> th.Robot:
-    return th.load(shared_file("logs", "ur10", "ur10_nomesh.urdf")).with_drive(**FRICTION)
+    return th.load(example_robot("ur10")).with_drive(**FRICTION)
 
 
 @cache
 def pendulum() -> th.Robot:
-    return th.load(
-        shared_file("logs", "double_pendulum", "double_pendulum_C1_from_yml.urdf")
-    ).with_drive(**FRICTION)
+    return th.load(robots.path("double_pendulum")).with_drive(**FRICTION)
 
 
 def fourier(

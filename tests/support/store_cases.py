@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from fleet_cases import arm, fitted, gathered
 
-from thetahat.engine.reduce import Gatherer
-from thetahat.engine.store import Store
+from thetahat.engine.cache import Store, unpack
+from thetahat.engine.reduce import ShardReducer
 from thetahat.identification.information import Information
 
 ROWS = 1_000
@@ -30,4 +30,11 @@ def same(a: Information, b: Information) -> bool:
 
 
 def run(store: Store | None, paths: object, span: tuple[int, int] | None = None):
-    return gathered(Gatherer(store=store, rows=ROWS), paths, arm(), fitted(arm()), span)
+    return gathered(ShardReducer(store=store, rows=ROWS), paths, arm(), fitted(arm()), span)
+
+
+def shard_keys(folder: Path, root: str) -> list[str]:
+    """Keys of the folded shards in a store, in a fixed order."""
+    paths = sorted((folder / "entries").rglob("[0-9a-f]" * 64))
+    folds = [path for path in paths if unpack(path.read_bytes())[0]["type"] == "FoldResult"]
+    return [path.name for path in folds if path.name != root]

@@ -90,21 +90,8 @@ Plant = Annotated[
 
 
 def robot_file(text: str) -> Path:
-    """The file that ROBOT means: a path if there is one, else the name of a robot that ships with
-    the package.
-    """
-    path, shipped = Path(text), text in robots.names()
-    try:
-        if path.is_file() or (path.exists() and not shipped):
-            return path
-    except ValueError as error:  # a NUL byte
-        raise UsageError(f"ROBOT {text!r} cannot be a path: {error}") from None
-    if shipped:
-        return robots.path(text)
-    raise StorageError(
-        f"ROBOT {text!r} is neither a file nor a robot that ships with thetahat"
-        f" ({', '.join(robots.names())}); check the path"
-    )
+    """Return the file that ROBOT means."""
+    return robots.find(text)
 
 
 def plant(name: str | None) -> str:
@@ -117,19 +104,11 @@ def plant(name: str | None) -> str:
 
 
 def gravity(text: str | None) -> tuple[float, float, float] | None:
-    """Three finite numbers from "X,Y,Z"; None where the option was not given."""
+    """Return three finite numbers from "X,Y,Z"; None where the option was not given."""
     if text is None:
         return None
-    try:
-        values = tuple(float(part) for part in text.split(","))
-    except ValueError:
-        values = ()
-    if len(values) != 3 or not all(map(math.isfinite, values)):
-        raise UsageError(
-            f"--gravity is {text!r}; give three numbers [m/s²] with commas, for example --gravity"
-            " 0,0,-9.81"
-        )
-    return values
+    x, y, z = numbers(text, "--gravity", 3)
+    return x, y, z
 
 
 def numbers(text: str, option: str, count: int) -> tuple[float, ...]:
@@ -170,24 +149,6 @@ def positive(option: str, value: float | None, unit: str) -> float | None:
     if value is not None and not (math.isfinite(value) and value > 0.0):
         raise UsageError(f"{option} is {value}; give a positive number [{unit}]")
     return value
-
-
-def min_speed(value: float | None) -> float | None:
-    """The speed below which a joint stands still; zero is allowed: none does."""
-    return 0.0 if value == 0.0 else positive("--min-speed", value, "rad/s or m/s")
-
-
-def friction_terms(text: str, all_terms: tuple[str, ...]) -> tuple[str, ...]:
-    """Some of the friction terms, in their order; "none" is none."""
-    wanted = [part.strip() for part in text.split(",") if part.strip()]
-    if wanted == ["none"]:
-        return ()
-    for name in wanted:
-        if name not in all_terms:
-            raise UsageError(f"--friction names {name!r}; terms: {', '.join(all_terms)}, or none")
-    if not wanted:
-        raise UsageError(f"--friction is empty; give some of {','.join(all_terms)}, or none")
-    return tuple(term for term in all_terms if term in wanted)
 
 
 def input_file(text: str, option: str) -> Path:

@@ -5,15 +5,17 @@ identify, validate, control.
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from thetahat import robots
-from thetahat.cli import arguments, outputs
+from thetahat.cli import arguments
 from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import emit, heard
 from thetahat.cli.progress import Progress
 from thetahat.errors import UsageError
+from thetahat.files import as_text, require_folder
 
 if TYPE_CHECKING:
     from thetahat.control.controller import Controller
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
 SCHEMA = "thetahat/demo/1"
 FOLDER = "thetahat-demo"
 DURATION, RATE = 10.0, 1000.0  # [s, Hz] of each motion
-SEARCH = 8.0  # [s] at most for a motion
 KP, KD = 400.0, 40.0  # [1/s²], [1/s] of the controller
 TERMS = {"viscous": True, "coulomb": True, "offset": True}
 
@@ -69,72 +70,60 @@ def demo(
     if seed < 0:
         raise UsageError(f"--seed is {seed}; give a whole number from 0")
     file, engine = robots.path(robot), arguments.plant(plant)
-    targets = outputs.Targets.beneath(out, file)
-    targets.check([])
+    require_folder(Path(out), [])
     with heard(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
         from thetahat.model.io.load import load
 
-        found, files, truth, identified = _walk(file, targets, engine, seed, progress, warnings)
-        followed = _followed(
-            load(file), identified, truth, files["test_motion"], engine, seed, progress
-        )
-    told = describe(
-        found,
-        files,
-        truth,
-        followed,
-        engine=engine,
-        seed=seed,
-        warnings=warnings,
-        seconds=time.monotonic() - began,
-    )
+        walk = _walk(file, Path(out), engine, seed, progress, warnings)
+        followed = _followed(load(file), walk, engine, seed, progress)
+    seconds = time.monotonic() - began
+    data = describe(walk, followed, engine=engine, seed=seed, warnings=warnings, seconds=seconds)
     if json:
-        emit(outputs.as_text(told))
+        emit(as_text(data))
     else:
         from thetahat.cli.demo_view import draw
 
-        draw(told)
+        draw(data)
+
+
+@dataclass(frozen=True, eq=False)
+class Walk:
+    """The logs that were simulated, and what was identified from them."""
+
+    data: dict[str, Any]  # of estimate.json
+    files: dict[str, Path]
+    truth: Robot  # that was simulated
+    identified: Robot
 
 
 def _walk(
-    file: Path,
-    targets: outputs.Targets,
-    engine: str,
-    seed: int,
-    progress: Progress,
-    warnings: list[str],
-) -> tuple[dict[str, Any], dict[str, Path], Robot, Robot]:
-    """(answer of the identification, files by what they are, the robot that was simulated, the
-    robot that was identified).
-    """
-    from thetahat.cli.backends import Alone
-    from thetahat.cli.identify import described
-    from thetahat.cli.identify_stages import Options, run
+    file: Path, folder: Path, engine: str, seed: int, progress: Progress, warnings: list[str]
+) -> Walk:
+    """Simulate two motions of a robot that is not quite as its file says, and identify it."""
+    from thetahat.engine.local import LocalEngine
     from thetahat.model.io.load import load
+    from thetahat.pipeline.dataset import read_dataset
+    from thetahat.pipeline.identify import run
+    from thetahat.pipeline.outputs import Targets, write
+    from thetahat.pipeline.settings import IdentifySettings
     from thetahat.plant.perturb import perturb
 
-    nominal = load(file)
+    nominal, targets = load(file), Targets.beneath(folder, file)
     truth = perturb(nominal, seed=seed)
-    targets.folder.mkdir(parents=True, exist_ok=True)
-    files = {
-        name: targets.folder / f"{name}.csv"
-        for name in ("motion", "log", "test_motion", "test_log")
-    }
-    for k, (motion, log) in enumerate((("motion", "log"), ("test_motion", "test_log"))):
+    targets.check([])
+    folder.mkdir(parents=True, exist_ok=True)
+    names = ("motion", "log", "test_motion", "test_log")
+    files = {name: folder / f"{name}.csv" for name in names}
+    for k, (motion, log) in enumerate((names[:2], names[2:])):
         _moved(nominal, files[motion], "log-det" if k == 0 else "condition", seed + k, progress)
         _recorded(nominal, truth, files[motion], engine, seed + k, progress).save(files[log])
-    options = Options(logs=(str(files["log"]),), tests=(str(files["test_log"]),))
-    outcome = run(nominal, options, progress, Alone(progress))
+    local, settings = LocalEngine(progress), IdentifySettings()
+    dataset = read_dataset(nominal, files["log"], files["test_log"], settings, local)
+    result = run(dataset, local, progress)
     progress.stage("writing")
-    found = described(nominal, outcome, options)
-    written = outputs.write(targets, found, outcome, warnings)
-    assert targets.report is not None
-    return (
-        found,
-        {**files, "estimate": written[0], "robot": targets.robot, "report": targets.report},
-        truth,
-        outcome.identified,
-    )
+    saved = write(result, result.data, targets, warnings)
+    files |= {"estimate": saved.files[0], "robot": targets.robot, "report": folder / "report.html"}
+    return Walk(saved.data, files, truth, result.robot)
 
 
 def _moved(robot: Robot, path: Path, criterion: str, seed: int, progress: Progress) -> None:
@@ -145,7 +134,6 @@ def _moved(robot: Robot, path: Path, criterion: str, seed: int, progress: Progre
         robot.with_drive(**TERMS),
         duration=DURATION,
         criterion=criterion,
-        seconds=SEARCH,
         seed=seed,
         progress=progress.share("designing a motion"),
     )
@@ -184,13 +172,7 @@ def _recorded(
 
 
 def _followed(
-    nominal: Robot,
-    identified: Robot,
-    truth: Robot,
-    motion: Path,
-    engine: str,
-    seed: int,
-    progress: Progress,
+    nominal: Robot, walk: Walk, engine: str, seed: int, progress: Progress
 ) -> dict[str, list[float]]:
     """How far computed torque lets each joint leave its course (RMS), with the file's values and
     with the identified ones.
@@ -200,17 +182,17 @@ def _followed(
     from thetahat.control.computed_torque import ComputedTorque
 
     out = {}
-    for name, model in (("tracking_rms_nominal", nominal), ("tracking_rms", identified)):
+    for name, model in (("tracking_rms_nominal", nominal), ("tracking_rms", walk.identified)):
         law = ComputedTorque(model, kp=KP, kd=KD, physical=False)
-        recording = _recorded(nominal, truth, motion, engine, seed + 1, progress, law)
+        recording = _recorded(
+            nominal, walk.truth, walk.files["test_motion"], engine, seed + 1, progress, law
+        )
         out[name] = np.sqrt(np.mean((recording.q - recording.wanted[0]) ** 2, axis=0)).tolist()
     return out
 
 
 def describe(
-    found: dict[str, Any],
-    files: dict[str, Path],
-    truth: Robot,
+    walk: Walk,
     followed: dict[str, list[float]],
     *,
     engine: str,
@@ -218,7 +200,8 @@ def describe(
     warnings: list[str],
     seconds: float,
 ) -> dict[str, Any]:
-    """The answer as plain data, schema thetahat/demo/1."""
+    """Return the answer as plain data, schema thetahat/demo/1."""
+    found, files, truth = walk.data, walk.files, walk.truth
     keys = ("name", "r2_test", "rms_test", "r2_nominal", "rms_nominal")
     masses = truth.theta.reshape(-1, 10)[:, 9]
     return {

@@ -1,68 +1,49 @@
-"""Draws what the demo found for a reader at a terminal. Takes only the plain data of the answer."""
+"""Terminal output of `demo`."""
 
 from __future__ import annotations
 
-from typing import Any
+from thetahat.cli.terminal import show
+from thetahat.report.section import Column, Note, Text
+from thetahat.report.sections.torques import SCORES, table_of
+from thetahat.report.text import Data
 
-from rich.console import Group
-from rich.text import Text
-
-from thetahat.cli.exit_status import plain
-from thetahat.cli.terminal import judged, r2, short, show, table
-
-
-def draw(told: dict[str, Any]) -> None:
-    """Print the story and its table to stdout."""
-    show([story(told), scores(told), ending(told)])
-
-
-def story(told: dict[str, Any]) -> Text:
-    """What was done, in the order it was."""
-    engine = "MuJoCo" if told["plant"] == "mujoco" else "the project's own engine"
-    text = Text(
-        f"{plain(told['robot'])}, built a little differently than its file says, moved by {engine}",
-        style="bold",
-    )
-    return text.append(
-        ", with friction, noise and delay. Its parameters were identified from one motion's log;"
-        " the scores are of another motion's.",
-        style="not bold",
-    )
+COLUMNS = {
+    "name": SCORES["name"],
+    "r2_nominal": Column("R² nominal", decimals=4),
+    "r2_test": Column("R² identified", decimals=4, good=0.95, fair=0.8, brief="identified"),
+    "rms_nominal": Column("RMS nominal"),
+    "rms_test": Column("RMS identified", brief="identified"),
+    "tracking_nominal": Column("tracking nominal"),
+    "tracking": Column("tracking identified", brief="identified"),
+}
 
 
-def scores(told: dict[str, Any]) -> Group:
-    """R² and RMS of torques that the fit has not seen."""
-    out = table(
-        "joint",
-        "R² of the file",
-        "identified",
-        "RMS of the file",
-        "identified",
-        "off course",
-        "identified",
-    )
-    for joint in told["joints"]:
-        rms = (short(joint["rms_nominal"]), short(joint["rms_test"]))
-        course = (short(1e3 * joint["tracking_rms_nominal"]), short(1e3 * joint["tracking_rms"]))
-        out.add_row(
-            plain(joint["name"]), r2(joint["r2_nominal"]), judged(joint["r2_test"]), *rms, *course
-        )
-    out.add_row("all", r2(told["r2"]["nominal"]), judged(told["r2"]["test"]), "", "", "", "")
-    note = (
-        "RMS of the torque that is not explained [N·m], and of the way off course under computed"
-        " torque [mrad]."
-    )
-    return Group(out, Text(note, style="dim"))
-
-
-def ending(told: dict[str, Any]) -> Text:
-    """What was written, and what to look at."""
-    files = {name: plain(path) for name, path in told["files"].items()}
-    text = Text(f"Done in {told['seconds']:.0f} s. Look at ").append(files["report"], style="bold")
-    text.append(
-        f"\nThe identified robot is {files['robot']}, its numbers are in {files['estimate']}."
-    )
-    return text.append(
-        f"\nOn your own robot: thetahat identify {plain(told['robot'])}.urdf log.csv --out result",
-        style="dim",
+def draw(result: Data) -> None:
+    """Print the scores to stdout. result: plain data, schema thetahat/demo/1."""
+    engine = "MuJoCo" if result["plant"] == "mujoco" else "the built-in simulator"
+    files, robot = result["files"], result["robot"]
+    joints = [
+        {
+            **joint,
+            "tracking_nominal": 1e3 * joint["tracking_rms_nominal"],
+            "tracking": 1e3 * joint["tracking_rms"],
+        }
+        for joint in result["joints"]
+    ]
+    total = {f"r2_{kind}": result["r2"][kind] for kind in ("nominal", "test")}
+    note = "RMS of the torque residual [N·m] and of the tracking error in computed torque [mrad]."
+    show(
+        [
+            Note(
+                f"{robot} with parameters slightly off its file, simulated by {engine} with"
+                " friction, noise and delay. Identified from the log of one motion; scored on"
+                " another."
+            ),
+            table_of([*joints, {"name": "all", **total}], COLUMNS, note=note),
+            [
+                Text(f"Done in {result['seconds']:.0f} s. Report: {files['report']}"),
+                Text(f"Identified robot: {files['robot']}; parameters: {files['estimate']}"),
+                Text(f"On your own robot: thetahat identify {robot}.urdf log.csv --out result"),
+            ],
+        ]
     )

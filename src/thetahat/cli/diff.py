@@ -7,11 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from thetahat.cli import arguments, engine_options, outputs
+from thetahat.cli import arguments, engine_options
 from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import emit, plain
 from thetahat.cli.history import required
 from thetahat.errors import StorageError, UsageError
+from thetahat.files import as_text
 
 Which = Annotated[
     str,
@@ -38,12 +39,12 @@ def diff(
     """Compare two runs: parameters in standard deviations, R², settings and logs."""
     if limit < 0:
         raise UsageError(f"--limit is {limit}; give a whole number from 0")
-    from thetahat.fleet.estimate_diff import compared
+    from thetahat.fleet.estimate_diff import compare_estimates
 
-    found = compared(_answer(a, store), _answer(b, store))
+    found = compare_estimates(_answer(a, store), _answer(b, store))
     found["a"]["name"], found["b"]["name"] = a, b
     if json:
-        emit(outputs.as_text(found))
+        emit(as_text(found))
     else:
         draw(found, limit)
 
@@ -51,11 +52,11 @@ def diff(
 def _answer(name: str, store: str | None) -> dict[str, Any]:
     """The estimate that a name means: digits are a run, all else is a path."""
     if name.isdecimal() and not Path(name).exists():
-        from thetahat.engine.run_history import estimate
-        from thetahat.engine.store import Store
+        from thetahat.engine.cache import Store
+        from thetahat.engine.run_records import load_estimate
 
         with Store(required(store), create=False) as opened:
-            return estimate(opened, int(name))
+            return load_estimate(opened, int(name))
     path = Path(name)
     if path.is_dir():
         path = path / "estimate.json"
@@ -70,54 +71,37 @@ def _answer(name: str, store: str | None) -> dict[str, Any]:
 
 
 def draw(found: dict[str, Any], limit: int) -> None:
-    """Tables of what changed."""
-    from rich.text import Text
-
-    from thetahat.cli.terminal import r2, short, show, table
+    """Print tables of what changed."""
+    from thetahat.cli.terminal import show
+    from thetahat.report.section import Cell, Column, Note, Table, Text
 
     parameters = found["parameters"][: limit or None]
-    values = table("parameter", "A", "B", "B − A", "in std")
-    for each in parameters:
-        spread = each["in_std"]
-        told = Text(
-            "–" if spread is None else f"{spread:+.1f}",
-            style="red" if spread is not None and abs(spread) > LARGE else "",
-        )
-        values.add_row(
-            plain(each["name"]), short(each["a"]), short(each["b"]), short(each["difference"]), told
-        )
-    scores = table("", "R² A", "R² B", "RMS A", "RMS B")
-    for name in ("train", "test"):
-        scores.add_row(
-            f"all, {name}", r2(found["r2"][name]["a"]), r2(found["r2"][name]["b"]), "", ""
-        )
-    for joint in found["joints"]:
-        scores.add_row(
-            plain(joint["name"]),
-            r2(joint["r2_test_a"]),
-            r2(joint["r2_test_b"]),
-            short(joint["rms_test_a"]),
-            short(joint["rms_test_b"]),
-        )
-    settings = None
-    if found["settings"]:
-        settings = table("setting", "A", "B", numbers=False)
-        for each in found["settings"]:
-            settings.add_row(each["name"], plain(each["a"]), plain(each["b"]))
+    values = tuple(
+        (each["name"], each["a"], each["b"], each["difference"], each["in_std"])
+        for each in parameters
+    )
+    totals = found["r2"]
+    scores: list[tuple[Cell, ...]] = [
+        (f"all, {name}", totals[name]["a"], totals[name]["b"], None, None)
+        for name in ("train", "test")
+    ]
+    keys = ("name", "r2_test_a", "r2_test_b", "rms_test_a", "rms_test_b")
+    scores += [tuple(joint[key] for key in keys) for joint in found["joints"]]
+    settings = tuple((each["name"], str(each["a"]), str(each["b"])) for each in found["settings"])
+    r2 = (Column("R² A", decimals=4), Column("R² B", decimals=4))
+    numbers = (Column("A"), Column("B"), Column("B − A"), Column("σ", decimals=1))
     show(
         [
-            _head(found),
-            values,
-            scores,
-            settings,
-            Text("\n".join(_notes(found, len(parameters))), style="dim"),
+            Note(_head(found)),
+            Table((Column("parameter"), *numbers), values),
+            Table((Column("joint"), *r2, Column("RMS A"), Column("RMS B")), tuple(scores)),
+            Table((Column("setting"), Column("A"), Column("B")), settings) if settings else None,
+            [Text(note) for note in _notes(found, len(parameters))],
         ]
     )
 
 
-def _head(found: dict[str, Any]) -> Any:
-    from rich.text import Text
-
+def _head(found: dict[str, Any]) -> str:
     largest = found["largest"]
     if largest is None:
         said = "no parameter can be compared"
@@ -128,11 +112,9 @@ def _head(found: dict[str, Any]) -> Any:
         )
         said = (
             f"{changed} of {len(found['parameters'])} parameters changed by more than {LARGE:g}"
-            f" standard deviations, the most by {largest:.1f}"
+            f" standard deviations, at most by {largest:.1f}"
         )
-    return Text(
-        f"A {plain(found['a']['name'])} → B {plain(found['b']['name'])}: {said}.", style="bold"
-    )
+    return f"A {found['a']['name']} → B {found['b']['name']}: {said}."
 
 
 def _notes(found: dict[str, Any], shown: int) -> list[str]:
@@ -150,10 +132,8 @@ def _notes(found: dict[str, Any], shown: int) -> list[str]:
         notes.append("the robot files differ")
     for side in ("a", "b"):
         if found[f"only_{side}"]:
-            notes.append(
-                f"in {side.upper()} alone:"
-                f" {', '.join(plain(name) for name in found[f'only_{side}'][:8])}"
-            )
+            names = ", ".join(found[f"only_{side}"][:8])
+            notes.append(f"in {side.upper()} alone: {names}")
     if shown < len(found["parameters"]):
         notes.append(
             f"{len(found['parameters']) - shown} more parameters changed less (--limit 0 shows all)"

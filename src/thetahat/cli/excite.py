@@ -4,22 +4,27 @@ its limits, for a driver to play.
 
 from __future__ import annotations
 
-import json as json_format
 import math
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from thetahat.cli import arguments
 from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import emit, heard
-from thetahat.cli.identify import FRICTION
 from thetahat.cli.progress import Progress
+from thetahat.cli.settings_options import friction_terms, with_options
 from thetahat.errors import UsageError
+from thetahat.files import as_text
+from thetahat.pipeline.settings import FRICTION, setting
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from thetahat.excite.design import Design
     from thetahat.excite.motion_limits import Box
+    from thetahat.excite.trajectory import Motion
     from thetahat.identification.information import Information
     from thetahat.model.robot import Robot
 
@@ -27,6 +32,56 @@ SCHEMA = "thetahat/excite/1"
 CRITERIA = ("log-det", "condition")
 
 
+@dataclass(frozen=True, kw_only=True)
+class ExciteOptions:
+    """Options of `thetahat excite`."""
+
+    duration: float = setting("Duration of the motion.", 10.0, "S", shown=True)
+    harmonics: int = setting("Harmonics of every joint's Fourier series.", 5, "N", shown=True)
+    points: int | None = setting("Use a spline through this many points instead.", None, "N")
+    criterion: str = setting(
+        "What to optimise: log-det of the information, or its condition number.",
+        CRITERIA[0],
+        shown=True,
+    )
+    rate: float = setting("Samples per second of the file.", 1000.0, "HZ", shown=True)
+    starts: int = setting("Random motions to start the search from.", 24, "N", shown=True)
+    seconds: float = setting("Time limit of the design.", 600.0, "S", shown=True)
+    seed: int = setting("Seed of the random motions.", 0, "N", shown=True)
+    start: str | None = setting(
+        "Pose to start and end in, one number per joint; default: optimised.", None, "Q1,Q2,…"
+    )
+    joints: str | None = setting("Move these joints only; the others stay at zero.", None, "A,B,C")
+    margin: float = setting("Fraction of the file's limits to use.", 0.95, "PART", shown=True)
+    velocity: float | None = setting(
+        "Velocity limit of all joints, in place of the file's.", None, "RAD/S"
+    )
+    acceleration: float | None = setting("Acceleration limit of all joints.", None, "RAD/S²")
+    torque: float | None = setting(
+        "Torque limit of all joints, in place of the file's.", None, "N·M"
+    )
+    inside: list[str] | None = setting(
+        "Keep a link's origin in a box; may be repeated.", None, "LINK:X,X,Y,Y,Z,Z"
+    )
+    outside: list[str] | None = setting(
+        "Keep a link's origin out of a box; may be repeated.", None, "LINK:X,X,Y,Y,Z,Z"
+    )
+    friction: str = setting(
+        "Friction terms that the log should show, or none.", ",".join(FRICTION), shown=True
+    )
+    armature: bool = setting("Rotor inertia, too.", False, flags="--armature")
+    after: list[str] | None = setting(
+        "A log that exists already: design what adds most to it.", None, "LOG"
+    )
+
+    def __post_init__(self) -> None:
+        if self.criterion not in CRITERIA:
+            raise UsageError(
+                f"--criterion is {self.criterion!r}; give one of {', '.join(CRITERIA)}"
+            )
+
+
+@with_options(ExciteOptions)
 def excite(
     robot: arguments.Robot,
     *,
@@ -41,148 +96,76 @@ def excite(
     ],
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
-    duration: Annotated[float, option("Of the motion.", metavar="S", show_default=True)] = 10.0,
-    harmonics: Annotated[
-        int, option("Of the Fourier series of every joint.", metavar="N", show_default=True)
-    ] = 5,
-    points: Annotated[
-        int | None, option("A spline through so many points instead.", metavar="N")
-    ] = None,
-    criterion: Annotated[
-        str,
-        option(
-            "What to make best: log-det of the information, or its condition number.",
-            show_default=True,
-        ),
-    ] = CRITERIA[0],
-    rate: Annotated[
-        float, option("Samples per second of the file.", metavar="HZ", show_default=True)
-    ] = 1000.0,
-    seconds: Annotated[
-        float, option("Time limit of the design.", metavar="S", show_default=True)
-    ] = 45.0,
-    seed: Annotated[
-        int, option("Of the random motions it starts from.", metavar="N", show_default=True)
-    ] = 0,
-    start: Annotated[
-        str | None,
-        option(
-            "Pose to start and end in, one number per joint; default: wherever it is best.",
-            metavar="Q1,Q2,…",
-        ),
-    ] = None,
-    joints: Annotated[
-        str | None, option("Move these joints only; the others stand at zero.", metavar="A,B,C")
-    ] = None,
-    margin: Annotated[
-        float, option("Part of the file's limits to use.", metavar="PART", show_default=True)
-    ] = 0.95,
-    velocity: Annotated[
-        float | None, option("Limit of all joints' speed, in place of the file's.", metavar="RAD/S")
-    ] = None,
-    acceleration: Annotated[
-        float | None, option("Limit of all joints' acceleration.", metavar="RAD/S²")
-    ] = None,
-    torque: Annotated[
-        float | None, option("Limit of all joints' torque, in place of the file's.", metavar="N·M")
-    ] = None,
-    inside: Annotated[
-        list[str] | None,
-        option("Keep a link's origin in a box; may be repeated.", metavar="LINK:X,X,Y,Y,Z,Z"),
-    ] = None,
-    outside: Annotated[
-        list[str] | None,
-        option("Keep a link's origin out of a box; may be repeated.", metavar="LINK:X,X,Y,Y,Z,Z"),
-    ] = None,
-    friction: Annotated[
-        str,
-        option("Friction that the log is to show: some of the three, or none.", show_default=True),
-    ] = ",".join(FRICTION),
-    armature: Annotated[bool, option("Rotor inertia, too.", "--armature")] = False,
-    after: Annotated[
-        list[str] | None,
-        option("A log that exists already: design what adds most to it.", metavar="LOG"),
-    ] = None,
     gravity: arguments.Gravity = None,
+    options: ExciteOptions,
 ) -> None:
     """Design a motion from which the robot can be identified."""
     began = time.monotonic()
     file, vector = arguments.robot_file(robot), arguments.gravity(gravity)
-    target = arguments.table_file(out, "--out", keep=[file, *map(Path, after or ())])
-    if criterion not in CRITERIA:
-        raise UsageError(f"--criterion is {criterion!r}; give one of {', '.join(CRITERIA)}")
+    target = arguments.table_file(out, "--out", keep=[file, *map(Path, options.after or ())])
     with heard(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
         progress.stage("loading the robot")
-        moved, excited = _robots(
-            file, vector, joints, arguments.friction_terms(friction, FRICTION), armature=armature
-        )
-        from thetahat.excite.design import design
-        from thetahat.excite.motion_limits import motion_limits
-
-        limits = motion_limits(
-            excited,
-            margin=margin,
-            velocity=velocity,
-            acceleration=acceleration,
-            torque=torque,
-            boxes=[
-                *_boxes(inside, "--inside", inside=True),
-                *_boxes(outside, "--outside", inside=False),
-            ],
-        )
-        found = design(
-            excited,
-            duration=duration,
-            harmonics=harmonics,
-            points=points,
-            start=(
-                None
-                if start is None
-                else arguments.numbers(start, "--start", len(excited.joint_names))
-            ),
-            limits=limits,
-            criterion=criterion,
-            earlier=_earlier(after, file, vector, excited, progress),
-            rate=rate,
-            seconds=seconds,
-            seed=seed,
-            progress=progress.share("designing"),
-        )
-        motion = found.trajectory.sampled(rate)
+        moved, excited = _robots(file, vector, options)
+        earlier = _earlier(options.after, file, vector, excited, progress)
+        found = _design(excited, earlier, options, progress)
+        motion = found.trajectory.sampled(options.rate)
         _whole(motion, moved).save(target)
-    told = describe(found, rows=len(motion), rate=rate, file=target, warnings=warnings)
-    emit(
-        json_format.dumps(told, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-        if json
-        else _text(told, time.monotonic() - began)
+    data = describe(found, rows=len(motion), rate=options.rate, file=target, warnings=warnings)
+    emit(as_text(data) if json else _text(data, time.monotonic() - began))
+
+
+def _design(
+    robot: Robot, earlier: Information | None, options: ExciteOptions, progress: Progress
+) -> Design:
+    """Search for the best motion."""
+    from thetahat.excite.design import design
+    from thetahat.excite.motion_limits import motion_limits
+
+    inside = _boxes(options.inside, "--inside", inside=True)
+    outside = _boxes(options.outside, "--outside", inside=False)
+    limits = motion_limits(
+        robot,
+        margin=options.margin,
+        velocity=options.velocity,
+        acceleration=options.acceleration,
+        torque=options.torque,
+        boxes=[*inside, *outside],
+    )
+    return design(
+        robot,
+        duration=options.duration,
+        harmonics=options.harmonics,
+        points=options.points,
+        start=_start(options.start, robot),
+        limits=limits,
+        criterion=options.criterion,
+        earlier=earlier,
+        rate=options.rate,
+        starts=options.starts,
+        seconds=options.seconds,
+        seed=options.seed,
+        progress=progress.share("designing"),
     )
 
 
 def _robots(
-    file: Path,
-    gravity: tuple[float, float, float] | None,
-    joints: str | None,
-    terms: tuple[str, ...],
-    *,
-    armature: bool,
+    file: Path, gravity: tuple[float, float, float] | None, options: ExciteOptions
 ) -> tuple[Robot, Robot]:
-    """(the robot, the robot with other joints than those asked for locked and the columns to be
-    identified).
-    """
+    """Return the robot, and the robot to excite: other joints locked, columns to be identified."""
     from thetahat.model.io.load import load
     from thetahat.model.lock_joints import lock
 
     whole = load(file, gravity=gravity)
-    moving = whole
-    if joints is not None:
-        names = arguments.names(joints, "--joints", whole.joint_names)
+    moving, terms = whole, friction_terms(options.friction)
+    if options.joints is not None:
+        names = arguments.names(options.joints, "--joints", whole.joint_names)
         moving = lock(whole, [name for name in whole.joint_names if name not in names])
     columns = {term: term in terms for term in FRICTION}
-    return whole, moving.with_drive(**columns, armature=armature)
+    return whole, moving.with_drive(**columns, armature=options.armature)
 
 
-def _whole(motion: Any, robot: Robot) -> Any:
-    """The motion of all joints, those that were locked at zero."""
+def _whole(motion: Motion, robot: Robot) -> Motion:
+    """Return the motion of all joints, those that were locked at zero."""
     import numpy as np
 
     from thetahat.excite.trajectory import Motion
@@ -190,15 +173,28 @@ def _whole(motion: Any, robot: Robot) -> Any:
     if motion.joint_names == robot.joint_names:
         return motion
     at = [robot.joint_names.index(name) for name in motion.joint_names]
-    arrays = []
-    for array in (motion.q, motion.dq, motion.ddq):
-        full = np.zeros((len(motion), len(robot.joint_names)))
-        full[:, at] = array
-        arrays.append(full)
-    return Motion(motion.t, *arrays, robot.joint_names)
+
+    def widened(array: np.ndarray) -> np.ndarray:
+        whole = np.zeros((len(motion), len(robot.joint_names)))
+        whole[:, at] = array
+        return whole
+
+    arrays = (widened(motion.q), widened(motion.dq), widened(motion.ddq))
+    return Motion(motion.t, *arrays, joint_names=robot.joint_names)
+
+
+def _start(text: str | None, robot: Robot) -> np.ndarray | None:
+    """Return the pose to start from."""
+    import numpy as np
+
+    if text is None:
+        return None
+    return np.array(arguments.numbers(text, "--start", len(robot.joint_names)))
 
 
 def _boxes(texts: list[str] | None, option: str, *, inside: bool) -> list[Box]:
+    import numpy as np
+
     from thetahat.excite.motion_limits import Box
 
     boxes = []
@@ -207,7 +203,8 @@ def _boxes(texts: list[str] | None, option: str, *, inside: bool) -> list[Box]:
         if not colon:
             raise UsageError(f"{option} is {text!r}; give LINK:xmin,xmax,ymin,ymax,zmin,zmax [m]")
         values = arguments.numbers(rest, option, 6)
-        boxes.append(Box(link, values[0::2], values[1::2], inside=inside))
+        low, high = np.array(values[0::2]), np.array(values[1::2])
+        boxes.append(Box(link, low, high, inside=inside))
     return boxes
 
 
@@ -277,8 +274,6 @@ def _text(told: dict[str, Any], seconds: float) -> str:
         for m in told["limits"]
     ]
     lines += [f"  {note}" for note in told["notes"]]
-    if not told["complete"]:
-        lines.append("  the time limit ended the search; --seconds gives it more")
     lines.append(
         f"Wrote {told['file']} ({told['rows']:,} rows at {told['rate']:g} Hz) in {seconds:.1f} s;"
         " play it, or: thetahat simulate."

@@ -6,39 +6,43 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from thetahat.cli import arguments, engine_options, outputs
+from thetahat.cli import arguments, engine_options
 from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import emit, heard, say
 from thetahat.cli.progress import Progress
+from thetahat.cli.settings_options import with_settings
 from thetahat.errors import StorageError, ThetahatError, UsageError
+from thetahat.files import as_text, require_folder
+from thetahat.pipeline.settings import IdentifySettings
 
 if TYPE_CHECKING:
     from thetahat.engine.multi_log import Failure
-    from thetahat.engine.reduce import Gatherer
-    from thetahat.fleet.analysis import Asked, Inquiry
+    from thetahat.fleet.analysis import FleetAnalysis, FleetOptions
 
-FRICTION = ("viscous", "coulomb", "offset")
+SETTINGS = ("friction", "cutoff", "min_speed", "tune", "columns", "topic", "salvage")
 BY = ("log", "day", "week", "month")
 FILES = ("fleet.parquet", "fleet.html", "fleet.json")
 SHOWN = 12  # things left out that are named; the others are counted
 
 
+Manifest = Annotated[
+    str,
+    typer.Argument(
+        metavar="MANIFEST",
+        help="TOML or CSV: robot file and logs of every robot, by its id.",
+        show_default=False,
+    ),
+]
+
+
+@with_settings(*SETTINGS)
 def fleet(
-    manifest: Annotated[
-        str,
-        typer.Argument(
-            metavar="MANIFEST",
-            help="TOML or CSV: robot file and logs of every robot, by its id.",
-            show_default=False,
-        ),
-    ],
+    manifest: Manifest,
     *,
     out: Annotated[
         str,
@@ -60,143 +64,62 @@ def fleet(
             show_default=True,
         ),
     ] = 0.01,
-    friction: Annotated[
-        str,
-        option("Friction to fit: some of the three, or none.", metavar="TERMS", show_default=True),
-    ] = ",".join(FRICTION),
-    armature: Annotated[bool, option("Fit rotor inertia too.", "--armature")] = False,
-    cutoff: Annotated[
-        float | None,
-        option(
-            "Low-pass of motion and torque; default: chosen from the first periods.", metavar="HZ"
-        ),
-    ] = None,
-    min_speed: Annotated[
-        float | None,
-        option(
-            "Joints slower than this, in rad/s or m/s, stand still and leave the fit; default:"
-            " chosen.",
-            metavar="SPEED",
-        ),
-    ] = None,
-    tune: Annotated[
-        bool,
-        option(
-            "Choose friction laws, low-pass and prior by what predicts best.",
-            "--tune/--no-tune",
-            show_default=True,
-        ),
-    ] = True,
-    columns: arguments.Columns = None,
-    topic: arguments.Topic = None,
-    salvage: arguments.Salvage = False,
+    armature: Annotated[bool, option("Identify rotor inertia, too.", "--armature")] = False,
     workers: engine_options.Workers = None,
     scheduler: engine_options.Scheduler = None,
     store: engine_options.Store = None,
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
+    settings: IdentifySettings,
 ) -> None:
-    """Estimate every robot of a fleet period by period; name payloads, worn joints, and robots
-    unlike the others.
-    """
+    """Estimate every robot of a fleet period by period; find payloads, wear and outliers."""
     began = time.monotonic()
-    asked, wanted, folder = (
-        _asked(locals()),
-        engine_options.asked(workers, scheduler, store),
-        Path(out),
-    )
+    options = _options(by, level, settings, armature=armature)
+    where, folder = engine_options.engine_options(workers, scheduler, store), Path(out)
     path = arguments.input_file(manifest, "MANIFEST")
-    outputs.require_folder(folder, [folder / name for name in FILES], [path])
-    from thetahat.fleet.manifest import read_manifest
-
-    listed = read_manifest(path)
+    require_folder(folder, [folder / name for name in FILES], [path])
     with (
         heard(quiet=quiet) as warnings,
         Progress(quiet=quiet) as progress,
-        _gatherer(wanted, progress) as gatherer,
+        engine_options.reducer(where, progress) as reducer,
     ):
-        from thetahat.fleet.analysis import inquire
+        from thetahat.fleet.analysis import analyze_fleet
+        from thetahat.fleet.manifest import read_manifest
 
-        found = inquire(listed, asked, gatherer)
+        found = analyze_fleet(read_manifest(path), options, reducer)
         progress.stage("writing")
         data = _data(found, warnings)
         files = write(found, data, folder)
-        if gatherer.store is not None:
-            from thetahat.fleet.run_records import remember
-
-            gatherer.kept(lambda: remember(gatherer.store, found))
+        reducer.write(found.record)
     if json:
-        emit(outputs.as_text(data))
+        emit(as_text(data))
     else:
         from thetahat.cli.fleet_view import draw
 
         draw(data, files, time.monotonic() - began)
-    for key in gatherer.store.damaged if gatherer.store is not None else ():
-        say(
-            f"entry {key[:12]}… of the store was damaged; it was thrown away and computed anew",
-            "warning",
-        )
-    conclude(found.failures, gatherer.trouble)
+    damaged = () if reducer.store is None else tuple(reducer.store.damaged)
+    conclude(found.failures, reducer.store_failures, damaged)
 
 
-def _asked(given: dict[str, Any]) -> Asked:
-    """The options, checked."""
-    from thetahat.fleet.analysis import Asked
+def _options(by: str, level: float, settings: IdentifySettings, *, armature: bool) -> FleetOptions:
+    """Return the options, checked."""
+    from thetahat.fleet.analysis import FleetOptions
 
-    if given["by"] not in BY:
-        raise UsageError(f"--by is {given['by']!r}; give one of {', '.join(BY)}")
-    if not (math.isfinite(given["level"]) and 0.0 < given["level"] < 1.0):
-        raise UsageError(
-            f"--level is {given['level']}; give a probability between 0 and 1, such as 0.01"
-        )
-    for name in ("cutoff", "min_speed"):
-        value = given[name]
-        if value is not None and not (
-            math.isfinite(value) and (value > 0.0 or (value == 0.0 and name == "min_speed"))
-        ):
-            raise UsageError(f"--{name.replace('_', '-')} is {value}; give a finite number above 0")
-    taken = (
-        "by",
-        "level",
-        "armature",
-        "cutoff",
-        "min_speed",
-        "tune",
-        "columns",
-        "topic",
-        "salvage",
-    )
-    return Asked(
-        **{name: given[name] for name in taken},
-        friction=arguments.friction_terms(given["friction"], FRICTION),
-    )
+    if by not in BY:
+        raise UsageError(f"--by is {by!r}; give one of {', '.join(BY)}")
+    if not (math.isfinite(level) and 0.0 < level < 1.0):
+        raise UsageError(f"--level is {level}; give a probability between 0 and 1, such as 0.01")
+    given = {name: getattr(settings, name) for name in SETTINGS}
+    return FleetOptions(by=by, level=level, armature=armature, **given)
 
 
-@contextmanager
-def _gatherer(wanted: engine_options.Scale, progress: Progress) -> Iterator[Gatherer]:
-    """Workers and store, let go at the end."""
-    from thetahat.engine.reduce import Gatherer
-    from thetahat.engine.workers import DaskWorkers, Workers
-
-    local = wanted.workers is None and wanted.scheduler is None
-    with (
-        engine_options.kept(wanted.store) as (store, trouble),
-        (
-            Workers() if local else DaskWorkers(workers=wanted.workers, scheduler=wanted.scheduler)
-        ) as crew,
-    ):
-        gatherer = Gatherer(crew, store, tell=engine_options.Pace(progress))
-        gatherer.trouble += trouble
-        yield gatherer
-
-
-def _data(found: Inquiry, warnings: list[str]) -> dict[str, Any]:
+def _data(found: FleetAnalysis, warnings: list[str]) -> dict[str, Any]:
     from thetahat.fleet.fleet_table import as_data
 
     return {**as_data(found), "warnings": list(warnings)}
 
 
-def write(found: Inquiry, data: dict[str, Any], folder: Path) -> list[Path]:
+def write(found: FleetAnalysis, data: dict[str, Any], folder: Path) -> list[Path]:
     """The table, the page, and fleet.json last, so that it says that all are there."""
     from thetahat.files import write_atomically
     from thetahat.fleet.fleet_page import sections, titles
@@ -215,14 +138,16 @@ def write(found: Inquiry, data: dict[str, Any], folder: Path) -> list[Path]:
         write_atomically(
             folder / "fleet.html", render(title, sections(found, data), subtitle=subtitle)
         ),
-        write_atomically(folder / "fleet.json", outputs.as_text(data)),
+        write_atomically(folder / "fleet.json", as_text(data)),
     ]
 
 
-def conclude(left_out: tuple[Failure, ...], trouble: list[Failure]) -> None:
-    """One sentence for each robot, period or log that was left out, and the exit code of
-    the first.
-    """
+def conclude(
+    left_out: tuple[Failure, ...], trouble: list[Failure], damaged: tuple[str, ...]
+) -> None:
+    """Say what was left out, and raise with the exit code of the first."""
+    for key in damaged:
+        say(f"entry {key[:12]}… of the store was damaged and is computed anew", "warning")
     if not left_out and not trouble:
         return
     for failure in left_out[:SHOWN]:

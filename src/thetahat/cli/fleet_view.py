@@ -1,74 +1,54 @@
-"""A fleet on the terminal: what was found first, then a line per robot."""
+"""Terminal output of `fleet`: findings first, then a row per robot."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-from rich.text import Text
-
-from thetahat.cli.exit_status import plain
-from thetahat.cli.terminal import judged, short, show, table, written
+from thetahat.cli.terminal import show, written
 from thetahat.report.figures.base import fit
+from thetahat.report.section import Cell, Column, Note, Table, Text
+from thetahat.report.text import FAIR, GOOD, Data, count
 
 SHOWN = 30  # findings, and robots
 LONGEST = 36  # name of a parameter
+COLUMNS = (
+    Column("robot"),
+    Column("periods"),
+    Column("samples"),
+    Column("lowest R²", decimals=4, good=GOOD, fair=FAIR),
+    Column("findings"),
+    Column("farthest from the fleet"),
+    Column("σ"),
+)
 
 
-def draw(found: dict[str, Any], files: list[Path], seconds: float) -> None:
-    """Print it."""
-    show(
-        [_head(found), _findings(found), _robots(found), _notes(found), written(files, seconds)],
-        unbroken=True,
+def draw(result: Data, files: list[Path], seconds: float) -> None:
+    """Print the result to stdout. result: plain data, schema thetahat/fleet/1."""
+    robots, findings, summary = result["robots"], result["findings"], result["summary"]
+    lines = [Text(f"  {each['sentence']}") for each in findings[:SHOWN]]
+    if len(findings) > SHOWN:
+        lines.append(Text(f"  {len(findings) - SHOWN} more (--json lists all)"))
+    said = count(len(findings), "finding") if findings else "no changes and no outliers"
+    head = (
+        f"{count(summary['robots'], 'robot')}, {count(summary['periods'], 'period')},"
+        f" {summary['samples']:,} samples: {said} (level {result['level']:g})."
     )
+    table = Table(COLUMNS, tuple(_row(robot, findings) for robot in robots[:SHOWN]))
+    show([Note(head), lines, table, _notes(robots), written(files, seconds)], unbroken=True)
 
 
-def _head(found: dict[str, Any]) -> Text:
-    summary = found["summary"]
-    count = len(found["findings"])
-    said = (
-        "nothing changed, and nobody is unlike the others"
-        if not count
-        else f"{count} finding{'s' if count > 1 else ''}"
-    )
-    return Text(
-        f"{summary['robots']} robots, {summary['periods']} periods, {summary['samples']:,} samples:"
-        f" {said} (level {found['level']:g}).",
-        style="bold",
-    )
+def _row(robot: Data, findings: list[Data]) -> tuple[Cell, ...]:
+    periods = robot["periods"]
+    scores = [period["r2"] for period in periods if period["r2"] is not None]
+    rows = sum(period["rows"] for period in periods)
+    mine = sum(each["robot"] == robot["id"] for each in findings)
+    name, off = farthest(robot)
+    parameter = None if name is None else fit(name, LONGEST)
+    return robot["id"], len(periods), rows, min(scores, default=None), mine, parameter, off
 
 
-def _findings(found: dict[str, Any]) -> Text | None:
-    lines = [f"  {plain(each['sentence'])}" for each in found["findings"][:SHOWN]]
-    if len(found["findings"]) > SHOWN:
-        lines.append(f"  {len(found['findings']) - SHOWN} more (--json lists all)")
-    return Text("\n".join(lines)) if lines else None
-
-
-def _robots(found: dict[str, Any]) -> Any:
-    drawn = table(
-        "robot", "periods", "samples", "least R²", "findings", "farthest off the fleet", "std"
-    )
-    for robot in found["robots"][:SHOWN]:
-        scores = [period["r2"] for period in robot["periods"] if period["r2"] is not None]
-        mine = sum(each["robot"] == robot["id"] for each in found["findings"])
-        name, off = farthest(robot)
-        drawn.add_row(
-            plain(robot["id"]),
-            str(len(robot["periods"])),
-            f"{sum(period['rows'] for period in robot['periods']):,}",
-            judged(min(scores, default=None)),
-            Text(str(mine), style="red" if mine else ""),
-            fit(plain(name or "–"), LONGEST),
-            short(off),
-        )
-    return drawn
-
-
-def farthest(robot: dict[str, Any]) -> tuple[str | None, float | None]:
-    """The parameter that is farthest off the fleet's in the last period, and by how many standard
-    deviations.
-    """
+def farthest(robot: Data) -> tuple[str | None, float | None]:
+    """Return the parameter farthest from the fleet's in the last period, and by how many σ."""
     last = [
         (each["name"], each["z_fleet"][-1])
         for each in robot["parameters"]
@@ -77,21 +57,16 @@ def farthest(robot: dict[str, Any]) -> tuple[str | None, float | None]:
     return max(last, key=lambda each: abs(each[1]), default=(None, None))
 
 
-def _notes(found: dict[str, Any]) -> Text | None:
+def _notes(robots: list[Data]) -> list[Text]:
     lines = []
-    if len(found["robots"]) > SHOWN:
-        lines.append(f"{len(found['robots']) - SHOWN} more robots (--json lists all)")
-    short_lives = [robot["id"] for robot in found["robots"] if len(robot["periods"]) < 4]
-    if short_lives:
-        lines.append(
-            f"{len(short_lives)} robots have fewer than four periods, in which no change can be"
-            " told from chance"
-        )
-    kinds = [robot["kind"] for robot in found["robots"]]
-    few = sum(kinds.count(kind) < 5 for kind in set(kinds))
+    if len(robots) > SHOWN:
+        lines.append(f"{len(robots) - SHOWN} more robots (--json lists all)")
+    few = sum(len(robot["periods"]) < 4 for robot in robots)
     if few:
-        lines.append(
-            f"{few} kind{'s' if few > 1 else ''} of robot {'have' if few > 1 else 'has'} fewer than"
-            " five robots, too few to say who is odd"
-        )
-    return Text("\n".join(lines), style="dim") if lines else None
+        lines.append(f"{count(few, 'robot')} with fewer than four periods: too few for changes")
+    kinds = [robot["kind"] for robot in robots]
+    small = sum(kinds.count(kind) < 5 for kind in set(kinds))
+    if small:
+        kind = count(small, "kind", "kinds")
+        lines.append(f"{kind} of robot with fewer than five robots: too few for outliers")
+    return [Text(line) for line in lines]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-from thetahat.cli import arguments, engine_options, outputs
+from thetahat.cli import arguments, engine_options
 from thetahat.cli.arguments import option
-from thetahat.cli.exit_status import emit, plain
+from thetahat.cli.exit_status import emit
 from thetahat.errors import UsageError
+from thetahat.files import as_text
 
 if TYPE_CHECKING:
-    from thetahat.engine.run_history import Record
+    from thetahat.engine.run_records import RunRecord
 
 SCHEMA = "thetahat/history/1"
 
@@ -50,11 +51,10 @@ def history(
     if limit < 0:
         raise UsageError(f"--limit is {limit}; give a whole number from 0")
     folder = required(store)
-    from thetahat.engine.run_history import Filter
-    from thetahat.engine.run_history import history as found
-    from thetahat.engine.store import Store
+    from thetahat.engine.cache import Store
+    from thetahat.engine.run_records import RunFilter, find_runs
 
-    wanted = Filter(
+    wanted = RunFilter(
         robot,
         period,
         method,
@@ -65,17 +65,10 @@ def history(
         limit or None,
     )
     with Store(folder, create=False) as opened:
-        records = found(opened, wanted)
+        records = find_runs(opened, wanted)
     if json:
-        emit(
-            outputs.as_text(
-                {
-                    "schema": SCHEMA,
-                    "store": str(folder),
-                    "runs": [record.as_data() for record in records],
-                }
-            )
-        )
+        runs = [record.as_data() for record in records]
+        emit(as_text({"schema": SCHEMA, "store": str(folder), "runs": runs}))
     else:
         draw(records, folder)
 
@@ -103,53 +96,39 @@ def moment(text: str | None, option: str) -> float | None:
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 
-def draw(records: list[Record], folder: str) -> None:
-    """A row for every run."""
-    from rich.text import Text
-
-    from thetahat.cli.terminal import judged, r2, show, table
-    from thetahat.engine.run_history import DONE, stamp
+def draw(records: list[RunRecord], folder: str) -> None:
+    """Print a row for every run."""
+    from thetahat.cli.terminal import show
+    from thetahat.engine.run_records import DONE, iso_utc
+    from thetahat.report.section import Cell, Column, Table, Text
+    from thetahat.report.text import FAIR, GOOD
 
     if not records:
-        show([Text(f"No run in {plain(folder)} fits.")])
+        show([Text(f"No run in {folder} fits.")])
         return
     periods = any(record.period for record in records)
-    out = table(
-        "run",
-        "started",
-        "robot",
-        *(["period"] if periods else []),
-        "method",
-        "logs",
-        "samples",
-        "R² train",
-        "R² test",
-        "verdict",
-        numbers=False,
+    columns = (
+        *(Column(title) for title in ("run", "started", "robot")),
+        *([Column("period")] if periods else []),
+        *(Column(title) for title in ("method", "logs", "samples")),
+        Column("R² train", decimals=4),
+        Column("R² test", decimals=4, good=GOOD, fair=FAIR),
+        Column("verdict"),
     )
-    for column in ("logs", "samples", "R² train", "R² test"):
-        out.columns[[str(each.header) for each in out.columns].index(column)].justify = "right"
+    rows: list[tuple[Cell, ...]] = []
     for record in records:
-        told: list[Any] = [
-            str(record.id),
-            stamp(record.started).replace("T", " ").removesuffix("Z"),
-            plain(record.robot),
-        ]
-        told += [plain(record.period)] if periods else []
-        told += [
-            record.method or "–",
-            f"{len(record.logs)}",
-            "–" if record.samples is None else f"{record.samples:,}",
-        ]
+        started = iso_utc(record.started).replace("T", " ").removesuffix("Z")
         word = (record.verdict or "").split(":")[0] if record.state == DONE else record.state
-        out.add_row(*told, r2(record.r2_train), judged(record.r2_test), plain(word))
-    show(
-        [
-            out,
-            Text(
-                f"{len(records)} run{'s' * (len(records) != 1)}; thetahat diff A B --store"
-                f" {plain(folder)} compares two.",
-                style="dim",
-            ),
-        ]
-    )
+        rows.append(
+            (
+                str(record.id),
+                started,
+                record.robot,
+                *([record.period] if periods else []),
+                *(record.method, len(record.logs), record.samples),
+                *(record.r2_train, record.r2_test, word),
+            )
+        )
+    runs = f"{len(records)} run{'s' * (len(records) != 1)}"
+    note = f"{runs}; thetahat diff A B --store {folder} compares two."
+    show([Table(columns, tuple(rows), note=note)])

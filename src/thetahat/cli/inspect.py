@@ -148,7 +148,7 @@ def _bodies(robot: Robot) -> list[dict[str, Any]]:
             {
                 "name": name,
                 "links": [link.name for link in links],
-                "mass": _number(mass),
+                "mass": _number(float(mass)),
                 "com": _numbers(com),
                 "inertia_com": _numbers(inertia[np.triu_indices(3)]),
                 "principal_moments": (

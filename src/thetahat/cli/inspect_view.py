@@ -1,108 +1,101 @@
-"""Draws what `inspect` found for a reader at a terminal. Takes only the plain data of
-`describe`.
-"""
+"""Terminal output of `inspect`."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-from rich.console import Group
-from rich.table import Table
-from rich.text import Text
 
 from thetahat import robots
-from thetahat.cli.exit_status import plain
-from thetahat.cli.terminal import show, table
+from thetahat.cli.terminal import show
 from thetahat.errors import known
+from thetahat.report.section import Block, Cell, Column, Note, Table, Text
+from thetahat.report.text import Data, count
 
 DEEPEST = 24  # branches drawn with guides; deeper ones are only counted
 SHOWN_LINKS, SHOWN_NOTES, SHOWN_BASE, SHOWN_TERMS = 3, 8, 40, 4
-_DRIVE_TERMS = {
-    "viscous friction": "damping",
-    "Coulomb friction": "friction",
-    "rotor inertia": "armature",
+DRIVE_TERMS = {
+    "damping": "viscous friction",
+    "friction": "Coulomb friction",
+    "armature": "rotor inertia",
 }
-_UNIT = {"revolute": "rad", "prismatic": "m"}
+LIMITS = {
+    "velocity": "speed",
+    "effort": "effort",
+    "damping": "viscous",
+    "friction": "Coulomb",
+    "armature": "rotor",
+}
+UNITS = {"revolute": "rad", "prismatic": "m"}
 
 
-def draw(found: dict[str, Any]) -> None:
-    """Print the report to stdout, in colour where stdout is a terminal that wants it."""
+def draw(robot: Data) -> None:
+    """Print the robot to stdout. robot: plain data of `describe`."""
+    parts = [
+        _heading(robot),
+        _tree(robot),
+        _joints(robot),
+        _bodies(robot),
+        *_identifiability(robot),
+        _consistency(robot),
+        _notes(robot),
+    ]
     # The terminal breaks a sentence that is too long, not us: a broken one cannot be searched for.
-    show(
-        [
-            heading(found),
-            tree(found),
-            joints(found),
-            bodies(found),
-            base(found),
-            verdict(found),
-            notes(found),
-        ],
-        unbroken=True,
+    show(parts, unbroken=True)
+
+
+def _heading(robot: Data) -> list[Block]:
+    """Return name, file, degrees of freedom, mass and gravity."""
+    name, source = robot["name"], robot["source"]
+    if source:
+        shipped = Path(source).parent == robots.FOLDER
+        name += "  (ships with thetahat)" if shipped else f"  {source}"
+    gravity = ", ".join(_number(value) for value in robot["gravity"])
+    bodies = count(len(robot["bodies"]), "body", "bodies")
+    freedom = count(robot["nv"], "degree")
+    return [
+        Note(name),
+        Text(
+            f"{freedom} of freedom (nq {robot['nq']}, nv {robot['nv']}) ·"
+            f" {count(len(robot['joints']), 'joint')} · {bodies}, {_number(robot['mass'])} kg ·"
+            f" gravity ({gravity}) m/s²"
+        ),
+    ]
+
+
+def _tree(robot: Data) -> Table:
+    """Return the joints in depth-first order, indented where the tree branches."""
+    columns = (
+        Column("tree"),
+        Column("kind"),
+        Column("axis"),
+        Column("moves", wide=True),
+        Column("mass", "kg", numeric=True),
+        Column("links welded to it", wide=True),
     )
+    rows: list[tuple[Cell, ...]] = []
+    if any(joint["parent_joint"] is None for joint in robot["joints"]):
+        fixed = [name for name in robot["fixed_links"] if name != "world"]
+        rows.append(("world", "", "", "", "", _listed(fixed)))
+    bodies = {body["name"]: body for body in robot["bodies"]}
+    for guide, joint in guided(robot["joints"]):
+        body = bodies.get(joint["body"])
+        name, axis = guide + joint["name"], _axis(joint["axis"])
+        if body is None:
+            rows.append((name, joint["kind"], axis, "(nothing)", "", ""))
+            continue
+        welded = _listed([link for link in body["links"] if link != body["name"]])
+        rows.append((name, joint["kind"], axis, joint["body"], _number(body["mass"]), welded))
+    return Table(columns, tuple(rows))
 
 
-def heading(found: dict[str, Any]) -> Text:
-    """Name, file, degrees of freedom, mass and gravity."""
-    gravity = ", ".join(_short(value) for value in found["gravity"])
-    text = Text(plain(found["name"]), style="bold")
-    if found["source"]:
-        shipped = Path(found["source"]).parent == robots.FOLDER
-        text.append(
-            "  (ships with thetahat)" if shipped else f"  {plain(found['source'])}",
-            style="not bold dim",
-        )
-    text.append(
-        f"\n{_count(found['nv'], 'degree')} of freedom (nq {found['nq']}, nv {found['nv']}) ·"
-        f" {_count(len(found['joints']), 'joint')} ·"
-        f" {_count(len(found['bodies']), 'body', 'bodies')}, {_short(found['mass'])} kg · gravity"
-        f" ({gravity}) m/s²",
-        style="not bold",
-    )
-    return text
-
-
-def tree(found: dict[str, Any]) -> Table:
-    """The joints in depth-first order; a joint stands under the one it hangs in, and is indented
-    where that one branches.
-    """
-    out = table("tree", "kind", "axis", "moves", "mass [kg]", "links welded to it", numbers=False)
-    out.columns[4].justify = "right"
-    out.columns[3].no_wrap = out.columns[5].no_wrap = (
-        False  # the columns that give way where the terminal is narrow
-    )
-    if any(joint["parent_joint"] is None for joint in found["joints"]):
-        out.add_row(
-            Text("world", style="dim"),
-            "",
-            "",
-            "",
-            "",
-            _listed([name for name in found["fixed_links"] if name != "world"]),
-        )
-    body_named = {body["name"]: body for body in found["bodies"]}
-    for guide, joint in _guided(found["joints"]):
-        body = body_named.get(joint["body"])
-        out.add_row(
-            Text.assemble((guide, "dim"), plain(joint["name"])),
-            joint["kind"],
-            _axis(joint["axis"]),
-            Text(plain(joint["body"]) if body else "(nothing)", no_wrap=True, overflow="ellipsis"),
-            _short(body["mass"]) if body else "",
-            _listed([name for name in body["links"] if name != body["name"]] if body else []),
-        )
-    return out
-
-
-def _guided(joints: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
-    """Each joint with the lines drawn before its name."""
-    children: dict[str | None, list[dict[str, Any]]] = {}
+def guided(joints: Sequence[Data]) -> list[tuple[str, Data]]:
+    """Return each joint with the lines drawn before its name."""
+    children: dict[str | None, list[Data]] = {}
     for joint in joints:
         children.setdefault(joint["parent_joint"], []).append(joint)
     out = []
-    stack: list[tuple[dict[str, Any], str, str]] = []  # joint, its own guide, the guide beneath it
+    stack: list[tuple[Data, str, str]] = []  # joint, its own guide, the guide beneath it
 
     def branch(parent: str | None, guide: str) -> None:
         hanging = children.get(parent, [])
@@ -110,10 +103,8 @@ def _guided(joints: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
             stack.append((hanging[0], guide, guide))
             return
         for joint in reversed(hanging):
-            last = joint is hanging[-1]
-            stack.append(
-                (joint, guide + ("└╴" if last else "├╴"), guide + ("  " if last else "│ "))
-            )
+            own, beneath = ("└╴", "  ") if joint is hanging[-1] else ("├╴", "│ ")
+            stack.append((joint, guide + own, guide + beneath))
 
     branch(None, "")
     while stack:
@@ -123,155 +114,116 @@ def _guided(joints: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
     return out
 
 
-def joints(found: dict[str, Any]) -> Group | Text:
-    """Limits and drive terms the file states; columns nobody states are left out."""
-    columns = {
-        "speed": "velocity",
-        "effort": "effort",
-        "viscous": "damping",
-        "Coulomb": "friction",
-        "rotor": "armature",
-    }
-    stated = {
-        title: key for title, key in columns.items() if any(joint[key] for joint in found["joints"])
-    }
-    if not stated and all(_range(joint) in ("", "unlimited") for joint in found["joints"]):
+def _joints(robot: Data) -> Block:
+    """Return limits and drive terms that the file states, without empty columns."""
+    joints = robot["joints"]
+    stated = {key: title for key, title in LIMITS.items() if any(joint[key] for joint in joints)}
+    if not stated and all(_range(joint) in ("", "unlimited") for joint in joints):
         return Text("The file states no limits and no drive terms.")
-    out = table("joint", "range", *stated, numbers=False)
-    for column in out.columns[2:]:
-        column.justify = "right"
-    for joint in found["joints"]:
-        blank = (None, 0.0) if joint["mimic"] or joint["kind"] not in _UNIT else (None,)
-        cells = ["" if joint[key] in blank else _short(joint[key]) for key in stated.values()]
-        out.add_row(plain(joint["name"]), _range(joint), *cells)
-    missing = [term for term, key in _DRIVE_TERMS.items() if key not in stated.values()]
-    return Group(
-        out,
-        Text(
-            f"SI units. The file states no {', no '.join(missing)}." if missing else "SI units.",
-            style="dim",
-        ),
-    )
+    rows: list[tuple[Cell, ...]] = []
+    for joint in joints:
+        blank = (None, 0.0) if joint["mimic"] or joint["kind"] not in UNITS else (None,)
+        cells = ("" if joint[key] in blank else _number(joint[key]) for key in stated)
+        rows.append((joint["name"], _range(joint), *cells))
+    missing = [term for key, term in DRIVE_TERMS.items() if key not in stated]
+    note = f" The file states no {', no '.join(missing)}." if missing else ""
+    titles = (Column(title, numeric=True) for title in stated.values())
+    columns = (Column("joint"), Column("range"), *titles)
+    return Table(columns, tuple(rows), note=f"SI units.{note}")
 
 
-def bodies(found: dict[str, Any]) -> Table | None:
-    """Mass, centre of mass and principal moments of every body, in its own frame."""
-    if not found["bodies"]:
+def _bodies(robot: Data) -> Table | None:
+    """Return mass, centre of mass and principal moments of every body, in its own frame."""
+    if not robot["bodies"]:
         return None
-    out = table(
-        "body", "mass [kg]", "centre of mass [m]", "principal moments [kg·m²]", "ok", numbers=False
-    )
-    for column in out.columns[1:4]:
-        column.justify, column.no_wrap = (
-            "right",
-            False,
-        )  # numbers may move to the next line, never be cut
-    for body in found["bodies"]:
-        good = body["consistent"] and not body["unphysical_links"]
-        out.add_row(
-            plain(body["name"]),
-            _short(body["mass"]),
-            " ".join(
-                "?" if value is None else f"{round(value, 4) + 0.0:7.4f}" for value in body["com"]
-            ),
-            " ".join(
-                "?" if value is None else f"{value:8.3g}" for value in body["principal_moments"]
-            ),
-            Text("yes", style="green") if good else Text("NO", style="bold red"),
-        )
-    return out
-
-
-def base(found: dict[str, Any]) -> Group | Text | None:
-    """What the torques of a motion can tell of every body, and the base parameters by name."""
-    if not found["bodies"]:
-        return None
-    named = found["base_parameters"]
-    if named is None:
-        return Text("Base parameters are not looked for in a robot of this size.")
-    out = table("body", "shows alone", "in sums with others", "never shows", numbers=False)
-    for body in found["bodies"]:
-        out.add_row(
-            plain(body["name"]),
-            *(" ".join(body[kind]) or "–" for kind in ("alone", "in_sums", "never")),
-        )
-    lines = [
-        f"Base parameters, what torques can tell: {len(named)} of {10 * len(found['bodies'])}"
-        " inertial ones."
-    ]
-    lines += [f"  {_cut(plain(name))}" for name in named[:SHOWN_BASE]]
-    if len(named) > SHOWN_BASE:
-        lines.append(f"  and {len(named) - SHOWN_BASE} more (--json lists all)")
-    return Group(out, Text("\n" + "\n".join(lines), no_wrap=True, overflow="ignore"))
-
-
-def _cut(sum_: str) -> str:
-    """A sum with its first terms and how many follow."""
-    terms = re.split(r"(?= [+−] )", sum_)
-    return (
-        sum_
-        if len(terms) <= SHOWN_TERMS + 1
-        else f"{''.join(terms[:SHOWN_TERMS])} + {len(terms) - SHOWN_TERMS} more"
+    columns = (
+        Column("body"),
+        Column("mass", "kg", numeric=True),
+        Column("centre of mass", "m", numeric=True),
+        Column("principal moments", "kg·m²", numeric=True),
+        Column("ok", good=1.0, fair=1.0),
     )
 
+    def listed(values: Sequence[float | None], form: str) -> str:
+        return " ".join("?" if value is None else format(value + 0.0, form) for value in values)
 
-def verdict(found: dict[str, Any]) -> Text:
-    """Whether every link can belong to a rigid body; if not, which and why, and the way out."""
-    if not found["bodies"]:
-        return Text("Nothing moves: every link is welded to the world.")
-    if found["consistent"]:
-        return Text(
-            f"Physically consistent: yes ({_count(len(found['bodies']), 'body', 'bodies')}).",
-            style="green",
+    rows = tuple(
+        (
+            body["name"],
+            _number(body["mass"]),
+            listed([None if x is None else round(x, 4) for x in body["com"]], "7.4f"),
+            listed(body["principal_moments"], "8.3g"),
+            bool(body["consistent"] and not body["unphysical_links"]),
         )
-    text = Text("Physically consistent: NO.", style="bold red")
-    for body in found["bodies"]:
-        for link in body["unphysical_links"]:
-            text.append(
-                f"\n  link {plain(link['name'])}: {plain(link['condition'])}", style="not bold red"
-            )
-        if not body["consistent"] and body["condition"] not in [
-            link["condition"] for link in body["unphysical_links"]
-        ]:
-            text.append(
-                f"\n  body {plain(body['name'])} (its links together): {plain(body['condition'])}",
-                style="not bold red",
-            )
-    text.append(
-        "\nCorrect the file, or go on with the nearest physical robot:"
-        " thetahat.load(...).projected().",
-        style="not bold default",
+        for body in robot["bodies"]
     )
-    return text
+    return Table(columns, rows)
 
 
-def notes(found: dict[str, Any]) -> Text | None:
-    """What the reader saw in the file and left alone."""
-    if not found["notes"]:
-        return None
-    lines = [f"note: {plain(note)}" for note in found["notes"][:SHOWN_NOTES]]
-    if len(found["notes"]) > SHOWN_NOTES:
-        lines.append(f"note: {len(found['notes']) - SHOWN_NOTES} more (--json lists all)")
-    return Text("\n".join(lines), style="dim")
+def _identifiability(robot: Data) -> list[Block | list[Block] | None]:
+    """Return which parameters of every body are identifiable, and the base parameters."""
+    base = robot["base_parameters"]
+    if not robot["bodies"]:
+        return []
+    if base is None:
+        return [Text("Base parameters are not computed for a robot of this size.")]
+    kinds = {"alone": "identifiable", "in_sums": "in sums", "never": "unidentifiable"}
+    columns = (Column("body"), *(Column(title, wide=True) for title in kinds.values()))
+    rows = tuple(
+        (body["name"], *(" ".join(body[kind]) or None for kind in kinds))
+        for body in robot["bodies"]
+    )
+    total = 10 * len(robot["bodies"])
+    lines = [f"{len(base)} base parameters of {total} inertial parameters are identifiable:"]
+    lines += [f"  {_shortened(name)}" for name in base[:SHOWN_BASE]]
+    if len(base) > SHOWN_BASE:
+        lines.append(f"  and {len(base) - SHOWN_BASE} more (--json lists all)")
+    return [Table(columns, rows), [Text(line) for line in lines]]
+
+
+def _shortened(base_parameter: str) -> str:
+    """Return a sum with its first terms and how many follow."""
+    terms = re.split(r"(?= [+−] )", base_parameter)
+    if len(terms) <= SHOWN_TERMS + 1:
+        return base_parameter
+    return f"{''.join(terms[:SHOWN_TERMS])} + {len(terms) - SHOWN_TERMS} more"
+
+
+def _consistency(robot: Data) -> list[Block]:
+    """Return whether every link is physically consistent; if not, which and why."""
+    if not robot["bodies"]:
+        return [Text("Nothing moves: every link is welded to the world.")]
+    if robot["consistent"]:
+        bodies = count(len(robot["bodies"]), "body", "bodies")
+        return [Note(f"Physically consistent: yes ({bodies}).", "good")]
+    out: list[Block] = [Note("Physically consistent: NO.", "bad")]
+    for body in robot["bodies"]:
+        links, condition = body["unphysical_links"], body["condition"]
+        for link in links:
+            out.append(Note(f"  link {link['name']}: {link['condition']}", "bad"))
+        if not body["consistent"] and condition not in [link["condition"] for link in links]:
+            out.append(Note(f"  body {body['name']} (its links together): {condition}", "bad"))
+    advice = (
+        "Correct the file, or use the nearest consistent robot: thetahat.load(...).projected()."
+    )
+    return [*out, Text(advice)]
+
+
+def _notes(robot: Data) -> list[Text]:
+    """Return the reader's notes on the file."""
+    notes = [f"note: {note}" for note in robot["notes"][:SHOWN_NOTES]]
+    more = len(robot["notes"]) - SHOWN_NOTES
+    return [Text(note) for note in (*notes, *([f"note: {more} more (--json)"] if more > 0 else []))]
 
 
 # -- pieces ----------------------------------------------------------------------------------------
 
 
-def _listed(links: list[str]) -> Text:
-    return Text(
-        known(map(plain, links), SHOWN_LINKS) if links else "",
-        style="dim",
-        no_wrap=True,
-        overflow="ellipsis",
-    )
+def _listed(links: list[str]) -> str:
+    return known(links, SHOWN_LINKS) if links else ""
 
 
-def _count(number: int, one: str, many: str | None = None) -> str:
-    return f"{number} {one if number == 1 else many or one + 's'}"
-
-
-def _short(value: float | None) -> str:
+def _number(value: float | None) -> str:
     return "?" if value is None else f"{value + 0.0:.4g}"
 
 
@@ -284,19 +236,14 @@ def _axis(axis: list[float] | None) -> str:
     return "(" + ", ".join(f"{value + 0.0:.3g}" for value in axis) + ")"
 
 
-def _range(joint: dict[str, Any]) -> str:
-    if joint["mimic"]:
-        mimic = joint["mimic"]
-        offset = (
-            f" {'+' if mimic['offset'] > 0 else '-'} {_short(abs(mimic['offset']))}"
-            if mimic["offset"]
-            else ""
-        )
-        return f"{_short(mimic['multiplier'])} × {plain(mimic['joint'])}{offset}"
+def _range(joint: Data) -> str:
+    mimic = joint["mimic"]
+    if mimic:
+        sign, offset = "+" if mimic["offset"] > 0 else "-", abs(mimic["offset"])
+        shift = f" {sign} {_number(offset)}" if offset else ""
+        return f"{_number(mimic['multiplier'])} × {mimic['joint']}{shift}"
     lower, upper = joint["lower"], joint["upper"]
     if lower is None and upper is None:
-        return "unlimited" if joint["kind"] in _UNIT else ""
-    return (
-        f"{'-∞' if lower is None else _short(lower)} … {'∞' if upper is None else _short(upper)}"
-        f" {_UNIT.get(joint['kind'], '')}".rstrip()
-    )
+        return "unlimited" if joint["kind"] in UNITS else ""
+    low, high = "-∞" if lower is None else _number(lower), "∞" if upper is None else _number(upper)
+    return f"{low} … {high} {UNITS.get(joint['kind'], '')}".rstrip()

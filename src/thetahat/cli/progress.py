@@ -19,7 +19,6 @@ class Share(Protocol):
     """How far a search is."""
 
     criterion: float
-    left: float  # [s]
     done: float  # 0 to 1
 
 
@@ -94,6 +93,11 @@ class Progress:
 
         return tell
 
+    def update(self, text: str, done: int, total: int) -> None:
+        """Show what goes on, and how much of it is done."""
+        if self._shown:
+            self._bar.update(self._task, completed=done, total=total, description=text)
+
     def told(self) -> Callable[[str, int, int], None]:
         """A function to be told what goes on, and how much of it is done."""
 
@@ -109,7 +113,7 @@ class Progress:
 
         def tell(so_far: Share) -> None:
             if self._shown:
-                said = f"{text}: {so_far.criterion:.4g}, {max(so_far.left, 0.0):.0f} s left"
+                said = f"{text}: {so_far.criterion:.4g}"
                 self._bar.update(self._task, completed=round(1000 * so_far.done), description=said)
 
         return tell

@@ -4,8 +4,8 @@ delay would write.
 
 from __future__ import annotations
 
-import json as json_format
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,11 +15,15 @@ from thetahat.cli import arguments
 from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import emit, heard
 from thetahat.cli.progress import Progress
+from thetahat.cli.settings_options import with_options
 from thetahat.errors import UsageError
+from thetahat.files import as_text
+from thetahat.pipeline.settings import setting
 
 if TYPE_CHECKING:
     from thetahat.model.robot import Robot
     from thetahat.plant.realism import Payload, Realism
+    from thetahat.plant.simulate import Recording
 
 SCHEMA = "thetahat/simulate/1"
 ENCODER = 6.283185307179586 / 2**19  # [rad] of a count, where nothing is said
@@ -27,6 +31,69 @@ TORQUE_NOISE, LEAST_NOISE = 0.003, 0.05  # of a joint's effort limit; [N·m or N
 DELAY = 1e-3  # [s] of a command
 
 
+@dataclass(frozen=True, kw_only=True)
+class SimulateOptions:
+    """Options of `thetahat simulate`: what tells a real robot from an ideal one."""
+
+    rate: float = setting("Rate of controller and log.", 1000.0, "HZ", shown=True)
+    seed: int = setting("Seed of everything random.", 0, "N", shown=True)
+    ideal: bool = setting(
+        "No noise, quantisation or delay unless asked for; friction stays.", False, flags="--ideal"
+    )
+    viscous: float | None = setting(
+        "Viscous friction of all joints, in place of the file's.", None, "N·M·S/RAD"
+    )
+    coulomb: float | None = setting(
+        "Coulomb friction of all joints, in place of the file's.", None, "N·M"
+    )
+    stribeck: float | None = setting("Breakaway torque above Coulomb friction.", None, "N·M")
+    armature: float | None = setting(
+        "Rotor inertia of all joints, in place of the file's.", None, "KG·M²"
+    )
+    encoder: float | None = setting("Resolution of the encoders; default: 2π/2¹⁹.", None, "RAD")
+    encoder_noise: float = setting("Noise of positions.", 0.0, "RAD")
+    torque_noise: float | None = setting(
+        "Noise of torques; default: 0.3 % of the effort limit.", None, "N·M"
+    )
+    torque_bias: float = setting("Bias of torques.", 0.0, "N·M")
+    delay: float | None = setting("Delay from a command to its torque; default: 1 ms.", None, "S")
+    sensor_delay: float = setting("Delay of measured torques.", 0.0, "S")
+    jitter: float = setting("Jitter of the control period.", 0.0, "S")
+    saturation: bool = setting(
+        "Saturate torques at the file's effort limits.", False, flags="--saturation"
+    )
+    payload: str | None = setting(
+        "A point mass on a link, from a time on.", None, "LINK:KG,X,Y,Z[@S]"
+    )
+
+    def realism(self, robot: Robot) -> Realism:
+        """Return the imperfections of the simulated robot."""
+        from thetahat.plant.realism import DriveModel, Realism, SensorModel
+
+        encoder, delay = (0.0, 0.0) if self.ideal else (ENCODER, DELAY)
+        return Realism(
+            DriveModel(
+                viscous=self.viscous,
+                coulomb=self.coulomb,
+                stribeck=self.stribeck,
+                armature=self.armature,
+            ),
+            SensorModel(
+                encoder_resolution=encoder if self.encoder is None else self.encoder,
+                encoder_noise=self.encoder_noise,
+                torque_noise=_torque_noise(robot, self.torque_noise, ideal=self.ideal),
+                torque_bias=self.torque_bias,
+                torque_delay=self.sensor_delay,
+            ),
+            command_delay=delay if self.delay is None else self.delay,
+            jitter=self.jitter,
+            saturation=self.saturation,
+            payload=None if self.payload is None else _payload(self.payload),
+            log_speed=False,
+        )
+
+
+@with_options(SimulateOptions)
 def simulate(
     robot: arguments.Robot,
     trajectory: Annotated[
@@ -47,122 +114,61 @@ def simulate(
     truth: Annotated[
         str | None,
         option(
-            "Robot file of the simulated robot, where its controller believes another.",
+            "Robot file of the simulated robot, where the controller's model differs.",
             metavar="ROBOT",
         ),
     ] = None,
-    rate: Annotated[
-        float, option("Of controller and log.", metavar="HZ", show_default=True)
-    ] = 1000.0,
-    seed: Annotated[
-        int, option("Of everything left to chance.", metavar="N", show_default=True)
-    ] = 0,
-    ideal: Annotated[
-        bool, option("No noise, quantisation or delay unless asked for; friction stays.", "--ideal")
-    ] = False,
-    viscous: Annotated[
-        float | None, option("Of all joints, in place of the file's.", metavar="N·M·S/RAD")
-    ] = None,
-    coulomb: Annotated[
-        float | None, option("Of all joints, in place of the file's.", metavar="N·M")
-    ] = None,
-    stribeck: Annotated[
-        float | None, option("What breakaway needs beside Coulomb friction.", metavar="N·M")
-    ] = None,
-    armature: Annotated[
-        float | None,
-        option("Rotor inertia of all joints, in place of the file's.", metavar="KG·M²"),
-    ] = None,
-    encoder: Annotated[
-        float | None, option("Resolution of the encoders; default 2π/2¹⁹.", metavar="RAD")
-    ] = None,
-    encoder_noise: Annotated[float, option("Of positions.", metavar="RAD")] = 0.0,
-    torque_noise: Annotated[
-        float | None, option("Of torques; default 0.3 % of the effort limit.", metavar="N·M")
-    ] = None,
-    torque_bias: Annotated[float, option("Of torques.", metavar="N·M")] = 0.0,
-    delay: Annotated[
-        float | None, option("From a command to its torque; default 1 ms.", metavar="S")
-    ] = None,
-    sensor_delay: Annotated[float, option("Of measured torques.", metavar="S")] = 0.0,
-    jitter: Annotated[float, option("Of the control period.", metavar="S")] = 0.0,
-    saturation: Annotated[
-        bool, option("Cut torques at the file's effort limits.", "--saturation")
-    ] = False,
-    payload: Annotated[
-        str | None, option("A point mass on a link, from a time on.", metavar="LINK:KG,X,Y,Z[@S]")
-    ] = None,
     gravity: arguments.Gravity = None,
+    options: SimulateOptions,
 ) -> None:
     """Simulate a robot that plays a motion, and write its log."""
     began = time.monotonic()
     file, vector = arguments.robot_file(robot), arguments.gravity(gravity)
-    true_file = None if truth is None else arguments.robot_file(truth)
+    true_file = file if truth is None else arguments.robot_file(truth)
     motion_file = arguments.input_file(trajectory, "TRAJECTORY")
-    target = arguments.table_file(
-        out, "--out", keep=[file, motion_file, *([true_file] if true_file else [])]
-    )
+    target = arguments.table_file(out, "--out", keep=[file, motion_file, true_file])
     engine = arguments.plant(plant)
     with heard(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
         progress.stage("loading the robot")
-        from thetahat.excite.trajectory import Motion
         from thetahat.model.io.load import load
-        from thetahat.plant import plant as plants
-        from thetahat.plant.realism import DriveModel, Realism, SensorModel
-        from thetahat.plant.simulate import simulate as run
-        from thetahat.plant.tracking import Tracking
 
-        nominal = load(file, gravity=vector)
-        simulated = nominal if true_file is None else load(true_file, gravity=vector)
+        nominal, simulated = (load(each, gravity=vector) for each in (file, true_file))
         if simulated.joint_names != nominal.joint_names:
             raise UsageError(
                 f"--truth {true_file.name} has other joints than {file.name}; give a variant of the"
                 " same robot"
             )
-        realism = Realism(
-            DriveModel(viscous=viscous, coulomb=coulomb, stribeck=stribeck, armature=armature),
-            SensorModel(
-                encoder_resolution=(0.0 if ideal else ENCODER) if encoder is None else encoder,
-                encoder_noise=encoder_noise,
-                torque_noise=_torque_noise(simulated, torque_noise, ideal=ideal),
-                torque_bias=torque_bias,
-                torque_delay=sensor_delay,
-            ),
-            command_delay=(0.0 if ideal else DELAY) if delay is None else delay,
-            jitter=jitter,
-            saturation=saturation,
-            payload=None if payload is None else _payload(payload),
-            log_speed=False,
-        )
-        motion = Motion.load(motion_file, nominal)
-        believed = realism.applied(
-            nominal
-        )  # a driver's inner loop overcomes friction, or small joints would stick and show nothing
-        kind = plants.MujocoPlant if engine == "mujoco" else plants.OwnPlant
-        told_rows = progress.rows(f"simulating ({engine})")
-        recording = run(
-            kind(simulated, realism=realism),
-            motion,
-            rate=rate,
-            seed=seed,
-            controller=Tracking(believed),
-            progress=told_rows,
-        )
+        recording = _simulate(nominal, simulated, motion_file, engine, options, progress)
         recording.save(target)
-    told = describe(
-        simulated,
-        recording,
-        realism,
-        engine=engine,
-        rate=rate,
-        seed=seed,
-        file=target,
-        warnings=warnings,
-    )
-    emit(
-        json_format.dumps(told, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-        if json
-        else _text(told, time.monotonic() - began)
+    data = describe(simulated, recording, options, engine=engine, file=target, warnings=warnings)
+    emit(as_text(data) if json else _text(data, time.monotonic() - began))
+
+
+def _simulate(
+    nominal: Robot,
+    simulated: Robot,
+    motion: Path,
+    engine: str,
+    options: SimulateOptions,
+    progress: Progress,
+) -> Recording:
+    """Play a motion on the simulated robot."""
+    from thetahat.excite.trajectory import Motion
+    from thetahat.plant import plant as plants
+    from thetahat.plant.simulate import simulate as run
+    from thetahat.plant.tracking import Tracking
+
+    realism = options.realism(simulated)
+    # a driver's inner loop overcomes friction, or small joints would stick and show nothing
+    believed = realism.applied(nominal)
+    kind = plants.MujocoPlant if engine == "mujoco" else plants.OwnPlant
+    return run(
+        kind(simulated, realism=realism),
+        Motion.load(motion, nominal),
+        rate=options.rate,
+        seed=options.seed,
+        controller=Tracking(believed),
+        progress=progress.rows(f"simulating ({engine})"),
     )
 
 
@@ -184,33 +190,32 @@ def _payload(text: str) -> Payload:
         raise UsageError(
             f"--payload is {text!r}; give LINK:kg,x,y,z and, where it comes later, @seconds"
         )
-    mass, *com = arguments.numbers(numbers, "--payload", 4)
+    mass, x, y, z = arguments.numbers(numbers, "--payload", 4)
     (when,) = arguments.numbers(moment, "--payload", 1) if moment else (0.0,)
-    return Payload(link, mass, tuple(com), time=when)
+    return Payload(link, mass, (x, y, z), time=when)
 
 
 def describe(
     robot: Robot,
-    recording: Any,
-    realism: Realism,
+    recording: Recording,
+    options: SimulateOptions,
     *,
     engine: str,
-    rate: float,
-    seed: int,
     file: Path,
     warnings: list[str],
 ) -> dict[str, Any]:
-    """The answer as plain data, schema thetahat/simulate/1."""
+    """Return the answer as plain data, schema thetahat/simulate/1."""
     import numpy as np
 
+    realism = options.realism(robot)
     error = recording.q - recording.wanted[0]
     return {
         "schema": SCHEMA,
         "file": str(file),
         "plant": engine,
-        "seed": seed,
+        "seed": options.seed,
         "rows": len(recording.t),
-        "rate": rate,
+        "rate": options.rate,
         "joints": [
             {
                 "name": name,

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from thetahat.cli import arguments, outputs
+from thetahat.cli import arguments
 from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import emit, heard, plain
 from thetahat.cli.progress import Progress
 from thetahat.errors import StorageError, UsageError
-from thetahat.files import write_atomically
+from thetahat.files import as_text, require_folder, write_atomically
 
 if TYPE_CHECKING:
     from thetahat.studies.study import Result
@@ -65,16 +65,16 @@ def study(
     if seed < 0:
         raise UsageError(f"--seed is {seed}; give a whole number from 0")
     engine, folder = arguments.plant(plant), Path(out)
-    outputs.require_folder(folder, [folder / file for file in FILES])
+    require_folder(folder, [folder / file for file in FILES])
     with heard(quiet=quiet), Progress(quiet=quiet) as progress:
         progress.stage(f"preparing {name}")
         result: Result = importlib.import_module(f"thetahat.studies.{STUDIES[name]}").run(
-            engine, seed=seed, tell=progress.told()
+            engine, seed=seed, progress=progress.told()
         )
         progress.stage("writing")
         files = write(result, folder)
     if json:
-        emit(outputs.as_text(result.summary))
+        emit(as_text(result.summary))
         return
     names = ", ".join(plain(file) for file in files)
     emit(
@@ -118,5 +118,5 @@ def write(result: Result, folder: Path) -> list[Path]:
             folder / "report.html", render(title, result.sections, subtitle=" ".join(result.text))
         ),
         write_table(folder / "run.parquet", list(columns), list(columns.values())),
-        write_atomically(folder / "summary.json", outputs.as_text(result.summary)),
+        write_atomically(folder / "summary.json", as_text(result.summary)),
     ]

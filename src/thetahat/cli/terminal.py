@@ -1,141 +1,111 @@
-"""Tables, numbers and sentences for a reader at a terminal: the pieces that the verbs' views are
-made of.
-"""
+"""Draws the blocks of a report on a terminal."""
 
 from __future__ import annotations
 
 import io
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from rich import box
-from rich.console import Console, RenderableType
-from rich.table import Table
-from rich.text import Text
+from rich.console import Console, Group, RenderableType
+from rich.table import Table as RichTable
+from rich.text import Text as RichText
 
 from thetahat.cli.exit_status import emit, plain
+from thetahat.report.section import Block, Cell, Column, Figure, Note, Table, Text
+from thetahat.report.text import Data, format_cell
 
 WIDE = 200  # columns where nobody looks at a terminal: a pipe or a file gets unbroken rows
-GOOD, FAIR = 0.95, 0.8  # R² of a joint: green, plain, red below
-UNKNOWN = "–"
 SHOWN_FINDINGS = 12
+STYLES = {"good": "green", "warning": "yellow", "bad": "red", "info": "bold", "": ""}
+Part = Block | Sequence[Block] | None  # a sequence is drawn without empty lines between
 
 
-def show(parts: Iterable[RenderableType | None], *, unbroken: bool = False) -> None:
-    """Print parts to stdout with an empty line between them, in colour where stdout is a terminal
-    that wants it.
+def show(parts: Iterable[Part], *, unbroken: bool = False) -> None:
+    """Print parts to stdout, an empty line between them, in colour on a terminal that wants it.
 
     unbroken: leave sentences to the terminal to break, so that they can be searched for.
     """
-    terminal = sys.stdout.isatty()
-    width = None if terminal or os.environ.get("COLUMNS") else WIDE
-    coloured = terminal and not os.environ.get("NO_COLOR")
+    terminal, file = sys.stdout.isatty(), io.StringIO()
     console = Console(
-        file=io.StringIO(),
-        force_terminal=coloured,
-        width=width,
+        file=file,
+        force_terminal=terminal and not os.environ.get("NO_COLOR"),
+        width=None if terminal or os.environ.get("COLUMNS") else WIDE,
         highlight=False,
         markup=False,
         emoji=False,
-        soft_wrap=False,
     )
-    for part in parts:
-        if part is not None:
-            whole = unbroken and isinstance(part, Text)
-            console.print(
-                part,
-                "",
-                sep="\n",
-                crop=not whole,
-                no_wrap=whole or None,
-                overflow="ignore" if whole else None,
-            )
-    emit("\n".join(line.rstrip() for line in console.file.getvalue().rstrip().splitlines()) + "\n")
+    groups = [[part] if isinstance(part, Block) else part or () for part in parts]
+    for blocks in groups:
+        for block in blocks:
+            drawn = _drawn(block)
+            if unbroken and isinstance(drawn, RichText):
+                console.print(drawn, crop=False, no_wrap=True, overflow="ignore")
+            else:
+                console.print(drawn)
+        if blocks:
+            console.print()
+    emit("\n".join(line.rstrip() for line in file.getvalue().rstrip().splitlines()) + "\n")
 
 
-def table(*titles: str, numbers: bool = True) -> Table:
-    """An open table; numbers: every column but the first is one of numbers, to the right."""
-    out = Table(
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        show_edge=False,
-        padding=(0, 1, 0, 0),
-        header_style="bold",
-    )
-    for k, title in enumerate(titles):
-        right = numbers and k > 0
+def _drawn(block: Block) -> RenderableType:
+    match block:
+        case Table():
+            note = RichText(_safe(block.note), style="dim")
+            return Group(_table(block), note) if block.note else _table(block)
+        case Note():
+            return RichText(_safe(block.text), style=STYLES[block.level])
+        case Figure():
+            return RichText(_safe(block.caption), style="dim")
+        case Text():
+            return RichText(_safe(block.text))
+
+
+def _safe(text: str) -> str:
+    return plain(text.replace("`", ""))
+
+
+def _table(table: Table) -> RichTable:
+    """Return an open table of the columns that are not details."""
+    out = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+    shown = [k for k, column in enumerate(table.columns) if not column.detail]
+    for k in shown:
+        column = table.columns[k]
+        unit = f" [{column.unit}]" if column.unit else ""
+        title = column.brief or column.title + unit
         out.add_column(
-            Text(title, no_wrap=True, overflow="ellipsis"),
-            no_wrap=True,
-            justify="right" if right else "left",
-            overflow="ellipsis",
+            RichText(title, style="bold", no_wrap=not column.wide, overflow="ellipsis"),
+            no_wrap=not (column.wide or column.numeric),  # numbers are never cut
+            justify="right" if table.is_numeric(k) else "left",
+            overflow="fold" if column.wide else "ellipsis",
         )
+    for row in table.rows:
+        out.add_row(*(_cell(row[k], table.columns[k]) for k in shown))
     return out
 
 
-def short(value: float | None) -> str:
-    """Three digits, or all before the point."""
-    if value is None:
-        return UNKNOWN
-    return f"{value:.0f}" if 1e3 <= abs(value) < 1e6 else f"{value + 0.0:.3g}"
+def _cell(cell: Cell, column: Column) -> RichText:
+    text = plain(format_cell(cell, column)).replace("−", "-")  # can be copied into a program
+    return RichText(text, style=STYLES[column.level(cell)])
 
 
-def r2(value: float | None) -> str:
-    """R² to four places."""
-    return UNKNOWN if value is None else f"{value:.4f}" if value > -10.0 else f"{value:.3g}"
-
-
-def judged(value: float | None) -> Text:
-    """R² in the colour it deserves."""
-    style = "" if value is None or FAIR <= value < GOOD else "green" if value >= GOOD else "red"
-    return Text(r2(value), style=style)
-
-
-def vector(values: list[float | None]) -> str:
-    """Three lengths [m]."""
-    return UNKNOWN if values[0] is None else " ".join(f"{value + 0.0:7.4f}" for value in values)
-
-
-def with_spread(value: float | None, spread: float | None) -> str:
-    """A value and its standard deviation."""
-    if value is None:
-        return UNKNOWN
-    return (
-        f"{short(value)} (with others)"
-        if spread is None
-        else f"{short(value)} ± {float(f'{spread:.1g}'):g}"
-    )
-
-
-def findings(items: list[dict[str, Any]], *, skip: Iterable[str] = ()) -> list[str]:
-    """What the audit saw in the log, a line each; not those kinds that are said elsewhere."""
-    lines = [f"log: {plain(item['message'])}" for item in items if item["kind"] not in skip]
+def findings(items: Sequence[Data], *, skip: Iterable[str] = ()) -> list[Text]:
+    """Return the findings of the log's audit, but those kinds that are shown elsewhere."""
+    lines = [Text(f"Log: {item['message']}") for item in items if item["kind"] not in skip]
     more = len(lines) - SHOWN_FINDINGS
-    return [
-        *lines[:SHOWN_FINDINGS],
-        *([f"log: {more} more findings (--json lists all)"] if more > 0 else []),
-    ]
-
-
-def low_pass(reason: str) -> str:
-    """How the cut-off was chosen."""
-    return "low-pass: as given" if reason == "given" else f"low-pass: {plain(reason)}"
+    rest = [Text(f"Log: {more} more findings (--json lists all)")] if more > 0 else []
+    return [*lines[:SHOWN_FINDINGS], *rest]
 
 
 def written(files: Iterable[Path], seconds: float) -> Text:
-    """The files, their sizes, and how long it took."""
-    names = ", ".join(f"{plain(file)} ({_size(file.stat().st_size)})" for file in files)
+    """Return the files, their sizes, and how long it took."""
+    names = ", ".join(f"{file} ({_size(file.stat().st_size)})" for file in files)
     return Text(f"Wrote {names} in {seconds:.1f} s.")
 
 
 def _size(count: int) -> str:
-    return (
-        f"{count} B"
-        if count < 1000
-        else f"{count / 1000:.0f} kB"
-        if count < 1_000_000
-        else f"{count / 1e6:.1f} MB"
-    )
+    if count < 1000:
+        return f"{count} B"
+    return f"{count / 1000:.0f} kB" if count < 1_000_000 else f"{count / 1e6:.1f} MB"

@@ -1,67 +1,48 @@
-"""Draws what `validate` found for a reader at a terminal. Takes only the plain data of the
-answer.
-"""
+"""Terminal output of `validate`."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
-from rich.console import Group
-from rich.text import Text
+from thetahat.cli.terminal import findings, show
+from thetahat.report.section import Note, Text
+from thetahat.report.sections.torques import SCORES, table_of
+from thetahat.report.text import Data, low_pass, r2
 
-from thetahat.cli.exit_status import plain
-from thetahat.cli.terminal import findings, judged, low_pass, r2, short, show, table
+COLUMNS = {
+    key: replace(SCORES[key], brief=title, detail=False)
+    for key, title in {
+        "name": "joint",
+        "r2_test": "R²",
+        "r2_test_moving": "moving",
+        "r2_test_raw": "raw",
+        "rms_test": "RMS",
+        "r2_nominal": "R² other",
+        "rms_nominal": "RMS other",
+        "rows_test": "rows",
+    }.items()
+}
 
 
-def draw(told: dict[str, Any], *, seconds: float) -> None:
-    """Print the scores to stdout."""
-    notes = Text(
-        "\n".join([*findings(told["findings"]), low_pass(told["cutoff_reason"])]), style="dim"
-    )
-    show([verdict(told), scores(told), notes, Text(f"Scored in {seconds:.1f} s.")])
-
-
-def verdict(told: dict[str, Any]) -> Text:
-    """One sentence: how well the torques are predicted."""
-    scored = [joint for joint in told["joints"] if joint["r2_test"] is not None]
-    text = Text(
-        f"{plain(told['robot'])}: R² {r2(told['r2']['test'])} on {told['samples']:,} samples",
-        style="bold",
-    )
-    if told["r2"]["nominal"] is not None:
-        text.append(f" (beside it: {r2(told['r2']['nominal'])})", style="not bold")
+def draw(result: Data, *, seconds: float) -> None:
+    """Print the scores to stdout. result: plain data, schema thetahat/validation/1."""
+    joints = [joint for joint in result["joints"] if joint["rows_test"]]
+    other = result["r2"]["nominal"]
+    sentence = f"{result['robot']}: R² {r2(result['r2']['test'])} on {result['samples']:,} samples"
+    sentence += "" if other is None else f" (other robot: {r2(other)})"
+    scored = [joint for joint in joints if joint["r2_test"] is not None]
     if scored:
-        worst = min(scored, key=lambda joint: joint["r2_test"])
-        text.append(f", least on {plain(worst['name'])}: {r2(worst['r2_test'])}", style="not bold")
-    return text.append(".")
-
-
-def scores(told: dict[str, Any]) -> Group:
-    """R² and RMS per joint, and those of the robot beside it."""
-    beside = told["r2"]["nominal"] is not None
-    out = table(
-        "joint",
-        "R²",
-        "moving",
-        "raw",
-        "RMS",
-        *(["R² beside", "RMS beside"] if beside else []),
-        "rows",
-    )
-    for joint in told["joints"]:
-        if not joint["rows_test"]:
-            continue
-        other = [r2(joint["r2_nominal"]), short(joint["rms_nominal"])] if beside else []
-        row = [
-            judged(joint["r2_test"]),
-            r2(joint["r2_test_moving"]),
-            r2(joint["r2_test_raw"]),
-            short(joint["rms_test"]),
-            *other,
-        ]
-        out.add_row(plain(joint["name"]), *row, f"{joint['rows_test']:,}")
+        lowest = min(scored, key=lambda joint: joint["r2_test"])
+        sentence += f", lowest on {lowest['name']}: {r2(lowest['r2_test'])}"
     note = (
-        f"R² = 1 − e'e/u'u of torques behind a low-pass of {told['score_cutoff']:.4g} Hz, raw ones"
-        " as logged; RMS of what is left [N·m or N]."
+        f"R² = 1 − e'e/u'u, torques low-passed at {result['score_cutoff']:.4g} Hz; raw: unfiltered"
+        " torques. RMS of the residual [N·m or N]."
     )
-    return Group(out, Text(note, style="dim"))
+    show(
+        [
+            Note(f"{sentence}."),
+            table_of(joints, COLUMNS, note=note),
+            [*findings(result["findings"]), Text(low_pass(result["cutoff_reason"]))],
+            Text(f"Scored in {seconds:.1f} s."),
+        ]
+    )

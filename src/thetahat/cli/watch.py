@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from thetahat.cli import arguments, outputs
+from thetahat.cli import arguments
 from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import emit, heard, say
 from thetahat.cli.progress import Progress
+from thetahat.cli.settings_options import friction_terms
 from thetahat.cli.study import STUDIES, _complete
 from thetahat.errors import UsageError
+from thetahat.files import as_text
 
 if TYPE_CHECKING:
     from thetahat.live.sample_sources import Settings
@@ -231,14 +233,14 @@ def listen(
         arguments.gravity(gravity),
         _settings(rate, window, threshold, cutoff, friction, payload_link),
     )
-    expected = arguments.positive("--sample-rate", sample_rate, "Hz")
+    arguments.positive("--sample-rate", sample_rate, "Hz")
 
     def session() -> Session:
         from thetahat.live.sample_sources import Listen
         from thetahat.live.session import Session
         from thetahat.model.io.load import load
 
-        return Session(Listen(load(file, gravity=vector), chosen(), rate=expected))
+        return Session(Listen(load(file, gravity=vector), chosen(), rate=sample_rate))
 
     _serve(
         session,
@@ -268,10 +270,10 @@ def _serve(
 ) -> None:
     """Until Ctrl-C or SIGTERM; then what was seen is summed up."""
     from thetahat.live.security import new_token
-    from thetahat.live.server import Server, listening
+    from thetahat.live.server import Server, bind_socket
 
     secret = new_token(token)
-    bound = listening(
+    bound = bind_socket(
         host, port, allow_remote=allow_remote
     )  # before the robot is loaded, which takes longer
     try:
@@ -286,7 +288,7 @@ def _serve(
         try:
             server = Server(session, token=secret, host=host, bound=bound)
             with server, session:
-                _greet(server, session.shared.facts.mode, json=json, quiet=quiet)
+                _greet(server, session.shared.info.mode, json=json, quiet=quiet)
                 if show and _has_screen():
                     threading.Thread(
                         target=webbrowser.open, args=(server.address,), daemon=True
@@ -307,7 +309,7 @@ def _greet(server: Any, mode: str, *, json: bool, quiet: bool) -> None:
     listens = mode == "listen"
     if json:
         emit(
-            outputs.as_text(
+            as_text(
                 {
                     "schema": SCHEMA,
                     "mode": mode,
@@ -356,7 +358,7 @@ def _settings(
         raise UsageError(f"--window is {window}; give a whole number from 1")
     if not 0.0 <= threshold <= 1.0:
         raise UsageError(f"--threshold is {threshold}; give an R² from 0 to 1")
-    terms = arguments.friction_terms(friction, FRICTION)
+    terms = friction_terms(friction)
 
     def made() -> Settings:
         from thetahat.live.sample_sources import Settings

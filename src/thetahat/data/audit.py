@@ -1,43 +1,60 @@
-"""What a log tells about itself, seen once while it streams by: channels that died, stuck or hit
-their limit.
+"""Audit of a log in one pass: channels that are dead, stuck or saturated.
 
 Everything here is of bounded size. What needs a model of the robot (units, signs, the direction of
-gravity) is judged at the end from a few thousand short windows spread over the log
+gravity) is checked at the end, from a few thousand short windows spread over the log
 (audit_model.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from thetahat.data.audit_model import judge
+from thetahat.data.audit_model import check_against_model
 from thetahat.data.audit_windows import WindowCollector
 from thetahat.data.columns import ColumnMap
-from thetahat.data.types import Finding, Mask
+from thetahat.data.types import Channels, Finding, Mask
 from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind
 
-STILL = 0.5  # [s] a channel may rest at one value this long without a word
+STILL = 0.5  # [s] a channel may stay at one value for this long
 MIN_STRETCH = 10  # rows
-MOVED = {
-    True: 0.1,
-    False: 0.01,
-}  # motion that a resting channel belies: [rad] of an angle, [m] of a length
+MOVED_ANGLE = 0.1  # [rad] of motion that contradicts a constant channel
+MOVED_LENGTH = 0.01  # [m]
 SATURATED_ROWS = 20
 PEAK_RATIO = 8  # rows at the extreme over rows at the next value: a quantised peak has 2 or 3
 MAX_STRETCHES = 4_096  # masks of one joint and kind; beyond that, neighbours are merged
 
 
-@dataclass
-class Audited:
-    """The audit's results."""
+@dataclass(frozen=True)
+class AuditResult:
+    """Findings and masks of a log."""
 
-    findings: list[Finding] = field(default_factory=list)
-    masks: list[Mask] = field(default_factory=list)
+    findings: tuple[Finding, ...]
+    masks: tuple[Mask, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class ExtremeScan:
+    """Rows at the two largest values of a channel."""
+
+    counts: dict[float, int]
+    moving: int  # neighbouring rows at the largest value between which the joint moved
+    rows: np.ndarray  # (k, 2) intervals at the largest value
+
+
+@dataclass(frozen=True, eq=False)
+class AuditScan:
+    """Audit of one file, rows counted from its first; merged by `Audit.add`."""
+
+    constant: dict[str, np.ndarray]  # by channel: (k, 4) degree of freedom, value, first, stop row
+    extremes: dict[str, dict[int, ExtremeScan]]  # "top" and "bottom", by degree of freedom
+    windows: dict[str, np.ndarray]
+    period: float  # [s] of the windows
 
 
 class Rows(NamedTuple):
@@ -49,51 +66,41 @@ class Rows(NamedTuple):
     row: int
 
 
-@dataclass
-class Stretch:
-    """Rows over which a channel keeps one value, and what the joint did meanwhile."""
+class ConstantRows(NamedTuple):
+    """Rows over which a channel keeps one value."""
 
     value: float
     first: int
     stop: int
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Rows over which a channel keeps one value, and how the joint moved meanwhile."""
+
+    rows: ConstantRows
     begin: float  # [s]
     end: float
     low: float  # of q
     high: float
     start_q: float
     end_q: float
-    travel: float = 0.0  # ∫ dq dt
+    travel: float  # ∫ dq dt
 
     @staticmethod
-    def over(value: float, rows: Rows, first: int, stop: int) -> Stretch:
+    def over(value: float, batch: Rows, first: int, stop: int) -> Stretch:
         """Measure rows first … stop of a batch."""
-        t, q = rows.t[first:stop], rows.q[first:stop]
-        travel = (
-            float(
-                np.sum(0.5 * (rows.dq[first + 1 : stop] + rows.dq[first : stop - 1]) * np.diff(t))
-            )
-            if rows.dq is not None
-            else 0.0
-        )
-        return Stretch(
-            float(value),
-            rows.row + first,
-            rows.row + stop,
-            t[0],
-            t[-1],
-            q.min(),
-            q.max(),
-            q[0],
-            q[-1],
-            travel,
-        )
+        t, q, travel = batch.t[first:stop], batch.q[first:stop], 0.0
+        if batch.dq is not None:
+            mean = 0.5 * (batch.dq[first + 1 : stop] + batch.dq[first : stop - 1])
+            travel = float(np.sum(mean * np.diff(t)))
+        rows = ConstantRows(float(value), batch.row + first, batch.row + stop)
+        return Stretch(rows, t[0], t[-1], q.min(), q.max(), q[0], q[-1], travel)
 
     def joined(self, other: Stretch) -> Stretch:
-        """With the stretch that follows."""
+        """Return this stretch continued by the one that follows."""
         return Stretch(
-            self.value,
-            self.first,
-            other.stop,
+            self.rows._replace(stop=other.rows.stop),
             self.begin,
             other.end,
             min(self.low, other.low),
@@ -104,27 +111,41 @@ class Stretch:
         )
 
     @property
-    def seconds(self) -> float:
-        """How long it lasts."""
-        return self.end - self.begin
+    def is_long(self) -> bool:
+        """Return whether the channel is constant for longer than a resting robot explains."""
+        return self.end - self.begin >= STILL and self.rows.stop - self.rows.first >= MIN_STRETCH
+
+
+def position_range(stretch: Stretch) -> float:
+    """Return by how much the position changed."""
+    return stretch.high - stretch.low
+
+
+def velocity_travel(stretch: Stretch) -> float:
+    """Return the motion that the velocity states."""
+    return abs(stretch.travel)
+
+
+def position_mismatch(stretch: Stretch) -> float:
+    """Return by how much position and integrated velocity disagree."""
+    return abs(stretch.end_q - stretch.start_q - stretch.travel)
 
 
 class ConstantChannel:
-    """Finds stretches where a channel keeps one value for `STILL` seconds while `suspicious` says
-    that it should not.
+    """Find rows where a channel keeps one value for `STILL` seconds while the joint's motion, by
+    some measure, exceeds a limit.
     """
 
-    def __init__(self, suspicious: Callable[[Stretch], bool]) -> None:
-        self._suspicious, self._open = suspicious, None
-        self._open: Stretch | None
-        self.found: list[Stretch] = []
+    def __init__(self, motion: Callable[[Stretch], float], limit: float) -> None:
+        self._motion, self._limit = motion, limit
+        self._open: Stretch | None = None
+        self.constant: list[ConstantRows] = []
 
     def feed(self, x: np.ndarray, rows: Rows, starts: np.ndarray, least: int) -> None:
         """Take a batch; a stretch does not reach across the start of a run."""
         differs = x[1:] != x[:-1]
-        some = (
-            len(differs) - np.count_nonzero(differs) >= least - 1
-        )  # else nothing long is in here, and only what touches the ends counts
+        # else nothing long is in here, and only what touches the ends counts
+        some = len(differs) - np.count_nonzero(differs) >= least - 1
         changes = np.flatnonzero(differs) + 1 if some else _outermost(differs)
         inner = starts[starts > 0]
         if len(inner):
@@ -132,7 +153,7 @@ class ConstantChannel:
         edges = np.concatenate(([0], changes, [len(x)]))
         long = np.flatnonzero(np.diff(edges) >= least) if some else changes[:0]
         fresh = len(starts) > 0 and starts[0] == 0
-        if self._open is not None and (fresh or self._open.value != x[0]):
+        if self._open is not None and (fresh or self._open.rows.value != x[0]):
             self._close()
         last = len(edges) - 2
         for i in sorted({0, last, *long.tolist()}):
@@ -145,29 +166,24 @@ class ConstantChannel:
 
     def _close(self) -> None:
         stretch, self._open = self._open, None
-        if (
-            stretch is not None
-            and stretch.seconds >= STILL
-            and stretch.stop - stretch.first >= MIN_STRETCH
-            and self._suspicious(stretch)
-        ):
-            self.found.append(stretch)
+        if stretch is not None and stretch.is_long and self._motion(stretch) > self._limit:
+            self.constant.append(stretch.rows)
 
-    def finish(self) -> list[Stretch]:
-        """All stretches."""
+    def finish(self) -> list[ConstantRows]:
+        """Return all that were found."""
         self._close()
-        return self.found
+        return self.constant
 
 
 def _outermost(differs: np.ndarray) -> np.ndarray:
-    """The first and the last row that differ from the row before."""
+    """Return the first and the last row that differ from the row before."""
     if not differs.any():
         return np.zeros(0, dtype=np.int64)
     return np.unique([int(np.argmax(differs)) + 1, len(differs) - int(np.argmax(differs[::-1]))])
 
 
 class Extreme:
-    """Counts the rows at a channel's largest value and at its second largest, and keeps where the
+    """Count the rows at a channel's largest value and at its second largest, and keep where the
     former are.
     """
 
@@ -193,9 +209,27 @@ class Extreme:
             self._moving += int(np.count_nonzero((np.diff(at) == 1) & (np.diff(q[at]) != 0)))
             self._rows.append(_intervals(at + row))
 
-    def saturated(self) -> tuple[float, int, np.ndarray] | None:
-        """(value, rows at it, their intervals) where many rows stand exactly there while the joint
-        moves; zero is no limit.
+    def scan(self) -> ExtremeScan:
+        """Return what was counted."""
+        rows = np.concatenate(self._rows) if self._rows else np.zeros((0, 2), dtype=np.int64)
+        return ExtremeScan(dict(self._counts), self._moving, rows)
+
+    def add(self, scan: ExtremeScan, row: int) -> None:
+        """Add the counts of a file whose first row is `row` of the log."""
+        if not scan.counts:
+            return
+        before, top = max(self._counts, default=-np.inf), max(scan.counts)
+        both = Counter(self._counts) + Counter(scan.counts)
+        self._counts = {value: both[value] for value in sorted(both)[-2:]}
+        if top > before:
+            self._rows, self._moving = [], 0
+        if top >= before:
+            self._rows.append(scan.rows + row)
+            self._moving += scan.moving
+
+    def saturation(self) -> Saturation | None:
+        """Return the limit at which many rows stand exactly while the joint moves, if there is
+        one; zero is no limit.
         """
         if len(self._counts) < 2:
             return None
@@ -208,11 +242,19 @@ class Extreme:
             or self._moving < count // 2
         ):
             return None
-        return top, count, _merged(np.concatenate(self._rows))
+        return Saturation(top, count, _merged(np.concatenate(self._rows)))
+
+
+class Saturation(NamedTuple):
+    """A torque limit and the rows at it."""
+
+    value: float
+    total: int  # rows
+    rows: np.ndarray  # (k, 2) intervals
 
 
 def _intervals(rows: np.ndarray) -> np.ndarray:
-    """Sorted rows as (first, stop) of every unbroken series."""
+    """Return sorted rows as (first, stop) of every unbroken series."""
     breaks = np.flatnonzero(np.diff(rows) != 1) + 1
     return np.column_stack(
         [
@@ -223,7 +265,7 @@ def _intervals(rows: np.ndarray) -> np.ndarray:
 
 
 def _merged(intervals: np.ndarray) -> np.ndarray:
-    """At most `MAX_STRETCHES` intervals that cover all of them: the smallest spaces are closed."""
+    """Merge intervals that lie closest together until at most `MAX_STRETCHES` are left."""
     spaces = intervals[1:, 0] - intervals[:-1, 1]
     keep = spaces > (0 if len(intervals) <= MAX_STRETCHES else np.sort(spaces)[-MAX_STRETCHES])
     return np.column_stack(
@@ -232,7 +274,7 @@ def _merged(intervals: np.ndarray) -> np.ndarray:
 
 
 class Audit:
-    """Watches all channels of a log."""
+    """Audit of all channels of a log."""
 
     def __init__(
         self, robot: Robot, columns: ColumnMap, *, where: Callable[[int], str], file: str
@@ -242,171 +284,146 @@ class Audit:
         self._dofs = [
             (node, robot.tree.q_index[node.name], robot.tree.v_index[node.name])
             for node in robot.tree.independent
-            if node.kind.nv == 1
+            if node.kind.nv == 1 and node.name not in columns.locked
         ]
-        self._dofs = [dof for dof in self._dofs if dof[0].name not in columns.locked]
-        moved = {v: MOVED[node.kind is JointKind.REVOLUTE] for node, _, v in self._dofs}
+        limits = {
+            v: MOVED_ANGLE if node.kind is JointKind.REVOLUTE else MOVED_LENGTH
+            for node, _, v in self._dofs
+        }
         measured = {at for kind, at, _ in columns.place if kind == "tau"}
-        self._dead = {
-            v: ConstantChannel(lambda s, m=m: s.high - s.low > m)
-            for v, m in moved.items()
-            if v in measured
+        torques = {v: limit for v, limit in limits.items() if v in measured}
+        velocities = limits if columns.has("dq") else {}
+        self._constant = {
+            "dead": {v: ConstantChannel(position_range, m) for v, m in torques.items()},
+            "stuck": {v: ConstantChannel(velocity_travel, m) for v, m in velocities.items()},
+            "held": {v: ConstantChannel(position_mismatch, m) for v, m in velocities.items()},
         }
-        self._top = {v: Extreme() for v in self._dead}
-        self._bottom = {v: Extreme() for v in self._dead}
-        velocities = moved if columns.has("dq") else {}
-        self._stuck = {
-            v: ConstantChannel(lambda s, m=m: abs(s.travel) > m) for v, m in velocities.items()
-        }
-        self._held = {
-            v: ConstantChannel(lambda s, m=m: abs(s.end_q - s.start_q - s.travel) > m)
-            for v, m in velocities.items()
-        }
+        self._extremes = {name: {v: Extreme() for v in torques} for name in ("top", "bottom")}
         self._rows = 0
+        self._findings: list[Finding] = []
+        self._masks: list[Mask] = []
+        self._unusable: dict[int, list[tuple[int, int]]] = {}
 
-    def feed(
-        self, arrays: dict[str, np.ndarray | None], starts: np.ndarray, *, row: int, period: float
-    ) -> None:
+    def feed(self, channels: Channels, starts: np.ndarray, *, row: int, period: float) -> None:
         """Take a batch of consecutive rows; `starts` are where runs begin in it."""
-        t, q, dq, tau = (arrays[name] for name in ("t", "q", "dq", "tau"))
-        assert t is not None
-        assert q is not None
-        self._rows = row + len(t)
+        q, dq, tau = channels["q"], channels["dq"], channels["tau"]
+        self._rows = row + len(q)
         least = max(MIN_STRETCH, int(0.9 * STILL / period)) if period else MIN_STRETCH
         for _, at, v in self._dofs:
             rows = Rows(
-                t,
+                channels["t"],
                 np.ascontiguousarray(q[:, at]),
                 None if dq is None else np.ascontiguousarray(dq[:, v]),
                 row,
             )
-            if v in self._dead and tau is not None:
+            if v in self._constant["dead"] and tau is not None:
                 torque = np.ascontiguousarray(tau[:, v])
-                self._dead[v].feed(torque, rows, starts, least)
-                self._top[v].feed(torque, rows.q, row)
-                self._bottom[v].feed(-torque, rows.q, row)
-            if v in self._stuck and rows.dq is not None:
-                self._stuck[v].feed(rows.q, rows, starts, least)
-                self._held[v].feed(rows.dq, rows, starts, least)
-        self._windows.feed(arrays, starts, row=row, period=period)
+                self._constant["dead"][v].feed(torque, rows, starts, least)
+                self._extremes["top"][v].feed(torque, rows.q, row)
+                self._extremes["bottom"][v].feed(-torque, rows.q, row)
+            if v in self._constant["stuck"] and rows.dq is not None:
+                self._constant["stuck"][v].feed(rows.q, rows, starts, least)
+                self._constant["held"][v].feed(rows.dq, rows, starts, least)
+        self._windows.feed(channels, starts, row=row, period=period)
 
-    def finish(self) -> Audited:
-        """What was found. Raises `MalformedInput` where the log is in degrees or its stamps in
-        milliseconds.
+    def scan(self) -> AuditScan:
+        """Return what was seen of a file that has been fed to its end."""
+        constant = {
+            name: np.array(
+                [(v, *rows) for v, channel in channels.items() for rows in channel.finish()],
+                dtype=float,
+            ).reshape(-1, 4)
+            for name, channels in self._constant.items()
+        }
+        extremes = {
+            name: {v: extreme.scan() for v, extreme in by_dof.items()}
+            for name, by_dof in self._extremes.items()
+        }
+        return AuditScan(constant, extremes, *self._windows.collected())
+
+    def add(self, scan: AuditScan, row: int, rows: int) -> None:
+        """Add what was seen of the file that has these rows of the log."""
+        for name, channels in self._constant.items():
+            for v, value, first, stop in scan.constant[name].tolist():
+                constant = ConstantRows(value, int(first) + row, int(stop) + row)
+                channels[int(v)].constant.append(constant)
+        for name, extremes in self._extremes.items():
+            for v, extreme in scan.extremes[name].items():
+                extremes[v].add(extreme, row)
+        self._windows.add(scan.windows, scan.period, row)
+        self._rows = row + rows
+
+    def finish(self) -> AuditResult:
+        """Return findings and masks.
+
+        Raises:
+            MalformedInput: the log is in degrees, or its time stamps are not in seconds.
+
         """
-        out = Audited()
-        unusable: dict[int, list[tuple[int, int]]] = {}
         for node, _, v in self._dofs:
-            limits = self._saturation(out, node.name, v, unusable)
-            for kind, found, what in (
-                (
-                    "dead-torque",
-                    self._dead.get(v),
-                    "its torque stays at {value:.6g} while it moves; those torques are masked",
-                ),
+            limits = self._report_saturation(node.name, v)
+            for name, kind, what in (
+                ("dead", "dead-torque", "torque stays at {:.6g} while it moves; those torques"),
                 (
                     "stuck",
-                    self._stuck.get(v),
-                    (
-                        "its position stays at {value:.6g} while its velocity says that it moves;"
-                        " these rows are masked"
-                    ),
-                ),
-                (
                     "stuck",
-                    self._held.get(v),
-                    (
-                        "its velocity stays at {value:.6g} while its position says otherwise; these"
-                        " rows are masked"
-                    ),
+                    "position stays at {:.6g} but its velocity is not 0; these rows",
                 ),
+                ("held", "stuck", "velocity stays at {:.6g} but its position differs; these rows"),
             ):
-                stretches = found.finish() if found is not None else []
-                if kind == "dead-torque":
-                    stretches = [
-                        stretch for stretch in stretches if stretch.value not in limits
-                    ]  # that has been said
-                if stretches:
-                    everyone = (
-                        kind == "stuck"
-                    )  # the torque of every joint depends on a position and a velocity
-                    self._report(
-                        out,
-                        kind,
-                        node.name,
-                        v,
-                        stretches,
-                        what.format(value=stretches[0].value),
-                        everyone=everyone,
-                    )
-                    unusable.setdefault(v, []).extend((s.first, s.stop) for s in stretches)
-        findings, masks = judge(
+                channel = self._constant[name].get(v)
+                constant = [] if channel is None else channel.finish()
+                if name == "dead":  # saturated torques are reported as such
+                    constant = [rows for rows in constant if rows.value not in limits]
+                if constant:
+                    sentence = f"its {what.format(constant[0].value)} are masked"
+                    self._report_constant(kind, node.name, v, constant, sentence)
+        findings, masks = check_against_model(
             self._robot,
             self._columns,
-            self._windows.windows(unusable),
+            self._windows.windows(self._unusable),
             rows=self._rows,
             file=self._file,
         )
-        out.findings += findings
-        out.masks += masks
-        return out
+        return AuditResult((*self._findings, *findings), (*self._masks, *masks))
 
-    def _report(
-        self,
-        out: Audited,
-        kind: str,
-        joint: str,
-        v: int,
-        stretches: list[Stretch],
-        what: str,
-        *,
-        everyone: bool,
+    def _report_constant(
+        self, kind: str, joint: str, v: int, constant: list[ConstantRows], what: str
     ) -> None:
-        count = sum(s.stop - s.first for s in stretches)
-        first, last = stretches[0].first, stretches[-1].stop
-        out.findings.append(
-            Finding(
-                kind,
-                joint,
-                (first, last),
-                f"joint {joint!r}, {self._span(first, last)} ({count} rows): {what}",
-            )
-        )
-        intervals = _merged(np.array([(s.first, s.stop) for s in stretches]))
-        for dof in range(self._robot.nv) if everyone else (v,):
-            out.masks += _masks(dof, intervals, kind.replace("-", " "))
+        count = sum(rows.stop - rows.first for rows in constant)
+        first, last = constant[0].first, constant[-1].stop
+        sentence = f"joint {joint!r}, {self._span(first, last)} ({count} rows): {what}"
+        self._findings.append(Finding(kind, joint, (first, last), sentence))
+        spans = [(rows.first, rows.stop) for rows in constant]
+        # the torque of every joint depends on a position and a velocity
+        for dof in range(self._robot.nv) if kind == "stuck" else (v,):
+            self._masks += _masks(dof, _merged(np.array(spans)), kind.replace("-", " "))
+        self._unusable.setdefault(v, []).extend(spans)
 
-    def _saturation(
-        self, out: Audited, joint: str, v: int, unusable: dict[int, list[tuple[int, int]]]
-    ) -> list[float]:
-        """Report saturated torques; returns the values at which they are."""
+    def _report_saturation(self, joint: str, v: int) -> list[float]:
+        """Report saturated torques, and return the values at which they are."""
         limits: list[float] = []
-        for sign, extreme in ((1.0, self._top.get(v)), (-1.0, self._bottom.get(v))):
-            found = extreme.saturated() if extreme is not None else None
-            if found is None:
+        for sign, name in ((1.0, "top"), (-1.0, "bottom")):
+            extreme = self._extremes[name].get(v)
+            saturation = None if extreme is None else extreme.saturation()
+            if saturation is None:
                 continue
-            value, count, intervals = found
-            first, last = int(intervals[0, 0]), int(intervals[-1, 1])
+            first, last = int(saturation.rows[0, 0]), int(saturation.rows[-1, 1])
             what = (
-                f"its torque is saturated at {sign * value:.6g} (the extreme value, in {count}"
-                " rows); those torques are masked"
+                f"its torque is saturated at {sign * saturation.value:.6g} (the extreme value, in"
+                f" {saturation.total} rows); those torques are masked"
             )
-            out.findings.append(
-                Finding(
-                    "saturated",
-                    joint,
-                    (first, last),
-                    f"joint {joint!r}, {self._span(first, last)}: {what}",
-                )
-            )
-            out.masks += _masks(v, intervals, "saturated")
-            unusable.setdefault(v, []).extend(map(tuple, intervals.tolist()))
-            limits.append(sign * value)
+            sentence = f"joint {joint!r}, {self._span(first, last)}: {what}"
+            self._findings.append(Finding("saturated", joint, (first, last), sentence))
+            self._masks += _masks(v, saturation.rows, "saturated")
+            spans = [(int(begin), int(end)) for begin, end in saturation.rows]
+            self._unusable.setdefault(v, []).extend(spans)
+            limits.append(sign * saturation.value)
         return limits
 
     def _span(self, first: int, stop: int) -> str:
         return f"{self._where(first)} to {self._where(stop - 1)}"
 
 
-def _masks(dof: int, intervals: Iterable, reason: str) -> list[Mask]:
+def _masks(dof: int, intervals: np.ndarray, reason: str) -> list[Mask]:
     return [Mask(dof, int(first), int(stop), reason) for first, stop in intervals]

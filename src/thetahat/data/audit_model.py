@@ -1,16 +1,15 @@
-"""What the robot's own model says about a log: units, the sign of torques, and which way gravity
-points.
+"""Check of a log against the robot's model: units, signs of torques, direction of gravity.
 
 Torques are linear in gravity: τ = inertial(q, q̇, q̈) + Σ g_k ∂G/∂g_k + friction. Every joint is
-fitted on its own with a free but non-negative scale for each part (a model from a data sheet may be
+fitted by itself with a free but non-negative scale for each part (a model from a data sheet may be
 wrong by much, but not in sign, and friction brakes), and hypotheses are compared by how much of the
-torque's variance they explain: as logged, with a joint's sign turned, with gravity in another
+torque's variance they explain: as logged, with a joint's sign flipped, with gravity in another
 direction, with angles in degrees.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,18 +20,18 @@ from thetahat.errors import MalformedInput
 from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind
 
-ENOUGH = 24  # windows to judge by
+ENOUGH = 24  # windows to check_against_model by
 DEGREE = np.pi / 180.0
-ANGLE = 20.0  # [degrees] by which gravity must differ to be worth a word
-CLEAR = 0.4  # of the variance explained: enough to speak of a sign
+ANGLE = 20.0  # [degrees] by which gravity must differ to be reported
+CLEAR = 0.4  # of the variance explained: enough to judge a sign
 SNAP = 10.0  # [degrees] within which a direction is that of an axis
 UNITS = {1e-3: "milliseconds", 1e-6: "microseconds", 1e-9: "nanoseconds"}
 
 
-def judge(
+def check_against_model(
     robot: Robot, columns: ColumnMap, windows: Windows | None, *, rows: int, file: str
 ) -> tuple[list[Finding], list[Mask]]:
-    """Findings and masks; `MalformedInput` where the units are not SI."""
+    """Return findings and masks; raise `MalformedInput` where the units are not SI."""
     if windows is None or not windows.finite:
         return [], []
     _check_time(robot, columns, windows, file, seconds=rows * windows.period)
@@ -48,8 +47,8 @@ def judge(
 def _check_time(
     robot: Robot, columns: ColumnMap, windows: Windows, file: str, *, seconds: float
 ) -> None:
-    """Stamps in milliseconds make positions change a thousand times slower than velocities say;
-    likewise for degrees.
+    """Compare positions with velocities: time stamps in milliseconds make positions change a
+    thousand times slower; likewise for degrees.
     """
     if windows.slope is None or len(windows) < 3:
         return
@@ -73,7 +72,7 @@ def _check_time(
         if factor / 1.5 < ratio < factor * 1.5:
             raise MalformedInput(
                 f"{file}, column {columns.time!r}: positions change {1 / ratio:.4g} times slower"
-                f" than the velocities say, so the stamps seem to be in {unit}; give seconds"
+                f" than the velocities say, so the time stamps seem to be in {unit}; give seconds"
                 f" (multiply by {factor:g})"
             )
     turning = [r for r, name in zip(ratios, names, strict=True) if name]
@@ -93,9 +92,9 @@ def _check_time(
 
 
 def _check_pace(columns: ColumnMap, windows: Windows, file: str, seconds: float) -> None:
-    """Without velocities: a log of hours, of few rows per second, in which everything creeps."""
-    assert windows.slope is not None
-    speed = float(np.percentile(np.abs(windows.slope), 98, axis=0).max(initial=0.0))
+    """Without velocities: detect hours of few rows per second in which everything creeps."""
+    slope = windows.q[:, :0] if windows.slope is None else windows.slope
+    speed = float(np.percentile(np.abs(slope), 98, axis=0).max(initial=0.0))
     span = float(np.ptp(windows.q, axis=0).max(initial=0.0))
     if windows.period > 100.0 or (
         windows.period >= 0.1 and seconds > 1800.0 and span > 0.1 and speed < 0.02
@@ -103,13 +102,14 @@ def _check_pace(columns: ColumnMap, windows: Windows, file: str, seconds: float)
         factor = next((factor for factor in UNITS if 0.05 < speed / factor < 50.0), 1e-3)
         raise MalformedInput(
             f"{file}, column {columns.time!r}: its median step is {windows.period:.4g} s and the"
-            f" fastest joint moves {speed:.2g} rad/s, so the stamps seem to be in {UNITS[factor]};"
-            f" give seconds (multiply by {factor:g}), or log dq too if the robot is so slow"
+            f" fastest joint moves {speed:.2g} rad/s, so the time stamps seem to be in"
+            f" {UNITS[factor]}; give seconds (multiply by {factor:g}), or log dq too if the robot"
+            " is so slow"
         )
 
 
 def _check_degrees(robot: Robot, columns: ColumnMap, windows: Windows, file: str) -> None:
-    """Angles that leave their joints' limits by far, and keep within them once taken as degrees."""
+    """Detect angles far outside their joints' limits that are inside as degrees."""
     joints = [
         node
         for node in robot.tree.independent
@@ -159,7 +159,7 @@ def _check_degrees(robot: Robot, columns: ColumnMap, windows: Windows, file: str
 
 
 def _torques_say_degrees(robot: Robot, columns: ColumnMap, windows: Windows) -> bool:
-    """Whether the model explains the torques much better once angles are taken as degrees."""
+    """Return whether the model explains the torques much better with angles in degrees."""
     if windows.tau is None or len(windows) < ENOUGH or robot.nq != robot.nv:
         return False
     scale = np.array(
@@ -176,16 +176,8 @@ def _torques_say_degrees(robot: Robot, columns: ColumnMap, windows: Windows) -> 
 
 def _scaled(windows: Windows, scale: np.ndarray) -> Windows:
     slope = None if windows.slope is None else windows.slope * scale
-    return Windows(
-        windows.q * scale,
-        windows.dq * scale,
-        windows.ddq * scale,
-        windows.tau,
-        slope,
-        windows.row,
-        windows.usable,
-        windows.period,
-    )
+    q, dq, ddq = (array * scale for array in (windows.q, windows.dq, windows.ddq))
+    return replace(windows, q=q, dq=dq, ddq=ddq, slope=slope)
 
 
 # -- torques ---------------------------------------------------------------------------------------
@@ -201,8 +193,8 @@ class _Joint:
     friction: np.ndarray  # (k, 2) viscous, Coulomb
 
     def explained(self, gravity: np.ndarray, sign: float = 1.0) -> float:
-        """R² of sign·τ = a·inertial + b·(gravity torque) + c·q̇ + d·sign(q̇) with a, b, c, d ≥ 0;
-        the mean is free.
+        """Return R² of sign·τ = a·inertial + b·(gravity torque) + c·q̇ + d·sign(q̇) with a free
+        mean and a, b, c, d ≥ 0.
         """
         from scipy.optimize import nnls
 
@@ -223,11 +215,11 @@ class _Torques:
         self._robot = robot
         measured = {at for kind, at, _ in columns.place if kind == "tau"}
         inertial, gravity = _model(robot, windows)
+        torque = np.zeros_like(inertial) if windows.tau is None else windows.tau
         self._joints: dict[int, _Joint] = {}
         for v in sorted(measured):
             rows = windows.usable[:, v]
-            assert windows.tau is not None
-            tau = windows.tau[rows, v]
+            tau = torque[rows, v]
             if len(tau) < ENOUGH or np.ptp(tau) <= 0.0:
                 continue
             speed = windows.dq[rows, v]
@@ -238,15 +230,15 @@ class _Torques:
             self._joints[v] = _Joint(*((part - part.mean(axis=0)) / scale for part in parts))
 
     def explained(self, gravity: np.ndarray, signs: dict[int, float] | None = None) -> np.ndarray:
-        """R² by degree of freedom; 0 of those that cannot be judged."""
+        """Return R² by degree of freedom; 0 of those that cannot be judged."""
         out = np.zeros(self._robot.nv)
         for v, joint in self._joints.items():
             out[v] = joint.explained(gravity, (signs or {}).get(v, 1.0))
         return out
 
     def loaded(self) -> np.ndarray:
-        """Degrees of freedom whose torque gravity (of any direction) could shape, by the model: at
-        least a fifth of its spread.
+        """Return degrees of freedom of whose torque gravity (of any direction) can be at least a
+        fifth, by the model.
         """
         strength = float(np.linalg.norm(self._robot.gravity))
         out = np.zeros(self._robot.nv, dtype=bool)
@@ -257,8 +249,8 @@ class _Torques:
         return out
 
     def verdict(self, rows: int) -> tuple[list[Finding], list[Mask]]:
-        """Gravity in another direction, or torques of the wrong sign; what explains more is
-        said.
+        """Return gravity in another direction or torques of the wrong sign, whichever explains
+        more.
         """
         if not self._joints:
             return [], []
@@ -275,7 +267,7 @@ class _Torques:
             with_signs = np.where([v in flipped for v in range(self._robot.nv)], turned, as_logged)
             without = self.explained(np.zeros(3))
             gain, before = (
-                np.maximum(found - without, 0.0)[loaded].mean() for found in (other, as_logged)
+                np.maximum(r2 - without, 0.0)[loaded].mean() for r2 in (other, as_logged)
             )  # what gravity adds
             better = bool(gain > 2.0 * before + 0.02 and other[loaded].mean() > 0.6)
             margin = (
@@ -294,16 +286,16 @@ class _Torques:
                 names[v],
                 (0, rows),
                 f"joint {names[v]!r}: the model explains {turned[v]:.0%} of its torque with the"
-                f" sign turned, {max(as_logged[v], 0.0):.0%} as logged, so the sign seems flipped;"
-                " all its torques are masked (turn the sign in the log)",
+                f" sign flipped, {max(as_logged[v], 0.0):.0%} as logged, so the sign seems flipped;"
+                " all its torques are masked (flip the sign in the log)",
             )
             for v in sorted(flipped)
         ]
         return findings, [Mask(v, 0, rows, "sign") for v in sorted(flipped)]
 
     def _direction(self) -> np.ndarray | None:
-        """Gravity as all joints together see it, where that is clearly not the robot's; of the
-        robot's strength.
+        """Return the direction of gravity by all joints together, of the robot's strength, where it
+        clearly differs from the robot's.
         """
         nominal = np.array(self._robot.gravity)
         strength = float(np.linalg.norm(nominal))
@@ -343,8 +335,8 @@ class _Torques:
 
 
 def _model(robot: Robot, windows: Windows) -> tuple[np.ndarray, np.ndarray]:
-    """Rigid-body torque without gravity (k, nv), and torque per unit of gravity along each axis (k,
-    nv, 3).
+    """Return the rigid-body torque without gravity (k, nv), and the torque per unit of gravity
+    along each axis (k, nv, 3).
     """
     from thetahat.dynamics.rigid_body import gravity, inverse_dynamics
 

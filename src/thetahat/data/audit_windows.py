@@ -1,5 +1,5 @@
-"""Short windows spread over a log, each reduced to one smooth sample: what the model-based part of
-the audit looks at.
+"""Short windows spread over a log, each reduced to one smooth sample, for the model-based part of
+the audit.
 
 Over a window, q(t) ≈ c₀ + c₁s + c₂s² by least squares gives position, velocity and acceleration at
 its middle without a filter, whatever the rate and jitter; torques are averaged. Of a log of any
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from thetahat.data.columns import ColumnMap
+from thetahat.data.types import Channels
 from thetahat.model.robot import Robot
 
 WINDOW = 0.04  # [s]: longer than noise, shorter than the motion of an arm
@@ -36,7 +37,7 @@ class Windows:
 
     @property
     def finite(self) -> bool:
-        """Whether their numbers are small enough to compute with."""
+        """Return whether their numbers are small enough to compute with."""
         arrays = (self.q, self.dq, self.ddq, *(() if self.tau is None else (self.tau,)))
         return all(float(np.abs(array).max(initial=0.0)) < 1e100 for array in arrays)
 
@@ -45,7 +46,7 @@ class Windows:
 
 
 class WindowCollector:
-    """Picks windows while the log streams by; every other one is dropped whenever there are too
+    """Collect windows in one pass over a log; every other one is dropped whenever there are too
     many.
     """
 
@@ -58,13 +59,11 @@ class WindowCollector:
         self._possible = self._simple or columns.has("dq")
         self._parts: list[dict[str, np.ndarray]] = []
         self._count, self._period = 0, 0.0
+        self._step, self._seen = 1, 0  # of windows that other files collected
 
-    def feed(
-        self, arrays: dict[str, np.ndarray | None], starts: np.ndarray, *, row: int, period: float
-    ) -> None:
+    def feed(self, channels: Channels, starts: np.ndarray, *, row: int, period: float) -> None:
         """Take a batch of consecutive rows."""
-        t = arrays["t"]
-        assert t is not None
+        t = channels["t"]
         if not self._possible or not period:
             return
         self._period = period
@@ -79,42 +78,36 @@ class WindowCollector:
         first = first[breaks[first + width] == breaks[first + 1]]  # no run begins inside
         if len(first):
             with np.errstate(over="ignore", invalid="ignore"):
-                self._reduce(arrays, first, width, row)
+                self._reduce(channels, first, width, row)
 
-    def _reduce(
-        self, arrays: dict[str, np.ndarray | None], first: np.ndarray, width: int, row: int
-    ) -> None:
+    def _reduce(self, channels: Channels, first: np.ndarray, width: int, row: int) -> None:
         index = first[:, None] + np.arange(width)
-        t, q = arrays["t"][index], arrays["q"][index]  # type: ignore[index]
+        t, q, dq, tau = channels["t"][index], channels["q"][index], channels["dq"], channels["tau"]
         if self._angles:
-            smooth = (
-                np.abs(np.diff(q[:, :, self._angles], axis=1)).max(axis=(1, 2)) < np.pi
-            )  # an encoder that wraps tells no speed
+            # an encoder that wraps around has no speed there
+            smooth = np.abs(np.diff(q[:, :, self._angles], axis=1)).max(axis=(1, 2)) < np.pi
             index, t, q, first = index[smooth], t[smooth], q[smooth], first[smooth]
         if not len(first):
             return
         s = t - 0.5 * (t[:, :1] + t[:, -1:])
         half = 0.5 * (t[:, -1] - t[:, 0])
         powers = (s / half[:, None])[:, :, None] ** np.arange(3)
-        inverse = np.linalg.solve(
-            powers.transpose(0, 2, 1) @ powers, powers.transpose(0, 2, 1)
-        )  # (k, 3, width)
+        transposed = powers.transpose(0, 2, 1)
+        inverse = np.linalg.solve(transposed @ powers, transposed)  # (k, 3, width)
         scale = half[:, None]
         part = {"row": first + row}
         fit = inverse @ q
         part["q"], slope, curve = fit[:, 0], fit[:, 1] / scale, 2.0 * fit[:, 2] / scale**2
         if self._simple:
             part["slope"], part["dq"], part["ddq"] = slope, slope, curve
-        for name, at in self._robot.tree.quaternions:
-            del name
-            part["q"][:, at : at + 4] /= np.linalg.norm(
-                part["q"][:, at : at + 4], axis=1, keepdims=True
-            )
-        if arrays["dq"] is not None:
-            fit = inverse @ arrays["dq"][index]
+        for _, at in self._robot.tree.quaternions:
+            quaternion = part["q"][:, at : at + 4]
+            quaternion /= np.linalg.norm(quaternion, axis=1, keepdims=True)
+        if dq is not None:
+            fit = inverse @ dq[index]
             part["dq"], part["ddq"] = fit[:, 0], fit[:, 1] / scale
-        if arrays["tau"] is not None:
-            part["tau"] = arrays["tau"][index].mean(axis=1)
+        if tau is not None:
+            part["tau"] = tau[index].mean(axis=1)
         self._keep(part)
 
     def _keep(self, part: dict[str, np.ndarray]) -> None:
@@ -124,29 +117,52 @@ class WindowCollector:
             self._parts = [{name: array[::2] for name, array in self._joined().items()}]
             self._count, self._quota = len(self._parts[0]["row"]), max(self._quota // 2, 1)
 
+    def collected(self) -> tuple[dict[str, np.ndarray], float]:
+        """Return the arrays of all windows and the period [s] of the rows they are from."""
+        return (self._joined() if self._parts else {}), self._period
+
+    def add(self, windows: dict[str, np.ndarray], period: float, row: int) -> None:
+        """Add what another collector has of a file whose first row is `row` of the log.
+
+        Every k-th is kept where there are too many; k doubles when needed.
+        """
+        self._period = period or self._period
+        if not windows:
+            return
+        part = {
+            name: array[-self._seen % self._step :: self._step] for name, array in windows.items()
+        }
+        self._seen += len(windows["row"])
+        self._parts.append(part | {"row": part["row"] + row})
+        self._count += len(part["row"])
+        while self._count > KEPT:
+            self._parts = [{name: array[::2] for name, array in self._joined().items()}]
+            self._count, self._step = len(self._parts[0]["row"]), 2 * self._step
+
     def _joined(self) -> dict[str, np.ndarray]:
         return {
             name: np.concatenate([part[name] for part in self._parts]) for name in self._parts[0]
         }
 
     def windows(self, unusable: dict[int, list[tuple[int, int]]]) -> Windows | None:
-        """The windows, with the torques of `unusable` rows (by degree of freedom) marked; None of a
-        log too short for one.
+        """Return the windows, with the torques of `unusable` rows (by degree of freedom) marked;
+        None if the log is too short for one.
         """
         if not self._parts:
             return None
-        all_ = self._joined()
-        usable = np.ones((len(all_["row"]), self._robot.nv), dtype=bool)
+        joined = self._joined()
+        row = joined["row"]
+        usable = np.ones((len(row), self._robot.nv), dtype=bool)
         for v, intervals in unusable.items():
             for first, stop in intervals:
-                usable[(all_["row"] < stop) & (all_["row"] >= first - MOST), v] = False
+                usable[(row < stop) & (row >= first - MOST), v] = False
         return Windows(
-            all_["q"],
-            all_["dq"],
-            all_["ddq"],
-            all_.get("tau"),
-            all_.get("slope"),
-            all_["row"],
-            usable,
-            self._period,
+            q=joined["q"],
+            dq=joined["dq"],
+            ddq=joined["ddq"],
+            tau=joined.get("tau"),
+            slope=joined.get("slope"),
+            row=row,
+            usable=usable,
+            period=self._period,
         )

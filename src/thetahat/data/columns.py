@@ -1,4 +1,4 @@
-"""Which column of a log is which coordinate of the robot (interface.md, "Logs").
+"""Map of a log's columns to the robot's coordinates (interface.md, "Logs").
 
 By name `q.<joint>`, `dq.<joint>`, `ddq.<joint>`, `tau.<joint>`, with `.x` and so on for joints of
 several degrees of freedom; by position `q1 … qk` for the first k joints; or by patterns such as
@@ -15,6 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
+from thetahat.data.types import Channels
 from thetahat.errors import MalformedInput, UsageError, known
 from thetahat.model.robot import Robot
 
@@ -22,7 +23,7 @@ KINDS = ("q", "dq", "ddq", "tau")
 _NAMED = re.compile(r"(q|dq|ddq|tau)\.(.+)")
 _NUMBERED = re.compile(r"(q|dq|ddq|tau)(\d+)(?:\.(\w+))?")
 _TIMES = ("time", "timestamp", "stamp", "time_s", "seconds", "sec", "secs", "ts")
-ALIKE = 0.75  # of two names that may be one, misspelt
+ALIKE = 0.75  # similarity of two names that may be one, misspelt
 
 
 @dataclass(frozen=True)
@@ -33,46 +34,47 @@ class ColumnMap:
     run: str | None
     place: tuple[tuple[str, int, str], ...]  # (kind, position, column)
     locked: tuple[str, ...]  # joints without a column
-    ignored: tuple[str, ...]  # columns that are nothing of ours
-    incomplete: tuple[str, ...]  # kinds that only some joints have, and that are therefore not read
+    ignored: tuple[str, ...]  # columns that are not the robot's
+    incomplete: tuple[str, ...]  # kinds that only some joints have; they are not read
     silent: tuple[int, ...]  # degrees of freedom without a torque column
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """The columns of numbers to read, t first."""
+        """Return the columns of numbers to read, t first."""
         return (self.time, *(column for _, _, column in self.place))
 
     def has(self, kind: str) -> bool:
-        """Whether the log brings this kind at all."""
+        """Return whether the log has this kind of column."""
         return any(k == kind for k, _, _ in self.place)
 
     def column_of(self, kind: str, position: int) -> str:
-        """The name of the column at a position of q, dq, ddq or tau."""
+        """Return the name of the column at a position of q, dq, ddq or tau."""
         return next(column for k, at, column in self.place if (k, at) == (kind, position))
 
-    def split(
-        self, values: np.ndarray, robot: Robot, *, by_column: bool = False
-    ) -> dict[str, np.ndarray | None]:
-        """t, q, dq, ddq, tau from rows of `columns`; locked joints stand at zero. Column-major if
-        asked.
+    def split(self, values: np.ndarray, robot: Robot, *, by_column: bool = False) -> Channels:
+        """Return t, q, dq, ddq, tau from rows of `columns`, by default row-major; locked joints
+        are at their neutral position.
         """
-        order = "F" if by_column else "C"
-        out: dict[str, np.ndarray | None] = {"t": np.ascontiguousarray(values[:, 0])}
-        for kind in KINDS:
-            if kind != "q" and not self.has(kind):
-                out[kind] = None
-                continue
-            rest = robot.neutral if kind == "q" else np.zeros(robot.nv)
-            array = np.empty((len(values), len(rest)), order=order)
+
+        def filled(kind: str, default: np.ndarray) -> np.ndarray:
+            array = np.empty((len(values), len(default)), order="F" if by_column else "C")
             source = {at: i for i, (k, at, _) in enumerate(self.place, start=1) if k == kind}
-            for at, value in enumerate(rest):
+            for at, value in enumerate(default):
                 array[:, at] = values[:, source[at]] if at in source else value
-            out[kind] = array
-        return out
+            return array
+
+        zero = np.zeros(robot.nv)
+        return {
+            "t": np.ascontiguousarray(values[:, 0]),
+            "q": filled("q", robot.neutral),
+            "dq": filled("dq", zero) if self.has("dq") else None,
+            "ddq": filled("ddq", zero) if self.has("ddq") else None,
+            "tau": filled("tau", zero) if self.has("tau") else None,
+        }
 
 
 def parse_patterns(columns: str | Mapping[str, str] | None) -> dict[str, str]:
-    """``"t=time,q={joint}_pos"`` as a dictionary, checked."""
+    """Parse ``"t=time,q={joint}_pos"`` into a dictionary."""
     if columns is None:
         return {}
     if isinstance(columns, str):
@@ -106,7 +108,7 @@ def parse_patterns(columns: str | Mapping[str, str] | None) -> dict[str, str]:
 
 
 class Resolver:
-    """Finds the place of every column of one file."""
+    """Find the coordinate of every column of one file."""
 
     def __init__(
         self,
@@ -120,11 +122,13 @@ class Resolver:
         self._robot, self._names, self._file = robot, list(names), file
         self._widths, self._patterns = widths, patterns
         self._joints = robot.tree.independent
-        self._found: dict[tuple[str, int], str] = {}
-        self._strangers: dict[str, None] = {}  # labels of joints that the robot has not, in order
+        self._columns: dict[tuple[str, int], str] = {}
+        self._unknown: dict[
+            str, None
+        ] = {}  # names of joints that the robot does not have, in order
 
     def resolve(self) -> ColumnMap:
-        """The map, or the error that says what is missing."""
+        """Return the map; raise an error that says what is missing."""
         time = self._time()
         run = self._patterns.get("seg", "seg")
         if "seg" in self._patterns and run not in self._names:
@@ -160,15 +164,15 @@ class Resolver:
         )
 
     def _full_matrix(self, kind: str) -> bool:
-        """A 2-D array as wide as the robot's q or dq, where that is not simply one number per
-        joint.
+        """Return whether a 2-D array has the width of the robot's q or dq, where that is not one
+        number per joint.
         """
         return self._robot.nq != len(self._joints) and self._widths.get(kind) == (
             self._robot.nq if kind == "q" else self._robot.nv
         )
 
     def _put(self, kind: str, position: int, column: str) -> None:
-        other = self._found.setdefault((kind, position), column)
+        other = self._columns.setdefault((kind, position), column)
         if other != column:
             raise MalformedInput(
                 f"{self._file}: columns {other!r} and {column!r} are both {kind} of the same joint;"
@@ -193,9 +197,10 @@ class Resolver:
                 column = pattern.replace("{joint}", node.name + end).replace(
                     "{number}", f"{number + 1}{end}"
                 )
-                if column in names:
-                    self._put(kind, self._position(kind, number, suffix), column)  # type: ignore[arg-type]
-        if not any(k == kind for k, _ in self._found):
+                position = self._position(kind, number, suffix)
+                if column in names and position is not None:
+                    self._put(kind, position, column)
+        if not any(k == kind for k, _ in self._columns):
             example = (
                 pattern.replace("{joint}", self._joints[0].name).replace("{number}", "1")
                 if self._joints
@@ -208,7 +213,7 @@ class Resolver:
             )
 
     def _by_name(self, name: str) -> None:
-        """Place a column by the default rules, unless a pattern speaks for its kind."""
+        """Place a column by the default rules, unless its kind has a pattern."""
         match = _NUMBERED.fullmatch(name)
         if match:
             kind, number, suffix = match[1], int(match[2]), match[3] or ""
@@ -240,10 +245,8 @@ class Resolver:
             if position is None:
                 raise self._wrong_suffix(name, kind, index[joint])
             self._put(kind, position, name)
-        elif (
-            label not in self._robot.tree.index_of
-        ):  # a mimic joint follows another; its column is merely not needed
-            self._strangers[label] = None
+        elif label not in self._robot.tree.index_of:  # columns of mimic joints are not needed
+            self._unknown[label] = None
 
     def _wrong_suffix(self, name: str, kind: str, joint: int) -> MalformedInput:
         node = self._joints[joint]
@@ -266,17 +269,15 @@ class Resolver:
         return int(np.searchsorted(np.cumsum(sizes), position, side="right"))
 
     def _check_joints(self) -> None:
-        """Names that differ from the robot's are an error with both lists; joints too many or too
-        few are not.
-        """
-        measured = {self._joint_of("q", at) for kind, at in self._found if kind == "q"}
+        """Refuse joint names that differ from the robot's; joints too many or too few are fine."""
+        measured = {self._joint_of("q", at) for kind, at in self._columns if kind == "q"}
         missing = [node.name for i, node in enumerate(self._joints) if i not in measured]
-        strangers = list(self._strangers)
-        misspelt = any(get_close_matches(name, missing, n=1, cutoff=ALIKE) for name in strangers)
-        if strangers and (not measured or misspelt or len(strangers) == len(missing)):
+        unknown = list(self._unknown)
+        misspelt = any(get_close_matches(name, missing, n=1, cutoff=ALIKE) for name in unknown)
+        if unknown and (not measured or misspelt or len(unknown) == len(missing)):
             raise MalformedInput(
                 f"{self._file}: its joint names differ from the robot's; in the log:"
-                f" {known(strangers)}; in robot {self._robot.name!r} without a column:"
+                f" {known(unknown)}; in robot {self._robot.name!r} without a column:"
                 f" {known(missing)}; rename one side or pass --columns"
             )
         if not measured:
@@ -285,7 +286,7 @@ class Resolver:
                 f" q.<joint> or q1 … for the joints {known(self._robot.joint_names)}, or pass"
                 " --columns"
             )
-        for (kind, at), column in self._found.items():
+        for (kind, at), column in self._columns.items():
             joint = self._joint_of(kind, at)
             if joint not in measured:
                 node = self._joints[joint]
@@ -296,26 +297,27 @@ class Resolver:
             self._check_whole(kind, joint)
 
     def _check_whole(self, kind: str, joint: int) -> None:
-        """A joint of several degrees of freedom has all of its columns, or none."""
+        """Refuse a joint of several degrees of freedom with only some of its columns."""
         node = self._joints[joint]
         for suffix in node.kind.coordinates if kind == "q" else node.kind.directions:
-            if (kind, self._position(kind, joint, suffix)) not in self._found:
+            if (kind, self._position(kind, joint, suffix)) not in self._columns:
                 raise MalformedInput(
                     f"{self._file} has only some columns of {kind} of joint {node.name!r};"
                     f" {kind}.{node.name}.{suffix} is missing"
                 )
 
     def _map(self, time: str, run: str | None) -> ColumnMap:
-        measured = {self._joint_of("q", at) for kind, at in self._found if kind == "q"}
+        measured = {self._joint_of("q", at) for kind, at in self._columns if kind == "q"}
         have = {
-            kind: {self._joint_of(kind, at) for k, at in self._found if k == kind} for kind in KINDS
+            kind: {self._joint_of(kind, at) for k, at in self._columns if k == kind}
+            for kind in KINDS
         }
         incomplete = tuple(kind for kind in ("dq", "ddq") if have[kind] and have[kind] != measured)
         place = tuple(
             sorted(
                 (
                     (kind, at, column)
-                    for (kind, at), column in self._found.items()
+                    for (kind, at), column in self._columns.items()
                     if kind not in incomplete
                 ),
                 key=_order,
@@ -330,7 +332,9 @@ class Resolver:
             ignored=tuple(name for name in self._names if name not in used),
             incomplete=incomplete,
             silent=tuple(
-                at for at in range(self._robot.nv) if have["tau"] and ("tau", at) not in self._found
+                at
+                for at in range(self._robot.nv)
+                if have["tau"] and ("tau", at) not in self._columns
             ),
         )
 

@@ -1,33 +1,30 @@
-"""What a log says about itself before it is filtered: the bandwidth of its motion, its noise, and
-the cut-off that follows.
+"""Choice of the low-pass cut-off from a log: bandwidth of its motion and noise.
 
 One rule for all robots, from spectra of velocity and the nominal inertia alone. Per degree of
 freedom j, with S_j(f) the power spectrum of the velocity:
 
-    knee     f²·S_j(f) is least there: below it is motion, above it noise
+    knee     the minimum of f²·S_j(f): below it is motion, above it noise
     motion   99 % of the velocity's energy below the knee lies below f_m
-    noise    the acceleration's noise below f, Σ_k D_jk² ∫₀^f (2πν)² N_k(ν) dν, with N_k the
-    spectrum at the knee below it and
-             the measured one above it, is 3 % of the variance of torque j at f_n
+    noise    f_n where the acceleration's noise below it, Σ_k D_jk² ∫₀^f (2πν)² N_k(ν) dν, is 3 % of
+             the variance of torque j; N_k is the spectrum at the knee below it, as measured above
 
     cut-off = min(15·f_m, f_n), f_m and f_n the medians over the degrees of freedom that move,
               at least 1.5 and (unless noise forbids it) 3 times the fastest f_m, at most 0.4 of the
               sampling rate.
 
 15: friction and the products of the equation of motion spread torque over harmonics of the motion.
-3 %: noise that stands in the regressor beside the signal biases a least-squares fit by about its
-share of the variance. The form of the rule and its constants (also the 4 % of `choose_min_speed`)
-were settled by looking at least-squares fits of the eight logs in ../shared/data/logs, held-out
-scores included: those hardly change from 10 to 30 times f_m where noise does not interfere. So
-these logs show that one rule can serve all of them; how well it does on a robot not among them,
-they cannot show.
+3 %: noise in the regressor biases a least-squares fit by about its share of the variance. The rule
+and its constants (also the 4 % of `choose_min_speed`) were chosen on least-squares fits of the
+eight logs in ../shared/data/logs, held-out scores included: those hardly change from 10 to 30 times
+f_m where noise does not interfere. These logs show that one rule can serve all of them, not how
+well it does on other robots.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 
@@ -35,7 +32,6 @@ from thetahat.data.filters import KNOTS, central_difference
 from thetahat.data.resample import (
     Block,
     Layout,
-    LogLike,
     despike,
     mean_period,
     run_spans,
@@ -43,6 +39,7 @@ from thetahat.data.resample import (
     uniform_blocks,
 )
 from thetahat.data.samples import UNMEASURED
+from thetahat.data.types import Chunk, LogLike
 from thetahat.data.velocities import velocities
 from thetahat.errors import NotIdentifiable
 from thetahat.model.robot import Robot
@@ -70,16 +67,33 @@ SPIKE_RANGE = 0.05  # of a channel's range: smaller jumps are no spikes
 
 
 @dataclass(frozen=True, eq=False)
-class Survey:
-    """What the choice of filters needs to know of a log."""
+class VelocitySpectrum:
+    """Power spectrum of the velocities in bands of equal ratio."""
 
     frequency: np.ndarray  # (bands,) [Hz], centres
-    energy: np.ndarray  # (bands, nv) of the velocity, [(rad/s)²]
+    energy: np.ndarray  # (bands, nv) [(rad/s)²]
     density: np.ndarray  # (bands, nv) [(rad/s)²/Hz]
+
+    @cached_property
+    def knees(self) -> np.ndarray:
+        """Return the band of each degree of freedom's knee."""
+        return np.array([_knee(self.frequency, column) for column in self.density.T])
+
+    @property
+    def floor(self) -> np.ndarray:
+        """Return the density at each degree of freedom's knee."""
+        return np.array(
+            [column[knee] for column, knee in zip(self.density.T, self.knees, strict=True)]
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Spectra:
+    """Statistics of a log from which filters are chosen."""
+
+    velocity: VelocitySpectrum
     torque_variance: np.ndarray  # (nv,) [(N·m)²]
-    inertia: (
-        np.ndarray
-    )  # (nv, nv) mean square of the nominal mass matrix, zero where the robot states none
+    inertia: np.ndarray  # (nv, nv) mean square of the nominal mass matrix, zero if unknown
     speed: np.ndarray  # (nv,) 95th percentile of |dq|
     spikes: np.ndarray  # (channels,) thresholds
     rate: float  # [Hz], the slowest run's
@@ -89,7 +103,7 @@ class Survey:
 
 @dataclass(frozen=True, eq=False)
 class Cutoff:
-    """The chosen cut-off and how it came about."""
+    """The chosen cut-off and the reasons."""
 
     value: float  # [Hz]
     motion: np.ndarray  # (nv,) f_m [Hz]
@@ -105,46 +119,46 @@ class Cutoff:
 # -- spectra ---------------------------------------------------------------------------------------
 
 
-def survey(
+def scan_spectra(
     log: LogLike,
     robot: Robot,
     *,
     span: tuple[int, int] | None = None,
-    chunks: Iterable[Any] | None = None,
-) -> Survey:
-    """One pass over the log, or its rows of `span`, in bounded memory; of a long one, over
-    `WINDOWS` stretches spread over it.
+    chunks: Iterable[Chunk] | None = None,
+) -> Spectra:
+    """Measure the spectra of a log, or of its rows of `span`, in one pass and bounded memory; of a
+    long one, from `WINDOWS` stretches spread over it.
     """
     spans = run_spans(log, span)
-    gather = _Gatherer(robot, Layout.of(log, robot))
-    for block in uniform_blocks(log, robot, chunks=chunks, spans=_stretches(log, spans)):
-        gather.push(block)
-    return gather.result(1.0 / max(_periods(log, spans)))
+    accumulator = _SpectrumAccumulator(robot, Layout.of(log, robot))
+    for block in uniform_blocks(log, robot, chunks=chunks, spans=spectrum_spans(log, spans)):
+        accumulator.push(block)
+    return accumulator.result(1.0 / max(_periods(log, spans)))
 
 
-def _stretches(log: LogLike, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The spans, or `WINDOWS` stretches of one window each where there is more; not those of short
-    runs, whose spectra smear.
+def spectrum_spans(log: LogLike, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the spans, or `WINDOWS` stretches of one window each where there are more, without
+    short runs, whose spectra smear.
     """
     periods = _periods(log, spans)
     seconds = np.array(
         [period * (stop - first) for period, (first, stop) in zip(periods, spans, strict=True)]
     )
     enough = 0.5 * min(WINDOW, float(seconds.max()))
-    kept = [
+    long = [
         (span, period)
         for span, period, length in zip(spans, periods, seconds, strict=True)
         if length >= enough
     ]
     windows = []
-    for (first, stop), period in kept:
+    for (first, stop), period in long:
         size = _window_rows(period)
         windows += [
             (row, min(row + size + KNOTS, stop))
             for row in range(first, max(stop - size // 2, first + 1), size)
         ]
     if len(windows) <= WINDOWS:
-        return [span for span, _ in kept]
+        return [span for span, _ in long]
     picked = [
         windows[i] for i in np.unique(np.linspace(0, len(windows) - 1, WINDOWS).round().astype(int))
     ]
@@ -155,7 +169,7 @@ def _stretches(log: LogLike, spans: list[tuple[int, int]]) -> list[tuple[int, in
 
 
 def _periods(log: LogLike, spans: list[tuple[int, int]]) -> list[float]:
-    """The mean period of the run that each span is in."""
+    """Return the mean period of the run that each span is in."""
     starts = np.array([run.first_row for run in log.runs])
     return [
         mean_period(log.runs[int(at)])
@@ -167,30 +181,23 @@ def _window_rows(period: float) -> int:
     return max(SHORTEST_WINDOW, round(WINDOW / period))
 
 
-class _Gatherer:
+class _SpectrumAccumulator:
     """Sums of window spectra, and quantiles of each window."""
 
     def __init__(self, robot: Robot, layout: Layout) -> None:
         self.robot, self.layout = robot, layout
         self.held: np.ndarray | None = None
-        self.at, self.made = (
-            0,
-            0,
-        )  # where in the held rows the next window begins; windows made of this run
+        self.at, self.made = 0, 0  # start of the next window in the held rows; windows of this run
         self.energy = np.zeros((BANDS, layout.nv))
         self.width = np.zeros(BANDS)  # [Hz·windows] of spectrum that fell into each band
         self.windows = 0
         self.spread: list[np.ndarray] = []  # of each window: spike thresholds
-        self.quantiles: list[
-            np.ndarray
-        ] = []  # of each window: levels of every channel and of the speed
+        self.quantiles: list[np.ndarray] = []  # of each window: every channel and the speed
         self.configurations: list[np.ndarray] = []
         self.unmeasured = np.ones(layout.nv, dtype=bool)
 
     def push(self, block: Block) -> None:
-        """Take the rows of a block; windows overlap by half, the last of a run reaches back from
-        its end.
-        """
+        """Add the rows of a block; windows overlap by half, the last of a run ends with it."""
         self.unmeasured &= np.isin(block.codes, UNMEASURED).all(axis=0)
         held = block.x if self.held is None else np.concatenate([self.held, block.x])
         size, at = _window_rows(block.period), self.at
@@ -226,13 +233,11 @@ class _Gatherer:
         self._spectrum(velocity, period)
 
     def _velocity(self, x: np.ndarray, period: float) -> np.ndarray:
-        """(rows, nv): measured, or differenced per coordinate where the joint is one of
-        positions.
-        """
+        """Return velocities (rows, nv), measured or differentiated from positions."""
         if self.layout.has_dq:
             return x[:, self.layout.dq]
         q = x[:, self.layout.q]
-        return velocities(self.robot, q, central_difference(q, period))[0]
+        return velocities(self.robot, q, central_difference(q, period))
 
     def _spectrum(self, velocity: np.ndarray, period: float) -> None:
         from scipy import fft
@@ -244,26 +249,21 @@ class _Gatherer:
         ]
         energy = 2.0 * np.abs(transform) ** 2 / (n * np.sum(taper**2))  # its sum is the variance
         step = 1.0 / (n * period)
-        band = np.clip(
-            np.floor(PER_OCTAVE * np.log2(step * np.arange(1, len(energy) + 1) / LOWEST)).astype(
-                int
-            ),
-            0,
-            BANDS - 1,
-        )
+        octaves = np.log2(step * np.arange(1, len(energy) + 1) / LOWEST)
+        band = np.clip(np.floor(PER_OCTAVE * octaves).astype(int), 0, BANDS - 1)
         for j in range(energy.shape[1]):
             self.energy[:, j] += np.bincount(band, energy[:, j], minlength=BANDS)
         self.width += np.bincount(band, minlength=BANDS) * step
         self.windows += 1
 
-    def result(self, rate: float) -> Survey:
+    def result(self, rate: float) -> Spectra:
         if not self.windows:
             raise NotIdentifiable(
                 f"no run of the log has {SHORTEST_WINDOW} rows, too few to choose filters from;"
                 " record longer"
             )
         frequency = LOWEST * 2.0 ** ((np.arange(BANDS) + 0.5) / PER_OCTAVE)
-        seen = self.width > 0.0
+        covered = self.width > 0.0
         pooled = np.concatenate(self.quantiles)
         channels = pooled[:, : self.layout.channels]
         low, high = np.quantile(channels, (0.01, 0.99), axis=0)
@@ -271,10 +271,12 @@ class _Gatherer:
         for _, at in self.robot.tree.quaternions:
             spikes[at : at + 4] = np.inf  # a quaternion may change its sign
         spikes[spikes == 0.0] = np.inf  # a channel that never changes has no spikes
-        return Survey(
-            frequency=frequency[seen],
-            energy=self.energy[seen] / self.windows,
-            density=self.energy[seen] / self.width[seen, None],
+        return Spectra(
+            velocity=VelocitySpectrum(
+                frequency=frequency[covered],
+                energy=self.energy[covered] / self.windows,
+                density=self.energy[covered] / self.width[covered, None],
+            ),
             torque_variance=channels[:, self.layout.tau].var(axis=0),
             inertia=_inertia(self.robot, np.array(self.configurations)),
             speed=np.quantile(pooled[:, self.layout.channels :], 0.95, axis=0),
@@ -286,8 +288,8 @@ class _Gatherer:
 
 
 def _inertia(robot: Robot, q: np.ndarray) -> np.ndarray:
-    """Mean square of the nominal mass matrix over some configurations of the log; zero rows where
-    it is not that of a physical joint.
+    """Return the mean square of the nominal mass matrix over configurations of the log, with zero
+    rows where it is not that of a physical joint.
     """
     from thetahat.dynamics.rigid_body import mass_matrix
 
@@ -298,7 +300,7 @@ def _inertia(robot: Robot, q: np.ndarray) -> np.ndarray:
             length > 0.5, q[:, at : at + 4] / np.maximum(length, 1e-300), [0.0, 0.0, 0.0, 1.0]
         )
     matrices = np.asarray(mass_matrix(robot, q)).reshape(-1, robot.nv, robot.nv)
-    square = np.mean(matrices**2, axis=0)
+    square: np.ndarray = np.mean(matrices**2, axis=0)
     square[np.mean(matrices, axis=0).diagonal() <= 0.0] = 0.0
     return square
 
@@ -306,28 +308,33 @@ def _inertia(robot: Robot, q: np.ndarray) -> np.ndarray:
 # -- the rule --------------------------------------------------------------------------------------
 
 
-def choose_cutoff(seen: Survey, robot: Robot) -> Cutoff:
-    """The cut-off by the rule at the head of this file."""
-    nv = robot.nv
-    knees = np.array([_knee(seen.frequency, seen.density[:, j]) for j in range(nv)])
-    peak, floor = seen.density.max(axis=0), seen.density[knees, np.arange(nv)]
-    moves = seen.usable & (seen.speed > STILL) & (peak > MOVES * floor)
-    motion = np.array(
-        [_bandwidth(seen.frequency, seen.energy[: knees[j] + 1, j]) for j in range(nv)]
+def choose_cutoff(spectra: Spectra, robot: Robot) -> Cutoff:
+    """Choose the cut-off by the rule at the head of this file."""
+    velocity = spectra.velocity
+    moves = (
+        spectra.usable
+        & (spectra.speed > STILL)
+        & (velocity.density.max(axis=0) > MOVES * velocity.floor)
     )
-    noise = _noise_limits(seen, knees) if seen.differentiated else np.full(nv, np.inf)
-    who = moves if moves.any() else np.ones(nv, dtype=bool)
+    motion = np.array(
+        [
+            _bandwidth(velocity.frequency, energy[: knee + 1])
+            for energy, knee in zip(velocity.energy.T, velocity.knees, strict=True)
+        ]
+    )
+    noise = _noise_limits(spectra) if spectra.differentiated else np.full(robot.nv, np.inf)
+    who = moves if moves.any() else np.ones(robot.nv, dtype=bool)
     typical, fastest = float(np.median(motion[who])), float(np.max(motion[who]))
     limit = float(np.median(noise[who]))
     wanted = max(HARMONICS * typical, FASTEST * fastest)
-    value = min(max(min(wanted, limit), LEAST * fastest), MOST * seen.rate)
+    value = min(max(min(wanted, limit), LEAST * fastest), MOST * spectra.rate)
     value = float(f"{value:.3g}")
     why = (
         f"99 % of the motion is below {typical:.3g} Hz (median of the joints; fastest"
         f" {_name(robot, who, motion)} {fastest:.3g} Hz)"
     )
-    if value >= 0.99 * MOST * seen.rate:
-        how = f"the sampling rate of {seen.rate:.4g} Hz allows no more"
+    if value >= 0.99 * MOST * spectra.rate:
+        how = f"the sampling rate of {spectra.rate:.4g} Hz allows no more"
     elif limit < wanted:
         how = (
             f"above {limit:.3g} Hz the noise of the acceleration would be more than"
@@ -339,9 +346,8 @@ def choose_cutoff(seen: Survey, robot: Robot) -> Cutoff:
             f"noise would allow {limit:.3g} Hz" if np.isfinite(limit) else "noise sets no limit"
         )
         how = f"{HARMONICS:g} times that leaves the harmonics of friction in, and {allowed}"
-    return Cutoff(
-        value, motion, noise, seen.frequency[knees], moves, f"cut-off {value:.3g} Hz: {why}; {how}"
-    )
+    reasoning = f"cut-off {value:.3g} Hz: {why}; {how}"
+    return Cutoff(value, motion, noise, velocity.frequency[velocity.knees], moves, reasoning)
 
 
 def _name(robot: Robot, who: np.ndarray, motion: np.ndarray) -> str:
@@ -349,7 +355,7 @@ def _name(robot: Robot, who: np.ndarray, motion: np.ndarray) -> str:
 
 
 def _knee(frequency: np.ndarray, density: np.ndarray) -> int:
-    """The band above the spectrum's peak where f²·S(f) is least, S averaged over five eighths of an
+    """Return the band above the spectrum's peak where f²·S(f) is least, S averaged over 5/8 of an
     octave.
     """
     if not np.any(density > 0.0):
@@ -363,7 +369,7 @@ def _knee(frequency: np.ndarray, density: np.ndarray) -> int:
 
 
 def _bandwidth(frequency: np.ndarray, energy: np.ndarray) -> float:
-    """The frequency below which `MOTION_PART` of the energy lies, interpolated inside its band."""
+    """Return the frequency below which `MOTION_PART` of the energy lies."""
     total = np.cumsum(energy)
     if total[-1] <= 0.0:
         return float(frequency[0])
@@ -373,46 +379,36 @@ def _bandwidth(frequency: np.ndarray, energy: np.ndarray) -> float:
     return float(frequency[at] * 2.0 ** ((part - 0.5) / PER_OCTAVE))
 
 
-def _noise_limits(seen: Survey, knees: np.ndarray) -> np.ndarray:
-    """(nv,) the frequency up to which noise of the acceleration makes `NOISE_PART` of the torque's
-    variance.
+def _noise_limits(spectra: Spectra) -> np.ndarray:
+    """Return (nv,) the frequency up to which noise of the acceleration makes `NOISE_PART` of the
+    torque's variance.
     """
-    f = seen.frequency
-    bands = np.arange(len(f))
+    velocity = spectra.velocity
+    f, density = velocity.frequency, velocity.density
     width = f * (2.0 ** (0.5 / PER_OCTAVE) - 2.0 ** (-0.5 / PER_OCTAVE))
-    noise = np.where(
-        bands[:, None] < knees, seen.density[knees, np.arange(len(knees))], seen.density
-    )
-    noise = np.where(
-        seen.density.max(axis=0) * NOISELESS * 10.0 < noise, noise, 0.0
-    )  # the window's own skirt is no noise
+    noise = np.where(np.arange(len(f))[:, None] < velocity.knees, velocity.floor, density)
+    # below this level is the skirt of the window itself
+    noise = np.where(density.max(axis=0) * NOISELESS * 10.0 < noise, noise, 0.0)
     acceleration = np.cumsum((2.0 * np.pi * f[:, None]) ** 2 * noise * width[:, None], axis=0)
-    torque = acceleration @ seen.inertia.T  # (bands, nv)
-    out = np.full(len(knees), np.inf)
-    for j in np.flatnonzero(seen.torque_variance > 0.0):
-        over = np.flatnonzero(torque[:, j] > NOISE_PART * seen.torque_variance[j])
+    torque = acceleration @ spectra.inertia.T  # (bands, nv)
+    out = np.full(torque.shape[1], np.inf)
+    for j in np.flatnonzero(spectra.torque_variance > 0.0):
+        over = np.flatnonzero(torque[:, j] > NOISE_PART * spectra.torque_variance[j])
         if len(over):
             out[j] = f[over[0]]
     return out
 
 
-def choose_min_speed(seen: Survey, cutoff: float) -> np.ndarray:
-    """(nv,) speed below which a joint stands still: 4 % of its 95th percentile, or three deviations
-    of the noise that the filter leaves.
+def choose_min_speed(spectra: Spectra, cutoff: float) -> np.ndarray:
+    """Choose (nv,) the speed below which a joint stands still: 4 % of its 95th percentile, or three
+    standard deviations of the noise that the filter leaves.
     """
-    f = seen.frequency
-    nv = seen.density.shape[1]
-    knees = np.array([_knee(f, seen.density[:, j]) for j in range(nv)])
+    velocity = spectra.velocity
+    f, knees = velocity.frequency, velocity.knees
     passed = 1.0 / (1.0 + (f / cutoff) ** 8) ** 2
-    floor = seen.density[knees, np.arange(nv)]
     above = np.arange(len(f))[:, None] > knees
-    variance = floor * np.minimum(f[knees], cutoff) + np.sum(
-        np.where(above, seen.energy, 0.0) * passed[:, None], axis=0
+    variance = velocity.floor * np.minimum(f[knees], cutoff) + np.sum(
+        np.where(above, velocity.energy, 0.0) * passed[:, None], axis=0
     )
-    return np.maximum.reduce(
-        [
-            SLOW_PART * seen.speed,
-            np.minimum(SLOW_NOISE * np.sqrt(variance), 0.1 * seen.speed),
-            np.full(nv, STILL),
-        ]
-    )
+    noise = np.minimum(SLOW_NOISE * np.sqrt(variance), 0.1 * spectra.speed)
+    return np.asarray(np.maximum(np.maximum(SLOW_PART * spectra.speed, noise), STILL))

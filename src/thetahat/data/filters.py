@@ -1,4 +1,4 @@
-"""Filters and derivatives of sampled signals: zero-phase and causal, each a finite kernel.
+"""Filters and derivatives of sampled signals, zero-phase and causal, each a finite kernel.
 
 A *method* (`Butterworth`, `SavitzkyGolay`, `ExponentialAverage`) is a frozen object that turns a
 sampling period into kernels for the signal itself, its first and its second derivative:
@@ -7,8 +7,7 @@ sampling period into kernels for the signal itself, its first and its second der
 
 All three kernels of a method share one low-pass, so position, velocity, acceleration and torque
 filtered with them still obey any linear relation they obeyed before. Kernels are finite: an output
-depends on nothing outside its reach, which makes halos, guards and gaps exact instead of
-approximate.
+depends on nothing outside its reach, so halos, guards and gaps are exact.
 """
 
 from __future__ import annotations
@@ -25,13 +24,10 @@ from thetahat.errors import UsageError
 
 TAIL = 1e-10  # an impulse response is cut where what remains of it is this part of the whole
 GUARD = 16  # samples on either side of a kernel that was moved by a fraction of one
-SETTLED = (
-    1e-3  # rows are trusted where less than this part of the kernel hangs over the end of a run
-)
+EDGE_WEIGHT = 1e-3  # rows are valid where less than this part of a kernel exceeds the run's ends
 HALF_PERIODS = 0.95  # a cut-off may be this part of half the sampling rate
-STENCIL = np.array(
-    [-1 / 280, 4 / 105, -1 / 5, 4 / 5, 0.0, -4 / 5, 1 / 5, -4 / 105, 1 / 280]
-)  # of x_{k+4} … x_{k−4}: x' with error (ωh)⁸/630
+# weights of x_{k+4} … x_{k−4} for x', with error (ωh)⁸/630
+STENCIL = np.array([-1 / 280, 4 / 105, -1 / 5, 4 / 5, 0.0, -4 / 5, 1 / 5, -4 / 105, 1 / 280])
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,15 +39,14 @@ class Kernel:
     past: int  # samples it looks back
 
     def padded(self, future: int, past: int) -> np.ndarray:
-        """The weights between zeros, as wide as asked."""
+        """Return the weights padded with zeros to this reach."""
         return np.pad(self.weights, (future - self.future, past - self.past))
 
-    def later(self, samples: float) -> Kernel:
-        """The kernel of the same signal so many samples ago (a fraction too): its weights moved by
-        the phase of their spectrum.
+    def delayed(self, samples: float) -> Kernel:
+        """Return the kernel of the same signal this many samples ago, fractions included: its
+        weights shifted by the phase of their spectrum.
 
-        Exact for signals that the kernel lets through; beyond its new ends nothing is left but
-        rounding of what it stops.
+        Exact for signals in the kernel's pass band.
         """
         if not samples:
             return self
@@ -62,13 +57,14 @@ class Kernel:
             np.fft.rfft(weights) * np.exp(-2j * np.pi * frequency * samples), len(weights)
         )
         total = moved.sum()
-        scale = (
-            self.weights.sum() / total if abs(total) > 1e-9 * np.abs(moved).sum() else 1.0
-        )  # a constant stays exactly what it is
+        preserved = abs(total) > 1e-9 * np.abs(moved).sum()  # a constant stays exactly what it is
+        scale = self.weights.sum() / total if preserved else 1.0
         return Kernel(moved * scale, self.future + reach, self.past + reach)
 
-    def settled(self, part: float = SETTLED) -> tuple[int, int]:
-        """(future, past) reach outside which less than `part` of the absolute weight lies."""
+    def edge_reach(self, part: float = EDGE_WEIGHT) -> tuple[int, int]:
+        """Return the (future, past) reach outside which less than `part` of the absolute weight
+        lies.
+        """
         size = np.abs(self.weights)
         total = size.sum()
         behind = np.cumsum(size[::-1])[::-1] - size  # weight further in the past than each tap
@@ -79,19 +75,18 @@ class Kernel:
 
 
 class Method(Protocol):
-    """What turns a period into kernels."""
+    """Filter that makes kernels for a sampling period."""
 
-    cutoff: float  # [Hz]
+    @property
+    def cutoff(self) -> float:
+        """Return the cut-off [Hz]."""
 
     def kernel(self, period: float, derivative: int = 0) -> Kernel:
-        """The kernel of the filtered signal or of its first or second derivative."""
-        ...
+        """Return the kernel of the filtered signal or of its first or second derivative."""
 
 
 def _check_cutoff(cutoff: float, period: float) -> float:
-    """cutoff·period, in cycles per sample; an error where it is not below half the sampling
-    rate.
-    """
+    """Return cutoff·period, in cycles per sample; it must be below half the sampling rate."""
     if not (math.isfinite(period) and period > 0.0):
         raise UsageError(f"the sampling period is {period!r} s; it must be a positive number")
     if not (math.isfinite(cutoff) and cutoff > 0.0):
@@ -134,7 +129,7 @@ class Butterworth:
             )
 
     def kernel(self, period: float, derivative: int = 0) -> Kernel:
-        """The filter, followed by `derivative` central differences."""
+        """Return the filter followed by `derivative` central differences."""
         _check_derivative(derivative)
         weights = _butterworth_weights(_check_cutoff(self.cutoff, period), int(self.order))
         for _ in range(derivative):
@@ -145,11 +140,11 @@ class Butterworth:
 
 @lru_cache(maxsize=64)
 def _butterworth_weights(frequency: float, order: int) -> np.ndarray:
-    """Impulse response of |H|², symmetric, cut at `TAIL`, of unit sum; `frequency` in cycles per
-    sample.
+    """Return the impulse response of |H|², symmetric, cut at `TAIL`, of unit sum; `frequency` is
+    in cycles per sample.
 
-    The spectrum is known in closed form, so the response is its inverse transform, on a circle so
-    long that what the slowest pole leaves to wrap around is below rounding.
+    It is the inverse transform of the spectrum's closed form, long enough that what the slowest
+    pole leaves to wrap around is below rounding.
     """
     ratio = math.tan(math.pi * frequency)
     poles = ratio * np.exp(0.5j * np.pi * (1.0 + (2.0 * np.arange(order) + 1.0) / order))
@@ -175,7 +170,7 @@ def _butterworth_weights(frequency: float, order: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class SavitzkyGolay:
-    """Local least-squares polynomial over a symmetric window, as wide as makes half the amplitude
+    """Local least-squares polynomial over a symmetric window whose width makes half the amplitude
     pass at the cut-off.
     """
 
@@ -190,28 +185,23 @@ class SavitzkyGolay:
             )
 
     def half_window(self, period: float) -> int:
-        """Samples on each side of the middle."""
+        """Return the number of samples on each side of the middle."""
         return _savitzky_golay_half(_check_cutoff(self.cutoff, period), int(self.degree))
 
     def kernel(self, period: float, derivative: int = 0) -> Kernel:
-        """The polynomial's value or derivative at the middle of the window."""
+        """Return the polynomial's value or derivative at the middle of the window."""
         _check_derivative(derivative)
         half = self.half_window(period)
-        return Kernel(
-            _savitzky_golay_weights(half, int(self.degree), derivative) / period**derivative,
-            half,
-            half,
-        )
+        weights = _savitzky_golay_weights(half, int(self.degree), derivative)
+        return Kernel(weights / period**derivative, half, half)
 
 
 @lru_cache(maxsize=256)
 def _savitzky_golay_weights(half: int, degree: int, derivative: int) -> np.ndarray:
-    """Row `derivative` of the pseudo-inverse of the window's Legendre-scaled polynomials, times its
+    """Return row `derivative` of the pseudo-inverse of the window's polynomials, times its
     factorial, for x_{k+half} … x_{k−half}.
     """
-    place = (
-        np.arange(half, -half - 1, -1) / half
-    )  # in units of the half window, so that powers stay near one
+    place = np.arange(half, -half - 1, -1) / half  # scaled, so that powers stay near one
     basis, triangle = np.linalg.qr(np.vander(place, degree + 1, increasing=True))
     unit = np.zeros(degree + 1)
     unit[derivative] = math.factorial(derivative) / half**derivative
@@ -222,8 +212,8 @@ def _savitzky_golay_weights(half: int, degree: int, derivative: int) -> np.ndarr
 
 @lru_cache(maxsize=64)
 def _savitzky_golay_half(frequency: float, degree: int) -> int:
-    """The widest half window whose response at `frequency` (cycles per sample) is at least one
-    half, found by bisection.
+    """Return the widest half window whose response at `frequency` (cycles per sample) is at least
+    one half, by bisection.
     """
 
     def response(half: int) -> float:
@@ -231,10 +221,8 @@ def _savitzky_golay_half(frequency: float, degree: int) -> int:
         return float(weights @ np.cos(2.0 * np.pi * frequency * np.arange(half, -half - 1, -1)))
 
     least = degree // 2 + 1
-    low, high = (
-        least,
-        max(least + 1, math.ceil((degree + 2) / (2.0 * frequency))),
-    )  # the main lobe ends before
+    main_lobe = math.ceil((degree + 2) / (2.0 * frequency))  # it ends before
+    low, high = least, max(least + 1, main_lobe)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if response(middle) >= 0.5 else (low, middle)
@@ -250,7 +238,7 @@ class ExponentialAverage:
     cutoff: float  # [Hz]
 
     def kernel(self, period: float, derivative: int = 0) -> Kernel:
-        """w_i = a (1 − a)^i into the past, differenced."""
+        """Return w_i = a (1 − a)^i into the past, differenced."""
         _check_derivative(derivative)
         keep = math.exp(-2.0 * math.pi * _check_cutoff(self.cutoff, period))
         count = max(1, math.ceil(math.log(TAIL) / math.log(keep)))
@@ -262,7 +250,7 @@ class ExponentialAverage:
 
 
 def method_of(name: str, cutoff: float, order: int = 4) -> Method:
-    """The method of a name: butterworth, savgol or ema."""
+    """Return the filter of this name: butterworth, savgol or ema."""
     match name:
         case "butterworth":
             return Butterworth(cutoff, order)
@@ -277,8 +265,8 @@ def method_of(name: str, cutoff: float, order: int = 4) -> Method:
 
 
 def extend(x: np.ndarray, left: int, right: int, *, mirror: bool = True) -> np.ndarray:
-    """x (channels, n) continued beyond both ends by point reflection, 2x_0 − x_k, and held where
-    the reflection runs out (or always).
+    """Extend x (channels, n) beyond both ends by point reflection, 2x_0 − x_k, and by its last
+    value where the reflection runs out (or always).
     """
     n = x.shape[-1]
     take_left, take_right = (min(left, n - 1), min(right, n - 1)) if mirror else (0, 0)
@@ -299,8 +287,8 @@ def extend(x: np.ndarray, left: int, right: int, *, mirror: bool = True) -> np.n
 def convolve(
     x: np.ndarray, kernels: Sequence[Kernel], *, past: int, future: int
 ) -> list[np.ndarray]:
-    """Each kernel's output on x (channels, past + n + future), x continued by at least the kernels'
-    reach; each is (channels, n).
+    """Return each kernel's output (channels, n) on x (channels, past + n + future), extended by at
+    least the kernels' reach.
 
     Overlap–save with one transform of the input for all kernels. A constant per channel is taken
     out first, since it costs digits: every kernel turns a constant into its sum times the constant.
@@ -333,13 +321,15 @@ def convolve(
 
 
 def smooth(x: np.ndarray, period: float, method: Method, derivative: int = 0) -> np.ndarray:
-    """A uniformly sampled run x (n,) or (n, channels), filtered, or its first or second derivative,
-    same shape.
+    """Filter a uniformly sampled run x (n,) or (n, channels), or return its first or second
+    derivative.
 
-    Near the ends the kernel hangs over: rows closer than `settled(...)` to an end are not to be
-    trusted.
+    Rows closer than `edge_rows(...)` to an end depend on the extension beyond it.
     """
-    array = np.asarray(x, dtype=float)
+    try:
+        array = np.asarray(x, dtype=float)
+    except (TypeError, ValueError):
+        raise UsageError("a signal to be filtered must be an array of numbers") from None
     if not array.size or not np.all(np.isfinite(array)):
         raise UsageError(
             "a signal to be filtered must have at least one sample and only finite numbers; remove"
@@ -352,17 +342,17 @@ def smooth(x: np.ndarray, period: float, method: Method, derivative: int = 0) ->
     return np.ascontiguousarray(out.T).reshape(array.shape)
 
 
-def settled(method: Method, period: float) -> tuple[int, int]:
-    """(rows at the start, rows at the end) of a run where the filter or a derivative hangs over by
-    more than `SETTLED`.
+def edge_rows(method: Method, period: float) -> tuple[int, int]:
+    """Return (rows at the start, rows at the end) of a run where more than `EDGE_WEIGHT` of the
+    filter or a derivative lies outside it.
     """
-    reaches = [method.kernel(period, derivative).settled() for derivative in (0, 1, 2)]
+    reaches = [method.kernel(period, derivative).edge_reach() for derivative in (0, 1, 2)]
     return max(past for _, past in reaches), max(future for future, _ in reaches)
 
 
 def central_difference(x: np.ndarray, period: float) -> np.ndarray:
-    """dx/dt of a uniformly sampled run (n,) or (n, channels) by nine points, exact for polynomials
-    of degree 8; reflected at the ends.
+    """Return dx/dt of a uniformly sampled run (n,) or (n, channels) from nine points, exact for
+    polynomials of degree 8; the run is reflected at its ends.
     """
     array = np.asarray(x, dtype=float)
     half = len(STENCIL) // 2
@@ -371,112 +361,14 @@ def central_difference(x: np.ndarray, period: float) -> np.ndarray:
     return np.ascontiguousarray(out.T / period).reshape(array.shape)
 
 
-def thinning(cutoff: float, period: float) -> int:
-    """Keep every k-th filtered row: five rows per cycle of the cut-off, where a fourth-order filter
-    has left 7e-4 to fold back.
+def decimation_factor(cutoff: float, period: float) -> int:
+    """Return k to keep every k-th filtered row: five rows per cycle of the cut-off, where a
+    fourth-order filter leaves 7e-4 to alias.
     """
     return max(1, math.floor(1.0 / (5.0 * cutoff * period) + 1e-9))
 
 
-# -- causal, one sample at a time ------------------------------------------------------------------
-
-
-def ema(x: np.ndarray, period: float, cutoff: float) -> np.ndarray:
-    """The exponential moving average of a run (n,) or (n, channels), started at its first
-    sample.
-    """
-    from scipy.signal import lfilter
-
-    keep = math.exp(-2.0 * math.pi * _check_cutoff(cutoff, period))
-    array = np.asarray(x, dtype=float)
-    return lfilter([1.0 - keep], [1.0, -keep], array, axis=0, zi=keep * array[:1])[0]
-
-
-def ema_derivative(x: np.ndarray, period: float, cutoff: float) -> np.ndarray:
-    """The exponential moving average of backward differences of a run: zero at its first sample."""
-    array = np.asarray(x, dtype=float)
-    rate = np.diff(array, axis=0, prepend=array[:1]) / period
-    from scipy.signal import lfilter
-
-    keep = math.exp(-2.0 * math.pi * _check_cutoff(cutoff, period))
-    return lfilter([1.0 - keep], [1.0, -keep], rate, axis=0)
-
-
-class RunningAverage:
-    """`ema` for samples as they come, at whatever times they come: O(1) per sample, no history."""
-
-    def __init__(self, cutoff: float) -> None:
-        if not (math.isfinite(cutoff) and cutoff > 0.0):
-            raise UsageError(f"cutoff is {cutoff!r}; give a positive frequency in Hz")
-        self.cutoff = cutoff
-        self._time: float | None = None
-        self.value: np.ndarray | None = None
-
-    def push(self, t: float, x: np.ndarray) -> np.ndarray:
-        """Take the sample x at time t [s] and return the average."""
-        x = np.asarray(x, dtype=float)
-        if not (math.isfinite(t) and np.all(np.isfinite(x))):
-            raise UsageError(
-                f"the sample at t = {t} is not finite; drop it before it enters the average"
-            )
-        if self._time is None:
-            self.value = x.copy()
-        else:
-            step = t - self._time
-            if step <= 0.0:
-                raise UsageError(
-                    f"the sample at t = {t:.9g} s is not later than the one before it at"
-                    f" {self._time:.9g} s; drop it"
-                )
-            self.value = self.value - math.expm1(-2.0 * math.pi * self.cutoff * step) * (
-                x - self.value
-            )
-        self._time = t
-        return self.value
-
-    def reset(self) -> None:
-        """Forget everything: the next sample starts anew (after a gap)."""
-        self._time, self.value = None, None
-
-
-class RunningDerivative:
-    """`ema_derivative` for samples as they come: the average of (x_k − x_{k−1})/(t_k − t_{k−1}),
-    zero at the first.
-    """
-
-    def __init__(self, cutoff: float) -> None:
-        self._average = RunningAverage(cutoff)
-        self._last: tuple[float, np.ndarray] | None = None
-
-    @property
-    def value(self) -> np.ndarray | None:
-        """The derivative after the last sample."""
-        return self._average.value
-
-    def push(self, t: float, x: np.ndarray) -> np.ndarray:
-        """Take the sample x at time t [s] and return the derivative."""
-        x = np.array(x, dtype=float)
-        if self._last is None:
-            rate = np.zeros_like(x)
-        else:
-            step = t - self._last[0]
-            if not step > 0.0:
-                raise UsageError(
-                    f"the sample at t = {t:.9g} s is not later than the one before it at"
-                    f" {self._last[0]:.9g} s; drop it"
-                )
-            rate = (x - self._last[1]) / step
-        value = self._average.push(t, rate)
-        self._last = (t, x)
-        return value
-
-    def reset(self) -> None:
-        """Forget everything: the next sample starts anew (after a gap)."""
-        self._average.reset()
-        self._last = None
-
-
-# -- uneven stamps ---------------------------------------------------------------------------------
+# -- uneven time stamps ----------------------------------------------------------------------------
 
 KNOTS = 4  # measurements on each side of a time that its interpolated value can depend on
 # six knots are used where no step among them is this many times the mean one, else the four nearest
@@ -486,8 +378,8 @@ UNEVEN = 2.0
 def resample(
     t: np.ndarray, x: np.ndarray, grid: np.ndarray, *, degree: int = 5, period: float | None = None
 ) -> np.ndarray:
-    """x (n, channels) measured at rising times t, at the times of `grid` inside them: the
-    polynomial through the nearest measurements.
+    """Interpolate x (n, channels), measured at rising times t, at the times of `grid` inside them
+    by the polynomial through the nearest measurements.
 
     For sin ωt measured every h it errs by at most 0.0049 (ωh)⁶ of the amplitude (degree 5), 0.024
     (ωh)⁴ (3) or (ωh)²/8 (1). Across a hole of five periods six knots make noise 2.8 times larger,
@@ -521,8 +413,8 @@ def resample(
 def _polynomial(
     t: np.ndarray, x: np.ndarray, times: np.ndarray, right: np.ndarray, degree: int
 ) -> np.ndarray:
-    """Lagrange's polynomial through degree + 1 knots around each time; `right` is the knot at or
-    after it.
+    """Evaluate Lagrange's polynomial through degree + 1 knots around each time; `right` is the knot
+    at or after it.
     """
     start = np.clip(right - (degree + 1) // 2, 0, len(t) - degree - 1)
     knots = [t[start + i] for i in range(degree + 1)]

@@ -1,37 +1,37 @@
-"""The direction of dry friction row by row, seen through the low-pass that the torque went through.
+"""Direction of dry friction row by row, filtered by the low-pass of the torque.
 
-Dry friction jumps where a motor turns round, and a low-pass rounds the jump off in the measured
-torque. A column of signs beside it would not fit; the signs behind the same low-pass do: d_seen = h
-∗ d(q̇_m), h the kernel of the torque. With hysteresis d depends on the way the motor went, so it is
-followed row by row through each stretch of time.
+Dry friction jumps where a motor reverses, and a low-pass rounds the jump off in the measured
+torque. Signs would not fit such a torque; signs filtered by the same low-pass do: d_filtered = h ∗
+d(q̇_m), h the kernel of the torque. With hysteresis d depends on the motor's path, so it is
+integrated row by row through each stretch of time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
 from thetahat.data.filters import Kernel, convolve, method_of
 from thetahat.data.samples import Samples
-from thetahat.model.friction_terms import Dry
+from thetahat.model.friction_terms import FrictionDirection
 from thetahat.model.robot import Robot
 
 APART = 1.5  # periods between two rows that begin a new stretch
 
 
-def directed(samples: Samples, robot: Robot) -> Samples:
-    """The samples with the direction of the robot's dry friction; as they are where its law is
-    none, or they have it already.
+def with_friction_direction(samples: Samples, robot: Robot) -> Samples:
+    """Return the samples with the direction of the robot's dry friction, unchanged if the robot
+    has no such friction or they have it already.
     """
-    return _joined(list(directed_batches([samples], robot)), samples)
+    return _joined(list(batches_with_friction_direction([samples], robot)), samples)
 
 
-def directed_batches(batches: Iterable[Samples], robot: Robot) -> Iterator[Samples]:
-    """The same of a stream: a batch comes out once the rows after it, as far as the low-pass
-    reaches, are known.
+def batches_with_friction_direction(batches: Iterable[Samples], robot: Robot) -> Iterator[Samples]:
+    """Add the direction of dry friction to a stream of batches; a batch is returned once the rows
+    after it, as far as the low-pass reaches, are known.
     """
     dry = robot.drive.dry
     if dry is None:
@@ -46,7 +46,7 @@ def directed_batches(batches: Iterable[Samples], robot: Robot) -> Iterator[Sampl
             yield batch
             continue
         for piece in _pieces(batch):
-            if stretch is not None and not stretch.goes_on(piece):
+            if stretch is not None and not stretch.continues(piece):
                 yield from stretch.rest()
                 stretch = None
             if stretch is None:
@@ -57,16 +57,15 @@ def directed_batches(batches: Iterable[Samples], robot: Robot) -> Iterator[Sampl
 
 
 def _joined(parts: list[Samples], whole: Samples) -> Samples:
-    """The pieces of one batch put together again."""
-    if not parts or parts[0].direction is None:
+    """Return the pieces of one batch put together again."""
+    directions = [part.direction for part in parts if part.direction is not None]
+    if not directions:
         return whole
-    return replace(
-        whole, direction=np.concatenate([part.direction for part in parts]), dry=parts[0].dry
-    )
+    return replace(whole, direction=np.concatenate(directions), dry=parts[0].dry)
 
 
 def _pieces(batch: Samples) -> Iterator[Samples]:
-    """Rows of one run without gaps."""
+    """Split a batch at runs and gaps."""
     new = np.zeros(len(batch), dtype=bool)
     new[0] = True
     if batch.run is not None:
@@ -84,39 +83,37 @@ def _pieces(batch: Samples) -> Iterator[Samples]:
 
 @dataclass(eq=False)
 class _Stretch:
-    """Rows one period after another: what waits for its neighbours, and d up to now."""
+    """Rows one period after another: those that wait for later rows, and d so far."""
 
     robot: Robot
-    dry: Dry
+    dry: FrictionDirection
     first: Samples
-    waiting: list[Samples] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.waiting: list[Samples] = []
         self.period = self.first.period or _period(self.first)
         self.kernel = _kernel(self.first, self.period)
         self.state = np.zeros(self.dry.motors)
         self.known = np.zeros((0, self.dry.motors))  # d of rows from `begin` on
-        self.begin, self.end, self.done = (
-            0,
-            0,
-            0,
-        )  # rows of the stretch: first one known, one past the last, first one still to come out
+        # rows of the stretch: first one known, one past the last, first one not returned
+        self.begin, self.end, self.done = 0, 0, 0
         self.last = self.first
 
-    def goes_on(self, piece: Samples) -> bool:
+    def continues(self, piece: Samples) -> bool:
         last = self.last
-        if (last.run is None) != (piece.run is None) or (
-            last.run is not None and last.run[-1] != piece.run[0]
-        ):
+        if last.run is None or piece.run is None:
+            if last.run is not piece.run:
+                return False
+        elif last.run[-1] != piece.run[0]:
             return False
         if last.cutoff != piece.cutoff or last.period != piece.period:
             return False
         if last.t is None or piece.t is None or not self.period:
             return last.t is None and piece.t is None
-        return 0.0 < piece.t[0] - last.t[-1] <= APART * self.period
+        return bool(0.0 < piece.t[0] - last.t[-1] <= APART * self.period)
 
     def push(self, piece: Samples) -> Iterator[Samples]:
-        """Take a piece; what is ready comes out."""
+        """Add a piece, and return those that are ready."""
         from thetahat.kernels.direction import follow
 
         drive, out = self.robot.drive, np.empty((len(piece), self.dry.motors))
@@ -135,7 +132,7 @@ class _Stretch:
                 self.state,
                 out,
             )
-        else:  # rows without time have no way between them
+        else:  # rows without time
             out[:] = self.dry.at(speed)
         self.known = np.concatenate([self.known, out])
         self.end += len(piece)
@@ -146,7 +143,7 @@ class _Stretch:
             yield self._out(self.waiting.pop(0))
 
     def rest(self) -> Iterator[Samples]:
-        """The stretch is over: all that waits, d held beyond its end."""
+        """Return all that wait, at the end of the stretch; d is held beyond it."""
         while self.waiting:
             yield self._out(self.waiting.pop(0))
 
@@ -154,24 +151,17 @@ class _Stretch:
         first, stop, kernel = self.done, self.done + len(piece), self.kernel
         self.done = stop
         if kernel is None:
-            seen = self.known[first - self.begin : stop - self.begin]
+            direction = self.known[first - self.begin : stop - self.begin]
         else:
-            rows = (
-                np.clip(
-                    np.arange(first - kernel.past, stop + kernel.future), self.begin, self.end - 1
-                )
-                - self.begin
+            rows = np.arange(first - kernel.past, stop + kernel.future)
+            d = self.known[np.clip(rows, self.begin, self.end - 1) - self.begin]
+            (filtered,) = convolve(
+                np.ascontiguousarray(d.T), [kernel], past=kernel.past, future=kernel.future
             )
-            (seen,) = convolve(
-                np.ascontiguousarray(self.known[rows].T),
-                [kernel],
-                past=kernel.past,
-                future=kernel.future,
-            )
-            seen = np.ascontiguousarray(seen.T)
+            direction = np.ascontiguousarray(filtered.T)
             drop = max(stop - kernel.past - self.begin, 0)
             self.known, self.begin = self.known[drop:], self.begin + drop
-        return replace(piece, direction=seen, dry=self.dry)
+        return replace(piece, direction=direction, dry=self.dry)
 
 
 def _period(samples: Samples) -> float | None:
@@ -181,7 +171,7 @@ def _period(samples: Samples) -> float | None:
 
 
 def _kernel(samples: Samples, period: float | None) -> Kernel | None:
-    """The low-pass of the torque; None where there was none, or nothing is known of it."""
+    """Return the low-pass of the torque, if there was one."""
     settings = samples.provenance.get("settings", {})
     cutoff = settings.get("torque_cutoff") or samples.cutoff
     if not cutoff or not period:

@@ -1,5 +1,4 @@
-"""A log: measured motion and torque of a robot, by name, in runs, streamed from its files in pieces
-of bounded size.
+"""A log: measured motion and torque of a robot, in runs, streamed from its files in bounded memory.
 
 `read_log` reads every file once from front to back: it checks each number, computes the hashes,
 finds the runs and audits what it sees. `Log.chunks` reads the files again, as often as wanted, and
@@ -19,8 +18,8 @@ import numpy as np
 from thetahat.data.columns import ColumnMap, Resolver, parse_patterns
 from thetahat.data.formats import SUFFIXES, Table, is_bag_folder, open_table
 from thetahat.data.formats.table import label
-from thetahat.data.row_batches import BATCH_ROWS, Batch, batches
-from thetahat.data.scan import Survey, Surveyed
+from thetahat.data.row_batches import BATCH_ROWS, batches
+from thetahat.data.scan import LogScan, Wraps, merge_scans, scan_file
 from thetahat.data.timestamps import unwrap
 from thetahat.data.types import Chunk, Finding, Mask, Run, Source
 from thetahat.errors import MalformedInput, StorageError, UsageError, known
@@ -31,7 +30,7 @@ __all__ = ["BATCH_ROWS", "Chunk", "Finding", "Log", "Mask", "Run", "Source", "re
 
 @dataclass(frozen=True, eq=False)
 class Log:
-    """What `read_log` returns. Nothing but what the findings need is kept in memory."""
+    """Log of a robot, as `read_log` returns it; its rows stay in its files."""
 
     sources: tuple[Source, ...]
     joint_names: tuple[str, ...]
@@ -45,7 +44,7 @@ class Log:
     locked: tuple[str, ...]  # joints without a column, held at zero
     _robot: Robot = field(repr=False)
     _tables: tuple[tuple[Table, ColumnMap], ...] = field(repr=False)
-    _wraps: dict[int, tuple[np.ndarray, np.ndarray]] = field(repr=False)
+    _wraps: Wraps = field(repr=False)
 
     def __str__(self) -> str:
         seconds = sum(run.stop - run.start for run in self.runs)
@@ -61,8 +60,8 @@ class Log:
         return self.rows
 
     def chunks(self, rows: int = BATCH_ROWS) -> Iterator[Chunk]:
-        """The log from front to back in pieces of at most `rows` rows, each inside one run; encoder
-        wraps are undone.
+        """Return the rows in order in chunks of at most `rows`, each inside one run; encoder angles
+        are unwrapped.
         """
         if not isinstance(rows, int | np.integer) or rows < 1:
             raise UsageError(f"rows is {rows!r}; give a whole number from 1")
@@ -75,40 +74,44 @@ class Log:
                     min(run.stop_row, batch.row + len(batch.values)),
                 )
                 if begin < end:
-                    yield self._chunk(batch, begin, end, current)
+                    values = batch.values[begin - batch.row : end - batch.row]
+                    yield self.chunk(values, batch.columns, row=begin, run=current)
                 if run.stop_row > batch.row + len(batch.values):
                     break
                 current += 1
 
     def read(self) -> list[Chunk]:
-        """Every run as one chunk, all in memory."""
+        """Return every run as one chunk, all in memory."""
         parts: dict[int, list[Chunk]] = {}
         for chunk in self.chunks():
             parts.setdefault(chunk.run, []).append(chunk)
         return [_joined(parts[run]) for run in sorted(parts)]
 
-    def _chunk(self, batch: Batch, begin: int, end: int, run: int) -> Chunk:
-        part = batch.values[begin - batch.row : end - batch.row]
-        arrays = batch.columns.split(part, self._robot)
-        q = arrays["q"]
-        assert q is not None
+    def chunk(self, values: np.ndarray, columns: ColumnMap, *, row: int, run: int) -> Chunk:
+        """Return rows of a file, from `row` of the log on, as a chunk of a run."""
+        channels = columns.split(values, self._robot)
         if self._wraps:
-            unwrap(q, self._wraps, row=begin, run=self.runs[run])
-        return Chunk(arrays["t"], q, arrays["dq"], arrays["ddq"], arrays["tau"], run, begin)  # type: ignore[arg-type]
+            unwrap(channels["q"], self._wraps, row=row, run=self.runs[run])
+        return Chunk(**channels, run=run, row=row)
 
 
 def _joined(chunks: list[Chunk]) -> Chunk:
     if len(chunks) == 1:
         return chunks[0]
-    parts = {
-        name: (
-            None
-            if getattr(chunks[0], name) is None
-            else np.concatenate([getattr(chunk, name) for chunk in chunks])
-        )
-        for name in ("t", "q", "dq", "ddq", "tau")
-    }
-    return Chunk(**parts, run=chunks[0].run, row=chunks[0].row)  # type: ignore[arg-type]
+
+    def stacked(name: str) -> np.ndarray:
+        return np.concatenate([getattr(chunk, name) for chunk in chunks])
+
+    first = chunks[0]
+    return Chunk(
+        t=stacked("t"),
+        q=stacked("q"),
+        dq=None if first.dq is None else stacked("dq"),
+        ddq=None if first.ddq is None else stacked("ddq"),
+        tau=None if first.tau is None else stacked("tau"),
+        run=first.run,
+        row=first.row,
+    )
 
 
 # -- reading ---------------------------------------------------------------------------------------
@@ -139,7 +142,7 @@ def read_log(
         )
     patterns = parse_patterns(columns)
     tables: list[tuple[Table, ColumnMap]] = []
-    for path in _files(paths):
+    for path in log_files(paths):
         table = open_table(path, joints=robot.joint_names, topic=topic, salvage=salvage)
         tables.append(
             (
@@ -150,36 +153,37 @@ def read_log(
             )
         )
         _require_same(tables[0], tables[-1])
-    return surveyed(robot, tables)
+    return scan_tables(robot, tables)
 
 
-def surveyed(robot: Robot, tables: list[tuple[Table, ColumnMap]]) -> Log:
-    """The log of tables with the same columns, looked through once: runs, findings, masks."""
-    return assembled(robot, tables, Survey(robot, tables).run())
+def scan_tables(robot: Robot, tables: list[tuple[Table, ColumnMap]]) -> Log:
+    """Return the log of tables with the same columns, each read once: runs, findings, masks."""
+    files = [(table, scan_file(robot, table, columns)) for table, columns in tables]
+    return scanned_log(robot, tables, merge_scans(robot, files))
 
 
-def assembled(robot: Robot, tables: list[tuple[Table, ColumnMap]], found: Surveyed) -> Log:
-    """The log of tables with the same columns and what was found in them."""
+def scanned_log(robot: Robot, tables: Sequence[tuple[Table, ColumnMap]], scan: LogScan) -> Log:
+    """Return the log of tables with the same columns, from their merged scan."""
     columns = tables[0][1]
     return Log(
-        sources=found.sources,
+        sources=scan.sources,
         joint_names=robot.joint_names,
-        rows=found.rows,
-        runs=found.runs,
-        findings=found.findings,
-        masks=found.masks,
+        rows=scan.rows,
+        runs=scan.runs,
+        findings=scan.findings,
+        masks=scan.masks,
         has_dq=columns.has("dq"),
         has_ddq=columns.has("ddq"),
         has_tau=columns.has("tau"),
         locked=columns.locked,
         _robot=robot,
         _tables=tuple(tables),
-        _wraps=found.wraps,
+        _wraps=scan.wraps,
     )
 
 
-def _files(paths: object) -> list[Path]:
-    """Every file named by paths, folders and patterns, in order, each once."""
+def log_files(paths: object) -> list[Path]:
+    """Return every file named by paths, folders and patterns, in order, each once."""
     items = (
         [paths]
         if isinstance(paths, str | os.PathLike)
@@ -191,7 +195,7 @@ def _files(paths: object) -> list[Path]:
         raise UsageError(
             f"paths is {paths!r}; give a log file, a folder, a pattern or a list of these"
         )
-    found: dict[Path, None] = {}
+    files: dict[Path, None] = {}
     for item in items:
         path = Path(item)
         if has_magic(str(path)) and not path.exists():
@@ -214,12 +218,12 @@ def _files(paths: object) -> list[Path]:
                 )
         else:
             parts = [path]
-        found.update(dict.fromkeys(parts))
-    return list(found)
+        files.update(dict.fromkeys(parts))
+    return list(files)
 
 
 def _require_same(first: tuple[Table, ColumnMap], other: tuple[Table, ColumnMap]) -> None:
-    """Files of one log bring the same quantities of the same joints."""
+    """Refuse files of one log with different columns."""
     mine, theirs = (
         {(kind, at): column for kind, at, column in columns.place} for _, columns in (first, other)
     )

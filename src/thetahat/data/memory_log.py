@@ -1,55 +1,237 @@
-"""A `Log` of arrays in memory: what a simulated robot recorded, audited as if it had been read from
-a file.
+"""Logs of data in memory: a pandas or polars frame, a mapping of arrays, a simulated recording.
+
+They are read by the same column rules and audited in the same way as files, and can be streamed
+any number of times.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from numbers import Real
 from pathlib import Path
+from typing import Any, NoReturn, Protocol, TypeGuard
 
 import numpy as np
 
-from thetahat.data.columns import Resolver
+from thetahat.data.columns import ColumnMap, Resolver, parse_patterns
 from thetahat.data.formats import Block, Table
-from thetahat.data.formats.table import State, check_names
-from thetahat.data.log import Log, surveyed
-from thetahat.errors import UsageError
+from thetahat.data.formats.table import (
+    State,
+    check_names,
+    common_length,
+    label,
+    labels_of,
+    shown,
+)
+from thetahat.data.log import Log, scan_tables
+from thetahat.errors import MalformedInput, UsageError
 from thetahat.model.robot import Robot
 
 
+class PandasFrame(Protocol):
+    """The part of a pandas DataFrame that is used here; a mapping of arrays has it too."""
+
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        """Return pairs of a column's name and its values."""
+
+
+class PolarsFrame(Protocol):
+    """The part of a polars DataFrame that is used here."""
+
+    def iter_columns(self) -> Iterator[Any]:
+        """Return the columns as series with a name."""
+
+
+TableLike = PandasFrame | PolarsFrame | Mapping[str, Any]
+
+
 class ArrayTable(Table):
-    """Named columns in memory."""
+    """Named columns of numbers in memory, and the run each row belongs to."""
 
     hashes_itself = True
 
-    def __init__(self, name: str, names: Sequence[str], values: np.ndarray) -> None:
+    def __init__(
+        self,
+        name: str,
+        names: Sequence[str],
+        values: np.ndarray,
+        labels: tuple[tuple[int, str], ...] = (),
+    ) -> None:
         self.path, self.widths, self.names = Path(name), {}, tuple(names)
         check_names(self.path, self.names)
-        self._values = values
+        self._values = self.check_finite(np.ascontiguousarray(values, dtype=float), names, 0)
+        self._labels = labels
         self.files = (self.path,)
         self.states = (State(values.nbytes, 0, 0),)
-        self.sha256 = (hashlib.sha256(np.ascontiguousarray(values)).hexdigest(),)
+        digest = hashlib.sha256(repr((self.names, labels)).encode())
+        digest.update(self._values.data)
+        self.sha256 = (digest.hexdigest(),)
 
     def blocks(self, columns: Sequence[str], run_column: str | None) -> Iterator[Block]:
-        """All rows at once; there is no file that could change meanwhile."""
+        """Return all rows as one block; there is no file that could change meanwhile."""
         yield from self.read(columns, run_column, first=False)
 
     def read(
         self, columns: Sequence[str], run_column: str | None, *, first: bool
     ) -> Iterator[Block]:
-        """All rows at once, checked."""
-        place = [self.names.index(column) for column in columns]
-        yield Block(self.check_finite(self._values[:, place], columns, 0))
+        """Return all rows as one block."""
+        values = self._values
+        if tuple(columns) != self.names:
+            values = values[:, [self.names.index(column) for column in columns]]
+        yield Block(values, self._labels if run_column else ())
 
     def where(self, row: int) -> str:
-        """Rows count as NumPy counts."""
-        return f"row {row} (counting from 0)"
+        """Name a row as NumPy counts it."""
+        return _where(row)
+
+
+def _where(row: int) -> str:
+    return f"row {row} (counting from 0)"
+
+
+# -- frames and mappings ---------------------------------------------------------------------------
+
+
+def is_table(value: object) -> TypeGuard[TableLike]:
+    """Return whether `log_from_table` takes this: a frame or a mapping of arrays."""
+    return isinstance(value, Mapping) or _frame_library(value) is not None
+
+
+def log_from_table(
+    table: TableLike,
+    robot: Robot,
+    *,
+    columns: str | Mapping[str, str] | None = None,
+    name: str = "the table",
+) -> Log:
+    """Make a log of a pandas or polars frame, or of a mapping of arrays by column name.
+
+    Args:
+        table: columns `t`, `q.<joint>`, `tau.<joint>` …, by the same rules as in files; a column
+            `seg` tells runs apart. A two-dimensional array `q` stands for q1 … qk. Values are
+            copied.
+        robot: whose joints the columns are of.
+        columns: names that differ from the rules, as ``"q={joint}_pos,tau={joint}_eff"``.
+        name: what error messages and findings call the table.
+
+    """
+    if not isinstance(robot, Robot):
+        raise UsageError(
+            f"robot is {type(robot).__name__}; give a Robot, as thetahat.load returns it"
+        )
+    cells = _Cells(table, name)
+    column_map = Resolver(
+        robot, cells.names, widths=cells.widths, patterns=parse_patterns(columns), file=cells.name
+    ).resolve()
+    return scan_tables(robot, [(cells.table(column_map), column_map)])
+
+
+class _Cells:
+    """The columns of a frame or mapping, before they are known to be numbers."""
+
+    def __init__(self, table: TableLike, name: str) -> None:
+        path = Path(name)
+        self.name = label(path)
+        items = _columns_of(table)
+        check_names(path, [column for column, _ in items])
+        arrays = {column: self._array(column, values) for column, values in items}
+        arrays = {column: array for column, array in arrays.items() if array.ndim in (1, 2)}
+        rows = common_length(path, {column: len(array) for column, array in arrays.items()})
+        arrays = {column: array for column, array in arrays.items() if len(array) == rows}
+        self.widths = {column: array.shape[1] for column, array in arrays.items() if array.ndim > 1}
+        expanded = [
+            (column if array.ndim == 1 else f"{column}{k + 1}", values)
+            for column, array in arrays.items()
+            for k, values in enumerate(np.atleast_2d(array.T))
+        ]
+        check_names(path, [column for column, _ in expanded])
+        self._columns = dict(expanded)
+        self.names = tuple(self._columns)
+
+    def table(self, columns: ColumnMap) -> ArrayTable:
+        """Return the columns of the map as numbers, and the runs' names."""
+        values = [self._numbers(column) for column in columns.columns]
+        names = () if columns.run is None else self._columns[columns.run].tolist()
+        labels = labels_of([_run_name(cell) for cell in names])
+        return ArrayTable(self.name, columns.columns, np.column_stack(values), labels)
+
+    def _array(self, column: str, values: Any) -> np.ndarray:
+        if isinstance(values, np.ma.MaskedArray):
+            return np.array(values.tolist(), dtype=object)  # masked cells are None
+        try:
+            return np.asarray(values)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise MalformedInput(
+                f"{self.name}: column {shown(column)} cannot be read as an array"
+                f" ({shown(error, 90)}); give one number per time stamp"
+            ) from None
+
+    def _numbers(self, column: str) -> np.ndarray:
+        """Return a column as floating-point numbers, or name the first cell that is none."""
+        cells = self._columns[column]
+        if cells.dtype.kind in "fiub":
+            with np.errstate(over="ignore"):
+                return np.asarray(cells, dtype=np.float64)
+        if cells.dtype.kind in "mM":
+            raise MalformedInput(
+                f"{self.name}: column {shown(column)} is of type {cells.dtype}, not a number;"
+                " store seconds as numbers"
+            )
+        return np.array([self._number(cell, column, row) for row, cell in enumerate(cells)])
+
+    def _number(self, cell: object, column: str, row: int) -> float:
+        if not isinstance(cell, Real | Decimal):
+            if cell is None or str(cell) in ("<NA>", "NaT"):
+                self._refuse(column, row, f"{cell}; fill in a number or remove the row")
+            self._refuse(column, row, f"{shown(cell)}, not a number; repair or remove the row")
+        try:
+            return float(cell)
+        except (OverflowError, ValueError):
+            self._refuse(
+                column, row, f"{shown(cell)}, more than a double can hold; repair or remove the row"
+            )
+
+    def _refuse(self, column: str, row: int, problem: str) -> NoReturn:
+        raise MalformedInput(f"{self.name}, {_where(row)}: column {shown(column)} is {problem}")
+
+
+def _frame_library(value: object) -> str | None:
+    """Return "pandas" or "polars" for a frame of theirs, without importing either."""
+    for kind in type(value).__mro__:
+        library = kind.__module__.partition(".")[0]
+        if library in ("pandas", "polars") and kind.__name__ == "DataFrame":
+            return library
+    return None
+
+
+def _columns_of(table: Any) -> list[tuple[str, Any]]:
+    """Return pairs of a column's name and its values."""
+    if not is_table(table):
+        raise UsageError(
+            f"the table is a {type(table).__name__}; give a pandas or polars DataFrame, or a"
+            " mapping of arrays by column name"
+        )
+    if hasattr(table, "iter_columns"):
+        return [(column.name, column) for column in table.iter_columns()]
+    return [(str(column), values) for column, values in table.items()]
+
+
+def _run_name(cell: object) -> str:
+    """Return a cell of `seg` as CSV writers write it."""
+    if isinstance(cell, bytes):
+        return cell.decode("utf-8", "replace")
+    text = str(cell)
+    return "" if not isinstance(cell, str) and text in ("None", "nan", "<NA>", "NaT") else text
+
+
+# -- recordings ------------------------------------------------------------------------------------
 
 
 def column_names(robot: Robot, kinds: Sequence[str]) -> list[str]:
-    """t, then q.<joint>, dq.<joint> … for these kinds, with a suffix where a joint has several
-    degrees of freedom.
+    """Return t, then q.<joint>, dq.<joint> … for these kinds, with a suffix where a joint has
+    several degrees of freedom.
     """
     names = ["t"]
     for kind in kinds:
@@ -62,7 +244,7 @@ def column_names(robot: Robot, kinds: Sequence[str]) -> list[str]:
     return names
 
 
-def record(
+def log_from_arrays(
     robot: Robot,
     t: np.ndarray,
     q: np.ndarray,
@@ -72,23 +254,16 @@ def record(
     tau: np.ndarray | None = None,
     name: str = "recording",
 ) -> Log:
-    """A log of arrays (n, ·) with one row per time stamp, audited like one from a file; its source
-    is their SHA-256.
-    """
-    arrays = {
-        kind: np.asarray(a, dtype=float)
-        for kind, a in (("q", q), ("dq", dq), ("ddq", ddq), ("tau", tau))
-        if a is not None
-    }
-    t = np.asarray(t, dtype=float)
+    """Make a log of arrays (n, ·) in the robot's order, with one row per time stamp."""
+    given = {"q": q, "dq": dq, "ddq": ddq, "tau": tau}
+    arrays = {kind: np.asarray(array) for kind, array in given.items() if array is not None}
+    t = np.asarray(t)
     for kind, array in arrays.items():
         shape = (len(t), robot.nq if kind == "q" else robot.nv)
         if t.ndim != 1 or array.shape != shape:
             raise UsageError(
                 f"{kind} has shape {array.shape}; expected {shape}, one row per time stamp"
             )
-    table = ArrayTable(
-        name, column_names(robot, list(arrays)), np.column_stack([t, *arrays.values()])
-    )
-    columns = Resolver(robot, table.names, widths={}, patterns={}, file=name).resolve()
-    return surveyed(robot, [(table, columns)])
+    values = [t, *(column for array in arrays.values() for column in array.T)]
+    names = column_names(robot, list(arrays))
+    return log_from_table(dict(zip(names, values, strict=True)), robot, name=name)

@@ -1,10 +1,8 @@
-"""Log → Samples: filtered, differentiated, and each torque that must not be used marked with the
-reason.
+"""Prepare a log: filter, differentiate, and mark each torque that must not be used.
 
-`prepare_batches` streams; `prepare` is its batches put together, so both give the same rows. All
-choices that are not made by the caller are made by `choose` in one pass before, from the rows of
-`span` alone: choose on the training rows, then hand the settings to `prepare` for training and
-held-out rows alike.
+`prepare_batches` streams; `prepare` is its batches put together, so both give the same rows. What
+the caller does not choose, `choose` chooses in one pass before, from the rows of `span` alone:
+choose on the training rows, then pass the settings to `prepare` for training and held-out rows.
 """
 
 from __future__ import annotations
@@ -12,56 +10,49 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 
-from thetahat.data.cutoff import choose_cutoff, choose_min_speed, survey
-from thetahat.data.filters import KNOTS, Kernel, convolve, method_of, thinning
-from thetahat.data.resample import HALF, Halo, Layout, LogLike, run_spans, uniform_blocks
+from thetahat.data.cutoff import choose_cutoff, choose_min_speed, scan_spectra
+from thetahat.data.filters import KNOTS, Kernel, convolve, decimation_factor, method_of
+from thetahat.data.resample import HALF, Halo, Layout, run_spans, uniform_blocks
 from thetahat.data.samples import EDGE, OUTLIER, STANDSTILL, Samples, concatenate
-from thetahat.data.velocities import normalised, velocities
+from thetahat.data.types import Chunk, LogLike
+from thetahat.data.velocities import (
+    normalize_quaternions,
+    velocities,
+    velocities_and_accelerations,
+)
 from thetahat.errors import UsageError, known
 from thetahat.model.robot import Robot
 
 BATCH = 65_536  # rows
 LONGEST_DELAY = 1.0  # [s] between motion and torque
-CARRIED = 2 * (
-    HALF + KNOTS
-    # rows beyond the filter's reach on which a row depends: neighbours of spikes and of resampled
-    # rows, generously
-)
+# rows beyond the filter's reach on which a row depends: neighbours of spikes and resampled rows
+CARRIED = 2 * (HALF + KNOTS)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything `prepare` does to a log, stated: hand them to another log, or to the held-out part
-    of this one.
-    """
+    """Frozen settings of `prepare`, for other logs or the held-out part of the same one."""
 
     cutoff: float  # [Hz]
     min_speed: tuple[float, ...]  # (nv,) [rad/s or m/s]
     order: int = 4  # of the Butterworth filter, or the degree of a Savitzky–Golay polynomial
     derivative: str = "butterworth"  # or savgol, ema
     torque_cutoff: float | None = None  # [Hz] where the torque has a low-pass of its own
-    decimate: int | str | None = (
-        None  # keep every k-th row; "auto": five rows per cycle of the cut-off
-    )
-    delay: float = (
-        0.0  # [s] by which the torque lags behind the motion; the motion is taken this much earlier
-    )
-    spikes: tuple[float, ...] | None = (
-        None  # (channels,) jumps from the running median that are no measurement
-    )
-    reasoning: str = ""  # how the cut-off came about
+    # keep every k-th row; "auto": five rows per cycle of the cut-off
+    decimate: int | str | None = None
+    delay: float = 0.0  # [s] by which the torque lags behind the motion, which is delayed as much
+    spikes: tuple[float, ...] | None = None  # (channels,) largest distance from the running median
+    reasoning: str = ""  # for the cut-off
 
     def __post_init__(self) -> None:
         for name in ("cutoff", "torque_cutoff"):
             value = getattr(self, name)
             if value is not None:
-                method_of(
-                    self.derivative, float(value), self.order
-                )  # an unknown name or order is an error here, not in the middle of a log
+                method_of(self.derivative, float(value), self.order)  # checks name and order
                 if not (math.isfinite(value) and value > 0.0):
                     raise UsageError(
                         f"{name} is {value!r}; give a positive frequency in Hz, or None to have it"
@@ -83,17 +74,28 @@ class Settings:
             )
 
     def factor(self, period: float) -> int:
-        """Keep every k-th row of a run sampled with this period."""
+        """Return k to keep every k-th row of a run sampled with this period."""
         if self.decimate == "auto":
-            return thinning(max(self.cutoff, self.torque_cutoff or 0.0), period)
+            return decimation_factor(max(self.cutoff, self.torque_cutoff or 0.0), period)
         return int(self.decimate or 1)
 
     def scored(self, torque_cutoff: float | None) -> Settings:
-        """For torques behind another low-pass. What is slower than the motion is predicted from
-        motion that is as slow: a prediction must not hold what was taken out of the torque.
+        """Return the settings for torques with another low-pass. Where it is below the motion's,
+        the motion gets it, too: a prediction must not hold what was filtered from the torque.
         """
         cutoff = self.cutoff if torque_cutoff is None else min(self.cutoff, torque_cutoff)
         return replace(self, cutoff=cutoff, torque_cutoff=torque_cutoff)
+
+
+class Choices(TypedDict, total=False):
+    """What `choose` need not choose; None stands for a choice from the log."""
+
+    cutoff: float | None
+    order: int
+    derivative: str
+    torque_cutoff: float | None
+    min_speed: float | Sequence[float] | None
+    decimate: int | str | None
 
 
 # -- public ----------------------------------------------------------------------------------------
@@ -110,27 +112,23 @@ def choose(
     min_speed: float | Sequence[float] | None = None,
     decimate: int | str | None = None,
     span: tuple[int, int] | None = None,
-    chunks: Iterable[Any] | None = None,
+    chunks: Iterable[Chunk] | None = None,
 ) -> Settings:
-    """The settings for a log: what is not given is chosen from its rows (of `span`, first and stop
-    row, alone).
+    """Choose the settings for a log: what is not given is chosen from its rows (only those of
+    `span`, first and stop row).
     """
     _check_names(log, robot)
-    if cutoff is not None or torque_cutoff is not None:
-        Settings(
-            cutoff=torque_cutoff if cutoff is None else cutoff,
-            min_speed=(),
-            order=order,
-            derivative=derivative,
-            decimate=decimate,
-        )
+    given = torque_cutoff if cutoff is None else cutoff
+    if given is not None:  # an error now, not after a pass over the log
+        Settings(cutoff=given, min_speed=(), order=order, derivative=derivative, decimate=decimate)
     speeds = None if min_speed is None else _speeds(min_speed, robot)
-    seen = survey(log, robot, span=span, chunks=chunks)
+    spectra = scan_spectra(log, robot, span=span, chunks=chunks)
     reasoning = "given"
     if cutoff is None:
-        chosen = choose_cutoff(seen, robot)
+        chosen = choose_cutoff(spectra, robot)
         cutoff, reasoning = chosen.value, chosen.reasoning
-    speeds = tuple(float(v) for v in choose_min_speed(seen, cutoff)) if speeds is None else speeds
+    if speeds is None:
+        speeds = tuple(float(v) for v in choose_min_speed(spectra, cutoff))
     return Settings(
         cutoff=float(cutoff),
         min_speed=speeds,
@@ -138,7 +136,7 @@ def choose(
         derivative=derivative,
         torque_cutoff=torque_cutoff,
         decimate=decimate,
-        spikes=tuple(float(v) for v in seen.spikes),
+        spikes=tuple(float(v) for v in spectra.spikes),
         reasoning=reasoning,
     )
 
@@ -156,13 +154,13 @@ def prepare(
     settings: Settings | None = None,
     span: tuple[int, int] | None = None,
 ) -> Samples:
-    """Samples of a log, all in memory.
+    """Prepare a log: all its samples in memory.
 
-    Velocities and accelerations of the log are used where it has them (filtered), else
-    differentiated; torque has the same low-pass.
+    Logged velocities and accelerations are filtered; missing ones are differentiated. Torque has
+    the same low-pass.
 
     Args:
-        log: as `read_log` returns it.
+        log: from `read_log`.
         robot: whose log it is.
         cutoff: of the low-pass [Hz]; chosen from the log if None.
         order: of the Butterworth filter, or the degree of the Savitzky–Golay polynomial.
@@ -171,20 +169,23 @@ def prepare(
         min_speed: a joint slower than this stands still [rad/s or m/s], one for all or one per
             degree of freedom; chosen if None.
         decimate: keep every k-th filtered row, or "auto".
-        settings: all of the above, as `choose` or another log's samples have them.
-        span: first and stop row of the log to use; nothing outside them is touched.
+        settings: all of the above, from `choose`.
+        span: first and stop row of the log to use.
 
     """
     chunks = log.read()
-    choices = {
-        "cutoff": cutoff,
-        "torque_cutoff": torque_cutoff,
-        "min_speed": min_speed,
-        "decimate": decimate,
-    }
-    settings = _given_or_chosen(
-        log, robot, settings, choices, order=order, derivative=derivative, span=span, chunks=chunks
+    choices = Choices(
+        cutoff=cutoff,
+        order=order,
+        derivative=derivative,
+        torque_cutoff=torque_cutoff,
+        min_speed=min_speed,
+        decimate=decimate,
     )
+    if settings is None:
+        settings = choose(log, robot, span=span, chunks=chunks, **choices)
+    else:
+        _check_no_choices(choices)
     batches = list(batches_of(log, robot, settings, rows=BATCH, span=span, chunks=chunks))
     return concatenate(batches, same_log=True)
 
@@ -193,50 +194,34 @@ def prepare_batches(
     log: LogLike,
     robot: Robot,
     *,
-    cutoff: float | None = None,
-    order: int = 4,
-    derivative: str = "butterworth",
-    torque_cutoff: float | None = None,
-    min_speed: float | Sequence[float] | None = None,
-    decimate: int | str | None = None,
     settings: Settings | None = None,
     span: tuple[int, int] | None = None,
     rows: int = BATCH,
+    **choices: Unpack[Choices],
 ) -> Iterator[Samples]:
-    """The samples of `prepare` in batches of at most `rows` log rows, each inside one run, read
-    from disk in bounded memory.
+    """Return the samples of `prepare` in batches of at most `rows` log rows, each inside one run,
+    read in bounded memory.
     """
     if not (isinstance(rows, int | np.integer) and rows >= 1):
         raise UsageError(f"rows is {rows!r}; give the number of rows in a batch, from 1")
-    choices = {
-        "cutoff": cutoff,
-        "torque_cutoff": torque_cutoff,
-        "min_speed": min_speed,
-        "decimate": decimate,
-    }
-    settings = _given_or_chosen(
-        log, robot, settings, choices, order=order, derivative=derivative, span=span
-    )
+    if settings is None:
+        settings = choose(log, robot, span=span, **choices)
+    else:
+        _check_no_choices(choices)
     return batches_of(log, robot, settings, rows=int(rows), span=span, chunks=None)
 
 
 # -- arguments -------------------------------------------------------------------------------------
 
 
-def _given_or_chosen(
-    log: LogLike, robot: Robot, settings: Settings | None, choices: dict, **more
-) -> Settings:
-    """The settings handed in, or those chosen from the log; both at once would contradict each
-    other.
-    """
-    if settings is None:
-        return choose(log, robot, **choices, **more)
-    if any(value is not None for value in choices.values()):
+def _check_no_choices(choices: Choices) -> None:
+    """Refuse choices beside settings, which they would contradict."""
+    chosen = (choices.get(name) for name in ("cutoff", "torque_cutoff", "min_speed", "decimate"))
+    if any(value is not None for value in chosen):
         raise UsageError(
             "settings are given, and with them the cutoff, the least speed and the decimation;"
             " change them there (dataclasses.replace)"
         )
-    return settings
 
 
 def _check_names(log: LogLike, robot: Robot) -> None:
@@ -249,7 +234,10 @@ def _check_names(log: LogLike, robot: Robot) -> None:
 
 
 def _speeds(min_speed: float | Sequence[float], robot: Robot) -> tuple[float, ...]:
-    speeds = np.asarray(min_speed, dtype=float)
+    try:
+        speeds = np.asarray(min_speed, dtype=float)
+    except (TypeError, ValueError):
+        speeds = np.full(1, np.nan)
     if speeds.ndim == 0:
         speeds = np.full(robot.nv, float(speeds))
     if speeds.shape != (robot.nv,) or not np.all(np.isfinite(speeds)) or np.any(speeds < 0.0):
@@ -263,8 +251,17 @@ def _speeds(min_speed: float | Sequence[float], robot: Robot) -> tuple[float, ..
 # -- filtering -------------------------------------------------------------------------------------
 
 
+class Motion(NamedTuple):
+    """Filtered motion and torque, (rows, ·) each."""
+
+    q: np.ndarray
+    dq: np.ndarray
+    ddq: np.ndarray
+    tau: np.ndarray
+
+
 class _Filter:
-    """The kernels for one period, and what they make of a stretch of rows."""
+    """Kernels for one period, applied to windows of rows."""
 
     def __init__(self, robot: Robot, layout: Layout, settings: Settings, period: float) -> None:
         self.robot, self.layout, self.settings = robot, layout, settings
@@ -274,16 +271,10 @@ class _Filter:
             if settings.torque_cutoff is None
             else self._kernel(settings.torque_cutoff, period, 0)
         )
-        motion = [kernel.later(settings.delay / period) for kernel in plain]
+        motion = [kernel.delayed(settings.delay / period) for kernel in plain]
+        # kernels by channels; without dq, velocities are differentiated, by kernels or quaternions
         self.work: list[tuple[slice, list[Kernel]]] = [
-            (
-                layout.q,
-                (
-                    motion[:1]
-                    if layout.has_dq and layout.has_ddq
-                    else motion[: 1 if layout.has_dq else 3]
-                ),
-            )
+            (layout.q, motion[: 1 if layout.has_dq else 3])
         ]
         if layout.has_dq:
             self.work.append((layout.dq, motion[: 1 if layout.has_ddq else 2]))
@@ -292,13 +283,13 @@ class _Filter:
         self.work.append((layout.tau, [torque]))
         used = [kernel for _, kernels in self.work for kernel in kernels]
         self.past, self.future = max(k.past for k in used), max(k.future for k in used)
-        self.settled_future, self.settled_past = (
-            max(reach) for reach in zip(*(k.settled() for k in used), strict=True)
+        self.edge_future, self.edge_past = (
+            max(reach) for reach in zip(*(k.edge_reach() for k in used), strict=True)
         )
 
     def _kernel(self, cutoff: float, period: float, derivative: int) -> Kernel:
-        """The kernel for this period. Runs whose periods agree to four digits share one, scaled, so
-        that many runs cost no more than one.
+        """Return the kernel for this period. Runs whose periods agree to four digits share one,
+        scaled.
         """
         method = method_of(self.settings.derivative, cutoff, self.settings.order)
         shared = float(f"{period:.4g}")
@@ -309,8 +300,8 @@ class _Filter:
             else kernel
         )
 
-    def apply(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """(q, dq, ddq, tau), each (rows, ·), of channels × (past + rows + future)."""
+    def apply(self, x: np.ndarray) -> Motion:
+        """Filter channels × (past + rows + future)."""
         outputs = [
             [out.T for out in convolve(x[channels], kernels, past=self.past, future=self.future)]
             for channels, kernels in self.work
@@ -320,38 +311,35 @@ class _Filter:
         if self.layout.has_dq:
             dq = outputs[1][0]
             ddq = outputs[2][0] if self.layout.has_ddq else outputs[1][1]
+        elif self.layout.has_ddq:
+            dq, ddq = velocities(self.robot, q_parts[0], q_parts[1]), outputs[1][0]
         else:
-            dq, ddq = velocities(self.robot, *q_parts)
-            ddq = outputs[1][0] if self.layout.has_ddq else ddq
-        return normalised(self.robot, q), dq, ddq, tau
+            dq, ddq = velocities_and_accelerations(self.robot, *q_parts)
+        return Motion(normalize_quaternions(self.robot, q), dq, ddq, tau)
 
     def reasons(
         self, dq: np.ndarray, codes: np.ndarray, *, first: int, total: int | None
     ) -> np.ndarray:
-        """(rows, nv) codes; `codes` are of the stretch with its halo, `total` the rows of the run
-        where they are known.
+        """Return codes (rows, nv); `codes` are of the window with its halo, `total` the rows of the
+        run where they are known.
         """
         rows = len(dq)
-        reason = np.where(
-            np.abs(dq) < np.array(self.settings.min_speed), np.uint8(STANDSTILL), np.uint8(0)
-        )
-        own = codes[self.past : self.past + rows]
-        reason[own == OUTLIER] = OUTLIER
+        still = np.abs(dq) < np.array(self.settings.min_speed)
+        reason = np.where(still, np.uint8(STANDSTILL), np.uint8(0))
+        reason[codes[self.past : self.past + rows] == OUTLIER] = OUTLIER
         place = np.arange(first, first + rows)
-        edge = (place < self.settled_past) | (
-            False if total is None else place >= total - self.settled_future
-        )
+        edge = place < self.edge_past
+        if total is not None:
+            edge |= place >= total - self.edge_future
         reason[edge] = EDGE
-        beyond = np.where(
-            codes == OUTLIER, 0, codes
-        )  # a spike was taken out; what else is marked spoils the rows its filter reaches
-        for joint in np.flatnonzero(beyond.any(axis=0)):
-            for code in np.unique(beyond[:, joint][beyond[:, joint] > 0]):
-                count = np.concatenate([[0], np.cumsum(beyond[:, joint] == code)])
-                low = np.arange(self.past - self.settled_past, self.past - self.settled_past + rows)
-                reason[
-                    count[low + self.settled_past + self.settled_future + 1] > count[low], joint
-                ] = code
+        # spikes were removed; any other reason applies to all rows that the filter reaches
+        others = np.where(codes == OUTLIER, 0, codes)
+        low = np.arange(rows) + self.past - self.edge_past
+        high = low + self.edge_past + self.edge_future + 1
+        for joint in np.flatnonzero(others.any(axis=0)):
+            for code in np.unique(others[:, joint][others[:, joint] > 0]):
+                count = np.concatenate([[0], np.cumsum(others[:, joint] == code)])
+                reason[count[high] > count[low], joint] = code
         return reason
 
 
@@ -362,9 +350,9 @@ def batches_of(
     *,
     rows: int,
     span: tuple[int, int] | None,
-    chunks: Iterable[Any] | None,
+    chunks: Iterable[Chunk] | None,
 ) -> Iterator[Samples]:
-    """The stream, stage by stage, run by run."""
+    """Return the samples of a log batch by batch, run by run."""
     _check_names(log, robot)
     layout = Layout.of(log, robot)
     if len(settings.min_speed) != robot.nv:
@@ -376,42 +364,41 @@ def batches_of(
     if spikes is not None and len(spikes) != layout.channels:
         spikes = None  # they were chosen on a log with other columns
     provenance = _provenance(log, settings, span)
-    made: _Filter | None = None
-    halo: Halo | None = None
-    for block in uniform_blocks(
-        log, robot, chunks=chunks, spans=run_spans(log, span), spikes=spikes
-    ):
-        if halo is None:
-            made = _Filter(robot, layout, settings, block.period)
-            halo = Halo(past=made.past, future=made.future, rows=rows)
+    state: tuple[_Filter, Halo] | None = None
+    spans = run_spans(log, span)
+    for block in uniform_blocks(log, robot, chunks=chunks, spans=spans, spikes=spikes):
+        if state is None:
+            kernels = _Filter(robot, layout, settings, block.period)
+            state = kernels, Halo(past=kernels.past, future=kernels.future, rows=rows)
+        kernels, halo = state
         factor = settings.factor(block.period)
         total = block.first + len(block.x) if block.last else None
-        for first, count, x, codes in halo.push(block):
-            q, dq, ddq, tau = made.apply(x)
-            reason = made.reasons(dq, codes, first=first, total=total)
-            keep = slice(-first % factor, None, factor)
-            place = np.arange(first, first + count)[keep]
+        for window in halo.push(block):
+            motion = kernels.apply(window.x)
+            reason = kernels.reasons(motion.dq, window.codes, first=window.first, total=total)
+            keep = slice(-window.first % factor, None, factor)
+            place = np.arange(window.first, window.first + window.count)[keep]
             if not len(place):
                 continue
             yield Samples(
-                q=q[keep],
-                dq=dq[keep],
-                ddq=ddq[keep],
-                tau=tau[keep],
+                q=motion.q[keep],
+                dq=motion.dq[keep],
+                ddq=motion.ddq[keep],
+                tau=motion.tau[keep],
                 t=block.start + block.period * place,
                 run=np.full(len(place), block.run),
                 reason=reason[keep],
                 period=factor * block.period,
                 cutoff=settings.cutoff,
-                guard=(made.future + CARRIED) * block.period,
+                guard=(kernels.future + CARRIED) * block.period,
                 provenance=provenance,
             )
         if block.last:
-            halo = None
+            state = None
 
 
 def _provenance(log: LogLike, settings: Settings, span: tuple[int, int] | None) -> dict[str, Any]:
-    """Where the samples came from, as plain values."""
+    """Return sources, rows and settings of the samples as plain values."""
     sources = []
     for source in getattr(log, "sources", ()):
         path, sha256, size = (

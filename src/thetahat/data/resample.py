@@ -1,10 +1,10 @@
-"""A log as a stream of uniform rows: spikes taken out, uneven stamps resampled, each run by itself,
-in bounded memory.
+"""Uniform rows of a log: spikes removed, uneven time stamps resampled, each run by itself, in
+bounded memory.
 
     chunks of the log ─► spikes ─► one grid per run ─► windows with a halo (for the filters)
 
-Every stage keeps just the rows that the next ones still need, and none depends on how the log was
-cut into chunks.
+Every stage keeps only the rows that the next ones need, and none depends on how the log was cut
+into chunks.
 """
 
 from __future__ import annotations
@@ -12,41 +12,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import numpy as np
 
 from thetahat.data.filters import KNOTS, extend, resample
 from thetahat.data.samples import LOCKED, OUTLIER, reason_code
-from thetahat.data.velocities import continuous
+from thetahat.data.types import Chunk, LogLike, Run
+from thetahat.data.velocities import continuous_quaternions
 from thetahat.errors import MalformedInput, NotIdentifiable, UsageError
 from thetahat.model.robot import Robot
 
-SHORTEST_RUN = 8  # rows; a shorter run has no derivative worth the name and is left out
-ON_GRID = 1e-9  # of a period: stamps that even are taken as they are
-PIECE = 8192  # rows that pass through the stages together: they fit into the processor's cache
-# of a period: stamps closer than this are one measurement, or a polynomial through them would swing
-BURST = 0.2
-HALF = 3  # rows on each side in the running median that spikes are held against
-
-
-class LogLike(Protocol):
-    """What is used of a log (thetahat.data.log.Log)."""
-
-    rows: int
-    runs: tuple[Any, ...]
-    masks: tuple[Any, ...]
-    has_dq: bool
-    has_ddq: bool
-    has_tau: bool
-
-    def chunks(self, rows: int = ...) -> Iterator[Any]:
-        """Stretches of rows in file order, each inside one run."""
-        ...
-
-    def read(self) -> list[Any]:
-        """One chunk per run, all in memory."""
-        ...
+SHORTEST_RUN = 8  # rows; a shorter run is too short to be differentiated and is left out
+ON_GRID = 1e-9  # of a period: time stamps this close to the grid are not interpolated
+PIECE = 8192  # rows processed together: they fit into the processor's cache
+BURST = 0.2  # of a period: rows closer than this are averaged, or interpolation would overshoot
+HALF = 3  # rows on each side in the running median for spikes
 
 
 @dataclass(frozen=True)
@@ -60,7 +40,7 @@ class Layout:
 
     @staticmethod
     def of(log: LogLike, robot: Robot) -> Layout:
-        """The layout of a log, which must have torques."""
+        """Return the layout of a log, which must have torques."""
         if not log.has_tau:
             raise MalformedInput(
                 "the log has no torque columns; name them tau.<joint>, or map yours with"
@@ -70,28 +50,28 @@ class Layout:
 
     @property
     def q(self) -> slice:
-        """Channels of q."""
+        """Return the channels of q."""
         return slice(0, self.nq)
 
     @property
     def dq(self) -> slice:
-        """Channels of dq (none if the log has none)."""
+        """Return the channels of dq (none if the log has none)."""
         return slice(self.nq, self.nq + self.nv * self.has_dq)
 
     @property
     def ddq(self) -> slice:
-        """Channels of ddq (none if the log has none)."""
+        """Return the channels of ddq (none if the log has none)."""
         return slice(self.dq.stop, self.dq.stop + self.nv * self.has_ddq)
 
     @property
     def tau(self) -> slice:
-        """Channels of tau."""
+        """Return the channels of tau."""
         return slice(self.ddq.stop, self.ddq.stop + self.nv)
 
     @property
     def channels(self) -> int:
-        """How many there are."""
-        return self.tau.stop
+        """Return the number of channels."""
+        return self.nq + self.nv * (1 + self.has_dq + self.has_ddq)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,8 +87,8 @@ class Block:
     last: bool  # whether the run ends here
 
 
-def mean_period(run: Any) -> float:
-    """Seconds between rows of a run's grid: it has as many rows as the run."""
+def mean_period(run: Run) -> float:
+    """Return the period of a run's grid, which has as many rows as the run [s]."""
     return (run.stop - run.start) / (run.rows - 1)
 
 
@@ -117,14 +97,14 @@ def uniform_blocks(
     robot: Robot,
     *,
     spans: Sequence[tuple[int, int]],
-    chunks: Iterable[Any] | None = None,
+    chunks: Iterable[Chunk] | None = None,
     spikes: np.ndarray | None = None,
 ) -> Iterator[Block]:
-    """The rows of `spans` (`run_spans`) on one uniform grid for each; `spikes` are thresholds per
-    channel.
+    """Return the rows of `spans` (`run_spans`), each on one uniform grid; `spikes` are thresholds
+    per channel.
     """
     layout = Layout.of(log, robot)
-    marks = _Marks(log, robot)
+    reasons = _RowReasons(log, robot)
     state: tuple[_Despiker, _Resampler] | None = None
     before: np.ndarray | None = None  # the configuration before this chunk
     for chunk, last in _pieces(log.chunks() if chunks is None else chunks, spans):
@@ -136,11 +116,11 @@ def uniform_blocks(
                 _Resampler(run=chunk.run, start=float(chunk.t[0]), period=mean_period(run)),
             )
             before = None
-        x[:, layout.q] = continuous(robot, x[:, layout.q], before)
+        x[:, layout.q] = continuous_quaternions(robot, x[:, layout.q], before)
         before = x[-1, layout.q]
         despiker, resampler = state
         block = resampler.push(
-            *despiker.push(chunk.t, x, marks.codes(chunk.row, len(chunk.t)), last=last), last=last
+            *despiker.push(chunk.t, x, reasons.codes(chunk.row, len(chunk.t)), last=last), last=last
         )
         if last:
             state = None
@@ -149,9 +129,7 @@ def uniform_blocks(
 
 
 def run_spans(log: LogLike, span: tuple[int, int] | None = None) -> list[tuple[int, int]]:
-    """(first, stop) row of every run, or of what of it lies inside `span`, without those that are
-    too short.
-    """
+    """Return (first, stop) row of every run, or of its part inside `span`, without short ones."""
     first, stop = (0, log.rows) if span is None else span
     if not 0 <= first < stop <= log.rows:
         raise UsageError(
@@ -167,8 +145,10 @@ def run_spans(log: LogLike, span: tuple[int, int] | None = None) -> list[tuple[i
     return spans
 
 
-def _pieces(chunks: Iterable[Any], spans: Sequence[tuple[int, int]]) -> Iterator[tuple[Any, bool]]:
-    """(piece of a chunk, whether it is the last of its span) for rising spans, each inside
+def _pieces(
+    chunks: Iterable[Chunk], spans: Sequence[tuple[int, int]]
+) -> Iterator[tuple[Chunk, bool]]:
+    """Return (piece of a chunk, whether it is the last of its span) for rising spans, each inside
     one run.
     """
     at = 0
@@ -178,52 +158,36 @@ def _pieces(chunks: Iterable[Any], spans: Sequence[tuple[int, int]]) -> Iterator
             low, high = max(begin - chunk.row, 0), min(end - chunk.row, len(chunk.t))
             for row in range(low, high, PIECE):
                 upto = min(row + PIECE, high)
-                yield _cut(chunk, row, upto), chunk.row + upto == end
+                yield chunk.part(row, upto), chunk.row + upto == end
             if end > chunk.row + len(chunk.t):
                 break
             at += 1
 
 
-@dataclass(frozen=True, eq=False)
-class _Piece:
-    """A part of a chunk."""
-
-    t: np.ndarray
-    q: np.ndarray
-    dq: np.ndarray | None
-    ddq: np.ndarray | None
-    tau: np.ndarray | None
-    run: int
-    row: int
-
-
-def _cut(chunk: Any, low: int, high: int) -> _Piece:
-    parts = (
-        None if value is None else value[low:high]
-        for value in (chunk.t, chunk.q, chunk.dq, chunk.ddq, chunk.tau)
+def _channels(chunk: Chunk, layout: Layout) -> np.ndarray:
+    """Return (rows, channels), checked: a log may be made by hand."""
+    rows, parts = len(chunk.t), []
+    wanted = (
+        ("q", layout.nq, True),
+        ("dq", layout.nv, layout.has_dq),
+        ("ddq", layout.nv, layout.has_ddq),
+        ("tau", layout.nv, True),
     )
-    return _Piece(*parts, chunk.run, chunk.row + low)
-
-
-def _channels(chunk: Any, layout: Layout) -> np.ndarray:
-    """(rows, channels), checked to be finite: a reader lets nothing else through, but a log may be
-    made by hand.
-    """
-    parts = [
-        chunk.q,
-        *([chunk.dq] if layout.has_dq else []),
-        *([chunk.ddq] if layout.has_ddq else []),
-        chunk.tau,
-    ]
-    for part, width, name in zip(
-        parts, [layout.nq] + [layout.nv] * (len(parts) - 1), ("q", *"v" * 3), strict=False
-    ):
-        if part is None or np.shape(part) != (len(chunk.t), width):
+    for name, width, needed in wanted:
+        array = getattr(chunk, name) if needed else np.zeros((rows, 0))
+        shape = None if array is None else np.shape(array)
+        if shape != (rows, width if needed else 0):
             raise UsageError(
-                f"the log's {name if name == 'q' else 'dq, ddq or tau'} has shape {np.shape(part)};"
-                f" the robot needs ({len(chunk.t)}, {width})"
+                f"the log's {name} has shape {shape}; the robot needs ({rows}, {width})"
             )
-    x = np.concatenate(parts, axis=1, dtype=np.float64)
+        parts.append(array)
+    try:
+        x = np.concatenate(parts, axis=1, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise MalformedInput(
+            f"rows {chunk.row} to {chunk.row + rows - 1} of the log hold something that is not a"
+            " number; give arrays of numbers"
+        ) from None
     with np.errstate(over="ignore", invalid="ignore"):
         quick = math.isfinite(float(x.sum()))
     if not quick and not np.all(np.isfinite(x)):
@@ -235,8 +199,8 @@ def _channels(chunk: Any, layout: Layout) -> np.ndarray:
     return x
 
 
-class _Marks:
-    """Reasons per row and degree of freedom that the log hands over."""
+class _RowReasons:
+    """Reasons per row and degree of freedom by the log's masks and locked joints."""
 
     def __init__(self, log: LogLike, robot: Robot) -> None:
         self.nv = robot.nv
@@ -252,7 +216,7 @@ class _Marks:
         ]
 
     def codes(self, row: int, count: int) -> np.ndarray:
-        """(count, nv) for the rows from `row` on."""
+        """Return codes (count, nv) of the rows from `row` on."""
         out = np.zeros((count, self.nv), dtype=np.uint8)
         for first, stop, joint, code in self.masks:
             if first >= row + count:
@@ -267,8 +231,8 @@ class _Marks:
 
 
 def spike_thresholds(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(10 standard deviations of x around its running median, its range from the 1st to the 99th
-    percentile), per channel.
+    """Return (10 standard deviations of x around its running median, its range from the 1st to the
+    99th percentile), per channel.
 
     The deviation is taken from the 90th percentile, since quantised signals have a median deviation
     of zero.
@@ -280,10 +244,10 @@ def spike_thresholds(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def despike(x: np.ndarray, thresholds: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-    """x (rows, channels) with every value further than its threshold from the median of the 7
-    around it replaced by it; and where.
+    """Replace values of x (rows, channels) further than a threshold from the median of the 7
+    around them by it; return the result and where.
 
-    Only rows near a jump of half the threshold are looked at, so that clean data cost one
+    Only rows near a jump of half the threshold are examined, so that clean data cost one
     difference.
     """
     jump = np.abs(np.diff(x, axis=0)) > 0.5 * thresholds
@@ -302,17 +266,17 @@ def despike(x: np.ndarray, thresholds: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 class _Despiker:
-    """`despike` on a stream: holds the last rows back until their neighbours are known."""
+    """`despike` for a stream: the last rows wait until their neighbours are known."""
 
     def __init__(self, layout: Layout, thresholds: np.ndarray | None) -> None:
         self.layout, self.thresholds = layout, thresholds
         self.held: tuple[np.ndarray, ...] | None = None
-        self.done = 0  # held rows that were passed on already and serve as neighbours only
+        self.done = 0  # held rows that were returned already and serve as neighbours only
 
     def push(
         self, t: np.ndarray, x: np.ndarray, codes: np.ndarray, *, last: bool
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The rows that are ready."""
+        """Add rows, and return those that are ready."""
         if self.thresholds is None:
             return t, x, codes
         if self.held is not None:
@@ -322,9 +286,8 @@ class _Despiker:
         stop = len(t) if last else max(len(t) - HALF - 1, self.done)
         clean, hit = despike(x, self.thresholds)
         if hit is not None:
-            marked = hit[:, self.layout.tau] | hit[:, : self.layout.tau.start].any(
-                axis=1, keepdims=True
-            )  # a position concerns all torques
+            motion = hit[:, : self.layout.tau.start].any(axis=1, keepdims=True)
+            marked = hit[:, self.layout.tau] | motion  # motion affects all torques
             codes = np.where(marked & (codes == 0), np.uint8(OUTLIER), codes)
         ready = slice(self.done, stop)
         keep = max(stop - 2 * HALF - 1, 0)
@@ -332,26 +295,25 @@ class _Despiker:
         return t[ready], clean[ready], codes[ready]
 
 
-# -- uneven stamps ---------------------------------------------------------------------------------
+# -- uneven time stamps ----------------------------------------------------------------------------
 
 
 class _Resampler:
-    """One run on its grid start + k·period: interpolated, or the rows themselves where they lie on
-    it.
-    """
+    """One run on its grid start + k·period, interpolated unless its rows lie on it."""
 
     def __init__(self, *, run: int, start: float, period: float) -> None:
         if not period > 0.0:
-            raise MalformedInput(f"run {run} of the log does not advance in time; check its stamps")
+            raise MalformedInput(
+                f"run {run} of the log does not advance in time; check its time stamps"
+            )
         self.run, self.start, self.period = run, start, period
-        self.next = 0  # the grid row to be made next
+        self.next = 0  # next grid row
         self.rows: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
-        self.loose: tuple[np.ndarray, np.ndarray, np.ndarray] | None = (
-            None  # the last rows, which may be one burst with those to come
-        )
+        # the last rows, which may be one burst with those to come
+        self.loose: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 
     def push(self, t: np.ndarray, x: np.ndarray, codes: np.ndarray, *, last: bool) -> Block:
-        """The grid rows that can be made now."""
+        """Add rows, and return the grid rows that can be computed now."""
         t, x, codes = self._merged(t - self.start, x, codes, last=last)
         if self.rows is not None:
             t, x, codes = (
@@ -373,8 +335,8 @@ class _Resampler:
     def _at(
         self, grid: np.ndarray, t: np.ndarray, x: np.ndarray, codes: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Values and reasons at the grid's times; a row with a reason gives it to the grid rows
-        beside it.
+        """Return values and reasons at the grid's times; a row's reason applies to the grid rows
+        beside it, too.
         """
         right = np.clip(np.searchsorted(t, grid), 1, len(t) - 1)
         near = right - (grid - t[right - 1] < t[right] - grid)
@@ -388,7 +350,7 @@ class _Resampler:
     def _merged(
         self, t: np.ndarray, x: np.ndarray, codes: np.ndarray, *, last: bool
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Rows stamped within a fraction of a period become one, at their mean time."""
+        """Average rows within a fraction of a period, at their mean time."""
         if self.loose is not None:
             t, x, codes = (
                 np.concatenate(pair) for pair in zip(self.loose, (t, x, codes), strict=True)
@@ -414,28 +376,35 @@ class _Resampler:
 # -- halo ------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, eq=False)
+class Window:
+    """Output rows of a run with the rows around them that a kernel needs."""
+
+    first: int  # output row
+    count: int  # of output rows
+    x: np.ndarray  # (channels, past + count + future)
+    codes: np.ndarray  # (past + count + future, nv) reasons
+
+
 class Halo:
-    """Cuts the uniform rows of one run into stretches of output rows, each with the rows around it
+    """Cut the uniform rows of one run into stretches of output rows, each with the rows around it
     that a kernel needs.
 
-    Before the first and after the last row a run is continued (`signals.extend`), so every output
-    has its full kernel.
+    Before the first and after the last row a run is extended (`filters.extend`), so that every
+    output has its full kernel.
     """
 
     def __init__(self, *, past: int, future: int, rows: int) -> None:
         self.past, self.future, self.rows = past, future, rows
-        self.waiting: list[
-            tuple[np.ndarray, np.ndarray]
-        ] = []  # (channels, ·) and reasons, continued to the left once started
+        # (channels, ·) and reasons, extended to the left once started
+        self.waiting: list[tuple[np.ndarray, np.ndarray]] = []
         self.start = 0  # run position of the first waiting row
         self.length = 0  # rows waiting
         self.next = 0  # run position of the next output
         self.started = False
 
-    def push(self, block: Block) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
-        """(first output row, number of them, channels × (past + number + future), reasons of the
-        same stretch).
-        """
+    def push(self, block: Block) -> Iterator[Window]:
+        """Add rows, and return the windows that are complete."""
         self.waiting.append((np.ascontiguousarray(block.x.T), block.codes))
         self.length += len(block.x)
         missing = (
@@ -449,7 +418,7 @@ class Halo:
             np.concatenate(parts, axis=axis)
             for parts, axis in zip(zip(*self.waiting, strict=True), (1, 0), strict=True)
         )
-        buffer, codes = self._continued(
+        buffer, codes = self._extended(
             buffer,
             codes,
             left=0 if self.started else self.past,
@@ -460,7 +429,7 @@ class Halo:
             count = min(self.rows, ready)
             low = self.next - self.past - self.start
             stretch = slice(low, low + self.past + count + self.future)
-            yield self.next, count, buffer[:, stretch], codes[stretch]
+            yield Window(self.next, count, buffer[:, stretch], codes[stretch])
             self.next += count
             ready -= count
         drop = max(self.next - self.past - 1 - self.start, 0)
@@ -470,11 +439,11 @@ class Halo:
             buffer.shape[1] - drop,
         )
 
-    def _continued(
+    def _extended(
         self, buffer: np.ndarray, codes: np.ndarray, *, left: int, right: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The run continued to the left once, to the right at its end; a causal filter must not see
-        its future mirrored, so there it is held.
+        """Extend the run to the left once, to the right at its end; for a causal filter by its end
+        values, which must not see its future mirrored.
         """
         self.started = True
         if not left and not right:

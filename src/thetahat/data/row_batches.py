@@ -1,6 +1,4 @@
-"""The files of a log as one series of rows, in batches whose size does not depend on how a format
-cuts its blocks.
-"""
+"""Rows of all files of a log in batches whose size does not depend on the formats' blocks."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ BATCH_ROWS = 65_536
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Rows of one file: exactly as many as asked for, but for the file's last."""
+    """Rows of one file: the requested number, or fewer at the end of the file."""
 
     values: np.ndarray
     labels: tuple[tuple[int, str], ...]
@@ -29,7 +27,7 @@ class Batch:
 
 
 def batches(tables: Sequence[tuple[Table, ColumnMap]], rows: int) -> Iterator[Batch]:
-    """All files, in batches whose size does not depend on how a format cuts its blocks."""
+    """Return the rows of all files in batches of `rows`."""
     row = 0
     for number, (table, columns) in enumerate(tables):
         file_row = 0
@@ -39,7 +37,7 @@ def batches(tables: Sequence[tuple[Table, ColumnMap]], rows: int) -> Iterator[Ba
 
 
 def _resized(blocks: Iterator[Block], rows: int) -> Iterator[Block]:
-    """The same rows in blocks of `rows`."""
+    """Return the same rows in blocks of `rows`."""
     waiting: list[Block] = []
     count = 0
     for block in blocks:
@@ -64,7 +62,7 @@ def _stacked(blocks: list[Block]) -> Block:
 
 
 def _cut(block: Block, begin: int, end: int) -> Block:
-    """Rows begin … end; the name that holds at `begin` is stated there."""
+    """Return rows begin … end; the run's name at `begin` is stated there."""
     labels = [(max(row, begin) - begin, name) for row, name in block.labels if row < end]
     last = max((i for i, (row, _) in enumerate(labels) if row == 0), default=0)
     return Block(block.values[begin:end], tuple(labels[last:]))

@@ -1,6 +1,4 @@
-"""Samples: q, q̇, q̈ and τ row by row, ready for the regressor, and why any of them must not be
-used.
-"""
+"""Samples: rows of q, q̇, q̈ and τ for the regressor, and which torques must not be used."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ import numpy as np
 
 from thetahat.errors import UsageError, known
 from thetahat.model.drive import Drive
-from thetahat.model.friction_terms import Dry
+from thetahat.model.friction_terms import FrictionDirection
 
 # Why the torque of one degree of freedom in one row must not enter a fit; the code is the position,
 # the last one for any other reason.
@@ -35,19 +33,15 @@ USABLE, STANDSTILL, EDGE, OUTLIER, LOCKED, MASKED = (
     REASONS.index(name) for name in ("usable", "standstill", "edge", "outlier", "locked", "masked")
 )
 
-UNMEASURED = (
-    LOCKED,
-    REASONS.index("no torque column"),
-    REASONS.index("dead torque"),
-)  # the torque says nothing of the joint's motion
+# the torque is not a measurement of the joint's
+UNMEASURED = (LOCKED, REASONS.index("no torque column"), REASONS.index("dead torque"))
 
 _ARRAYS = ("q", "dq", "ddq", "tau")
+_OPTIONAL = ("t", "run", "reason", "direction")
 
 
 def reason_code(name: str) -> int:
-    """The code of a reason, however a log spells it; `masked` for those that have no code of their
-    own.
-    """
+    """Return the code of a reason, however a log spells it; `masked` for unknown ones."""
     plain = name.strip().lower().replace("-", " ").replace("_", " ")
     return REASONS.index(plain) if plain in REASONS[1:] else MASKED
 
@@ -70,12 +64,10 @@ class Samples:
     period: float | None = None  # [s] between rows, where all runs share one
     cutoff: float | None = None  # [Hz] of the low-pass that made them
     guard: float = 0.0  # [s] a row depends on measurements up to this much later than itself
-    provenance: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # sources with their hashes, settings
-    # (n, motors) of dry friction, seen through the torque's low-pass (data/friction_direction.py)
+    provenance: Mapping[str, Any] = field(default_factory=dict)  # sources with hashes, settings
+    # (n, motors) of dry friction, filtered like the torque (data/friction_direction.py)
     direction: np.ndarray | None = None
-    dry: Dry | None = None  # the law it follows
+    dry: FrictionDirection | None = None  # the law it follows
 
     def __post_init__(self) -> None:
         given = {name: _matrix(name, getattr(self, name)) for name in _ARRAYS}
@@ -105,7 +97,7 @@ class Samples:
         if self.run is not None:
             given["run"] = _vector("run", self.run, count, np.int64)
         if self.reason is not None:
-            given["reason"] = np.ascontiguousarray(self.reason, dtype=np.uint8)
+            given["reason"] = _numbers("reason", self.reason, np.uint8, "one code per torque")
             if given["reason"].shape != (count, nv):
                 raise UsageError(
                     f"reason has shape {np.shape(self.reason)}; expected {(count, nv)}, one code"
@@ -142,33 +134,29 @@ class Samples:
 
     @property
     def nq(self) -> int:
-        """Numbers in q."""
-        return self.q.shape[1]
+        """Return the number of coordinates."""
+        return int(self.q.shape[1])
 
     @property
     def nv(self) -> int:
-        """Degrees of freedom."""
-        return self.tau.shape[1]
+        """Return the number of degrees of freedom."""
+        return int(self.tau.shape[1])
 
     @cached_property
     def valid(self) -> np.ndarray:
-        """(n, nv) whether this torque may enter a fit."""
+        """Return (n, nv) whether each torque may enter a fit."""
         return np.ones(self.tau.shape, dtype=bool) if self.reason is None else self.reason == USABLE
 
     @cached_property
     def scorable(self) -> np.ndarray:
-        """(n, nv) whether this torque may enter a score: a joint at standstill is left out of a
-        fit, not of a score.
+        """Return (n, nv) whether each torque may enter a score: standstill is left out of a fit,
+        not of a score.
         """
-        return (
-            self.valid
-            if self.reason is None
-            else (self.reason == USABLE) | (self.reason == STANDSTILL)
-        )
+        return self.valid if self.reason is None else np.isin(self.reason, (USABLE, STANDSTILL))
 
     @cached_property
     def dropped(self) -> dict[str, int]:
-        """How many torques (rows × degrees of freedom) are left out, by reason."""
+        """Return how many torques (rows × degrees of freedom) are left out, by reason."""
         if self.reason is None:
             return {}
         counts = np.bincount(self.reason.ravel(), minlength=len(REASONS))
@@ -177,17 +165,17 @@ class Samples:
         }
 
     def direction_of(self, drive: Drive) -> np.ndarray | None:
-        """(n, motors) of this drive's dry friction; None where the samples do not hold it: then it
-        follows from the speed alone.
+        """Return (n, motors) of this drive's dry friction; None where the samples do not hold it:
+        then it follows from the speed alone.
         """
-        if self.direction is None or drive.dry is None or self.dry.key != drive.dry.key:
+        if drive.dry is None or self.dry is None or self.dry.key != drive.dry.key:
             return None
         return self.direction
 
     # -- parts -------------------------------------------------------------------------------------
 
     def subset(self, rows: slice | Sequence[int] | np.ndarray) -> Samples:
-        """These rows, in this order: a slice, positions, or a mask."""
+        """Return these rows, in this order: a slice, positions, or a mask."""
         index = rows if isinstance(rows, slice) else np.asarray(rows)
         if not isinstance(index, slice):
             if index.dtype == bool and index.shape != (len(self),):
@@ -195,29 +183,23 @@ class Samples:
                     f"the mask has shape {index.shape}; expected ({len(self)},), one entry per"
                     " sample"
                 )
-            if (
-                index.dtype != bool
-                and index.size
-                and not (
-                    np.issubdtype(index.dtype, np.integer)
-                    and -len(self) <= index.min()
-                    and index.max() < len(self)
-                )
-            ):
-                raise UsageError(
-                    f"rows must be whole numbers from 0 to {len(self) - 1}; got {index.min()} …"
-                    f" {index.max()}"
-                )
+            if index.dtype != bool and index.size:
+                whole = np.issubdtype(index.dtype, np.integer)
+                if not (whole and -len(self) <= index.min() and index.max() < len(self)):
+                    got = f"{index.min()} … {index.max()}" if whole else f"type {index.dtype}"
+                    raise UsageError(
+                        f"rows must be whole numbers from 0 to {len(self) - 1}; got {got}"
+                    )
             index = index if index.size else np.zeros(0, dtype=int)
-        per_row = {
-            name: getattr(self, name) for name in (*_ARRAYS, "t", "run", "reason", "direction")
+        per_row = {name: getattr(self, name) for name in (*_ARRAYS, *_OPTIONAL)}
+        taken: dict[str, Any] = {
+            name: None if value is None else value[index] for name, value in per_row.items()
         }
-        taken = {name: None if value is None else value[index] for name, value in per_row.items()}
         return replace(self, **taken)
 
     def split(self, fraction: float) -> tuple[Samples, Samples]:
-        """(first part, last part) of the rows. What the filter carried over the cut into the first
-        part is marked `edge`.
+        """Split the rows into (first part, last part); rows of the first part that the filter
+        mixed with the last part are marked `edge`.
 
         A filtered row depends on measurements up to `guard` seconds later, so the last rows before
         the cut are not usable where the cut falls inside a run: no held-out measurement touches a
@@ -249,8 +231,8 @@ class Samples:
     def split_runs(
         self, train: Iterable[int], test: Iterable[int] | None = None
     ) -> tuple[Samples, Samples]:
-        """(rows of the runs in `train`, rows of those in `test`, by default all others). Runs are
-        filtered apart, so nothing leaks.
+        """Split into (runs in `train`, runs in `test`, by default all others). Runs are filtered
+        separately, so nothing leaks.
         """
         if self.run is None:
             raise UsageError("these samples have no runs; use split(fraction)")
@@ -273,7 +255,7 @@ class Samples:
 
 
 def concatenate(parts: Iterable[Samples], *, same_log: bool = False) -> Samples:
-    """Samples one after another. Runs are numbered on, unless the parts are batches of one log."""
+    """Concatenate samples. Runs are renumbered unless the parts are batches of one log."""
     parts = list(parts)
     if not parts:
         raise UsageError("there is nothing to concatenate; give at least one Samples")
@@ -287,11 +269,7 @@ def concatenate(parts: Iterable[Samples], *, same_log: bool = False) -> Samples:
     joined: dict[str, Any] = {
         name: np.concatenate([getattr(part, name) for part in parts]) for name in _ARRAYS
     }
-    joined["t"] = (
-        None
-        if any(part.t is None for part in parts)
-        else np.concatenate([part.t for part in parts])
-    )
+    joined["t"] = _stacked([part.t for part in parts])
     if any(part.reason is not None for part in parts):
         joined["reason"] = np.concatenate(
             [
@@ -300,18 +278,10 @@ def concatenate(parts: Iterable[Samples], *, same_log: bool = False) -> Samples:
             ]
         )
     joined["run"] = _joined_runs(parts, same_log=same_log)
-    if (
-        all(
-            part.direction is not None and part.dry.key == first.dry.key
-            for part in parts
-            if first.dry is not None
-        )
-        and first.dry is not None
-    ):
-        joined |= {
-            "direction": np.concatenate([part.direction for part in parts]),
-            "dry": first.dry,
-        }
+    laws = {part.dry.key if part.dry is not None else None for part in parts}
+    if len(laws) == 1 and first.dry is not None:
+        direction = _stacked([part.direction for part in parts])
+        joined |= {"direction": direction, "dry": None if direction is None else first.dry}
     cutoffs = {part.cutoff for part in parts}
     return Samples(
         **joined,
@@ -325,13 +295,9 @@ def concatenate(parts: Iterable[Samples], *, same_log: bool = False) -> Samples:
 
 
 def _joined_runs(parts: list[Samples], *, same_log: bool) -> np.ndarray | None:
-    """Run numbers of all parts; a part without runs is one run."""
+    """Return the run numbers of all parts; a part without runs is one run."""
     if same_log:
-        return (
-            None
-            if any(part.run is None for part in parts)
-            else np.concatenate([part.run for part in parts])
-        )
+        return _stacked([part.run for part in parts])
     numbers, offset = [], 0
     for part in parts:
         own = (
@@ -344,40 +310,47 @@ def _joined_runs(parts: list[Samples], *, same_log: bool) -> np.ndarray | None:
     return np.concatenate(numbers)
 
 
+def _stacked(arrays: list[np.ndarray | None]) -> np.ndarray | None:
+    """Concatenate the arrays; None if one is missing."""
+    present = [array for array in arrays if array is not None]
+    return np.concatenate(present) if len(present) == len(arrays) else None
+
+
 def _common(periods: list[float | None]) -> float | None:
-    """The period that all share to a hundredth, or None."""
-    if any(period is None for period in periods):
+    """Return the period that all share to a hundredth, or None."""
+    stated = [period for period in periods if period is not None]
+    if len(stated) < len(periods):
         return None
-    middle = float(np.median(periods))
-    return middle if all(abs(period - middle) <= 0.01 * middle for period in periods) else None
+    middle = float(np.median(stated))
+    return middle if all(abs(period - middle) <= 0.01 * middle for period in stated) else None
+
+
+def _numbers(name: str, value: object, kind: type, expected: str) -> np.ndarray:
+    """Return an array of numbers, whatever was given."""
+    try:
+        return np.ascontiguousarray(value, dtype=kind)
+    except (TypeError, ValueError, OverflowError):
+        raise UsageError(f"{name} is not an array of numbers; give {expected}") from None
 
 
 def _matrix(name: str, value: np.ndarray) -> np.ndarray:
-    try:
-        array = np.ascontiguousarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise UsageError(f"{name} is not an array of numbers; give (samples, columns)") from None
+    array = _numbers(name, value, np.float64, "(samples, columns)")
     if array.ndim != 2:
         raise UsageError(f"{name} has shape {np.shape(value)}; expected (samples, columns)")
     return array
 
 
 def _vector(name: str, value: np.ndarray, count: int, kind: type) -> np.ndarray:
-    try:
-        array = np.ascontiguousarray(value, dtype=kind)
-    except (TypeError, ValueError):
-        raise UsageError(f"{name} is not an array of numbers; give one per sample") from None
+    array = _numbers(name, value, kind, "one per sample")
     if array.shape != (count,):
         raise UsageError(f"{name} has shape {np.shape(value)}; expected ({count},), one per sample")
     return array
 
 
 def _check_finite(name: str, array: np.ndarray) -> None:
-    """Raise naming the sample and the joint of the first entry that is no number."""
+    """Raise an error that names the sample and joint of the first entry that is not finite."""
     with np.errstate(over="ignore", invalid="ignore"):
-        quick = math.isfinite(
-            float(array.sum())
-        )  # only where the sum is not finite is there anything to look for
+        quick = math.isfinite(float(array.sum()))  # then every entry is finite
     if not quick and not np.all(np.isfinite(array)):
         where = np.argwhere(~np.isfinite(array))[0]
         column = (

@@ -1,15 +1,20 @@
 """The first pass over a log: every number checked, hashes computed, runs found, channels
 audited.
+
+Every file is scanned by itself (`scan_file`), in this process or on a worker; what needs all of
+them (limits at which torques saturate, signs, the direction of gravity) is decided when their
+scans are merged (`merge_scans`).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from thetahat.data.audit import Audit
+from thetahat.data.audit import Audit, AuditScan
 from thetahat.data.columns import ColumnMap
 from thetahat.data.formats import Table
 from thetahat.data.formats.table import label
@@ -36,57 +41,125 @@ def angle_positions(robot: Robot) -> list[int]:
     return found
 
 
+Wraps = dict[int, tuple[np.ndarray, np.ndarray]]
+# by position in q: rows where the encoder jumped, by how many turns
+
+
 @dataclass(frozen=True, eq=False)
-class Surveyed:
-    """What the first pass found."""
+class FileScan:
+    """What one pass over a file finds, rows counted from its own first."""
+
+    name: str  # of the file, for runs that no column names
+    sources: tuple[Source, ...]
+    rows: int
+    columns: ColumnMap
+    runs: tuple[Run, ...]  # named by their label; "" where no column states one
+    dropped: tuple[Run, ...]  # too short
+    gaps: tuple[tuple[int, float, float], ...]  # row after the gap, its length and the period [s]
+    wraps: Wraps
+    audit: AuditScan
+
+
+@dataclass(frozen=True, eq=False)
+class LogScan:
+    """What the first pass over all files of a log finds."""
 
     sources: tuple[Source, ...]
     rows: int
     runs: tuple[Run, ...]
     findings: tuple[Finding, ...]
     masks: tuple[Mask, ...]
-    wraps: dict[
-        int, tuple[np.ndarray, np.ndarray]
-    ]  # by position in q: rows where the encoder jumped, by how many turns
+    wraps: Wraps
 
 
-class Survey:
-    """Reads every file once, and knows afterwards what there is to know."""
+def scan_file(robot: Robot, table: Table, columns: ColumnMap) -> FileScan:
+    """Read a file once from front to back."""
+    splitter, wraps = RunSplitter(), WrapFinder(angle_positions(robot))
+    audit = Audit(robot, columns, where=table.where, file=label(table.path))
+    total = 0
+    for batch in batches([(table, columns)], BATCH_ROWS):
+        arrays = columns.split(batch.values, robot, by_column=True)
+        t, q = arrays["t"], arrays["q"]
+        assert t is not None
+        assert q is not None
+        labels = batch.labels if columns.run else ((0, ""),)
+        starts = splitter.feed(t, labels, row=batch.row, table=table)
+        _check_quaternions(robot, q, batch)
+        wraps.feed(q, starts, batch.row)
+        audit.feed(arrays, starts, row=batch.row, period=splitter.period)
+        total += len(batch.values)
+    splitter.finish()
+    return FileScan(
+        name=table.path.stem,
+        sources=tuple(
+            Source(str(file), digest, state.size)
+            for file, digest, state in zip(
+                table.files, table.sha256 or (), table.states, strict=True
+            )
+        ),
+        rows=total,
+        columns=columns,
+        runs=tuple(splitter.runs),
+        dropped=tuple(splitter.dropped),
+        gaps=tuple(splitter.gaps),
+        wraps=wraps.wraps(),
+        audit=audit.scan(),
+    )
 
-    def __init__(self, robot: Robot, tables: Sequence[tuple[Table, ColumnMap]]) -> None:
-        self._robot, self._tables = robot, tables
-        self._splitter, self._wraps = RunSplitter(), WrapFinder(angle_positions(robot))
-        self._audit = Audit(robot, tables[0][1], where=self._where, file=label(tables[0][0].path))
-        self._rows = [0] * len(tables)
 
-    def run(self) -> Surveyed:
-        """Read everything."""
-        for batch in batches(self._tables, BATCH_ROWS):
-            self._take(batch)
-        self._splitter.finish()
-        for (table, _), rows in zip(self._tables, self._rows, strict=True):
-            if not rows:
+def merge_scans(robot: Robot, files: Sequence[tuple[Table, FileScan]]) -> LogScan:
+    """Merge the scans of a log's files, in their order, and judge the log as a whole."""
+    return _Merger(robot, files).merge()
+
+
+def _check_quaternions(robot: Robot, q: np.ndarray, batch: Batch) -> None:
+    for name, at in robot.tree.quaternions:
+        length = np.linalg.norm(q[:, at : at + 4], axis=1)
+        wrong = np.abs(length - 1.0) > QUATERNION_TOLERANCE
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise batch.table.problem(
+                batch.file_row + row,
+                f"the quaternion of joint {name!r} has length {length[row]:.4g}; log unit"
+                " quaternions (qx, qy, qz, qw)",
+            )
+
+
+class _Merger:
+    """Files one after another, rows counted over all of them."""
+
+    def __init__(self, robot: Robot, files: Sequence[tuple[Table, FileScan]]) -> None:
+        self._robot, self._files = robot, files
+        self._columns = files[0][1].columns
+        self._runs: list[Run] = []
+        self._dropped: list[Run] = []
+        self._gaps: list[tuple[int, float, float]] = []
+        self._wraps: Wraps = {}
+
+    def merge(self) -> LogScan:
+        file = label(self._files[0][0].path)
+        audit = Audit(self._robot, self._columns, where=self._where, file=file)
+        pieces: Counter[str] = Counter()
+        total = 0
+        for table, scan in self._files:
+            if not scan.rows:
                 raise NotIdentifiable(
                     f"{label(table.path)} has a header but no rows; record the robot while it moves"
                 )
-        total = sum(self._rows)
-        if not self._splitter.runs:
+            self._add(scan, total, pieces)
+            audit.add(scan.audit, total, scan.rows)
+            total += scan.rows
+        if not self._runs:
             raise NotIdentifiable(
-                f"{label(self._tables[0][0].path)} has {total} rows and no run of at least"
-                f" {MIN_RUN}; record longer, without pauses"
+                f"{file} has {total} rows and no run of at least {MIN_RUN}; record longer, without"
+                " pauses"
             )
-        audited = self._audit.finish()
-        silent = [Mask(at, 0, total, "no torque column") for at in self._tables[0][1].silent]
-        return Surveyed(
-            sources=tuple(
-                Source(str(file), digest, state.size)
-                for table, _ in self._tables
-                for file, digest, state in zip(
-                    table.files, table.sha256 or (), table.states, strict=True
-                )
-            ),
+        audited = audit.finish()
+        silent = [Mask(at, 0, total, "no torque column") for at in self._columns.silent]
+        return LogScan(
+            sources=tuple(source for _, scan in self._files for source in scan.sources),
             rows=total,
-            runs=tuple(self._splitter.runs),
+            runs=tuple(self._runs),
             findings=(
                 *self._column_findings(),
                 *self._stamp_findings(),
@@ -94,59 +167,44 @@ class Survey:
                 *audited.findings,
             ),
             masks=(*silent, *audited.masks),
-            wraps=self._wraps.wraps(),
+            wraps=self._wraps,
         )
 
-    def _take(self, batch: Batch) -> None:
-        if batch.file_row == 0:
-            self._splitter.next_file()
-        self._rows[batch.file] += len(batch.values)
-        stem, several = batch.table.path.stem, len(self._tables) > 1
-        labels = batch.labels if batch.columns.run else ((0, stem),)
-        prefix = f"{stem}/" if several and batch.columns.run else ""
-        arrays = batch.columns.split(batch.values, self._robot, by_column=True)
-        starts = self._splitter.feed(
-            arrays["t"],
-            labels,
-            row=batch.row,
-            stem=prefix,
-            table=batch.table,
-            file_row=batch.file_row,
-        )  # type: ignore[arg-type]
-        self._check_quaternions(arrays["q"], batch)
-        self._wraps.feed(arrays["q"], starts, batch.row)  # type: ignore[arg-type]
-        self._audit.feed(arrays, starts, row=batch.row, period=self._splitter.period)
-
-    def _check_quaternions(self, q: np.ndarray | None, batch: Batch) -> None:
-        assert q is not None
-        for name, at in self._robot.tree.quaternions:
-            length = np.linalg.norm(q[:, at : at + 4], axis=1)
-            wrong = np.abs(length - 1.0) > QUATERNION_TOLERANCE
-            if wrong.any():
-                row = int(np.argmax(wrong))
-                raise batch.table.problem(
-                    batch.file_row + row,
-                    f"the quaternion of joint {name!r} has length {length[row]:.4g}; log unit"
-                    " quaternions (qx, qy, qz, qw)",
-                )
+    def _add(self, scan: FileScan, row: int, pieces: Counter[str]) -> None:
+        short = {run.first_row for run in scan.dropped}
+        for run in sorted((*scan.runs, *scan.dropped), key=lambda run: run.first_row):
+            name = scan.name
+            if scan.columns.run is not None:
+                name = f"{scan.name}/{run.name}" if len(self._files) > 1 else run.name
+            pieces[name] += 1
+            numbered = name if pieces[name] == 1 else f"{name}#{pieces[name]}"
+            moved = replace(run, name=numbered, first_row=run.first_row + row)
+            (self._dropped if run.first_row in short else self._runs).append(moved)
+        self._gaps += [(at + row, length, period) for at, length, period in scan.gaps]
+        for angle, (rows, turns) in scan.wraps.items():
+            before = self._wraps.get(angle, (rows[:0], turns[:0]))
+            self._wraps[angle] = (
+                np.concatenate((before[0], rows + row)),
+                np.concatenate((before[1], turns)),
+            )
 
     def _where(self, row: int) -> str:
         """A row of the log as a place in a file."""
-        for (table, _), rows in zip(self._tables, self._rows, strict=True):
-            if row < rows or (table, rows) == (self._tables[-1][0], self._rows[-1]):
+        for table, scan in self._files:
+            if row < scan.rows or table is self._files[-1][0]:
                 place = table.where(row)
-                return place if len(self._tables) == 1 else f"{label(table.path)}, {place}"
-            row -= rows
+                return place if len(self._files) == 1 else f"{label(table.path)}, {place}"
+            row -= scan.rows
         return f"row {row}"
 
     # -- findings ----------------------------------------------------------------------------------
 
     def _column_findings(self) -> Iterator[Finding]:
-        columns = self._tables[0][1]
-        for table, _ in self._tables:
+        columns = self._columns
+        for table, _ in self._files:
             for kind, sentence in table.notes:
                 yield Finding(kind, None, None, f"{label(table.path)}: {sentence}")
-        ignored = dict.fromkeys(name for _, found in self._tables for name in found.ignored)
+        ignored = dict.fromkeys(name for _, scan in self._files for name in scan.columns.ignored)
         if ignored:
             yield Finding(
                 "ignored-columns",
@@ -184,7 +242,7 @@ class Survey:
             )
 
     def _stamp_findings(self) -> Iterator[Finding]:
-        gaps = self._splitter.gaps
+        gaps = self._gaps
         for row, length, period in gaps[:SHOWN_GAPS]:
             yield Finding(
                 "gap",
@@ -201,7 +259,7 @@ class Survey:
                 f"{len(gaps) - SHOWN_GAPS} more gaps up to {self._where(gaps[-1][0])}; runs are"
                 " split there",
             )
-        dropped = self._splitter.dropped
+        dropped = self._dropped
         if dropped:
             rows = sum(run.rows for run in dropped)
             first, last = dropped[0].first_row, dropped[-1].stop_row
@@ -212,7 +270,7 @@ class Survey:
                 f"{rows} rows in {len(dropped)} runs of fewer than {MIN_RUN} rows, first at"
                 f" {self._where(first)}, were left out",
             )
-        worst = max(self._splitter.runs, key=lambda run: run.jitter / run.period)
+        worst = max(self._runs, key=lambda run: run.jitter / run.period)
         if worst.jitter > 0.05 * worst.period:
             yield Finding(
                 "jitter",
@@ -232,7 +290,7 @@ class Survey:
                 self._robot.tree.q_index[node.name] + node.kind.nq,
             )
         }
-        for angle, (rows, _) in self._wraps.wraps().items():
+        for angle, (rows, _) in self._wraps.items():
             times = f"{len(rows)} time{'s' * (len(rows) != 1)}"
             yield Finding(
                 "wrap",

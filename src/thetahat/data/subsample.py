@@ -1,36 +1,36 @@
-"""A bounded part of a log, held in memory, to be prepared again and again with other settings."""
+"""Subsample of a long log in memory, to be prepared with many settings."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from thetahat.data.prepare import BATCH, Settings, batches_of
-from thetahat.data.resample import LogLike, run_spans
+from thetahat.data.resample import run_spans
 from thetahat.data.samples import Samples, concatenate
+from thetahat.data.types import Chunk, LogLike
 from thetahat.model.robot import Robot
 
-ROWS = 200_000  # of a longer log, that choices are made from
-PIECES = 8  # it is spread over the log in so many
+ROWS = 200_000  # of a longer log
+PIECES = 8  # spread over the log
 
 
 @dataclass(frozen=True, eq=False)
-class Excerpt:
-    """Rows of a log as they were read."""
+class Subsample:
+    """Rows of a log in memory."""
 
     log: LogLike
     robot: Robot
     spans: tuple[tuple[int, int], ...]  # first and stop row of every piece
-    chunks: tuple[Any, ...]
+    chunks: tuple[Chunk, ...]
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """Return the number of rows."""
         return sum(stop - first for first, stop in self.spans)
 
     def prepared(self, settings: Settings) -> Samples:
-        """Its samples; every piece is filtered by itself."""
+        """Return its samples; every piece is filtered by itself."""
         parts = [
             batch
             for span in self.spans
@@ -46,18 +46,17 @@ class Excerpt:
         return concatenate(parts, same_log=True)
 
 
-def excerpt(
+def subsample(
     log: LogLike, robot: Robot, *, span: tuple[int, int] | None = None, rows: int = ROWS
-) -> Excerpt:
-    """The rows of `span` (default: all), or so many of them in pieces spread over it, read in one
-    pass.
-    """
-    spans = _pieces(log, span or (0, log.rows), rows)
+) -> Subsample:
+    """Read the rows of `span` (default: all), or `rows` of them in pieces spread over it."""
+    spans = spread_spans(log, span or (0, log.rows), rows)
     chunks = [chunk for chunk in log.chunks() if any(_overlapping([chunk], each) for each in spans)]
-    return Excerpt(log, robot, tuple(spans), tuple(chunks))
+    return Subsample(log, robot, tuple(spans), tuple(chunks))
 
 
-def _pieces(log: LogLike, span: tuple[int, int], rows: int) -> list[tuple[int, int]]:
+def spread_spans(log: LogLike, span: tuple[int, int], rows: int) -> list[tuple[int, int]]:
+    """Return `span`, or pieces spread over it with so many rows together."""
     first, stop = span
     if stop - first <= rows:
         return [span]
@@ -72,5 +71,5 @@ def _pieces(log: LogLike, span: tuple[int, int], rows: int) -> list[tuple[int, i
     ] or [(first, first + rows)]
 
 
-def _overlapping(chunks: Iterable[Any], span: tuple[int, int]) -> list[Any]:
+def _overlapping(chunks: Iterable[Chunk], span: tuple[int, int]) -> list[Chunk]:
     return [chunk for chunk in chunks if chunk.row < span[1] and chunk.row + len(chunk.t) > span[0]]

@@ -1,15 +1,17 @@
-"""What a log is made of."""
+"""Data types of a log: files, runs, findings, masks, chunks of rows."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol, TypedDict
 
 import numpy as np
 
 
 @dataclass(frozen=True)
 class Source:
-    """A file the log came from."""
+    """File that a log was read from."""
 
     path: str
     sha256: str
@@ -18,25 +20,25 @@ class Source:
 
 @dataclass(frozen=True)
 class Run:
-    """Rows between two gaps: one uninterrupted piece of motion."""
+    """Rows between two gaps: one uninterrupted motion."""
 
     name: str
     rows: int
     first_row: int  # in the log, counted from 0 over all files
-    start: float  # first stamp [s]
-    stop: float  # last stamp [s]
+    start: float  # first time stamp [s]
+    stop: float  # last time stamp [s]
     period: float  # median step [s]
     jitter: float  # standard deviation of the step [s]
 
     @property
     def stop_row(self) -> int:
-        """One past its last row."""
+        """Return one past its last row."""
         return self.first_row + self.rows
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something the audit saw: what, where, and what was done about it."""
+    """Result of the audit: what was found, where, and what was done about it."""
 
     kind: str
     joint: str | None
@@ -49,7 +51,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Mask:
-    """Torques of one degree of freedom that must not be used."""
+    """Rows in which the torque of one degree of freedom must not be used."""
 
     joint: int  # degree of freedom: a position in dq
     first_row: int
@@ -71,3 +73,60 @@ class Chunk:
 
     def __len__(self) -> int:
         return len(self.t)
+
+    def part(self, first: int, stop: int) -> Chunk:
+        """Return rows first … stop of this chunk, without a copy."""
+        rows = slice(first, stop)
+        return Chunk(
+            t=self.t[rows],
+            q=self.q[rows],
+            dq=None if self.dq is None else self.dq[rows],
+            ddq=None if self.ddq is None else self.ddq[rows],
+            tau=None if self.tau is None else self.tau[rows],
+            run=self.run,
+            row=self.row + first,
+        )
+
+
+class Channels(TypedDict):
+    """Rows of a log in the robot's order; None for what the log does not have."""
+
+    t: np.ndarray  # (n,)
+    q: np.ndarray  # (n, nq)
+    dq: np.ndarray | None  # (n, nv)
+    ddq: np.ndarray | None  # (n, nv)
+    tau: np.ndarray | None  # (n, nv)
+
+
+class LogLike(Protocol):
+    """The part of a log (thetahat.data.log.Log) that preparing it needs."""
+
+    @property
+    def rows(self) -> int:
+        """Return the number of rows."""
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """Return the runs in the order of their rows."""
+
+    @property
+    def masks(self) -> tuple[Mask, ...]:
+        """Return the torques that must not be used."""
+
+    @property
+    def has_dq(self) -> bool:
+        """Return whether velocities were logged."""
+
+    @property
+    def has_ddq(self) -> bool:
+        """Return whether accelerations were logged."""
+
+    @property
+    def has_tau(self) -> bool:
+        """Return whether torques were logged."""
+
+    def chunks(self, rows: int = ...) -> Iterator[Chunk]:
+        """Return the rows in order, in chunks that lie inside one run each."""
+
+    def read(self) -> list[Chunk]:
+        """Return one chunk per run, all in memory."""

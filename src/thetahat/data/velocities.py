@@ -1,4 +1,4 @@
-"""From coordinates and their time derivatives to velocities and accelerations of the joints.
+"""Joint velocities and accelerations from coordinates and their time derivatives.
 
 For joints of one degree of freedom they are the same. Planar, ball and free joints have body
 twists, angular first, and their orientation is a quaternion p, filtered as four numbers and
@@ -16,34 +16,34 @@ from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind
 
 
-def is_plain(robot: Robot) -> bool:
-    """Whether every joint has one degree of freedom, so that q̇ is the derivative of q."""
+def all_single_dof(robot: Robot) -> bool:
+    """Return whether every joint has one degree of freedom, so that q̇ is the derivative of q."""
     return all(
         node.kind in (JointKind.REVOLUTE, JointKind.PRISMATIC) for node in robot.tree.independent
     )
 
 
-def velocities(
-    robot: Robot, q: np.ndarray, rate: np.ndarray, second: np.ndarray | None = None
-) -> tuple[np.ndarray, np.ndarray | None]:
-    """(dq, ddq), each (n, nv), from q and its first and second time derivatives, each (n, nq)."""
-    if is_plain(robot):
+def velocities(robot: Robot, q: np.ndarray, rate: np.ndarray) -> np.ndarray:
+    """Compute dq (n, nv) from q and its time derivative (n, nq)."""
+    return velocities_and_accelerations(robot, q, rate, np.zeros_like(q))[0]
+
+
+def velocities_and_accelerations(
+    robot: Robot, q: np.ndarray, rate: np.ndarray, second: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Compute (dq, ddq), each (n, nv), from q and its first and second time derivatives (n, nq)."""
+    if all_single_dof(robot):
         return rate, second
-    dq = np.empty((len(q), robot.nv))
-    ddq = None if second is None else np.empty((len(q), robot.nv))
-    zero = np.zeros_like(q) if second is None else second
+    dq, ddq = np.empty((len(q), robot.nv)), np.empty((len(q), robot.nv))
     for node in robot.tree.independent:
         at, v = robot.tree.q_index[node.name], robot.tree.v_index[node.name]
-        own = [array[:, at : at + node.kind.nq] for array in (q, rate, zero)]
-        twist, change = _JOINTS[node.kind](*own)
-        dq[:, v : v + node.kind.nv] = twist
-        if ddq is not None:
-            ddq[:, v : v + node.kind.nv] = change
+        own = [array[:, at : at + node.kind.nq] for array in (q, rate, second)]
+        dq[:, v : v + node.kind.nv], ddq[:, v : v + node.kind.nv] = _JOINTS[node.kind](*own)
     return dq, ddq
 
 
-def normalised(robot: Robot, q: np.ndarray) -> np.ndarray:
-    """q with quaternions of unit length, written in place."""
+def normalize_quaternions(robot: Robot, q: np.ndarray) -> np.ndarray:
+    """Scale the quaternions in q to unit length, in place."""
     for _, at in robot.tree.quaternions:
         q[:, at : at + 4] /= np.maximum(
             np.linalg.norm(q[:, at : at + 4], axis=1, keepdims=True), 1e-300
@@ -51,9 +51,9 @@ def normalised(robot: Robot, q: np.ndarray) -> np.ndarray:
     return q
 
 
-def continuous(robot: Robot, q: np.ndarray, before: np.ndarray | None) -> np.ndarray:
-    """q (n, nq) with the signs of its quaternions chosen so that none jumps to its antipode, from
-    the row `before` on.
+def continuous_quaternions(robot: Robot, q: np.ndarray, before: np.ndarray | None) -> np.ndarray:
+    """Return q (n, nq) with the signs of its quaternions chosen so that none jumps to its antipode,
+    from the row `before` on.
     """
     if not robot.tree.quaternions:
         return q
@@ -110,12 +110,13 @@ _JOINTS = {
 
 
 def _vector_part(p: np.ndarray, r: np.ndarray) -> np.ndarray:
-    """vec(p̄ ∘ r) of quaternions (x, y, z, w)."""
-    return p[:, 3:] * r[:, :3] - r[:, 3:] * p[:, :3] - np.cross(p[:, :3], r[:, :3])
+    """Return vec(p̄ ∘ r) of quaternions (x, y, z, w)."""
+    cross = np.cross(p[:, :3], r[:, :3])
+    return np.asarray(p[:, 3:] * r[:, :3] - r[:, 3:] * p[:, :3] - cross)
 
 
 def _to_body(p: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Rᵀx for the rotation of p: x − 2w a × x + 2 a × (a × x), p = (a, w) of unit length."""
+    """Return Rᵀx for the rotation of p: x − 2w a × x + 2 a × (a × x), p = (a, w) of unit length."""
     p = p / np.maximum(np.linalg.norm(p, axis=1, keepdims=True), 1e-300)
     cross = np.cross(p[:, :3], x)
     return x - 2.0 * p[:, 3:] * cross + 2.0 * np.cross(p[:, :3], cross)

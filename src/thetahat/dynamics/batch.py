@@ -1,4 +1,4 @@
-"""What every batched call shares: checking arguments once, scratch memory, and threads.
+"""Argument checks, scratch memory and threads of batched calls.
 
 One sample or many: ``(n,)`` or ``(samples, n)``; results gain the same leading axis.
 """
@@ -20,16 +20,16 @@ from thetahat.model.tree import Tree
 
 WIDTH = 8  # samples in a tile
 CORES = os.cpu_count() or 1  # asked once: the answer takes 10 µs
+LONGEST_WAIT = 3600.0  # [s] for another thread's part of a batch
 WORK_PER_THREAD = 100.0  # [µs]; less is not worth waking another thread for
 _DOUBLE = np.dtype(np.float64)
-QUATERNION_TOLERANCE = (
-    1e-3  # of its length; kernels turn by the direction of the quaternion, whatever its length
-)
+# of its length; kernels turn by the direction of the quaternion, whatever its length
+QUATERNION_TOLERANCE = 1e-3
 
 
 @cache
 def kernels() -> SimpleNamespace:
-    """The compiled kernels; Numba is imported at the first call, not with the package."""
+    """Import the compiled kernels, and Numba with them, on the first call."""
     from thetahat.kernels import (
         aba,
         computed_torque,
@@ -42,17 +42,8 @@ def kernels() -> SimpleNamespace:
         slotine_li,
     )
 
-    return SimpleNamespace(
-        aba=aba,
-        computed_torque=computed_torque,
-        crba=crba,
-        fold=fold,
-        frames=frames,
-        kinematics=kinematics,
-        regressor=regressor,
-        rnea=rnea,
-        slotine_li=slotine_li,
-    )
+    modules = (aba, computed_torque, crba, fold, frames, kinematics, regressor, rnea, slotine_li)
+    return SimpleNamespace(**{each.__name__.rpartition(".")[2]: each for each in modules})
 
 
 # -- arguments -------------------------------------------------------------------------------------
@@ -70,9 +61,8 @@ def _usable(value: np.ndarray, width: int) -> np.ndarray | None:
             raise TypeError
         value = np.array(value, dtype=np.float64, order="C")
     if value.ndim == 1:
-        if value.shape[0] == width and math.isfinite(
-            sum(value.tolist())
-        ):  # the quickest test there is of a few numbers
+        # the quickest test there is of a few numbers
+        if value.shape[0] == width and math.isfinite(sum(value.tolist())):
             return value
     elif value.ndim == 2 and value.shape[1] == width and np.isfinite(value).all():
         # Not by a dot product: on many numbers it wakes BLAS's threads, which then spin on the
@@ -82,7 +72,7 @@ def _usable(value: np.ndarray, width: int) -> np.ndarray | None:
 
 
 def check_array(name: str, value: np.ndarray, width: int, what: str) -> np.ndarray:
-    """`value` as contiguous doubles of shape (width,) or (samples, width), all finite."""
+    """Return `value` as contiguous doubles of shape (width,) or (samples, width), all finite."""
     try:
         array = _usable(value, width)
     except (TypeError, ValueError):
@@ -112,17 +102,12 @@ _RATES = ("dq", "ddq")
 def check_state(
     robot: Robot, q: np.ndarray, *rates: np.ndarray, names: tuple[str, ...] = _RATES
 ) -> list[np.ndarray]:
-    """q and any of dq, ddq, tau (`names` says which), as contiguous arrays of one common shape
-    (samples, ·) or (·,).
+    """Return q and any of dq, ddq, tau (`names` says which) as contiguous arrays of one common
+    shape (samples, ·) or (·,).
     """
     tree = robot.tree
-    try:
-        arrays = [_usable(q, tree.nq), *[_usable(rate, tree.nv) for rate in rates]]
-        lead = arrays[0].shape[:-1]
-        for array in arrays:
-            if array.shape[:-1] != lead:
-                raise ValueError
-    except (TypeError, ValueError, AttributeError):  # something is wrong: say what
+    arrays = _all_usable(tree, q, *rates)
+    if arrays is None:  # say what is wrong
         arrays = [check_array("q", q, tree.nq, f"one number per coordinate of {robot.name!r}")]
         for name, rate in zip(names, rates, strict=False):
             array = check_array(
@@ -132,16 +117,32 @@ def check_state(
                 raise UsageError(
                     f"q has shape {arrays[0].shape} but {name} has {array.shape}; give the same"
                     " number of samples"
-                ) from None
+                )
             arrays.append(array)
     if tree.quaternions:
         _check_quaternions(tree, arrays[0])
     return arrays
 
 
+def _all_usable(tree: Tree, q: np.ndarray, *rates: np.ndarray) -> list[np.ndarray] | None:
+    """q and rates as `_usable` makes them, or None where one is not or their samples differ."""
+    arrays: list[np.ndarray] = []
+    width = tree.nq
+    for value in (q, *rates):
+        try:
+            array = _usable(value, width)
+        except (TypeError, ValueError):
+            return None
+        if array is None or (arrays and array.shape[:-1] != arrays[0].shape[:-1]):
+            return None
+        arrays.append(array)
+        width = tree.nv
+    return arrays
+
+
 def one_sample(tree: Tree, q: np.ndarray, *rates: np.ndarray) -> list[np.ndarray] | None:
-    """One sample's arrays as rows, (1, n) each, if they can go to a kernel as they are; None where
-    `check_state` has to look closer.
+    """Return one sample's arrays as rows, (1, n) each, or None where `check_state` has to convert
+    them.
 
     What a control loop hands in a thousand times a second should not wait for checks that batches
     can afford.
@@ -177,7 +178,7 @@ def _check_quaternions(tree: Tree, q: np.ndarray) -> None:
 
 
 def result(out: np.ndarray | None, shape: tuple[int, ...]) -> np.ndarray:
-    """The array to fill: `out`, checked, or a new one."""
+    """Return the array to fill: `out`, checked, or a new one."""
     if out is None:
         return np.empty(shape)
     # `==` too: a dtype that was pickled is another object
@@ -186,12 +187,10 @@ def result(out: np.ndarray | None, shape: tuple[int, ...]) -> np.ndarray:
         or not (out.dtype is _DOUBLE or out.dtype == _DOUBLE)
         or out.shape != shape
     ):
-        found = (
-            f"{out.dtype} of shape {out.shape}"
-            if isinstance(out, np.ndarray)
-            else type(out).__name__
-        )
-        raise UsageError(f"out is {found}; expected float64 of shape {shape}")
+        given = type(out).__name__
+        if isinstance(out, np.ndarray):
+            given = f"{out.dtype} of shape {out.shape}"
+        raise UsageError(f"out is {given}; expected float64 of shape {shape}")
     if not out.flags.carray:
         raise UsageError(
             "out is not a writeable, aligned, C-contiguous array; hand one in as np.empty makes it"
@@ -200,7 +199,7 @@ def result(out: np.ndarray | None, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def rows(array: np.ndarray) -> np.ndarray:
-    """(n,) → (1, n); (samples, n) as it is."""
+    """Return (n,) as (1, n), and (samples, n) as it is."""
     return array if array.ndim == 2 else array[None]
 
 
@@ -216,7 +215,7 @@ def _aligned(*shape: int) -> np.ndarray:
 
 
 class Workspace:
-    """Scratch memory of one thread for one tree, each part made when a kernel first wants it."""
+    """Scratch memory of one thread for one tree; each part is allocated on first use."""
 
     def __init__(self, tree: Tree) -> None:
         self._nodes, self._dofs, self._nv = len(tree.nodes), len(tree.arrays.dofs), tree.nv
@@ -255,9 +254,7 @@ def _pool() -> ThreadPoolExecutor:
 
 
 def thread_count(threads: int | None, work: float) -> int:
-    """How many threads to use for so much work [µs]: at most `threads`, at most the cores there
-    are, one for little work.
-    """
+    """Return how many threads this much work [µs] is worth: at most `threads`, at most the cores."""
     if threads is None:
         threads = CORES
     elif not isinstance(threads, int | np.integer) or threads < 1:
@@ -270,7 +267,7 @@ def thread_count(threads: int | None, work: float) -> int:
 def run(
     robot: Robot, threads: int | None, cost: float, call: Callable[..., None], *arrays: np.ndarray
 ) -> None:
-    """Call `call(workspace, *arrays)`, on so many threads, each with its part of the arrays' rows.
+    """Call `call(workspace, *arrays)` on several threads, each with its part of the rows.
 
     cost: rough time of one row [µs], which decides whether another thread is worth waking.
     """
@@ -292,7 +289,7 @@ def run(
     ]
     _one(robot.tree.spare_workspaces, robot.tree, call, parts[0])
     for future in futures:
-        future.result()
+        future.result(timeout=LONGEST_WAIT)
 
 
 def _one(

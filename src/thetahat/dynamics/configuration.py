@@ -1,4 +1,4 @@
-"""Configurations of a robot: drawing one at random, and moving one by a velocity.
+"""Random configurations, and integration of velocities on the configuration manifold.
 
 q is a plain vector only where every joint has one degree of freedom; a quaternion moves along its
 sphere.
@@ -19,7 +19,7 @@ UNBOUNDED = np.pi  # [rad or m] where a joint states no limit
 def random_configuration(
     robot: Robot, rng: np.random.Generator, samples: int | None = None
 ) -> np.ndarray:
-    """q inside the joints' limits (±π where there are none), (nq,) or (samples, nq)."""
+    """Draw q uniformly inside the joints' limits (±π where there are none), (nq,) or (samples, nq)."""
     q = np.zeros((1 if samples is None else samples, robot.nq))
     for node in robot.tree.independent:
         at, size = robot.tree.q_index[node.name], node.kind.nq
@@ -36,8 +36,8 @@ def random_configuration(
 
 
 def integrate(robot: Robot, q: np.ndarray, dq: np.ndarray) -> np.ndarray:
-    """q moved for one second by the constant velocity dq (body twists for planar, ball and free
-    joints).
+    """Integrate the constant velocity dq over one second from q (body twists for planar, ball and
+    free joints).
     """
     q, dq = batch.check_state(robot, q, dq)
     out = q.copy()
@@ -81,7 +81,8 @@ def _moved(w: np.ndarray, v: np.ndarray) -> np.ndarray:
     first = np.where(small, 0.5 - phi**2 / 24.0, (1.0 - np.cos(safe)) / safe**2)
     second = np.where(small, 1.0 / 6.0 - phi**2 / 120.0, (safe - np.sin(safe)) / safe**3)
     w_x = skew(w)
-    return ((np.eye(3) + first * w_x + second * (w_x @ w_x)) @ v[..., None])[..., 0]
+    shift: np.ndarray = ((np.eye(3) + first * w_x + second * (w_x @ w_x)) @ v[..., None])[..., 0]
+    return shift
 
 
 def _turned(quaternion: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -92,11 +93,13 @@ def _turned(quaternion: np.ndarray, w: np.ndarray) -> np.ndarray:
     scalar_a, scalar_b = quaternion[..., 3:], np.cos(phi / 2.0)
     vector = scalar_a * b + scalar_b * a + np.cross(a, b)
     scalar = scalar_a * scalar_b - np.sum(a * b, axis=-1, keepdims=True)
-    result = np.concatenate([vector, scalar], axis=-1)
-    return result / np.linalg.norm(result, axis=-1, keepdims=True)
+    result: np.ndarray = np.concatenate([vector, scalar], axis=-1)
+    result /= np.linalg.norm(result, axis=-1, keepdims=True)
+    return result
 
 
 def _matrix(quaternion: np.ndarray) -> np.ndarray:
     """Rotation of a unit quaternion (x, y, z, w): 1 + 2w a× + 2 (a×)²."""
     a_x = skew(quaternion[..., :3])
-    return np.eye(3) + 2.0 * quaternion[..., 3, None, None] * a_x + 2.0 * a_x @ a_x
+    R: np.ndarray = np.eye(3) + 2.0 * quaternion[..., 3, None, None] * a_x + 2.0 * a_x @ a_x
+    return R

@@ -1,5 +1,5 @@
-"""The equation of motion, D(q)q̈ + C(q, q̇)q̇ + G(q) = U (paper, eq. eom): the checked public face
-of the kernels.
+"""Rigid-body dynamics, D(q)q̈ + C(q, q̇)q̇ + G(q) = U (paper, eq. eom): checked calls of the
+kernels.
 
 Every function takes one sample ``(n,)`` or many ``(samples, n)`` and returns arrays with the same
 leading axis. `out` fills an array you hand in; `threads` bounds the cores used (default: all of
@@ -82,57 +82,28 @@ def inverse_dynamics(
     out: np.ndarray | None = None,
     threads: int | None = None,
 ) -> np.ndarray:
-    """U = D q̈ + C q̇ + G + friction + rotor inertia − Jᵀ·wrenches, by recursive Newton–Euler
-    [Featherstone2008].
+    """Compute joint torques U = D q̈ + C q̇ + G + friction + rotor inertia − Jᵀ·wrenches by the
+    recursive Newton–Euler algorithm [Featherstone2008].
 
     wrenches: (…, bodies, 6), external couple and force on every body, in its axes at its origin.
     theta: other parameters than the robot's own.
     """
     q, dq, ddq = batch.check_state(robot, q, dq, ddq)
     driven = not rigid and not robot.drive.is_zero
-    if (
-        driven and out is not None
-    ):  # the drive is added last: `out` may be one of the inputs, which it needs then
+    if driven and out is not None:
+        # the drive is added last and needs the inputs, one of which `out` may be
         q, dq, ddq = (a.copy() if np.may_share_memory(a, out) else a for a in (q, dq, ddq))
     out = batch.result(out, dq.shape)
-    values, tree, kernel = _theta(robot, theta), robot.tree, batch.kernels().rnea.inverse_dynamics
-    g = robot.kernel_values[1]
+    kernel = batch.kernels().rnea.inverse_dynamics
+    fixed = (*robot.tree.rigid_arrays, robot.kernel_values[1], _theta(robot, theta))
+
+    def call(w: batch.Workspace, *arrays: np.ndarray) -> None:
+        kernel(*fixed, *arrays[:-1], w.nodes, w.directions, w.forces, w.torques, arrays[-1])
+
+    states = (batch.rows(q), batch.rows(dq), batch.rows(ddq))
     external = _wrenches(robot, wrenches, q.shape[:-1])
-
-    def call(
-        w: batch.Workspace,
-        q: np.ndarray,
-        dq: np.ndarray,
-        ddq: np.ndarray,
-        external: np.ndarray,
-        out: np.ndarray,
-    ) -> None:
-        kernel(
-            *tree.rigid_arrays,
-            g,
-            values,
-            q,
-            dq,
-            ddq,
-            external,
-            w.nodes,
-            w.directions,
-            w.forces,
-            w.torques,
-            out,
-        )
-
-    batch.run(
-        robot,
-        threads,
-        _RECURSION * len(tree.nodes),
-        call,
-        batch.rows(q),
-        batch.rows(dq),
-        batch.rows(ddq),
-        external,
-        batch.rows(out),
-    )
+    cost = _RECURSION * len(robot.tree.nodes)
+    batch.run(robot, threads, cost, call, *states, external, batch.rows(out))
     if driven:
         out += robot.drive.torque(dq, ddq, q=q, load=out)
     return out
@@ -149,7 +120,7 @@ def forward_dynamics(
     out: np.ndarray | None = None,
     threads: int | None = None,
 ) -> np.ndarray:
-    """q̈ from the torque: the inverse of `inverse_dynamics` in its last argument.
+    """Compute accelerations q̈ from joint torques, the inverse of `inverse_dynamics`.
 
     Articulated bodies [Featherstone2008]; with mimic joints, or rotors that tie joints together, a
     Cholesky factor of GᵀDG. A robot whose mass matrix is singular raises `UnphysicalRobot`, naming
@@ -166,49 +137,18 @@ def forward_dynamics(
         )
         return out
     theta, g, armature = robot.kernel_values
-    if rigid:
-        armature = robot.tree.zero_rates
-    tree, kernel = robot.tree, batch.kernels().aba.forward_dynamics
+    kernel = batch.kernels().aba.forward_dynamics
+    fixed = (*robot.tree.rigid_arrays, g, theta, robot.tree.zero_rates if rigid else armature)
 
-    def call(
-        w: batch.Workspace,
-        q: np.ndarray,
-        dq: np.ndarray,
-        tau: np.ndarray,
-        external: np.ndarray,
-        out: np.ndarray,
-        pivots: np.ndarray,
-    ) -> None:
-        kernel(
-            *tree.rigid_arrays,
-            g,
-            theta,
-            armature,
-            q,
-            dq,
-            tau,
-            external,
-            w.nodes,
-            w.directions,
-            w.table,
-            w.articulated,
-            w.elimination,
-            out,
-            pivots,
-        )
+    def call(w: batch.Workspace, *arrays: np.ndarray) -> None:
+        scratch = (w.nodes, w.directions, w.table, w.articulated, w.elimination)
+        kernel(*fixed, *arrays[:-2], *scratch, *arrays[-2:])
 
     pivots = np.empty((_count(q), 1))
-    batch.run(
-        robot,
-        threads,
-        3 * _RECURSION * len(tree.nodes),
-        call,
-        *(batch.rows(a) for a in (q, dq, tau)),
-        external,
-        batch.rows(out),
-        pivots,
-    )
-    if tree.nodes and not pivots.min(initial=1.0) >= _SINGULAR:  # it may be NaN
+    states = (batch.rows(q), batch.rows(dq), batch.rows(tau))
+    cost = 3 * _RECURSION * len(robot.tree.nodes)
+    batch.run(robot, threads, cost, call, *states, external, batch.rows(out), pivots)
+    if robot.tree.nodes and not pivots.min(initial=1.0) >= _SINGULAR:  # it may be NaN
         largest = max(np.max(np.abs(a), initial=0.0) for a in (q, dq, tau, external))
         if largest > _TOO_LARGE:
             raise UsageError(
@@ -222,11 +162,16 @@ def forward_dynamics(
 
 
 def _forward_by_mass_matrix(
-    robot: Robot, q, dq, tau, *, rigid: bool, wrenches, threads
+    robot: Robot,
+    q: np.ndarray,
+    dq: np.ndarray,
+    tau: np.ndarray,
+    *,
+    rigid: bool,
+    wrenches: np.ndarray | None,
+    threads: int | None,
 ) -> np.ndarray:
-    """q̈ = (GᵀDG)⁻¹(τ − bias), where one coordinate drives several joints or a rotor ties
-    several.
-    """
+    """Compute q̈ = (GᵀDG)⁻¹(τ − bias), for mimic joints and coupled rotors."""
     D = mass_matrix(robot, q, rigid=rigid, threads=threads)
     bias = inverse_dynamics(
         robot, q, dq, np.zeros_like(dq), rigid=True, wrenches=wrenches, threads=threads
@@ -242,7 +187,7 @@ def _forward_by_mass_matrix(
 
 
 def _singular(robot: Robot, D: np.ndarray) -> UnphysicalRobot:
-    """Name what meets no inertia; D is singular, or some of (samples, nv, nv) are."""
+    """Build the error for a singular mass matrix, naming the joints without inertia."""
     robot.require_physical("forward dynamics")
     D = D.reshape(-1, robot.nv, robot.nv)
     D = D[int(np.argmin(np.min(np.linalg.eigvalsh(D), axis=1)))]
@@ -251,13 +196,12 @@ def _singular(robot: Robot, D: np.ndarray) -> UnphysicalRobot:
         [k for k, node in enumerate(robot.tree.independent) for _ in range(node.kind.nv)]
     )
     if np.min(d) > _SINGULAR * np.max(d):
-        idle = np.abs(
-            np.linalg.eigh(D / np.sqrt(np.outer(d, d)))[1][:, 0]
-        )  # the motion that moves nothing
-        found = dict.fromkeys(joint[idle > 0.3 * np.max(idle)])
+        # the motion without kinetic energy
+        idle = np.abs(np.linalg.eigh(D / np.sqrt(np.outer(d, d)))[1][:, 0])
+        joints = dict.fromkeys(joint[idle > 0.3 * np.max(idle)])
     else:
-        found = {joint[int(np.argmin(d))]: None}
-    nodes = [robot.tree.independent[k] for k in found]
+        joints = {joint[int(np.argmin(d))]: None}
+    nodes = [robot.tree.independent[k] for k in joints]
     named = " and ".join(f"{node.name!r} (link {node.body or node.name!r})" for node in nodes)
     if len(nodes) > 1:
         return UnphysicalRobot(
@@ -282,25 +226,16 @@ def mass_matrix(
     out: np.ndarray | None = None,
     threads: int | None = None,
 ) -> np.ndarray:
-    """D(q), (…, nv, nv), by composite bodies; with the rotors' inertia on its diagonal unless
-    `rigid`.
+    """Compute the mass matrix D(q), (…, nv, nv), from composite bodies, with the rotors' inertia
+    unless `rigid`.
     """
     (q,) = batch.check_state(robot, q)
-    n, tree, k = robot.nv, robot.tree, batch.kernels()
+    n, kernel = robot.nv, batch.kernels().crba.mass_matrix
+    fixed = (*robot.tree.rigid_arrays, robot.kernel_values[0], n)
     out = batch.result(out, (*q.shape[:-1], n, n))
 
     def call(w: batch.Workspace, q: np.ndarray, out: np.ndarray) -> None:
-        k.crba.mass_matrix(
-            *tree.rigid_arrays,
-            robot.kernel_values[0],
-            n,
-            q,
-            w.nodes,
-            w.directions,
-            w.composite,
-            w.matrix,
-            out,
-        )
+        kernel(*fixed, q, w.nodes, w.directions, w.composite, w.matrix, out)
 
     batch.run(robot, threads, _PAIRS * n, call, batch.rows(q), out.reshape(_count(q), n * n))
     if not rigid and np.any(robot.drive.armature):
@@ -309,7 +244,7 @@ def mass_matrix(
 
 
 def mass_matrix_by_bodies(robot: Robot, q: np.ndarray) -> np.ndarray:
-    """D(q) = Σ_i J_iᵀ I_{O_i} J_i, the readable form (paper, eq. totalkineticenergy)."""
+    """Compute D(q) = Σ_i J_iᵀ I_{O_i} J_i body by body, as in the paper (eq. totalkineticenergy)."""
     (q,) = batch.check_state(robot, q)
     tensors = parameters.to_spatial_inertia(robot.theta.reshape(-1, 10))
     D = np.zeros((*q.shape[:-1], robot.nv, robot.nv))
@@ -327,46 +262,30 @@ def coriolis_matrix(
     out: np.ndarray | None = None,
     threads: int | None = None,
 ) -> np.ndarray:
-    """C(q, q̇), (…, nv, nv), with C q̇ exact and Ḋ − 2C skew [Echeandia2021].
+    """Compute the Coriolis matrix C(q, q̇), (…, nv, nv), with C q̇ exact and Ḋ − 2C skew
+    [Echeandia2021].
 
     For one-DOF joints these are the Christoffel symbols' C_ij = Σ_k Γ_ijk q̇_k (paper, eq.
     coriolisdetails).
     """
     q, dq = batch.check_state(robot, q, dq)
-    n, tree, k = robot.nv, robot.tree, batch.kernels()
+    n, kernel = robot.nv, batch.kernels().crba.coriolis_matrix
+    theta, g, _ = robot.kernel_values
+    fixed = (*robot.tree.rigid_arrays, theta, n)
     out = batch.result(out, (*q.shape[:-1], n, n))
 
     def call(w: batch.Workspace, q: np.ndarray, dq: np.ndarray, out: np.ndarray) -> None:
-        k.crba.coriolis_matrix(
-            *tree.rigid_arrays,
-            robot.kernel_values[0],
-            n,
-            q,
-            dq,
-            w.nodes,
-            w.directions,
-            w.composite,
-            w.matrix,
-            robot.kernel_values[1],
-            out,
-        )
+        kernel(*fixed, q, dq, w.nodes, w.directions, w.composite, w.matrix, g, out)
 
-    batch.run(
-        robot,
-        threads,
-        2 * _PAIRS * n,
-        call,
-        batch.rows(q),
-        batch.rows(dq),
-        out.reshape(_count(q), n * n),
-    )
+    matrices = out.reshape(_count(q), n * n)
+    batch.run(robot, threads, 2 * _PAIRS * n, call, batch.rows(q), batch.rows(dq), matrices)
     return out
 
 
 def gravity(
     robot: Robot, q: np.ndarray, *, out: np.ndarray | None = None, threads: int | None = None
 ) -> np.ndarray:
-    """G(q) = ∂V/∂q, (…, nv): the torque that holds the robot still."""
+    """Compute the gravity torque G(q) = ∂V/∂q, (…, nv), which holds the robot still."""
     (q,) = batch.check_state(robot, q)
     still = np.zeros((*q.shape[:-1], robot.nv))
     return inverse_dynamics(robot, q, still, still, rigid=True, out=out, threads=threads)
@@ -378,8 +297,8 @@ def gravity(
 def kinetic_energy_regressor(
     robot: Robot, q: np.ndarray, dq: np.ndarray, *, threads: int | None = None
 ) -> np.ndarray:
-    """Y_T, (…, 10·bodies), with T = Y_T·θ: ½ ωᵀĪω + (m·c)·(v × ω) + ½ m v·v, ω and v in body axes
-    (paper, eq. energysubs).
+    """Compute Y_T, (…, 10·bodies), with T = Y_T·θ: ½ ωᵀĪω + (m·c)·(v × ω) + ½ m v·v, ω and v in
+    body axes (paper, eq. energysubs).
     """
     q, dq = batch.check_state(robot, q, dq)
     R, p = _node_frames(robot, q, threads=threads)
@@ -388,15 +307,8 @@ def kinetic_energy_regressor(
     to_body = np.swapaxes(R[..., bodies, :, :], -1, -2)
     w, v = ((to_body @ a[..., bodies, :, None])[..., 0] for a in (w, v))
     Y = np.empty((*w.shape[:-1], 10))
-    for name, i, j in (
-        ("IXX", 0, 0),
-        ("IXY", 0, 1),
-        ("IXZ", 0, 2),
-        ("IYY", 1, 1),
-        ("IYZ", 1, 2),
-        ("IZZ", 2, 2),
-    ):
-        Y[..., getattr(parameters, name)] = (0.5 if i == j else 1.0) * w[..., i] * w[..., j]
+    for column, (i, j) in zip(parameters.INERTIA, parameters.INERTIA_ENTRIES, strict=True):
+        Y[..., column] = (0.5 if i == j else 1.0) * w[..., i] * w[..., j]
     Y[..., list(parameters.FIRST_MOMENT)] = np.cross(v, w)
     Y[..., parameters.M] = 0.5 * np.sum(v * v, axis=-1)
     return Y.reshape(*q.shape[:-1], len(robot.theta))
@@ -430,12 +342,11 @@ def _node_velocities(
 def potential_energy_regressor(
     robot: Robot, q: np.ndarray, *, threads: int | None = None
 ) -> np.ndarray:
-    """Y_V, (…, 10·bodies), with V = Y_V·θ; V is zero with all mass at the world's origin."""
+    """Compute Y_V, (…, 10·bodies), with V = Y_V·θ; V is zero with all mass at the world's origin."""
     R, p = body_frames(robot, q, threads=threads)
     Y = np.zeros((*p.shape[:-1], 10))
-    Y[..., list(parameters.FIRST_MOMENT)] = (
-        -robot.gravity @ R
-    )  # V = −g·(m p + R m·c) (paper, eq. potentialmod)
+    # V = −g·(m p + R m·c) (paper, eq. potentialmod)
+    Y[..., list(parameters.FIRST_MOMENT)] = -robot.gravity @ R
     Y[..., parameters.M] = -p @ robot.gravity
     return Y.reshape(*p.shape[:-2], len(robot.theta))
 
@@ -443,8 +354,8 @@ def potential_energy_regressor(
 def kinetic_energy(
     robot: Robot, q: np.ndarray, dq: np.ndarray, *, rigid: bool = False
 ) -> np.ndarray:
-    """T = ½ q̇ᵀ D q̇ [J], rotors included unless `rigid`; a number per sample."""
-    energy = kinetic_energy_regressor(robot, q, dq) @ robot.theta
+    """Compute T = ½ q̇ᵀ D q̇ [J] of every sample, rotors included unless `rigid`."""
+    energy: np.ndarray = kinetic_energy_regressor(robot, q, dq) @ robot.theta
     if not rigid and np.any(robot.drive.armature):
         dq = np.asarray(dq, dtype=float)
         energy = energy + 0.5 * np.einsum(
@@ -454,11 +365,12 @@ def kinetic_energy(
 
 
 def potential_energy(robot: Robot, q: np.ndarray) -> np.ndarray:
-    """V(q) = −Σ m_i g·p_i [J] (paper, eq. potentialenergy); a number per sample."""
-    return potential_energy_regressor(robot, q) @ robot.theta
+    """Compute V(q) = −Σ m_i g·p_i [J] of every sample (paper, eq. potentialenergy)."""
+    energy: np.ndarray = potential_energy_regressor(robot, q) @ robot.theta
+    return energy
 
 
-# -- the regressor, twice --------------------------------------------------------------------------
+# -- the regressor ---------------------------------------------------------------------------------
 
 
 def regressor(
@@ -470,15 +382,15 @@ def regressor(
     out: np.ndarray | None = None,
     threads: int | None = None,
 ) -> np.ndarray:
-    """Y, (…, nv, 10·bodies), with Y(q, q̇, q̈)·θ = D q̈ + C q̇ + G (paper, eq. separatedeom);
-    O(bodies × depth).
+    """Compute the regressor Y, (…, nv, 10·bodies), with Y(q, q̇, q̈)·θ = D q̈ + C q̇ + G (paper,
+    eq. separatedeom), in O(bodies × depth).
     """
     tree, kernel, g = robot.tree, batch.kernels().regressor.regressor, robot.kernel_values[1]
     rows, columns = tree.nv, 10 * len(tree.bodies)
     state = batch.one_sample(tree, q, dq, ddq)
     if state is None:
         q, dq, ddq = batch.check_state(robot, q, dq, ddq)
-        state = (batch.rows(q), batch.rows(dq), batch.rows(ddq))
+        state = [batch.rows(q), batch.rows(dq), batch.rows(ddq)]
     out = batch.result(out, (*q.shape[:-1], rows, columns))
     if not out.size:
         return out
@@ -488,35 +400,15 @@ def regressor(
     ) -> None:
         kernel(*tree.arrays, g, q, dq, ddq, w.nodes, w.directions, w.rows, out)
 
-    batch.run(
-        robot, threads, _BYTES * 8 * rows * columns, call, *state, out[None] if q.ndim == 1 else out
-    )
+    matrices = out[None] if q.ndim == 1 else out
+    batch.run(robot, threads, _BYTES * 8 * rows * columns, call, *state, matrices)
     return out
-
-
-def regressor_by_unit_parameters(
-    robot: Robot, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray
-) -> np.ndarray:
-    """Y by the paper's Algorithm 1, literally: one parameter at a time set to one, the equation of
-    motion evaluated. O(n²).
-    """
-    q, dq, ddq = batch.check_state(robot, q, dq, ddq)
-    theta = np.zeros(len(robot.theta))
-    Y = np.empty((*q.shape[:-1], robot.nv, len(theta)))
-    for i in range(len(robot.tree.bodies)):
-        for j in range(10):
-            theta[10 * i + j] = 1.0
-            Y[..., 10 * i + j] = inverse_dynamics(
-                robot, q, dq, ddq, rigid=True, theta=theta
-            )  # D q̈ + C q̇ + G
-            theta[10 * i + j] = 0.0
-    return Y
 
 
 def static_regressor(
     robot: Robot, q: np.ndarray, *, out: np.ndarray | None = None, threads: int | None = None
 ) -> np.ndarray:
-    """Y at rest, with Y·θ = G(q)."""
+    """Compute the regressor at rest, with Y·θ = G(q)."""
     (q,) = batch.check_state(robot, q)
     still = np.zeros((*q.shape[:-1], robot.nv))
     return regressor(robot, q, still, still, out=out, threads=threads)
@@ -526,8 +418,8 @@ def static_regressor(
 
 
 def body_jacobian(robot: Robot, q: np.ndarray, body: str) -> np.ndarray:
-    """J_i(q), (…, 6, nv): v_{O_i} = J_i q̇, the body's twist at its origin, in its axes, angular
-    first (paper, eq. bodyvelocity).
+    """Compute J_i(q), (…, 6, nv): v_{O_i} = J_i q̇, the body's twist at its origin, in its axes,
+    angular first (paper, eq. bodyvelocity).
     """
     (q,) = batch.check_state(robot, q)
     node, arrays = robot.tree.bodies[robot.body_index(body)], robot.tree.arrays
@@ -553,8 +445,8 @@ def body_jacobian(robot: Robot, q: np.ndarray, body: str) -> np.ndarray:
 def body_frames(
     robot: Robot, q: np.ndarray, *, threads: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rotation (…, bodies, 3, 3) and position (…, bodies, 3) [m] of every body's frame in the
-    world.
+    """Compute rotation (…, bodies, 3, 3) and position (…, bodies, 3) [m] of every body's frame in
+    the world.
     """
     R, p = _node_frames(robot, q, threads=threads)
     bodies = list(robot.tree.bodies)
@@ -566,18 +458,12 @@ def _node_frames(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rotation and position of every node."""
     (q,) = batch.check_state(robot, q)
-    tree, k = robot.tree, batch.kernels()
+    tree, kernel = robot.tree, batch.kernels().frames.frames
     out = np.empty((*q.shape[:-1], len(tree.nodes), 12))
 
     def call(w: batch.Workspace, q: np.ndarray, out: np.ndarray) -> None:
-        k.frames.frames(*tree.rigid_arrays, q, w.nodes, w.directions, out)
+        kernel(*tree.rigid_arrays, q, w.nodes, w.directions, out)
 
-    batch.run(
-        robot,
-        threads,
-        _RECURSION * len(tree.nodes),
-        call,
-        batch.rows(q),
-        out.reshape(_count(q), 12 * len(tree.nodes)),
-    )
+    frames = out.reshape(_count(q), 12 * len(tree.nodes))
+    batch.run(robot, threads, _RECURSION * len(tree.nodes), call, batch.rows(q), frames)
     return out[..., :9].reshape(*out.shape[:-1], 3, 3), out[..., 9:]

@@ -17,44 +17,46 @@ import numpy as np
 from thetahat.data.samples import Samples
 from thetahat.errors import NotIdentifiable
 from thetahat.identification.estimate import Estimate
-from thetahat.identification.estimators.estimator import Estimator
+from thetahat.identification.estimators.estimator import Estimator, SampleEstimator
 from thetahat.identification.information import Information
 from thetahat.identification.solve import solve
 from thetahat.identification.submodel import view
 
 
-def spread(
+def estimate_with_excerpt(
     seen: Information,
+    estimator: Estimator | SampleEstimator,
+    *,
     whole: Information,
     excerpt: Information,
-    estimator: Estimator,
     samples: Callable[[], Iterable[Samples]],
     dofs: tuple[int, ...] | None,
 ) -> Estimate:
-    """The estimate of `seen`, a view of `whole`, with standard deviations as wide as an excerpt of
-    the same log says.
+    """Return the estimate of `seen`, with standard deviations as wide as an excerpt says.
 
-    excerpt: folded from `samples` alone, in the columns of `whole`. dofs: degrees of freedom that
-        the view shows; None: all.
+    Args:
+        seen: a view of `whole`.
+        estimator: solves it.
+        whole: of the whole log.
+        excerpt: folded from `samples` alone, in the columns of `whole`.
+        samples: of the excerpt.
+        dofs: degrees of freedom that the view shows; None: all.
     """
-    found = solve(seen, estimator)
-    without = [
-        term for term in whole.robot.drive.identified if term not in seen.robot.drive.identified
-    ]
+    estimate = solve(seen, estimator)
+    fitted = seen.robot.drive.identified
+    without = [term for term in whole.robot.drive.identified if term not in fitted]
     part = view(excerpt, without=without, dofs=dofs)
     try:
         plain, corrected = solve(part, estimator), solve(part, estimator, samples=samples)
     except NotIdentifiable:  # the excerpt has too little of something
-        return found
+        return estimate
     if corrected.noise is None:
-        return found
+        return estimate
     before, after = np.diag(plain.covariance), np.diag(corrected.covariance)
     known = np.isfinite(before) & np.isfinite(after) & (before > 0.0) & (after > 0.0)
     factor = np.sqrt(np.where(known, after / np.where(known, before, 1.0), 1.0))
     longer = seen.rows / np.maximum(part.rows, 1)
     noise = replace(corrected.noise, effective=corrected.noise.effective * longer, rows=seen.rows)
     with np.errstate(invalid="ignore"):
-        covariance = found.covariance * np.outer(factor, factor)
-    return replace(
-        found, covariance=covariance, noise=noise, advice=(*found.advice, *noise.warning)
-    )
+        covariance = estimate.covariance * np.outer(factor, factor)
+    return estimate.with_noise(covariance, noise)

@@ -24,8 +24,8 @@ PROBES = 16  # states at which a function of q or of speeds is looked at to tell
 
 
 def fingerprint(*values: Any) -> str:
-    """64 hexadecimal digits of plain values: numbers, texts, arrays, frozen objects and any nesting
-    of them.
+    """Return 64 hexadecimal digits of plain values: numbers, texts, arrays, frozen objects and any
+    nesting of them.
     """
     digest = hashlib.sha256()
     _add(digest, values)
@@ -50,22 +50,11 @@ def _add(digest: Any, value: Any) -> None:
         _add(digest, ("array", value.dtype.str, value.shape))
         digest.update(np.ascontiguousarray(value).tobytes())
     elif is_dataclass(value) and not isinstance(value, type):
-        _add(
-            digest,
-            (
-                "object",
-                type(value).__name__,
-                [(field.name, getattr(value, field.name)) for field in fields(value)],
-            ),
-        )
+        content = [(field.name, getattr(value, field.name)) for field in fields(value)]
+        _add(digest, ("object", type(value).__name__, content))
     elif isinstance(value, Mapping):
-        _add(
-            digest,
-            (
-                "map",
-                sorted(((str(key), each) for key, each in value.items()), key=lambda pair: pair[0]),
-            ),
-        )
+        pairs = sorted(((str(key), each) for key, each in value.items()), key=lambda pair: pair[0])
+        _add(digest, ("map", pairs))
     elif isinstance(value, set | frozenset):
         _add(digest, ("set", sorted(fingerprint(each) for each in value)))
     elif isinstance(value, Sequence):
@@ -102,21 +91,17 @@ def robot_fingerprint(robot: Robot, *, values: bool = False) -> str:
         )
         mapped = (actuation.names, actuation.constant, np.asarray(B))
     speeds, accelerations, loads = rng.normal(size=(3, PROBES, len(drive.viscous)))
-    speeds *= np.logspace(-4.0, 1.0, PROBES)[
-        :, None
-    ]  # what tells one Stribeck speed from another lies near zero
+    # what tells one Stribeck speed from another lies near zero
+    speeds *= np.logspace(-4.0, 1.0, PROBES)[:, None]
     terms = drive.terms if values else drive.identified
-    shapes = [drive.shape(term) for term in terms]
+    shapes = [drive.term(term) for term in terms]
     laws = [
         (shape.term, shape.along, np.asarray(shape.column(speeds, accelerations, loads)))
         for shape in shapes
     ]
-    own = (
-        values or drive.needs_load
-    )  # a column that reads the load depends on the robot's own values
-    numbers = (
-        (robot.theta, [drive.value(term) for term in terms] if values else None) if own else None
-    )
+    numbers: Any = None
+    if values or drive.needs_load:  # a column that reads the load depends on the robot's own values
+        numbers = robot.theta, [drive.value(term) for term in terms] if values else None
     geometry = (
         [np.asarray(array) for array in robot.tree.arrays],
         robot.joint_names,

@@ -1,31 +1,45 @@
-"""`th.information`: of samples that are there, or of logs of any size by their names, on the
-workers of a Dask client, with a store.
+"""`th.information`: of samples in memory, or of logs of any size by their names, on the workers of
+a Dask client, with a store.
 """
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, TypedDict, TypeGuard, Unpack
 
 import numpy as np
 
 from thetahat.data.prepare import Settings
 from thetahat.data.samples import Samples
-from thetahat.engine.file_scan import Reading
-from thetahat.engine.reduce import Gatherer
-from thetahat.engine.settings_cache import Choices
-from thetahat.engine.shard_fold import Fold, Prepared
-from thetahat.engine.store import Store
+from thetahat.engine.cache import Store
+from thetahat.engine.reduce import ShardReducer
+from thetahat.engine.row_reader import Reading
+from thetahat.engine.scan_logs import Names
+from thetahat.engine.shard_work import Fold, Preparation
+from thetahat.engine.tuning_cache import SettingsOptions
 from thetahat.engine.workers import DaskWorkers, Workers
 from thetahat.errors import UsageError
 from thetahat.identification.information import Information
-from thetahat.identification.information import information as folded
+from thetahat.identification.information import information as fold_samples
 from thetahat.model.lock_joints import lock
 from thetahat.model.robot import Robot
 
-Names = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+class LogOptions(TypedDict, total=False):
+    """How `information` folds logs that are given by their names."""
+
+    client: Any  # a Dask client whose workers read and fold logs, shard by shard
+    workers: int | None  # so many processes on this machine do, instead of a client
+    # a folder, or an open `Store`, that keeps what was computed: the same logs are not read again
+    store: str | os.PathLike[str] | Store | None
+    settings: Settings | None  # how logs are prepared; chosen from them if None
+    cutoff: float | None  # [Hz] of the low-pass; chosen if None
+    min_speed: float | tuple[float, ...] | None  # below which a joint stands still; chosen if None
+    columns: str | None  # as `th.read_log` takes it
+    topic: str | None  # of a bag
+    salvage: bool  # read what is left of a file that was cut off
 
 
 def information(
@@ -34,15 +48,7 @@ def information(
     *,
     weights: np.ndarray | None = None,
     threads: int | None = None,
-    client: Any = None,
-    workers: int | None = None,
-    store: str | os.PathLike[str] | Store | None = None,
-    settings: Settings | None = None,
-    cutoff: float | None = None,
-    min_speed: float | tuple[float, ...] | None = None,
-    columns: str | None = None,
-    topic: str | None = None,
-    salvage: bool = False,
+    **options: Unpack[LogOptions],
 ) -> Information:
     """Fold samples, a stream of them, or whole logs into the information they hold on the robot's
     parameters.
@@ -55,76 +61,57 @@ def information(
         weights: (samples, nv) factors on the rows of [Y | u], of samples; rows a sample marks
             unusable never count.
         threads: that fold samples.
-        client: a Dask client whose workers read and fold logs, shard by shard.
-        workers: so many processes on this machine do, instead of a client.
-        store: a folder, or an open `Store`, that keeps what was computed: the same logs are not
-            read again.
-        settings: how logs are prepared, as `thetahat.data.prepare.choose` or other samples have
-            them; chosen from the logs if None.
-        cutoff: of the low-pass [Hz], of logs; chosen if None.
-        min_speed: below which a joint stands still, of logs; chosen if None.
-        columns: of logs, as `th.read_log` takes it; so are topic and salvage.
-        topic: of a bag.
-        salvage: read what is left of a file that was cut off.
+        options: of logs: client, workers, store, settings, cutoff, min_speed, columns, topic and
+            salvage, as `LogOptions` has them.
 
     A log that cannot be used is left out, with a warning that names it.
 
     """
-    if isinstance(samples, Samples) or not _are_names(samples):
-        for name, value in (
-            ("client", client),
-            ("workers", workers),
-            ("store", store),
-            ("settings", settings),
-            ("cutoff", cutoff),
-        ):
-            if value is not None:
+    if _are_samples(samples):
+        for name, value in options.items():
+            if value not in (None, False):
                 raise UsageError(
                     f"{name} is for logs, which are given by their names; samples are folded here"
                     " and as they are"
                 )
-        return folded(robot, samples, weights=weights, threads=threads)  # type: ignore[arg-type]
+        return fold_samples(robot, samples, weights=weights, threads=threads)
     if weights is not None:
         raise UsageError(
             "weights are for samples; prepare the log first (th.prepare), or leave them out"
         )
-    crew = (
-        Workers()
-        if client is None and workers is None
-        else DaskWorkers(client=client, workers=workers)
-    )
-    kept = Store(store) if isinstance(store, str | os.PathLike) else store
+    return _fold_logs(robot, samples if _are_names(samples) else (), **options)
+
+
+def _fold_logs(robot: Robot, names: Names, **options: Unpack[LogOptions]) -> Information:
+    client, workers, store = options.get("client"), options.get("workers"), options.get("store")
+    local = client is None and workers is None
+    executor = Workers() if local else DaskWorkers(client=client, workers=workers)
+    opened = store if isinstance(store, Store | None) else Store(store)
+    reading = Reading(options.get("columns"), options.get("topic"), options.get("salvage", False))
+    wanted = SettingsOptions(cutoff=options.get("cutoff"), min_speed=options.get("min_speed"))
     try:
-        with crew:
-            gatherer = Gatherer(crew, kept)
-            files = gatherer.survey(samples, robot, Reading(columns, topic, salvage))  # type: ignore[arg-type]
-            chosen = settings or gatherer.choose(files, Choices(cutoff=cutoff, min_speed=min_speed))
+        with executor:
+            reducer = ShardReducer(executor, opened)
+            files = reducer.scan(names, robot, reading)
+            settings = options.get("settings") or reducer.choose(files, wanted)
             locked = files.log.locked
-            found, gathered = gatherer.fold(
-                files, Fold(Prepared(robot, chosen, locked), lock(robot, locked))
+            folded, reduction = reducer.fold(
+                files, Fold(Preparation(robot, settings, locked), lock(robot, locked))
             )
     finally:
-        if kept is not None and kept is not store:
-            kept.close()
-    for note in gathered.notes:
-        warnings.warn(note, stacklevel=2)
-    for failure in (*gathered.failures, *gatherer.trouble):
-        warnings.warn(
-            (
-                f"left out: {failure.sentence}"
-                if failure not in gatherer.trouble
-                else failure.sentence
-            ),
-            stacklevel=2,
-        )
-    return found
+        if opened is not None and opened is not store:
+            opened.close()
+    left_out = [f"left out: {failure.sentence}" for failure in reduction.failures]
+    unwritten = [failure.sentence for failure in reducer.store_failures]
+    for sentence in (*reduction.notes, *left_out, *unwritten):
+        warnings.warn(sentence, stacklevel=3)
+    return folded
 
 
-def _are_names(value: object) -> bool:
-    if isinstance(value, str | os.PathLike):
-        return True
-    return (
-        isinstance(value, list | tuple)
-        and bool(value)
-        and all(isinstance(each, str | os.PathLike) for each in value)
-    )
+def _are_names(value: object) -> TypeGuard[Names]:
+    several = value if isinstance(value, list | tuple) and value else [value]
+    return all(isinstance(each, str | os.PathLike) for each in several)
+
+
+def _are_samples(value: object) -> TypeGuard[Samples | Iterable[Samples]]:
+    return not _are_names(value)

@@ -1,30 +1,62 @@
-"""The rows of a surveyed file, from wherever they are read quickest: the file itself where it can
-be entered in the middle, else its spool.
+"""Rows first … stop of a log file without reading those before.
+
+Parquet is entered by its row groups, CSV by the places of its lines. Every number was checked when
+the file was scanned, and the file is held to be that one by its state. Formats without such access
+(bags, MCAP, NPZ) are read from their beginning; with a store, their rows are spooled to disk as
+plain numbers while the file is scanned, as decoding a message takes longer than folding it. A spool
+may be deleted at any time and is then made again; one that cannot be written is done without.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import csv
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
 from thetahat.data.columns import ColumnMap
-from thetahat.data.formats import Table, open_table
-from thetahat.data.formats.table import State
-from thetahat.engine.file_scan import FileSurvey, Reading
-from thetahat.engine.row_cache import spool_file, spooled_rows, spooling
-from thetahat.engine.seek import read_rows
-from thetahat.engine.sources import Item
+from thetahat.data.formats import Block, Table, open_table
+from thetahat.data.formats.csv import CsvTable
+from thetahat.data.formats.parquet import ParquetTable
+from thetahat.data.formats.table import State, label, opened
+from thetahat.engine.fingerprint import fingerprint
+from thetahat.engine.sources import Item, evict
 from thetahat.errors import StorageError, ThetahatError
+from thetahat.files import replacing
 
-ENTERED = (".parquet", ".pq", ".csv", ".txt")  # endings of files that can be read from the middle
+SEEKABLE = (".parquet", ".pq", ".csv", ".txt")  # endings of files that can be read from the middle
+EVERY = 8_192  # rows between two places of a CSV file that are kept
+BLOCK = 4 * 2**20  # bytes
+SLICE_CELLS = 1_000_000  # numbers of a Parquet slice: 8 MB
+NEWLINE = b"\n"
+SPOOL_BYTES = 32 * 2**30  # of all spools of a store; the oldest go first
+PIECE = 65_536  # rows of a spool read at once
+DOUBLE = 8  # bytes of a number
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How files are read, as `read_log` takes it, and the folder of spools that all workers see."""
+
+    columns: str | None = None
+    topic: str | None = None
+    salvage: bool = False
+    spool: str | None = None
+
+    @property
+    def key(self) -> tuple[str | bool | None, ...]:
+        """What decides the rows that are read, in plain values."""
+        return self.columns, self.topic, self.salvage
 
 
 @dataclass(frozen=True, eq=False)
 class FileRows:
-    """A file, held to be the one that was surveyed."""
+    """The rows of a scanned file, read from wherever that is quickest."""
 
     item: Item
     reading: Reading
@@ -35,43 +67,36 @@ class FileRows:
     places: np.ndarray  # of lines in a CSV file, from the one of row `origin`
     origin: int = 0
 
-    @staticmethod
-    def of(item: Item, survey: FileSurvey, reading: Reading, joints: tuple[str, ...]) -> FileRows:
-        """Of a file whose survey is at hand."""
-        return FileRows(
-            item, reading, survey.columns, survey.states, survey.rows, joints, survey.places
-        )
-
     @cached_property
     def table(self) -> Table:
-        """The file, open; `StorageError` where it has changed since."""
+        """The open file; `StorageError` where it has changed since it was scanned."""
         table = open_table(
             self.item.local(),
             joints=self.joints,
             topic=self.reading.topic,
             salvage=self.reading.salvage,
         )
-        marks = [
+        now, before = (
             [state.size if self.item.remote else (state.size, state.modified) for state in states]
             for states in (table.states, self.states)
-        ]
-        if marks[0] != marks[1]:
+        )
+        if now != before:
             raise StorageError(
-                f"{self.item.name} changed after it was surveyed; wait until its recording has"
+                f"{self.item.name} changed after it was scanned; wait until its recording has"
                 " ended, or read a copy"
             )
         return table
 
     @property
-    def entered(self) -> bool:
+    def seekable(self) -> bool:
         """Whether its own format lets a reader begin in the middle."""
-        return self.item.suffix in ENTERED
+        return self.item.suffix in SEEKABLE
 
     def read(self, first: int, stop: int) -> Iterator[np.ndarray]:
-        """The rows first … stop of the survey's columns, in pieces."""
+        """Yield the rows first … stop of the columns, in pieces."""
         try:
-            found = None if self.entered else self._spooled(first, stop)
-            yield from found or read_rows(
+            spooled = None if self.seekable else self._spooled(first, stop)
+            yield from spooled or read_rows(
                 self.table, self.columns, first, stop, places=self.places, origin=self.origin
             )
         except OSError as error:
@@ -82,10 +107,11 @@ class FileRows:
             ) from None
 
     def several(self, spans: list[tuple[int, int]]) -> Iterator[tuple[int, np.ndarray]]:
-        """(first row, rows) of pieces that make up these spans, in order; what cannot be entered is
-        read once for all of them.
+        """Yield (first row, rows) of pieces that make up these spans, in order.
+
+        A file that cannot be entered in the middle is read once for all of them.
         """
-        if self.entered or self._spooled(0, 0) is not None:
+        if self.seekable or self._spooled(0, 0) is not None:
             for first, stop in spans:
                 for values in self.read(first, stop):
                     yield first, values
@@ -100,17 +126,212 @@ class FileRows:
             row += len(values)
 
     def _spooled(self, first: int, stop: int) -> Iterator[np.ndarray] | None:
-        """The rows as they were set aside; where a part is asked for and they no longer are, they
-        are set aside again.
-        """
+        """The spooled rows; spooled again where only a part is wanted and they are gone."""
         if self.reading.spool is None:
             return None
-        path = spool_file(self.reading.spool, self.item, self.columns, self.reading.plain)
-        size = len(self.columns.columns), self.rows
-        found = spooled_rows(path, *size, first, stop)
-        if found is None and (first, stop) != (0, self.rows):
+        path = spool_file(self.reading.spool, self.item, self.columns, self.reading)
+        width = len(self.columns.columns)
+        if not _is_whole(path, width * self.rows) and (first, stop) != (0, self.rows):
             with spooling(self.table, path) as table:
                 for _ in table.blocks(self.columns.columns, None):
                     pass
-            found = spooled_rows(path, *size, first, stop)
-        return found
+        whole = _is_whole(path, width * self.rows)
+        return _spooled_rows(path, width, first, stop) if whole else None
+
+
+# -- from the middle of a file ---------------------------------------------------------------------
+
+
+def divisible(table: Table) -> bool:
+    """Whether rows in its middle can be read without those before."""
+    return isinstance(table, ParquetTable | CsvTable)
+
+
+def line_places(table: Table) -> np.ndarray:
+    """Return where in a CSV file the rows 0, `EVERY`, 2·`EVERY`, … begin, [bytes].
+
+    Empty for other formats.
+    """
+    if not isinstance(table, CsvTable):
+        return np.zeros(0, dtype=np.int64)
+    places, line, at = [], 0, 0  # line 0 is the header
+    with opened(table.path) as file:
+        while data := file.read(BLOCK):
+            ends = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) == NEWLINE[0])
+            first = -line % EVERY  # the end of line k·EVERY is followed by row k·EVERY
+            places.append(at + ends[first::EVERY] + 1)
+            line, at = line + len(ends), at + len(data)
+    return np.concatenate(places) if places else np.zeros(0, dtype=np.int64)
+
+
+def read_rows(
+    table: Table, columns: ColumnMap, first: int, stop: int, *, places: np.ndarray, origin: int = 0
+) -> Iterator[np.ndarray]:
+    """Yield the rows first … stop of the map's columns, (·, columns) in pieces, in order.
+
+    places: of a CSV file's lines from row `origin` on.
+    """
+    if isinstance(table, ParquetTable):
+        yield from _parquet(table, columns, first, stop)
+    elif isinstance(table, CsvTable) and len(places):
+        yield from _csv(table, columns, first - origin, stop - origin, places)
+    else:
+        at = 0
+        for block in table.read(columns.columns, None, first=False):
+            low, high = max(first - at, 0), min(stop - at, len(block))
+            if low < high:
+                yield block.values[low:high]
+            at += len(block)
+            if at >= stop:
+                return
+
+
+def _parquet(
+    table: ParquetTable, columns: ColumnMap, first: int, stop: int
+) -> Iterator[np.ndarray]:
+    import polars
+
+    errors = (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError, ValueError)
+    wanted = [polars.col(name).cast(polars.Float64) for name in columns.columns]
+    step = max(1, SLICE_CELLS // len(wanted))
+    frame = polars.scan_parquet(table.path, glob=False)
+    for start in range(first, stop, step):
+        count = min(step, stop - start)
+        try:
+            values = frame.slice(start, count).select(wanted).collect().to_numpy()
+        except errors:
+            raise _changed(table.path) from None
+        if len(values) != count:
+            raise _changed(table.path)
+        yield values
+
+
+def _csv(
+    table: CsvTable, columns: ColumnMap, first: int, stop: int, places: np.ndarray
+) -> Iterator[np.ndarray]:
+    """Rows counted from the first of `places`."""
+    import polars
+
+    positions = [table.names.index(name) for name in columns.columns]
+    schema = {
+        f"column_{i + 1}": polars.Float64 if i in set(positions) else polars.String
+        for i in range(len(table.names))
+    }
+    wanted = [f"column_{i + 1}" for i in positions]
+    read = sorted(set(wanted), key=list(schema).index)
+    with opened(table.path) as file:
+        for mark in range(first // EVERY, -(-stop // EVERY)):
+            file.seek(int(places[mark]))
+            size = int(places[mark + 1] - places[mark]) if mark + 1 < len(places) else -1
+            data = file.read(size).rstrip(b"\r\n") + NEWLINE
+            if size < 0:  # a last line without an end was left out when the file was scanned
+                data = NEWLINE.join(data.split(NEWLINE)[: stop - mark * EVERY]) + NEWLINE
+            try:
+                frame = polars.read_csv(data, has_header=False, schema=schema, columns=read)
+                values: np.ndarray = frame.select(wanted).to_numpy()
+            except polars.exceptions.PolarsError:
+                values = _csv_by_cell(table, data, positions)
+            low, high = max(first - mark * EVERY, 0), min(stop - mark * EVERY, EVERY)
+            if len(values) < high or not np.isfinite(values).all():
+                raise _changed(table.path)
+            yield values[low:high]
+
+
+def _csv_by_cell(table: CsvTable, data: bytes, positions: list[int]) -> np.ndarray:
+    """Cells that polars refuses but the scan took for numbers: with spaces around them."""
+    rows = csv.reader(data.decode("utf-8").splitlines())
+    try:
+        return np.array([[float(row[at]) for at in positions] for row in rows])
+    except (ValueError, IndexError, csv.Error):
+        raise _changed(table.path) from None
+
+
+def _changed(path: Path) -> StorageError:
+    return StorageError(
+        f"{label(path)} is not the file it was when its rows were counted; wait until its recording"
+        " has ended, or read a copy"
+    )
+
+
+# -- spools ----------------------------------------------------------------------------------------
+
+
+def spool_file(folder: str, item: Item, columns: ColumnMap, reading: Reading) -> Path:
+    """Return where the rows of a file are spooled while it stays as it is."""
+    name = fingerprint(item.place, item.state(), columns.columns, reading.key)
+    return Path(folder) / f"{name}.rows"
+
+
+class SpooledTable(Table):
+    """A table whose rows are spooled as they are read."""
+
+    def __init__(self, table: Table, file: BinaryIO) -> None:
+        self._table, self._file = table, file
+        self.path, self.names, self.widths = table.path, table.names, table.widths
+        self.files, self.states = table.files, table.states
+        self.hashes_itself, self.notes = table.hashes_itself, table.notes
+        self.sha256 = table.sha256
+        self.failed = False
+
+    def blocks(self, columns: Sequence[str], run_column: str | None) -> Iterator[Block]:
+        """Yield the table's blocks."""
+        for block in self._table.blocks(columns, run_column):
+            if not self.failed:
+                try:
+                    self._file.write(np.ascontiguousarray(block.values, dtype="<f8").tobytes())
+                except OSError:
+                    self.failed = True
+            yield block
+        self.sha256, self.notes = self._table.sha256, self._table.notes
+
+    def read(
+        self, columns: Sequence[str], run_column: str | None, *, first: bool
+    ) -> Iterator[Block]:
+        """Yield the table's blocks."""
+        return self._table.read(columns, run_column, first=first)
+
+    def where(self, row: int) -> str:
+        """Return the place of a row as the table counts."""
+        return self._table.where(row)
+
+
+@contextmanager
+def spooling(table: Table, path: Path) -> Iterator[Table]:
+    """``with spooling(table, path) as table: …`` read all of it inside.
+
+    The rows are at `path` afterwards, unless the disk is full.
+    """
+    stack = ExitStack()
+    try:
+        scratch = stack.enter_context(replacing(path, folders=True))
+        file = stack.enter_context(scratch.open("wb", buffering=DOUBLE * PIECE))
+    except OSError:
+        stack.close()
+        yield table
+        return
+    spooled = SpooledTable(table, file)
+    try:
+        yield spooled
+    except BaseException as error:
+        stack.__exit__(type(error), error, error.__traceback__)  # nothing of it stays
+        raise
+    over = RuntimeError() if spooled.failed else None
+    with suppress(OSError):
+        stack.__exit__(type(over) if over else None, over, None)
+        evict(path.parent.glob("*.rows"), SPOOL_BYTES, keep=path)
+
+
+def _is_whole(path: Path, numbers: int) -> bool:
+    try:
+        return path.stat().st_size == DOUBLE * numbers
+    except OSError:
+        return False
+
+
+def _spooled_rows(path: Path, width: int, first: int, stop: int) -> Iterator[np.ndarray]:
+    with path.open("rb") as file:
+        file.seek(DOUBLE * width * first)
+        for start in range(first, stop, PIECE):
+            count = min(PIECE, stop - start)
+            values = np.frombuffer(file.read(DOUBLE * width * count), dtype="<f8")
+            yield values.reshape(count, width)

@@ -14,7 +14,6 @@ from thetahat.data.prepare import Settings, prepare_batches
 from thetahat.data.samples import Samples
 from thetahat.data.timestamps import TURN
 from thetahat.data.types import Chunk, Mask, Run, Source
-from thetahat.engine.row_reader import FileRows
 from thetahat.engine.shards import Piece, Shard, reach
 from thetahat.errors import UsageError
 from thetahat.model.robot import Robot
@@ -45,7 +44,6 @@ class ShardLog:
 
     shard: Shard
     robot: Robot
-    file: FileRows
     presented: tuple[_Presented, ...]
     values: np.ndarray | None  # the rows that were read ahead, None: they stream by
 
@@ -77,15 +75,15 @@ class ShardLog:
 
     joint_names = property(lambda self: self.robot.joint_names)
     locked = property(lambda self: self.shard.locked)
-    has_dq = property(lambda self: self.shard.columns.has("dq"))
-    has_ddq = property(lambda self: self.shard.columns.has("ddq"))
-    has_tau = property(lambda self: self.shard.columns.has("tau"))
+    has_dq = property(lambda self: self.shard.file.columns.has("dq"))
+    has_ddq = property(lambda self: self.shard.file.columns.has("ddq"))
+    has_tau = property(lambda self: self.shard.file.columns.has("tau"))
     sources = property(
         lambda self: (
             Source(
                 self.shard.item.given,
                 self.shard.digest,
-                sum(state.size for state in self.shard.states),
+                sum(state.size for state in self.shard.file.states),
             ),
         )
     )
@@ -103,7 +101,7 @@ class ShardLog:
                 yield self._chunk(run, each.low, self.values[each.low - low : each.high - low])
             return
         row, run = self.presented[0].low, 0
-        for values in self.file.read(row, self.presented[-1].high):
+        for values in self.shard.file.read(row, self.presented[-1].high):
             while run < len(self.presented):
                 each = self.presented[run]
                 low, high = max(each.low, row), min(each.high, row + len(values))
@@ -117,7 +115,7 @@ class ShardLog:
     def _chunk(self, run: int, row: int, values: np.ndarray) -> Chunk:
         each = self.presented[run]
         piece = each.piece
-        arrays = self.shard.columns.split(values, self.robot)
+        arrays = self.shard.file.columns.split(values, self.robot)
         t, q = arrays["t"], arrays["q"]
         assert t is not None
         assert q is not None
@@ -137,28 +135,18 @@ def samples(
     robot: Robot,
     settings: Settings,
     *,
-    through: Callable[[Iterator[Samples]], Iterator[Samples]] = iter,
+    transform: Callable[[Iterator[Samples]], Iterator[Samples]] = iter,
     timed: bool = False,
 ) -> Iterator[Samples]:
-    """The shard's own samples, batch by batch.
+    """Yield the shard's own samples, batch by batch.
 
-    through: what else is done with the stream before the halo is taken off, as neighbours matter to
-        it too.
+    transform: of the stream before the halo is taken off, as neighbours matter to it too.
     timed: with the times and runs of the log; else times count from somewhere in a run, and runs
         from the shard's first.
     """
-    rows = FileRows(
-        shard.item,
-        shard.reading,
-        shard.columns,
-        shard.states,
-        shard.file_rows,
-        robot.joint_names,
-        shard.places,
-        shard.origin,
-    )
-    log = _presented(shard, robot, rows, settings)
-    for part in through(prepare_batches(log, robot, settings=settings)):
+    shard = replace(shard, file=replace(shard.file))  # opened for this pass alone
+    log = _presented(shard, robot, settings)
+    for part in transform(prepare_batches(log, robot, settings=settings)):
         each = log.presented[int(part.run[0])]  # type: ignore[index]
         period = each.piece.period
         if part.guard > shard.halo * period * (1.0 + 1e-9):
@@ -179,19 +167,19 @@ def samples(
         yield own
 
 
-def _presented(shard: Shard, robot: Robot, file: FileRows, settings: Settings) -> ShardLog:
+def _presented(shard: Shard, robot: Robot, settings: Settings) -> ShardLog:
     """The shard with as much of its neighbours as its filters need."""
     pieces = shard.pieces
     if pieces[0].at_begin and pieces[-1].at_end:
         whole = _laid([(piece, piece.first, piece.stop, 0, (0.0, math.inf)) for piece in pieces])
-        return ShardLog(shard, robot, file, whole, None)
+        return ShardLog(shard, robot, whole, None)
     halo = shard.halo
     while True:
         low, high = (
             max(pieces[0].begin, pieces[0].first - halo),
             min(pieces[-1].end, pieces[-1].stop + halo),
         )
-        values = np.concatenate(list(file.read(low, high)))
+        values = np.concatenate(list(shard.file.read(low, high)))
         t = values[:, 0]
         short = _short(pieces[0], t[0], t[pieces[0].first - low], low, settings, left=True)
         short |= _short(
@@ -204,7 +192,7 @@ def _presented(shard: Shard, robot: Robot, file: FileRows, settings: Settings) -
     for piece in pieces:
         begin, end = max(piece.begin, low), min(piece.end, high)
         places.append(_place(piece, t[begin - low : end - low], begin, settings))
-    return ShardLog(shard, robot, file, _laid(places), values[places[0][1] - low :])
+    return ShardLog(shard, robot, _laid(places), values[places[0][1] - low :])
 
 
 def _short(

@@ -19,17 +19,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from thetahat.data.columns import ColumnMap
 from thetahat.data.filters import method_of
-from thetahat.data.formats.table import State
 from thetahat.data.log import Log
 from thetahat.data.prepare import CARRIED, Settings
 from thetahat.data.resample import SHORTEST_RUN, mean_period
 from thetahat.data.types import Mask
-from thetahat.engine.file_scan import Reading
-from thetahat.engine.multi_log import Catalogue, Entry
-from thetahat.engine.row_reader import FileRows
-from thetahat.engine.seek import EVERY
+from thetahat.engine.multi_log import Entry, MultiLog
+from thetahat.engine.row_reader import EVERY, FileRows
 from thetahat.engine.sources import Item
 from thetahat.errors import ThetahatError
 
@@ -51,9 +47,7 @@ class Piece:
     stop: int
     begin: int  # rows it may look at: the run's, inside the span that is prepared
     end: int
-    at_begin: (
-        bool  # whether nothing of the run comes before `begin`, so that its first row is an edge
-    )
+    at_begin: bool  # whether nothing of the run comes before `begin`: its first row is an edge
     at_end: bool
     start: float  # [s] stamp of the grid's row 0
     period: float  # [s] of the grid
@@ -65,20 +59,18 @@ class Piece:
 class Shard:
     """What a worker needs to prepare some rows of one file."""
 
-    item: Item
+    file: FileRows
     digest: str  # of the file's content
-    file_rows: int  # in all
-    states: tuple[State, ...]
-    columns: ColumnMap
-    reading: Reading
-    divisible: bool
-    places: np.ndarray  # of lines in a CSV file, from the one of row `origin`
-    origin: int
     pieces: tuple[Piece, ...]
     masks: tuple[Mask, ...]  # rows of the file
     wraps: dict[int, tuple[np.ndarray, np.ndarray]]  # rows of the file
     locked: tuple[str, ...]
     halo: int  # rows
+
+    @property
+    def item(self) -> Item:
+        """The file it is of."""
+        return self.file.item
 
     @property
     def rows(self) -> int:
@@ -101,7 +93,7 @@ class Shard:
         return f"{self.item.place}, rows {self.span[0]} to {self.span[1] - 1}"
 
     @property
-    def content(self) -> tuple:
+    def content(self) -> tuple[object, ...]:
         """What its samples depend on beside robot and settings, in plain values."""
         near = NEAR * self.halo
         pieces = [
@@ -125,10 +117,10 @@ class Shard:
         masks = sorted(mask for mask in masks if mask[1] < mask[2])
         return (
             self.digest,
-            self.columns.place,
-            self.columns.time,
+            self.file.columns.place,
+            self.file.columns.time,
             self.locked,
-            self.reading.plain,
+            self.file.reading.key,
             pieces,
             masks,
         )
@@ -144,7 +136,7 @@ def reach(settings: Settings, period: float) -> int:
         for cutoff in cutoffs
         for derivative in (0, 1, 2)
     ]
-    delay = abs(float(getattr(settings, "delay", 0.0) or 0.0)) / period
+    delay = abs(settings.delay) / period
     return (
         REACHES * max(max(kernel.past, kernel.future) for kernel in kernels)
         + CARRIED
@@ -154,7 +146,7 @@ def reach(settings: Settings, period: float) -> int:
 
 
 def plan(
-    catalogue: Catalogue,
+    files: MultiLog,
     settings: Settings,
     span: tuple[int, int] | None = None,
     *,
@@ -162,48 +154,43 @@ def plan(
     whole: bool = False,
     failed: Callable[[Entry, ThetahatError], None] | None = None,
 ) -> list[Shard]:
-    """The shards of the log's rows of `span`, in the order of the log, of about so many rows;
-    `whole`: of whole files.
+    """Return the shards of the log's rows of `span`, in the order of the log, of about so many
+    rows; `whole`: of whole files.
 
     failed: told of a file that can no longer be read, which is then left out; without it that is an
         error.
     """
-    log = catalogue.log
-    first, stop = (0, log.rows) if span is None else span
-    runs = _by_entry(catalogue)
-    masks = _Masks(log)
+    first, stop = (0, files.log.rows) if span is None else span
+    masks = _Masks(files.log)
     out: list[Shard] = []
-    for entry, own in zip(catalogue.entries, runs, strict=True):
+    for entry, runs in zip(files.entries, _runs_by_entry(files), strict=True):
         inside = max(first - entry.first_row, 0), min(stop, entry.stop_row) - entry.first_row
-        if inside[0] < inside[1] and entry.item.place not in catalogue.left_out:
-            try:
-                mine = list(
-                    _of_file(catalogue, entry, own, settings, inside, masks, 0 if whole else rows)
-                )
-            except ThetahatError as error:
-                if failed is None:
-                    raise
-                failed(entry, error)
-            else:
-                out += (
-                    [shard for shard in mine if shard.place not in catalogue.left_out]
-                    if catalogue.left_out
-                    else mine
-                )
+        if inside[0] >= inside[1] or entry.item.place in files.left_out:
+            continue
+        try:
+            shards = list(
+                _of_file(files, entry, runs, settings, inside, masks, 0 if whole else rows)
+            )
+        except ThetahatError as error:
+            if failed is None:
+                raise
+            failed(entry, error)
+        else:
+            out += [shard for shard in shards if shard.place not in files.left_out]
     return out
 
 
-def _by_entry(catalogue: Catalogue) -> list[list[int]]:
+def _runs_by_entry(files: MultiLog) -> list[list[int]]:
     """The numbers of every file's runs."""
-    starts = np.array([entry.first_row for entry in catalogue.entries])
-    out: list[list[int]] = [[] for _ in catalogue.entries]
-    for number, run in enumerate(catalogue.log.runs):
+    starts = np.array([entry.first_row for entry in files.entries])
+    out: list[list[int]] = [[] for _ in files.entries]
+    for number, run in enumerate(files.log.runs):
         out[int(np.searchsorted(starts, run.first_row, side="right")) - 1].append(number)
     return out
 
 
 def _of_file(
-    catalogue: Catalogue,
+    files: MultiLog,
     entry: Entry,
     runs: Sequence[int],
     settings: Settings,
@@ -212,11 +199,11 @@ def _of_file(
     rows: int,
 ) -> Iterator[Shard]:
     """Cut at rows that depend on the file alone, so that a log that grows keeps its shards."""
-    survey = entry.survey
-    parts = max(1, round(survey.rows / rows)) if survey.divisible and rows else 1
-    edges = [i * survey.rows // parts for i in range(parts + 1)]
-    stretches = [_stretch(catalogue, entry, run, span) for run in runs]
-    stretches = [stretch for stretch in stretches if stretch is not None]
+    file = entry.file
+    parts = max(1, round(file.rows / rows)) if file.divisible and rows else 1
+    edges = [i * file.rows // parts for i in range(parts + 1)]
+    parts_of_runs = (_stretch(files, entry, run, span) for run in runs)
+    stretches = [stretch for stretch in parts_of_runs if stretch is not None]
     if not stretches:
         return
     halo = max(reach(settings, stretch.period) for stretch in stretches)
@@ -224,26 +211,20 @@ def _of_file(
         pieces = tuple(
             piece
             for stretch in stretches
-            if (piece := _cut(stretch, low, high, halo, survey.wraps)) is not None
+            if (piece := _cut(stretch, low, high, halo, file.scan.wraps)) is not None
         )
         if not pieces:
             continue
         begin, end = pieces[0].begin, pieces[-1].end
         mark = begin // EVERY
+        places = file.places[mark : -(-end // EVERY) + 1]
         yield Shard(
-            item=entry.item,
-            digest=survey.digest,
-            file_rows=survey.rows,
-            states=survey.states,
-            columns=survey.columns,
-            reading=catalogue.reading,
-            divisible=survey.divisible,
-            places=survey.places[mark : -(-end // EVERY) + 1],
-            origin=mark * EVERY,
+            file=replace(files.rows_of(entry), places=places, origin=mark * EVERY),
+            digest=file.digest,
             pieces=pieces,
             masks=masks.between(entry.first_row, begin, end),
-            wraps={at: _within(pair, begin, end) for at, pair in survey.wraps.items()},
-            locked=catalogue.log.locked,
+            wraps={at: _within(pair, begin, end) for at, pair in file.scan.wraps.items()},
+            locked=files.log.locked,
             halo=halo,
         )
 
@@ -259,22 +240,19 @@ class _Stretch:
     run: int
 
 
-def _stretch(
-    catalogue: Catalogue, entry: Entry, number: int, span: tuple[int, int]
-) -> _Stretch | None:
-    run = catalogue.log.runs[number]
+def _stretch(files: MultiLog, entry: Entry, number: int, span: tuple[int, int]) -> _Stretch | None:
+    run = files.log.runs[number]
     first = run.first_row - entry.first_row
     begin, end = max(first, span[0]), min(first + run.rows, span[1])
     if end - begin < SHORTEST_RUN:
         return None
-    start = run.start if begin == first else _stamp(catalogue, entry, begin)
+    start = run.start if begin == first else _stamp(files, entry, begin)
     return _Stretch(begin, end, start, mean_period(run), number)
 
 
-def _stamp(catalogue: Catalogue, entry: Entry, row: int) -> float:
+def _stamp(files: MultiLog, entry: Entry, row: int) -> float:
     """The time of one row, read from its file."""
-    rows = FileRows.of(entry.item, entry.survey, catalogue.reading, catalogue.robot.joint_names)
-    return float(np.concatenate(list(rows.read(row, row + 1)))[0, 0])
+    return float(np.concatenate(list(files.rows_of(entry).read(row, row + 1)))[0, 0])
 
 
 def _cut(
@@ -327,12 +305,12 @@ class _Masks:
         and counted from it.
         """
         hits = np.flatnonzero((self._first < origin + end) & (self._stop > origin + begin))
-        found = (self._masks[int(k)] for k in hits)
+        touching = (self._masks[int(k)] for k in hits)
         return tuple(
             replace(
                 mask,
                 first_row=max(mask.first_row - origin, begin),
                 stop_row=min(mask.stop_row - origin, end),
             )
-            for mask in found
+            for mask in touching
         )

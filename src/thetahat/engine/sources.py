@@ -8,7 +8,7 @@ import os
 import tempfile
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -17,7 +17,7 @@ from typing import Any
 from thetahat.data.formats import SUFFIXES, is_bag_folder
 from thetahat.data.formats.bags import bag_files
 from thetahat.data.formats.table import label
-from thetahat.data.log import _files as local_files
+from thetahat.data.log import log_files
 from thetahat.engine.fingerprint import fingerprint
 from thetahat.errors import MissingExtra, StorageError, ThetahatError, UsageError
 from thetahat.files import replacing
@@ -27,21 +27,14 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-FETCHED_BYTES = (
-    4 * 2**30
-    # of copies of remote logs that are kept beside each other, those in use apart; the oldest go
-    # first
-)
+# of copies of remote logs, those in use apart; the oldest go first. fsspec's own `filecache` has no
+# such limit, writes a copy in place while another worker may read it, and takes a file at an HTTP
+# address for unchanged whatever its ETag says.
+FETCHED_BYTES = 4 * 2**30
 HELD = 4  # copies that a process has in use: the last ones it asked for
-IN_USE = (
-    600.0  # [s] after its last use a copy may still be open, where a system has no locks to tell
-)
-MARKS = (
-    "size",
-    "ETag",
-    "Last-Modified",
-    "Content-MD5",
-)  # that tell a file from its successor at the same address, beside what fsspec looks at
+IN_USE = 600.0  # [s] after its last use a copy may still be open, where a system has no locks
+# what tells a file from its successor at the same address, beside what fsspec looks at
+MARKS = ("size", "ETag", "Last-Modified", "Content-MD5")
 PACKAGES = {
     "http": "aiohttp",
     "https": "aiohttp",
@@ -75,13 +68,27 @@ class Item:
         return label(Path(self.given)) if not self.remote else self.given
 
     @property
+    def _path(self) -> PurePosixPath:
+        return PurePosixPath(_file_name(self.place) if self.remote else self.place)
+
+    @property
     def suffix(self) -> str:
         """How its name ends, in small letters: which format it has."""
-        return PurePosixPath(_file_name(self.place) if self.remote else self.place).suffix.lower()
+        return self._path.suffix.lower()
+
+    @property
+    def stem(self) -> str:
+        """Its name without the ending."""
+        return self._path.stem
 
     def local(self) -> Path:
         """The file itself, or a copy of it on this machine."""
         return _fetched(self.place) if self.remote else Path(self.place)
+
+    def files(self) -> list[Path]:
+        """Return the files on this machine: itself or its copy, or those of a bag."""
+        path = self.local()
+        return list(bag_files(path)) if is_bag_folder(path) else [path]
 
     def state(self) -> str:
         """A text that changes when the content does, found without reading it; `StorageError` where
@@ -91,7 +98,7 @@ class Item:
             return _state(self.place)
         path = Path(self.place)
         try:
-            found = [file.stat() for file in (bag_files(path) if is_bag_folder(path) else [path])]
+            stats = [file.stat() for file in self.files()]
         except FileNotFoundError:
             raise StorageError(f"{label(path)} does not exist; check the path") from None
         except (OSError, ValueError) as error:
@@ -100,7 +107,7 @@ class Item:
                 " the path"
             ) from None
         return ";".join(
-            f"{each.st_size},{each.st_mtime_ns},{each.st_ctime_ns},{each.st_ino}" for each in found
+            f"{each.st_size},{each.st_mtime_ns},{each.st_ctime_ns},{each.st_ino}" for each in stats
         )
 
     def changed(self) -> float:
@@ -109,9 +116,7 @@ class Item:
         """
         if self.remote:
             return float("inf")
-        path = Path(self.place)
-        times = [file.stat() for file in (bag_files(path) if is_bag_folder(path) else [path])]
-        return max(max(each.st_mtime, each.st_ctime) for each in times)
+        return max(max(each.st_mtime, each.st_ctime) for each in map(Path.stat, self.files()))
 
 
 def items(names: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[Item, ...]:
@@ -127,16 +132,15 @@ def items(names: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> t
         raise UsageError(
             f"logs are {names!r}; give a file, a folder, a pattern, a URL or a list of these"
         )
-    found: dict[Item, None] = {}
+    out: dict[Item, None] = {}
     for name in given:
         text = os.fspath(name).removeprefix("file://")
         if "://" in text:
-            found.update(dict.fromkeys(Item(place, _shown(place)) for place in _remote_files(text)))
+            some = [Item(place, _shown(place)) for place in _remote_files(text)]
         else:
-            found.update(
-                dict.fromkeys(Item(str(path.absolute()), str(path)) for path in local_files(text))
-            )
-    return tuple(found)
+            some = [Item(str(path.absolute()), str(path)) for path in log_files(text)]
+        out |= dict.fromkeys(some)
+    return tuple(out)
 
 
 def _remote_files(url: str) -> list[str]:
@@ -145,20 +149,19 @@ def _remote_files(url: str) -> list[str]:
 
     with _filesystem(url) as (system, path):
         if has_magic(path) and not system.exists(path):
-            found = sorted(system.glob(path))
+            names = sorted(system.glob(path))
         elif system.isdir(path):
-            found = sorted(
-                name for name in system.ls(path, detail=False) if name.lower().endswith(SUFFIXES)
-            )
+            every = system.ls(path, detail=False)
+            names = sorted(name for name in every if name.lower().endswith(SUFFIXES))
         else:
             return [url]
-        if not found:
+        if not names:
             raise StorageError(
                 f"no log is at {_shown(url)}; logs end in {', '.join(SUFFIXES)}, so check the"
                 " address"
             )
         inside = "".join(url.partition("::")[1:])  # of an archive: what it is in
-        return [system.unstrip_protocol(name) + inside for name in found]
+        return [system.unstrip_protocol(name) + inside for name in names]
 
 
 def _file_name(url: str) -> str:
@@ -176,12 +179,12 @@ def _shown(url: str) -> str:
 def _state(url: str) -> str:
     """A text that changes when what lies at an address does."""
     with _filesystem(url) as (system, path):
-        told = system.info(path)
+        info = system.info(path)
         try:
             marks = [str(system.ukey(path))]
         except NotImplementedError:  # archives: what they are in tells
-            marks = [str(told)]
-        marks += [f"{name}={told[name]}" for name in MARKS if told.get(name) is not None]
+            marks = [str(info)]
+        marks += [f"{name}={info[name]}" for name in MARKS if info.get(name) is not None]
     _, chained, rest = url.partition("::")
     return ";".join([*marks, *([_state(rest)] if chained else [])])
 
@@ -233,7 +236,7 @@ def _fetched(url: str) -> Path:
             ):
                 while data := source.read(PIECE):
                     target.write(data)
-            _evict(folder, copy)
+            evict(folder.glob("*/*"), FETCHED_BYTES, keep=copy, in_use=_in_use)
         with suppress(OSError):
             os.utime(
                 copy, (time.time(), copy.stat().st_mtime)
@@ -280,19 +283,29 @@ def _in_use(path: Path, used: float) -> bool:
     return False
 
 
-def _evict(folder: Path, keep: Path) -> None:
-    """Remove the copies that were not used for longest, until what is left is within bounds; none
-    that is in use.
+def evict(
+    paths: Iterable[Path],
+    most: int,
+    *,
+    keep: Path,
+    in_use: Callable[[Path, float], bool] | None = None,
+) -> None:
+    """Remove the files that were not used for longest until they take no more than `most` bytes.
+
+    A file's last use is its modification time, or its access time where `in_use` (path, last use)
+    says which must stay.
     """
-    copies = []
-    for path in folder.glob("*/*"):
+    files = []
+    for path in paths:
         with suppress(OSError):
-            copies.append((path.stat().st_atime, path.stat().st_size, path))
-    total = sum(size for _, size, _ in copies)
-    for used, size, path in sorted(copies):
-        if total <= FETCHED_BYTES:
+            stat = path.stat()
+            used = stat.st_mtime if in_use is None else stat.st_atime
+            files.append((used, stat.st_size, path))
+    total = sum(size for _, size, _ in files)
+    for used, size, path in sorted(files):
+        if total <= most:
             return
-        if path != keep and not _in_use(path, used):
+        if path != keep and (in_use is None or not in_use(path, used)):
             with suppress(OSError):
                 path.unlink()
             total -= size

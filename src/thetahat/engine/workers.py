@@ -1,7 +1,7 @@
 """Who does the work: this process, a cluster of processes on this machine, or the user's own Dask
 cluster.
 
-`Workers.each` hands tasks out and yields their results as they come; `Workers.reduced` also merges
+`Workers.each` hands tasks out and yields their results as they come; `Workers.reduce` also merges
 them, by a tree that depends on the number of tasks alone, so that the result is the same to the
 last bit whoever computed what, in whatever order. A worker that dies loses nothing: what it held is
 computed again.
@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from thetahat.engine.multi_log import Failure
@@ -22,8 +24,15 @@ from thetahat.errors import MissingExtra, StorageError, ThetahatError, UsageErro
 
 FAN_IN = 8  # results that are merged at once
 MEMORY = "1GB"  # of one local worker, beyond which its nanny starts it anew
-PATIENCE = 10.0  # [s] to reach a scheduler, or to start a local cluster's workers once over
-STARTING = 60.0  # [s] for the local workers to be there
+PATIENCE = 10.0  # [s] to reach a scheduler, and to close what was started
+STARTING = 120.0  # [s] for the local workers to be there, at first and after a death
+# [s] without any worker after which a run ends. A local cluster waits as long for a worker that its
+# nanny starts again; Dask's own 15 s are too short on a loaded machine: it would stop the nanny
+# (`distributed.deploy.lost-worker-timeout`), and tasks would wait for a worker that never comes.
+NO_WORKERS = 300.0
+NO_RESULT = 3600.0  # [s] without any finished task after which a run ends
+POLL = 0.02  # [s] between two looks at the tasks under way
+CHECK = 5.0  # [s] between two looks at the workers
 RETRIES = 2
 ONE_THREAD = {
     "POLARS_MAX_THREADS": "1",
@@ -37,6 +46,7 @@ NO_DASK = "needs the extra 'dask': pip install 'thetahat[dask]'"
 T = TypeVar("T")
 C = TypeVar("C")
 R = TypeVar("R")
+P = TypeVar("P")
 
 
 @dataclass(frozen=True)
@@ -46,6 +56,18 @@ class Job(Generic[C, T, R]):
     context: C
     run: Callable[[C, T], R]  # a function of a module, as it travels by name
     name: Callable[[T], str]  # of a task, for messages
+
+
+@dataclass(frozen=True)
+class Part(Generic[R]):
+    """A result, or several merged, and what is missing in it."""
+
+    result: R | None = None
+    failures: tuple[Failure, ...] = ()
+
+
+Done = Callable[[int, Part[R]], None]  # number of a task and its result, empty where not wanted
+Fetch = Mapping[int, Callable[[], R | Failure]]  # gets the results of these tasks without a worker
 
 
 class Workers:
@@ -70,59 +92,58 @@ class Workers:
         for number, task in enumerate(tasks):
             yield number, _guarded(job.run, job.name(task), job.context, task)
 
-    def reduced(
+    def reduce(
         self,
         job: Job[C, T, R],
-        tasks: Sequence[T | Callable[[], R]],
+        tasks: Sequence[T],
         merge: Callable[[Sequence[R]], R],
-        done: Callable[[int, R | Failure | None], None],
+        done: Done[R],
         *,
+        fetch: Fetch[R] | None = None,
         results: bool = False,
-    ) -> tuple[R | None, list[Failure]]:
-        """All results merged into one, and what failed. A task may be a function that fetches its
-        result, which then is not computed.
+    ) -> Part[R]:
+        """Merge all results into one.
 
-        done: told of every task that is done, with its result where `results` are wanted, as they
-            come.
+        Args:
+            job: what is done with each task.
+            tasks: in the order of the result.
+            merge: merges results.
+            done: called for every task that is done, with its result where `results` are wanted.
+            fetch: gets the results of some tasks, which then are not computed.
+            results: whether `done` needs results.
         """
         del results
 
-        def leaf(number: int) -> R | Failure:
+        def leaf(number: int) -> Part[R]:
             task = tasks[number]
-            found = (
-                task() if callable(task) else _guarded(job.run, job.name(task), job.context, task)
-            )
-            done(number, found)
-            return found
+            if fetch is not None and number in fetch:
+                part = _part(fetch[number]())
+            else:
+                part = _part(_guarded(job.run, job.name(task), job.context, task))
+            done(number, part)
+            return part
 
-        found = _tree(len(tasks), leaf, lambda parts: _merged(merge, parts))
-        return found.result, list(found.failures)
+        def join(parts: list[Part[R]]) -> Part[R]:
+            return _merged(merge, parts)
+
+        return _tree(len(tasks), leaf, join)
 
 
-@dataclass(frozen=True)
-class Part(Generic[R]):
-    """A merged result and what is missing in it."""
-
-    result: R | None
-    failures: tuple[Failure, ...] = ()
+def _part(result: R | Failure | Part[R]) -> Part[R]:
+    if isinstance(result, Part):
+        return result
+    return Part(None, (result,)) if isinstance(result, Failure) else Part(result)
 
 
 def _merged(merge: Callable[[Sequence[R]], R], parts: Sequence[R | Failure | Part[R]]) -> Part[R]:
     """Results, failures and merged results in one."""
-    results: list[R] = []
-    failures: list[Failure] = []
-    for part in parts:
-        if isinstance(part, Failure):
-            failures.append(part)
-        elif isinstance(part, Part):
-            failures += part.failures
-            results += [] if part.result is None else [part.result]
-        else:
-            results.append(part)
-    return Part(merge(results) if results else None, tuple(failures))
+    each = [_part(part) for part in parts]
+    results = [part.result for part in each if part.result is not None]
+    failures = tuple(failure for part in each for failure in part.failures)
+    return Part(merge(results) if results else None, failures)
 
 
-def _tree(count: int, leaf: Callable[[int], Any], join: Callable[[list], Any]) -> Any:
+def _tree(count: int, leaf: Callable[[int], P], join: Callable[[list[P]], P]) -> P:
     """Leaves 0 … count joined by eights, level by level, depth first: few results wait at a time,
     and the shape depends on `count` alone.
     """
@@ -130,14 +151,14 @@ def _tree(count: int, leaf: Callable[[int], Any], join: Callable[[list], Any]) -
     while size < count:
         size *= FAN_IN
 
-    def node(first: int, size: int) -> Any:
+    def node(first: int, size: int) -> P:
         if size == 1:
             return leaf(first)
         step = size // FAN_IN
         return join([node(at, step) for at in range(first, min(first + size, count), step)])
 
-    found = node(0, size)
-    return found if size > 1 else join([found])
+    root = node(0, size)
+    return root if size > 1 else join([root])
 
 
 def _guarded(run: Callable[[C, T], R], name: str, context: C, task: T) -> R | Failure:
@@ -153,15 +174,11 @@ def _guarded(run: Callable[[C, T], R], name: str, context: C, task: T) -> R | Fa
 # -- Dask ------------------------------------------------------------------------------------------
 
 
-def _same(value: Any) -> Any:
-    """Makes a value a result of the cluster, which a lost worker computes again; scattered data
+def _same(value: P) -> P:
+    """Make a value a result of the cluster, which a lost worker computes again; scattered data
     would be gone.
     """
     return value
-
-
-def _join(merge: Callable, parts: list) -> Part:
-    return _merged(merge, parts)
 
 
 class DaskWorkers(Workers):
@@ -180,6 +197,7 @@ class DaskWorkers(Workers):
             raise UsageError("workers, scheduler and client exclude each other; give one of them")
         self._wanted, self._address, self._client = workers, scheduler, client
         self._own: list[Any] = []  # what is to be closed, in order
+        self._settings = ExitStack()  # Dask settings that hold while the local cluster lives
         _distributed()  # said at once, not after an hour of reading
 
     @property
@@ -192,11 +210,14 @@ class DaskWorkers(Workers):
     @property
     def count(self) -> int:
         """How many work side by side."""
-        return (
-            self._wanted
-            if self._client is None and self._wanted
-            else len(self.client.scheduler_info(n_workers=-1)["workers"])
-        )
+        return self._wanted if self._client is None and self._wanted else self._alive(self.client)
+
+    def _alive(self, client: Any) -> int:
+        """Return the number of workers the scheduler knows."""
+        try:
+            return len(client.sync(client.scheduler.ncores, callback_timeout=PATIENCE))
+        except (OSError, TimeoutError) as error:
+            raise _lost("the scheduler", error) from None
 
     def _connected(self) -> Any:
         distributed = _distributed()
@@ -210,7 +231,7 @@ class DaskWorkers(Workers):
                 " address, and that it runs"
             ) from None
         self._own.append(client)
-        if not client.scheduler_info(n_workers=-1)["workers"]:
+        if not self._alive(client):
             self.close()
             raise StorageError(
                 f"the Dask scheduler at {self._address} has no workers; start some (dask worker"
@@ -229,6 +250,9 @@ class DaskWorkers(Workers):
             "distributed.scheduler.http.routes": [],
             "distributed.worker.http.routes": [],
         }
+        self._settings.enter_context(
+            dask.config.set({"distributed.deploy.lost-worker-timeout": f"{NO_WORKERS:g}s"})
+        )
         with dask.config.set(quiet), _silence():
             try:
                 cluster = distributed.LocalCluster(
@@ -241,6 +265,7 @@ class DaskWorkers(Workers):
                     scheduler_kwargs={"dashboard": False},
                     worker_dashboard_address=None,
                     silence_logs=logging.CRITICAL,
+                    death_timeout=STARTING,
                     env={
                         **ONE_THREAD,
                         **(
@@ -251,7 +276,7 @@ class DaskWorkers(Workers):
                     },
                 )
                 self._own.append(cluster)
-                client = distributed.Client(cluster, set_as_default=False)
+                client = distributed.Client(cluster, timeout=STARTING, set_as_default=False)
                 self._own.insert(0, client)
                 client.wait_for_workers(self._wanted, timeout=STARTING)
             except (OSError, TimeoutError, RuntimeError) as error:
@@ -270,6 +295,7 @@ class DaskWorkers(Workers):
             for each in own:
                 with suppress(Exception):
                     each.close(timeout=PATIENCE)
+        self._settings.close()
         if own:
             self._client = None
 
@@ -286,11 +312,8 @@ class DaskWorkers(Workers):
             ): number
             for number, task in enumerate(tasks)
         }
-        waiting = _distributed().as_completed(
-            list(numbers), loop=self.client.loop, raise_errors=False
-        )
         killed = []
-        for future in waiting:
+        for future in self._completed(numbers):
             number = numbers.pop(future)
             try:
                 yield number, _result(future, job.name(tasks[number]))
@@ -298,107 +321,139 @@ class DaskWorkers(Workers):
                 killed.append(number)
             future.release()
         for number in killed:
-            yield number, self._alone(job, tasks[number])
+            result = self._alone(job, tasks[number])
+            yield number, result
+
+    def _completed(self, futures: Collection[Any]) -> Iterator[Any]:
+        """Yield futures as they are done; raise `StorageError` where no worker is left to do them,
+        or nothing has been done for `NO_RESULT` seconds.
+        """
+        client = self.client
+        waiting = _distributed().as_completed(list(futures), loop=client.loop, raise_errors=False)
+        result_at = checked = workers_at = time.monotonic()
+        while not waiting.is_empty():
+            batch = waiting.next_batch(block=False)
+            yield from batch
+            now = time.monotonic()
+            if batch:
+                result_at = checked = workers_at = now
+                continue
+            if now - checked > CHECK:
+                checked = now
+                if client.status not in ("running", "connecting"):
+                    raise _lost("the scheduler", ConnectionError())
+                if self._alive(client):
+                    workers_at = now
+            if now - workers_at > NO_WORKERS:
+                raise StorageError(
+                    f"the Dask cluster has had no workers for {NO_WORKERS:g} s; what was stored is"
+                    " kept, so start workers with more memory, and run it again"
+                )
+            if now - result_at > NO_RESULT:
+                raise StorageError(
+                    f"the Dask cluster has finished nothing for {NO_RESULT:g} s; what was stored is"
+                    " kept, so look at its workers, and run it again"
+                )
+            time.sleep(POLL)
+
+    def _awaited(self, future: Any, name: str) -> Any:
+        """Return what a future holds, once it is done."""
+        (done,) = self._completed([future])
+        return _result(done, name)
 
     def _alone(self, job: Job[C, T, R], task: T) -> R | Failure:
         """A task whose worker died, by itself: one that only waited beside the deadly one is not to
         blame.
         """
         with _silence():
+            name = job.name(task)
+            future = self.client.submit(_guarded, job.run, name, job.context, task, pure=False)
             try:
-                return _result(
-                    self.client.submit(
-                        _guarded, job.run, job.name(task), job.context, task, pure=False
-                    ),
-                    job.name(task),
-                )
+                result: R | Failure = self._awaited(future, name)
             except Killed as error:
-                return Failure.of(job.name(task), error)
+                return Failure.of(name, error)
+            return result
 
-    def reduced(
+    def reduce(
         self,
         job: Job[C, T, R],
-        tasks: Sequence[T | Callable[[], R]],
+        tasks: Sequence[T],
         merge: Callable[[Sequence[R]], R],
-        done: Callable[[int, R | Failure | None], None],
+        done: Done[R],
         *,
+        fetch: Fetch[R] | None = None,
         results: bool = False,
-    ) -> tuple[R | None, list[Failure]]:
-        """By the cluster; what can be fetched is merged here where none of its neighbours in the
+    ) -> Part[R]:
+        """Merge by the cluster; what is fetched is merged here where none of its neighbours in the
         tree is missing.
         """
-        told: set[int] = set()
+        reported: set[int] = set()
 
-        def once(number: int, result: R | Failure | None) -> None:
-            if number not in told:
-                told.add(number)
-                done(number, result)
+        def once(number: int, part: Part[R]) -> None:
+            if number not in reported:
+                reported.add(number)
+                done(number, part)
 
-        tasks = list(tasks)
-        while any(not callable(task) for task in tasks):
-            found, killed = self._attempted(job, tasks, merge, once, results=results)
-            if found is not None:
-                return found.result, list(found.failures)
+        known = dict(fetch or {})
+        while len(known) < len(tasks):
+            whole, killed = self._attempt(job, tasks, merge, once, fetch=known, results=results)
+            if whole is not None:
+                return whole
             for number in killed:  # what was merged with it is lost: once more, without it
-                known = self._alone(job, tasks[number])
-                once(number, known)
-                tasks[number] = lambda known=known: known
-        return super().reduced(job, tasks, merge, once)
+                result = self._alone(job, tasks[number])
+                once(number, _part(result))
+                known[number] = partial(_same, result)
+        return super().reduce(job, tasks, merge, once, fetch=known)
 
-    def _attempted(
+    def _attempt(
         self,
         job: Job[C, T, R],
-        tasks: Sequence[T | Callable[[], R]],
+        tasks: Sequence[T],
         merge: Callable[[Sequence[R]], R],
-        done: Callable[[int, R | Failure | None], None],
+        done: Done[R],
         *,
+        fetch: Fetch[R],
         results: bool,
     ) -> tuple[Part[R] | None, list[int]]:
-        """All results merged into one; or none, and the tasks whose workers died."""
+        """Merge all results into one; or return none, and the tasks whose workers died."""
         with _silence():
             context = self.client.submit(_same, job.context, pure=False)
+            names = {k: job.name(task) for k, task in enumerate(tasks) if k not in fetch}
             futures = {
-                number: self.client.submit(
-                    _guarded, job.run, job.name(task), context, task, pure=False, retries=RETRIES
+                k: self.client.submit(
+                    _guarded, job.run, name, context, tasks[k], pure=False, retries=RETRIES
                 )
-                for number, task in enumerate(tasks)
-                if not callable(task)
+                for k, name in names.items()
             }
             is_future = _distributed().Future
 
             def leaf(number: int) -> Any:
                 if number in futures:
                     return futures[number]
-                found = tasks[number]()
-                done(number, found)
-                return found
+                part = _part(fetch[number]())
+                done(number, part)
+                return part
 
-            def join(parts: list) -> Any:
+            def join(parts: list[Any]) -> Any:
                 if any(isinstance(part, is_future) for part in parts):
-                    return self.client.submit(_join, merge, parts, pure=False, retries=RETRIES)
+                    return self.client.submit(_merged, merge, parts, pure=False, retries=RETRIES)
                 return _merged(merge, parts)
 
             root = _tree(len(tasks), leaf, join)
-            names = {future: number for number, future in futures.items()}
+            numbers = {future: number for number, future in futures.items()}
             killed: list[int] = []
-            waiting = _distributed().as_completed(
-                list(futures.values()), loop=self.client.loop, raise_errors=False
-            )
-            for future in waiting:
-                number = names.pop(future)
+            for future in self._completed(numbers):
+                number = numbers.pop(future)
+                wanted = results or future.status != "finished"
                 try:
-                    done(
-                        number,
-                        (
-                            _result(future, job.name(tasks[number]))
-                            if results or future.status != "finished"
-                            else None
-                        ),
-                    )
+                    result = _result(future, names[number]) if wanted else Part()
+                    done(number, _part(result))
                 except Killed:
                     killed.append(number)
                 future.release()
-            return (None, killed) if killed else (_result(root, "the merged result"), [])
+            if killed:
+                return None, killed
+            return self._awaited(root, "the merged result"), []
 
 
 class Killed(StorageError):
@@ -409,7 +464,7 @@ def _result(future: Any, name: str) -> Any:
     """What a future holds. An error that is none of a file ends the run: it would come again."""
     distributed = _distributed()
     try:
-        return future.result()
+        return future.result(timeout=NO_WORKERS)
     except distributed.KilledWorker:
         raise Killed(
             f"{name}: its worker died every time it was tried; give the workers more memory, or"
@@ -428,10 +483,15 @@ def _result(future: Any, name: str) -> Any:
             " there and on its workers, as it is here"
         ) from None
     except (TimeoutError, ConnectionError, distributed.CancelledError) as error:
-        raise StorageError(
-            f"{name}: the Dask cluster was lost ({type(error).__name__}); what was stored is kept,"
-            " so run it again"
-        ) from None
+        raise _lost(name, error) from None
+
+
+def _lost(name: str, error: Exception) -> StorageError:
+    """Return the error that ends a run whose cluster is gone."""
+    return StorageError(
+        f"{name}: the Dask cluster was lost ({type(error).__name__}); what was stored is kept, so"
+        " run it again"
+    )
 
 
 def _distributed() -> Any:

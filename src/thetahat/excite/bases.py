@@ -126,7 +126,7 @@ class FourierFamily(Family):
         """Normal coefficients a_k, b_k, made to rest: the same share of the speed for every
         harmonic.
         """
-        return rng.normal(size=(len(self.joint_names), 2 * self.harmonics)) @ self._rest
+        return np.asarray(rng.normal(size=(len(self.joint_names), 2 * self.harmonics)) @ self._rest)
 
 
 @dataclass(frozen=True, eq=False)

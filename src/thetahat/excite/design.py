@@ -2,7 +2,9 @@
 limits.
 
 Many motions at random start a search each; the better half goes on at every stage, as the barrier
-before the limits thins. The best is scaled so that it keeps every limit at every millisecond.
+before the limits thins. The best is scaled so that it keeps every limit at every millisecond. The
+search ends by counts of motions and iterations, so that the seed alone decides the result; the time
+limit is far off, and a design that it ends says so.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ STAGES = (
     (((0.01, 40),), 0.5),
     (((0.003, 40), (0.001, 40)), 0.0),
 )
+TIME_LIMIT = 600.0  # [s], about forty times what an arm of seven joints takes
 # times that limits are tightened where a motion takes too much of them between two samples of the
 # grid
 TIGHTENED = 4
@@ -78,8 +81,7 @@ class Design:
     noise: np.ndarray  # (nv,) standard deviation of every joint's torque noise [N·m or N]
     evaluations: int  # of the criterion or its gradient
     seconds: float
-    # whether every search ended before the time limit; only then does the seed alone decide the
-    # result
+    # whether no search was ended by the time limit; only then does the seed alone decide the result
     complete: bool
     notes: tuple[str, ...]  # a sentence for everything that was assumed
 
@@ -112,7 +114,7 @@ def design(
     earlier: Information | None = None,
     rate: float = 100.0,
     starts: int = 24,
-    seconds: float = 45.0,
+    seconds: float = TIME_LIMIT,
     seed: int = 0,
     progress: Callable[[Progress], None] | None = None,
 ) -> Design:
@@ -133,10 +135,10 @@ def design(
             limits where it is not given.
         earlier: what earlier logs showed; the motion is then the one that adds most to it.
         rate: samples per second of the log to come, which counts beside earlier logs.
-        starts: how many random motions start a search.
-        seconds: time limit.
-        seed: of the random motions; the result is the same wherever the time limit does not cut the
-            search.
+        starts: how many random motions start a search; the time that it takes grows with it.
+        seconds: time limit; a search that it ends gives a result that depends on the machine, and a
+            note says so.
+        seed: of the random motions; it alone decides the result where the time limit is not met.
         progress: called with a `Progress` after every step.
 
     """
@@ -156,6 +158,10 @@ def design(
         climbs = _begin(problem, rng, starts, budget)
         best = _search(problem, climbs, budget, _reporter(problem, budget, progress))
         X = _kept(problem, best, budget)
+    if budget.cut:
+        notes += (
+            f"the time limit of {seconds:g} s ended the search: give it more or fewer starts",
+        )
     return _result(problem, X, earlier, budget, began, notes)
 
 
@@ -401,7 +407,6 @@ def _result(
     began: float,
     notes: tuple[str, ...],
 ) -> Design:
-    complete = not budget.over
     trajectory = problem.family.trajectory(X)
     found, log_det, condition = measured(
         problem.robot, trajectory, problem.noise, rate=problem.rate, earlier=earlier
@@ -417,6 +422,6 @@ def _result(
         noise=problem.noise,
         evaluations=budget.evaluations,
         seconds=time.monotonic() - began,
-        complete=complete,
+        complete=not budget.cut,
         notes=notes,
     )

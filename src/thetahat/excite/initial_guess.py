@@ -72,7 +72,7 @@ def poses(problem: Problem, rng: np.random.Generator, count: int) -> np.ndarray:
     )
     held = np.flatnonzero(np.maximum(torque, box) < STILL)
     if len(held):
-        return q[held[np.arange(count) % len(held)]]
+        return np.asarray(q[held[np.arange(count) % len(held)]])
     if np.min(torque) >= STILL:
         pose = int(np.argmin(torque))
         joint = int(np.argmax(used[pose, : problem.torques]))

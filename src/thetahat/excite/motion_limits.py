@@ -64,9 +64,9 @@ class Box:
         """Where the points are in the world, (n, k, 3) [m]."""
         body, R_link, p_link = _place(robot, self.link)
         R, p = rigid_body.body_frames(robot, q)
-        return (p_link + self.points @ R_link.T) @ np.swapaxes(R[:, body], -1, -2) + p[
-            :, body, None
-        ]
+        return np.asarray(
+            (p_link + self.points @ R_link.T) @ np.swapaxes(R[:, body], -1, -2) + p[:, body, None]
+        )
 
     def ratios(self, robot: Robot, q: np.ndarray, *, power: float | None = None) -> np.ndarray:
         """How much of the limit is used, (n, values): |x − c|/h of every axis inside; outside 1/max
@@ -79,13 +79,14 @@ class Box:
             (self.upper - self.lower) / 2.0
         )
         if self.inside:
-            return scaled.reshape(len(q), -1)
+            return np.asarray(scaled.reshape(len(q), -1))
         scaled = np.abs(scaled)
         if power is None:
-            return 1.0 / np.maximum(np.max(scaled, axis=2), 1e-9)
+            return np.asarray(1.0 / np.maximum(np.max(scaled, axis=2), 1e-9))
         largest = np.maximum(np.max(scaled, axis=2), 1e-9)
-        return 3.0 ** (1.0 / power) / (
-            largest * np.sum((scaled / largest[..., None]) ** power, axis=2) ** (1.0 / power)
+        return np.asarray(
+            3.0 ** (1.0 / power)
+            / (largest * np.sum((scaled / largest[..., None]) ** power, axis=2) ** (1.0 / power))
         )
 
 
@@ -161,12 +162,12 @@ class MotionLimits:
     @property
     def centre(self) -> np.ndarray:
         """Half way between the position limits, (nv,)."""
-        return (self.lower + self.upper) / 2.0
+        return np.asarray((self.lower + self.upper) / 2.0)
 
     @property
     def reach(self) -> np.ndarray:
         """How far a joint may go either way from the centre, (nv,)."""
-        return (self.upper - self.lower) / 2.0
+        return np.asarray((self.upper - self.lower) / 2.0)
 
     def ratios(
         self, robot: Robot, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray

@@ -21,7 +21,8 @@ from thetahat.excite.bases import Family
 from thetahat.excite.motion_limits import MotionLimits
 from thetahat.identification.identifiability.base_parameters import base_parameters
 from thetahat.identification.parameter_columns import Columns
-from thetahat.model.drive import Drive, Shape
+from thetahat.model.drive import Drive
+from thetahat.model.friction_terms import DriveTerm
 from thetahat.model.robot import Robot
 
 # [rad, rad/s, …] of the differences; the regressor is linear in q̈, quadratic in q̇ and smooth in q
@@ -119,7 +120,7 @@ class Problem:
         """(nv,) factor on each joint's rows: 1/σ, and every sample of the grid stands for several
         of the log.
         """
-        return np.sqrt(self.family.duration * self.rate / len(self.times)) / self.noise
+        return np.asarray(np.sqrt(self.family.duration * self.rate / len(self.times)) / self.noise)
 
     @cached_property
     def base(self) -> tuple[np.ndarray, np.ndarray]:
@@ -232,11 +233,13 @@ class Problem:
             )
             own = np.empty((n, columns))
             own[:, order] = G[:, np.tile(motors, terms), np.arange(columns)]
-            return np.matmul(values.reshape(n, -1, columns), own[:, :, None])[:, :, 0]
-        return np.matmul(
-            self._drive(*flat).reshape(n, -1, nv * columns),
-            np.ascontiguousarray(G).reshape(n, nv * columns, 1),
-        )[:, :, 0]
+            return np.asarray(np.matmul(values.reshape(n, -1, columns), own[:, :, None])[:, :, 0])
+        return np.asarray(
+            np.matmul(
+                self._drive(*flat).reshape(n, -1, nv * columns),
+                np.ascontiguousarray(G).reshape(n, nv * columns, 1),
+            )[:, :, 0]
+        )
 
     def _memory(self, *shape: int) -> np.ndarray:
         """An array of this shape out of one piece of memory that is kept: fresh pages for every
@@ -263,7 +266,7 @@ class Problem:
                 [rows, self._drive(q, dq, ddq)[:, :, self.columns[len(bodies) :] - inertial]],
                 axis=2,
             )
-        return rows * self.weights[:, None]
+        return np.asarray(rows * self.weights[:, None])
 
     def _drive(self, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray) -> np.ndarray:
         """Y_drive, (n, nv, drive columns), with a soft sign in place of Coulomb's step."""
@@ -292,8 +295,8 @@ class Problem:
             B = drive.actuation.matrix_at(self.limits.centre)
             speed = np.abs(B).T @ speed
         width = np.maximum(SOFT * speed, 1e-9)
-        soft = drive.with_terms(coulomb=False).with_shape(
-            Shape("soft sign", lambda dq, ddq, load: dq / np.sqrt(dq * dq + width * width))
+        soft = drive.with_terms(coulomb=False).with_extra_term(
+            DriveTerm("soft sign", lambda dq, ddq, load: dq / np.sqrt(dq * dq + width * width))
         )
         names = [("soft sign" if term == "coulomb" else term) for term in drive.identified]
         motors = len(drive.column_motors)

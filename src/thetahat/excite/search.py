@@ -29,7 +29,7 @@ SETTLED = (
 
 @dataclass
 class Budget:
-    """Evaluations made, and when to stop."""
+    """Count of the evaluations made, and a time limit far beyond what they usually take."""
 
     deadline: float  # of time.monotonic()
     progress: Callable[[float], None] | None = (
@@ -37,11 +37,13 @@ class Budget:
     )
     evaluations: int = 0
     best: float = field(default=np.inf)
+    cut: bool = False  # whether the time limit has ended a search
 
     @property
     def over(self) -> bool:
-        """Whether the time is up."""
-        return time.monotonic() >= self.deadline
+        """Whether the time is up; a search that asks ends then."""
+        self.cut = self.cut or time.monotonic() >= self.deadline
+        return self.cut
 
     def seen(self, value: float) -> None:
         """Tell of a motion accepted."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from thetahat.data.formats.write_log import write_table
 from thetahat.data.log import read_log
-from thetahat.data.velocities import is_plain
+from thetahat.data.velocities import all_single_dof
 from thetahat.errors import MalformedInput, UsageError
 from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind
@@ -158,7 +158,7 @@ def require_plain(robot: Robot) -> None:
         raise UsageError(
             f"robot {robot.name!r} has no movable joint, so there is no motion to make"
         )
-    if not is_plain(robot):
+    if not all_single_dof(robot):
         node = next(
             n
             for n in robot.tree.independent

@@ -21,12 +21,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
 
 SHORTEST = 2  # periods on either side of a step
-FEWEST = 4  # periods below which nothing is said of changes
+FEWEST = 4  # periods below which no change is looked for
 ROUNDS = 40  # of Newton's method for τ²
 MOVES = 4  # of the ends of a spell
 ALIKE = 0.9  # correlation from one period to the next, at most
@@ -44,7 +45,7 @@ class Change:
     before: float  # the value before the step, or at the first period
     chance: float  # probability by chance, over all k and both kinds that were looked at
     scatter: float  # τ, of the series around the change
-    end: int | None = None  # first period after a spell
+    end: int = 0  # first period after a spell; 0 for others
 
     @property
     def deviations(self) -> float:
@@ -63,28 +64,25 @@ class _Fits:
     misfit: np.ndarray  # (K,) −2 log-likelihood but for a constant
 
 
-def change(
+def best_change(
     values: np.ndarray, variances: np.ndarray, times: np.ndarray, *, kinds: tuple[str, ...]
 ) -> Change | None:
-    """The best change of a series (T,), None where it is too short. times: (T,) ascending, of the
-    drift's line.
+    """Return the change that fits a series (T,) best; None where it is too short.
+
+    times: (T,) ascending, of the drift's line.
     """
     T = len(values)
     if T < FEWEST:
         return None
-    found = [
-        each
-        for kind in kinds
-        for each in [_clearest(values, variances, times, kind)]
-        if each is not None
-    ]
-    if not found:
+    each = (_clearest(values, variances, times, kind) for kind in kinds)
+    clearest = [fit for fit in each if fit is not None]
+    if not clearest:
         return None
-    chance = min(1.0, len(found) * min(each.chance for each, _ in found))
+    chance = min(1.0, len(clearest) * min(change.chance for change, _ in clearest))
     # Which kind it is says the likelihood of each kind's clearest change: k and l are numbers that
     # were chosen too, log T each.
     cost = {"drift": 0.0, "step": np.log(T), "spell": 2.0 * np.log(T)}
-    best, _ = min(found, key=lambda each: each[1] + cost[each[0].kind])
+    best, _ = min(clearest, key=lambda fit: fit[1] + cost[fit[0].kind])
     return replace(best, chance=chance)
 
 
@@ -96,50 +94,45 @@ def _clearest(
     """
     T = len(values)
     if kind == "drift":
-        return _best(
-            values,
-            variances,
-            [("drift", 0, None)],
-            ((times - times[0]) / (times[-1] - times[0]))[None],
-            trials=1,
-        )
+        line = (times - times[0]) / (times[-1] - times[0])
+        return _best(values, variances, [_Place("drift", 0)], line[None], trials=1)
     if kind == "step":
-        places = [("step", k, None) for k in range(SHORTEST, T - SHORTEST + 1)]
-        return _best(
-            values,
-            variances,
-            places,
-            np.array([step_regressor(T, k) for _, k, _ in places]),
-            trials=len(places),
-        )
-    inside = (
-        T - 3 * SHORTEST + 1
-    )  # beginnings and ends that leave enough periods before, inside and after
+        places = [_Place("step", k) for k in range(SHORTEST, T - SHORTEST + 1)]
+        x = np.array([step_regressor(T, place.at) for place in places])
+        return _best(values, variances, places, x, trials=len(places))
+    # beginnings and ends that leave enough periods before, inside and after
+    inside = T - 3 * SHORTEST + 1
     if inside < 1:
         return None
-    some = [
-        ("spell", k, k + length)
+    trials = inside * (inside + 1) // 2
+    places = [
+        _Place("spell", k, k + length)
         for length in _lengths(T - 2 * SHORTEST)
         for k in range(SHORTEST, T - SHORTEST - length + 1)
     ]
-    best = _best(values, variances, some, _spells(T, some), trials=inside * (inside + 1) // 2)
+    best = _best(values, variances, places, _spells(T, places), trials=trials)
     for _ in range(MOVES):
         k, end = best[0].at, best[0].end
-        some = [("spell", other, end) for other in range(SHORTEST, end - SHORTEST + 1)]
-        some += [("spell", k, other) for other in range(k + SHORTEST, T - SHORTEST + 1)]
-        best = _best(values, variances, some, _spells(T, some), trials=inside * (inside + 1) // 2)
+        places = [_Place("spell", other, end) for other in range(SHORTEST, end - SHORTEST + 1)]
+        places += [_Place("spell", k, other) for other in range(k + SHORTEST, T - SHORTEST + 1)]
+        best = _best(values, variances, places, _spells(T, places), trials=trials)
         if (best[0].at, best[0].end) == (k, end):
             break
     return best
 
 
-Place = tuple[str, int, int | None]  # kind, k, l
+class _Place(NamedTuple):
+    """Where a change may be."""
+
+    kind: str
+    at: int
+    end: int = 0
 
 
 def _best(
     values: np.ndarray,
     variances: np.ndarray,
-    places: Sequence[Place],
+    places: Sequence[_Place],
     x: np.ndarray,
     *,
     trials: int,
@@ -147,26 +140,21 @@ def _best(
     """The clearest of some changes; trials: how many there could have been, for chance."""
     fits = _fitted(values, variances, x)
     k = int(np.argmax(np.abs(fits.size) / fits.std))
-    chance = min(
-        1.0, trials * 2.0 * float(stats.t.sf(abs(fits.size[k]) / fits.std[k], len(values) - 2))
-    )
-    kind, at, end = places[k]
-    found = Change(
-        kind,
-        at,
-        float(fits.size[k]),
-        float(fits.std[k]),
-        float(fits.before[k]),
-        chance,
-        float(np.sqrt(fits.tau2[k])),
-        end,
-    )
-    return found, float(fits.misfit[k])
+    return _change(fits, k, places[k], len(values) - 2, trials), float(fits.misfit[k])
 
 
-def _spells(T: int, places: Sequence[Place]) -> np.ndarray:
+def _change(fits: _Fits, k: int, place: _Place, freedom: int, trials: int = 1) -> Change:
+    size, std = float(fits.size[k]), float(fits.std[k])
+    chance = min(1.0, trials * 2.0 * float(stats.t.sf(abs(size) / std, freedom)))
+    scatter = float(np.sqrt(fits.tau2[k]))
+    return Change(
+        place.kind, place.at, size, std, float(fits.before[k]), chance, scatter, place.end
+    )
+
+
+def _spells(T: int, places: Sequence[_Place]) -> np.ndarray:
     """(K, T)."""
-    return np.array([step_regressor(T, k) - step_regressor(T, end) for _, k, end in places])
+    return np.array([step_regressor(T, p.at) - step_regressor(T, p.end) for p in places])
 
 
 def _lengths(most: int) -> list[int]:
@@ -176,16 +164,6 @@ def _lengths(most: int) -> list[int]:
         out.append(length)
         length += max(length // 2, 1) if length != 3 else 2
     return out
-
-
-def scatter(
-    values: np.ndarray, variances: np.ndarray, regressor: np.ndarray | None = None
-) -> float:
-    """τ² of a series around its mean, or around a line along a regressor."""
-    if len(values) < FEWEST:
-        return 0.0
-    x = np.zeros((1, len(values))) if regressor is None else regressor[None]
-    return float(_fitted(values, variances, x).tau2[0])
 
 
 def step_regressor(count: int, at: int) -> np.ndarray:
@@ -241,8 +219,8 @@ def _line(
 def _alike(e: np.ndarray) -> np.ndarray:
     """ρ ≥ 0 of residuals from one period to the next."""
     power = np.sum(e**2, axis=1)
-    found = np.sum(e[:, 1:] * e[:, :-1], axis=1) / np.where(power > 0.0, power, 1.0)
-    return np.clip(found, 0.0, ALIKE)
+    rho = np.sum(e[:, 1:] * e[:, :-1], axis=1) / np.where(power > 0.0, power, 1.0)
+    return np.asarray(np.clip(rho, 0.0, ALIKE))
 
 
 def holm(chances: np.ndarray, level: float) -> np.ndarray:
@@ -258,16 +236,7 @@ def holm(chances: np.ndarray, level: float) -> np.ndarray:
     return refused
 
 
-def threshold(chances: np.ndarray, level: float) -> float:
-    """The probability below which `holm` refuses a hypothesis."""
-    return level / max(len(chances) - int(np.sum(holm(chances, level))), 1)
-
-
-def stepped(values: np.ndarray, variances: np.ndarray, at: int) -> Change:
-    """The step of a series at a period that is known; its chance is that of this one alone."""
+def step_at(values: np.ndarray, variances: np.ndarray, at: int) -> Change:
+    """Return the step of a series at a known period; its chance is that of this one alone."""
     fits = _fitted(values, variances, step_regressor(len(values), at)[None])
-    size, std = float(fits.size[0]), float(fits.std[0])
-    chance = float(2.0 * stats.t.sf(abs(size) / std, max(len(values) - 2, 1)))
-    return Change(
-        "step", at, size, std, float(fits.before[0]), chance, float(np.sqrt(fits.tau2[0]))
-    )
+    return _change(fits, 0, _Place("step", at), max(len(values) - 2, 1))

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 SCHEMA = "thetahat/diff/1"
 QUIET = ("cutoff_reason",)  # settings that say why, not what
 
 
-def compared(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
-    """Two answers of identify (schema thetahat/estimate/1), side by side.
+def compare_estimates(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
+    """Compare two answers of identify (schema thetahat/estimate/1).
 
     `in_std` is (b − a)/√(std_a² + std_b²), as if the two had no log in common; `shared` says how
     many they do have.
     """
-    parameters, only_a, only_b = _parameters(a, b)
+    parameters = _parameters(a, b)
+    names = [[each["name"] for each in estimate["base_parameters"]] for estimate in (a, b)]
     known = [abs(each["in_std"]) for each in parameters if each["in_std"] is not None]
     logs = [
-        {log["sha256"]: log["path"] for log in found["provenance"].get("logs", ())}
-        for found in (a, b)
+        {log["sha256"]: log["path"] for log in estimate["provenance"].get("logs", ())}
+        for estimate in (a, b)
     ]
     return {
         "schema": SCHEMA,
@@ -28,8 +30,8 @@ def compared(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
         "same_robot": a["provenance"].get("robot_sha256") == b["provenance"].get("robot_sha256"),
         "largest": max(known, default=None),
         "parameters": parameters,
-        "only_a": only_a,
-        "only_b": only_b,
+        "only_a": [name for name in names[0] if name not in names[1]],
+        "only_b": [name for name in names[1] if name not in names[0]],
         "r2": {
             name: {"a": a["r2"].get(name), "b": b["r2"].get(name)} for name in ("train", "test")
         },
@@ -43,53 +45,31 @@ def compared(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _about(found: dict[str, Any]) -> dict[str, Any]:
-    provenance = found["provenance"]
+def _about(estimate: dict[str, Any]) -> dict[str, Any]:
+    provenance = estimate["provenance"]
     return {
         "robot": provenance.get("robot"),
-        "method": found["method"],
-        "samples": found["samples"],
-        "rank": found["rank"],
-        "consistent": found["consistent"],
-        "status": found["status"],
+        **{name: estimate[name] for name in ("method", "samples", "rank", "consistent", "status")},
         "version": provenance.get("version"),
     }
 
 
-def _parameters(
-    a: dict[str, Any], b: dict[str, Any]
-) -> tuple[list[dict[str, Any]], list[str], list[str]]:
-    """Base parameters that both have, the most changed first, and the names of those that one alone
-    has.
-    """
-    mine, theirs = ({each["name"]: each for each in found["base_parameters"]} for found in (a, b))
+def _parameters(a: dict[str, Any], b: dict[str, Any]) -> list[dict[str, Any]]:
+    """Base parameters that both have, the most changed first."""
+    others = {each["name"]: each for each in b["base_parameters"]}
     out = []
-    for name, one in mine.items():
-        other = theirs.get(name)
+    for one in a["base_parameters"]:
+        other = others.get(one["name"])
         if other is None:
             continue
-        change = (
-            None
-            if one["value"] is None or other["value"] is None
-            else other["value"] - one["value"]
-        )
-        spread = (
-            None
-            if one["std"] is None or other["std"] is None
-            else math.hypot(one["std"], other["std"])
-        )
-        in_std = (
-            None
-            if change is None or spread is None
-            else 0.0
-            if change == 0.0
-            else change / spread
-            if spread > 0.0
-            else None
-        )
+        change = _both(one["value"], other["value"], lambda x, y: y - x)
+        spread = _both(one["std"], other["std"], math.hypot)
+        in_std = 0.0 if change == 0.0 and spread is not None else None
+        if change and spread:
+            in_std = change / spread
         out.append(
             {
-                "name": name,
+                "name": one["name"],
                 "a": one["value"],
                 "b": other["value"],
                 "std_a": one["std"],
@@ -98,12 +78,13 @@ def _parameters(
                 "in_std": in_std,
             }
         )
-    out.sort(key=lambda each: -abs(each["in_std"]) if each["in_std"] is not None else math.inf)
-    return (
-        out,
-        [name for name in mine if name not in theirs],
-        [name for name in theirs if name not in mine],
-    )
+    return sorted(out, key=lambda e: math.inf if e["in_std"] is None else -abs(e["in_std"]))
+
+
+def _both(
+    a: float | None, b: float | None, function: Callable[[float, float], float]
+) -> float | None:
+    return None if a is None or b is None else function(a, b)
 
 
 def _joints(a: dict[str, Any], b: dict[str, Any]) -> list[dict[str, Any]]:
@@ -125,7 +106,8 @@ def _joints(a: dict[str, Any], b: dict[str, Any]) -> list[dict[str, Any]]:
 def _settings(a: dict[str, Any], b: dict[str, Any]) -> list[dict[str, Any]]:
     """Settings that differ."""
     mine, theirs = (
-        {"method": found["method"], **found["provenance"].get("settings", {})} for found in (a, b)
+        {"method": estimate["method"], **estimate["provenance"].get("settings", {})}
+        for estimate in (a, b)
     )
     names = [
         name

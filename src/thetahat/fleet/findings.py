@@ -10,17 +10,18 @@ both sides of it, a quarter at the first division and so on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from thetahat.fleet import changes
 from thetahat.fleet.changes import Change
-from thetahat.fleet.outliers import Comparison, compared
-from thetahat.fleet.parameter_series import FRICTION, INERTIAL, PAYLOAD, Parameter, Space, values
+from thetahat.fleet.outliers import Comparison, compare_robots
+from thetahat.fleet.parameter_series import FRICTION, INERTIAL, PAYLOAD, Parameter, Space, series_of
 from thetahat.fleet.payload_changes import KINDS as INERTIAL_KINDS
-from thetahat.fleet.payload_changes import Event, events
+from thetahat.fleet.payload_changes import Event, find_events
 from thetahat.fleet.period_estimates import PeriodEstimate
 
 LEVEL = 0.01
@@ -33,11 +34,16 @@ class Series:
     values: np.ndarray  # (T,), NaN where a period does not show it
     variances: np.ndarray
     change: Change | None  # None: too few periods
-    found: bool = False  # whether it is no chance
+    significant: bool = False  # whether it is no chance
+
+    @property
+    def scatter(self) -> float:
+        """τ², from period to period."""
+        return self.change.scatter**2 if self.change is not None else 0.0
 
 
 @dataclass(frozen=True, eq=False)
-class Lived:
+class RobotHistory:
     """A robot of the fleet with all its periods."""
 
     name: str
@@ -61,15 +67,15 @@ class Finding:
     size: float
     std: float
     before: float | None  # the value before; the fleet's centre for an outlier
+    unit: str
     deviations: float
     chance: float
-    unit: str
     sentence: str
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
-    """All that was found, and the series behind it."""
+class FleetFindings:
+    """All findings, and the series behind them."""
 
     level: float
     hypotheses: int  # changes that were looked for
@@ -77,9 +83,15 @@ class Judged:
     series: dict[str, tuple[Series, ...]]  # by robot, in the order of its space's parameters
     comparisons: dict[str, tuple[Comparison | None, ...]] = field(default_factory=dict)  # by kind
 
+    def verdict(self, robot: str, period: str, r2: float | None) -> str:
+        """Return a sentence on a period: how well it was fitted, and what begins there."""
+        fit = "no torque to explain" if r2 is None else f"R² {r2:.4f} on the rows that were fitted"
+        own = [e.sentence for e in self.findings if (e.robot, e.period) == (robot, period)]
+        return f"{'Changed' if own else 'Fitted'}: {'; '.join([fit, *own])}"
 
-def judged(fleet: Sequence[Lived], *, level: float = LEVEL) -> Judged:
-    """Judge a fleet."""
+
+def judge_fleet(fleet: Sequence[RobotHistory], *, level: float = LEVEL) -> FleetFindings:
+    """Look for changes of every robot, and for robots unlike the others."""
     series = {each.name: _series(each) for each in fleet}
     names, chances = _hypotheses(fleet, series)
     refused = dict(zip(names, changes.holm(chances, level / 4.0), strict=True))
@@ -88,7 +100,7 @@ def judged(fleet: Sequence[Lived], *, level: float = LEVEL) -> Judged:
         mine = list(series[each.name])
         steps: list[Event] = []
         if refused.get((each.name, -1)):
-            steps = events(
+            steps = find_events(
                 each.space,
                 each.periods,
                 chance=_chance_of(each.space, mine),
@@ -96,33 +108,33 @@ def judged(fleet: Sequence[Lived], *, level: float = LEVEL) -> Judged:
             )
             findings += [_inertial(each, event) for event in steps] or [_unplaced(each, mine)]
             _mark(each.space, steps, mine)
-        for k in each.space.of(FRICTION):
+        for k, change in _changes(mine, each.space.of(FRICTION)):
             if refused.get((each.name, k)):
-                mine[k] = Series(mine[k].values, mine[k].variances, mine[k].change, found=True)
-                findings.append(_friction(each, each.space.parameters[k], mine[k]))
+                mine[k] = replace(mine[k], significant=True)
+                findings.append(_friction(each, k, mine[k], change))
         series[each.name] = tuple(mine)
     comparisons = _comparisons(fleet, series, level / 2.0)
     findings += _outliers(fleet, series, comparisons)
     findings.sort(key=lambda each: (each.chance, -each.deviations))
-    return Judged(level, len(names), tuple(findings), series, comparisons)
+    return FleetFindings(level, len(names), tuple(findings), series, comparisons)
 
 
 # -- changes ---------------------------------------------------------------------------------------
 
 
-def _series(robot: Lived) -> tuple[Series, ...]:
+def _series(robot: RobotHistory) -> tuple[Series, ...]:
     out = []
     for parameter in robot.space.parameters:
-        y, v = values(parameter, robot.periods)
+        y, v = series_of(parameter, robot.periods)
         good = np.isfinite(y)
         kinds = ("drift", "step") if parameter.kind == FRICTION else INERTIAL_KINDS
-        found = changes.change(y[good], v[good], robot.times[good], kinds=kinds)
-        out.append(Series(y, v, found))
+        change = changes.best_change(y[good], v[good], robot.times[good], kinds=kinds)
+        out.append(Series(y, v, change))
     return tuple(out)
 
 
 def _hypotheses(
-    fleet: Sequence[Lived], series: dict[str, tuple[Series, ...]]
+    fleet: Sequence[RobotHistory], series: dict[str, tuple[Series, ...]]
 ) -> tuple[list[tuple[str, int]], np.ndarray]:
     """(robot, parameter), −1 for its inertial ones together, and the probability of each by
     chance.
@@ -134,21 +146,41 @@ def _hypotheses(
         if together is not None:
             names.append((robot.name, -1))
             chances.append(together)
-        for k in robot.space.of(FRICTION):
-            if mine[k].change is not None:
-                names.append((robot.name, k))
-                chances.append(mine[k].change.chance)
+        for k, change in _changes(mine, robot.space.of(FRICTION)):
+            names.append((robot.name, k))
+            chances.append(change.chance)
     return names, np.array(chances)
+
+
+def _changes(series: Sequence[Series], numbers: Iterable[int]) -> list[tuple[int, Change]]:
+    """(number, change) of the series that are long enough to have one."""
+    each = ((k, series[k].change) for k in numbers)
+    return [(k, change) for k, change in each if change is not None]
 
 
 def _chance_of(space: Space, series: Sequence[Series]) -> float | None:
     """Of the clearest step of an inertial parameter, times their number."""
-    found = [
-        series[k].change.chance
-        for k in (*space.of(INERTIAL), *space.of(PAYLOAD))
-        if series[k].change is not None
-    ]
-    return min(1.0, len(found) * min(found)) if found else None
+    some = _changes(series, (*space.of(INERTIAL), *space.of(PAYLOAD)))
+    chances = [change.chance for _, change in some]
+    return min(1.0, len(chances) * min(chances)) if chances else None
+
+
+def _finding(
+    robot: RobotHistory, kind: str, parameter: Parameter, change: Change, /, **given: Any
+) -> Finding:
+    """The finding of a change; `given` are fields that the parameter does not state."""
+    stated: dict[str, Any] = {
+        "parameter": parameter.name,
+        "term": parameter.term,
+        "where": parameter.where,
+        "size": change.size,
+        "std": change.std,
+        "before": change.before,
+        "unit": parameter.unit,
+        "deviations": change.deviations,
+        "chance": change.chance,
+    }
+    return Finding(robot.name, kind, **stated | given)
 
 
 def _numbered(series: Series, at: int) -> int:
@@ -156,41 +188,25 @@ def _numbered(series: Series, at: int) -> int:
     return int(np.flatnonzero(np.isfinite(series.values))[at])
 
 
-def _friction(robot: Lived, parameter: Parameter, series: Series) -> Finding:
-    found = series.change
-    assert found is not None
-    shown = {"offset": "offset torque"}.get(parameter.term, f"{parameter.term} friction")
-    at = robot.labels[_numbered(series, found.at)]
-    part = (
-        f", {100.0 * found.size / found.before:+.0f} %"
-        if abs(found.before) > 2.0 * found.std
-        else ""
+def _friction(robot: RobotHistory, k: int, series: Series, change: Change) -> Finding:
+    parameter = robot.space.parameters[k]
+    name = {"offset": "offset torque"}.get(parameter.term, f"{parameter.term} friction")
+    at = robot.labels[_numbered(series, change.at)]
+    known = abs(change.before) > 2.0 * change.std
+    part = f", {100.0 * change.size / change.before:+.0f} %" if known else ""
+    verb = "grew" if change.size > 0.0 else "fell"
+    how = (
+        f"at once, from {at} on"
+        if change.kind == "step"
+        else f"steadily, from {robot.labels[0]} to {robot.labels[-1]}"
     )
-    verb = "grew" if found.size > 0.0 else "fell"
-    when = (
-        f"from {at} on" if found.kind == "step" else f"from {robot.labels[0]} to {robot.labels[-1]}"
-    )
-    how = "at once, " if found.kind == "step" else "steadily, "
     sentence = (
-        f"{robot.name}: the {shown} of {parameter.where} {verb} {how}{when}, by"
-        f" {_with(abs(found.size), found.std)} {parameter.unit}{part}: {found.deviations:.1f}"
-        " standard deviations"
+        f"{robot.name}: the {name} of {parameter.where} {verb} {how}, by"
+        f" {_with_std(abs(change.size), change.std)} {parameter.unit}{part}:"
+        f" {change.deviations:.1f} standard deviations"
     )
-    return Finding(
-        robot.name,
-        f"friction-{found.kind}",
-        parameter.name,
-        parameter.term,
-        parameter.where,
-        at,
-        found.size,
-        found.std,
-        found.before,
-        found.deviations,
-        found.chance,
-        parameter.unit,
-        sentence,
-    )
+    kind = f"friction-{change.kind}"
+    return _finding(robot, kind, parameter, change, period=at, sentence=sentence)
 
 
 def _mark(space: Space, steps: Sequence[Event], series: list[Series]) -> None:
@@ -201,170 +217,143 @@ def _mark(space: Space, steps: Sequence[Event], series: list[Series]) -> None:
                 space.parameters[k].where == space.robot.body_names[event.body]
                 and event.mass is not None
             ):
-                series[k] = Series(series[k].values, series[k].variances, event.mass, found=True)
+                series[k] = replace(series[k], change=event.mass, significant=True)
 
 
-def _inertial(robot: Lived, event: Event) -> Finding:
+def _inertial(robot: RobotHistory, event: Event) -> Finding:
     at, link = robot.labels[event.at], robot.space.robot.body_names[event.body]
-    if event.mass is not None and event.mass.deviations > 3.0:
-        mass = event.mass
-        what = "took up" if mass.size > 0.0 else "lost"
-        centre = (
-            ""
-            if event.com is None
-            else f", centred at ({', '.join(f'{x + 0.0:.3f}' for x in event.com)}) m of its frame"
-        )
-        sentence = (
-            f"{robot.name}: {link} {what} {_with(abs(mass.size), mass.std)} kg from {at}"
-            f" on{centre}: {mass.deviations:.1f} standard deviations"
-        )
-        return Finding(
-            robot.name,
-            "payload",
-            f"payload_{link}",
-            "mass",
-            link,
-            at,
-            mass.size,
-            mass.std,
-            0.0,
-            mass.deviations,
-            event.chance,
-            "kg",
-            sentence,
-        )
     parameter, change = event.clearest
-    return _changed(robot, parameter, change, at, link, event.chance)
-
-
-def _unplaced(robot: Lived, series: Sequence[Series]) -> Finding:
-    """A step where no period shows all parameters, so that no link can be told."""
-    k = min(
-        (
-            k
-            for kind in (INERTIAL, PAYLOAD)
-            for k in robot.space.of(kind)
-            if series[k].change is not None
-        ),
-        key=lambda k: series[k].change.chance,
+    mass = event.mass
+    if mass is None or mass.deviations <= 3.0:
+        return _inertia_changed(robot, parameter, change, at, link, event.chance)
+    what = "took up" if mass.size > 0.0 else "lost"
+    centre = ""
+    if event.com is not None:
+        place = ", ".join(f"{x + 0.0:.3f}" for x in event.com)
+        centre = f", centred at ({place}) m of its frame"
+    sentence = (
+        f"{robot.name}: {link} {what} {_with_std(abs(mass.size), mass.std)} kg from {at}"
+        f" on{centre}: {mass.deviations:.1f} standard deviations"
     )
-    found, parameter = series[k].change, robot.space.parameters[k]
-    return _changed(
+    return _finding(
         robot,
+        "payload",
         parameter,
-        found,
-        robot.labels[_numbered(series[k], found.at)],
-        parameter.where,
-        found.chance,
+        mass,
+        parameter=f"payload_{link}",
+        term="mass",
+        where=link,
+        period=at,
+        before=0.0,
+        unit="kg",
+        chance=event.chance,
+        sentence=sentence,
     )
 
 
-def _changed(
-    robot: Lived, parameter: Parameter, change: Change, at: str, link: str, chance: float
+def _unplaced(robot: RobotHistory, series: Sequence[Series]) -> Finding:
+    """A step where no period shows all parameters, so that no link can be told."""
+    some = _changes(series, (*robot.space.of(INERTIAL), *robot.space.of(PAYLOAD)))
+    k, change = min(some, key=lambda each: each[1].chance)
+    parameter, at = robot.space.parameters[k], robot.labels[_numbered(series[k], change.at)]
+    return _inertia_changed(robot, parameter, change, at, parameter.where, change.chance)
+
+
+def _inertia_changed(
+    robot: RobotHistory, parameter: Parameter, change: Change, at: str, link: str, chance: float
 ) -> Finding:
     where = f"of {link} or beyond " if link else ""
     sentence = (
         f"{robot.name}: the inertia {where}changed from {at} on; {parameter.name} the most, by"
-        f" {_with(change.size, change.std)} {parameter.unit}: {change.deviations:.1f} standard"
+        f" {_with_std(change.size, change.std)} {parameter.unit}: {change.deviations:.1f} standard"
         " deviations"
     )
-    return Finding(
-        robot.name,
+    return _finding(
+        robot,
         "inertia",
-        parameter.name,
-        "",
-        link,
-        at,
-        change.size,
-        change.std,
-        change.before,
-        change.deviations,
-        chance,
-        parameter.unit,
-        sentence,
+        parameter,
+        change,
+        term="",
+        where=link,
+        period=at,
+        chance=chance,
+        sentence=sentence,
     )
 
 
 # -- against the fleet -----------------------------------------------------------------------------
 
 
-def settled(series: Series) -> tuple[float, float]:
-    """(mean over a robot's life, its variance), scatter from period to period in it."""
+def lifetime_mean(series: Series) -> tuple[float, float]:
+    """Return the mean over all periods and its variance, scatter from period to period in it."""
     good = np.isfinite(series.values)
     if not good.any():
         return np.nan, np.nan
     y, v = series.values[good], series.variances[good]
-    w = 1.0 / (v + (series.change.scatter**2 if series.change is not None else 0.0))
+    w = 1.0 / (v + series.scatter)
     return float(np.sum(w * y) / np.sum(w)), float(1.0 / np.sum(w))
 
 
 def _comparisons(
-    fleet: Sequence[Lived], series: dict[str, tuple[Series, ...]], level: float
+    fleet: Sequence[RobotHistory], series: dict[str, tuple[Series, ...]], level: float
 ) -> dict[str, tuple[Comparison | None, ...]]:
     kinds = {robot.kind: robot.space for robot in fleet}
     count = sum(len(space.parameters) for space in kinds.values())
     out = {}
     for kind, space in kinds.items():
         mine = [robot for robot in fleet if robot.kind == kind]
-        found = []
+        comparisons = []
         for k, parameter in enumerate(space.parameters):
-            y, v = np.array([settled(series[robot.name][k]) for robot in mine]).T
-            found.append(
-                compared(
-                    y, v, level=level / count, positive=parameter.term in ("viscous", "coulomb")
-                )
-            )
-        out[kind] = tuple(found)
+            y, v = np.array([lifetime_mean(series[robot.name][k]) for robot in mine]).T
+            positive = parameter.term in ("viscous", "coulomb")
+            comparisons.append(compare_robots(y, v, level=level / count, positive=positive))
+        out[kind] = tuple(comparisons)
     return out
 
 
 def _outliers(
-    fleet: Sequence[Lived],
+    fleet: Sequence[RobotHistory],
     series: dict[str, tuple[Series, ...]],
     comparisons: dict[str, tuple[Comparison | None, ...]],
 ) -> list[Finding]:
     out = []
-    for kind, found in comparisons.items():
+    for kind, parameters in comparisons.items():
         mine = [robot for robot in fleet if robot.kind == kind]
-        for k, comparison in enumerate(found):
+        for k, comparison in enumerate(parameters):
             if comparison is not None:
                 for number, chance in zip(comparison.outliers, comparison.chances, strict=True):
-                    robot = mine[number]
+                    mean, variance = lifetime_mean(series[mine[number].name][k])
+                    centre = comparison.centre
+                    off = abs(float(comparison.deviations[number]))
                     out.append(
                         _outlier(
-                            robot,
-                            robot.space.parameters[k],
-                            settled(series[robot.name][k]),
-                            comparison,
-                            number,
-                            chance,
+                            mine[number], k, mean, float(np.sqrt(variance)), centre, off, chance
                         )
                     )
     return out
 
 
 def _outlier(
-    robot: Lived,
-    parameter: Parameter,
-    own: tuple[float, float],
-    comparison: Comparison,
-    number: int,
+    robot: RobotHistory,
+    k: int,
+    value: float,
+    std: float,
+    centre: float,
+    deviations: float,
     chance: float,
 ) -> Finding:
-    value, std, off = own[0], float(np.sqrt(own[1])), abs(float(comparison.deviations[number]))
-    what = (
-        f"the mass that {parameter.where} carries" if parameter.kind == PAYLOAD else parameter.name
-    )
-    centre = comparison.centre
-    if parameter.kind == PAYLOAD:  # its zero means nothing, only differences do
-        said = (
-            f"{what} is {_with(abs(value - centre), std)} kg {'more' if value > centre else 'less'}"
-            " than that of the fleet"
+    parameter = robot.space.parameters[k]
+    payload = parameter.kind == PAYLOAD
+    if payload:  # its zero means nothing, only differences do
+        what = (
+            f"the mass that {parameter.where} carries is {_with_std(abs(value - centre), std)} kg"
+            f" {'more' if value > centre else 'less'} than that of the fleet"
         )
     else:
-        said = f"{what} is {_with(value, std)} {parameter.unit}, that of the fleet {centre:.3g}"
-    sentence = f"{robot.name}: {said}: {off:.1f} standard deviations from the others"
-    before = None if parameter.kind == PAYLOAD else centre
+        what = (
+            f"{parameter.name} is {_with_std(value, std)} {parameter.unit}, that of the fleet"
+            f" {centre:.3g}"
+        )
     return Finding(
         robot.name,
         "outlier",
@@ -374,15 +363,15 @@ def _outlier(
         None,
         value - centre,
         std,
-        before,
-        off,
-        chance,
+        None if payload else centre,
         parameter.unit,
-        sentence,
+        deviations,
+        chance,
+        f"{robot.name}: {what}: {deviations:.1f} standard deviations from the others",
     )
 
 
-def _with(value: float, std: float) -> str:
+def _with_std(value: float, std: float) -> str:
     """A value as far as its standard deviation lets it be known."""
     if not (np.isfinite(std) and std > 0.0):
         return f"{value:.3g}"

@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from thetahat.fleet.analysis import Inquiry
-from thetahat.fleet.findings import Finding, Lived
+from thetahat.fleet.analysis import FleetAnalysis
+from thetahat.fleet.changes import Change
+from thetahat.fleet.findings import Finding, RobotHistory, Series
 from thetahat.fleet.fleet_table import origin
-from thetahat.fleet.parameter_series import FRICTION, PAYLOAD
+from thetahat.fleet.outliers import Comparison
+from thetahat.fleet.parameter_series import FRICTION, PAYLOAD, Parameter
 from thetahat.report.figures.base import (
     BLUE,
     GREEN,
@@ -59,15 +61,15 @@ def titles(data: dict[str, Any]) -> tuple[str, str]:
     )
 
 
-def sections(found: Inquiry, data: dict[str, Any]) -> list[Section]:
+def sections(analysis: FleetAnalysis, data: dict[str, Any]) -> list[Section]:
     """Every section."""
     out = [
-        _findings(found, data),
-        *_against(found),
-        _lives(found),
-        _robots(found, data),
+        _findings(analysis, data),
+        *_against(analysis),
+        _lives(analysis),
+        _robots(analysis, data),
         _left_out(data),
-        _method(found, data),
+        _method(analysis, data),
     ]
     return [section for section in out if section is not None]
 
@@ -75,13 +77,13 @@ def sections(found: Inquiry, data: dict[str, Any]) -> list[Section]:
 # -- what was found --------------------------------------------------------------------------------
 
 
-def _findings(found: Inquiry, data: dict[str, Any]) -> Section:
-    findings, level = found.judged.findings, found.judged.level
+def _findings(analysis: FleetAnalysis, data: dict[str, Any]) -> Section:
+    findings, level = analysis.findings.findings, analysis.findings.level
     odd = len({each.robot for each in findings})
     if findings:
         count = (
             f"{len(findings)} finding{'s' if len(findings) > 1 else ''} on {odd} of"
-            f" {len(found.lives)} robots"
+            f" {len(analysis.robots)} robots"
         )
         lead = Note(
             f"{count}; a fleet in which nothing happened shows any with a probability of at most"
@@ -137,13 +139,13 @@ def _row(each: Finding) -> tuple[Any, ...]:
 # -- against the fleet -----------------------------------------------------------------------------
 
 
-def _against(found: Inquiry) -> list[Section]:
-    kinds = list(dict.fromkeys(robot.kind for robot in found.lives))
+def _against(analysis: FleetAnalysis) -> list[Section]:
+    kinds = list(dict.fromkeys(robot.kind for robot in analysis.robots))
     panels, few = [], []
     for kind in kinds:
-        robots = [robot for robot in found.lives if robot.kind == kind]
-        comparisons = found.judged.comparisons[kind]
-        source = found.recipes[robots[0].name].robot.name
+        robots = [robot for robot in analysis.robots if robot.kind == kind]
+        comparisons = analysis.findings.comparisons[kind]
+        source = analysis.recipes[robots[0].name].robot.name
         if any(each is not None for each in comparisons):
             panels.append(Panel(source, _matrix(robots, comparisons)))
         else:
@@ -160,12 +162,15 @@ def _against(found: Inquiry) -> list[Section]:
     return [Section("Against the fleet", "against", tuple(blocks))] if blocks else []
 
 
-def _matrix(robots: Sequence[Lived], comparisons: Sequence[Any]) -> dict[str, Any]:
+def _matrix(
+    robots: Sequence[RobotHistory], comparisons: Sequence[Comparison | None]
+) -> dict[str, Any]:
     """Robots down, parameters across."""
-    kept = [k for k, each in enumerate(comparisons) if each is not None]
-    kept.sort(key=lambda k: {FRICTION: 0, PAYLOAD: 1}.get(robots[0].space.parameters[k].kind, 2))
-    parameters = [robots[0].space.parameters[k] for k in kept]
-    z = np.array([comparisons[k].deviations for k in kept]).T
+    pairs = zip(robots[0].space.parameters, comparisons, strict=True)
+    compared = [(parameter, each) for parameter, each in pairs if each is not None]
+    compared.sort(key=lambda pair: {FRICTION: 0, PAYLOAD: 1}.get(pair[0].kind, 2))
+    parameters = [parameter for parameter, _ in compared]
+    z = np.array([each.deviations for _, each in compared]).T
     text = [
         [
             f"{shown(robot.name)}<br>{shown(parameter.name)}<br>{value:+.1f} standard deviations"
@@ -211,12 +216,12 @@ def _matrix(robots: Sequence[Lived], comparisons: Sequence[Any]) -> dict[str, An
 # -- lives -----------------------------------------------------------------------------------------
 
 
-def _lives(found: Inquiry) -> Section:
+def _lives(analysis: FleetAnalysis) -> Section:
     """A choice of robots, those with findings first; for each, its friction and what it carries
     over the periods.
     """
-    order = {each.robot: -k for k, each in enumerate(reversed(found.judged.findings))}
-    robots = sorted(found.lives, key=lambda robot: order.get(robot.name, 1))
+    order = {each.robot: -k for k, each in enumerate(reversed(analysis.findings.findings))}
+    robots = sorted(analysis.robots, key=lambda robot: order.get(robot.name, 1))
     blocks: list[Block] = []
     terms = list(
         dict.fromkeys(
@@ -234,13 +239,14 @@ def _lives(found: Inquiry) -> Section:
     for term in terms:
         panels = []
         for robot in robots:
-            drawn = _over_life(found, robot, term)
+            drawn = _over_life(analysis, robot, term)
             if drawn is not None:
                 panels.append(
                     Panel(
                         robot.name,
                         drawn,
-                        robot.name + (f" — {_short(found, robot)}" if robot.name in order else ""),
+                        robot.name
+                        + (f" — {_short(analysis, robot)}" if robot.name in order else ""),
                     )
                 )
         if panels:
@@ -255,12 +261,12 @@ def _lives(found: Inquiry) -> Section:
     )
 
 
-def _short(found: Inquiry, robot: Lived) -> str:
-    mine = [each for each in found.judged.findings if each.robot == robot.name]
+def _short(analysis: FleetAnalysis, robot: RobotHistory) -> str:
+    mine = [each for each in analysis.findings.findings if each.robot == robot.name]
     return ", ".join(dict.fromkeys(KINDS[each.kind] for each in mine))
 
 
-def _over_life(found: Inquiry, robot: Lived, term: str) -> dict[str, Any] | None:
+def _over_life(analysis: FleetAnalysis, robot: RobotHistory, term: str) -> dict[str, Any] | None:
     data, x, unit = [], np.arange(len(robot.labels)), ""
     mine = [
         k
@@ -270,10 +276,10 @@ def _over_life(found: Inquiry, robot: Lived, term: str) -> dict[str, Any] | None
     if (
         term == "mass"
     ):  # one mass explains what changed; the others would say the same change once more
-        marked = [k for k in mine if found.judged.series[robot.name][k].found]
+        marked = [k for k in mine if analysis.findings.series[robot.name][k].significant]
         mine = marked or mine[-1:]
     for number, k in enumerate(mine):
-        parameter, series = robot.space.parameters[k], found.judged.series[robot.name][k]
+        parameter, series = robot.space.parameters[k], analysis.findings.series[robot.name][k]
         y, spread = series.values - origin(parameter, series), 2.0 * np.sqrt(series.variances)
         colour, unit = COLOURS[number % len(COLOURS)], parameter.unit
         error = {
@@ -297,8 +303,8 @@ def _over_life(found: Inquiry, robot: Lived, term: str) -> dict[str, Any] | None
             error_y=error,
         )
         data.append(marks | {"text": text, "hovertemplate": "%{text}"})
-        if series.found and series.change is not None:
-            data.append(_changed(robot, series, parameter, colour))
+        if series.significant and series.change is not None:
+            data.append(_changed(robot, series, series.change, parameter, colour))
     if not data:
         return None
     count = len(robot.labels)
@@ -312,33 +318,35 @@ def _over_life(found: Inquiry, robot: Lived, term: str) -> dict[str, Any] | None
     return figure(data, x=below, y=axis(unit), height=320)
 
 
-def _changed(robot: Lived, series: Any, parameter: Any, colour: str) -> dict[str, Any]:
+def _changed(
+    robot: RobotHistory, series: Series, change: Change, parameter: Parameter, colour: str
+) -> dict[str, Any]:
     """The change that was found, as a line."""
-    found, low = series.change, series.change.before - origin(parameter, series)
+    low = change.before - origin(parameter, series)
     seen = np.flatnonzero(np.isfinite(series.values))
-    if found.kind == "step":
-        at = float(seen[found.at]) - 0.5
+    if change.kind == "step":
+        at = float(seen[change.at]) - 0.5
         x, y = (
             [0.0, at, at, float(len(robot.labels) - 1)],
             [
                 low,
                 low,
-                low + found.size,
-                low + found.size,
+                low + change.size,
+                low + change.size,
             ],
         )
     else:
         span = (robot.times[seen] - robot.times[seen[0]]) / (
             robot.times[seen[-1]] - robot.times[seen[0]]
         )
-        x, y = seen.astype(float).tolist(), (low + found.size * span).tolist()
+        x, y = seen.astype(float).tolist(), (low + change.size * span).tolist()
     return line(x, relative(y), f"{shown(parameter.where)}: found", colour, width=2, dash="dash")
 
 
 # -- the rest --------------------------------------------------------------------------------------
 
 
-def _robots(found: Inquiry, data: dict[str, Any]) -> Section:
+def _robots(analysis: FleetAnalysis, data: dict[str, Any]) -> Section:
     columns = (
         Column("robot"),
         Column("robot file"),
@@ -354,7 +362,7 @@ def _robots(found: Inquiry, data: dict[str, Any]) -> Section:
         scores = [period["r2"] for period in robot["periods"] if period["r2"] is not None]
         file = (robot["robot_file"] or "–").replace("\\", "/").rsplit("/", 1)[-1]
         median, least = (float(np.median(scores)), float(min(scores))) if scores else (None, None)
-        count = sum(each.robot == robot["id"] for each in found.judged.findings)
+        count = sum(each.robot == robot["id"] for each in analysis.findings.findings)
         samples = sum(period["rows"] for period in robot["periods"])
         rows.append(
             (
@@ -384,15 +392,16 @@ def _left_out(data: dict[str, Any]) -> Section:
     )
 
 
-def _method(found: Inquiry, data: dict[str, Any]) -> Section:
+def _method(analysis: FleetAnalysis, data: dict[str, Any]) -> Section:
     blocks: list[Block] = [
         Text(
             "Every period is estimated by least squares from its own logs, with standard"
-            f" deviations that know how correlated the noise is. {found.judged.hypotheses} changes"
-            " were looked for: a drift or a step of every friction parameter, and a step of the"
+            " deviations that know how correlated the noise is."
+            f" {analysis.findings.hypotheses} changes were looked for: a drift or a step of every"
+            " friction parameter, and a step of the"
             " inertial ones of each robot. Scatter from period to period that the estimates' own"
             " uncertainty does not explain counts as chance; it is taken to be independent from"
-            f" one period to the next. With a probability of {1.0 - found.judged.level:g} no"
+            f" one period to the next. With a probability of {1.0 - analysis.findings.level:g} no"
             " finding on this page is wrong."
         ),
         Text(

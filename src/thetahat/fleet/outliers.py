@@ -28,7 +28,7 @@ from scipy import stats
 FEWEST = 5  # robots of a kind, below which nobody can say who is odd
 CLEAR = 5.0  # standard deviations from zero, from which on a logarithm is taken
 MOST, ROUNDS = 1 / 3, 12  # of the robots, that may be outliers, and how many are looked for
-STEPS, SETTLED = 60, 1e-9  # of Newton's method for σ², and the relative change at which it ends
+STEPS, CONVERGED = 60, 1e-9  # of Newton's method for σ², and the relative change at which it ends
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,14 +38,10 @@ class Comparison:
     logarithm: bool
     centre: float  # of the robots that are none of the outliers, in the parameter's own unit
     spread: float  # σ, in the unit that is compared: relative where the logarithm is
-    deviations: (
-        np.ndarray
-    )  # (n,) t_r, how many standard deviations each robot is off; NaN where it has no value
-    others: (
-        np.ndarray
-        # (n, 2) μ, and σ² + var μ, of all but the robot itself and the outliers, in the unit that
-        # is compared
-    )
+    # (n,) t_r, how many standard deviations each robot is off; NaN where it has no value
+    deviations: np.ndarray
+    # (n, 2) μ, and σ² + var μ, of all but the robot itself and the outliers, in the unit compared
+    others: np.ndarray
     outliers: tuple[int, ...]  # the farthest first
     chances: tuple[float, ...]  # of each outlier
 
@@ -57,14 +53,15 @@ class Comparison:
         if self.logarithm:
             positive = np.where(values > 0.0, values, np.nan)
             values, variances = np.log(positive), variances / positive**2
-        return (values - centre) / np.sqrt(variances + spread2)
+        return np.asarray((values - centre) / np.sqrt(variances + spread2))
 
 
-def compared(
+def compare_robots(
     values: np.ndarray, variances: np.ndarray, *, level: float, positive: bool = False
 ) -> Comparison | None:
-    """Robots' values (n,) with their variances; None where fewer than `FEWEST` have one. level:
-    probability of any outlier by chance.
+    """Compare robots' values (n,) with their variances; None where fewer than `FEWEST` have one.
+
+    level: probability of any outlier by chance.
     """
     known = np.flatnonzero(np.isfinite(values) & np.isfinite(variances))
     if len(known) < FEWEST:
@@ -124,7 +121,7 @@ def _centres(
             np.sum(w**2 * e**2, axis=1), np.finfo(float).tiny
         )
         sigma2 = sigma2 + step
-        if np.all(step <= SETTLED * (1.0 + sigma2)):
+        if np.all(step <= CONVERGED * (1.0 + sigma2)):
             break
     w = among / (v + sigma2[:, None])
     total = np.sum(w, axis=1)

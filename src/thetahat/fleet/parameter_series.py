@@ -28,7 +28,7 @@ from thetahat.model.robot import Robot
 
 # standard deviation of a payload's mass in one period, relative to the robot's mean link: above,
 # the motion does not show it
-SEEN = 1.0
+IDENTIFIABLE = 1.0
 RANK = 1e-9  # relative singular value at which two columns are one
 FRICTION, INERTIAL, PAYLOAD = "friction", "inertial", "payload"
 
@@ -57,14 +57,9 @@ class Space:
         """Numbers of the parameters of a kind."""
         return [k for k, each in enumerate(self.parameters) if each.kind == kind]
 
-    @property
-    def last(self) -> int | None:
-        """The number of the mass held by the last link that shows one."""
-        return max(self.of(PAYLOAD), default=None)
 
-
-def space(whole: Information, periods: Sequence[PeriodEstimate]) -> Space:
-    """What can be looked at; whole: any information of the robots' columns."""
+def parameter_space(whole: Information, periods: Sequence[PeriodEstimate]) -> Space:
+    """Return what can be compared; whole: any information of the robots' columns."""
     base, columns = whole.base, Columns(whole.robot)
     drive = range(columns.inertial, columns.count)
     unit = np.eye(len(base))
@@ -82,15 +77,15 @@ def space(whole: Information, periods: Sequence[PeriodEstimate]) -> Space:
     precision = pooled(periods)
     typical = max(float(np.mean(whole.robot.theta.reshape(-1, SIZE)[:, M])), 1e-3)
     for body, name in enumerate(whole.robot.body_names):
-        w = mass_weights(base, body, drive, precision, most=SEEN * typical)
+        w = mass_weights(base, body, drive, precision, most=IDENTIFIABLE * typical)
         if w is not None:
             out.append(Parameter(f"payload_{name}", PAYLOAD, "mass", name, "kg", w))
     return Space(whole.robot, base, tuple(out))
 
 
 def pooled(periods: Sequence[PeriodEstimate]) -> np.ndarray:
-    """Λ, (p, p): the mean of what periods say."""
-    return sum(precision(each.covariance) for each in periods) / max(len(periods), 1)
+    """Return Λ, (p, p): the mean of what periods say."""
+    return np.asarray(sum(precision(each.covariance) for each in periods) / max(len(periods), 1))
 
 
 def precision(covariance: np.ndarray) -> np.ndarray:
@@ -115,20 +110,20 @@ def mass_weights(
     B = half @ A
     norms = np.linalg.norm(B, axis=0)
     U, s, Vt = np.linalg.svd(B / np.where(norms > 0.0, norms, 1.0), full_matrices=False)
-    kept = s > RANK * s[0]
+    used = s > RANK * s[0]
     target = np.zeros(A.shape[1])
     target[M] = 1.0 / norms[M] if norms[M] > 0.0 else 0.0
-    inside = Vt[kept] @ target
-    if not norms[M] or np.linalg.norm(Vt[kept].T @ inside - target) > 1e-6 * np.linalg.norm(target):
+    inside = Vt[used] @ target
+    if not norms[M] or np.linalg.norm(Vt[used].T @ inside - target) > 1e-6 * np.linalg.norm(target):
         return None
-    w = (inside / s[kept]) @ U[:, kept].T @ half
-    return w if np.linalg.norm(inside / s[kept]) <= most else None
+    w = (inside / s[used]) @ U[:, used].T @ half
+    return w if np.linalg.norm(inside / s[used]) <= most else None
 
 
-def values(
+def series_of(
     parameter: Parameter, periods: Sequence[PeriodEstimate]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(T,) values and (T,) variances; NaN where a period does not show it."""
+    """Return (T,) values and (T,) variances; NaN where a period does not show it."""
     used = np.flatnonzero(np.abs(parameter.w) > 1e-9 * np.max(np.abs(parameter.w)))
     w = parameter.w[used]
     y = np.array([w @ each.x_base[used] for each in periods])

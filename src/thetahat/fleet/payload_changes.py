@@ -7,8 +7,8 @@ before and after k is d_k, with covariance S_k = (Σ_before V⁻¹)⁻¹ + (Σ_a
     k = argmax d_kᵀ S_k⁻¹ d_k,       body = argmin over i of  min_θ (d − G_i θ)ᵀ S⁻¹ (d − G_i θ) +
     2·rank G_i
 
-A payload on body i changes the base parameters by G_i·θ (series.py), so the body that leaves least
-unexplained carries it [Akaike1974].
+A payload on body i changes the base parameters by G_i·θ (parameter_series.py), so the body that
+leaves least unexplained carries it [Akaike1974].
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 
 from thetahat.fleet import changes
 from thetahat.fleet.changes import FEWEST, SHORTEST, Change
-from thetahat.fleet.parameter_series import INERTIAL, PAYLOAD, RANK, Parameter, Space, values
+from thetahat.fleet.parameter_series import INERTIAL, PAYLOAD, RANK, Parameter, Space, series_of
 from thetahat.fleet.period_estimates import PeriodEstimate, payload_map
 from thetahat.model.parameters import FIRST_MOMENT, M
 
@@ -42,17 +42,18 @@ class Event:
     chance: float
 
 
-def events(
+def find_events(
     space: Space, periods: Sequence[PeriodEstimate], *, chance: float | None, level: float
 ) -> list[Event]:
-    """All steps of a robot that is known to have one, in order. level: probability of a further one
-    by chance, halved at each division.
+    """Return all steps of a robot that is known to have one, in order.
+
+    level: probability of a further one by chance, halved at each division.
     """
     known = _Vectors.of(space, periods)
     if known is None or chance is None:
         return []
     out: list[tuple[int, float]] = []
-    _divide(space, known, (0, len(known.rows)), chance, level / 2.0, out)
+    _divide(known, (0, len(known.rows)), chance, level / 2.0, out)
     cuts = [0, *sorted(at for at, _ in out), len(known.rows)]
     chances = dict(out)
     return [
@@ -62,7 +63,6 @@ def events(
 
 
 def _divide(
-    space: Space,
     known: _Vectors,
     span: tuple[int, int],
     chance: float,
@@ -73,9 +73,9 @@ def _divide(
     cuts = known.best(span)
     out += [(at, chance) for at in cuts]
     for part in zip((span[0], *cuts), (*cuts, span[1]), strict=True):
-        again = known.chance(space, part)
+        again = known.chance(part)
         if again is not None and again <= level:
-            _divide(space, known, part, again, level / 2.0, out)
+            _divide(known, part, again, level / 2.0, out)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +94,7 @@ class _Vectors:
     def of(space: Space, periods: Sequence[PeriodEstimate]) -> _Vectors | None:
         """None where too few periods show all."""
         every = [
-            (parameter, *values(parameter, periods))
+            (parameter, *series_of(parameter, periods))
             for parameter in space.parameters
             if parameter.kind in (INERTIAL, PAYLOAD)
         ]
@@ -107,6 +107,7 @@ class _Vectors:
         rows = np.flatnonzero(np.all([np.isfinite(y) for _, y, _ in looked], axis=0))
         if len(rows) < FEWEST:
             return None
+        shown = [periods[int(k)] for k in rows]
         series = tuple((parameter, y[rows], v[rows]) for parameter, y, v in looked)
         places = np.array(
             [
@@ -116,26 +117,29 @@ class _Vectors:
             ]
         )
         tau = np.array([_scatter(y, v) for parameter, y, v in series if parameter.kind == INERTIAL])
-        b = np.array([periods[k].x_base[places] for k in rows])
+        b = np.array([each.x_base[places] for each in shown])
         precision = np.array(
             [
                 np.linalg.pinv(
-                    periods[k].covariance[np.ix_(places, places)] + np.diag(tau), hermitian=True
+                    each.covariance[np.ix_(places, places)] + np.diag(tau), hermitian=True
                 )
-                for k in rows
+                for each in shown
             ]
         )
         return _Vectors(rows, b, precision, series, places)
 
-    def chance(self, space: Space, span: tuple[int, int]) -> float | None:
+    def chance(self, span: tuple[int, int]) -> float | None:
         """Of the clearest step in a stretch, times the parameters that were looked at."""
-        part = slice(*span)
-        found = [
-            changes.change(y[part], v[part], np.arange(span[1] - span[0]), kinds=KINDS)
-            for _, y, v in self.series
-        ]
-        chances = [each.chance for each in found if each is not None]
+        chances = [change.chance for change in self._changes(span, KINDS)]
         return min(1.0, len(chances) * min(chances)) if chances else None
+
+    def _changes(self, span: tuple[int, int], kinds: tuple[str, ...]) -> list[Change]:
+        """The best change of every parameter in a stretch that is long enough."""
+        part, times = slice(*span), np.arange(span[1] - span[0])
+        each = (
+            changes.best_change(y[part], v[part], times, kinds=kinds) for _, y, v in self.series
+        )
+        return [change for change in each if change is not None]
 
     def best(self, span: tuple[int, int]) -> tuple[int, ...]:
         """Where in a stretch the step is, or where the spell begins and ends."""
@@ -154,26 +158,18 @@ class _Vectors:
         """The clearest spell of any parameter, its ends then moved to where all parameters want
         them.
         """
-        part, (first, stop) = slice(*span), span
-        found = [
-            changes.change(y[part], v[part], np.arange(stop - first), kinds=("spell",))
-            for _, y, v in self.series
-            if stop - first >= MANY
-        ]
-        if not found:
+        first, stop = span
+        spells = self._changes(span, ("spell",)) if stop - first >= MANY else []
+        if not spells:
             return None
-        best = min((each for each in found if each is not None), key=lambda each: each.chance)
+        best = min(spells, key=lambda change: change.chance)
         k, end = first + best.at, first + best.end
         for _ in range(ROUNDS):
             before = k, end
-            k = max(
-                range(first + SHORTEST, end - SHORTEST + 1),
-                key=lambda k, end=end: self._inside(k, end, span),
-            )
-            end = max(
-                range(k + SHORTEST, stop - SHORTEST + 1),
-                key=lambda end, k=k: self._inside(k, end, span),
-            )
+            starts = range(first + SHORTEST, end - SHORTEST + 1)
+            k = starts[int(np.argmax([self._inside(start, end, span) for start in starts]))]
+            ends = range(k + SHORTEST, stop - SHORTEST + 1)
+            end = ends[int(np.argmax([self._inside(k, other, span) for other in ends]))]
             if before == (k, end):
                 break
         return k, end
@@ -207,8 +203,8 @@ def _distance(
 
 def _scatter(y: np.ndarray, v: np.ndarray) -> float:
     """τ² around the parameter's own clearest step."""
-    found = changes.change(y, v, np.arange(len(y)), kinds=KINDS)
-    return found.scatter**2 if found is not None else 0.0
+    change = changes.best_change(y, v, np.arange(len(y)), kinds=KINDS)
+    return change.scatter**2 if change is not None else 0.0
 
 
 def _event(
@@ -224,7 +220,7 @@ def _event(
     body, theta = min(fits, key=lambda each: each[2])[:2]
     inside, at = slice(cut[0], cut[2]), cut[1] - cut[0]
     steps = [
-        (parameter, changes.stepped(y[inside], v[inside], at)) for parameter, y, v in known.series
+        (parameter, changes.step_at(y[inside], v[inside], at)) for parameter, y, v in known.series
     ]
     name = space.robot.body_names[body]
     mass = next(
@@ -257,7 +253,7 @@ def _explained(
         norms = np.linalg.norm(G, axis=0)
         scale = np.where(norms > 0.0, norms, 1.0)
         U, s, Vt = np.linalg.svd(G / scale, full_matrices=False)
-        kept = s > max(RANK * s[0], np.finfo(float).tiny)
-        along = U[:, kept].T @ (half @ d)
-        theta = (Vt[kept].T @ (along / s[kept])) / scale
-        yield body, theta, float(np.sum((half @ d) ** 2) - np.sum(along**2) + 2 * np.sum(kept))
+        used = s > max(RANK * s[0], np.finfo(float).tiny)
+        along = U[:, used].T @ (half @ d)
+        theta = (Vt[used].T @ (along / s[used])) / scale
+        yield body, theta, float(np.sum((half @ d) ** 2) - np.sum(along**2) + 2 * np.sum(used))

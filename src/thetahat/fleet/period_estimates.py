@@ -1,27 +1,31 @@
-"""One estimate per robot and period: the logs of a period folded, solved, and their noise looked
-at; by any worker, kept in a store.
+"""One estimate per robot and period: the logs of a period folded, solved, and their noise measured;
+by any worker, kept in a store.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from thetahat import __version__
 from thetahat.data.prepare import Settings
-from thetahat.engine import array_codec
-from thetahat.engine.excerpt_uncertainty import spread
-from thetahat.engine.file_scan import FileSurvey, Reading
+from thetahat.engine.excerpt_uncertainty import estimate_with_excerpt
+from thetahat.engine.file_scan import ScannedFile
 from thetahat.engine.fingerprint import fingerprint
-from thetahat.engine.multi_log import Catalogue, Failure, catalogue, refused
-from thetahat.engine.reduce import Gatherer
-from thetahat.engine.shard_fold import Fold, Prepared
+from thetahat.engine.multi_log import Failure, MultiLog, merge_files, refused
+from thetahat.engine.reduce import ShardReducer
+from thetahat.engine.row_reader import Reading
+from thetahat.engine.shard_work import Fold, Preparation
 from thetahat.engine.shards import plan
 from thetahat.engine.sources import Item
 from thetahat.errors import MalformedInput, NotIdentifiable, known
 from thetahat.identification.estimate import Estimate
+from thetahat.identification.estimate_json import number, numbers
 from thetahat.identification.estimators.consistent import Consistent
 from thetahat.identification.estimators.least_squares import LeastSquares
 from thetahat.identification.identifiability.base_parameters import BaseParameters
@@ -30,9 +34,9 @@ from thetahat.identification.solve import solve
 from thetahat.model.parameters import SIZE, M
 from thetahat.model.robot import Robot
 
-FORMAT = 1  # raise it when an estimate of the same logs comes out otherwise
+FORMAT = 2  # raise it when an estimate of the same logs comes out otherwise
 LARGE = 2_000_000  # rows of a period, from which on all workers share one
-SCHEMA = "thetahat/period/1"
+SCHEMA = "thetahat/fleet-period/1"
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,22 +51,21 @@ class Recipe:
     prior: np.ndarray
     weight: float
     metric: str
-    weights: str | None = "iterated"
 
     @property
     def work(self) -> Fold:
         """How its shards are folded."""
-        return Fold(Prepared(self.robot, self.settings, self.locked), self.fitted)
+        return Fold(Preparation(self.robot, self.settings, self.locked), self.fitted)
 
 
 @dataclass(frozen=True)
-class Task:
+class PeriodTask:
     """A period to be estimated."""
 
     recipe: int  # number of the robot's
     label: str
     robot: str
-    files: tuple[tuple[Item, FileSurvey], ...]
+    files: tuple[tuple[Item, ScannedFile], ...]
 
     @property
     def name(self) -> str:
@@ -72,89 +75,85 @@ class Task:
     @property
     def rows(self) -> int:
         """In all of its logs."""
-        return sum(survey.rows for _, survey in self.files)
+        return sum(file.rows for _, file in self.files)
 
 
 @dataclass(frozen=True, eq=False)
 class PeriodEstimate:
-    """What the logs of a period say. Parameters that they do not show have an infinite variance."""
+    """What the logs of a period say. Unidentifiable parameters have an infinite variance."""
 
     x_base: (
         np.ndarray
     )  # (p,) by least squares: free of any prior, so that differences mean something
-    covariance: np.ndarray  # (p, p), which knows of the noise's correlation
+    covariance: np.ndarray  # (p, p), with the noise's correlation
     masses: np.ndarray  # (bodies,) [kg] of the physically consistent fit
     r2: float | None  # of least squares
-    rms: np.ndarray  # (nv,) of what it leaves [N·m or N]
+    rms: np.ndarray  # (nv,) of its residuals [N·m or N]
     rows: int  # samples read
     rank: int
     resolved: bool  # whether the logs are long enough to know how correlated the noise is
     left_out: tuple[Failure, ...] = ()
 
 
-def store_key(recipe: Recipe, task: Task) -> str:
-    """A hash of all that a period's estimate depends on."""
+def store_key(recipe: Recipe, task: PeriodTask) -> str:
+    """Return the hash of all that a period's estimate depends on."""
     work = recipe.work
-    shards = plan(_catalogue(recipe, task), recipe.settings, whole=work.whole)
-    given = (recipe.prior, recipe.weight, recipe.metric, recipe.weights)
+    shards = plan(_files(recipe, task), recipe.settings, whole=work.whole)
+    given = (recipe.prior, recipe.weight, recipe.metric)
     return fingerprint(
         "period", FORMAT, work.fingerprint, given, [shard.content for shard in shards]
     )
 
 
-def run(context: Sequence[Recipe], task: Task) -> PeriodEstimate:
-    """A period's estimate, on one core."""
-    return estimated(Gatherer(), context[task.recipe], task)
+def run(context: Sequence[Recipe], task: PeriodTask) -> PeriodEstimate:
+    """Estimate a period on one core."""
+    return estimate(ShardReducer(), context[task.recipe], task)
 
 
-def estimated(gatherer: Gatherer, recipe: Recipe, task: Task) -> PeriodEstimate:
-    """A period's estimate, its shards folded by the gatherer's workers."""
-    files, work = _catalogue(recipe, task), recipe.work
-    gathered = gatherer.gather(files, work)
-    whole = gathered.result.on(recipe.fitted)
+def estimate(reducer: ShardReducer, recipe: Recipe, task: PeriodTask) -> PeriodEstimate:
+    """Estimate a period, its shards folded by the reducer's workers."""
+    reduction = reducer.reduce(_files(recipe, task), recipe.work)
+    whole = reduction.result.information(recipe.fitted)
     if not np.any(whole.rows):
         raise NotIdentifiable(
             f"{task.name}: no torque of its logs can be used; record the robot while it moves"
         )
-    found = _least_squares(gatherer, recipe, gathered.files, work, whole)
+    plain = _least_squares(reducer, recipe, reduction.files, whole)
     physical = solve(
-        whole,
-        Consistent(
-            prior=recipe.prior, weight=recipe.weight, metric=recipe.metric, weights=recipe.weights
-        ),
+        whole, Consistent(prior=recipe.prior, weight=recipe.weight, metric=recipe.metric)
     )
     return PeriodEstimate(
-        x_base=found.x_base,
-        covariance=found.covariance,
+        x_base=plain.x_base,
+        covariance=plain.covariance,
         masses=physical.theta.reshape(-1, SIZE)[:, M].copy(),
-        r2=found.r2,
-        rms=found.residual_norms / np.sqrt(np.maximum(whole.rows, 1)),
+        r2=plain.r2,
+        rms=plain.residual_norms / np.sqrt(np.maximum(whole.rows, 1)),
         rows=whole.samples,
-        rank=found.rank,
-        resolved=found.noise is None or bool(np.all(found.noise.resolved)),
-        left_out=gathered.failures,
+        rank=plain.rank,
+        resolved=plain.noise is None or bool(np.all(plain.noise.resolved)),
+        left_out=reduction.failures,
     )
 
 
 def _least_squares(
-    gatherer: Gatherer, recipe: Recipe, files: Catalogue, work: Fold, whole: Information
+    reducer: ShardReducer, recipe: Recipe, files: MultiLog, whole: Information
 ) -> Estimate:
-    estimator = LeastSquares(weights=recipe.weights)
-    if gatherer.share(files, work) >= 1.0:
-        return solve(whole, estimator, samples=lambda: gatherer.excerpt(files, work))
-    part = gatherer.gather(files, work, what="folding an excerpt", excerpt=True)
-    return spread(
+    estimator, work = LeastSquares(weights="iterated"), recipe.work
+    if reducer.excerpt_share(files, work) >= 1.0:
+        return solve(whole, estimator, samples=lambda: reducer.samples(files, work))
+    part = reducer.reduce(files, work, what="folding an excerpt", excerpt=True)
+    return estimate_with_excerpt(
         whole,
-        whole,
-        part.result.on(recipe.fitted),
         estimator,
-        lambda: gatherer.excerpt(part.files, work),
-        None,
+        whole=whole,
+        excerpt=part.result.information(recipe.fitted),
+        samples=lambda: reducer.samples(part.files, work),
+        dofs=None,
     )
 
 
-def _catalogue(recipe: Recipe, task: Task) -> Catalogue:
-    files = catalogue(recipe.robot, recipe.reading, task.files)
+def _files(recipe: Recipe, task: PeriodTask) -> MultiLog:
+    files = merge_files(recipe.robot, recipe.reading, task.files)
     if files.failures and not files.entries:
         raise refused(files.failures)
     if set(files.log.locked) != set(recipe.locked):
@@ -166,36 +165,61 @@ def _catalogue(recipe: Recipe, task: Task) -> Catalogue:
     return files
 
 
-# -- as the store keeps it -------------------------------------------------------------------------
+# -- as a run's answer ----------------------------------------------------------------------------
 
 
-def to_bytes(found: PeriodEstimate, key: str) -> bytes:
-    """With its key inside."""
-    values = {
+def as_json(
+    recipe: Recipe, task: PeriodTask, estimate: PeriodEstimate, names: tuple[str, ...]
+) -> dict[str, Any]:
+    """Return a period's estimate as `thetahat diff` takes it.
+
+    What schema thetahat/estimate/1 calls the same has the same names.
+    """
+    settings, drive, source = recipe.settings, recipe.fitted.drive, recipe.robot.source
+    std = np.sqrt(np.diag(estimate.covariance))
+    gone = {failure.name for failure in estimate.left_out}
+    return {
         "schema": SCHEMA,
-        "key": key,
-        "r2": found.r2,
-        "rows": int(found.rows),
-        "rank": int(found.rank),
-        "resolved": bool(found.resolved),
+        "method": "least-squares",
+        "samples": int(estimate.rows),
+        "rank": int(estimate.rank),
+        "r2": {"train": number(estimate.r2), "test": None},
+        "consistent": None,  # least squares is asked what changed, not whether a body can be that
+        "status": "solved",
+        "joints": [
+            {"name": name, "r2_test": None, "rms_test": None, "rms_train": number(rms)}
+            for name, rms in zip(recipe.fitted.velocity_names, estimate.rms, strict=True)
+        ],
+        "masses": dict(zip(recipe.fitted.body_names, numbers(estimate.masses), strict=True)),
+        "base_parameters": [
+            {"name": name, "value": number(value), "std": number(spread)}
+            for name, value, spread in zip(names, estimate.x_base, std, strict=True)
+        ],
+        "provenance": {
+            "robot": task.robot,
+            "robot_file": None if source is None else str(source),
+            "robot_sha256": (
+                None if source is None else hashlib.sha256(Path(source).read_bytes()).hexdigest()
+            ),
+            "logs": [
+                {"path": item.given, "sha256": file.digest}
+                for item, file in task.files
+                if item.name not in gone
+            ],
+            "version": __version__,
+            "settings": {
+                "cutoff": settings.cutoff,
+                "torque_cutoff": settings.torque_cutoff,
+                "delay": settings.delay,
+                "min_speed": list(settings.min_speed),
+                "friction": list(drive.identified),
+                "prior_weight": recipe.weight,
+                "metric": recipe.metric,
+                "weights": "iterated",
+                "locked": list(recipe.locked),
+            },
+        },
     }
-    return array_codec.packed(
-        values, {name: getattr(found, name) for name in ("x_base", "covariance", "masses", "rms")}
-    )
-
-
-def from_bytes(data: bytes, key: str) -> PeriodEstimate:
-    """What `to_bytes` wrote; `codec.Damaged` where it is something else, or of another key."""
-    values, arrays = array_codec.unpacked(data)
-    if values.get("schema") != SCHEMA or values.get("key") != key:
-        raise array_codec.Damaged("it is the entry of another key")
-    try:
-        plain: dict[str, Any] = {name: values[name] for name in ("r2", "rows", "rank", "resolved")}
-        return PeriodEstimate(
-            **plain, **{name: arrays[name] for name in ("x_base", "covariance", "masses", "rms")}
-        )
-    except KeyError as error:
-        raise array_codec.Damaged(f"it lacks what an entry has ({error})") from None
 
 
 # -- what a payload does ---------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""When a log is from: the periods of a robot's life, in order.
+"""Periods of a robot's service life, in order: when each log was recorded.
 
 What the manifest states comes first: a log's `period`, which is a label, else its `date`. By day,
 week or month a log without either is dated by its file's name (2024-03-31 or 20240331 in it). When
@@ -36,7 +36,7 @@ class Period:
 
 
 @dataclass(frozen=True)
-class Life:
+class Timeline:
     """The periods of a robot, in order, and logs that are not there."""
 
     periods: tuple[Period, ...]
@@ -48,12 +48,12 @@ class Life:
         return tuple(item for period in self.periods for item in period.items)
 
 
-def life(member: Member, by: str = "log") -> Life:
-    """The periods of a robot of the manifest."""
-    found, failures = _logs(member)
+def timeline(member: Member, by: str = "log") -> Timeline:
+    """Return the periods of a robot of the manifest."""
+    logs, failures = _logs(member)
     groups: dict[str, list[tuple[Item, datetime.date | None]]] = {}
-    taken: set[str] = {entry.period for _, entry in found if entry.period is not None}
-    for item, entry in found:
+    taken: set[str] = {entry.period for _, entry in logs if entry.period is not None}
+    for item, entry in logs:
         date = entry.date or (None if by == "log" else _named_date(item))
         if entry.period is not None:
             label = entry.period
@@ -73,35 +73,35 @@ def life(member: Member, by: str = "log") -> Life:
             label = _label(date, by)
         groups.setdefault(label, []).append((item, date))
     periods = [
-        Period(label, tuple(item for item, _ in logs), _first([date for _, date in logs]))
-        for label, logs in groups.items()
+        Period(label, tuple(item for item, _ in some), _first([date for _, date in some]))
+        for label, some in groups.items()
     ]
-    if periods and all(period.date is not None for period in periods):
-        periods.sort(key=lambda period: period.date)
-    return Life(tuple(periods), tuple(failures))
+    dated = [(period.date, period) for period in periods if period.date is not None]
+    if len(dated) == len(periods):
+        periods = [period for _, period in sorted(dated, key=lambda each: each[0])]
+    return Timeline(tuple(periods), tuple(failures))
 
 
-def times(periods: Sequence[Period]) -> np.ndarray:
-    """Where periods lie in a life: days where all are dated and not all of one day, else their
+def period_times(periods: Sequence[Period]) -> np.ndarray:
+    """Return the times of periods: days where all are dated and not all of one day, else their
     numbers.
     """
-    if periods and all(period.date is not None for period in periods):
-        days = np.array([period.date.toordinal() for period in periods], dtype=float)
-        if np.ptp(days) > 0.0:
-            return days - days[0]
-    return np.arange(len(periods), dtype=float)
+    dates = [period.date for period in periods if period.date is not None]
+    if len(dates) == len(periods) and len(set(dates)) > 1:
+        return np.array([float((date - dates[0]).days) for date in dates])
+    return np.arange(float(len(periods)))
 
 
 def _logs(member: Member) -> tuple[list[tuple[Item, LogEntry]], list[Failure]]:
     """Every log once, and names behind which there is none."""
-    found: dict[str, tuple[Item, LogEntry]] = {}
+    logs: dict[str, tuple[Item, LogEntry]] = {}
     failures = []
     for entry in member.logs:
         try:
             for item in items(entry.place):
                 if not item.remote:
                     item.state()
-                found.setdefault(item.place, (item, entry))
+                logs.setdefault(item.place, (item, entry))
         except StorageError as error:
             failures.append(
                 Failure(
@@ -112,7 +112,7 @@ def _logs(member: Member) -> tuple[list[tuple[Item, LogEntry]], list[Failure]]:
             )
         except ThetahatError as error:
             failures.append(Failure.of(entry.given, error))
-    return list(found.values()), failures
+    return list(logs.values()), failures
 
 
 def _named_date(item: Item) -> datetime.date | None:
@@ -135,12 +135,13 @@ def _label(date: datetime.date, by: str) -> str:
 
 def _unused(label: str, taken: set[str]) -> str:
     """The label, with a number behind it where it was given before."""
-    found, k = label, 2
-    while found in taken:
-        found, k = f"{label} ({k})", k + 1
-    taken.add(found)
-    return found
+    unused, k = label, 2
+    while unused in taken:
+        unused, k = f"{label} ({k})", k + 1
+    taken.add(unused)
+    return unused
 
 
 def _first(dates: list[datetime.date | None]) -> datetime.date | None:
-    return None if None in dates else min(dates)
+    known = [date for date in dates if date is not None]
+    return min(known) if len(known) == len(dates) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -18,9 +18,7 @@ STATUSES = ("solved", "almost_solved", "infeasible", "rank_short")
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """What shows that a constrained fit is the best there is: any reader can check these
-    numbers.
-    """
+    """Proof that a constrained fit is optimal, to within its gap."""
 
     objective: float  # of the problem solved, in units of the noise variance
     gap: float  # between it and a lower bound that the dual proves, same unit
@@ -28,18 +26,17 @@ class Certificate:
     # smallest eigenvalue of a body's pseudo-inertia, relative to its trace; the worst body's
     eigenvalue: float
     iterations: int
-    solver: str  # the solver's own word
+    solver: str  # name of the method
 
 
 @dataclass(frozen=True, eq=False)
 class Reweighting:
-    """What the samples' weights came to."""
+    """Weights of the samples in a robust fit."""
 
     threshold: float  # k
     scale: np.ndarray  # (nv,) σ_j [N·m or N]
-    reduced: (
-        np.ndarray
-    )  # (nv,) share of the joint's rows with a weight below one (Gaussian noise: 18 % at k = 1.345)
+    # (nv,) share of the joint's rows with a weight below one (Gaussian noise: 18 % at k = 1.345)
+    reduced: np.ndarray
     outliers: np.ndarray  # (nv,) share of its rows with a weight below a third
     rounds: int
     change: float  # of the parameters in the last round, in standard deviations
@@ -47,32 +44,107 @@ class Reweighting:
 
 
 @dataclass(frozen=True, eq=False)
+class FitScores:
+    """How well an estimate explains the log it was fitted to."""
+
+    samples: int
+    rank: int  # directions of base parameters that the data determine
+    condition: float  # of the column-scaled factor
+    r2: float | None
+    r2_per_joint: np.ma.MaskedArray  # (nv,)
+    residual_norms: np.ndarray  # (nv,) [N·m or N]
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnostics:
+    """What is known about an estimate beside its numbers."""
+
+    advice: tuple[str, ...] = ()  # a sentence per direction the data do not determine
+    unseen: tuple[str, ...] = ()  # parameters that nothing in the data touches
+    certificate: Certificate | None = None  # of fits by a solver
+    reweighting: Reweighting | None = None  # of robust fits
+    # where the samples were seen: correlation of the torque noise, which the covariance includes
+    noise: NoiseModel | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class Estimate:
-    """What an estimator returns. Robots take it: `robot.with_parameters(estimate)`."""
+    """Parameters found by an estimator. Robots take it: `robot.with_parameters(estimate)`."""
 
     robot: Robot  # the robot of the information, nominal values
     base: BaseParameters
     method: str
     x: np.ndarray  # (columns,) θ and the identified drive terms
-    x_base: np.ndarray  # (p,)
-    covariance: (
-        np.ndarray
-    )  # (p, p) of x_base; rows and columns of directions the data do not see are infinite
-    rank: int
-    condition: float
-    samples: int
-    r2: float | None
-    r2_per_joint: np.ma.MaskedArray  # (nv,)
-    residual_norms: np.ndarray  # (nv,) [N·m or N]
+    # (p, p) of x_base; rows and columns of directions the data do not determine are infinite
+    covariance: np.ndarray
     status: str
-    advice: tuple[str, ...] = ()  # a sentence per direction the data do not see
-    certificate: Certificate | None = None  # of fits that a solver found
-    reweighting: Reweighting | None = None  # of robust fits
-    # where the samples were seen: correlation of the torque noise, which the covariance knows of
-    noise: NoiseModel | None = None
-    unseen: tuple[
-        str, ...
-    ] = ()  # parameters that nothing in the data touches; with a prior they keep its values
+    fit: FitScores
+    diagnostics: Diagnostics = Diagnostics()
+
+    def with_noise(self, covariance: np.ndarray, noise: NoiseModel) -> Estimate:
+        """Return the estimate with the covariance that a noise model leads to."""
+        diagnostics = replace(self.diagnostics, noise=noise, advice=(*self.advice, *noise.warning))
+        return replace(self, covariance=covariance, diagnostics=diagnostics)
+
+    @cached_property
+    def x_base(self) -> np.ndarray:
+        """The base parameters, (p,)."""
+        return np.asarray(self.base.map @ self.x)
+
+    @property
+    def rank(self) -> int:
+        """How many directions of base parameters the data determine."""
+        return self.fit.rank
+
+    @property
+    def condition(self) -> float:
+        """Condition number of the column-scaled factor."""
+        return self.fit.condition
+
+    @property
+    def samples(self) -> int:
+        """How many samples were read."""
+        return self.fit.samples
+
+    @property
+    def r2(self) -> float | None:
+        """R² over all joints of the fitted log (paper), None without torque."""
+        return self.fit.r2
+
+    @property
+    def r2_per_joint(self) -> np.ma.MaskedArray:
+        """R² per degree of freedom, (nv,)."""
+        return self.fit.r2_per_joint
+
+    @property
+    def residual_norms(self) -> np.ndarray:
+        """‖u_j − Y_j x‖ per degree of freedom, (nv,) [N·m or N]."""
+        return self.fit.residual_norms
+
+    @property
+    def advice(self) -> tuple[str, ...]:
+        """A sentence per direction the data do not determine, and other warnings."""
+        return self.diagnostics.advice
+
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """Parameters that nothing in the data touches; with a prior they keep its values."""
+        return self.diagnostics.unseen
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """What proves a constrained fit to be optimal."""
+        return self.diagnostics.certificate
+
+    @property
+    def reweighting(self) -> Reweighting | None:
+        """The samples' weights of a robust fit."""
+        return self.diagnostics.reweighting
+
+    @property
+    def noise(self) -> NoiseModel | None:
+        """The noise model, where the samples were given to `solve`."""
+        return self.diagnostics.noise
 
     @property
     def theta(self) -> np.ndarray:
@@ -99,7 +171,7 @@ class Estimate:
     @cached_property
     def full_std(self) -> np.ma.MaskedArray:
         """Standard deviation of every column of x, masked where it is not identifiable alone."""
-        out = np.ma.masked_all(self.base.columns)
+        out: np.ma.MaskedArray = np.ma.masked_array(np.zeros(self.base.columns), mask=True)
         # A parameter identifiable alone is a fixed combination of base parameters: e_k = c·M.
         alone = [k for k, kind in enumerate(self.base.kinds) if kind == ALONE]
         if alone:
@@ -146,7 +218,7 @@ class Estimate:
         width = max((len(name) for name in self.base.names), default=0)
         width = min(width, 60)
         for name, value, std in zip(self.base.names, self.x_base, self.base_std, strict=True):
-            spread = "not seen" if std is np.ma.masked else f"± {std:.2g}"
+            spread = "unidentifiable" if std is np.ma.masked else f"± {std:.2g}"
             shown = name if len(name) <= width else name[: width - 1] + "…"
             lines.append(f"  {shown:{width}} {value:13.6g} {spread}")
         return "\n".join([*lines, *(f"  {sentence}" for sentence in self.advice)])

@@ -1,18 +1,21 @@
-"""An estimate as plain data: `estimate.json`, schema thetahat/estimate/1. Unknown or not estimated
-is None, never NaN.
+"""Write an estimate as plain data: `estimate.json`, schema thetahat/estimate/1.
+
+Unknown or not estimated is None, never NaN. `read_estimate.py` reads it back.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.identifiability.base_parameters import ALONE, NEVER
 from thetahat.identification.parameter_columns import Columns
+from thetahat.identification.scores import Validation
+from thetahat.identification.verdict import judge
 from thetahat.model import parameters
 from thetahat.model.drive import TERMS
 from thetahat.model.robot import Robot
@@ -21,36 +24,23 @@ SCHEMA = "thetahat/estimate/1"
 PLAIN = "pseudo-inverse"  # name of its scores beside those of the estimate
 
 
-class Scores(Protocol):
-    """What is used of a validation (thetahat.identification.scores.Validation, a later stage)."""
-
-    rows: np.ndarray
-    r2: np.ma.MaskedArray
-    r2_moving: np.ma.MaskedArray
-    rms: np.ma.MaskedArray
-    r2_total: float | None
-    cutoff: float | None
-    nominal: Any
-    beside: Mapping[str, Any]
-
-
 def as_data(
     estimate: Estimate,
     *,
     rows: Iterable[int],
     robot: Robot | None = None,
-    test: Scores | None = None,
-    raw: Scores | None = None,
+    test: Validation | None = None,
+    raw: Validation | None = None,
     provenance: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Everything an estimate says, and its scores on held-out samples, ready for JSON.
+    """Return an estimate, and its scores on held-out samples, as JSON holds them.
 
     rows: torques that were fitted, per degree of freedom. robot: as its file states it. raw: scores
         on the same held-out rows, torques unfiltered.
     """
     nominal = None if test is None else test.nominal
     plain = None if test is None else test.beside.get(PLAIN)
-    return {
+    data = {
         "schema": SCHEMA,
         "method": estimate.method,
         "samples": int(estimate.samples),
@@ -80,10 +70,11 @@ def as_data(
         "parity": None,  # of the robot file, when it is written
         "provenance": dict(provenance or {}),
     }
+    return {**data, "verdict": judge(data).as_data()}
 
 
 def findings(log: Any, name: str) -> list[dict[str, Any]]:
-    """What the audit of a log saw; name: what the log was used for."""
+    """Return the findings of a log's audit as JSON holds them; name: what the log was used for."""
     return [
         {
             "log": name,
@@ -96,45 +87,8 @@ def findings(log: Any, name: str) -> list[dict[str, Any]]:
     ]
 
 
-def turns(found: dict[str, Any]) -> list[str]:
-    """How dry friction turns with the motion, and friction beyond the four terms, in a sentence
-    each.
-    """
-    friction = found.get("friction")
-    if friction is None:
-        return []
-    names, lines = [str(name) for name in friction["motors"]], []
-    if friction["zone"] is not None:
-        zones = [
-            f"{name} {value:.2g}"
-            for name, value in zip(names, friction["zone"], strict=True)
-            if value
-        ]
-        travels = [
-            f"{name} {value:.2g}"
-            for name, value in zip(names, friction["travel"], strict=True)
-            if value
-        ]
-        parts = [*(["over a zone of speed [rad/s or m/s]: " + ", ".join(zones)] if zones else [])]
-        parts += (
-            ["with hysteresis over a travel [rad or m]: " + ", ".join(travels)] if travels else []
-        )
-        lines.append(f"Coulomb friction turns {'; '.join(parts) or 'at once'}.")
-    for term, stated in friction["terms"].items():
-        values = [
-            f"{name} {value:.3g}"
-            for name, value in zip(names, stated["values"], strict=True)
-            if value
-        ]
-        lines.append(
-            f"{term.replace('_', '-').capitalize()} friction [{stated['unit']}]:"
-            f" {', '.join(values) or 'none'}."
-        )
-    return lines
-
-
 def number(value: Any) -> float | None:
-    """A finite float, or None."""
+    """Return a finite float, or None."""
     if value is None or value is np.ma.masked:
         return None
     value = float(value)
@@ -142,7 +96,7 @@ def number(value: Any) -> float | None:
 
 
 def numbers(values: Iterable[Any]) -> list[float | None]:
-    """Each a finite float, or None."""
+    """Return each as a finite float, or None."""
     return [number(value) for value in values]
 
 
@@ -150,7 +104,7 @@ def numbers(values: Iterable[Any]) -> list[float | None]:
 
 
 def _joints(
-    estimate: Estimate, rows: list[int], test: Scores | None, raw: Scores | None
+    estimate: Estimate, rows: list[int], test: Validation | None, raw: Validation | None
 ) -> list[dict[str, Any]]:
     """Scores and drive terms of every degree of freedom."""
 
@@ -236,9 +190,10 @@ def _actuation(estimate: Estimate) -> dict[str, Any] | None:
     actuation = estimate.robot.drive.actuation
     if actuation is None:
         return None
+    B = actuation.B
     return {
         "motors": list(actuation.names),
-        "map": [numbers(row) for row in actuation.B] if actuation.constant else None,
+        "map": [numbers(row) for row in B] if isinstance(B, np.ndarray) else None,
     }
 
 
@@ -254,7 +209,8 @@ def _friction(estimate: Estimate) -> dict[str, Any] | None:
     for shape, _ in drive.extra:
         if shape.term not in drive.identified:
             continue
-        values, spreads = np.zeros(len(drive.viscous)), [None] * len(drive.viscous)
+        values = np.zeros(len(drive.viscous))
+        spreads: list[float | None] = [None] * len(drive.viscous)
         at = columns.inertial + drive.identified.index(shape.term) * len(drive.column_motors)
         for k, motor in enumerate(drive.column_motors):
             if (
@@ -289,7 +245,6 @@ def _links(estimate: Estimate) -> list[dict[str, Any]]:
     for b, (name, theta) in enumerate(
         zip(robot.body_names, estimate.theta.reshape(-1, 10), strict=True)
     ):
-        mass, com, inertia = _mass_com_inertia(theta)
         alone = [
             n
             for n, kind, spread in zip(parameters.NAMES, kinds[b], std[b], strict=True)
@@ -299,15 +254,13 @@ def _links(estimate: Estimate) -> list[dict[str, Any]]:
             {
                 "name": name,
                 "links": [link.name for link in robot.links if link.body == b],
-                "mass": number(mass),
-                "com": numbers(com),
-                "inertia_com": numbers(inertia),
+                **_mass_com_inertia(theta),
                 "theta": numbers(theta),
                 "std": numbers(std[b]),
                 "identifiable": alone,
                 "consistent": bool(estimate.consistency[b]),
                 "condition": estimate.consistency[b].condition or None,
-                "nominal": _nominal(robot.theta.reshape(-1, 10)[b]),
+                "nominal": _mass_com_inertia(robot.theta.reshape(-1, 10)[b]),
             }
         )
     return out
@@ -316,7 +269,7 @@ def _links(estimate: Estimate) -> list[dict[str, Any]]:
 def _base(estimate: Estimate, nominal: Robot | None) -> list[dict[str, Any]]:
     """What the log determines, beside what the robot's file says of the same sums."""
     columns = Columns(estimate.robot)
-    stated = [None] * len(estimate.base)
+    stated: Sequence[float | None] | np.ndarray = [None] * len(estimate.base)
     # Files state friction of joints, not of motors that drive several.
     if nominal is not None and (columns.drive.actuation is None or not columns.drive.column_count):
         motors = list(columns.drive.column_motors)
@@ -345,29 +298,27 @@ def _base(estimate: Estimate, nominal: Robot | None) -> list[dict[str, Any]]:
     ]
 
 
-def _nominal(theta: np.ndarray) -> dict[str, Any]:
-    """What the robot's file says of a body."""
-    mass, com, inertia = _mass_com_inertia(theta)
-    return {"mass": number(mass), "com": numbers(com), "inertia_com": numbers(inertia)}
-
-
 def _certificate(estimate: Estimate) -> dict[str, Any] | None:
     """What proves a constrained fit to be the best one."""
-    found = estimate.certificate
-    if found is None:
+    certificate = estimate.certificate
+    if certificate is None:
         return None
-    numbers_ = {
-        name: number(getattr(found, name))
-        for name in ("objective", "gap", "infeasibility", "eigenvalue")
+    return {
+        "objective": number(certificate.objective),
+        "gap": number(certificate.gap),
+        "infeasibility": number(certificate.infeasibility),
+        "eigenvalue": number(certificate.eigenvalue),
+        "iterations": int(certificate.iterations),
+        "solver": certificate.solver,
     }
-    return {**numbers_, "iterations": int(found.iterations), "solver": found.solver}
 
 
-def _mass_com_inertia(theta: np.ndarray) -> tuple[float, Iterable, Iterable]:
+def _mass_com_inertia(theta: np.ndarray) -> dict[str, Any]:
     """Mass, centre of mass and inertia about it (xx, xy, xz, yy, yz, zz); a body without mass has
     no centre.
     """
     if abs(theta[parameters.M]) <= 1e-9 * np.max(np.abs(theta)):
-        return theta[parameters.M], [None] * 3, [None] * 6
+        return {"mass": number(theta[parameters.M]), "com": [None] * 3, "inertia_com": [None] * 6}
     mass, com, inertia = parameters.to_mass_com_inertia(theta)
-    return mass, com, inertia[np.triu_indices(3)]
+    upper = inertia[np.triu_indices(3)]
+    return {"mass": number(mass), "com": numbers(com), "inertia_com": numbers(upper)}

@@ -10,15 +10,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
 
-from thetahat.data.friction_direction import directed, directed_batches
+from thetahat.data.friction_direction import (
+    batches_with_friction_direction,
+    with_friction_direction,
+)
 from thetahat.data.samples import Samples
 from thetahat.dynamics import batch, rigid_body
 from thetahat.errors import MalformedInput, NotIdentifiable, StorageError, UsageError
@@ -48,7 +52,7 @@ class Information:
     ]  # per degree of freedom: R of [Y_j | u_j], (columns + 1, columns + 1)
     rows: np.ndarray  # (nv,) torque samples folded per degree of freedom
     samples: int  # samples read, used or not
-    provenance: tuple[dict, ...] = field(default=())
+    provenance: tuple[Mapping[str, Any], ...] = ()
 
     # -- merging -----------------------------------------------------------------------------------
 
@@ -115,7 +119,7 @@ class Information:
             ]
         )
 
-    def r2_per_joint(self, x_base: np.ndarray) -> np.ndarray:
+    def r2_per_joint(self, x_base: np.ndarray) -> np.ma.MaskedArray:
         """1 − e'e/u'u of every degree of freedom, not centred (paper); masked where the torque is
         zero or has no rows.
         """
@@ -157,13 +161,13 @@ class Information:
 
     def save(self, path: str | Path) -> None:
         """Write to an .npz file, whole or not at all; `Information.load` reads it."""
-        arrays = {f"factor{v}": R for v, R in enumerate(self.factors)}
+        arrays: dict[str, Any] = {f"factor{v}": R for v, R in enumerate(self.factors)}
         header = json.dumps(
             {
                 "schema": SCHEMA,
                 "key": self.key,
                 "samples": self.samples,
-                "provenance": list(self.provenance),
+                "provenance": [dict(each) for each in self.provenance],
             }
         )
         with replacing(path) as scratch, scratch.open("wb") as file:
@@ -187,7 +191,7 @@ class Information:
                 f"{path} is not an information of {robot.name!r} that thetahat saved; fold the log"
                 " again"
             ) from None
-        plan = _plan(robot)
+        plan = fold_plan(robot)
         shapes = [(len(p) + 1, len(p) + 1) for p in plan.positions]
         if (
             header.get("schema") != SCHEMA
@@ -238,7 +242,7 @@ def robot_key(robot: Robot) -> str:
     return digest.hexdigest()
 
 
-def _laws(drive: Drive) -> tuple:
+def _laws(drive: Drive) -> tuple[object, ...]:
     """What else decides the columns: the law of dry friction and the settings of further shapes;
     nothing for a plain drive, as it always was.
     """
@@ -307,47 +311,84 @@ def _sentence(information: Information, direction: np.ndarray) -> str:
 # -- folding ---------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class DriveColumn:
+    """Where a drive column of one joint goes."""
+
+    dof: int
+    term: int
+    motor: int
+    row: int  # of the joint matrices stacked
+
+    def of(self, B: np.ndarray | None, columns: Sequence[np.ndarray]) -> np.ndarray:
+        """Return its values, (samples,); B maps motors to joints, columns are those of terms."""
+        values = columns[self.term][:, self.motor]
+        return np.asarray(values if B is None else values * B[..., self.dof, self.motor])
+
+
 @dataclass(frozen=True, eq=False)
-class _Plan:
-    """Where every kept column goes: joint v's matrix is rows starts[v] : starts[v + 1] of a chunk,
-    torque last.
+class ColumnPlaces:
+    """Rows of the stacked joint matrices that the regressor's columns go to."""
+
+    places: np.ndarray  # (dofs, 10·bodies) int64, −1 where a column is not used
+    drive: tuple[DriveColumn, ...]
+
+
+def column_places(
+    robot: Robot, base: BaseParameters, positions: Sequence[np.ndarray], starts: np.ndarray
+) -> ColumnPlaces:
+    """Return where the base columns of every joint go: joint v's matrix begins at row starts[v]."""
+    columns, motors = Columns(robot), robot.drive.column_motors
+    place = np.full((robot.nv, columns.count), -1, dtype=np.int64)
+    for v, used in enumerate(positions):
+        place[v, base.independent[used]] = starts[v] + np.arange(len(used))
+    drive = [
+        DriveColumn(
+            int(v),
+            int(c) // len(motors),
+            motors[int(c) % len(motors)],
+            int(place[v, columns.inertial + c]),
+        )
+        for v, c in np.argwhere(place[:, columns.inertial :] >= 0)
+    ]
+    bodies = np.ascontiguousarray(place[robot.tree.arrays.dofs[:, V_INDEX], : columns.inertial])
+    return ColumnPlaces(bodies, tuple(drive))
+
+
+@dataclass(frozen=True, eq=False)
+class FoldPlan:
+    """How samples are folded: joint v's matrix is rows starts[v] : starts[v + 1] of a chunk, torque
+    last.
     """
 
     robot: Robot
-    columns: Columns
     base: BaseParameters
     positions: tuple[np.ndarray, ...]
     starts: np.ndarray  # (nv + 1,)
-    places: np.ndarray  # (dofs, 10·bodies) int64, −1 where not kept
-    drive: tuple[
-        tuple[int, int, int, int], ...
-    ]  # (degree of freedom, term, motor, row of the chunk) of every drive column kept
+    columns: ColumnPlaces
 
 
-def _plan(robot: Robot) -> _Plan:
-    # Without the weak directions: they hang on the rounding of the robot file, and beside them the
-    # others would lose six digits.
-    columns, base = Columns(robot), base_parameters(robot).strong
-    touched = columns.touches[:, base.independent]
+def fold_plan(robot: Robot) -> FoldPlan:
+    """Return how samples of a robot are folded."""
+    # Without the weak directions: they depend on the rounding of the robot file, and beside them
+    # the others would lose six digits.
+    base = base_parameters(robot).strong
+    touched = Columns(robot).touches[:, base.independent]
     positions = tuple(np.flatnonzero(row) for row in touched)
     starts = np.concatenate([[0], np.cumsum([len(p) + 1 for p in positions])])
-    place = np.full((robot.nv, columns.count), -1, dtype=np.int64)
-    for v, kept in enumerate(positions):
-        place[v, base.independent[kept]] = starts[v] + np.arange(len(kept))
-    motors = robot.drive.column_motors
-    drive = []
-    for v in range(robot.nv):
-        for c in np.flatnonzero(place[v, columns.inertial :] >= 0):
-            drive.append(
-                (
-                    v,
-                    int(c) // len(motors),
-                    motors[int(c) % len(motors)],
-                    int(place[v, columns.inertial + c]),
-                )
-            )
-    places = np.ascontiguousarray(place[robot.tree.arrays.dofs[:, V_INDEX], : columns.inertial])
-    return _Plan(robot, columns, base, positions, starts, places, tuple(drive))
+    return FoldPlan(robot, base, positions, starts, column_places(robot, base, positions, starts))
+
+
+@dataclass(frozen=True, eq=False)
+class FoldRows:
+    """Arrays of some samples; weights and direction have no columns where there are none."""
+
+    q: np.ndarray
+    dq: np.ndarray
+    ddq: np.ndarray
+    tau: np.ndarray
+    weights: np.ndarray
+    direction: np.ndarray
 
 
 def information(
@@ -362,13 +403,14 @@ def information(
     weights: (samples, nv) factors on the rows of [Y | u], for robust estimation; rows a sample
         marks unusable never count.
     """
-    plan = _plan(robot)
+    plan = fold_plan(robot)
     if robot.nv == 0:
         raise NotIdentifiable(
             f"robot {robot.name!r} has no movable joint, so no motion shows its parameters"
         )
     factors = [np.zeros((len(p) + 1, len(p) + 1)) for p in plan.positions]
-    rows, count, provenance = np.zeros(robot.nv, dtype=np.int64), 0, []
+    rows, count = np.zeros(robot.nv, dtype=np.int64), 0
+    provenance: list[Mapping[str, Any]] = []
     for part in _stream(samples, robot):
         _check(robot, part, weights)
         part_weights = _row_weights(part, weights)
@@ -384,9 +426,9 @@ def information(
 
 def _stream(samples: Samples | Iterable[Samples], robot: Robot) -> Iterator[Samples]:
     if isinstance(samples, Samples):
-        yield directed(samples, robot)
+        yield with_friction_direction(samples, robot)
     else:
-        yield from directed_batches(samples, robot)
+        yield from batches_with_friction_direction(samples, robot)
 
 
 def _check(robot: Robot, samples: Samples, weights: np.ndarray | None) -> None:
@@ -417,7 +459,7 @@ def _row_weights(samples: Samples, weights: np.ndarray | None) -> np.ndarray | N
 
 
 def _fold(
-    plan: _Plan, samples: Samples, weights: np.ndarray | None, threads: int | None
+    plan: FoldPlan, samples: Samples, weights: np.ndarray | None, threads: int | None
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """The factors of one batch of samples, on threads, and how many rows each joint had."""
     q, dq, ddq = batch.check_state(plan.robot, samples.q, samples.dq, samples.ddq)
@@ -429,8 +471,8 @@ def _fold(
         int, list[np.ndarray]
     ] = {}  # by where the part begins: threads end in any order, the result is to be one
 
-    def call(workspace: batch.Workspace, q, dq, ddq, tau, weights, direction) -> None:
-        parts[q.ctypes.data] = _fold_part(plan, workspace, q, dq, ddq, tau, weights, direction)
+    def call(workspace: batch.Workspace, *arrays: np.ndarray) -> None:
+        parts[arrays[0].ctypes.data] = _fold_part(plan, workspace, FoldRows(*arrays))
 
     with f.blas_threads().limit(limits=1, user_api="blas"):
         no_weights = np.empty((len(q), 0))
@@ -453,9 +495,7 @@ def _fold(
         ], used
 
 
-def _fold_part(
-    plan: _Plan, workspace: batch.Workspace, q, dq, ddq, tau, weights, direction
-) -> list[np.ndarray]:
+def _fold_part(plan: FoldPlan, workspace: batch.Workspace, rows: FoldRows) -> list[np.ndarray]:
     """Fold samples into a factor per joint."""
     kernel, robot = batch.kernels().fold, plan.robot
     _, gravity, _ = robot.kernel_values
@@ -464,22 +504,27 @@ def _fold_part(
     starts = np.stack([plan.starts, offsets], axis=1)
     factors, matrices = np.zeros(offsets[-1]), np.zeros((plan.starts[-1], kernel.CHUNK))
     extra_rows = np.array(
-        [*(row for *_, row in plan.drive), *(plan.starts[1:] - 1)], dtype=np.int64
+        [*(each.row for each in plan.columns.drive), *(plan.starts[1:] - 1)], dtype=np.int64
     )
-    for first in range(0, len(q), TILE):
+    for first in range(0, len(rows.q), TILE):
         part = slice(first, first + TILE)
-        w = weights[part] if weights.shape[1] else np.empty((0, 0))
-        d = direction[part] if direction.shape[1] else None
-        extras = _drive_and_torque(plan, q[part], dq[part], ddq[part], tau[part], w, d)
+        tile = FoldRows(
+            q=rows.q[part],
+            dq=rows.dq[part],
+            ddq=rows.ddq[part],
+            tau=rows.tau[part],
+            weights=rows.weights[part] if rows.weights.shape[1] else np.empty((0, 0)),
+            direction=rows.direction[part],
+        )
         kernel.fold_samples(
             *robot.tree.rigid_arrays,
             gravity,
-            q[part],
-            dq[part],
-            ddq[part],
-            w,
-            plan.places,
-            extras,
+            tile.q,
+            tile.dq,
+            tile.ddq,
+            tile.weights,
+            plan.columns.places,
+            drive_and_torque(plan, tile),
             extra_rows,
             starts,
             workspace.nodes,
@@ -493,18 +538,21 @@ def _fold_part(
     ]
 
 
-def _drive_and_torque(plan: _Plan, q, dq, ddq, tau, w, direction=None) -> np.ndarray:
-    """Drive columns and torques of every joint, (columns, samples), as `extra_rows` orders them."""
-    out = np.empty((len(plan.drive) + plan.robot.nv, len(q)))
-    if plan.drive:
+def drive_and_torque(plan: FoldPlan, rows: FoldRows) -> np.ndarray:
+    """Return drive columns, then torques, of every joint, (columns, samples), times the weights."""
+    drive, q, dq, ddq = plan.columns.drive, rows.q, rows.dq, rows.ddq
+    out = np.empty((len(drive) + plan.robot.nv, len(q)))
+    if drive:
         B, columns = plan.robot.drive.motor_columns(
-            dq, ddq, q=q, load=load_of(plan.robot, q, dq, ddq), direction=direction
+            dq,
+            ddq,
+            q=q,
+            load=load_of(plan.robot, q, dq, ddq),
+            direction=rows.direction if rows.direction.shape[1] else None,
         )
-        for row, (v, term, motor, _) in zip(out, plan.drive, strict=False):
-            row[:] = (
-                columns[term][:, motor] if B is None else columns[term][:, motor] * B[..., v, motor]
-            )
-    out[len(plan.drive) :] = tau.T
-    if len(w):
-        out *= w[:, [*(v for v, *_ in plan.drive), *range(plan.robot.nv)]].T
+        for row, each in zip(out, drive, strict=False):
+            row[:] = each.of(B, columns)
+    out[len(drive) :] = rows.tau.T
+    if len(rows.weights):
+        out *= rows.weights[:, [*(each.dof for each in drive), *range(plan.robot.nv)]].T
     return out

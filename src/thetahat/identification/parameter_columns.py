@@ -94,7 +94,7 @@ class Columns:
         return (
             *(_UNITS * bodies),
             *(
-                self.drive.shape(term).units[int(s)]
+                self.drive.term(term).units[int(s)]
                 for term in self.drive.identified
                 for s in slides
             ),
@@ -111,7 +111,9 @@ class Columns:
             if self.drive.actuation is None
             else self.drive.actuation.touches()
         )
-        return ~np.any(touches & angular[:, None], axis=0)[list(self.drive.column_motors)]
+        return np.asarray(
+            ~np.any(touches & angular[:, None], axis=0)[list(self.drive.column_motors)]
+        )
 
     @cached_property
     def touches(self) -> np.ndarray:

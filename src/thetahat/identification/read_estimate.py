@@ -1,6 +1,4 @@
-"""Back from plain data: an `estimate.json` read, and its values put into the robot that it belongs
-to.
-"""
+"""Read an `estimate.json`, and apply it to the robot that it belongs to."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ import numpy as np
 from thetahat.errors import MalformedInput, StorageError, known
 from thetahat.identification.estimate_json import SCHEMA
 from thetahat.model.drive import TERMS, Drive
-from thetahat.model.friction_terms import Dry, shape_from
+from thetahat.model.friction_terms import FrictionDirection, term_from_settings
 from thetahat.model.lock_joints import lock
 from thetahat.model.robot import Robot
 
@@ -24,7 +22,7 @@ LARGEST = 64 * 2**20  # bytes; a humanoid's has less than one megabyte
 
 
 def read_estimate(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """An `estimate.json`, schema thetahat/estimate/1."""
+    """Read an `estimate.json`, schema thetahat/estimate/1."""
     path = Path(path)
     try:
         if path.stat().st_size > LARGEST:
@@ -50,9 +48,10 @@ def read_estimate(path: str | os.PathLike[str]) -> dict[str, Any]:
     return found
 
 
-def applied(found: dict[str, Any], robot: Robot, *, where: str = "the estimate") -> Robot:
-    """The robot with the values of an estimate; joints that its log did not measure are locked, as
-    they were for the fit.
+def apply_estimate(found: dict[str, Any], robot: Robot, *, where: str = "the estimate") -> Robot:
+    """Return the robot with the values of an estimate.
+
+    Joints that its log did not measure are locked, as they were for the fit.
     """
     try:
         locked, links, drives = (
@@ -117,16 +116,16 @@ def _with_friction(drive: Drive, friction: dict[str, Any] | None, where: str) ->
                 f"{where}: the law of dry friction is for {len(zone)} motors, and there are"
                 f" {motors}; identify again"
             )
-        drive = drive.with_dry(Dry(np.array(zone), np.array(travel)))
+        drive = drive.with_dry(FrictionDirection(np.array(zone), np.array(travel)))
     for term, stated in friction["terms"].items():
-        shape = shape_from(str(term), stated["settings"], motors=motors, where=where)
+        shape = term_from_settings(str(term), stated["settings"], motors=motors, where=where)
         if shape is None or len(stated["values"]) != motors:
             raise MalformedInput(
                 f"{where}: the friction term {term!r} is none that thetahat knows, or not for"
                 f" {motors} motors; identify again"
             )
         values = np.array([_number(value, where, f"{term} friction") for value in stated["values"]])
-        drive = replace(drive.with_shape(shape, values), identified=drive.identified)
+        drive = replace(drive.with_extra_term(shape, values), identified=drive.identified)
     return drive
 
 

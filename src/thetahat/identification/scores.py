@@ -9,7 +9,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from thetahat.data.friction_direction import directed, directed_batches
+from thetahat.data.friction_direction import (
+    batches_with_friction_direction,
+    with_friction_direction,
+)
 from thetahat.data.samples import Samples
 from thetahat.dynamics import rigid_body
 from thetahat.errors import UsageError
@@ -17,6 +20,28 @@ from thetahat.model.robot import Robot
 
 PIECE = 65_536  # samples predicted at once
 _OWN, _NOMINAL = "the robot", "the nominal robot"
+
+
+@dataclass(frozen=True, eq=False)
+class TorqueSums:
+    """Sums over usable rows, first, and over those in motion, second; (2, nv) each."""
+
+    samples: int  # read
+    rows: np.ndarray
+    torque: np.ndarray  # Σ u²
+    left: np.ndarray  # Σ e²
+
+    def r2(self, kind: int) -> np.ma.MaskedArray:
+        """Return 1 − e'e/u'u per degree of freedom; masked where there is no torque."""
+        left, torque = self.left[kind], self.torque[kind]
+        return np.ma.masked_array(
+            1.0 - left / np.where(torque > 0.0, torque, 1.0), mask=torque <= 0.0
+        )
+
+    def rms(self, kind: int) -> np.ma.MaskedArray:
+        """Return the RMS error per degree of freedom; masked where there are no rows."""
+        left, rows = self.left[kind], self.rows[kind]
+        return np.ma.masked_array(np.sqrt(left / np.maximum(rows, 1)), mask=rows == 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,17 +53,51 @@ class Validation:
     """
 
     names: tuple[str, ...]  # of the degrees of freedom
-    samples: int
-    rows: np.ndarray  # (nv,) torques scored
-    rows_moving: np.ndarray  # (nv,)
-    r2: np.ma.MaskedArray  # (nv,)
-    r2_moving: np.ma.MaskedArray
-    rms: np.ma.MaskedArray  # (nv,) [N·m or N]
-    rms_moving: np.ma.MaskedArray
-    r2_total: float | None  # of all joints together (paper's R²)
+    sums: TorqueSums
     cutoff: float | None = None  # [Hz] of the low-pass on the torques that are scored
     nominal: Validation | None = None  # the same rows predicted by the nominal robot
     beside: Mapping[str, Validation] = field(default_factory=dict)  # and by others, by name
+
+    @property
+    def samples(self) -> int:
+        """How many samples were read."""
+        return self.sums.samples
+
+    @property
+    def rows(self) -> np.ndarray:
+        """Torques scored, (nv,)."""
+        return np.asarray(self.sums.rows[0])
+
+    @property
+    def rows_moving(self) -> np.ndarray:
+        """Torques scored in motion, (nv,)."""
+        return np.asarray(self.sums.rows[1])
+
+    @property
+    def r2(self) -> np.ma.MaskedArray:
+        """R² per degree of freedom, (nv,)."""
+        return self.sums.r2(0)
+
+    @property
+    def r2_moving(self) -> np.ma.MaskedArray:
+        """R² per degree of freedom in motion, (nv,)."""
+        return self.sums.r2(1)
+
+    @property
+    def rms(self) -> np.ma.MaskedArray:
+        """RMS error per degree of freedom, (nv,) [N·m or N]."""
+        return self.sums.rms(0)
+
+    @property
+    def rms_moving(self) -> np.ma.MaskedArray:
+        """RMS error per degree of freedom in motion, (nv,) [N·m or N]."""
+        return self.sums.rms(1)
+
+    @property
+    def r2_total(self) -> float | None:
+        """R² of all joints together (paper's R²); None without torque."""
+        total = float(self.sums.torque[0].sum())
+        return 1.0 - float(self.sums.left[0].sum()) / total if total > 0.0 else None
 
     def __str__(self) -> str:
         width = max(map(len, ("joint", *self.names)))
@@ -80,8 +139,8 @@ class Validation:
         )
 
 
-def _cell(value: float, width: int, form: str) -> str:
-    return f"{'–' if value is np.ma.masked else format(float(value), form):>{width}}"
+def _cell(value: object, width: int, form: str) -> str:
+    return f"{'–' if value is np.ma.masked else format(value, form):>{width}}"
 
 
 def validate(
@@ -110,10 +169,13 @@ def validate(
         for each, into in sums.values():
             into.add(part, predicted(each, part))
     cutoff = cutoffs.pop() if len(cutoffs) == 1 else None
-    found = {
-        name: into.result(robot.velocity_names, count, cutoff) for name, (_, into) in sums.items()
+    scores = {
+        name: Validation(
+            robot.velocity_names, TorqueSums(count, into.rows, into.torque, into.left), cutoff
+        )
+        for name, (_, into) in sums.items()
     }
-    return replace(found.pop(_OWN), nominal=found.pop(_NOMINAL, None), beside=found)
+    return replace(scores.pop(_OWN), nominal=scores.pop(_NOMINAL, None), beside=scores)
 
 
 def predicted(robot: Robot, samples: Samples) -> np.ndarray:
@@ -124,60 +186,33 @@ def predicted(robot: Robot, samples: Samples) -> np.ndarray:
     if direction is None:
         return rigid_body.inverse_dynamics(robot, samples.q, samples.dq, samples.ddq)
     rigid = rigid_body.inverse_dynamics(robot, samples.q, samples.dq, samples.ddq, rigid=True)
-    return rigid + robot.drive.torque(
-        samples.dq, samples.ddq, q=samples.q, load=rigid, direction=direction
+    return np.asarray(
+        rigid
+        + robot.drive.torque(samples.dq, samples.ddq, q=samples.q, load=rigid, direction=direction)
     )
 
 
 class _Sums:
-    """Sums of squares of torques and of what is left of them, over usable rows and over those in
-    motion.
-    """
+    """Sums of squares over usable rows and over those in motion, growing batch by batch."""
 
     def __init__(self, nv: int) -> None:
-        self.rows, self.moving = np.zeros(nv, dtype=np.int64), np.zeros(nv, dtype=np.int64)
-        self.left, self.left_moving = np.zeros(nv), np.zeros(nv)
-        self.torque, self.torque_moving = np.zeros(nv), np.zeros(nv)
+        self.rows = np.zeros((2, nv), dtype=np.int64)
+        self.torque, self.left = np.zeros((2, nv)), np.zeros((2, nv))
 
     def add(self, samples: Samples, predicted: np.ndarray) -> None:
+        """Add the squares of these samples' torques and errors."""
         e2, u2 = (samples.tau - predicted) ** 2, samples.tau**2
-        all_rows, moving = samples.scorable, samples.valid
-        self.rows += all_rows.sum(axis=0)
-        self.moving += moving.sum(axis=0)
-        self.left += np.sum(e2, axis=0, where=all_rows)
-        self.torque += np.sum(u2, axis=0, where=all_rows)
-        self.left_moving += np.sum(e2, axis=0, where=moving)
-        self.torque_moving += np.sum(u2, axis=0, where=moving)
-
-    def result(self, names: tuple[str, ...], samples: int, cutoff: float | None) -> Validation:
-        total = float(self.torque.sum())
-        return Validation(
-            names=names,
-            samples=samples,
-            rows=self.rows,
-            rows_moving=self.moving,
-            r2=_share(self.left, self.torque),
-            r2_moving=_share(self.left_moving, self.torque_moving),
-            rms=_root_mean(self.left, self.rows),
-            rms_moving=_root_mean(self.left_moving, self.moving),
-            r2_total=1.0 - float(self.left.sum()) / total if total > 0.0 else None,
-            cutoff=cutoff,
-        )
-
-
-def _share(left: np.ndarray, torque: np.ndarray) -> np.ma.MaskedArray:
-    return np.ma.masked_array(1.0 - left / np.where(torque > 0.0, torque, 1.0), mask=torque <= 0.0)
-
-
-def _root_mean(left: np.ndarray, rows: np.ndarray) -> np.ma.MaskedArray:
-    return np.ma.masked_array(np.sqrt(left / np.maximum(rows, 1)), mask=rows == 0)
+        for kind, counted in enumerate((samples.scorable, samples.valid)):
+            self.rows[kind] += counted.sum(axis=0)
+            self.torque[kind] += np.sum(u2, axis=0, where=counted)
+            self.left[kind] += np.sum(e2, axis=0, where=counted)
 
 
 def _pieces(samples: Samples | Iterable[Samples], robot: Robot) -> Iterator[Samples]:
     for part in (
-        (directed(samples, robot),)
+        (with_friction_direction(samples, robot),)
         if isinstance(samples, Samples)
-        else directed_batches(samples, robot)
+        else batches_with_friction_direction(samples, robot)
     ):
         for first in range(0, len(part), PIECE):
             yield part if len(part) <= PIECE else part.subset(slice(first, first + PIECE))

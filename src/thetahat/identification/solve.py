@@ -1,6 +1,4 @@
-"""`solve`: runs an estimator on the information of a log, and lets nothing leave it that is not
-finite.
-"""
+"""Solve for a robot's parameters: run an estimator on the information of a log."""
 
 from __future__ import annotations
 
@@ -21,12 +19,16 @@ def solve(
     *,
     samples: Source | None = None,
 ) -> Estimate:
-    """The robot's parameters from the information of a log, by an estimator (default: `Consistent`,
-    physically consistent parameters).
+    """Estimate a robot's parameters from the information of a log.
 
-    samples: what the information was folded from. With them the standard deviations take into
-    account that neighbouring samples are not independent (`estimate.noise`); without, rows count as
-    independent. Robust estimators need them to weigh single samples, and count rows as independent.
+    Args:
+        information: from `th.information(robot, samples)`.
+        estimator: by default `Consistent()`, physically consistent parameters.
+        samples: what the information was folded from. With them standard deviations take into
+            account that neighbouring samples are correlated (`estimate.noise`); without, rows count
+            as independent. Robust estimators need them to weight single samples, and count rows as
+            independent.
+
     """
     if not isinstance(information, Information):
         raise UsageError(
@@ -39,28 +41,25 @@ def solve(
                 f"the information of joint {name!r} holds a number that is not finite; fold the log"
                 " again, or check its units"
             )
-    if estimator is None:
-        estimator = Consistent()
+    chosen: Estimator | SampleEstimator = Consistent() if estimator is None else estimator
     with f.blas_threads().limit(
         limits=1, user_api="blas"
     ):  # small matrices; threads woken for them would spin beside the next fold
-        if hasattr(estimator, "estimate_from_samples"):
+        if isinstance(chosen, SampleEstimator):
             if samples is None:
                 raise UsageError(
-                    f"{type(estimator).__name__} weighs single samples; pass them:"
+                    f"{type(chosen).__name__} weights single samples; pass them:"
                     " solve(information, estimator, samples=samples)"
                 )
-            return _finite(estimator.estimate_from_samples(information, samples), estimator)
-        found = _finite(estimator.estimate(information), estimator)
-    if samples is None or found.status == "infeasible":
-        return found
-    return corrected(found, information, samples, weights=getattr(estimator, "weights", None))
+            return _finite(chosen.estimate_from_samples(information, samples), chosen)
+        estimate = _finite(chosen.estimate(information), chosen)
+    if samples is None or estimate.status == "infeasible":
+        return estimate
+    return corrected(estimate, information, samples, weights=getattr(chosen, "weights", None))
 
 
 def _finite(estimate: Estimate, estimator: object) -> Estimate:
-    """The estimate, or an error where a number in it is not finite: nothing else may leave an
-    estimator.
-    """
+    """The estimate; `NotIdentifiable` where a number in it is not finite."""
     bad = np.flatnonzero(~np.isfinite(estimate.x))
     if len(bad):
         name = estimate.base.column_names[bad[0]]

@@ -13,9 +13,6 @@ from scipy.linalg import qr
 from thetahat.errors import NotIdentifiable, UsageError
 from thetahat.identification import factor as f
 from thetahat.identification.identifiability.base_parameters import (
-    ALONE,
-    GROUP,
-    NEVER,
     WEAK,
     BaseParameters,
     base_parameters,
@@ -95,13 +92,7 @@ def _tidied(base: BaseParameters) -> BaseParameters:
     M = np.where(
         base.scale[base.independent][:, None] * np.abs(base.map) > WEAK * base.scale, base.map, 0.0
     )
-    single = np.zeros(base.columns, dtype=bool)
-    single[base.independent] = np.sum(M != 0.0, axis=1) == 1
-    kinds = tuple(
-        NEVER if never else ALONE if alone else GROUP
-        for never, alone in zip(~np.any(M, axis=0), single, strict=True)
-    )
-    return replace(base, map=M, kinds=kinds)
+    return replace(base, map=M)
 
 
 def seen_through(information: Information, robot: Robot, base: BaseParameters) -> Information:

@@ -10,18 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
-from thetahat.data.friction_direction import directed_batches
+from thetahat.data.friction_direction import batches_with_friction_direction
 from thetahat.data.samples import Samples
 from thetahat.dynamics import batch
 from thetahat.errors import UsageError
 from thetahat.identification.estimators.estimator import Source
-from thetahat.identification.information import Information, load_of
-from thetahat.identification.parameter_columns import Columns
+from thetahat.identification.information import (
+    ColumnPlaces,
+    Information,
+    column_places,
+    load_of,
+)
 from thetahat.model.robot import Robot
-from thetahat.model.tree import V_INDEX
 
 LATE = 1.5  # periods after which a row counts as missing rather than late
 
@@ -37,32 +41,14 @@ class RowPlan:
 
     information: Information
     starts: np.ndarray  # (nv + 1,)
-    places: np.ndarray  # (dofs, 10·bodies), −1 where a column is not kept
-    drive: tuple[
-        tuple[int, int, int, int], ...
-    ]  # (degree of freedom, term, motor, row) of every drive column
+    columns: ColumnPlaces
 
 
 def row_plan(information: Information) -> RowPlan:
-    """The plan for the columns this information was folded in, restricted ones too."""
-    robot, base = information.robot, information.base
-    columns, motors = Columns(robot), robot.drive.column_motors
+    """Return the plan for the columns this information was folded in, restricted ones too."""
     starts = np.concatenate([[0], np.cumsum([len(p) for p in information.positions])])
-    place = np.full((robot.nv, columns.count), -1, dtype=np.int64)
-    for v, kept in enumerate(information.positions):
-        place[v, base.independent[kept]] = starts[v] + np.arange(len(kept))
-    drive = []
-    for v, c in np.argwhere(place[:, columns.inertial :] >= 0):
-        drive.append(
-            (
-                int(v),
-                int(c) // len(motors),
-                motors[int(c) % len(motors)],
-                int(place[v, columns.inertial + c]),
-            )
-        )
-    places = np.ascontiguousarray(place[robot.tree.arrays.dofs[:, V_INDEX], : columns.inertial])
-    return RowPlan(information, starts, places, tuple(drive))
+    places = column_places(information.robot, information.base, information.positions, starts)
+    return RowPlan(information, starts, places)
 
 
 def base_rows(plan: RowPlan, block: Block) -> np.ndarray:
@@ -71,11 +57,18 @@ def base_rows(plan: RowPlan, block: Block) -> np.ndarray:
     """
     robot, kernel = plan.information.robot, batch.kernels().fold
     _, gravity, _ = robot.kernel_values
-    q, dq, ddq = block.q, block.dq, block.ddq
+    q, dq, ddq = block.rows.q, block.rows.dq, block.rows.ddq
     count, weights = len(q), block.usable.astype(float)
     out = np.zeros((plan.starts[-1], -(-count // batch.WIDTH) * batch.WIDTH))
 
-    def call(workspace: batch.Workspace, at, q, dq, ddq, weights) -> None:
+    def call(
+        workspace: batch.Workspace,
+        at: np.ndarray,
+        q: np.ndarray,
+        dq: np.ndarray,
+        ddq: np.ndarray,
+        weights: np.ndarray,
+    ) -> None:
         kernel.base_columns(
             *robot.tree.rigid_arrays,
             gravity,
@@ -83,7 +76,7 @@ def base_rows(plan: RowPlan, block: Block) -> np.ndarray:
             dq,
             ddq,
             weights,
-            plan.places,
+            plan.columns.places,
             workspace.nodes,
             workspace.directions,
             out,
@@ -95,48 +88,63 @@ def base_rows(plan: RowPlan, block: Block) -> np.ndarray:
     ]  # writeable: Numba compiles for no other kind
     batch.run(robot, None, 1.0, call, np.arange(count), *state, weights)
     out = out[:, :count]
-    if plan.drive:
-        direction = block.direction if block.direction.shape[1] else None
+    if plan.columns.drive:
+        direction = block.rows.direction if block.rows.direction.shape[1] else None
         B, columns = robot.drive.motor_columns(
             dq, ddq, q=q, load=load_of(robot, q, dq, ddq), direction=direction
         )
-        for v, term, motor, row in plan.drive:
-            out[row] = (
-                columns[term][:, motor] if B is None else columns[term][:, motor] * B[..., v, motor]
-            ) * weights[:, v]
+        for each in plan.columns.drive:
+            out[each.row] = each.of(B, columns) * weights[:, each.dof]
     return out
 
 
 # -- blocks in time --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Block:
-    """Rows of one stretch, one period after another; all but a stretch's last block have the same
-    length.
-    """
+class _Rows(NamedTuple):
+    """Arrays of consecutive rows, one period apart."""
 
     q: np.ndarray
     dq: np.ndarray
     ddq: np.ndarray
     tau: np.ndarray
-    direction: np.ndarray  # (n, motors) of dry friction, or (n, 0) where the speed alone tells
+    direction: np.ndarray  # (n, motors) of dry friction, or (n, 0) where the speed alone decides
     usable: np.ndarray  # (n, nv) bool: the torque was measured and may be used
-    first: bool  # a stretch begins here
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Consecutive rows, one period apart; all but the last block of a segment have the same
+    length.
+    """
+
+    rows: _Rows
+    first: bool  # a segment begins here
     period: float | None  # [s]
 
+    @property
+    def tau(self) -> np.ndarray:
+        """Torques, (n, nv)."""
+        return self.rows.tau
+
+    @property
+    def usable(self) -> np.ndarray:
+        """Whether a torque was measured and may be used, (n, nv) bool."""
+        return self.rows.usable
+
     def __len__(self) -> int:
-        return len(self.tau)
+        return len(self.rows.tau)
 
 
 def blocks(source: Source, robot: Robot, size: int, *, reach: int) -> Iterator[Block]:
     """The rows of a log in blocks of `size`, however it is batched; a gap of more than `reach`
     periods begins a new stretch.
     """
-    period, end = None, None
-    waiting: list[tuple[np.ndarray, ...]] = []
+    period: float | None = None
+    end: tuple[float | None, int | None] | None = None
+    waiting: list[_Rows] = []
     held, first = 0, True
-    for part in directed_batches(_parts(source), robot):
+    for part in batches_with_friction_direction(_parts(source), robot):
         if not len(part):
             continue
         period = _period(part) if period is None else period
@@ -149,17 +157,17 @@ def blocks(source: Source, robot: Robot, size: int, *, reach: int) -> Iterator[B
             [*np.flatnonzero(new), len(part)] if new[0] else [0, *np.flatnonzero(new), len(part)]
         ):
             if new[begin] and held:
-                yield Block(*_joined(waiting), first, period)
+                yield Block(_joined(waiting), first, period)
                 waiting, held = [], 0
             first = first or bool(new[begin])
             waiting.append(_filled(part, robot, slice(begin, stop), steps[begin:stop]))
-            held += len(waiting[-1][0])
+            held += len(waiting[-1].q)
             while held >= size:
                 rows = _joined(waiting)
-                yield Block(*(a[:size] for a in rows), first, period)
-                waiting, held, first = [tuple(a[size:] for a in rows)], held - size, False
+                yield Block(_Rows(*(a[:size] for a in rows)), first, period)
+                waiting, held, first = [_Rows(*(a[size:] for a in rows))], held - size, False
     if held:
-        yield Block(*_joined(waiting), first, period)
+        yield Block(_joined(waiting), first, period)
 
 
 def _parts(source: Source) -> Iterator[Samples]:
@@ -210,25 +218,22 @@ def _steps(
     return steps, new
 
 
-def _filled(part: Samples, robot: Robot, rows: slice, steps: np.ndarray) -> tuple[np.ndarray, ...]:
-    """(q, dq, ddq, tau, direction, usable) of these rows, with rows that are not usable in the
-    place of missing ones.
-    """
+def _filled(part: Samples, robot: Robot, rows: slice, steps: np.ndarray) -> _Rows:
+    """These rows, with rows that are not usable in the place of missing ones."""
     direction = part.direction_of(robot.drive)
     direction = np.empty((len(part), 0)) if direction is None else direction
-    arrays = [a[rows] for a in (part.q, part.dq, part.ddq, part.tau, direction, part.valid)]
+    state = (part.q, part.dq, part.ddq, part.tau, direction, part.valid)
+    taken = _Rows(*(a[rows] for a in state))
     if np.all(steps == 1):
-        return tuple(arrays)
+        return taken
     index = np.repeat(np.arange(len(steps)), steps)
     measured = np.zeros(len(index), dtype=bool)
     measured[np.cumsum(steps) - 1] = True
-    *state, usable = (a[index] for a in arrays)
-    return (*state, usable & measured[:, None])
+    filled = _Rows(*(a[index] for a in taken))
+    return filled._replace(usable=filled.usable & measured[:, None])
 
 
-def _joined(waiting: list[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
-    return (
-        waiting[0]
-        if len(waiting) == 1
-        else tuple(np.concatenate(arrays) for arrays in zip(*waiting, strict=True))
-    )
+def _joined(waiting: list[_Rows]) -> _Rows:
+    if len(waiting) == 1:
+        return waiting[0]
+    return _Rows(*(np.concatenate(arrays) for arrays in zip(*waiting, strict=True)))

@@ -5,8 +5,9 @@ A joint's directions are eliminated one after the other, as if each were a joint
 massless body between, which needs no matrix inverse [Featherstone2008, §7.3]:
 
     U = I_A S,   δ = Sᵀ U + armature,   μ = τ − Sᵀ p_A
-    I_A ← I_A − U Uᵀ/δ,   p_A ← p_A + U μ/δ,   then for the whole joint   p_A ← p_A + I_A c,   c = Ṡ
-    q̇ back down:  a = a_p + c,   q̈ = (μ − Uᵀ a)/δ,   a ← a + S q̈
+    I_A ← I_A − U Uᵀ/δ,   p_A ← p_A + U μ/δ
+    then for the whole joint   p_A ← p_A + I_A c,   c = Ṡ q̇
+    back down:  a = a_p + c,   q̈ = (μ − Uᵀ a)/δ,   a ← a + S q̈
 
 A δ that is nothing but rounding belongs to a singular mass matrix. Its size is judged against that
 of the terms it is the difference of, (tr Ī) |S_ω|² + (tr m) |S_v|² + armature of the joint's body
@@ -165,13 +166,12 @@ def _prepare(topology, dofs, axes, theta, dq, wrenches, first, last, nodes, tabl
 @inline
 def _traces(articulated, i):
     """Traces of the angular and of the linear block of I_A."""
-    m, row = A_MATRIX, i + 1
-    angular = (
-        load(articulated, row, m) + load(articulated, row, m + 7) + load(articulated, row, m + 14)
-    )
-    return angular, load(articulated, row, m + 21) + load(articulated, row, m + 28) + load(
-        articulated, row, m + 35
-    )
+    row = i + 1
+    angular, linear = splat(0.0), splat(0.0)
+    for k in range(3):
+        angular = angular + load(articulated, row, A_MATRIX + 7 * k)
+        linear = linear + load(articulated, row, A_MATRIX + 21 + 7 * k)
+    return angular, linear
 
 
 @inline
@@ -249,21 +249,15 @@ def forward_dynamics(
             if up > 0:
                 c_a, c_l = load3(articulated, i + 1, A_RATE), load3(articulated, i + 1, A_RATE + 3)
                 for r in range(6):
-                    bias = load(articulated, i + 1, A_BIAS + r) + _row_times(
-                        articulated, i, r, c_a, c_l
-                    )
+                    more = _row_times(articulated, i, r, c_a, c_l)
+                    bias = load(articulated, i + 1, A_BIAS + r) + more
                     store(articulated, up, A_BIAS + r, load(articulated, up, A_BIAS + r) + bias)
                 for c in range(36):
-                    store(
-                        articulated, up, c, load(articulated, up, c) + load(articulated, i + 1, c)
-                    )
+                    total = load(articulated, up, c) + load(articulated, i + 1, c)
+                    store(articulated, up, c, total)
         store3(articulated, 0, A_ACCELERATION, zero3())
-        store3(
-            articulated,
-            0,
-            A_ACCELERATION + 3,
-            (splat(-gravity[0]), splat(-gravity[1]), splat(-gravity[2])),
-        )
+        upward = (splat(-gravity[0]), splat(-gravity[1]), splat(-gravity[2]))
+        store3(articulated, 0, A_ACCELERATION + 3, upward)
         for i in range(topology.shape[0]):
             d, up = topology[i, FIRST_DOF], topology[i, PARENT] + 1
             a = add3(load3(articulated, up, A_ACCELERATION), load3(articulated, i + 1, A_RATE))
@@ -271,9 +265,8 @@ def forward_dynamics(
                 load3(articulated, up, A_ACCELERATION + 3), load3(articulated, i + 1, A_RATE + 3)
             )
             for e in range(d + topology[i, DOF_COUNT] - 1, d - 1, -1):
-                along = dot3(load3(elimination, e, E_U), a) + dot3(
-                    load3(elimination, e, E_U + 3), b
-                )
+                u_n, u_f = load3(elimination, e, E_U), load3(elimination, e, E_U + 3)
+                along = dot3(u_n, a) + dot3(u_f, b)
                 ddq = (load(elimination, e, E_MU) - along) * load(elimination, e, E_INVERSE)
                 a = add3(a, scale3(load3(table, e, S_ANGULAR), ddq))
                 b = add3(b, scale3(load3(table, e, S_LINEAR), ddq))

@@ -35,6 +35,7 @@ from thetahat.kernels.kinematics import (
     load_dof_axis,
     move,
     place,
+    turn,
 )
 from thetahat.kernels.lanes import WIDTH, load, scatter, splat, store
 from thetahat.kernels.rnea import MASS, first_moment, inertia_times
@@ -163,11 +164,8 @@ def up_to_parent(topology, nodes, i):
 @inline
 def _add_inertia(composite, i, up, r):
     """Node up's composite += node i's, seen from up."""
-    m, h, inertia = (
-        load(composite, i + 1, C_MASS),
-        load3(composite, i + 1, C_MOMENT),
-        load6(composite, i + 1, C_INERTIA),
-    )
+    m, h = load(composite, i + 1, C_MASS), load3(composite, i + 1, C_MOMENT)
+    inertia = load6(composite, i + 1, C_INERTIA)
     moved, there = shifted_inertia(inertia, h, m, r), load6(composite, up + 1, C_INERTIA)
     total = (
         there[0] + moved[0],
@@ -207,16 +205,12 @@ def composites(topology, theta, moving, nodes, composite):
             store(composite, i + 1, c, splat(0.0))
         if column >= 0:
             R = load9(nodes, i + 1, ROTATION)
-            m, h, inertia = (
-                splat(theta[column + MASS]),
-                first_moment(theta, column, R),
-                turned_inertia(theta, column, R),
-            )
+            m, h = splat(theta[column + MASS]), first_moment(theta, column, R)
+            inertia = turned_inertia(theta, column, R)
             _store_inertia(composite, i, m, h, inertia)
             if moving:
-                block, f = _couple_block(
-                    m, h, inertia, load3(nodes, i + 1, OMEGA), load3(nodes, i + 1, VELOCITY)
-                )
+                w, v = load3(nodes, i + 1, OMEGA), load3(nodes, i + 1, VELOCITY)
+                block, f = _couple_block(m, h, inertia, w, v)
                 _store_block(composite, i, block, f)
     for i in range(topology.shape[0] - 1, -1, -1):
         up = topology[i, PARENT]
@@ -230,38 +224,26 @@ def composites(topology, theta, moving, nodes, composite):
 @inline
 def _composite_times(composite, i, angular, linear):
     """(Σ I) applied to a screw: couple Ī a + h × l, force m l − h × a."""
-    m, h, inertia = (
-        load(composite, i + 1, C_MASS),
-        load3(composite, i + 1, C_MOMENT),
-        load6(composite, i + 1, C_INERTIA),
-    )
-    return add3(symmetric_times(inertia, angular), cross3(h, linear)), sub3(
-        scale3(linear, m), cross3(h, angular)
-    )
+    m, h = load(composite, i + 1, C_MASS), load3(composite, i + 1, C_MOMENT)
+    inertia = load6(composite, i + 1, C_INERTIA)
+    couple = add3(symmetric_times(inertia, angular), cross3(h, linear))
+    return couple, sub3(scale3(linear, m), cross3(h, angular))
 
 
 @inline
 def _block_times(composite, i, angular):
     """(Σ B) applied to a screw: couple K a, force a × f."""
-    r0, r1, r2 = (
-        load3(composite, i + 1, C_BLOCK),
-        load3(composite, i + 1, C_BLOCK + 3),
-        load3(composite, i + 1, C_BLOCK + 6),
-    )
-    return (dot3(r0, angular), dot3(r1, angular), dot3(r2, angular)), cross3(
-        angular, load3(composite, i + 1, C_FORCE)
-    )
+    couple = turn(load9(composite, i + 1, C_BLOCK), angular)
+    return couple, cross3(angular, load3(composite, i + 1, C_FORCE))
 
 
 @inline
 def _block_transposed_times(composite, i, angular, linear):
     """(Σ B)ᵀ applied to a screw: couple Kᵀ a + f × l, no force."""
-    r0, r1, r2 = (
-        load3(composite, i + 1, C_BLOCK),
-        load3(composite, i + 1, C_BLOCK + 3),
-        load3(composite, i + 1, C_BLOCK + 6),
+    K = load9(composite, i + 1, C_BLOCK)
+    turned = add3(
+        scale3(K[0], angular[0]), add3(scale3(K[1], angular[1]), scale3(K[2], angular[2]))
     )
-    turned = add3(scale3(r0, angular[0]), add3(scale3(r1, angular[1]), scale3(r2, angular[2])))
     return add3(turned, cross3(load3(composite, i + 1, C_FORCE), linear))
 
 
@@ -278,10 +260,8 @@ def _screw(dofs, directions, e):
 @inline
 def _screw_rate(nodes, i, angular, linear):
     """Ṡ = v × S, v the twist of node i about its origin."""
-    w = load3(nodes, i + 1, OMEGA)
-    return cross3(w, angular), add3(
-        cross3(w, linear), cross3(load3(nodes, i + 1, VELOCITY), angular)
-    )
+    w, v = load3(nodes, i + 1, OMEGA), load3(nodes, i + 1, VELOCITY)
+    return cross3(w, angular), add3(cross3(w, linear), cross3(v, angular))
 
 
 @inline
@@ -316,10 +296,8 @@ def mass_matrix(
             for e in range(d, d + topology[i, DOF_COUNT]):
                 angular, linear = _screw(dofs, directions, e)
                 couple, force = _composite_times(composite, i, angular, linear)
-                j, end = (
-                    i,
-                    e + 1,
-                )  # every pair once: the joint's own directions up to e, then its ancestors'
+                # every pair once: the joint's own directions up to e, then its ancestors'
+                j, end = i, e + 1
                 while j >= 0:
                     for k in range(topology[j, FIRST_DOF], end):
                         z = load_dof_axis(directions, k)
@@ -376,29 +354,19 @@ def coriolis_matrix(
                 b_couple = _block_transposed_times(composite, i, angular, linear)
                 j = i
                 while j >= 0:
-                    for k in range(
-                        topology[j, FIRST_DOF], topology[j, FIRST_DOF] + topology[j, DOF_COUNT]
-                    ):
+                    begin = topology[j, FIRST_DOF]
+                    for k in range(begin, begin + topology[j, DOF_COUNT]):
                         s_a, s_l = _screw(dofs, directions, k)
                         ratio = axes[e, 3] * axes[k, 3]
                         row_k, row_e = dofs[k, V_INDEX], dofs[e, V_INDEX]
-                        _accumulate(
-                            matrix,
-                            row_k * nv + row_e,
-                            (dot3(s_a, f_couple) + dot3(s_l, f_force)) * ratio,
-                        )
+                        above = dot3(s_a, f_couple) + dot3(s_l, f_force)
+                        _accumulate(matrix, row_k * nv + row_e, above * ratio)
                         if j != i:
                             d_a, d_l = _screw_rate(nodes, j, s_a, s_l)
-                            _accumulate(
-                                matrix,
-                                row_e * nv + row_k,
-                                (dot3(d_a, g_couple) + dot3(d_l, g_force) + dot3(s_a, b_couple))
-                                * ratio,
-                            )
+                            left = dot3(d_a, g_couple) + dot3(d_l, g_force) + dot3(s_a, b_couple)
+                            _accumulate(matrix, row_e * nv + row_k, left * ratio)
                     r = up_to_parent(topology, nodes, j)
-                    f_couple, g_couple = (
-                        add3(f_couple, cross3(r, f_force)),
-                        add3(g_couple, cross3(r, g_force)),
-                    )
+                    f_couple = add3(f_couple, cross3(r, f_force))
+                    g_couple = add3(g_couple, cross3(r, g_force))
                     j = topology[j, PARENT]
         _finish(matrix, first, min(WIDTH, samples - first), out)

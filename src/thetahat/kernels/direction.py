@@ -9,8 +9,8 @@ from thetahat.kernels.jit import jit
 
 @jit
 def follow(speed, period, zone, travel, state, out):
-    """d of every motor, (samples, motors), from its speed; `state` is d before the first row and
-    after the last.
+    """Fill out (samples, motors) with d of every motor from its speed; `state` is d before the
+    first row and after the last.
 
     With hysteresis (travel > 0) the way of one row, x = q̇·period, is taken at once: d ← ±1 ∓ (1 ∓
     d)·exp(−|x|/travel), the solution of ∂d/∂x = (1 − d·sign(x))/travel.

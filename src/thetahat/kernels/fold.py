@@ -1,5 +1,5 @@
-"""Samples folded into triangular factors: the regressor's base columns, chunk by chunk, and a QR
-that absorbs them.
+"""Fold samples into triangular factors: the regressor's base columns, chunk by chunk, and a QR
+update.
 
 For every joint its own matrix, column after column: of joint j's rows, the columns of the bodies j
 carries that are base columns. A column's neighbours in memory are its next samples, so eight lanes
@@ -27,8 +27,8 @@ from thetahat.kernels.kinematics import (
     place,
 )
 from thetahat.kernels.lanes import WIDTH, gather, put, splat, take, total
-from thetahat.kernels.regressor import body_wrenches, ten_sliding, ten_turning
-from thetahat.kernels.vectors import cross3, load3, sub3
+from thetahat.kernels.regressor import body_wrenches, ten_entries
+from thetahat.kernels.vectors import load3, sub3
 
 CHUNK = 8 * WIDTH
 
@@ -83,11 +83,7 @@ def base_columns(
                 d = topology[j, FIRST_DOF]
                 for e in range(d, d + topology[j, DOF_COUNT]):
                     z = load_dof_axis(directions, e)
-                    ten = (
-                        ten_turning(z, cross3(z, r), couples, forces)
-                        if dofs[e, ANGULAR]
-                        else ten_sliding(z, forces)
-                    )
+                    ten = ten_entries(dofs[e, ANGULAR], z, r, couples, forces)
                     weight = splat(axes[e, 3])
                     if weights.shape[0] > 0:
                         weight = weight * gather(weights, first, last, dofs[e, V_INDEX])
@@ -106,7 +102,7 @@ def base_columns(
 
 
 @inline
-def _column(matrices, row):
+def load_column(matrices, row):
     """A chunk's column in eight registers."""
     return (
         take(matrices, row, 0),
@@ -121,7 +117,7 @@ def _column(matrices, row):
 
 
 @inline
-def _dot(a, b):
+def dot_columns(a, b):
     """Inner product of two columns."""
     return total(
         ((a[0] * b[0] + a[1] * b[1]) + (a[2] * b[2] + a[3] * b[3]))
@@ -139,8 +135,8 @@ def absorb(matrices, first, columns, factors, start):
     already.
     """
     for k in range(columns):
-        x = _column(matrices, first + k)
-        square = _dot(x, x)
+        x = load_column(matrices, first + k)
+        square = dot_columns(x, x)
         if square == 0.0:
             continue
         row = start + k * columns
@@ -161,8 +157,8 @@ def absorb(matrices, first, columns, factors, start):
         )
         factors[row + k] = beta
         for j in range(k + 1, columns):
-            y = _column(matrices, first + j)
-            t = tau * (factors[row + j] + _dot(v, y))
+            y = load_column(matrices, first + j)
+            t = tau * (factors[row + j] + dot_columns(v, y))
             factors[row + j] -= t
             step = splat(-t)
             put(matrices, first + j, 0, y[0] + v[0] * step)

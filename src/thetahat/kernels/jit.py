@@ -1,4 +1,4 @@
-"""The only jit decorator of the project, its flags, and where compiled kernels are kept.
+"""The project's jit decorators, their flags, and the cache folder of compiled kernels.
 
 Numba's cache notices an edit in the file of a kernel but not in a file it calls into, so the cache
 folder is keyed by a hash of all of `kernels/`. The first call of a kernel on a machine compiles it;

@@ -1,4 +1,4 @@
-"""Where every node is, and how it moves, for a tile of eight samples.
+"""Forward kinematics: pose, velocity and acceleration of every node, for a tile of eight samples.
 
 Everything is in world axes, so vectors pass from parent to child without being turned. Row 0 of the
 node scratch is the world, row i + 1 is node i.
@@ -6,18 +6,28 @@ node scratch is the world, row i + 1 is node i.
     placement     R_i = R_p R_tree R_J(q)          p_i = p_p + R_p (t_tree + R_tree t_J(q))
     velocity      ω_i = ω_p + Σ z q̇                v_i = v_p + ω_p × r + Σ z q̇
     acceleration  α_i = α_p + Σ z q̈ + ω_i × Σ z q̇
-                  a_i = a_p + α_p × r + ω_p × (ω_p × r) + 2 ω_p × d + (ω_i − ω_p) × d + Σ z q̈,   d
-                  = Σ z q̇ (linear)
+                  a_i = a_p + α_p × r + ω_p × (ω_p × r) + 2 ω_p × d + (ω_i − ω_p) × d + Σ z q̈
 
-with r = p_i − p_p, sums over the joint's angular or linear directions z, which stand still in node
-i's frame.
+with r = p_i − p_p, d = Σ z q̇ over the linear directions, and sums over the joint's angular or
+linear directions z, which stand still in node i's frame.
 """
 
 from __future__ import annotations
 
 from thetahat.kernels.jit import inline, jit
-from thetahat.kernels.lanes import gather, load, splat
-from thetahat.kernels.vectors import add3, cross3, dot3, load3, scale3, sincos, store3, sub3, zero3
+from thetahat.kernels.lanes import gather, splat
+from thetahat.kernels.vectors import (
+    add3,
+    cross3,
+    dot3,
+    gather3,
+    load3,
+    scale3,
+    sincos,
+    store3,
+    sub3,
+    zero3,
+)
 
 # Columns of the node scratch (nodes + 1, NODE_SIZE, 8).
 ROTATION, POSITION, OMEGA, ALPHA, ACCELERATION, VELOCITY = 0, 9, 12, 15, 18, 21
@@ -72,11 +82,9 @@ def column3(m, k):
 @inline
 def _times(a, b):
     """a·b of matrices of three rows."""
-    b0, b1, b2 = (
-        (b[0][0], b[1][0], b[2][0]),
-        (b[0][1], b[1][1], b[2][1]),
-        (b[0][2], b[1][2], b[2][2]),
-    )
+    b0 = (b[0][0], b[1][0], b[2][0])
+    b1 = (b[0][1], b[1][1], b[2][1])
+    b2 = (b[0][2], b[1][2], b[2][2])
     return (
         (dot3(a[0], b0), dot3(a[0], b1), dot3(a[0], b2)),
         (dot3(a[1], b0), dot3(a[1], b1), dot3(a[1], b2)),
@@ -123,12 +131,8 @@ def place(topology, geometry, dofs, axes, q, first, last, nodes, directions):
     store9(nodes, 0, ROTATION, ((one, zero, zero), (zero, one, zero), (zero, zero, one)))
     store3(nodes, 0, POSITION, (zero, zero, zero))
     for i in range(topology.shape[0]):
-        parent, kind, k, d = (
-            topology[i, PARENT],
-            topology[i, KIND],
-            topology[i, Q_INDEX],
-            topology[i, FIRST_DOF],
-        )
+        parent, kind = topology[i, PARENT], topology[i, KIND]
+        k, d = topology[i, Q_INDEX], topology[i, FIRST_DOF]
         g = geometry[i]
         R_p = load9(nodes, parent + 1, ROTATION)
         shift = (splat(g[_T]), splat(g[_T + 1]), splat(g[_T + 2]))
@@ -157,12 +161,7 @@ def place(topology, geometry, dofs, axes, q, first, last, nodes, directions):
             fixed = _constant_rotation(g)
             at = k
             if kind == FREE:
-                xyz = (
-                    gather(q, first, last, k),
-                    gather(q, first, last, k + 1),
-                    gather(q, first, last, k + 2),
-                )
-                shift = add3(shift, turn(fixed, xyz))
+                shift = add3(shift, turn(fixed, gather3(q, first, last, k)))
                 at = k + 3
             x, y = gather(q, first, last, at), gather(q, first, last, at + 1)
             z, w = gather(q, first, last, at + 2), gather(q, first, last, at + 3)
@@ -216,4 +215,4 @@ def move(topology, dofs, axes, gravity, dq, ddq, first, last, nodes, directions)
 @inline
 def load_dof_axis(directions, e):
     """World axis of a degree of freedom."""
-    return (load(directions, e, AXIS), load(directions, e, AXIS + 1), load(directions, e, AXIS + 2))
+    return load3(directions, e, AXIS)

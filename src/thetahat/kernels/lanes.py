@@ -16,11 +16,11 @@ from numba.core.typing.templates import ConcreteTemplate, infer_global, signatur
 from numba.extending import intrinsic, lower_builtin, models, register_model
 
 WIDTH = 8
-_VECTOR = ir.VectorType(ir.DoubleType(), WIDTH)
+VECTOR = ir.VectorType(ir.DoubleType(), WIDTH)
 _INT = ir.IntType(32)
 # Products may fuse into the sums that take them (fma): more accurate, not less. Nothing else is
 # relaxed.
-_FLAGS = ("contract",)
+FLAGS = ("contract",)
 
 
 class LanesType(types.Type):
@@ -36,13 +36,13 @@ lanes = LanesType()
 @register_model(LanesType)
 class _LanesModel(models.PrimitiveModel):
     def __init__(self, manager, kind) -> None:
-        super().__init__(manager, kind, _VECTOR)
+        super().__init__(manager, kind, VECTOR)
 
 
 def _broadcast(builder: ir.IRBuilder, scalar: ir.Value) -> ir.Value:
-    one = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), scalar, _INT(0))
+    one = builder.insert_element(ir.Constant(VECTOR, ir.Undefined), scalar, _INT(0))
     zeros = ir.Constant(ir.VectorType(_INT, WIDTH), [0] * WIDTH)
-    return builder.shuffle_vector(one, ir.Constant(_VECTOR, ir.Undefined), zeros)
+    return builder.shuffle_vector(one, ir.Constant(VECTOR, ir.Undefined), zeros)
 
 
 def _register(symbol, instruction: str) -> None:
@@ -57,7 +57,7 @@ def _register(symbol, instruction: str) -> None:
             value if kind == lanes else _broadcast(builder, value)
             for kind, value in zip(sig.args, args, strict=True)
         )
-        return getattr(builder, instruction)(left, right, flags=_FLAGS)
+        return getattr(builder, instruction)(left, right, flags=FLAGS)
 
     for pair in pairs:
         lower_builtin(symbol, *pair)(lower)
@@ -105,7 +105,7 @@ def _item_pointer(context, builder, array_type, array, indices):
 
 
 def _vector_pointer(builder, pointer):
-    return builder.bitcast(pointer, _VECTOR.as_pointer())
+    return builder.bitcast(pointer, VECTOR.as_pointer())
 
 
 @intrinsic
@@ -140,7 +140,7 @@ def gather(typingctx, array, first, last, column):
     """
 
     def codegen(context, builder, sig, args):
-        value = ir.Constant(_VECTOR, ir.Undefined)
+        value = ir.Constant(VECTOR, ir.Undefined)
         for lane in range(WIDTH):
             row = builder.add(args[1], context.get_constant(types.intp, lane))
             row = builder.select(builder.icmp_signed("<", row, args[2]), row, args[2])
@@ -209,7 +209,7 @@ def _ten(context, builder, sig, args, combine):
                 [context.get_constant(types.intp, lane), args[2]],
             )
             two = _shuffle(builder, ten[WIDTH], ten[WIDTH + 1], (lane, WIDTH + lane))
-            combine(eights[lane], builder.bitcast(pointer, _VECTOR.as_pointer()))
+            combine(eights[lane], builder.bitcast(pointer, VECTOR.as_pointer()))
             combine(two, builder.bitcast(builder.gep(pointer, [_INT(WIDTH)]), pair.as_pointer()))
     return context.get_dummy_value()
 
@@ -298,7 +298,7 @@ def write_zeros(typingctx, target, at, streamed):
     """target[at : at + 8] = 0."""
 
     def codegen(context, builder, sig, args):
-        return _write(context, builder, sig, args, ir.Constant(_VECTOR, None))
+        return _write(context, builder, sig, args, ir.Constant(VECTOR, None))
 
     return types.void(target, types.intp, types.boolean), codegen
 

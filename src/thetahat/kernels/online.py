@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from thetahat.kernels.fold import CHUNK, _column, _dot, base_columns
+from thetahat.kernels.fold import CHUNK, base_columns, dot_columns, load_column
 from thetahat.kernels.jit import jit
 from thetahat.kernels.kinematics import SHARED
 from thetahat.kernels.lanes import put, splat
@@ -349,8 +349,8 @@ def _absorb_into(work, columns, R):
     Householder, as `fold.absorb`.
     """
     for k in range(columns.shape[0]):
-        x = _column(work, k)
-        square = _dot(x, x)
+        x = load_column(work, k)
+        square = dot_columns(x, x)
         if square == 0.0:
             continue
         c = columns[k]
@@ -371,8 +371,8 @@ def _absorb_into(work, columns, R):
         )
         R[c, c] = beta
         for j in range(k + 1, columns.shape[0]):
-            y = _column(work, j)
-            t = tau * (R[c, columns[j]] + _dot(v, y))
+            y = load_column(work, j)
+            t = tau * (R[c, columns[j]] + dot_columns(v, y))
             R[c, columns[j]] -= t
             step = splat(-t)
             put(work, j, 0, y[0] + v[0] * step)

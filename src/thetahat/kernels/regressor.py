@@ -68,11 +68,8 @@ def body_wrenches(nodes, i):
     mcx mcy mcz; mcx mcy mcz m.
     """
     R = load9(nodes, i + 1, ROTATION)
-    w, alpha, a = (
-        load3(nodes, i + 1, OMEGA),
-        load3(nodes, i + 1, ALPHA),
-        load3(nodes, i + 1, ACCELERATION),
-    )
+    w, alpha = load3(nodes, i + 1, OMEGA), load3(nodes, i + 1, ALPHA)
+    a = load3(nodes, i + 1, ACCELERATION)
     ex, ey, ez = column3(R, 0), column3(R, 1), column3(R, 2)
     wx, wy, wz = dot3(ex, w), dot3(ey, w), dot3(ez, w)
     ax, ay, az = dot3(ex, alpha), dot3(ey, alpha), dot3(ez, alpha)
@@ -119,6 +116,16 @@ def ten_sliding(z, f):
     """z·f for the ten parameters: inertia has no force."""
     o = splat(0.0)
     return (o, o, o, dot3(z, f[2]), dot3(z, f[1]), o, o, dot3(z, f[0]), o, dot3(z, f[3]))
+
+
+@inline
+def ten_entries(angular, z, r, couples, forces):
+    """The ten entries of a degree of freedom's row, of a body whose origin is at r from the
+    joint's.
+    """
+    if angular:
+        return ten_turning(z, cross3(z, r), couples, forces)
+    return ten_sliding(z, forces)
 
 
 @inline
@@ -179,11 +186,7 @@ def sweep(topology, dofs, axes, count, nodes, directions, rows):
             d = topology[j, FIRST_DOF]
             for e in range(d, d + topology[j, DOF_COUNT]):
                 z = load_dof_axis(directions, e)
-                ten = (
-                    ten_turning(z, cross3(z, r), couples, forces)
-                    if dofs[e, ANGULAR]
-                    else ten_sliding(z, forces)
-                )
+                ten = ten_entries(dofs[e, ANGULAR], z, r, couples, forces)
                 at = dofs[e, COMPACT] + column - dofs[e, FIRST_COLUMN]
                 if dofs[e, SHARED]:
                     add_ten(rows, count, at, _scaled(ten, axes[e, 3]))
@@ -215,10 +218,8 @@ def _write(segments, count, size, rows, image, streamed):
             while at + WIDTH <= start:
                 write_zeros(image, at, streamed)
                 at += WIDTH
-            end, shift = (
-                min(start + segments[s, LENGTH], base + size - WIDTH + 1),
-                segments[s, SOURCE] - start,
-            )
+            end = min(start + segments[s, LENGTH], base + size - WIDTH + 1)
+            shift = segments[s, SOURCE] - start
             while at < end:
                 write_eight(image, at, rows, lane, at + shift, streamed)
                 at += WIDTH
@@ -236,9 +237,8 @@ def _write(segments, count, size, rows, image, streamed):
             write_sum(image, at, rows, lane, this, following, streamed)
             at += WIDTH
     while at < count * size:
-        image[at] = _entry(
-            segments, segments.shape[0] - 1, count - 1, rows, at - (count - 1) * size
-        )
+        lane = count - 1
+        image[at] = _entry(segments, segments.shape[0] - 1, lane, rows, at - lane * size)
         at += 1
 
 

@@ -28,8 +28,8 @@ from thetahat.kernels.kinematics import (
     turn,
     turn_constant,
 )
-from thetahat.kernels.lanes import WIDTH, gather, load, scatter, splat, store
-from thetahat.kernels.vectors import add3, cross3, dot3, load3, scale3, store3, sub3, zero3
+from thetahat.kernels.lanes import WIDTH, load, scatter, splat, store
+from thetahat.kernels.vectors import add3, cross3, dot3, gather3, load3, scale3, store3, sub3, zero3
 
 # Positions in θ, the paper's order.
 IXX, IXY, IXZ, MCZ, MCY, IYY, IYZ, MCX, IZZ, MASS = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
@@ -63,16 +63,7 @@ def first_moment(theta, column, R):
 @inline
 def applied(wrenches, first, last, at, R):
     """Couple and force of an external wrench given in body axes, turned to world axes."""
-    couple = (
-        gather(wrenches, first, last, at),
-        gather(wrenches, first, last, at + 1),
-        gather(wrenches, first, last, at + 2),
-    )
-    force = (
-        gather(wrenches, first, last, at + 3),
-        gather(wrenches, first, last, at + 4),
-        gather(wrenches, first, last, at + 5),
-    )
+    couple, force = gather3(wrenches, first, last, at), gather3(wrenches, first, last, at + 3)
     return turn(R, couple), turn(R, force)
 
 
@@ -80,11 +71,8 @@ def applied(wrenches, first, last, at, R):
 def _needed_wrench(theta, column, nodes, i):
     """The wrench that makes body i move as it does, about its origin."""
     R = load9(nodes, i + 1, ROTATION)
-    w, alpha, a = (
-        load3(nodes, i + 1, OMEGA),
-        load3(nodes, i + 1, ALPHA),
-        load3(nodes, i + 1, ACCELERATION),
-    )
+    w, alpha = load3(nodes, i + 1, OMEGA), load3(nodes, i + 1, ALPHA)
+    a = load3(nodes, i + 1, ACCELERATION)
     w_b, alpha_b = turn(transposed(R), w), turn(transposed(R), alpha)
     h = first_moment(theta, column, R)
     couple_b = add3(
@@ -95,6 +83,22 @@ def _needed_wrench(theta, column, nodes, i):
         scale3(a, splat(theta[column + MASS])), add3(cross3(alpha, h), cross3(w, cross3(w, h)))
     )
     return couple, force
+
+
+@inline
+def sum_up(topology, dofs, axes, nodes, directions, forces, torques):
+    """Pass every node's wrench to its parent, and add its share to each joint's torque."""
+    for i in range(topology.shape[0] - 1, -1, -1):
+        n, f = load3(forces, i + 1, COUPLE), load3(forces, i + 1, FORCE)
+        d, up = topology[i, FIRST_DOF], topology[i, PARENT] + 1
+        for e in range(d, d + topology[i, DOF_COUNT]):
+            z, v = load_dof_axis(directions, e), dofs[e, V_INDEX]
+            tau = dot3(z, n) if dofs[e, ANGULAR] else dot3(z, f)
+            store(torques, v, 0, load(torques, v, 0) + tau * axes[e, 3])
+        if up > 0:
+            r = sub3(load3(nodes, i + 1, POSITION), load3(nodes, up, POSITION))
+            store3(forces, up, FORCE, add3(load3(forces, up, FORCE), f))
+            store3(forces, up, COUPLE, add3(load3(forces, up, COUPLE), add3(n, cross3(r, f))))
 
 
 @jit
@@ -135,22 +139,7 @@ def inverse_dynamics(
                     couple, force = sub3(couple, n_x), sub3(force, f_x)
             store3(forces, i + 1, COUPLE, couple)
             store3(forces, i + 1, FORCE, force)
-        for i in range(topology.shape[0] - 1, -1, -1):
-            n, f = load3(forces, i + 1, COUPLE), load3(forces, i + 1, FORCE)
-            d, up = topology[i, FIRST_DOF], topology[i, PARENT] + 1
-            for e in range(d, d + topology[i, DOF_COUNT]):
-                z = load_dof_axis(directions, e)
-                tau = dot3(z, n) if dofs[e, ANGULAR] else dot3(z, f)
-                store(
-                    torques,
-                    dofs[e, V_INDEX],
-                    0,
-                    load(torques, dofs[e, V_INDEX], 0) + tau * axes[e, 3],
-                )
-            if up > 0:
-                r = sub3(load3(nodes, i + 1, POSITION), load3(nodes, up, POSITION))
-                store3(forces, up, FORCE, add3(load3(forces, up, FORCE), f))
-                store3(forces, up, COUPLE, add3(load3(forces, up, COUPLE), add3(n, cross3(r, f))))
+        sum_up(topology, dofs, axes, nodes, directions, forces, torques)
         count = min(WIDTH, samples - first)
         for v in range(out.shape[1]):
             scatter(out, first, count, v, load(torques, v, 0))

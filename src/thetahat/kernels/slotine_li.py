@@ -10,10 +10,10 @@ world axes. With a = (α, a_l), β = α − ½ ω × ω_r and â = a_l + ω_r ×
 linear in the body's ten numbers, and the wrench of rnea.py where q̇_r = q̇. As in regressor.py, u_x
 = ω × e_x and w_x = ω_r × e_x:
 
-    Ixx   couple  e_x β_x + ½(u_x ω_rx + w_x ω_x)                                            no
-    force Ixy   couple  e_x β_y + e_y β_x + ½(u_x ω_ry + u_y ω_rx + w_x ω_y + w_y ω_x)
-    no force m·cx  couple  e_x × â              force  α × e_x + ω_r × u_x m     no couple
-    force  â
+    Ixx   couple  e_x β_x + ½(u_x ω_rx + w_x ω_x)                                    no force
+    Ixy   couple  e_x β_y + e_y β_x + ½(u_x ω_ry + u_y ω_rx + w_x ω_y + w_y ω_x)     no force
+    m·cx  couple  e_x × â              force  α × e_x + ω_r × u_x
+    m     no couple                    force  â
 
 Adaptive control needs no matrix [Niemeyer1991]: Y·θ̂ is a recursion like Newton and Euler's, and
 Yᵀs of a body is its ten wrenches against the twist J_i s.
@@ -41,8 +41,22 @@ from thetahat.kernels.kinematics import (
     place,
 )
 from thetahat.kernels.lanes import WIDTH, add_ten, gather, load, scatter, splat, store, store_ten
-from thetahat.kernels.regressor import ten_sliding, ten_turning
-from thetahat.kernels.rnea import COUPLE, FORCE, IXX, IXY, IXZ, IYY, IYZ, IZZ, MASS, MCX, MCY, MCZ
+from thetahat.kernels.regressor import ten_entries, ten_turning
+from thetahat.kernels.rnea import (
+    COUPLE,
+    FORCE,
+    IXX,
+    IXY,
+    IXZ,
+    IYY,
+    IYZ,
+    IZZ,
+    MASS,
+    MCX,
+    MCY,
+    MCZ,
+    sum_up,
+)
 from thetahat.kernels.vectors import add3, cross3, dot3, load3, scale3, store3, sub3, zero3
 
 # Columns of one more node scratch (nodes + 1, at least EXTRA_SIZE, 8): ω of q̇_r, and the twist of
@@ -71,10 +85,8 @@ def move_with_reference(
         a = add3(load3(nodes, up, ACCELERATION), cross3(alpha, r))
         w_r = load3(extra, up, REFERENCE)
         for e in range(d, end):
-            z, rate = (
-                load_dof_axis(directions, e),
-                gather(dq, first, last, dofs[e, V_INDEX]) * axes[e, 3],
-            )
+            z = load_dof_axis(directions, e)
+            rate = gather(dq, first, last, dofs[e, V_INDEX]) * axes[e, 3]
             if dofs[e, ANGULAR]:
                 w = add3(w, scale3(z, rate))
             else:
@@ -116,12 +128,8 @@ def reference_wrenches(nodes, extra, i):
     regressor.body_wrenches.
     """
     R = load9(nodes, i + 1, ROTATION)
-    w, v, w_r = (
-        load3(nodes, i + 1, OMEGA),
-        load3(nodes, i + 1, VELOCITY),
-        load3(extra, i + 1, REFERENCE),
-    )
-    alpha = load3(nodes, i + 1, ALPHA)
+    w, v = load3(nodes, i + 1, OMEGA), load3(nodes, i + 1, VELOCITY)
+    w_r, alpha = load3(extra, i + 1, REFERENCE), load3(nodes, i + 1, ALPHA)
     a = add3(load3(nodes, i + 1, ACCELERATION), cross3(w_r, v))
     half = splat(0.5)
     beta = sub3(alpha, scale3(cross3(w, w_r), half))
@@ -188,15 +196,10 @@ def regressor(
             j = i
             while j >= 0:
                 r = sub3(p_i, load3(nodes, j + 1, POSITION))
-                for e in range(
-                    topology[j, FIRST_DOF], topology[j, FIRST_DOF] + topology[j, DOF_COUNT]
-                ):
+                d = topology[j, FIRST_DOF]
+                for e in range(d, d + topology[j, DOF_COUNT]):
                     z = scale3(load_dof_axis(directions, e), splat(axes[e, 3]))
-                    ten = (
-                        ten_turning(z, cross3(z, r), couples, forces)
-                        if dofs[e, ANGULAR]
-                        else ten_sliding(z, forces)
-                    )
+                    ten = ten_entries(dofs[e, ANGULAR], z, r, couples, forces)
                     add_ten(rows, count, dofs[e, V_INDEX] * columns + column, ten)
                 j = topology[j, PARENT]
 
@@ -213,17 +216,10 @@ def _sum_of(theta, column, couples, forces):
     n = add3(n, scale3(couples[6], splat(theta[column + MCX])))
     n = add3(n, scale3(couples[7], splat(theta[column + MCY])))
     n = add3(n, scale3(couples[8], splat(theta[column + MCZ])))
-    f = add3(
-        scale3(forces[0], splat(theta[column + MCX])), scale3(forces[1], splat(theta[column + MCY]))
-    )
-    f = add3(
-        f,
-        add3(
-            scale3(forces[2], splat(theta[column + MCZ])),
-            scale3(forces[3], splat(theta[column + MASS])),
-        ),
-    )
-    return n, f
+    x, y = splat(theta[column + MCX]), splat(theta[column + MCY])
+    z, m = splat(theta[column + MCZ]), splat(theta[column + MASS])
+    f = add3(scale3(forces[0], x), scale3(forces[1], y))
+    return n, add3(f, add3(scale3(forces[2], z), scale3(forces[3], m)))
 
 
 @jit
@@ -234,14 +230,11 @@ def _twist_of(topology, dofs, axes, s, first, last, nodes, directions, extra):
     for i in range(topology.shape[0]):
         up, d = topology[i, PARENT] + 1, topology[i, FIRST_DOF]
         w = load3(extra, up, SLIDING_ANGULAR)
-        v = add3(
-            load3(extra, up, SLIDING_LINEAR),
-            cross3(w, sub3(load3(nodes, i + 1, POSITION), load3(nodes, up, POSITION))),
-        )
+        r = sub3(load3(nodes, i + 1, POSITION), load3(nodes, up, POSITION))
+        v = add3(load3(extra, up, SLIDING_LINEAR), cross3(w, r))
         for e in range(d, d + topology[i, DOF_COUNT]):
-            moved = scale3(
-                load_dof_axis(directions, e), gather(s, first, last, dofs[e, V_INDEX]) * axes[e, 3]
-            )
+            rate = gather(s, first, last, dofs[e, V_INDEX]) * axes[e, 3]
+            moved = scale3(load_dof_axis(directions, e), rate)
             if dofs[e, ANGULAR]:
                 w = add3(w, moved)
             else:
@@ -294,16 +287,6 @@ def torque_and_gradient(
                 store_ten(rows, count, column, ten_turning(w_s, v_s, couples, pushes))
             store3(forces, i + 1, COUPLE, couple)
             store3(forces, i + 1, FORCE, force)
-        for i in range(topology.shape[0] - 1, -1, -1):
-            n, f = load3(forces, i + 1, COUPLE), load3(forces, i + 1, FORCE)
-            d, up = topology[i, FIRST_DOF], topology[i, PARENT] + 1
-            for e in range(d, d + topology[i, DOF_COUNT]):
-                z = load_dof_axis(directions, e)
-                tau = (dot3(z, n) if dofs[e, ANGULAR] else dot3(z, f)) * axes[e, 3]
-                store(torques, dofs[e, V_INDEX], 0, load(torques, dofs[e, V_INDEX], 0) + tau)
-            if up > 0:
-                r = sub3(load3(nodes, i + 1, POSITION), load3(nodes, up, POSITION))
-                store3(forces, up, FORCE, add3(load3(forces, up, FORCE), f))
-                store3(forces, up, COUPLE, add3(load3(forces, up, COUPLE), add3(n, cross3(r, f))))
+        sum_up(topology, dofs, axes, nodes, directions, forces, torques)
         for v in range(out.shape[1]):
             scatter(out, first, count, v, load(torques, v, 0))

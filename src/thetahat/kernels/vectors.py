@@ -7,7 +7,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from thetahat.kernels.jit import inline
-from thetahat.kernels.lanes import _FLAGS, _VECTOR, WIDTH, lanes, load, splat, store
+from thetahat.kernels.lanes import FLAGS, VECTOR, WIDTH, gather, lanes, load, splat, store
 
 # π/2 in three parts; k times the first two is exact for |k| < 2²⁰ (Cody and Waite).
 _HALF_PI = (
@@ -63,6 +63,13 @@ def load3(array, row, column):
 
 
 @inline
+def gather3(rows, first, last, column):
+    """Three neighbouring columns of eight samples."""
+    x, y = gather(rows, first, last, column), gather(rows, first, last, column + 1)
+    return (x, y, gather(rows, first, last, column + 2))
+
+
+@inline
 def store3(array, row, column, a):
     """Write three neighbouring lanes values of a scratch array."""
     store(array, row, column, a[0])
@@ -80,10 +87,10 @@ def _series(builder, r2, first):
         coefficients.append(sign * factor)
         factor /= (n + 1) * (n + 2)
         n, sign = n + 2, -sign
-    value = ir.Constant(_VECTOR, [coefficients[-1]] * WIDTH)
+    value = ir.Constant(VECTOR, [coefficients[-1]] * WIDTH)
     for c in reversed(coefficients[:-1]):
         value = builder.fadd(
-            builder.fmul(value, r2, flags=_FLAGS), ir.Constant(_VECTOR, [c] * WIDTH), flags=_FLAGS
+            builder.fmul(value, r2, flags=FLAGS), ir.Constant(VECTOR, [c] * WIDTH), flags=FLAGS
         )
     return value
 
@@ -92,7 +99,7 @@ def _by_library(builder, x, name):
     """Lane by lane through the C library."""
     double = ir.DoubleType()
     function = builder.module.declare_intrinsic(name, [double])
-    value = ir.Constant(_VECTOR, ir.Undefined)
+    value = ir.Constant(VECTOR, ir.Undefined)
     for lane in range(WIDTH):
         index = ir.IntType(32)(lane)
         value = builder.insert_element(
@@ -112,7 +119,7 @@ def sincos(typingctx, angle):
         x = args[0]
 
         def constant(value):
-            return ir.Constant(_VECTOR, [value] * WIDTH)
+            return ir.Constant(VECTOR, [value] * WIDTH)
 
         longs = ir.VectorType(ir.IntType(64), WIDTH)
         shifted = builder.fadd(builder.fmul(x, constant(2.0 / 3.141592653589793)), constant(_ROUND))
@@ -120,7 +127,7 @@ def sincos(typingctx, angle):
         bits = builder.bitcast(shifted, longs)
         r = x
         for part in _HALF_PI:
-            r = builder.fsub(r, builder.fmul(k, constant(part), flags=_FLAGS), flags=_FLAGS)
+            r = builder.fsub(r, builder.fmul(k, constant(part), flags=FLAGS), flags=FLAGS)
         r2 = builder.fmul(r, r)
         sine = builder.fmul(r, _series(builder, r2, 1))
         cosine = _series(builder, r2, 0)
@@ -140,14 +147,12 @@ def sincos(typingctx, angle):
         large = builder.bitcast(builder.or_(*outside), ir.IntType(WIDTH))
         ordinary = builder.block
         with builder.if_then(builder.icmp_signed("!=", large, ir.IntType(WIDTH)(0)), likely=False):
-            exact_s, exact_c = (
-                _by_library(builder, x, "llvm.sin"),
-                _by_library(builder, x, "llvm.cos"),
-            )
+            exact_s = _by_library(builder, x, "llvm.sin")
+            exact_c = _by_library(builder, x, "llvm.cos")
             rare = builder.block
         result = []
         for quick, exact in ((s, exact_s), (c, exact_c)):
-            phi = builder.phi(_VECTOR)
+            phi = builder.phi(VECTOR)
             phi.add_incoming(quick, ordinary)
             phi.add_incoming(exact, rare)
             result.append(phi)

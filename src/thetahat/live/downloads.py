@@ -1,8 +1,7 @@
-"""What the page lets one take home: the estimate, the robot's file and a report, of what the
-identifier remembers at that moment.
+"""Files offered for download: estimate.json, the robot file, drive.json and a report.
 
-Everything here is slow against a control cycle, so it is done in a process of its own; what it
-needs travels as plain arrays (`Memory`).
+They are of what the identifier remembers at that moment. Everything here is slow against a control
+cycle, so it runs in a process of its own; its input travels as plain arrays (`Snapshot`).
 """
 
 from __future__ import annotations
@@ -29,76 +28,68 @@ from thetahat.identification.information import Information, information
 from thetahat.identification.parameter_columns import Columns
 from thetahat.identification.scores import validate
 from thetahat.identification.solve import solve
-from thetahat.live.safe_text import encodable
+from thetahat.live.viewers import encodable
 from thetahat.model.io.save import save
 from thetahat.model.robot import Robot
 from thetahat.online.identifier import OnlineIdentifier
 from thetahat.online.stacked_factor import Stack
 from thetahat.report.identification_report import sections
 from thetahat.report.page import render
-from thetahat.report.section import Block, Column, Figure, Note, Panel, Section, Table, Text
+from thetahat.report.section import Block, Column, Figure, Note, Section, Table, Text
 from thetahat.report.trace_collector import Collector
 
-WEIGHT, METRIC = (
-    1e-2,
-    "euclidean",
-)  # of the nominal robot in what the data do not show: the buffer is too short to choose by
+# Of the prior, the nominal robot: the buffer is too short to choose them by cross-validation. The
+# command line's default metric is another one, "entropic".
+PRIOR_WEIGHT, PRIOR_METRIC = 1e-2, "euclidean"
 WEIGHTS = "iterated"
-LONGEST = 90  # letters of a base parameter's name
+LONGEST_NAME = 90  # characters of a base parameter's name
+SAMPLE_ARRAYS = ("q", "dq", "ddq", "tau", "valid")
 Arrays = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
-class Memory:
-    """What an identifier remembered after an update, as arrays."""
+class Snapshot:
+    """Memory of an identifier after an update, as arrays."""
 
     t: float  # [s]
-    samples: (
-        Arrays | None
-    )  # q, dq, ddq, tau, valid of the samples that are fitted, where they are kept
-    factors: tuple[np.ndarray, ...] | None  # or else the triangles of every joint,
-    rows: np.ndarray | None  # the torques in each of them
+    samples: Arrays | None  # the samples that are fitted, where they are kept,
+    factors: tuple[np.ndarray, ...] | None  # or else the triangular factor of every joint,
+    rows: np.ndarray | None  # and the torques in each of them
     count: int  # samples
     held: Arrays  # samples in no fit
     x: np.ndarray | None  # parameters that predict
 
     @staticmethod
-    def of(identifier: OnlineIdentifier, t: float) -> Memory:
-        """Copy what an identifier knows; quick, for the loop waits."""
-        samples, factors, rows, count = identifier.samples, None, None, 0
-        if samples is None:
-            info = identifier.information
-            factors, rows, count = info.factors, info.rows, info.samples
-        else:
-            count = len(samples)
-        model = identifier.model
-        drive = (
-            None
-            if model is None
-            else [
-                model.drive.value(term)[list(model.drive.column_motors)]
-                for term in model.drive.identified
-            ]
-        )
-        x = None if model is None else np.concatenate([model.theta, *drive])
-        return Memory(
-            t,
-            None if samples is None else arrays(samples),
-            factors,
-            rows,
-            count,
-            arrays(identifier.held_out),
-            x,
-        )
+    def of(identifier: OnlineIdentifier, t: float) -> Snapshot:
+        """Copy the memory of an identifier; quick, for the loop waits."""
+        model, x = identifier.model, None
+        if model is not None:
+            motors = list(model.drive.column_motors)
+            drive = [model.drive.value(term)[motors] for term in model.drive.identified]
+            x = np.concatenate([model.theta, *drive])
+        held, samples = arrays(identifier.held_out), identifier.samples
+        if samples is not None:
+            return Snapshot(t, arrays(samples), None, None, len(samples), held, x)
+        info = identifier.information
+        return Snapshot(t, None, info.factors, info.rows, info.samples, held, x)
+
+    def information(self, robot: Robot) -> Information:
+        """Return the information of the remembered samples."""
+        if self.samples is not None and len(self.samples["q"]):
+            return information(robot, _samples(self.samples), threads=1)
+        if self.factors is None or self.rows is None or not self.count:
+            raise NotIdentifiable("nothing identified yet: the memory is empty; move the robot")
+        stack = Stack(robot)
+        return Information(robot, stack.base, stack.positions, self.factors, self.rows, self.count)
 
 
 @dataclass(frozen=True, eq=False)
-class Order:
-    """All that a report of a live run needs beside the memory."""
+class DownloadRequest:
+    """All that the files need beside the robots."""
 
-    memory: Memory
-    recent: Arrays  # t, q, dq, ddq, tau of the last while, none of them fitted
-    figures: tuple[tuple[str, str, dict[str, Any]], ...]  # title, caption, figure
+    snapshot: Snapshot
+    recent: Arrays  # t, q, dq, ddq, tau of the last rows, none of them fitted
+    figures: tuple[Figure, ...]
     events: tuple[dict[str, Any], ...]
     title: str
     cutoff: float | None  # [Hz] of the identifier
@@ -109,219 +100,172 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Product:
-    """Files, by what they are called in a download."""
+class Downloads:
+    """Contents of the files."""
 
     estimate: bytes
     robot: bytes | None
     robot_name: str
-    drive: bytes | None  # beside the robot's file, for what that cannot hold
+    drive: bytes | None  # drive.json, for what the robot file cannot hold
     report: bytes
 
 
+@dataclass(frozen=True, eq=False)
+class ParameterTable:
+    """Base parameters as the page shows them."""
+
+    t: float = 0.0  # [s]
+    rows: tuple[dict[str, Any], ...] = ()
+    condition: float | None = None
+    theta: np.ndarray | None = None  # of the bodies, where it is physical
+
+
 def arrays(samples: Samples) -> Arrays:
-    """Samples as what travels."""
-    return {
-        "q": samples.q,
-        "dq": samples.dq,
-        "ddq": samples.ddq,
-        "tau": samples.tau,
-        "valid": samples.valid,
-    }
+    """Return the arrays of samples."""
+    return {name: getattr(samples, name) for name in SAMPLE_ARRAYS}
 
 
-def _samples(found: Arrays, **more: Any) -> Samples:
-    reason = np.where(found["valid"], np.uint8(USABLE), np.uint8(STANDSTILL))
-    return Samples(
-        **{name: found[name] for name in ("q", "dq", "ddq", "tau")}, reason=reason, **more
-    )
+def _samples(sent: Arrays, *, t: np.ndarray | None = None, cutoff: float | None = None) -> Samples:
+    reason = np.where(sent["valid"], np.uint8(USABLE), np.uint8(STANDSTILL))
+    q, dq, ddq, tau = (sent[name] for name in SAMPLE_ARRAYS[:4])
+    return Samples(q=q, dq=dq, ddq=ddq, tau=tau, t=t, reason=reason, cutoff=cutoff)
 
 
-def _information(robot: Robot, memory: Memory) -> Information:
-    if memory.samples is not None and len(memory.samples["q"]):
-        return information(robot, _samples(memory.samples), threads=1)
-    stack = Stack(robot)
-    if memory.factors is None or not memory.count:
-        raise NotIdentifiable(
-            "nothing has been learned yet: no sample is in the memory; let the robot move"
-        )
-    return Information(
-        robot, stack.base, stack.positions, memory.factors, memory.rows, memory.count
-    )
-
-
-# -- parameters, as the page shows them ------------------------------------------------------------
-
-
-def parameters(robot: Robot, memory: Memory) -> dict[str, Any]:
-    """Rows of base parameters with their standard deviations beside nominal, the condition and the
-    rank of the data.
-    """
-    estimate = solve(_information(robot, memory), LeastSquares())
-    base, columns = estimate.base, Columns(robot)
-    values = estimate.x_base if memory.x is None else base.map @ memory.x
-    nominal, std, independent = base.map @ columns.x0, estimate.base_std, base.independent
-    rows = [
+def parameter_table(robot: Robot, snapshot: Snapshot) -> ParameterTable:
+    """Compute base parameters with their standard deviations beside the nominal ones."""
+    estimate = solve(snapshot.information(robot), LeastSquares())
+    base, columns, x = estimate.base, Columns(robot), snapshot.x
+    values = estimate.x_base if x is None else base.map @ x
+    nominal, std = base.map @ columns.x0, estimate.base_std
+    rows = tuple(
         {
             "joint_or_link": columns.pairs[column][1],
-            "name": _short(name),
+            "name": name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…",
             "unit": columns.units[column],
-            "nominal": number(stated),
-            "value": number(value),
-            "std": number(spread),
-            "identified": number(spread) is not None,
+            "nominal": number(nominal[k]),
+            "value": number(values[k]),
+            "std": number(std[k]),
+            "identified": number(std[k]) is not None,
         }
-        for name, column, stated, value, spread in zip(
-            base.names, independent, nominal, values, std, strict=True
-        )
-    ]
-    return {
-        "t": memory.t,
-        "rows": rows,
-        "condition": number(estimate.condition),
-        "rank": int(estimate.rank),
-        "theta": _theta(robot, memory),
-    }
-
-
-def _theta(robot: Robot, memory: Memory) -> list[float] | None:
-    """The bodies' parameters, where those that predict are physical."""
-    if memory.x is None:
-        return None
-    theta = memory.x[: len(robot.theta)]
-    return theta.tolist() if all(robot.with_parameters(memory.x).consistency) else None
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
+        for k, (name, column) in enumerate(zip(base.names, base.independent, strict=True))
+    )
+    physical = x is not None and all(robot.with_parameters(x).consistency)
+    theta = x[: len(robot.theta)] if x is not None and physical else None
+    return ParameterTable(snapshot.t, rows, number(estimate.condition), theta)
 
 
 # -- files -----------------------------------------------------------------------------------------
 
 
-def produce(robot: Robot, nominal: Robot, order: Order) -> Product:
-    """The three files, of the physically consistent fit of what is remembered."""
-    info = _information(robot, order.memory)
+def _fit(robot: Robot, info: Information) -> Estimate:
+    """Fit consistent parameters with the nominal robot as the prior."""
     physical = robot if all(robot.consistency) else robot.projected()
-    estimate = solve(
-        info, Consistent(prior=Columns(physical).x0, weight=WEIGHT, metric=METRIC, weights=WEIGHTS)
+    prior = Columns(physical).x0
+    return solve(
+        info, Consistent(prior=prior, weight=PRIOR_WEIGHT, metric=PRIOR_METRIC, weights=WEIGHTS)
     )
+
+
+def make_downloads(robot: Robot, nominal: Robot, request: DownloadRequest) -> Downloads:
+    """Make all files from the physically consistent fit of the snapshot."""
+    info = request.snapshot.information(robot)
+    estimate = _fit(robot, info)
     identified = robot.with_parameters(estimate)
     beside = {PLAIN: robot.with_parameters(solve(info, LeastSquares(weights=WEIGHTS)))}
-    held = _samples(order.memory.held, cutoff=order.cutoff)
+    held = _samples(request.snapshot.held, cutoff=request.cutoff)
     test = validate(identified, held, nominal=nominal, beside=beside) if len(held) else None
-    found = as_data(
+    data = as_data(
         estimate,
         rows=info.rows,
         robot=nominal,
         test=test,
         raw=None,
-        provenance=_provenance(robot, estimate, order),
+        provenance=_provenance(robot, estimate, request),
     )
-    found |= {
-        "locked": list(order.locked),
-        "dropped": {},
-        "findings": [],
-        "warnings": list(order.findings),
-    }
-    with tempfile.TemporaryDirectory(prefix="thetahat-live-") as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        content, name, drive = _saved(identified, Path(folder), found)
+    data |= {"locked": list(request.locked), "dropped": {}, "findings": []}
+    data["warnings"] = list(request.findings)
+    content, name, drive = _robot_file(identified, data)
     collector = Collector(identified, nominal)
-    recent = (
-        _samples(order.recent, t=order.recent["t"], cutoff=order.cutoff)
-        if len(order.recent["t"])
-        else held
-    )
+    recent = held
+    if len(request.recent["t"]):
+        recent = _samples(request.recent, t=request.recent["t"], cutoff=request.cutoff)
     if len(recent):
         collector.add(recent, "test")
-    report = [
-        _live(order),
-        *sections(found, robot=nominal, identified=identified, traces=collector.result()),
-    ]
-    page = render(
-        f"{order.title}: live identification",
-        report,
-        subtitle=f"after {order.memory.t:.1f} s, {order.memory.count} samples remembered",
+    traces = collector.result()
+    report = render(
+        f"{request.title}: live identification",
+        [_section(request), *sections(data, robot=nominal, identified=identified, traces=traces)],
+        subtitle=f"after {request.snapshot.t:.1f} s, from {request.snapshot.count} samples",
     )
-    told = json.dumps(found, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-    return Product(encodable(told).encode(), content, name, drive, page.encode())
+    text = json.dumps(data, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    return Downloads(encodable(text).encode(), content, name, drive, report.encode())
 
 
-def _saved(
-    identified: Robot, folder: Path, found: dict[str, Any]
-) -> tuple[bytes | None, str, bytes | None]:
-    """(the robot's file, its name, drive.json or None); what it is worth goes into `found`."""
+def _robot_file(identified: Robot, data: dict[str, Any]) -> tuple[bytes | None, str, bytes | None]:
+    """Return (robot file, its name, drive.json); sets the file's parity in `data`."""
     source = identified.source
     if source is None:
         return None, "robot.urdf", None
     name = f"{source.stem}_identified{source.suffix or '.urdf'}"
-    try:
-        saved = save(identified, folder / name)
-    except ThetahatError as error:
-        found["advice"].append(f"no robot file is written: {error}")
-        return None, name, None
-    found["parity"] = saved.as_data()
-    return (
-        saved.path.read_bytes(),
-        name,
-        None if saved.drive_file is None else saved.drive_file.read_bytes(),
-    )
+    with tempfile.TemporaryDirectory(prefix="thetahat-live-") as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            saved = save(identified, Path(folder) / name)
+        except ThetahatError as error:
+            data["advice"].append(f"no robot file is written: {error}")
+            return None, name, None
+        data["parity"] = saved.as_data()
+        drive = None if saved.drive_file is None else saved.drive_file.read_bytes()
+        return saved.path.read_bytes(), name, drive
 
 
-def _provenance(robot: Robot, estimate: Estimate, order: Order) -> dict[str, Any]:
-    """Of a live run: the fields of an identification from a log, as far as there are any."""
-    source = robot.source
-    identified = robot.drive.identified
+def _provenance(robot: Robot, estimate: Estimate, request: DownloadRequest) -> dict[str, Any]:
+    """Return the fields of an identification from a log, as far as a live run has them."""
+    source, identified = robot.source, robot.drive.identified
+    settings = {
+        "cutoff": float(request.cutoff or 0.0),
+        "torque_cutoff": request.cutoff,
+        "delay": 0.0,
+        "cutoff_reason": "causal filter of the online identifier",
+        "tuned": [],
+        "min_speed": list(request.min_speed),
+        "friction": [term for term in ("viscous", "coulomb", "offset") if term in identified],
+        "armature": "in the model" if "armature" in identified else "not in the model",
+        "weights": WEIGHTS,
+        "prior_weight": PRIOR_WEIGHT,
+        "metric": PRIOR_METRIC,
+        "robust": False,
+        "salvage": False,
+        "gravity": [float(value) for value in robot.gravity],
+        "rows_fitted": [0, int(estimate.samples)],
+        "rows_held_out": [0, len(request.snapshot.held["q"])],
+        **dict.fromkeys(("prior", "alpha", "joints", "actuation", "columns", "topic")),
+    }
     return {
         "robot": robot.name,
         "robot_file": None if source is None else str(source),
         "robot_sha256": None if source is None else hashlib.sha256(source.read_bytes()).hexdigest(),
-        "logs": list(order.provenance.get("logs", ())),
+        "logs": list(request.provenance.get("logs", ())),
         "test_logs": [],
         "version": __version__,
-        "settings": {
-            "cutoff": float(order.cutoff or 0.0),
-            "torque_cutoff": order.cutoff,
-            "delay": 0.0,
-            "cutoff_reason": "causal averages of the online identifier",
-            "tuned": [],
-            "min_speed": list(order.min_speed),
-            "friction": [term for term in ("viscous", "coulomb", "offset") if term in identified],
-            "armature": "in the model" if "armature" in identified else "not in the model",
-            "weights": WEIGHTS,
-            "prior": None,
-            "prior_weight": WEIGHT,
-            "metric": METRIC,
-            "alpha": None,
-            "robust": False,
-            "joints": None,
-            "actuation": None,
-            "columns": None,
-            "topic": None,
-            "salvage": False,
-            "gravity": [float(value) for value in robot.gravity],
-            "rows_fitted": [0, int(estimate.samples)],
-            "rows_held_out": [0, len(order.memory.held["q"])],
-        },
+        "settings": settings,
     }
 
 
-def _live(order: Order) -> Section:
-    """What was on the page."""
+def _section(request: DownloadRequest) -> Section:
+    """Return the section on the run: what was on the page."""
+    snapshot = request.snapshot
     text = (
-        f"The identifier's memory after {order.memory.t:.1f} s of {order.title}: fitted are the"
-        f" {order.memory.count} samples that it kept."
+        f"{request.title} after {snapshot.t:.1f} s: identified from the {snapshot.count} samples"
+        " in the identifier's memory."
     )
-    blocks: list[Block] = [
-        Text(text),
-        *(Note(sentence, "warning") for sentence in order.findings[:5]),
-    ]
-    blocks += [Figure((Panel(title, figure),), caption) for title, caption, figure in order.figures]
-    if order.events:
-        columns = (Column("t", "s", decimals=2), Column("kind"), Column("what happened", wide=True))
+    notes = (Note(sentence, "warning") for sentence in request.findings[:5])
+    blocks: list[Block] = [Text(text), *notes, *request.figures]
+    if request.events:
+        columns = (Column("t", "s", decimals=2), Column("kind"), Column("event", wide=True))
         rows = tuple(
-            (float(event["t"]), event["kind"], event["message"]) for event in reversed(order.events)
+            (float(event["t"]), event["kind"], event["message"])
+            for event in reversed(request.events)
         )
         blocks.append(Table(columns, rows, f"Events ({len(rows)})"))
     return Section("Live run", "live", tuple(blocks))

@@ -1,21 +1,22 @@
-"""The panels of the page: what is kept of a run, as figures of the report, and what is new in them
-since the last frame.
-"""
+"""Panels of the page: bounded histories of a run, and the report's figures of them."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from thetahat.live.line_history import BUCKETS, Grounds, History
-from thetahat.live.ring_buffer import Block
+from thetahat.live.shared_state import Rows
+from thetahat.live.viewers import POSE_DIGITS, rounded
 from thetahat.model.robot import Robot
-from thetahat.model.tree import ANGULAR, V_INDEX
 from thetahat.online.gate import GateState
 from thetahat.report.figures import online_run
+from thetahat.report.figures.stick_figure import Pose, Skeleton, moving_figure
 from thetahat.report.figures.time_series import torque_over_time
+from thetahat.report.trace_collector import joint_units
 from thetahat.report.traces import Series
 
 MANY = 12  # joints in one figure; of more, the worst, the median and the chosen one are drawn
@@ -28,193 +29,319 @@ TITLES = {
     "cycle": "Cycle time",
 }
 SPAN = 60.0  # [s] that the page shows at first
-FIT, HELD = "of the fit, all joints", "held out, all joints"
+FIT, HELD_OUT = "fit, all joints", "held out, all joints"
+BUCKETS, TAIL = 400, 300  # at most 2·400 + 2·300 points per line
 
-Points = list[list[list[float | None]]]  # per line: times, values
+
+class LineHistory:
+    """Lines over time in bounded memory: `add` rows, take the `new` ones, draw a whole `line`.
+
+    The last rows are kept as they are, older ones as minimum and maximum of buckets, which double
+    in width whenever there are too many: a line is up to date to the last row, and a peak a day ago
+    is still there.
+
+    tail: rows that stay as they are. buckets: of older rows; 0: older rows are dropped (a rolling
+    window). `generation` counts how often old rows were folded: a line that was extended row by row
+    has to be drawn anew then.
+    """
+
+    def __init__(self, channels: int, *, buckets: int = BUCKETS, tail: int = TAIL) -> None:
+        self.channels, self.generation, self.width = channels, 0, 1
+        self._limit, self._tail = buckets, tail
+        self._t = np.full(2 * tail, np.nan)
+        self._rows = np.full((2 * tail, channels), np.nan)
+        self._count = self._fresh = 0  # rows of the tail; those of them that were handed out
+        # Minimum and maximum of every bucket, and when: (2, buckets, channels). The last bucket may
+        # not be full yet.
+        self._value = np.full((2, buckets + 1, channels), np.nan)
+        self._at = np.full((2, buckets + 1, channels), np.nan)
+        self._used, self._inside = 0, 0  # buckets; rows in the last one
+
+    def __len__(self) -> int:
+        """Return the points of a line at most."""
+        return 2 * self._used + self._count
+
+    def add(self, t: np.ndarray, rows: np.ndarray) -> None:
+        """Add rows, t (n,) and values (n, channels); NaN is a gap."""
+        for begin in range(0, len(t), self._tail):
+            part = slice(begin, min(begin + self._tail, len(t)))
+            n = part.stop - begin
+            if self._count + n > 2 * self._tail:
+                self._fold()
+            free = slice(self._count, self._count + n)
+            self._t[free], self._rows[free] = t[part], rows[part]
+            self._count += n
+
+    def new(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return (t, rows) since the last call; folds old rows where there are many."""
+        begin, self._fresh = self._fresh, self._count
+        t, rows = self._t[begin : self._count].copy(), self._rows[begin : self._count].copy()
+        if 4 * self._count >= 7 * self._tail:  # before there is no room left
+            self._fold()
+        return t, rows
+
+    def line(self, channel: int) -> Series:
+        """Return the whole line of a channel."""
+        tail = slice(0, self._count)
+        if not self._used:
+            return Series(self._t[tail].copy(), self._rows[tail, channel].copy())
+        value, at = self._value[:, : self._used, channel], self._at[:, : self._used, channel]
+        order = np.argsort(at, axis=0, kind="stable")
+        t = np.take_along_axis(at, order, axis=0).T.ravel()
+        y = np.take_along_axis(value, order, axis=0).T.ravel()
+        keep = np.ones(len(t), dtype=bool)
+        keep[1::2] = t[1::2] != t[::2]  # a bucket of one row is one point
+        return Series(
+            np.concatenate([t[keep], self._t[tail]]),
+            np.concatenate([y[keep], self._rows[tail, channel]]),
+        )
+
+    def clear(self) -> None:
+        """Remove all rows."""
+        self._count = self._fresh = self._used = self._inside = 0
+        self.width = 1
+        self.generation += 1
+
+    # -- older rows --------------------------------------------------------------------------------
+
+    def _fold(self) -> None:
+        """Move all but the last rows into buckets, or drop them."""
+        old = self._count - self._tail
+        if old <= 0:
+            return
+        self.generation += 1
+        if self._limit:
+            for t, row in zip(self._t[:old], self._rows[:old], strict=True):
+                self._bucket(t, row)
+        for array in (self._t, self._rows):
+            array[: self._tail] = array[old : self._count].copy()
+        self._count, self._fresh = self._tail, max(0, self._fresh - old)
+
+    def _bucket(self, t: float, row: np.ndarray) -> None:
+        if self._used and self._inside < self.width:
+            k = self._used - 1
+            for value, at, better in zip(self._value, self._at, (np.less, np.greater), strict=True):
+                with np.errstate(invalid="ignore"):
+                    new = better(row, value[k]) | (np.isnan(value[k]) & ~np.isnan(row))
+                value[k, new], at[k, new] = row[new], t
+            self._inside += 1
+            return
+        if self._used == self._limit:
+            self._halve()
+            self._bucket(t, row)
+            return
+        self._value[:, self._used], self._at[:, self._used] = row, t
+        self._used, self._inside = self._used + 1, 1
+
+    def _halve(self) -> None:
+        """Every two buckets as one; an odd last one stays alone, half full."""
+        pairs = self._used // 2
+        odd = self._used % 2
+        for k, pick in ((0, np.fmin), (1, np.fmax)):
+            value, at = self._value[k], self._at[k]
+            a, b = value[0 : 2 * pairs : 2], value[1 : 2 * pairs : 2]
+            best = pick(a, b)
+            first = (best == a) | np.isnan(best)
+            at[:pairs] = np.where(first, at[0 : 2 * pairs : 2], at[1 : 2 * pairs : 2])
+            value[:pairs] = best
+            if odd:
+                value[pairs], at[pairs] = value[2 * pairs].copy(), at[2 * pairs].copy()
+        self._inside = self._inside if odd else self.width + self._inside
+        self._used, self.width = pairs + odd, 2 * self.width
 
 
-def units(robot: Robot) -> tuple[list[str], list[str]]:
-    """Units of torque and of position of every degree of freedom."""
-    dofs = robot.tree.arrays.dofs
-    angular = {
-        int(v): bool(a) for v, a in zip(dofs[::-1, V_INDEX], dofs[::-1, ANGULAR], strict=True)
-    }
-    turns = [angular[v] for v in range(robot.nv)]
-    return ["N·m" if turn else "N" for turn in turns], ["rad" if turn else "m" for turn in turns]
+class Intervals:
+    """Begin and end of the intervals in which a flag was set.
+
+    Where there are too many, the two nearest neighbours are joined.
+    """
+
+    def __init__(self, most: int = 60) -> None:
+        self._most, self._open = most, False
+        self._intervals: list[list[float]] = []
+        self.changes = 0
+
+    def add(self, t: Iterable[float], flags: Iterable[bool]) -> None:
+        """Add times and the flag at each of them."""
+        intervals = self._intervals
+        for now, on in zip(t, flags, strict=True):
+            if on and not self._open:
+                intervals.append([now, now])
+                if len(intervals) > self._most:
+                    gaps = [b[0] - a[1] for a, b in pairwise(intervals)]
+                    k = int(np.argmin(gaps))
+                    intervals[k : k + 2] = [[intervals[k][0], intervals[k + 1][1]]]
+            if self._open and intervals:
+                intervals[-1][1] = now
+            self.changes += on != self._open
+            self._open = on
+
+    @property
+    def spans(self) -> list[tuple[float, float]]:
+        """(begin, end) in the order of time."""
+        return [(begin, end) for begin, end in self._intervals]
+
+
+# -- panels ----------------------------------------------------------------------------------------
 
 
 class Panels:
     """Histories and the figures of them. One thread adds and asks: the publisher."""
 
-    def __init__(self, robot: Robot, *, wanted: bool, threshold: float, window: int) -> None:
+    def __init__(self, robot: Robot, *, tracks: bool, threshold: float, window: int) -> None:
         self.robot, self.threshold, self.window = robot, threshold, window
-        self.names, (self.torque_units, self.units) = robot.velocity_names, units(robot)
+        self.joints, units = robot.velocity_names, joint_units(robot)
+        self.torque_units = [torque for torque, _ in units]
+        self.units = [velocity.removesuffix("/s") for _, velocity in units]
         self.many = robot.nv > MANY
         lines = 4 if self.many else robot.nv
-        sizes = {
-            "tail": min(1000, POINTS // 2 // lines),
-            "buckets": min(BUCKETS, POINTS // 4 // lines),
+        tail, buckets = min(1000, POINTS // 2 // lines), min(BUCKETS, POINTS // 4 // lines)
+        self._histories = {
+            # held out, fit, worst joint, median joint, every joint
+            "r2": LineHistory(4 + robot.nv, tail=tail, buckets=buckets),
+            "torque": LineHistory(3 * robot.nv, tail=1000),  # measured, predicted, nominal
+            # worst joint, median joint, every joint
+            "error": LineHistory(2 + robot.nv, tail=tail, buckets=buckets),
+            "fill": LineHistory(2, tail=1000),
+            "cycle": LineHistory(2, tail=1000),
         }
-        self._r2 = History(
-            4 + robot.nv, **sizes
-        )  # held out, of the fit, worst joint, median joint, every joint
-        self._torque = History(3 * robot.nv, tail=1000)  # measured, predicted, nominal
-        self._error = (
-            History(2 + robot.nv, **sizes) if wanted else None
-        )  # worst joint, median joint, every joint
-        self._fill, self._cycle = History(2, tail=1000), History(2, tail=1000)
-        self.grounds, self.full_at, self.directions = Grounds(), None, None
+        if not tracks:
+            del self._histories["error"]
+        self.names = tuple(self._histories)  # of the panels, the most important first
+        self.identified = Intervals()
+        self.full_at: float | None = None  # [s] when the buffer was full
+        self.structural_rank: int | None = None
         self._new: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 
-    @property
-    def identities(self) -> tuple[str, ...]:
-        """The panels there are, the most important first."""
-        return tuple(name for name in TITLES if name != "error" or self._error is not None)
+    # -- input -------------------------------------------------------------------------------------
 
-    # -- what comes in -----------------------------------------------------------------------------
-
-    def add(self, block: Block, predicted: np.ndarray, nominal: np.ndarray) -> None:
-        """Rows of the loop, and what two models predict of their torques."""
-        measured = block.filtered[3]
-        values = np.where(block.settled[:, None], np.hstack([measured, predicted, nominal]), np.nan)
-        self._torque.add(block.t, values)
-        if self._error is not None:
-            size = np.abs(block.error)
-            self._error.add(
-                block.t, np.column_stack([_worst(size, low=False), _median(size), block.error])
-            )
-        self.grounds.add(block.t.tolist(), block.identified.tolist())
+    def add(self, rows: Rows, predicted: np.ndarray, nominal: np.ndarray) -> None:
+        """Add rows of the loop, and the torques that two models predict for them."""
+        torques = np.hstack([rows.filtered[3], predicted, nominal])
+        torques = np.where(rows.settled[:, None], torques, np.nan)
+        self._histories["torque"].add(rows.t, torques)
+        if "error" in self._histories:
+            size = np.abs(rows.error)
+            errors = np.column_stack([-_least(-size), _median(size), rows.error])
+            self._histories["error"].add(rows.t, errors)
+        self.identified.add(rows.t.tolist(), rows.identified.tolist())
 
     def add_update(self, t: float, gate: GateState) -> None:
-        """What the identifier said."""
-        per_joint = (
-            np.full(self.robot.nv, np.nan)
-            if gate.r2_per_joint is None
-            else np.ma.filled(gate.r2_per_joint, np.nan)
-        )
-        stacked = [np.nan if value is None else value for value in (gate.r2, gate.r2_fit)]
-        over = [_worst(per_joint[None], low=True)[0], _median(per_joint[None])[0]]
-        self._r2.add(
-            np.array([t]),
-            np.maximum(np.concatenate([stacked, over, per_joint]), online_run.LOWEST)[None],
-        )
-        self.directions = (
-            gate.structural_rank if gate.structural_rank is not None else self.directions
-        )
-        rank = (
-            np.nan
-            if gate.rank is None or not self.directions
-            else 100.0 * gate.rank / self.directions
-        )
-        self._fill.add(
-            np.array([t]), np.array([[100.0 * min(gate.fill / max(gate.size, 1), 1.0), rank]])
-        )
+        """Add the gate's state after an update."""
+        joints = np.full(self.robot.nv, np.nan)
+        if gate.r2_per_joint is not None:
+            joints = np.ma.filled(gate.r2_per_joint, np.nan)
+        total = [np.nan if value is None else value for value in (gate.r2, gate.r2_fit)]
+        scores = np.concatenate([total, _least(joints[None]), _median(joints[None]), joints])
+        at = np.array([t])
+        self._histories["r2"].add(at, np.maximum(scores, online_run.LOWEST)[None])
+        if gate.structural_rank is not None:
+            self.structural_rank = gate.structural_rank
+        rank = np.nan
+        if gate.rank is not None and self.structural_rank:
+            rank = 100.0 * gate.rank / self.structural_rank
+        fill = 100.0 * min(gate.fill / max(gate.size, 1), 1.0)
+        self._histories["fill"].add(at, np.array([[fill, rank]]))
         if self.full_at is None and 0 < gate.size <= gate.fill:
             self.full_at = t
 
     def add_cycle(self, t: float, p50: float, p99: float) -> None:
-        """Processor time of a cycle [µs]."""
-        self._cycle.add(np.array([t]), np.array([[p50, p99]]))
+        """Add quantiles of the processor time of a cycle [µs]."""
+        self._histories["cycle"].add(np.array([t]), np.array([[p50, p99]]))
 
-    # -- what goes out -----------------------------------------------------------------------------
+    # -- output ------------------------------------------------------------------------------------
 
     def collect(self) -> None:
-        """Gather what is new in all panels, for `extension` to hand out."""
-        histories = {
-            "r2": self._r2,
-            "torque": self._torque,
-            "error": self._error,
-            "fill": self._fill,
-            "cycle": self._cycle,
-        }
-        self._new = {
-            name: history.fresh() for name, history in histories.items() if history is not None
-        }
+        """Collect the new points of all panels, for `extension`."""
+        self._new = {name: history.new() for name, history in self._histories.items()}
 
-    def extension(self, name: str, joint: int) -> Points | None:
-        """New points of every line of a panel; None where there are none."""
-        t, rows = self._new.get(name, (np.zeros(0), None))
-        if not len(t):
+    def extension(self, name: str, joint: int) -> list[list[list[float | None]]] | None:
+        """Return times and values of the new points of every line; None where there are none."""
+        if name not in self._new or not len(self._new[name][0]):
             return None
+        t, rows = self._new[name]
         times = np.round(t, 4).tolist()
-        return [[times, rounded(rows[:, channel])] for channel in self._drawn(name, joint).values()]
+        return [[times, _significant(rows[:, k])] for k in self._channels(name, joint).values()]
 
     def figure(self, name: str, joint: int) -> dict[str, Any]:
-        """A panel with all that is kept."""
-        spans = self.grounds.spans
-        match name:
-            case "r2":
-                return online_run.r2_over_time(
-                    self._curves("r2", joint),
-                    threshold=self.threshold,
-                    identified=spans,
-                    full_at=self.full_at,
-                )
-            case "torque":
-                return torque_over_time(
-                    *self._curves("torque", joint).values(), unit=self.torque_units[joint]
-                )
-            case "error":
-                unit = "rad" if len(set(self.units)) == 1 and self.units[0] == "rad" else "rad or m"
-                return online_run.over_time(
-                    self._curves("error", joint), f"wanted − true [{unit}]", identified=spans
-                )
-            case "fill":
-                return online_run.filling(
-                    *self._curves("fill", joint).values(),
-                    window=self.window,
-                    directions=self.directions,
-                )
-            case _:
-                return online_run.cycle_time(*self._curves("cycle", joint).values())
+        """Return a panel with all that is kept."""
+        spans, history = self.identified.spans, self._histories[name]
+        channels = self._channels(name, joint)
+        lines = {title: history.line(channel) for title, channel in channels.items()}
+        if name == "r2":
+            return online_run.r2_over_time(
+                lines, threshold=self.threshold, identified=spans, full_at=self.full_at
+            )
+        if name == "error":
+            unit = "rad" if set(self.units) == {"rad"} else "rad or m"
+            return online_run.over_time(lines, f"desired − true [{unit}]", identified=spans)
+        first, second, *rest = lines.values()
+        if name == "torque":
+            return torque_over_time(first, second, *rest, unit=self.torque_units[joint])
+        if name == "fill":
+            return online_run.filling(
+                first, second, window=self.window, structural_rank=self.structural_rank
+            )
+        return online_run.cycle_time(first, second)
 
-    def _drawn(self, name: str, joint: int) -> dict[str, int]:
-        """Lines of a panel by their titles, and the channels they are in."""
+    def _channels(self, name: str, joint: int) -> dict[str, int]:
+        """Return the channels of a panel's lines, by their titles."""
         n = self.robot.nv
         if name == "torque":
             return {"measured": joint, "predicted": n + joint, "nominal": 2 * n + joint}
         if name not in ("r2", "error"):
             return {"first": 0, "second": 1}
-        over, first = ({HELD: 0, FIT: 1}, 4) if name == "r2" else ({}, 2)
+        total, first = ({HELD_OUT: 0, FIT: 1}, 4) if name == "r2" else ({}, 2)
         if self.many:
-            return over | {
-                "worst joint": first - 2,
-                "median joint": first - 1,
-                f"joint {self.names[joint]}": first + joint,
-            }
-        return over | {_other(title, over): first + j for j, title in enumerate(self.names)}
-
-    def _curves(self, name: str, joint: int) -> dict[str, Series]:
-        history = {
-            "r2": self._r2,
-            "torque": self._torque,
-            "error": self._error,
-            "fill": self._fill,
-            "cycle": self._cycle,
-        }[name]
-        return {title: history.line(channel) for title, channel in self._drawn(name, joint).items()}
+            chosen = {f"joint {self.joints[joint]}": first + joint}
+            return total | {"worst joint": first - 2, "median joint": first - 1} | chosen
+        titles = (f"joint {each}" if each in total else each for each in self.joints)
+        return total | {title: first + j for j, title in enumerate(titles)}
 
 
-def _worst(rows: np.ndarray, *, low: bool) -> np.ndarray:
-    """The least, or the largest, of every row; NaN where all are."""
-    filled = np.where(np.isnan(rows), np.inf if low else -np.inf, rows)
-    out = filled.min(axis=1) if low else filled.max(axis=1)
-    return np.where(np.isfinite(out), out, np.nan)
+class RobotScene:
+    """The robot in space: its pose now, and the inertia ellipsoids of its bodies."""
+
+    def __init__(self, robot: Robot) -> None:
+        self._robot, self._skeleton = robot, Skeleton(robot)
+        self.q, self._theta = robot.neutral, robot.theta
+        self.figure, self.bodies = moving_figure(robot, self.q, self._theta, self._skeleton)
+
+    def redraw(self, theta: np.ndarray) -> bool:
+        """Redraw the ellipsoids where the parameters changed; whether they did."""
+        if np.array_equal(theta, self._theta):
+            return False
+        self._theta = theta
+        self.figure, self.bodies = moving_figure(self._robot, self.q, theta, self._skeleton)
+        return True
+
+    @property
+    def pose(self) -> Pose:
+        """The robot at its current configuration."""
+        return self._skeleton.pose(self.q)
+
+    def posed_figure(self) -> dict[str, Any]:
+        """Return the figure with the links' lines in the current pose."""
+        points = self.pose.points
+        axes = {name: rounded(points[:, k], POSE_DIGITS) for k, name in enumerate("xyz")}
+        self.figure["data"][0].update(axes)
+        return self.figure
+
+
+def _least(rows: np.ndarray) -> np.ndarray:
+    """Return the minimum of every row; NaN where all are."""
+    least = np.where(np.isnan(rows), np.inf, rows).min(axis=1)
+    return np.where(np.isfinite(least), least, np.nan)
 
 
 def _median(rows: np.ndarray) -> np.ndarray:
-    """Of every row, of what is known in it."""
+    """Return the lower median of the finite values of every row; NaN where there are none."""
     ordered = np.sort(rows, axis=1)  # NaN last
     known = np.count_nonzero(~np.isnan(rows), axis=1)
     out = ordered[np.arange(len(rows)), np.maximum(known - 1, 0) // 2]
     return np.where(known > 0, out, np.nan)
 
 
-def rounded(values: np.ndarray) -> list[float | None]:
-    """Numbers to six digits; None where not finite."""
+def _significant(values: np.ndarray) -> list[float | None]:
+    """Return numbers with six significant digits; None where not finite."""
     return [float(f"{value:.6g}") if math.isfinite(value) else None for value in values.tolist()]
-
-
-def _other(name: str, taken: dict[str, int]) -> str:
-    """A joint may be called like another line."""
-    return f"joint {name}" if name in taken else name

@@ -1,5 +1,6 @@
-"""The publisher: a thread that reads what the loop left, keeps the histories, and builds the
-messages of all viewers, some 40 times a second.
+"""The publisher: a thread that builds the messages of all viewers, some 40 times a second.
+
+It reads what the loop left, keeps the histories, and never holds the loop up.
 """
 
 from __future__ import annotations
@@ -8,131 +9,146 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from thetahat import __version__
-from thetahat.errors import UsageError
 from thetahat.identification.parameter_columns import Columns
-from thetahat.live import messages
-from thetahat.live.downloads import Arrays, Memory
-from thetahat.live.panels import MANY, SPAN, TITLES, Panels
-from thetahat.live.ring_buffer import Recent
-from thetahat.live.shared_state import Shared
-from thetahat.live.viewers import Viewer
+from thetahat.live import viewers as messages
+from thetahat.live.downloads import Arrays, ParameterTable, Snapshot
+from thetahat.live.panels import MANY, SPAN, TITLES, Panels, RobotScene
+from thetahat.live.shared_state import Filtered, RecentRows, SharedState
+from thetahat.live.viewers import Viewer, ViewerList
 from thetahat.model.robot import Robot
 from thetahat.online.predict import Model, Predictor
-from thetahat.report.figures.stick_figure import Skeleton, moving_figure
+from thetahat.report.section import Figure, Panel
 
-FAST, SLOW, STILL = (
-    1 / 40,
-    1 / 20,
-    1 / 2,
-)  # [s] between frames: of up to MANY joints, of more, and while nothing happens
+# [s] between frames: of up to MANY joints, of more, and while nothing happens
+FAST, SLOW, STILL = 1 / 40, 1 / 20, 1 / 2
 CYCLES = 0.5  # [s] between two points of the cycle time
 PARAMETERS = 1 / 3  # [s] between two tables of parameters, at least
-SETTLED = (
-    2.0  # [s] before the first: the process that makes them starts beside a loop that runs well
-)
+STARTED = 2.0  # [s] before the first: the worker starts beside a loop that runs well
 SCENE = 2.0  # [s] between two shapes of the ellipsoids, at least
 RECENT = 2000  # rows that a report draws
-MOST = 64  # viewers at once
-NOTHING: dict[str, Any] = {
-    "t": 0.0,
-    "rows": [],
-    "condition": None,
-    "rank": None,
-}  # parameters of nothing learned
-DEPENDS = ("r2", "error")  # panels that show the chosen joint where there are many
 CAPTIONS = {
-    "r2": (
-        "R² of every update, against the threshold of the gate; on green ground the identified"
-        " model is in use."
-    ),
-    "error": "Joint errors; on green ground the controller uses the identified model.",
-    "fill": (
-        "How full the identifier's buffer is, and how many of the directions that motion can show"
-        " the data know."
-    ),
+    "r2": "R² of every update and the gate's threshold; green: the identified model is in use.",
+    "error": "Joint errors; green: the controller uses the identified model.",
+    "fill": "Fill of the identifier's buffer, and rank of the data, of the structural rank.",
 }
 
 
-class Publisher:
-    """Started and stopped by its session; `attach` and `detach` from any thread."""
+class ParameterWorker(Protocol):
+    """Computes base parameters in another process."""
 
-    def __init__(self, shared: Shared) -> None:
-        self._shared, robot = shared, shared.robot
-        self.threshold, self.window = shared.facts.threshold, shared.facts.window
+    def parameters(self, snapshot: Snapshot) -> Future[ParameterTable]:
+        """Request the base parameters of a snapshot."""
+
+
+class TorqueModels:
+    """Predicts torques of rows by the nominal and by the identified parameters."""
+
+    def __init__(self, robot: Robot) -> None:
+        self._predictor, self._x0 = Predictor(robot), Columns(robot).x0
+        self._nominal = self._identified = self._predictor.model(self._x0)
+        self._snapshot: Snapshot | None = None
+
+    def update(self, snapshot: Snapshot | None) -> None:
+        """Use the parameters of a snapshot."""
+        if snapshot is not self._snapshot:
+            self._snapshot = snapshot
+            x = None if snapshot is None else snapshot.x
+            self._identified = self._predictor.model(self._x0 if x is None else x)
+
+    def torques(self, filtered: Filtered) -> tuple[np.ndarray, np.ndarray]:
+        """Return the torques by the identified and by the nominal model."""
+        q, dq, ddq = (np.ascontiguousarray(array) for array in filtered[:3])
+
+        def torque(model: Model) -> np.ndarray:
+            return np.array(model.torque(q, dq, ddq))
+
+        return torque(self._identified), torque(self._nominal)
+
+
+class LiveParameters:
+    """The table of base parameters on the page, renewed by a worker now and then."""
+
+    def __init__(self, worker: ParameterWorker) -> None:
+        self.table, self._worker = ParameterTable(), worker
+        self.future: Future[ParameterTable] | None = None
+        self._requested_at = -np.inf
+
+    def forget(self) -> None:
+        """Show nothing of what was identified before a reset, nor a fit of it on its way."""
+        if self.future is not None:
+            self.future.cancel()
+        self.table, self.future, self._requested_at = ParameterTable(), None, -np.inf
+
+    def receive(self) -> bool:
+        """Take a table that is done; whether there was one."""
+        if self.future is None or not self.future.done():
+            return False
+        future, self.future = self.future, None
+        if future.cancelled() or future.exception(timeout=0.0) is not None:
+            return False
+        self.table = future.result(timeout=0.0)
+        return True
+
+    def request(self, snapshot: Snapshot | None) -> None:
+        """Request the table of a snapshot, unless it is shown or another is on its way."""
+        now = time.monotonic()
+        if snapshot is None or not snapshot.count or snapshot.t == self.table.t:
+            return
+        if self.future is None and now - self._requested_at >= PARAMETERS:
+            self.future, self._requested_at = self._worker.parameters(snapshot), now
+
+    def message(self) -> dict[str, Any]:
+        """Return the table as the page takes it."""
+        return {"t": self.table.t, "rows": list(self.table.rows)}
+
+
+class Publisher:
+    """Builds the messages of a run; started and stopped by its session."""
+
+    def __init__(self, shared: SharedState, worker: ParameterWorker) -> None:
+        self._shared, info = shared, shared.info
         self.panels = Panels(
-            robot, wanted=shared.facts.wanted, threshold=self.threshold, window=self.window
+            shared.robot, tracks=info.tracks, threshold=info.threshold, window=info.window
         )
-        self._predictor, self._skeleton, columns = Predictor(robot), Skeleton(robot), Columns(robot)
-        self._x0 = columns.x0
-        self._nominal = self._model = self._predictor.model(self._x0)
-        self._memory: Memory | None = None
-        self._q, self._identified = robot.neutral, False  # of the last row
-        self._scene, self._bodies = moving_figure(robot, self._q, robot.theta, self._skeleton)
-        self._theta, self._drawn_theta = robot.theta, robot.theta
-        self._recent = Recent(robot, RECENT)
-        self._parameters: dict[str, Any] = NOTHING
-        self._asked: Future | None = None
-        self._asked_at = self._scene_at = self._cycle_at = -np.inf
-        self._quantiles: tuple[float, float] | None = None  # of the cycle's processor time
-        self._grounds, self._bye, self._before, self._stood = 0, False, (0, False), False
-        self._failed = False  # whether a picture could not be drawn
-        self.stopping = False  # the end that comes now is not the run's own
-        self._gate = shared.gate
-        self._viewers: tuple[Viewer, ...] = ()
+        self.viewers, self.parameters = ViewerList(), LiveParameters(worker)
+        self.scene, self._models = RobotScene(shared.robot), TorqueModels(shared.robot)
+        self._recent, self._gate = RecentRows(shared.robot, RECENT), shared.gate
+        self._scene_at = self._cycle_at = -np.inf  # [s] when they were last renewed
+        self._cycle: tuple[float, float] | None = None  # quantiles of its processor time [µs]
+        self._resets, self._paused, self._stood = 0, False, False  # at the last frame
+        self._changes = 0  # of the model in use, as drawn
+        self._identified = False  # model in use in the last row
+        self.stopping = False  # whether an end is the session's and not the run's own
+        self._ended = self._failed = False  # whether the end, or a failed picture, was reported
+        self.t, self.frames, self.lost = 0.0, 0, 0
+        self.began = time.monotonic()
         self._lock, self._over = threading.Lock(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="thetahat-publisher", daemon=True)
-        self.t, self.frames, self.lost, self._gone = 0.0, 0, 0, 0
-        self.began = time.monotonic()
 
     # -- life --------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self.began = time.monotonic()
         self._thread.start()
 
     def stop(self) -> None:
-        """Tell all viewers that it is over."""
+        """Stop the thread and tell all viewers."""
         self._over.set()
         if self._thread.is_alive():
             self._thread.join(timeout=5.0)
-        bye = messages.text(
-            {"type": "bye", "reason": "stopped", "message": "the server was stopped"}
-        )
-        for viewer in self._viewers:
-            viewer.say(bye)
-
-    def attach(self, wake: Callable[[], None]) -> Viewer:
-        """One viewer more; raises `UsageError` where there are too many."""
-        with self._lock:
-            if len(self._viewers) >= MOST:
-                raise UsageError(f"{MOST} viewers watch already; close one of them")
-            viewer = Viewer(wake)
-            self._viewers = (*self._viewers, viewer)
-        return viewer
-
-    def detach(self, viewer: Viewer) -> None:
-        """One viewer less."""
-        viewer.closed = True
-        with self._lock:
-            self._viewers = tuple(each for each in self._viewers if each is not viewer)
-            self._gone += viewer.dropped
-
-    @property
-    def viewers(self) -> int:
-        """How many watch."""
-        return len(self._viewers)
+        for viewer in self.viewers:
+            viewer.notify(messages.bye("stopped", "the server was stopped"))
 
     @property
     def still(self) -> bool:
-        """Whether the picture stands still."""
+        """Whether nothing moves."""
         return self._shared.status.paused or self._shared.ended
 
     def _run(self) -> None:
@@ -143,26 +159,17 @@ class Publisher:
                 with self._lock:
                     self._tick()
             except Exception as error:  # a picture that cannot be drawn must not end the others
-                self._fault(error)
+                self._report_failure(error)
                 self._over.wait(1.0)
-            due = max(
-                due
-                + (
-                    STILL
-                    if self.still and not any(viewer.waits for viewer in self._viewers)
-                    else period
-                ),
-                time.monotonic(),
-            )
+            idle = self.still and not self.viewers.waiting
+            due = max(due + (STILL if idle else period), time.monotonic())
             while not self._over.is_set() and (left := due - time.monotonic()) > 0.0:
                 self._over.wait(min(left, FAST * 2))
-                if not self.still or any(viewer.waits for viewer in self._viewers):
+                if not self.still or self.viewers.waiting:
                     due = min(due, time.monotonic() + period)
 
-    def _fault(self, error: Exception) -> None:
-        """Say that a picture could not be drawn: to the page as long as it goes on, to the terminal
-        once.
-        """
+    def _report_failure(self, error: Exception) -> None:
+        """Report a failed picture: to the page as long as it lasts, to the terminal once."""
         at = traceback.extract_tb(error.__traceback__)[-1]
         sentence = (
             f"a picture could not be drawn: {type(error).__name__}: {error} ({at.name}, line"
@@ -176,299 +183,225 @@ class Publisher:
     # -- a frame -----------------------------------------------------------------------------------
 
     def _tick(self) -> None:
-        ended = self._shared.ended  # before what it left is read
-        before, self._before = self._before, (self._shared.resets, self._shared.status.paused)
-        forgot, paused = before[0] != self._before[0], self._before[1]
+        shared, was_paused = self._shared, self._paused
+        ended = shared.ended  # before what it left is read
+        reset, self._resets = shared.resets != self._resets, shared.resets
+        paused = self._paused = shared.status.paused
         self._read()
-        if forgot:
-            self._forget()
-        events = self._news()
+        if reset:
+            self.parameters.forget()
+            self._scene_at = -np.inf
+        news = self._news()
         self.panels.collect()
-        if forgot or (before[1] and not paused):  # all is forgotten, or the picture goes on
-            for viewer in self._viewers:
+        if reset or (was_paused and not paused):  # all is forgotten, or the picture goes on
+            for viewer in self.viewers:
                 viewer.renew()
-        if self._viewers:
-            self._publish(events, standing=(paused and before[1]) or self._stood)
-        self._stood = ended  # as with a pause, from the next frame on: this one had the last points
-        if ended and not self._bye and not self.stopping:
-            self._say_bye()
-
-    def _forget(self) -> None:
-        """Show nothing of what was learned before a reset; a fit of it that is not done yet is not
-        waited for.
-        """
-        if self._asked is not None:
-            self._asked.cancel()
-        self._parameters, self._theta, self._asked = NOTHING, self._shared.robot.theta, None
-        self._asked_at = self._scene_at = -np.inf
+        if self.viewers:
+            self._publish(news, standing=(paused and was_paused) or self._stood)
+        self._stood = ended  # from the next frame on: this one had the last points
+        if ended and not self._ended and not self.stopping:
+            self._ended, title = True, shared.info.title
+            over = f"{title} is over after {self.t:.1f} s; results can still be downloaded"
+            for viewer in self.viewers:
+                viewer.put(messages.bye("finished", shared.failure or over))
 
     def _read(self) -> None:
         """Take what the loop left."""
-        run, tap = self._shared, self._shared.tap
-        block, lost = tap.read()
+        shared, now = self._shared, time.monotonic()
+        rows, lost = shared.ring.read()
         self.lost += lost
-        memory = run.memory
-        if memory is not self._memory:
-            self._memory = memory
-            self._model = self._predictor.model(
-                self._x0 if memory is None or memory.x is None else memory.x
-            )
-        if len(block):
-            q, dq, ddq, _ = block.filtered
-            self.panels.add(
-                block, _torque(self._model, q, dq, ddq), _torque(self._nominal, q, dq, ddq)
-            )
-            self._recent.add(block)
-            self.t, self._q, self._identified = (
-                float(block.t[-1]),
-                block.q[-1],
-                bool(block.identified[-1]),
-            )
-        while run.said:
-            t, self._gate = run.said.popleft()
-            self.panels.add_update(t, self._gate)
-        self._gate = run.gate
-        if time.monotonic() - self._cycle_at >= CYCLES and len(block):
-            self._cycle_at, self._quantiles = time.monotonic(), tap.quantiles()
-            if self._quantiles is not None:
-                self.panels.add_cycle(self.t, *self._quantiles)
+        self._models.update(shared.snapshot)
+        if len(rows):
+            self.panels.add(rows, *self._models.torques(rows.filtered))
+            self._recent.add(rows)
+            self.t, self.scene.q = float(rows.t[-1]), rows.q[-1]
+            self._identified = bool(rows.identified[-1])
+        while shared.updates:
+            self.panels.add_update(*shared.updates.popleft())
+        self._gate = shared.gate
+        if len(rows) and now - self._cycle_at >= CYCLES:
+            self._cycle_at, self._cycle = now, shared.ring.quantiles()
+            if self._cycle is not None:
+                self.panels.add_cycle(self.t, *self._cycle)
 
     def _news(self) -> list[str]:
-        """Messages that all viewers get, beside the frame."""
-        run = self._shared
-        run.journal.settle(self.t, over=run.ended)
-        out = [messages.text(event) for event in run.journal.fresh()]
-        if self._asked is not None and self._asked.done():
-            asked, self._asked = self._asked, None
-            if asked.exception() is None:
-                found = asked.result()
-                self._theta = (
-                    run.robot.theta if found["theta"] is None else np.array(found["theta"])
-                )
-                self._parameters = found
-                out.append(
-                    messages.text({"type": "parameters", "t": found["t"], "rows": found["rows"]})
-                )
-        now, memory = time.monotonic(), self._memory
-        due = self._viewers and now - self._asked_at >= PARAMETERS and now - self.began >= SETTLED
-        if (
-            due
-            and self._asked is None
-            and memory is not None
-            and memory.count
-            and memory.t != self._parameters["t"]
-        ):
-            self._asked, self._asked_at = run.workshop.ask("parameters", memory), now
-        if now - self._scene_at >= SCENE and not np.array_equal(self._theta, self._drawn_theta):
-            self._scene_at, self._drawn_theta = now, self._theta
-            self._scene, self._bodies = moving_figure(
-                run.robot, self._q, self._theta, self._skeleton
-            )
-            out.append(messages.text({"type": "figure", "id": "scene", "figure": self._scene}))
+        """Return the messages that all viewers get beside the frame."""
+        shared, now = self._shared, time.monotonic()
+        shared.events.flush(self.t, over=shared.ended)
+        out = [messages.to_json(event) for event in shared.events.new()]
+        if self.parameters.receive():
+            out.append(messages.to_json({"type": "parameters", **self.parameters.message()}))
+        if self.viewers and now - self.began >= STARTED:
+            self.parameters.request(shared.snapshot)
+        theta = self.parameters.table.theta
+        theta = shared.robot.theta if theta is None else theta
+        if now - self._scene_at >= SCENE and self.scene.redraw(theta):
+            self._scene_at = now
+            figure = {"type": "figure", "id": "scene", "figure": self.scene.figure}
+            out.append(messages.to_json(figure))
         return out
 
     def _publish(self, news: list[str], *, standing: bool) -> None:
-        """To every viewer what it lacks; texts are made once for all of them. standing: no points
-        are new on the page.
-        """
-        switched, self._grounds = (
-            self._grounds != self.panels.grounds.changes,
-            self.panels.grounds.changes,
-        )
-        made: dict[tuple[str, int], str] = {}
-        state, end = (
-            messages.text(self.state()),
-            messages.pose(*self._skeleton.pose(self._q), self._bodies),
-        )
+        """Send every viewer what it lacks. standing: no points are new on the page."""
+        changes = self.panels.identified.changes
+        switched, self._changes = self._changes != changes, changes
         self.frames += 1
-        for viewer in self._viewers:
+        texts = _FrameTexts(self, standing=standing)
+        for viewer in self.viewers:
             joint = min(max(viewer.joint, 0), self._shared.robot.nv - 1)
             if viewer.waits:
                 if viewer.ready:
                     viewer.drawn = joint
-                    viewer.put_all([self._text(made, "hello", joint)])
+                    viewer.put_picture(texts.hello(joint))
                 continue
-            again = set()
-            if viewer.drawn != joint:
-                viewer.drawn = joint
-                again |= {"torque", *(DEPENDS if self.panels.many else ())}
-            if switched:
-                again |= set(DEPENDS)
-            for name in self.panels.identities:
-                if name in again:
-                    viewer.put(self._text(made, f"figure {name}", joint))
+            redrawn = self._redrawn(viewer, joint, switched=switched)
+            for name in redrawn:
+                viewer.put(texts.figure(name, joint))
             for message in news:
                 viewer.put(message)
-            key = "frame " + " ".join(sorted(again)), joint
-            if (
-                key not in made
-                # one text for all who get the same, so that those who take nothing cost no more
-                # than one of them
-            ):
-                parts = (
-                    []
-                    if standing
-                    else [
-                        self._text(made, name, joint)
-                        for name in self.panels.identities
-                        if name not in again
-                    ]
-                )
-                made[key] = messages.frame(
-                    self.frames, self.t, state, [part for part in parts if part], end
-                )
-            viewer.put(made[key], self.frames)
+            viewer.put(texts.frame(joint, redrawn), self.frames)
 
-    def _text(self, made: dict[tuple[str, int], str], name: str, joint: int) -> str:
-        """An extension, a figure or a greeting as text, made once per frame."""
-        what = name.removeprefix("figure ")
-        depends = what in ("hello", "torque") or (self.panels.many and what in DEPENDS)
-        key = name, joint if depends else -1
-        if key not in made:
-            if name == "hello":
-                made[key] = messages.text(self.hello(joint))
-            elif what != name:
-                made[key] = messages.text(
-                    {
-                        "type": "figure",
-                        "id": identity(what, joint),
-                        "figure": self.panels.figure(what, joint),
-                    }
-                )
-            else:
-                points = self.panels.extension(name, joint)
-                made[key] = (
-                    "" if points is None else f'"{identity(name, joint)}":{messages.text(points)}'
-                )
-        return made[key]
+    def _redrawn(self, viewer: Viewer, joint: int, *, switched: bool) -> tuple[str, ...]:
+        """Return the panels that a viewer gets anew: of another joint, or the model changed."""
+        out = {"r2", "error"} if switched else set()
+        if viewer.drawn != joint:
+            viewer.drawn = joint
+            out |= {"torque", *(("r2", "error") if self.panels.many else ())}
+        return tuple(name for name in self.panels.names if name in out)
 
-    def _say_bye(self) -> None:
-        self._bye, run = True, self._shared
-        sentence = (
-            run.failure
-            or f"{run.facts.title} is over after {self.t:.1f} s; results can still be downloaded"
-        )
-        for viewer in self._viewers:
-            viewer.put(messages.text({"type": "bye", "reason": "finished", "message": sentence}))
-
-    # -- what it says ------------------------------------------------------------------------------
+    # -- messages ----------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """As it is now."""
-        run, facts, status, quantiles = (
-            self._shared,
-            self._shared.facts,
-            self._shared.status,
-            self._quantiles,
-        )
+        """Return the current state."""
+        shared, info, status = self._shared, self._shared.info, self._shared.status
         # Where a controller runs, what it did last counts: it may keep the nominal model though the
         # gate is open.
-        identified = (
-            self._gate.open and not status.forced and (self._identified or not facts.controlled)
-        )
+        in_use = self._identified or not info.controlled
+        identified = self._gate.open and not status.forced and in_use
+        p50, p99 = (None, None) if self._cycle is None else (round(x, 2) for x in self._cycle)
+        condition = self.parameters.table.condition
         return {
-            "gate": messages.gate(
-                self._gate, window=self.window, condition=self._parameters["condition"]
-            ),
+            "gate": messages.gate(self._gate, window=info.window, condition=condition),
             "model": "identified" if identified else "nominal",
             "forced": status.forced,
             "paused": status.paused,
-            "ended": run.ended,
-            "cycle": {
-                "rate": round(facts.rate, 3),
-                "p50": None if quantiles is None else round(quantiles[0], 2),
-                "p99": None if quantiles is None else round(quantiles[1], 2),
-            },
-            "dropped": {
-                "samples": status.dropped,
-                "frames": self._gone + sum(viewer.dropped for viewer in self._viewers),
-            },
-            "viewers": len(self._viewers),
+            "ended": shared.ended,
+            "cycle": {"rate": round(info.rate, 3), "p50": p50, "p99": p99},
+            "dropped": {"samples": status.dropped, "frames": self.viewers.dropped},
+            "viewers": len(self.viewers),
         }
 
     def hello(self, joint: int) -> dict[str, Any]:
-        """The whole picture for a viewer who looks at this joint."""
-        run, panels, facts = self._shared, self.panels, self._shared.facts
-        self._scene["data"][0].update(
-            zip("xyz", _columns(self._skeleton.pose(self._q)[0]), strict=True)
-        )
+        """Return the whole picture for a viewer who looks at this joint."""
+        shared, panels, info = self._shared, self.panels, self._shared.info
+        robot = shared.robot
+        drawn = [
+            {
+                "id": panel_id(name, joint),
+                "title": TITLES[name],
+                "figure": panels.figure(name, joint),
+                "span": SPAN if name == "torque" else None,
+            }
+            for name in panels.names
+        ]
         return {
             "type": "hello",
             "version": __version__,
-            "mode": facts.mode,
-            "title": facts.title,
-            "robot": run.robot.name,
-            "joints": list(panels.names),
+            "mode": info.mode,
+            "title": info.title,
+            "robot": robot.name,
+            "joints": list(panels.joints),
             "units": panels.torque_units,
             "position_units": panels.units,
-            "bodies": [run.robot.body_names[b] for b in self._bodies],
-            "rate": round(facts.rate, 3),
-            "speed": facts.speed,
-            "forcible": facts.forcible,
-            "drive_file": drive_file(run.robot),
-            "threshold": self.threshold,
-            "window": self.window,
-            "started": run.started.isoformat(timespec="seconds"),
+            "bodies": [robot.body_names[b] for b in self.scene.bodies],
+            "rate": round(info.rate, 3),
+            "speed": info.speed,
+            "forcible": info.forcible,
+            "drive_file": needs_drive_file(robot),
+            "threshold": info.threshold,
+            "window": info.window,
+            "started": shared.started.isoformat(timespec="seconds"),
             "t": round(self.t, 4),
-            "panels": [
-                {
-                    "id": identity(name, joint),
-                    "title": TITLES[name],
-                    "figure": panels.figure(name, joint),
-                    "span": SPAN if name == "torque" else None,
-                }
-                for name in panels.identities
-            ],
-            "scene": self._scene,
+            "panels": drawn,
+            "scene": self.scene.posed_figure(),
             "state": self.state(),
-            "parameters": {"t": self._parameters["t"], "rows": self._parameters["rows"]},
-            "events": run.journal.all,
+            "parameters": self.parameters.message(),
+            "events": shared.events.all,
         }
 
     # -- for a report ------------------------------------------------------------------------------
 
-    def recent(self) -> Arrays:
-        """The last rows that were not fitted, after the filter."""
+    def recent_rows(self) -> Arrays:
+        """Return the last filtered rows that were not fitted."""
         with self._lock:
-            found = self._recent.arrays()
-        return {**found, "valid": np.abs(found["dq"]) >= self._shared.facts.min_speed}
+            rows = self._recent.arrays()
+        return {**rows, "valid": np.abs(rows["dq"]) >= self._shared.info.min_speed}
 
-    def figures(self) -> tuple[tuple[str, str, dict[str, Any]], ...]:
-        """Panels as a report draws them."""
+    def figures(self) -> tuple[Figure, ...]:
+        """Return the panels as a report draws them."""
         with self._lock:
             return tuple(
-                (TITLES[name], CAPTIONS[name], self.panels.figure(name, 0))
-                for name in self.panels.identities
+                Figure((Panel(TITLES[name], self.panels.figure(name, 0)),), CAPTIONS[name])
+                for name in self.panels.names
                 if name in CAPTIONS
             )
 
 
-def drive_file(robot: Robot) -> bool:
-    """Whether what is identified needs drive.json beside the robot's file: no format holds an
-    offset, and URDF no rotor inertia.
-    """
+class _FrameTexts:
+    """Texts of one frame, each made once for all viewers who get the same."""
+
+    def __init__(self, publisher: Publisher, *, standing: bool) -> None:
+        self._publisher, self._panels, self._standing = publisher, publisher.panels, standing
+        self._state = messages.to_json(publisher.state())
+        self._pose = messages.pose(publisher.scene.pose, publisher.scene.bodies)
+        self._made: dict[tuple[object, ...], str] = {}
+
+    def _key(self, kind: str, name: str, joint: int) -> tuple[object, ...]:
+        """Return what a text depends on: of most panels not the joint."""
+        depends = name == "torque" or (self._panels.many and name in ("r2", "error"))
+        return kind, name, joint if depends else -1
+
+    def hello(self, joint: int) -> str:
+        key = "hello", joint
+        if key not in self._made:
+            self._made[key] = messages.to_json(self._publisher.hello(joint))
+        return self._made[key]
+
+    def figure(self, name: str, joint: int) -> str:
+        key = self._key("figure", name, joint)
+        if key not in self._made:
+            figure = self._panels.figure(name, joint)
+            message = {"type": "figure", "id": panel_id(name, joint), "figure": figure}
+            self._made[key] = messages.to_json(message)
+        return self._made[key]
+
+    def _extension(self, name: str, joint: int) -> str:
+        key = self._key("extension", name, joint)
+        if key not in self._made:
+            points = self._panels.extension(name, joint)
+            text = f'"{panel_id(name, joint)}":{messages.to_json(points)}'
+            self._made[key] = "" if points is None else text
+        return self._made[key]
+
+    def frame(self, joint: int, redrawn: tuple[str, ...]) -> str:
+        """Return the frame of a viewer who got these panels anew."""
+        key = "frame", joint, redrawn
+        if key not in self._made:
+            names = [name for name in self._panels.names if name not in redrawn]
+            parts = [] if self._standing else [self._extension(name, joint) for name in names]
+            new, publisher = [part for part in parts if part], self._publisher
+            frame = messages.frame(publisher.frames, publisher.t, self._state, new, self._pose)
+            self._made[key] = frame
+        return self._made[key]
+
+
+def needs_drive_file(robot: Robot) -> bool:
+    """Whether drive.json is needed: no format holds an offset, and URDF no rotor inertia."""
     source, terms = robot.source, robot.drive.identified
-    return source is not None and (
-        "offset" in terms or ("armature" in terms and source.suffix.lower() == ".urdf")
-    )
+    urdf = source is not None and source.suffix.lower() == ".urdf"
+    return source is not None and ("offset" in terms or ("armature" in terms and urdf))
 
 
-def identity(name: str, joint: int) -> str:
-    """Of a panel: the torque's has its joint in it."""
+def panel_id(name: str, joint: int) -> str:
+    """Return the identity of a panel: the torque's has its joint in it."""
     return f"torque:{joint}" if name == "torque" else name
-
-
-def _torque(model: Model, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray) -> np.ndarray:
-    return model.torque(
-        np.ascontiguousarray(q), np.ascontiguousarray(dq), np.ascontiguousarray(ddq)
-    ).copy()
-
-
-def _columns(points: np.ndarray) -> list[list[float | None]]:
-    return [
-        [
-            value if value == value else None
-            for value in np.round(points[:, k], messages.PLACE).tolist()
-        ]
-        for k in range(3)
-    ]

@@ -1,5 +1,6 @@
-"""Where samples come from: a study that runs, a log that is played, or joint states from outside.
-Each yields a `Beat` per sample.
+"""Sources of samples: a running study, a log played back, or joint states received.
+
+Each yields a `Step` per sample, in time with a `PlaybackClock`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,37 +19,96 @@ import numpy as np
 from thetahat.control.model_switch import ModelSwitch
 from thetahat.data.log import Log
 from thetahat.errors import MalformedInput, UsageError, known
-from thetahat.live.joint_states import Sample, require_plain
-from thetahat.live.playback_clock import SLICE, Pace
+from thetahat.live.joint_states import Sample, require_scalar_joints
 from thetahat.model.lock_joints import kept_positions, lock
 from thetahat.model.robot import Robot
 from thetahat.online.config import FilterConfig, GateRules, MonitorRules, SolverConfig
 from thetahat.online.identifier import OnlineIdentifier
-from thetahat.studies.arm import Experiment
+from thetahat.studies.closed_loop import Experiment
 
 STUDIES = {"double-pendulum": "double_pendulum", "leg": "leg", "arm": "arm", "valkyrie": "valkyrie"}
 ROWS = 2048  # of a log that are in memory at once
-PAUSE, LONGEST = (
-    0.5,
-    5.0,
-)  # [s] between two runs of a log whose stamps do not go on, or only after longer
-WAITING = 20_000  # samples from outside that may wait to be identified
-FOR_EVER = 1e9  # [s]: a gap in a log is no reason to forget, as a log is of one robot
+# [s] between two runs of a log whose stamps do not continue, or only after longer
+PAUSE, LONGEST_PAUSE = 0.5, 5.0
+WAITING = 20_000  # received samples that may wait to be identified
+NEVER = 1e9  # [s]: a gap in a log does not reset the identifier, as a log is of one robot
+# [s] that a loop may be early before it sleeps: waking up for every cycle costs more than the cycle
+AHEAD = 2e-3
+SLICE = 0.05  # [s] of a sleep at most, so that a command is noticed
+BEHIND = 0.25  # [s] that a loop may be late and still catch up
 
 
-class Beat(NamedTuple):
-    """What a sample brought; arrays may be the source's own until the next beat."""
+class PlaybackClock:
+    """Waits until it is time for a sample: wall time times `speed`, and not while paused.
+
+    idle: called during long waits. late: [s] by which the work fell behind the wall clock.
+    """
+
+    def __init__(self, speed: float = 1.0, *, idle: Callable[[], None] = lambda: None) -> None:
+        self.speed, self.late, self.idle = speed, 0.0, idle
+        self._stopped, self._running = threading.Event(), threading.Event()
+        self._running.set()
+        self._zero: float | None = None  # where t = 0 is on the wall clock
+
+    @property
+    def paused(self) -> bool:
+        """Whether time stands still."""
+        return not self._running.is_set()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it was stopped."""
+        return self._stopped.is_set()
+
+    def pause(self) -> None:
+        """Stand still."""
+        self._running.clear()
+
+    def resume(self) -> None:
+        """Go on."""
+        self._running.set()
+
+    def stop(self) -> None:
+        """Wake up whoever waits, for good."""
+        self._stopped.set()
+        self._running.set()
+
+    def wait(self, t: float) -> bool:
+        """Wait until it is time for t [s]; whether to go on."""
+        if self.paused:
+            while not self._running.wait(SLICE):
+                self.idle()
+            self._zero = None
+        zero = time.monotonic() - t / self.speed if self._zero is None else self._zero
+        while not self.stopped:
+            early = zero + t / self.speed - time.monotonic()
+            if early < -BEHIND:
+                self.late -= early
+                zero -= early
+            self._zero = zero
+            if early < AHEAD:
+                return True
+            if early > SLICE:
+                self.idle()
+                if self.paused:
+                    return self.wait(t)
+            time.sleep(min(early, SLICE))
+        return False
+
+
+class Step(NamedTuple):
+    """Result of one sample; arrays may be the source's own until the next step."""
 
     t: float  # [s]
     q: np.ndarray  # (nq,) measured
-    error: np.ndarray | None  # (nv,) wanted − true position
+    error: np.ndarray | None  # (nv,) desired − true position
     identified: bool  # whether an identified model commands
     took: int  # [ns] of this thread's processor time
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Of the identifier of a log or of joint states from outside."""
+    """Settings of the online identifier of a log or of received joint states."""
 
     rate: float = 3.0  # [Hz] of updates
     window: int = 50
@@ -62,41 +122,36 @@ class Source(ABC):
     """Samples of one robot, and the identifier that takes them."""
 
     mode: str
-    wanted = False  # whether there is a motion to follow, so that there are errors
-    controller: Any = None
+    tracks = False  # whether there is a desired motion, so that there are errors
+    controller: object | None = None
 
     def __init__(
         self, title: str, nominal: Robot, identifier: OnlineIdentifier, rate: float
     ) -> None:
         self.title, self.nominal, self.identifier, self.rate = title, nominal, identifier, rate
-        self.findings: tuple[str, ...] = ()  # sentences to begin with
-        self.provenance: dict[str, Any] = {}  # of what is identified, for estimate.json
-        self.locked: tuple[str, ...] = ()  # joints that are not measured, and held still
-
-    @property
-    def robot(self) -> Robot:
-        """With the drive terms that are identified."""
-        return self.identifier.nominal
+        self.findings: tuple[str, ...] = ()  # of the log's audit
+        self.provenance: dict[str, Any] = {}  # for estimate.json
+        self.locked: tuple[str, ...] = ()  # joints that are not measured
 
     @property
     def forcible(self) -> bool:
-        """Whether its controller can be held to the nominal model."""
+        """Whether its controller can be forced to the nominal model."""
         return isinstance(self.controller, ModelSwitch)
 
     @property
     def lost(self) -> int:
-        """Samples that came and could not be taken."""
+        """Samples that arrived and could not be queued."""
         return 0
 
     @abstractmethod
-    def beats(self, pace: Pace) -> Iterator[Beat]:
-        """The samples, in order and in time."""
+    def steps(self, clock: PlaybackClock) -> Iterator[Step]:
+        """Yield the samples, in order and in time."""
 
 
 class Study(Source):
     """One of the paper's experiments, in real time or faster."""
 
-    mode, wanted = "study", True
+    mode, tracks = "study", True
 
     def __init__(self, title: str, made: Experiment) -> None:
         super().__init__(title, made.nominal, made.identifier, made.loop.rate)
@@ -104,26 +159,23 @@ class Study(Source):
 
     @staticmethod
     def named(name: str, engine: str, *, seed: int = 0) -> Study:
-        """The study of that name on a simulated robot."""
+        """Return the study of that name on a simulated robot."""
         if name not in STUDIES:
             raise UsageError(f"study {name!r} is unknown; studies: {known(STUDIES)}")
-        return Study(
-            name,
-            importlib.import_module(f"thetahat.studies.{STUDIES[name]}").experiment(
-                engine, seed=seed
-            ),
-        )
+        module = importlib.import_module(f"thetahat.studies.{STUDIES[name]}")
+        return Study(name, module.experiment(engine, seed=seed))
 
-    def beats(self, pace: Pace) -> Iterator[Beat]:
-        """From the motion's beginning to its end."""
+    def steps(self, clock: PlaybackClock) -> Iterator[Step]:
+        """Yield the cycles of the control loop."""
         for cycle in self._loop.cycles():
-            yield Beat(cycle.t, cycle.q, cycle.wanted[0] - cycle.true, cycle.identified, cycle.took)
-            if not pace.wait(cycle.t):
+            error = cycle.wanted[0] - cycle.true
+            yield Step(cycle.t, cycle.q, error, cycle.identified, cycle.took)
+            if not clock.wait(cycle.t):
                 return
 
 
 class Replay(Source):
-    """A log, row by row at the pace of its own stamps; nothing of what follows is known."""
+    """A log, row by row at the pace of its own timestamps, causally."""
 
     mode = "replay"
 
@@ -135,109 +187,93 @@ class Replay(Source):
             )
         self._log, nominal = log, lock(robot, log.locked)
         self._q, self._v = kept_positions(robot, log.locked)
-        period = float(np.median([run.period for run in log.runs]))
-        identifier = _identifier(
-            nominal, settings, reset_after=FOR_EVER
-        )  # solved in the update itself: the same at any speed
-        super().__init__(
-            ", ".join(_name(source.path) for source in log.sources[:3]),
-            nominal,
-            identifier,
-            1.0 / period,
-        )
+        rate = 1.0 / float(np.median([run.period for run in log.runs]))
+        # Solved in the update itself, so that the result is the same at any speed.
+        identifier = _identifier(nominal, settings, reset_after=NEVER)
+        title = ", ".join(_name(source.path) for source in log.sources[:3])
+        super().__init__(title, nominal, identifier, rate)
         self.findings, self.locked = tuple(finding.message for finding in log.findings), log.locked
-        self.provenance = {
-            "logs": [{"path": source.path, "sha256": source.sha256} for source in log.sources],
-            "settings": _told(settings),
-        }
+        logs = [{"path": source.path, "sha256": source.sha256} for source in log.sources]
+        self.provenance = {"logs": logs, "settings": _as_data(settings)}
 
-    def beats(self, pace: Pace) -> Iterator[Beat]:
-        """Every row; the stamps of a later run go on from the one before."""
-        clock, now, run, offset = time.thread_time_ns, -PAUSE, -1, np.inf
+    def steps(self, clock: PlaybackClock) -> Iterator[Step]:
+        """Yield every row; the timestamps of a later run continue the one before."""
+        cpu, now, run, offset = time.thread_time_ns, -PAUSE, -1, np.inf
         for chunk in self._log.chunks(ROWS):
-            if chunk.run != run and not 0.0 < float(chunk.t[0]) + offset - now <= LONGEST:
+            if chunk.run != run and not 0.0 < float(chunk.t[0]) + offset - now <= LONGEST_PAUSE:
                 offset = now + PAUSE - float(chunk.t[0])
             run = chunk.run
-            q, tau = (
-                np.ascontiguousarray(chunk.q[:, self._q]),
-                np.ascontiguousarray(chunk.tau[:, self._v]),
-            )
-            dq, ddq = (
-                None if array is None else np.ascontiguousarray(array[:, self._v])
-                for array in (chunk.dq, chunk.ddq)
-            )
+            if chunk.tau is None:
+                raise MalformedInput(f"{self.title} has rows without torques")
+            q = np.ascontiguousarray(chunk.q[:, self._q])
+            tau = np.ascontiguousarray(chunk.tau[:, self._v])
+            dq = None if chunk.dq is None else np.ascontiguousarray(chunk.dq[:, self._v])
+            ddq = None if chunk.ddq is None else np.ascontiguousarray(chunk.ddq[:, self._v])
             if not (self._log.has_dq and self._log.has_ddq):
                 ddq = None
             for k, t in enumerate((chunk.t + offset).tolist()):
-                if not pace.wait(t):
+                if not clock.wait(t):
                     return
-                begun = clock()
-                self.identifier.push(
-                    t, q[k], None if dq is None else dq[k], tau[k], None if ddq is None else ddq[k]
-                )
-                yield Beat(t, q[k], None, self.identifier.gate.open, clock() - begun)
+                begun = cpu()
+                velocity = None if dq is None else dq[k]
+                acceleration = None if ddq is None else ddq[k]
+                self.identifier.push(t, q[k], velocity, tau[k], acceleration)
+                yield Step(t, q[k], None, self.identifier.gate.open, cpu() - begun)
                 now = t
 
 
 class Listen(Source):
-    """Joint states as they come from outside; `offer` takes them, in the thread of whoever receives
-    them.
-    """
+    """Joint states received over a WebSocket; `offer` queues them from the receiving thread."""
 
     mode = "listen"
 
     def __init__(self, robot: Robot, settings: Settings, *, rate: float = 1000.0) -> None:
-        require_plain(robot)
+        require_scalar_joints(robot)
         # Semidefinite programs are solved in a process of their own, so that no sample waits.
         super().__init__(robot.name, robot, _identifier(robot, settings, run_in="process"), rate)
         self._queue: deque[Sample] = deque()
-        self._there = threading.Event()
+        self._available = threading.Event()
         self._lost, self.received = 0, 0
-        self.provenance = {"settings": _told(settings)}
+        self.provenance = {"settings": _as_data(settings)}
 
     @property
     def lost(self) -> int:
-        """Samples that came faster than they could be identified, for so long that there was no
-        room left.
-        """
+        """Samples that arrived while the queue was full."""
         return self._lost
 
     def offer(self, sample: Sample) -> bool:
-        """Take a sample to be identified; False where there is no room left."""
+        """Queue a sample to be identified; False where there is no room left."""
         self.received += 1
         if len(self._queue) >= WAITING:
             self._lost += 1
             return False
         self._queue.append(sample)
-        self._there.set()
+        self._available.set()
         return True
 
-    def beats(self, pace: Pace) -> Iterator[Beat]:
-        """Until it is stopped; identification goes on while the page is paused."""
-        clock, first, queue = time.thread_time_ns, None, self._queue
-        while not pace.stopped:
+    def steps(self, clock: PlaybackClock) -> Iterator[Step]:
+        """Yield samples until it is stopped; identification goes on while the page is paused."""
+        cpu, queue, identifier = time.thread_time_ns, self._queue, self.identifier
+        first: float | None = None
+        while not clock.stopped:
             if not queue:
-                self._there.wait(SLICE)
-                self._there.clear()
-                pace.idle()
+                self._available.wait(SLICE)
+                self._available.clear()
+                clock.idle()
                 continue
             sample = queue.popleft()
             first = sample.t if first is None else first
-            begun = clock()
-            self.identifier.push(sample.t - first, sample.q, sample.dq, sample.tau)
-            yield Beat(
-                self.identifier.clock, sample.q, None, self.identifier.gate.open, clock() - begun
-            )
+            begun = cpu()
+            identifier.push(sample.t - first, sample.q, sample.dq, sample.tau)
+            yield Step(identifier.clock, sample.q, None, identifier.gate.open, cpu() - begun)
 
 
 def _identifier(
     robot: Robot, settings: Settings, *, reset_after: float = 1.0, run_in: str = "update"
 ) -> OnlineIdentifier:
-    model = (
-        robot.with_drive(**dict.fromkeys(settings.friction, True)) if settings.friction else robot
-    )
+    terms = dict.fromkeys(settings.friction, True)
     return OnlineIdentifier(
-        model,
+        robot.with_drive(**terms) if terms else robot,
         None,
         settings.rate,
         settings.window,
@@ -248,13 +284,9 @@ def _identifier(
     )
 
 
-def _told(settings: Settings) -> dict[str, Any]:
-    return {
-        "rate": settings.rate,
-        "window": settings.window,
-        "threshold": settings.threshold,
-        "cutoff": settings.cutoff,
-    }
+def _as_data(settings: Settings) -> dict[str, Any]:
+    names = ("rate", "window", "threshold", "cutoff")
+    return {name: getattr(settings, name) for name in names}
 
 
 def _name(path: str) -> str:

@@ -1,5 +1,4 @@
-"""Who may talk to the live page: the right Host, the right Origin, the token. Checked before
-anything else, for requests and WebSockets alike.
+"""Access checks of the live page: Host, Origin and token, of every request and WebSocket.
 
 A page of another origin that the user has open can make the browser send requests to 127.0.0.1, and
 a name that an attacker owns can be made to point there (DNS rebinding). So the Host must be one
@@ -14,22 +13,18 @@ import ipaddress
 import re
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
 from thetahat.errors import UsageError
 
-Scope = MutableMapping[str, Any]
-Receive, Send = (
-    Callable[[], Awaitable[MutableMapping[str, Any]]],
-    Callable[[MutableMapping[str, Any]], Awaitable[None]],
-)
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 BODY = 4096  # bytes of a request's body at most: none is needed
 LONGEST_QUERY, HEAD = 2048, 16_384  # bytes of an address after the ?, and of all headers together
 LENGTH = re.compile(r"0*[0-9]{1,9}", re.ASCII)
+HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(\d{1,5}))?")
 TOKEN = re.compile(r"[A-Za-z0-9_-]{8,200}")
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self';"
@@ -45,6 +40,7 @@ HEADERS = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
     "cache-control": "no-store",
 }
+SEALED = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
 METHODS = ("GET", "HEAD")
 # all interfaces: their family, an address far away (of those kept for documentation), and this
 # machine's own
@@ -55,7 +51,7 @@ ANY = {
 
 
 def new_token(given: str | None = None) -> str:
-    """A token: the one given, or 128 random bits."""
+    """Return the token given, or 128 random bits."""
     if given is None:
         return secrets.token_urlsafe(16)
     if not TOKEN.fullmatch(given):
@@ -75,38 +71,34 @@ def is_local(host: str) -> bool:
         return False
 
 
-def reachable(host: str) -> str:
-    """The address under which a browser finds a server that listens on `host`: of one on all
-    interfaces, that which leads out of this machine.
+def reachable_address(host: str) -> str:
+    """Return the address under which a browser finds a server that listens on `host`.
+
+    Of one on all interfaces it is the interface that leads out of this machine.
     """
     if host not in ANY:
         return host
     family, elsewhere, fallback = ANY[host]
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect(
-                (elsewhere, 9)
-            )  # of a datagram socket: nothing is sent, the way there is only looked up
-            found = probe.getsockname()[0]
-    except OSError:  # there is no way out
+            probe.connect((elsewhere, 9))  # a datagram socket: the route is looked up, nothing sent
+            address = str(probe.getsockname()[0])
+    except OSError:  # there is no route
         return fallback
-    return fallback if found in ANY or "%" in found else found
+    return fallback if address in ANY or "%" in address else address
 
 
 class Guard:
-    """An ASGI application that lets through to `app` only who may pass. `answers` counts what it
-    said, by status.
-    """
+    """ASGI application that passes only permitted requests to `app`. `answers` counts by status."""
 
-    def __init__(self, app: App, *, token: str, host: str, port: int) -> None:
+    def __init__(self, app: ASGIApp, *, token: str, host: str, port: int) -> None:
         self._app, self._token, self._port = app, token.encode(), port
         self.cookie = f"thetahat-{port}"  # a browser does not tell ports apart
         self._names = {"localhost", "127.0.0.1", "::1", host.lower()} | (
             set() if is_local(host) else {socket.gethostname().lower()}
         )
-        self._any_address = not is_local(
-            host
-        )  # a name can be made to point here by anyone, a literal address cannot
+        # A name can be made to point here by anyone, a literal address cannot.
+        self._any_address = not is_local(host)
         self.answers: dict[int, int] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -117,46 +109,39 @@ class Guard:
         headers: dict[str, list[str]] = {}
         for name, value in scope["headers"]:
             headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
-        refused = self.verdict(scope, headers)
+        refused = self.refusal(scope, headers)
         if refused is not None:
             self.answers[refused[0]] = self.answers.get(refused[0], 0) + 1
             await _answer(scope, receive, send, *refused)
             return
         await self._app(scope, receive, self._sealed(scope, send))
 
-    def verdict(self, scope: Scope, headers: dict[str, list[str]]) -> tuple[int, str] | None:
-        """(status, sentence) of a refusal; None for who may pass."""
+    def refusal(self, scope: Scope, headers: dict[str, list[str]]) -> tuple[int, str] | None:
+        """Return (status, sentence) of a refusal; None for a permitted request."""
         if sum(len(name) + len(value) for name, value in scope["headers"]) > HEAD:
             return 431, "the head of the request is larger than any that is needed here"
         if not self.known_host(headers.get("host", [])):
             return 403, "this server is not known by that name; open the link that it printed"
         if any(not self.own_origin(origin) for origin in headers.get("origin", [])):
-            return (
-                403,
-                "requests from other pages are refused; open the link that the server printed",
-            )
+            why = "requests from other pages are refused; open the link that the server printed"
+            return 403, why
         if scope["type"] == "http" and scope["method"] not in METHODS:
             return 405, "only GET is answered here"
         if self._oversized(headers) or len(scope["query_string"]) > LONGEST_QUERY:
             return 413, "the request is larger than any that is needed here"
         if not self.authorised(scope["query_string"], headers):
-            return (
-                401,
-                (
-                    "the token is missing or wrong; open the link that the server printed, with its"
-                    " token"
-                ),
-            )
+            why = "the token is missing or wrong; open the link that the server printed"
+            return 401, why
         return None
 
     def known_host(self, values: list[str]) -> bool:
         """Whether the one Host header names this server and its port."""
         if len(values) != 1:
             return False
-        found = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(\d{1,5}))?", values[0])
-        if found is None or int(found[2] or 80) != self._port:
+        host = HOST.fullmatch(values[0])
+        if host is None or int(host[2] or 80) != self._port:
             return False
-        name = found[1].strip("[]").lower()
+        name = host[1].strip("[]").lower()
         if name in self._names:
             return True
         try:
@@ -177,11 +162,8 @@ class Guard:
         for part in ";".join(headers.get("cookie", [])).split(";"):
             name, _, value = part.partition("=")
             given += [value.strip()] if name.strip() == self.cookie else []
-        given += [
-            value[7:]
-            for value in headers.get("authorization", [])
-            if value[:7].lower() == "bearer "
-        ]
+        bearers = headers.get("authorization", [])
+        given += [value[7:] for value in bearers if value[:7].lower() == "bearer "]
         return any(self._is_token(each) for each in given)
 
     @staticmethod
@@ -204,32 +186,25 @@ class Guard:
         )
 
     def _sealed(self, scope: Scope, send: Send) -> Send:
-        """`send`, with the headers that every answer has, and the cookie for who came with the
-        token in the address.
+        """Return `send` with the headers that every answer has.
+
+        Who came with the token in the address gets it as a cookie.
         """
         fresh = scope["type"] == "http" and any(
             map(self._is_token, self.given_in_query(scope["query_string"]))
         )
+        cookie = f"{self.cookie}={self._token.decode()}; Path=/; HttpOnly; SameSite=Strict"
 
-        async def sealed(message: MutableMapping[str, Any]) -> None:
+        async def sealed(message: Message) -> None:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 self.answers[status] = self.answers.get(status, 0) + 1
-                given = {name.lower() for name, _ in message.get("headers", [])}
-                extra = [
-                    (name.encode(), value.encode())
-                    for name, value in HEADERS.items()
-                    if name.encode() not in given
-                ]
+                headers = list(message.get("headers", []))
+                given = {name.lower() for name, _ in headers}
+                headers += [header for header in SEALED if header[0] not in given]
                 if fresh:
-                    extra.append(
-                        (
-                            b"set-cookie",
-                            f"{self.cookie}={self._token.decode()}; Path=/; HttpOnly;"
-                            " SameSite=Strict".encode(),
-                        )
-                    )
-                message = {**message, "headers": [*message.get("headers", []), *extra]}
+                    headers.append((b"set-cookie", cookie.encode()))
+                message = {**message, "headers": headers}
             await send(message)
 
         return sealed
@@ -243,7 +218,7 @@ async def _answer(scope: Scope, receive: Receive, send: Send, status: int, sente
         (b"content-length", str(len(body)).encode()),
         (b"connection", b"close"),
     ]
-    headers += [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+    headers += SEALED
     if scope["type"] == "http":
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send(

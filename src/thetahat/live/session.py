@@ -1,93 +1,177 @@
-"""A session: a loop, the publisher of what it leaves, viewers, commands, and what can be taken
-home. The loop waits for nobody.
-"""
+"""A session: the sample loop, the publisher, viewers, commands and downloads of one run."""
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from thetahat.errors import NotIdentifiable, ThetahatError, UsageError, known
-from thetahat.live.downloads import Memory, Order, Product
-from thetahat.live.loop_process import Remote
-from thetahat.live.messages import COMMANDS
+from thetahat.live import downloads
+from thetahat.live.downloads import DownloadRequest, Downloads, ParameterTable, Snapshot
 from thetahat.live.publisher import Publisher
-from thetahat.live.sample_loop import Loop
+from thetahat.live.sample_loop import LoopProcess, SampleLoop, end_with_parent
 from thetahat.live.sample_sources import Source
-from thetahat.live.shared_state import Facts, Shared
-from thetahat.live.viewers import Viewer
+from thetahat.live.shared_state import RunInfo, SharedState
+from thetahat.live.viewers import COMMANDS, Viewer
+from thetahat.model.robot import Robot
 from thetahat.online.identifier import OnlineIdentifier
+from thetahat.online.predict import plain
 
-SWITCH = 5e-4  # [s] after which a thread that builds frames makes way for the loop
-PATIENCE = 120.0  # [s] for a product
-NO_ROBOT = "no robot file could be written; estimate.json says why, under advice"
+SWITCH_INTERVAL = 5e-4  # [s] after which a thread that builds frames makes way for the loop
+PATIENCE = 120.0  # [s] for the downloads to be made
+NICENESS = 5  # of the worker process
+NO_ROBOT = "no robot file could be written; see advice in estimate.json"
+Result = TypeVar("Result")
 
 
-class Unfinished(ThetahatError):
-    """Something that is being made, and not done yet."""
+class NotReady(ThetahatError):
+    """Files that are being made, and not done yet."""
+
+
+# -- the worker process ----------------------------------------------------------------------------
+
+
+class Worker:
+    """A process beside the loop for slow work; started on first use, and again if it died."""
+
+    def __init__(self, robot: Robot, nominal: Robot) -> None:
+        self._robots = plain(robot), plain(nominal)
+        self._executor: ProcessPoolExecutor | None = None
+        self._lock = threading.Lock()  # the publisher submits, and every download
+
+    def parameters(self, snapshot: Snapshot) -> Future[ParameterTable]:
+        """Request the base parameters of a snapshot."""
+        return self._submit(_parameters, snapshot)
+
+    def downloads(self, request: DownloadRequest) -> Future[Downloads]:
+        """Request the files."""
+        return self._submit(_downloads, request)
+
+    def _submit(self, work: Callable[[Any], Result], argument: object) -> Future[Result]:
+        with self._lock:
+            for _ in range(2):
+                if self._executor is None:
+                    context = multiprocessing.get_context("spawn")
+                    self._executor = ProcessPoolExecutor(
+                        1, mp_context=context, initializer=_start_worker, initargs=self._robots
+                    )
+                try:
+                    return self._executor.submit(work, argument)
+                except BrokenProcessPool:
+                    self._executor = None
+        failed: Future[Result] = Future()
+        failed.set_exception(RuntimeError("the worker process does not start"))
+        return failed
+
+    def close(self) -> None:
+        """End the process at once, whatever it is making."""
+        with self._lock:
+            executor, self._executor = self._executor, None
+        if executor is None:
+            return
+        workers = list((getattr(executor, "_processes", None) or {}).values())
+        executor.shutdown(wait=False, cancel_futures=True)
+        for worker in workers:
+            worker.kill()
+
+
+_robots: dict[str, Robot] = {}  # of the worker process
+
+
+def _start_worker(robot: Robot, nominal: Robot) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the page, which then ends this
+    end_with_parent()
+    with suppress(OSError, AttributeError):
+        os.nice(NICENESS)
+    _robots.update(robot=robot, nominal=nominal)
+
+
+def _parameters(snapshot: Snapshot) -> ParameterTable:
+    return downloads.parameter_table(_robots["robot"], snapshot)
+
+
+def _downloads(request: DownloadRequest) -> Downloads:
+    return downloads.make_downloads(_robots["robot"], _robots["nominal"], request)
 
 
 @dataclass
-class _Making:
-    """A product that was asked for."""
+class _Job:
+    """Downloads that were requested."""
 
-    memory: Memory
-    resets: int  # of the run, when it was
-    future: Future
+    snapshot: Snapshot
+    resets: int  # of the run, at the request
+    future: Future[Downloads]
     owed: bool = False  # whether someone was sent away before it was done
 
-    def answers(self, memory: Memory, resets: int) -> bool:
-        """Whether it is what someone wants who asks now: of this memory, or on its way, for another
-        would wait behind it; nothing forgotten.
+    def serves(self, snapshot: Snapshot, resets: int) -> bool:
+        """Whether it also answers a request made now.
+
+        It does if it is of this snapshot, or still on its way, as another would wait behind it;
+        never after a reset.
         """
-        return resets == self.resets and (
-            memory is self.memory or self.owed or not self.future.done()
-        )
+        on_its_way = self.owed or not self.future.done()
+        return resets == self.resets and (snapshot is self.snapshot or on_its_way)
+
+
+# -- the session -----------------------------------------------------------------------------------
 
 
 class Session:
-    """`start` it, `attach` viewers, tell it commands, and take home what it learned; `stop` ends
-    it.
+    """One run and its page: `start` it, `attach` viewers, send commands, get the files, `stop` it.
 
     The loop runs in a thread of this process; of `Session.apart(factory, …)` in a process of its
     own, where nothing of the page can hold it up.
     """
 
     def __init__(
-        self, source: Source | None, *, speed: float = 1.0, remote: Remote | None = None
+        self, source: Source | None, *, speed: float = 1.0, process: LoopProcess | None = None
     ) -> None:
-        self.source, self._remote = source, remote
-        self.shared = Shared(Facts.of(source, speed) if remote is None else remote.facts)
-        self.loop = None if remote is not None else Loop(source, self.shared, speed=speed)
-        self._product: _Making | None = None
-        self._making = threading.Lock()
-        self.refused = 0  # frames of samples from outside that could not be used
+        self.source = source
+        self.loop: SampleLoop | LoopProcess
+        if process is not None:
+            self.shared, self.loop = SharedState(process.info), process
+        elif source is not None:
+            self.shared = SharedState(RunInfo.of(source, speed))
+            self.loop = SampleLoop(source, self.shared, speed=speed)
+        else:
+            raise UsageError("a session needs a source, here or in another process")
+        self.worker = Worker(self.shared.robot, self.shared.info.nominal)
+        self.publisher = Publisher(self.shared, self.worker)
+        self.refused = 0  # received frames that could not be used
+        self._job: _Job | None = None
+        self._job_lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._interval = sys.getswitchinterval()
-        self.publisher = Publisher(self.shared)
 
     @classmethod
     def apart(
         cls, factory: Callable[..., Source], *arguments: Any, speed: float = 1.0, **options: Any
     ) -> Session:
-        """A session whose source is made, and runs, in another process; raises what making it
-        raises. All that is handed over must travel.
+        """Return a session whose source is made, and runs, in another process.
+
+        Raises what making it raises. Factory and arguments must be picklable.
         """
-        return cls(None, speed=speed, remote=Remote(factory, arguments, options, speed=speed))
+        return cls(None, process=LoopProcess(partial(factory, *arguments, **options), speed=speed))
 
     # -- life --------------------------------------------------------------------------------------
 
     def start(self) -> Session:
-        """Begin."""
-        if self._remote is not None:
-            self._remote.start(self.shared)
+        """Start loop and publisher."""
+        if isinstance(self.loop, LoopProcess):
+            self.loop.start(self.shared)
         else:
-            sys.setswitchinterval(min(SWITCH, self._interval))
+            sys.setswitchinterval(min(SWITCH_INTERVAL, self._interval))
             self._thread = threading.Thread(target=self.loop.run, name="thetahat-loop", daemon=True)
             self._thread.start()
         self.publisher.start()
@@ -96,19 +180,21 @@ class Session:
     def stop(self) -> None:
         """End the loop and tell the viewers."""
         self.publisher.stopping = True
-        if self._remote is not None:
-            self._remote.stop()
+        if isinstance(self.loop, LoopProcess):
+            self.loop.stop()
         else:
             self.loop.command("stop")
             if self._thread is not None:
                 self._thread.join(timeout=10.0)
         self.publisher.stop()
-        self.shared.workshop.close()
+        self.worker.close()
         sys.setswitchinterval(self._interval)
 
     @property
     def identifier(self) -> OnlineIdentifier:
-        """Of a run in this process."""
+        """The identifier of a run in this process."""
+        if self.source is None:
+            raise UsageError("the identifier of this session is in another process")
         return self.source.identifier
 
     def __enter__(self) -> Session:
@@ -120,117 +206,89 @@ class Session:
     # -- commands ----------------------------------------------------------------------------------
 
     def command(self, name: str) -> None:
-        """One of `COMMANDS`; raises `UsageError` with the reason where it makes no sense."""
+        """Send one of `COMMANDS`; raises `UsageError` with the reason where it makes no sense."""
+        info = self.shared.info
         if name not in COMMANDS:
             raise UsageError(f"command {str(name)[:40]!r} is unknown; commands: {known(COMMANDS)}")
         if self.shared.ended:
             raise UsageError(f"the run is over, so there is nothing to {name.split('_')[0]}")
-        facts = self.shared.facts
-        if name in ("force_nominal", "release") and not facts.forcible:
-            why = (
-                "its controller uses the nominal model always"
-                if facts.controlled
-                else "no controller of ours drives this robot"
-            )
+        if name in ("force_nominal", "release") and not info.forcible:
+            always = "its controller always uses the nominal model"
+            why = always if info.controlled else "no controller of ours drives this robot"
             raise UsageError(f"the nominal model cannot be forced: {why}")
-        (self.loop if self._remote is None else self._remote).command(name)
+        self.loop.command(name)
 
-    def say(self, kind: str, sentence: str, *, like: str | None = None) -> None:
-        """Put something on record; like: what other events it may be counted with."""
+    def event(self, kind: str, sentence: str, *, like: str | None = None) -> None:
+        """Add an event; like: the kind of events that it may be counted with."""
         self.shared.event(self.shared.status.clock, kind, sentence, like)
 
-    # -- viewers -----------------------------------------------------------------------------------
-
     def attach(self, wake: Callable[[], None] = lambda: None) -> Viewer:
-        """Someone more who watches; `wake` is called, in another thread, when there is a message to
-        take.
-        """
-        return self.publisher.attach(wake)
+        """Add a viewer; `wake` is called, in another thread, when a message is there to take."""
+        return self.publisher.viewers.attach(wake)
 
     def detach(self, viewer: Viewer) -> None:
-        """Someone left."""
-        self.publisher.detach(viewer)
+        """Remove a viewer."""
+        self.publisher.viewers.detach(viewer)
 
-    # -- products ----------------------------------------------------------------------------------
+    # -- downloads ---------------------------------------------------------------------------------
 
     @property
-    def memory(self) -> Memory | None:
-        """What the identifier remembered after its last update."""
-        return self.shared.memory
+    def snapshot(self) -> Snapshot | None:
+        """Memory of the identifier after its last update."""
+        return self.shared.snapshot
 
-    def estimate_json(self) -> bytes:
-        """`estimate.json`, schema thetahat/estimate/1, of what is remembered now."""
-        return self.product().estimate
+    def downloads(self) -> Downloads:
+        """Return all files, of one moment, made in a process beside the loop.
 
-    def robot_file(self) -> tuple[str, bytes]:
-        """(name, content) of the robot's file with what was identified."""
-        made = self.product()
-        if made.robot is None:
-            raise NotIdentifiable(NO_ROBOT)
-        return made.robot_name, made.robot
-
-    def report_html(self) -> bytes:
-        """The report."""
-        return self.product().report
-
-    def product(self) -> Product:
-        """All of them, of one moment, made in a process beside the loop; raises `Unfinished` where
-        that takes too long.
+        Raises `NotReady` where that takes too long.
         """
-        memory = self.shared.memory
-        if memory is None or not memory.count:
-            raise NotIdentifiable(
-                "nothing has been learned yet: the memory is empty; let the robot move"
-            )
-        with self._making:
-            making = self._product
-            if making is None or not making.answers(memory, self.shared.resets):
-                making = self._product = _Making(
-                    memory,
-                    self.shared.resets,
-                    self.shared.workshop.ask("product", self._order(memory)),
-                )
-            making.owed = False
+        snapshot, resets = self.shared.snapshot, self.shared.resets
+        if snapshot is None or not snapshot.count:
+            raise NotIdentifiable("nothing identified yet: the memory is empty; move the robot")
+        with self._job_lock:
+            job = self._job
+            if job is None or not job.serves(snapshot, resets):
+                future = self.worker.downloads(self._request(snapshot))
+                job = self._job = _Job(snapshot, resets, future)
+            job.owed = False
         try:
-            return making.future.result(timeout=PATIENCE)
+            return job.future.result(timeout=PATIENCE)
         except ThetahatError:
             raise
         except Exception as error:
-            if not making.future.done():
-                making.owed = True
-                raise Unfinished(
-                    f"what was learned is not written up after {PATIENCE:g} s; ask again in a while"
+            if not job.future.done():
+                job.owed = True
+                raise NotReady(
+                    f"the files are not ready after {PATIENCE:g} s; try again in a while"
                 ) from None
-            with self._making:
-                self._product = None if self._product is making else self._product
+            with self._job_lock:
+                self._job = None if self._job is job else self._job
             raise NotIdentifiable(
-                f"what was learned could not be written up: {type(error).__name__} {error}".rstrip()
+                f"the files could not be written: {type(error).__name__} {error}".rstrip()
             ) from None
 
-    def _order(self, memory: Memory) -> Order:
-        facts = self.shared.facts
-        return Order(
-            memory=memory,
-            recent=self.publisher.recent(),
+    def _request(self, snapshot: Snapshot) -> DownloadRequest:
+        info = self.shared.info
+        return DownloadRequest(
+            snapshot=snapshot,
+            recent=self.publisher.recent_rows(),
             figures=self.publisher.figures(),
-            events=tuple(self.shared.journal.all),
-            title=facts.title,
-            cutoff=facts.cutoff,
-            min_speed=tuple(facts.min_speed.tolist()),
-            provenance=facts.provenance,
-            findings=facts.findings,
-            locked=facts.locked,
+            events=tuple(self.shared.events.all),
+            title=info.title,
+            cutoff=info.cutoff,
+            min_speed=tuple(info.min_speed.tolist()),
+            provenance=info.provenance,
+            findings=info.findings,
+            locked=info.locked,
         )
 
-    # -- in words ----------------------------------------------------------------------------------
-
     def summary(self) -> str:
-        """What was seen, in a sentence or two."""
+        """Return the run in a sentence or two."""
         shared, gate, status = self.shared, self.shared.gate, self.shared.status
         seconds = time.monotonic() - self.publisher.began
-        r2 = "" if gate.r2 is None else f", R² {gate.r2:.4f} on samples held out"
+        r2 = "" if gate.r2 is None else f", R² {gate.r2:.4f} on held-out samples"
         return (
-            f"{shared.facts.title}: {shared.tap.cycles} samples in {seconds:.0f} s,"
-            f" {status.clock:.1f} s of the robot's, {status.dropped} dropped; {status.updates}"
+            f"{shared.info.title}: {shared.ring.cycles} samples in {seconds:.0f} s"
+            f" ({status.clock:.1f} s of robot time), {status.dropped} dropped; {status.updates}"
             f" updates, gate {'open' if gate.open else 'closed'} ({gate.reason}){r2}"
         )

@@ -1,14 +1,13 @@
-"""The columns a motor adds, and the direction its dry friction acts in.
+"""Friction terms of a motor, and the direction of its dry friction.
 
-A `Shape` is one column: torque per unit of its parameter. Those of dry friction act `along` the
+A `DriveTerm` is one column: torque per unit of its parameter. Those of dry friction act `along` the
 motion and are multiplied by its direction d,
 
     d = sign(q̇_m)                                  a law without a scale
     d = tanh(q̇_m/zone)                             a zone of speed around zero
-    ∂d/∂q_m = (1 − d·sign(q̇_m))/travel              hysteresis: d follows the way, not the speed,
-    and stays where the motor stops [Dahl1976]
+    ∂d/∂q_m = (1 − d·sign(q̇_m))/travel              hysteresis over a distance [Dahl1976]
 
-`Dry` holds zone and travel of every motor; both zero is the sign.
+`FrictionDirection` holds zone and travel of every motor; both zero is the sign.
 """
 
 from __future__ import annotations
@@ -25,45 +24,39 @@ Column = Callable[[np.ndarray, np.ndarray, np.ndarray | None], np.ndarray]
 
 
 @dataclass(frozen=True)
-class Shape:
-    """One drive column: torque per unit of its parameter, for every motor, from motor speed,
-    acceleration and load.
-    """
+class DriveTerm:
+    """One drive column: torque per unit of its parameter from motor speed, acceleration and load."""
 
     term: str
     column: Column  # (q̇_m, q̈_m, load_m), each (…, motors) → (…, motors)
-    units: tuple[str, str] = (
-        "N·m",
-        "N",
-    )  # of the parameter, on a motor that turns and on one that slides
-    needs_load: bool = (
-        False  # whether it reads the load, the motor torque that carries the rigid bodies
-    )
+    # of the parameter, on a motor that turns and on one that slides
+    units: tuple[str, str] = ("N·m", "N")
+    # whether it reads the load, the motor torque that carries the rigid bodies
+    needs_load: bool = False
     along: bool = False  # whether the direction of motion multiplies it: dry friction
-    settings: tuple[
-        tuple[str, tuple[float, ...]], ...
-    ] = ()  # numbers its column depends on, by motor: what a file keeps of it
+    # numbers its column depends on, by motor: what a file keeps of it
+    settings: tuple[tuple[str, tuple[float, ...]], ...] = ()
 
 
-SHAPES = {
-    "viscous": Shape("viscous", lambda dq, ddq, load: dq, ("N·m·s/rad", "N·s/m")),
-    "coulomb": Shape("coulomb", lambda dq, ddq, load: np.ones_like(dq), along=True),
-    "offset": Shape("offset", lambda dq, ddq, load: np.ones_like(dq)),
-    "armature": Shape("armature", lambda dq, ddq, load: ddq, ("kg·m²", "kg")),
+STANDARD_TERMS = {
+    "viscous": DriveTerm("viscous", lambda dq, ddq, load: dq, ("N·m·s/rad", "N·s/m")),
+    "coulomb": DriveTerm("coulomb", lambda dq, ddq, load: np.ones_like(dq), along=True),
+    "offset": DriveTerm("offset", lambda dq, ddq, load: np.ones_like(dq)),
+    "armature": DriveTerm("armature", lambda dq, ddq, load: ddq, ("kg·m²", "kg")),
 }
 
 
 # -- further shapes --------------------------------------------------------------------------------
 
 
-def stribeck(speed: np.ndarray | float) -> Shape:
-    """d·exp(−(q̇/speed)²): what more than Coulomb friction a motor needs at low speed. A motor
-    whose speed is 0 has none of it.
+def stribeck(speed: np.ndarray | float) -> DriveTerm:
+    """Stribeck friction d·exp(−(q̇/speed)²), on top of Coulomb friction at low speed; speed 0:
+    none.
     """
     speed = np.atleast_1d(np.asarray(speed, dtype=float))
     has = speed > 0.0
     scale = np.where(has, speed, 1.0)
-    return Shape(
+    return DriveTerm(
         "stribeck",
         lambda dq, ddq, load: np.where(has, np.exp(-((dq / scale) ** 2)), 0.0),
         along=True,
@@ -71,14 +64,19 @@ def stribeck(speed: np.ndarray | float) -> Shape:
     )
 
 
-def by_load(share: np.ndarray | float = 1.0) -> Shape:
-    """d·|load|: gears press harder on each other the more they carry. share: 1 for a motor that has
-    it, else 0.
-    """
+def by_load(share: np.ndarray | float = 1.0) -> DriveTerm:
+    """Load-dependent friction d·|load| of gears. share: 1 for a motor that has it, else 0."""
     share = np.atleast_1d(np.asarray(share, dtype=float))
-    return Shape(
+
+    def column(dq: np.ndarray, ddq: np.ndarray, load: np.ndarray | None) -> np.ndarray:
+        if load is None:
+            raise UsageError("friction by load needs the load")
+        friction: np.ndarray = share * np.abs(load)
+        return friction
+
+    return DriveTerm(
         "load",
-        lambda dq, ddq, load: share * np.abs(load),
+        column,
         ("N·m/(N·m)", "N/N"),
         needs_load=True,
         along=True,
@@ -86,12 +84,10 @@ def by_load(share: np.ndarray | float = 1.0) -> Shape:
     )
 
 
-def one_sided(share: np.ndarray | float = 1.0) -> Shape:
-    """|q̇|: viscous friction that differs between the two directions (of Coulomb friction, the
-    offset does the same).
-    """
+def one_sided(share: np.ndarray | float = 1.0) -> DriveTerm:
+    """Direction-dependent viscous friction |q̇| (of Coulomb friction, the offset does the same)."""
     share = np.atleast_1d(np.asarray(share, dtype=float))
-    return Shape(
+    return DriveTerm(
         "one_sided",
         lambda dq, ddq, load: share * np.abs(dq),
         ("N·m·s/rad", "N·s/m"),
@@ -99,10 +95,10 @@ def one_sided(share: np.ndarray | float = 1.0) -> Shape:
     )
 
 
-def quadratic(share: np.ndarray | float = 1.0) -> Shape:
-    """q̇·|q̇|: lubricant that resists more, or less, than in proportion."""
+def quadratic(share: np.ndarray | float = 1.0) -> DriveTerm:
+    """Quadratic viscous friction q̇·|q̇|."""
     share = np.atleast_1d(np.asarray(share, dtype=float))
-    return Shape(
+    return DriveTerm(
         "quadratic",
         lambda dq, ddq, load: share * dq * np.abs(dq),
         ("N·m·s²/rad²", "N·s²/m²"),
@@ -110,7 +106,7 @@ def quadratic(share: np.ndarray | float = 1.0) -> Shape:
     )
 
 
-KNOWN: dict[str, tuple[Callable[[Any], Shape], str]] = {
+KNOWN: dict[str, tuple[Callable[[Any], DriveTerm], str]] = {
     "stribeck": (stribeck, "speed"),
     "load": (by_load, "share"),
     "one_sided": (one_sided, "share"),
@@ -118,19 +114,18 @@ KNOWN: dict[str, tuple[Callable[[Any], Shape], str]] = {
 }
 
 
-def shape_from(
+def term_from_settings(
     term: str, settings: Mapping[str, Any] | None, *, motors: int, where: str
-) -> Shape | None:
-    """The shape that a file names; None where it is none of ours (its column is code that no file
-    holds).
-    """
+) -> DriveTerm | None:
+    """Build a term from the settings in a file; None for a term that is not one of `KNOWN`."""
     if term not in KNOWN or not settings:
         return None
     make, name = KNOWN[term]
     values = settings.get(name) if isinstance(settings, Mapping) else None
-    good = isinstance(values, list) and len(values) in (1, motors)
-    if not good or not all(
-        isinstance(v, int | float) and not isinstance(v, bool) and 0.0 <= v <= 1e30 for v in values
+    if (
+        not isinstance(values, list)
+        or len(values) not in (1, motors)
+        or not all(type(v) in (int, float) and 0.0 <= v <= 1e30 for v in values)
     ):
         raise MalformedInput(
             f"{where}: {name} of the term {term!r} is not a list of {motors} numbers from 0, one"
@@ -139,15 +134,15 @@ def shape_from(
     return make(np.array(values, dtype=float))
 
 
-def of_motors(shape: Shape, motors: Sequence[int]) -> Shape:
-    """The shape with its settings for these motors alone, where it has settings per motor."""
+def for_motors(shape: DriveTerm, motors: Sequence[int]) -> DriveTerm:
+    """Restrict a term to these motors, where it has settings per motor."""
     if shape.term not in KNOWN or not shape.settings or len(shape.settings[0][1]) == 1:
         return shape
     return KNOWN[shape.term][0](np.array(shape.settings[0][1])[list(motors)])
 
 
-def widened(shape: Shape, at: Sequence[int], motors: int) -> Shape:
-    """The shape of some motors as one of all: those that it does not name have none of it."""
+def expanded_to_motors(shape: DriveTerm, at: Sequence[int], motors: int) -> DriveTerm:
+    """Expand a term of some motors to all; the others have none of it."""
     if shape.term not in KNOWN or not shape.settings:
         return shape
     values = np.zeros(motors)
@@ -159,8 +154,8 @@ def widened(shape: Shape, at: Sequence[int], motors: int) -> Shape:
 
 
 @dataclass(frozen=True, eq=False)
-class Dry:
-    """How the direction of dry friction turns with the motion, per motor."""
+class FrictionDirection:
+    """Direction of dry friction along the motion, per motor."""
 
     zone: np.ndarray  # (motors,) [rad/s or m/s] of tanh(q̇/zone); 0: none
     travel: np.ndarray  # (motors,) [rad or m] of hysteresis; 0: none
@@ -186,9 +181,9 @@ class Dry:
             object.__setattr__(self, name, value)
 
     @staticmethod
-    def plain(motors: int) -> Dry:
-        """The sign of the speed, for every motor."""
-        return Dry(np.zeros(motors), np.zeros(motors))
+    def plain(motors: int) -> FrictionDirection:
+        """Sign of the speed, for every motor."""
+        return FrictionDirection(np.zeros(motors), np.zeros(motors))
 
     @property
     def motors(self) -> int:
@@ -196,18 +191,20 @@ class Dry:
         return len(self.zone)
 
     @property
-    def key(self) -> tuple:
-        """What two laws share if they are the same."""
+    def key(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Values by which two laws compare equal."""
         return tuple(self.zone.tolist()), tuple(self.travel.tolist())
 
     def at(self, dq: np.ndarray) -> np.ndarray:
-        """d at a motor speed alone, (…, motors): without its history, hysteresis is the sign."""
+        """Compute d from the motor speed alone, (…, motors): without history, hysteresis is the
+        sign.
+        """
         scale = np.where(self.zone > 0.0, self.zone, 1.0)
         return np.where(self.zone > 0.0, np.tanh(dq / scale), np.sign(dq))
 
-    def of(self, motors: list[int] | np.ndarray) -> Dry:
-        """The law of these motors."""
-        return Dry(self.zone[motors], self.travel[motors])
+    def of(self, motors: list[int] | np.ndarray) -> FrictionDirection:
+        """Restrict the law to these motors."""
+        return FrictionDirection(self.zone[motors], self.travel[motors])
 
     def __str__(self) -> str:
         parts = [

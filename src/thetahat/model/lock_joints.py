@@ -1,4 +1,4 @@
-"""A robot with some of its joints held still: what they carry is welded to what carries them."""
+"""Lock joints of a robot: what they carry is welded to what carries them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class _Place:
 
 
 def lock(robot: Robot, joints: Iterable[str]) -> Robot:
-    """The robot with these joints held at q = 0, or unturned: fewer coordinates, fewer bodies, the
-    same motion of all the others.
+    """Return the robot with these joints held at q = 0, or unturned: fewer coordinates and bodies,
+    the same motion of all others.
 
     Joints that mimic a locked one are locked with it.
     """
@@ -52,40 +52,22 @@ def lock(robot: Robot, joints: Iterable[str]) -> Robot:
     theta, carriers = _merged(robot, places, sum(stays))
     tree = Tree(tuple(_nodes(robot.tree, stays, places, carriers)))
     body_of = {node: body for body, node in enumerate(tree.bodies)}
-    kept = [
-        k
-        for name, at in robot.tree.v_index.items()
-        if name in tree.v_index and name in robot.joint_names
-        for k in _span(robot, name, at)
-    ]
     return replace(
         robot,
         tree=tree,
         theta=theta[list(tree.bodies)].ravel(),
-        drive=_drive(robot.drive, sorted(kept)),
+        drive=_drive(robot.drive, kept_positions(robot, joints)[1].tolist()),
         links=tuple(_link(robot, link, places, body_of) for link in robot.links),
     )
 
 
 def kept_positions(robot: Robot, locked: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Positions in q and in dq that are left when these joints are locked."""
+    """Return the positions in q and in dq that are left when these joints are locked."""
     locked = set(locked)
     free = [node for node in robot.tree.independent if node.name not in locked]
-    q = [
-        k
-        for node in free
-        for k in range(robot.tree.q_index[node.name], robot.tree.q_index[node.name] + node.kind.nq)
-    ]
-    v = [
-        k
-        for node in free
-        for k in range(robot.tree.v_index[node.name], robot.tree.v_index[node.name] + node.kind.nv)
-    ]
+    q = [robot.tree.q_index[node.name] + k for node in free for k in range(node.kind.nq)]
+    v = [robot.tree.v_index[node.name] + k for node in free for k in range(node.kind.nv)]
     return np.array(q, dtype=int), np.array(v, dtype=int)
-
-
-def _span(robot: Robot, name: str, at: int) -> range:
-    return range(at, at + robot.tree.nodes[robot.tree.index_of[name]].kind.nv)
 
 
 def _at_rest(node: Node) -> tuple[np.ndarray, np.ndarray]:
@@ -98,11 +80,8 @@ def _at_rest(node: Node) -> tuple[np.ndarray, np.ndarray]:
     if node.kind is JointKind.REVOLUTE and shift:
         x, y, z = node.axis
         cross = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
-        return (
-            node.rotation
-            @ (np.eye(3) + np.sin(shift) * cross + (1.0 - np.cos(shift)) * cross @ cross),
-            node.translation,
-        )
+        turn = np.eye(3) + np.sin(shift) * cross + (1.0 - np.cos(shift)) * cross @ cross
+        return node.rotation @ turn, node.translation
     return node.rotation, node.translation
 
 
@@ -127,7 +106,8 @@ def _merged(robot: Robot, places: list[_Place], count: int) -> tuple[np.ndarray,
     """(θ, name of its first body) of every kept node: all bodies that move with it, in its
     frame.
     """
-    theta, carriers = np.zeros((count, 10)), [None] * count
+    theta = np.zeros((count, 10))
+    carriers: list[str | None] = [None] * count
     for own, at in zip(robot.theta.reshape(-1, 10), robot.tree.bodies, strict=True):
         place = places[at]
         if place.node >= 0:
@@ -165,16 +145,13 @@ def _link(robot: Robot, link: Link, places: list[_Place], body_of: dict[int, int
 
 
 def _drive(drive: Drive, kept: list[int]) -> Drive:
-    motors = (
-        None if drive.motors is None else tuple(kept.index(k) for k in drive.motors if k in kept)
-    )
-    values = {term: drive.value(term)[kept] for term in TERMS}
-    return Drive(
-        **values,
-        identified=drive.identified,
+    motors = drive.motors
+    return replace(
+        Drive.none(len(kept)).with_values(**{term: drive.value(term)[kept] for term in TERMS}),
         extra=tuple(
-            (friction_terms.of_motors(shape, kept), value[kept]) for shape, value in drive.extra
+            (friction_terms.for_motors(shape, kept), value[kept]) for shape, value in drive.extra
         ),
-        motors=motors,
+        identified=drive.identified,
+        motors=None if motors is None else tuple(kept.index(k) for k in motors if k in kept),
         dry=None if drive.dry is None else drive.dry.of(kept),
     )

@@ -1,4 +1,4 @@
-"""THE ten numbers of a rigid body, and every other way to write them.
+"""The ten inertial parameters of a rigid body, and conversions to every other form.
 
 Paper, §IV: the spatial inertia tensor of a body about its joint origin, in body axes,
 
@@ -27,6 +27,8 @@ SIZE = len(NAMES)
 
 IXX, IXY, IXZ, MCZ, MCY, IYY, IYZ, MCX, IZZ, M = range(SIZE)
 FIRST_MOMENT = (MCX, MCY, MCZ)
+INERTIA = (IXX, IXY, IXZ, IYY, IYZ, IZZ)
+INERTIA_ENTRIES = ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2))  # of INERTIA in the 3×3 matrix
 _ROWS_OF_INERTIA = ((IXX, IXY, IXZ), (IXY, IYY, IYZ), (IXZ, IYZ, IZZ))
 
 # Positions in θ of Pinocchio's dynamic parameters (m, mcx, mcy, mcz, Ixx, Ixy, Iyy, Ixz, Iyz, Izz).
@@ -84,16 +86,17 @@ def from_origin(mass: np.ndarray, moment: np.ndarray, inertia: np.ndarray) -> np
     theta[..., M] = mass
     for k, index in enumerate(FIRST_MOMENT):
         theta[..., index] = moment[..., k]
-    for r in range(3):
-        for c in range(r, 3):
-            theta[..., _ROWS_OF_INERTIA[r][c]] = 0.5 * (inertia[..., r, c] + inertia[..., c, r])
+    for index, (r, c) in zip(INERTIA, INERTIA_ENTRIES, strict=True):
+        theta[..., index] = 0.5 * (inertia[..., r, c] + inertia[..., c, r])
     return theta
 
 
 # -- (m, c, Ī_C) -----------------------------------------------------------------------------------
 
 
-def from_mass_com_inertia(mass: np.ndarray, com: np.ndarray, inertia_com: np.ndarray) -> np.ndarray:
+def from_mass_com_inertia(
+    mass: np.ndarray | float, com: np.ndarray, inertia_com: np.ndarray
+) -> np.ndarray:
     """θ from m, c and Ī_C (body axes): Ī_O = Ī_C + m c× c×ᵀ (paper, eq. inertiatensor)."""
     mass, com = np.asarray(mass, dtype=float), np.asarray(com, dtype=float)
     c_x = skew(com)
@@ -234,7 +237,8 @@ def _log_cholesky_factor(eta: np.ndarray) -> np.ndarray:
         upper[..., k, 3] = eta[..., 7 + k]
     upper[..., 0, 1], upper[..., 1, 2], upper[..., 0, 2] = eta[..., 4], eta[..., 5], eta[..., 6]
     upper[..., 3, 3] = 1.0
-    return upper * np.exp(eta[..., 0])[..., None, None]
+    upper *= np.exp(eta[..., 0])[..., None, None]
+    return upper
 
 
 # -- other tools' orders ---------------------------------------------------------------------------
@@ -267,9 +271,8 @@ def transform(theta: np.ndarray, rotation: np.ndarray, translation: np.ndarray) 
     the small moments of thin bodies.
     """
     rotation, translation = np.asarray(rotation, dtype=float), np.asarray(translation, dtype=float)
-    origin = -np.squeeze(
-        np.swapaxes(rotation, -1, -2) @ translation[..., None], -1
-    )  # of the new frame, seen from the old one
+    # of the new frame, seen from the old one
+    origin = -np.squeeze(np.swapaxes(rotation, -1, -2) @ translation[..., None], -1)
     X = force_transform(rotation, origin)
     return from_spatial_inertia(X @ to_spatial_inertia(theta) @ np.swapaxes(X, -1, -2))
 
@@ -283,9 +286,7 @@ class Consistency:
 
     physical: bool
     condition: str  # empty when physical
-    value: (
-        float  # the offending number: a mass [kg], an eigenvalue or a difference of moments [kg·m²]
-    )
+    value: float  # that violates it: a mass [kg], a moment or a difference of moments [kg·m²]
 
     def __bool__(self) -> bool:
         return self.physical

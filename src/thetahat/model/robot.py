@@ -1,29 +1,30 @@
-"""Robot = tree + parameters + drive + gravity. Frozen: `Robot` goes in and `Robot` comes out."""
+"""The robot model: tree, inertial parameters, drive and gravity, frozen."""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
 from thetahat.errors import UnphysicalRobot, UsageError, known
 from thetahat.model import parameters
-from thetahat.model.drive import TERMS, Actuation, Drive
-from thetahat.model.tree import JointKind, Tree
+from thetahat.model.actuation import Actuation, ActuationFunction
+from thetahat.model.drive import TERMS, Drive
+from thetahat.model.tree import JointKind, Node, Tree
+
+if TYPE_CHECKING:
+    from thetahat.identification.identifiability.base_parameters import BaseParameters
 
 STANDARD_GRAVITY = (0.0, 0.0, -9.81)  # [m/s²], the value URDF tools assume
 
 
 @dataclass(frozen=True, eq=False)
 class Link:
-    """A link of the file: the body it is welded into, where it stands in that body's frame, and its
-    own ten numbers.
-    """
+    """A link of the file: its body, its pose in the body's frame, and its own ten parameters."""
 
     name: str
     body: int  # position in body_names, −1 where it is welded to the world
@@ -33,17 +34,32 @@ class Link:
     has_inertia: bool = True  # whether the file states an inertia for it
 
 
+class KernelValues(NamedTuple):
+    """θ, gravity and rotor inertia per degree of freedom, as the kernels take them."""
+
+    theta: np.ndarray  # (10·bodies,)
+    gravity: np.ndarray  # (3,) [m/s²]
+    armature: np.ndarray  # (nv,) [kg·m² or kg]
+
+
+class HasParameters(Protocol):
+    """A result with a parameter vector, such as an `Estimate`."""
+
+    @property
+    def x(self) -> np.ndarray:
+        """θ, then the identified drive terms."""
+
+
 @dataclass(frozen=True, eq=False)
 class Robot:
-    """A robot that can be computed with. Build one with `thetahat.load`."""
+    """A robot model; load one with `thetahat.load`."""
 
     name: str
     tree: Tree
     theta: np.ndarray  # (10·bodies,) in the paper's order
     drive: Drive
-    gravity: np.ndarray = field(
-        default_factory=lambda: np.array(STANDARD_GRAVITY)
-    )  # (3,) [m/s²], world frame
+    # (3,) [m/s²], world frame
+    gravity: np.ndarray = field(default_factory=lambda: np.array(STANDARD_GRAVITY))
     links: tuple[Link, ...] = ()
     source: Path | None = None
     notes: tuple[str, ...] = ()  # what the reader saw and left alone
@@ -66,19 +82,16 @@ class Robot:
             object.__setattr__(self, name, value)
 
     @cached_property
-    def kernel_values(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(θ, gravity, armature per degree of freedom) for the kernels: copies not marked
-        read-only, over which Numba takes longer.
+    def kernel_values(self) -> KernelValues:
+        """Writeable copies for the kernels: Numba takes longer over read-only arrays.
 
-        Rotors that tie joints together have no such diagonal, and forward dynamics takes another
-        way.
+        The armature is zero where rotors couple joints: they add no diagonal, and forward dynamics
+        inverts the mass matrix.
         """
-        armature = (
-            np.zeros(self.nv)
-            if self.drive.couples_joints
-            else np.diag(self.drive.joint_armature()).copy()
-        )
-        return self.theta.copy(), self.gravity.copy(), armature
+        armature = np.zeros(self.nv)
+        if not self.drive.couples_joints:
+            armature += np.diag(self.drive.joint_armature())
+        return KernelValues(self.theta.copy(), self.gravity.copy(), armature)
 
     # -- names and sizes ---------------------------------------------------------------------------
 
@@ -90,7 +103,7 @@ class Robot:
     @cached_property
     def body_names(self) -> tuple[str, ...]:
         """The bodies, in the order of theta."""
-        return tuple(self.tree.nodes[i].body for i in self.tree.bodies)  # type: ignore[misc]
+        return tuple(node.body for node in self.tree.nodes if node.body is not None)
 
     @cached_property
     def velocity_names(self) -> tuple[str, ...]:
@@ -112,7 +125,9 @@ class Robot:
         return self.tree.nv
 
     def body_index(self, name: str) -> int:
-        """Position of a body in theta, by the name of the body or of any link welded into it."""
+        """Return the position of a body in theta, by the name of the body or of a link welded into
+        it.
+        """
         for i, body in enumerate(self.body_names):
             if body == name:
                 return i
@@ -125,9 +140,7 @@ class Robot:
 
     @cached_property
     def neutral(self) -> np.ndarray:
-        """A configuration with every one-DOF joint at zero and every orientation unturned,
-        (nq,).
-        """
+        """Configuration with every one-DOF joint at zero and every orientation the identity, (nq,)."""
         q = np.zeros(self.nq)
         for node in self.tree.independent:
             if node.kind in (JointKind.BALL, JointKind.FREE):
@@ -137,9 +150,9 @@ class Robot:
 
     # -- variants ----------------------------------------------------------------------------------
 
-    def with_parameters(self, parameters: np.ndarray) -> Robot:
-        """The same robot with other parameters: θ (10·bodies,), or x = [θ; identified drive terms],
-        or what has either as `.x` or `.theta`.
+    def with_parameters(self, parameters: np.ndarray | HasParameters) -> Robot:
+        """Return the robot with other parameters: θ (10·bodies,), or x = [θ; identified drive
+        terms], or a result that has either as `.x` or `.theta`.
         """
         values = np.asarray(
             getattr(parameters, "x", getattr(parameters, "theta", parameters)), dtype=float
@@ -156,11 +169,11 @@ class Robot:
         return replace(self, theta=values[:split], drive=self.drive.with_values(**drive))
 
     def with_gravity(self, gravity: np.ndarray) -> Robot:
-        """The same robot mounted otherwise: gravity as a vector in its world frame [m/s²]."""
+        """Return the robot with another gravity vector in its world frame [m/s²]."""
         return replace(self, gravity=np.asarray(gravity, dtype=float))
 
     def with_drive(self, **terms: bool) -> Robot:
-        """The same robot with these drive terms (viscous, coulomb, offset, armature) to be
+        """Return the robot with these drive terms (viscous, coulomb, offset, armature) to be
         identified or not.
 
         One column per term and motor. Without an actuation map every degree of freedom is a motor
@@ -180,12 +193,12 @@ class Robot:
 
     def with_actuation(
         self,
-        B: np.ndarray | Callable[[np.ndarray], np.ndarray],
+        B: np.ndarray | ActuationFunction,
         *,
         names: Iterable[str] | None = None,
         gains: Iterable[float | None] | None = None,
     ) -> Robot:
-        """The same robot driven through u_joint = B·u_motor: friction, offset and rotors then
+        """Return the robot driven through u_joint = B·u_motor: friction, offset and rotors then
         belong to the motors.
 
         B: (nv, motors), or a function of q, (…, nq) → (…, nv, motors). names: of the motors; a
@@ -198,17 +211,16 @@ class Robot:
             names = self._motor_names(B) if names is None else names
         elif names is None:
             names = self.velocity_names
-        one_dof = [node for node in self.tree.independent if node.kind.nq == 1]
-        positions = tuple(
-            np.array([index[node.name] for node in one_dof], dtype=int)
-            for index in (self.tree.q_index, self.tree.v_index)
-        )
+        one_dof = [node.name for node in self.tree.independent if node.kind.nq == 1]
         actuation = Actuation(
             B,
             self.nv,
             tuple(names),
             gains=None if gains is None else tuple(gains),
-            one_dof=positions,
+            one_dof=(
+                np.array([self.tree.q_index[name] for name in one_dof], dtype=int),
+                np.array([self.tree.v_index[name] for name in one_dof], dtype=int),
+            ),
         )
         return replace(self, drive=self._moved_to_motors(actuation))
 
@@ -221,9 +233,8 @@ class Robot:
         names: list[str] = []
         for k, column in enumerate(B.T):
             joints = np.flatnonzero(column)
-            name = (
-                self.velocity_names[joints[0]] if len(joints) == 1 and joints[0] < self.nv else ""
-            )
+            alone = len(joints) == 1 and joints[0] < self.nv
+            name = self.velocity_names[joints[0]] if alone else ""
             names.append(name if name and name not in names else f"motor{k + 1}")
         return tuple(names)
 
@@ -232,6 +243,7 @@ class Robot:
         and armature by 1/N², the others by 1/N.
         """
         values = {term: np.zeros(actuation.motors) for term in TERMS}
+        B = actuation.constant_matrix
         stated = self.drive
         if stated.actuation is not None:
             if not stated.is_zero:
@@ -241,60 +253,51 @@ class Robot:
                 )
             stated = Drive.none(self.nv)
         for joint in np.flatnonzero(np.any([stated.value(term) for term in TERMS], axis=0)):
-            alone = (
-                []
-                if not actuation.constant
-                else [
-                    k
-                    for k, b in enumerate(actuation.B.T)
-                    if np.array_equal(np.flatnonzero(b), [joint])
-                ]
-            )
-            if not alone:
+            alone = None
+            if B is not None:
+                drives = np.flatnonzero(B[joint])
+                alone = next((k for k in drives if np.count_nonzero(B[:, k]) == 1), None)
+            if B is None or alone is None:
                 raise UsageError(
                     f"joint {self.velocity_names[joint]!r} states friction or armature, but no"
                     " motor drives it alone, so the values have no place; use"
                     " robot.without_drive().with_actuation(...)"
                 )
-            ratio = actuation.B[joint, alone[0]]
-            for term, power in (
-                ("viscous", ratio**2),
-                ("coulomb", abs(ratio)),
-                ("offset", ratio),
-                ("armature", ratio**2),
-            ):
-                values[term][alone[0]] = stated.value(term)[joint] / power
-        extra = tuple((shape, np.zeros(actuation.motors)) for shape, _ in self.drive.extra)
-        return Drive(**values, identified=self.drive.identified, actuation=actuation, extra=extra)
+            ratio = B[joint, alone]
+            powers = {"viscous": ratio**2, "coulomb": abs(ratio), "offset": ratio}
+            for term in TERMS:
+                power = powers.get(term, ratio**2)  # armature
+                values[term][alone] = stated.value(term)[joint] / power
+        return replace(
+            Drive.none(actuation.motors).with_values(**values),
+            extra=tuple((shape, np.zeros(actuation.motors)) for shape, _ in self.drive.extra),
+            identified=self.drive.identified,
+            actuation=actuation,
+        )
 
     @cached_property
-    def _node_of_dof(self) -> tuple[Any, ...]:
+    def _node_of_dof(self) -> tuple[Node, ...]:
         return tuple(node for node in self.tree.independent for _ in range(node.kind.nv))
 
     def without_drive(self) -> Robot:
-        """The rigid bodies alone: no friction, no rotor inertia."""
+        """Return the robot without friction, offset and rotor inertia."""
         return replace(self, drive=Drive.none(self.nv))
 
     # -- what can be identified --------------------------------------------------------------------
 
     @cached_property
-    def base_parameters(
-        self,
-    ) -> Any:  # a thetahat.identification.identifiability.base_parameters.BaseParameters
-        """What this robot's motion can tell about its parameters (and its drive terms to be
-        identified): names and the map from x.
-        """
-        # By name, when first asked for: identification is a later stage, which the model must not
-        # import.
-        return importlib.import_module(
-            "thetahat.identification.identifiability.base_parameters"
-        ).base_parameters(self)
+    def base_parameters(self) -> BaseParameters:
+        """Base parameters of the robot and its identified drive terms: names, map from x."""
+        # A later stage, imported on first use: the one exception in tests/test_layers.py.
+        from thetahat.identification.identifiability.base_parameters import base_parameters
+
+        return base_parameters(self)
 
     # -- physics -----------------------------------------------------------------------------------
 
     @cached_property
     def consistency(self) -> tuple[parameters.Consistency, ...]:
-        """For every body, whether its ten numbers can belong to a rigid body."""
+        """Physical consistency of every body's ten parameters."""
         return tuple(parameters.check(theta) for theta in self.theta.reshape(-1, 10))
 
     @property
@@ -303,7 +306,7 @@ class Robot:
         return float(np.sum(self.theta[parameters.M :: 10]))
 
     def require_physical(self, purpose: str) -> None:
-        """Raise `UnphysicalRobot` naming the first body that no rigid body can be, and the fix."""
+        """Raise `UnphysicalRobot`, naming the first physically inconsistent body and the fix."""
         for name, verdict in zip(self.body_names, self.consistency, strict=True):
             if not verdict:
                 raise UnphysicalRobot(
@@ -313,7 +316,7 @@ class Robot:
                 )
 
     def projected(self) -> Robot:
-        """The robot with every unphysical body replaced by the nearest physical one."""
+        """Return the robot with every unphysical body replaced by the nearest physical one."""
         theta = self.theta.reshape(-1, 10).copy()
         for i, verdict in enumerate(self.consistency):
             if not verdict:

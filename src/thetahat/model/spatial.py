@@ -43,7 +43,8 @@ def _pair(angular: np.ndarray, linear: np.ndarray) -> np.ndarray:
 
 
 def _apply(matrix: np.ndarray, vector: np.ndarray) -> np.ndarray:
-    return (matrix @ vector[..., None])[..., 0]
+    product: np.ndarray = (matrix @ vector[..., None])[..., 0]
+    return product
 
 
 def _transpose(matrix: np.ndarray) -> np.ndarray:
@@ -197,11 +198,9 @@ def spatial_inertia_by_translation(
 ) -> np.ndarray:
     """I_O = [1, c×; 0, 1] I_C [1, 0; c×ᵀ, 1] (§II, above eq. inertiatensor), body axes."""
     c_x = skew(c)
-    return (
-        _blocks(_ONE, c_x, _ZERO, _ONE)
-        @ inertia_at_com(mass, inertia_com)
-        @ _blocks(_ONE, _ZERO, _transpose(c_x), _ONE)
-    )
+    to_origin = _blocks(_ONE, c_x, _ZERO, _ONE)
+    tensor: np.ndarray = to_origin @ inertia_at_com(mass, inertia_com) @ _transpose(to_origin)
+    return tensor
 
 
 def spatial_inertia(mass: np.ndarray, c: np.ndarray, inertia_com: np.ndarray) -> np.ndarray:
@@ -225,4 +224,5 @@ def kinetic_energy(I_O: np.ndarray, nu: np.ndarray, v_O: np.ndarray) -> np.ndarr
     """T = ½ ĥ_Oᵀ v̂_O = ½ v̂_Oᵀ [ν, 0; 0, ν]ᵀ I_O [ν, 0; 0, ν] v̂_O (eq. kineticenergyrigidbody)
     [J].
     """
-    return 0.5 * np.sum(momentum(I_O, nu, v_O) * v_O, axis=-1)
+    energy: np.ndarray = 0.5 * np.sum(momentum(I_O, nu, v_O) * v_O, axis=-1)
+    return energy

@@ -1,4 +1,4 @@
-"""Topology, joints and geometry of a robot, frozen, and the flat arrays the kernels read.
+"""Kinematic tree: topology, joints and geometry, frozen, and the flat arrays the kernels read.
 
 A tree is a list of *nodes* in depth-first order. Node i hangs in node ``parent`` (−1 is the world)
 by one movable joint; its frame is the link's frame moved to the joint's anchor. A node carries a
@@ -15,13 +15,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from thetahat.model.spatial import skew
+
 
 class JointKind(IntEnum):
-    """Movable joints. `continuous` of URDF and `hinge` of MJCF are REVOLUTE; `slide` is
+    """Movable joint types. `continuous` of URDF and `hinge` of MJCF are REVOLUTE; `slide` is
     PRISMATIC.
     """
 
@@ -44,24 +46,23 @@ class JointKind(IntEnum):
     @property
     def coordinates(self) -> tuple[str, ...]:
         """Suffixes of the joint's numbers in q (a one-DOF joint has none)."""
-        return (
-            "",
-            "",
-            ("x", "y", "angle"),
-            ("qx", "qy", "qz", "qw"),
-            ("x", "y", "z", "qx", "qy", "qz", "qw"),
-        )[self] or ("",)
+        return _COORDINATES[self]
 
     @property
     def directions(self) -> tuple[str, ...]:
         """Suffixes of the joint's numbers in dq."""
-        return (
-            "",
-            "",
-            ("x", "y", "angle"),
-            ("wx", "wy", "wz"),
-            ("wx", "wy", "wz", "vx", "vy", "vz"),
-        )[self] or ("",)
+        return _DIRECTIONS[self]
+
+
+_TURN = ("wx", "wy", "wz")
+_QUATERNION = ("qx", "qy", "qz", "qw")
+_PLANE = ("x", "y", "angle")
+_COORDINATES: tuple[tuple[str, ...], ...] = (
+    *(("",), ("",), _PLANE, _QUATERNION, ("x", "y", "z", *_QUATERNION)),
+)
+_DIRECTIONS: tuple[tuple[str, ...], ...] = (
+    *(("",), ("",), _PLANE, _TURN, (*_TURN, "vx", "vy", "vz")),
+)
 
 
 @dataclass(frozen=True)
@@ -114,18 +115,14 @@ class KernelArrays(NamedTuple):
     """The tree as five arrays, in the order every kernel takes them."""
 
     topology: np.ndarray  # (nodes, 7) int64: PARENT … LAST_DESCENDANT
-    geometry: (
-        np.ndarray
-    )  # (nodes, 32): A, B, C (row by row), t, ratio, offset; R(q) = A + B cos q + C sin q
-    dofs: (
-        np.ndarray
-        # (dofs, 7) int64: DOF_NODE … COMPACT (columns of the bodies the joint carries, and where
-        # they start side by side)
-    )
+    # (nodes, 32): A, B, C (row by row), t, ratio, offset; R(q) = A + B cos q + C sin q
+    geometry: np.ndarray
+    # (dofs, 7) int64: DOF_NODE … COMPACT (columns of the bodies the joint carries, and where they
+    # start side by side)
+    dofs: np.ndarray
     axes: np.ndarray  # (dofs, 4): axis in the node frame, ratio
-    segments: (
-        np.ndarray
-    )  # (stretches, 3) int64: start and length in one sample's regressor, start in compact storage
+    # (stretches, 3) int64: start and length in one sample's regressor, start in compact storage
+    segments: np.ndarray
 
 
 def plane_axes(normal: np.ndarray) -> np.ndarray:
@@ -136,8 +133,8 @@ def plane_axes(normal: np.ndarray) -> np.ndarray:
     if c < -1.0 + 1e-12:
         return np.array([[1.0, 0.0, 0.0], [0.0, -1.0, 0.0]])
     v = np.array([-normal[1], normal[0], 0.0])  # z × normal
-    v_x = np.array([[0, -v[2], v[1]], [v[2], 0, -v[0]], [-v[1], v[0], 0]])
-    turn = np.eye(3) + v_x + v_x @ v_x / (1.0 + c)
+    v_x = skew(v)
+    turn: np.ndarray = np.eye(3) + v_x + v_x @ v_x / (1.0 + c)
     return turn[:, :2].T.copy()
 
 
@@ -164,7 +161,7 @@ class Tree:
 
     nodes: tuple[Node, ...]
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[type[Tree], tuple[tuple[Node, ...]]]:
         """What was computed of it, and the kernels' scratch memory, do not travel with a pickle."""
         return Tree, (self.nodes,)
 
@@ -255,9 +252,9 @@ class Tree:
         return np.zeros(self.nv)
 
     @cached_property
-    def spare_workspaces(self) -> list:
-        """Scratch memory that lives as long as the tree: each running computation takes one and
-        puts it back.
+    def spare_workspaces(self) -> list[Any]:
+        """Scratch memory (`dynamics.batch.Workspace`) that lives as long as the tree: each running
+        computation takes one and puts it back.
         """
         return []
 
@@ -373,10 +370,9 @@ def _geometry(node: Node, ratio: float, offset: float) -> np.ndarray:
     out = np.zeros(32)
     if node.kind in (JointKind.REVOLUTE, JointKind.PLANAR):
         along = np.outer(axis, axis)
-        cross = np.array([[0, -axis[2], axis[1]], [axis[2], 0, -axis[0]], [-axis[1], axis[0], 0]])
         out[0:9] = (rotation @ along).ravel()
         out[9:18] = (rotation @ (np.eye(3) - along)).ravel()
-        out[18:27] = (rotation @ cross).ravel()
+        out[18:27] = (rotation @ skew(axis)).ravel()
     else:
         out[0:9] = rotation.ravel()
     out[27:30] = node.translation

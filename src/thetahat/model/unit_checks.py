@@ -1,5 +1,5 @@
-"""Does a robot look as if it were written in grams or millimetres? Rules that ordinary robots stay
-far away from.
+"""Check whether a robot file seems to be in grams or millimetres, by bounds that ordinary robots
+stay far from.
 
 The figures are from 322 public URDF files: single links weigh up to 395 kg (one toy scene: 1,087
 kg), joints are up to 4.1 m apart, the links' mean radius of gyration is up to 5.5 m (placeholders
@@ -53,9 +53,8 @@ def implausible(robot: Robot) -> list[str]:
             )
         solid = second > 0.0
         if np.any(solid):
-            with np.errstate(
-                over="ignore", under="ignore", divide="ignore"
-            ):  # nonsense may be infinite here, and compares all the same
+            # nonsense may be infinite here, and compares all the same
+            with np.errstate(over="ignore", under="ignore", divide="ignore"):
                 gyration = np.sqrt(second[solid] / mass[solid])
                 density = mass[solid] / (
                     4.0 / 3.0 * math.pi * (math.sqrt(5.0 / 3.0) * gyration) ** 3

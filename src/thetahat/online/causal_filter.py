@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from thetahat.data.velocities import normalised
+from thetahat.data.velocities import normalize_quaternions
 from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind
 from thetahat.online.config import FilterConfig
@@ -128,7 +128,7 @@ class CausalFilter:
         code: int = self.kernels.take(step, sample, self._arguments)
         if code <= 0:
             if self._quaternions:
-                normalised(self.robot, self.out.q)
+                normalize_quaternions(self.robot, self.out.q)
             self._age = self._age + h if self.count else 0.0
             self.count += 1
             self.seen += 1

@@ -11,7 +11,8 @@ import numpy as np
 from thetahat.identification import factor as f
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.estimators.estimator import Estimator, SampleEstimator, guess
-from thetahat.identification.estimators.least_squares import LeastSquares, Prior
+from thetahat.identification.estimators.least_squares import LeastSquares
+from thetahat.identification.estimators.prior import Prior
 from thetahat.identification.solve import solve as solve_information
 from thetahat.model.robot import Robot
 from thetahat.online.background_solver import BackgroundSolver

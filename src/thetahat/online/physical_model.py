@@ -35,13 +35,9 @@ from thetahat.identification.consistency.misfit import (
     objective,
     solution_of,
 )
+from thetahat.identification.consistency.program import MARGIN, Program, smallest_eigenvalue
 from thetahat.identification.estimate import Estimate
-from thetahat.identification.estimators.consistent import (
-    MARGIN,
-    Consistent,
-    Program,
-    smallest_eigenvalue,
-)
+from thetahat.identification.estimators.consistent import Consistent
 from thetahat.identification.estimators.estimator import Estimator, SampleEstimator, untouched
 from thetahat.identification.information import Information
 from thetahat.identification.parameter_columns import Columns
@@ -49,7 +45,7 @@ from thetahat.identification.solve import solve as solve_information
 from thetahat.model import parameters
 from thetahat.online.stacked_factor import Stack
 
-PHYSICAL = ("consistent", "smooth")  # estimators whose parameters a controller may take as they are
+PHYSICAL = ("consistent",)  # estimators whose parameters a controller may take as they are
 # powers of a length in kg·m², kg·m and kg, in the order of θ
 _LENGTHS = np.array([2, 2, 2, 1, 1, 2, 2, 1, 2, 0])
 
@@ -215,10 +211,8 @@ def _program(task: Task, x_base: np.ndarray | None) -> Solution:
             task.information, prior=None, weight=task.weight, metric="euclidean", weights="joint"
         )
         problem = replace(problem, z=problem.R @ x_base)
-        allowed = feasible(
-            problem.columns, problem.x0, bounds={}, total_mass=None, frozen=(), tied=()
-        )
         unseen = untouched(task.information, solution_of(problem))
-        x, _, status, advice = Program(problem, allowed, unseen=unseen).solved()
+        best = Program(problem, feasible(problem.columns, problem.x0), unseen=unseen).solve()
+        x, status, advice = best.x, best.status, best.advice
     usable = status != "infeasible" and bool(np.all(np.isfinite(x)))
     return Solution(None, x if usable else None, status, "; ".join(advice[:1]))

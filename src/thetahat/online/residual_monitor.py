@@ -30,7 +30,13 @@ from thetahat.dynamics import rigid_body
 from thetahat.errors import NotIdentifiable, UsageError
 from thetahat.identification import factor as f
 from thetahat.identification.parameter_columns import Columns
-from thetahat.identification.payload.payload import HELD, Payload, _found, _place, _typical_mass
+from thetahat.identification.payload.payload import (
+    HELD,
+    Payload,
+    fit_payload,
+    payload_place,
+    typical_mass,
+)
 from thetahat.identification.payload.payload_evidence import Evidence
 from thetahat.model.parameters import SIZE
 from thetahat.model.robot import Robot
@@ -200,7 +206,7 @@ class PayloadMonitor:
     def __init__(self, robot: Robot, link: str, scale: np.ndarray, *, detected: float) -> None:
         self.robot, self.link, self.detected = robot, link, detected
         self.scale = np.asarray(scale, dtype=float)
-        self._place = _place(robot, link, None)
+        self._place = payload_place(robot, link, None)
         self._model = Predictor(robot).model(Columns(robot).x0)
         self._factor = np.zeros((SIZE + 1, SIZE + 1))
         self.rows = 0
@@ -228,12 +234,11 @@ class PayloadMonitor:
         for sign in (1.0, -1.0):  # held, or gone: a body that is taken off the link
             factor = self._factor * np.append(np.ones(SIZE), sign)
             try:
-                payload = _found(
+                payload = fit_payload(
                     Evidence(factor, 0.0, 0),
                     self._place,
-                    _typical_mass(self.robot),
-                    HELD,
-                    method="on link",
+                    typical=typical_mass(self.robot),
+                    size=HELD,
                 )
             except (NotIdentifiable, np.linalg.LinAlgError):
                 continue

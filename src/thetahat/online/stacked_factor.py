@@ -17,7 +17,7 @@ from scipy.linalg import lapack
 
 from thetahat.dynamics import batch
 from thetahat.identification import factor as f
-from thetahat.identification import information as hinge
+from thetahat.identification.information import FoldRows, drive_and_torque, fold_plan
 from thetahat.model.robot import Robot
 from thetahat.online.causal_filter import FilteredSample
 
@@ -41,7 +41,7 @@ class Stack:
     """
 
     def __init__(self, robot: Robot) -> None:
-        self.robot, self.plan = robot, hinge._plan(robot)
+        self.robot, self.plan = robot, fold_plan(robot)
         self.base, self.positions = self.plan.base, self.plan.positions
         self.starts = np.stack(
             [self.plan.starts, np.concatenate([[0], np.cumsum(np.diff(self.plan.starts) ** 2)])],
@@ -59,7 +59,8 @@ class Stack:
             np.concatenate(sources).astype(np.int64),
         )
         self.extra_rows = np.array(
-            [*(row for *_, row in self.plan.drive), *(self.plan.starts[1:] - 1)], dtype=np.int64
+            [*(each.row for each in self.plan.columns.drive), *(self.plan.starts[1:] - 1)],
+            dtype=np.int64,
         )
         self._matrices = np.zeros((0, 0))
 
@@ -124,13 +125,15 @@ class Stack:
             self._matrices[: chunks * self.height],
             (np.empty((0, 0)) if weights is None else weights),
         )
-        extras = hinge._drive_and_torque(self.plan, q, dq, ddq, tau, w)
+        extras = drive_and_torque(
+            self.plan, FoldRows(q, dq, ddq, tau, weights=w, direction=np.empty((len(q), 0)))
+        )
         _, gravity, _ = self.robot.kernel_values
         self.kernel.all_rows(
             (*self.robot.tree.rigid_arrays, gravity),
             (q, dq, ddq),
             w,
-            self.plan.places,
+            self.plan.columns.places,
             extras,
             self.extra_rows,
             (self.workspace.nodes, self.workspace.directions),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from thetahat.data.velocities import is_plain
+from thetahat.data.velocities import all_single_dof
 from thetahat.errors import UsageError
 from thetahat.model.robot import Robot
 from thetahat.online.causal_filter import YOUNG, CausalFilter, FilteredSample
@@ -64,7 +64,7 @@ class Stream:
         self.filter = CausalFilter(robot, config)
         self.clock = SampleClock(config.period, config.reset_after)
         self._spikes = SpikeFilter(robot.velocity_names, self.events)
-        self._plain = is_plain(robot)
+        self._plain = all_single_dof(robot)
         self._no_rates = np.zeros(robot.nv)
         self._mode = -1
         self.missing = 0  # samples in a row that were not taken

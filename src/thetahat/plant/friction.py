@@ -29,7 +29,7 @@ def with_stribeck(drive: Drive, value: np.ndarray, speed: np.ndarray) -> Drive:
     """The drive with Stribeck friction (breakaway minus Coulomb), not to be identified unless asked
     for.
     """
-    return replace(drive.with_shape(stribeck(speed), value), identified=drive.identified)
+    return replace(drive.with_extra_term(stribeck(speed), value), identified=drive.identified)
 
 
 class Friction:

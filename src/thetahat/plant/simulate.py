@@ -15,7 +15,7 @@ import numpy as np
 
 from thetahat.data.formats.write_log import write_table
 from thetahat.data.log import Log
-from thetahat.data.memory_log import column_names, record
+from thetahat.data.memory_log import column_names, log_from_arrays
 from thetahat.errors import UsageError
 from thetahat.plant.plant import Plant
 from thetahat.plant.realism import Realism
@@ -115,7 +115,7 @@ def simulate(
     _run(plant, controller, t, wanted, true, seen, progress)
     if not plant.realism.logs_speed:
         del seen["dq"]
-    log = record(robot, t, **seen, name=f"simulation of {robot.name}")
+    log = log_from_arrays(robot, t, **seen, name=f"simulation of {robot.name}")
     names = tuple(column_names(robot, list(seen)))
     return Recording(
         log, plant.name, int(seed), t, **true, wanted=wanted, measured=seen, names=names

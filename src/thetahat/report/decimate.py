@@ -1,6 +1,4 @@
-"""Long series in bounded memory: least and largest value per bucket, and the stretch with the
-largest error at full rate.
-"""
+"""Long series in bounded memory: extremes per bucket, and the worst interval at full rate."""
 
 from __future__ import annotations
 
@@ -11,207 +9,40 @@ import numpy as np
 from thetahat.report.traces import Series
 
 
-class Envelope:
-    """Least and largest value, and when, of every bucket of rows; buckets double in width as rows
-    come in.
-
-    Peaks survive: every extreme of the series is one of the points drawn. The result does not
-    depend on how the rows are cut into pieces: bucket k holds rows k·width … (k + 1)·width − 1 and
-    width is the least power of two that needs no more than `buckets`.
-    """
-
-    def __init__(self, channels: int, buckets: int) -> None:
-        self.width, self.rows, self._limit = 1, 0, buckets
-        self.low, self.high = (np.zeros((channels, 0)) for _ in range(2))  # ±inf: no value
-        self.low_at, self.high_at = (np.zeros((channels, 0)) for _ in range(2))
-        self.begin, self.end = np.zeros(0), np.zeros(0)  # (buckets,) time of the first and last row
-        self.broken = np.zeros(0, dtype=bool)  # (buckets,) a run begins in it
-        self.marks: np.ndarray | None = None  # (marks, buckets) rows that were marked
-
-    def add(
-        self,
-        t: np.ndarray,
-        values: np.ndarray,
-        mask: np.ndarray,
-        *,
-        marks: np.ndarray,
-        broken: bool,
-    ) -> None:
-        """Take rows of one run: t (n,), values and mask (channels, n), marks (marks, n) bool.
-        broken: they do not continue the last ones.
-        """
-        n, width = len(t), self.width
-        if not n:
-            return
-        first, head = divmod(self.rows, width)
-        tail = -(head + n) % width
-        count = (head + n + tail) // width
-        times = np.pad(t, (head, tail), mode="edge").reshape(count, width)
-
-        def bucketed(array: np.ndarray, fill: float | bool) -> np.ndarray:
-            padded = (
-                np.pad(array, ((0, 0), (head, tail)), constant_values=fill)
-                if head or tail
-                else array
-            )
-            return padded.reshape(len(array), count, width)
-
-        whole = bool(mask.all())
-        low, low_at = _extreme(
-            bucketed(values if whole else np.where(mask, values, np.inf), np.inf), times, np.argmin
-        )
-        high, high_at = _extreme(
-            bucketed(values if whole else np.where(mask, values, -np.inf), -np.inf),
-            times,
-            np.argmax,
-        )
-        new = _Buckets(
-            low,
-            low_at,
-            high,
-            high_at,
-            times[:, 0].copy(),
-            times[:, -1].copy(),
-            np.zeros(count, dtype=bool),
-            bucketed(marks, False).sum(axis=2),
-        )
-        new.broken[0] = broken
-        self.marks = np.zeros((len(marks), 0), dtype=np.int64) if self.marks is None else self.marks
-        old = _Buckets(
-            self.low,
-            self.low_at,
-            self.high,
-            self.high_at,
-            self.begin,
-            self.end,
-            self.broken,
-            self.marks,
-        )
-        if first < len(self.begin):  # the last bucket was not full
-            old, new = old.part(slice(0, -1)), new.joined_first(old.part(slice(-1, None)))
-        self._keep(old.then(new))
-        self.rows += n
-        while len(self.begin) > self._limit:
-            self._keep(
-                _Buckets(
-                    self.low,
-                    self.low_at,
-                    self.high,
-                    self.high_at,
-                    self.begin,
-                    self.end,
-                    self.broken,
-                    self.marks,
-                ).paired()
-            )
-            self.width *= 2
-
-    def _keep(self, buckets: _Buckets) -> None:
-        self.low, self.low_at, self.high, self.high_at = (
-            buckets.low,
-            buckets.low_at,
-            buckets.high,
-            buckets.high_at,
-        )
-        self.begin, self.end, self.broken, self.marks = (
-            buckets.begin,
-            buckets.end,
-            buckets.broken,
-            buckets.marks,
-        )
-
-    def line(self, channel: int) -> Series:
-        """The series through the extremes of every bucket, in the order of their times; NaN between
-        runs and where all rows are masked.
-        """
-        low, high, low_at, high_at = (
-            array[channel] for array in (self.low, self.high, self.low_at, self.high_at)
-        )
-        early = low_at <= high_at
-        empty = ~np.isfinite(low)
-        t = np.stack(
-            [
-                self.begin,
-                np.where(empty, self.begin, np.where(early, low_at, high_at)),
-                np.where(early, high_at, low_at),
-            ]
-        )
-        y = np.stack(
-            [
-                np.full(len(low), np.nan),
-                np.where(empty, np.nan, np.where(early, low, high)),
-                np.where(early, high, low),
-            ]
-        )
-        keep = np.stack([self.broken, np.ones(len(low), dtype=bool), ~empty & (t[1] != t[2])])
-        return Series(t.T[keep.T], y.T[keep.T])
-
-    def marked(self, mark: int) -> tuple[tuple[float, float], ...]:
-        """(begin, end) of the times in which most rows have the mark."""
-        if self.marks is None:
-            return ()
-        on = np.concatenate([[False], 2 * self.marks[mark] > self._sizes(), [False]])
-        edges = np.flatnonzero(on[1:] != on[:-1])
-        return tuple(
-            (float(self.begin[a]), float(self.end[b - 1]))
-            for a, b in zip(edges[::2], edges[1::2], strict=True)
-        )
-
-    def _sizes(self) -> np.ndarray:
-        sizes = np.full(len(self.begin), self.width)
-        if len(sizes):
-            sizes[-1] = self.rows - self.width * (len(sizes) - 1)
-        return sizes
-
-
-def _extreme(
-    values: np.ndarray, times: np.ndarray, pick: np.ufunc
-) -> tuple[np.ndarray, np.ndarray]:
-    """(value, time) of the first extreme of every bucket; values (channels, buckets, width)."""
-    if values.shape[2] == 1:
-        return values[:, :, 0].copy(), np.broadcast_to(times[:, 0], values.shape[:2]).copy()
-    where = pick(values, axis=2)
-    return (
-        np.take_along_axis(values, where[:, :, None], axis=2)[:, :, 0],
-        times[np.arange(len(times)), where],
-    )
-
-
 @dataclass(frozen=True, eq=False)
 class _Buckets:
-    """Neighbouring buckets."""
+    """Neighbouring buckets; times are of the minimum, maximum, first and last row."""
 
-    low: np.ndarray
+    low: np.ndarray  # (channels, buckets), ±inf: no value
     low_at: np.ndarray
     high: np.ndarray
     high_at: np.ndarray
-    begin: np.ndarray
+    begin: np.ndarray  # (buckets,)
     end: np.ndarray
-    broken: np.ndarray
-    marks: np.ndarray
+    broken: np.ndarray  # (buckets,) a run begins in it
+    marks: np.ndarray  # (marks, buckets) rows that were marked
+
+    @staticmethod
+    def empty(channels: int, marks: int) -> _Buckets:
+        values, times = np.zeros((channels, 0)), np.zeros(0)
+        broken, counts = np.zeros(0, dtype=bool), np.zeros((marks, 0), dtype=np.int64)
+        return _Buckets(values, values, values, values, times, times, broken, counts)
 
     def part(self, which: slice) -> _Buckets:
         return _Buckets(*(array[..., which] for array in vars(self).values()))
 
     def then(self, other: _Buckets) -> _Buckets:
-        return _Buckets(
-            *(
-                np.concatenate([a, b], axis=-1)
-                for a, b in zip(vars(self).values(), vars(other).values(), strict=True)
-            )
-        )
-
-    def joined_first(self, before: _Buckets) -> _Buckets:
-        """With the one bucket `before`, which is the earlier part of the first."""
-        return before._merged(self.part(slice(0, 1))).then(self.part(slice(1, None)))
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return _Buckets(*(np.concatenate(pair, axis=-1) for pair in pairs))
 
     def paired(self) -> _Buckets:
-        """Every two buckets as one; an odd last one stays alone."""
+        """Return every two buckets as one; an odd last one stays alone."""
         whole = len(self.begin) // 2 * 2
-        both = self.part(slice(0, whole, 2))._merged(self.part(slice(1, whole, 2)))
+        both = self.part(slice(0, whole, 2)).merged(self.part(slice(1, whole, 2)))
         return both.then(self.part(slice(whole, None)))
 
-    def _merged(self, later: _Buckets) -> _Buckets:
+    def merged(self, later: _Buckets) -> _Buckets:
+        """Return each of these buckets with one of the later as one."""
         a, b = self.low <= later.low, self.high >= later.high
         return _Buckets(
             np.where(a, self.low, later.low),
@@ -225,9 +56,111 @@ class _Buckets:
         )
 
 
+class Envelope:
+    """Minimum and maximum, and when, of every bucket of rows; buckets double in width as needed.
+
+    Peaks survive: every extreme of the series is one of the points drawn. The result does not
+    depend on how the rows are cut into pieces: bucket k holds rows k·width … (k + 1)·width − 1 and
+    width is the least power of two that needs no more than `buckets`.
+    """
+
+    def __init__(self, channels: int, buckets: int) -> None:
+        self.width, self.rows, self._limit = 1, 0, buckets
+        self._channels = channels
+        self._kept = _Buckets.empty(channels, 0)
+
+    def __len__(self) -> int:
+        return len(self._kept.begin)
+
+    def add(
+        self,
+        t: np.ndarray,
+        values: np.ndarray,
+        mask: np.ndarray,
+        *,
+        marks: np.ndarray,
+        broken: bool,
+    ) -> None:
+        """Add rows of one run: t (n,), values and mask (channels, n), marks (marks, n) bool.
+
+        broken: they do not continue the last ones.
+        """
+        n, width = len(t), self.width
+        if not n:
+            return
+        if not self.rows:
+            self._kept = _Buckets.empty(self._channels, len(marks))
+        first, head = divmod(self.rows, width)
+        tail = -(head + n) % width
+        count = (head + n + tail) // width
+        times = np.pad(t, (head, tail), mode="edge").reshape(count, width)
+
+        def bucketed(array: np.ndarray, fill: float | bool) -> np.ndarray:
+            padding = ((0, 0), (head, tail))
+            padded = np.pad(array, padding, constant_values=fill) if head or tail else array
+            return padded.reshape(len(array), count, width)
+
+        whole = bool(mask.all())
+        least = bucketed(values if whole else np.where(mask, values, np.inf), np.inf)
+        most = bucketed(values if whole else np.where(mask, values, -np.inf), -np.inf)
+        begins = np.zeros(count, dtype=bool)
+        begins[0] = broken
+        new = _Buckets(
+            *_at(least, np.argmin(least, axis=2), times),
+            *_at(most, np.argmax(most, axis=2), times),
+            times[:, 0].copy(),
+            times[:, -1].copy(),
+            begins,
+            bucketed(marks, False).sum(axis=2),
+        )
+        old = self._kept
+        if first < len(old.begin):  # the last bucket was not full
+            last = old.part(slice(-1, None)).merged(new.part(slice(0, 1)))
+            old, new = old.part(slice(0, -1)), last.then(new.part(slice(1, None)))
+        self._kept, self.rows = old.then(new), self.rows + n
+        while len(self) > self._limit:
+            self._kept, self.width = self._kept.paired(), 2 * self.width
+
+    def line(self, channel: int) -> Series:
+        """Return the series through the extremes of every bucket, in the order of time.
+
+        NaN between runs and where all rows are masked.
+        """
+        kept = self._kept
+        low, high, low_at, high_at = (
+            array[channel] for array in (kept.low, kept.high, kept.low_at, kept.high_at)
+        )
+        early, empty = low_at <= high_at, ~np.isfinite(low)
+        first_at = np.where(empty, kept.begin, np.where(early, low_at, high_at))
+        first = np.where(empty, np.nan, np.where(early, low, high))
+        t = np.stack([kept.begin, first_at, np.where(early, high_at, low_at)])
+        y = np.stack([np.full(len(low), np.nan), first, np.where(early, high, low)])
+        keep = np.stack([kept.broken, np.ones(len(low), dtype=bool), ~empty & (t[1] != t[2])])
+        return Series(t.T[keep.T], y.T[keep.T])
+
+    def marked(self, mark: int) -> tuple[tuple[float, float], ...]:
+        """Return (begin, end) of the times in which most rows have the mark."""
+        kept = self._kept
+        if not self.rows:
+            return ()
+        sizes = np.full(len(kept.begin), self.width)
+        sizes[-1] = self.rows - self.width * (len(sizes) - 1)
+        on = np.concatenate([[False], 2 * kept.marks[mark] > sizes, [False]])
+        edges = np.flatnonzero(on[1:] != on[:-1])
+        return tuple(
+            (float(kept.begin[a]), float(kept.end[b - 1]))
+            for a, b in zip(edges[::2], edges[1::2], strict=True)
+        )
+
+
+def _at(values: np.ndarray, where: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return (value, time) of the chosen row of every bucket; values (channels, buckets, width)."""
+    chosen = np.take_along_axis(values, where[:, :, None], axis=2)[:, :, 0]
+    return chosen, times[np.arange(len(times)), where]
+
+
 class Worst:
-    """For every joint, of all blocks of `length` rows the one with the largest mean squared error,
-    at full rate.
+    """Of every joint, the block of `length` rows with the largest mean squared error.
 
     Blocks are counted from the beginning of a run; one counts if at least half of it is there and
     can be scored.
@@ -236,47 +169,38 @@ class Worst:
     def __init__(self, joints: int, length: int) -> None:
         self.length = length
         self.score = np.full(joints, -1.0)  # mean squared error of the worst block so far
-        self.rows: list[tuple[np.ndarray, np.ndarray] | None] = [
-            None
-        ] * joints  # t (k,), values (k, series)
-        self._t, self._values, self._mask = (
-            np.zeros(0),
-            np.zeros((0, 0, joints)),
-            np.zeros((0, joints), dtype=bool),
-        )
+        # t (k,), values (k, series)
+        self.rows: list[tuple[np.ndarray, np.ndarray] | None] = [None] * joints
+        self._t, self._values = np.zeros(0), np.zeros((0, 0, joints))
+        self._mask = np.zeros((0, joints), dtype=bool)
 
     def add(self, t: np.ndarray, values: np.ndarray, mask: np.ndarray, *, begins: bool) -> None:
-        """Take rows of one run: t (n,), values (n, series, joints) with measured and predicted
-        first, mask (n, joints).
+        """Add rows of one run: t (n,), values (n, series, joints), mask (n, joints).
+
+        The first two series are measured and predicted.
         """
         if begins:
             self.close()
         if len(self._t):
-            t, values, mask = (
-                np.concatenate(pair)
-                for pair in ((self._t, t), (self._values, values), (self._mask, mask))
-            )
+            t = np.concatenate([self._t, t])
+            values, mask = np.concatenate([self._values, values]), np.vstack([self._mask, mask])
         whole = len(t) // self.length * self.length
         for at in range(0, whole, self.length):
             block = slice(at, at + self.length)
             self._judge(t[block], values[block], mask[block])
-        self._t, self._values, self._mask = (
-            t[whole:].copy(),
-            values[whole:].copy(),
-            mask[whole:].copy(),
-        )
+        self._t, self._values = t[whole:].copy(), values[whole:].copy()
+        self._mask = mask[whole:].copy()
 
     def close(self) -> None:
-        """The run is over; what is left of it counts if it is half a block."""
+        """End the run; what is left of it counts if it is half a block."""
         if 2 * len(self._t) >= self.length:
             self._judge(self._t, self._values, self._mask)
         self._t, self._values, self._mask = self._t[:0], self._values[:0], self._mask[:0]
 
     def _judge(self, t: np.ndarray, values: np.ndarray, mask: np.ndarray) -> None:
         count = mask.sum(axis=0)
-        error = np.sum((values[:, 0] - values[:, 1]) ** 2, axis=0, where=mask) / np.maximum(
-            count, 1
-        )
+        squares = np.sum((values[:, 0] - values[:, 1]) ** 2, axis=0, where=mask)
+        error = squares / np.maximum(count, 1)
         for j in np.flatnonzero((2 * count >= self.length) & (error > self.score)):
             self.score[j] = error[j]
             self.rows[j] = t.copy(), np.where(mask[:, None, j], values[:, :, j], np.nan)

@@ -1,15 +1,16 @@
-"""The report of an identification, section by section, in the order in which a robotics engineer
-asks.
-"""
+"""The report of an identification, section by section."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
+import numpy as np
+
+from thetahat.errors import known
 from thetahat.model.robot import Robot
 from thetahat.report.section import Block, Column, Note, Section, Table, Text
 from thetahat.report.sections import bodies, torques
-from thetahat.report.text import GRAVE, short
+from thetahat.report.text import GRAVE, Data, low_pass, short
 from thetahat.report.traces import Traces
 from thetahat.report.verdict_section import verdict
 
@@ -19,11 +20,11 @@ SETTINGS = {  # of provenance: titles, in the order shown
     "friction": "friction",
     "weights": "weights",
     "prior": "prior",
-    "prior_weight": "weight of the prior",
-    "metric": "metric of the prior",
+    "prior_weight": "prior weight",
+    "metric": "prior metric",
     "alpha": "alpha",
     "robust": "robust",
-    "joints": "joints asked for",
+    "joints": "joints",
     "actuation": "actuation map",
     "columns": "columns",
     "topic": "topic",
@@ -32,150 +33,137 @@ SETTINGS = {  # of provenance: titles, in the order shown
     "rows_fitted": "rows fitted",
     "rows_held_out": "rows held out",
 }
+TWO_COLUMNS = (Column("setting", wide=True), Column("value", wide=True))
 
 
-def sections(
-    found: dict[str, Any], *, robot: Robot, identified: Robot, traces: Traces
-) -> list[Section]:
-    """Every section of the report.
+def sections(estimate: Data, *, robot: Robot, identified: Robot, traces: Traces) -> list[Section]:
+    """Return every section of the report.
 
-    found: the answer as plain data, schema thetahat/estimate/1. robot: the nominal robot as it was
-    fitted, joints that the log does not measure locked. identified: the same robot with what was
-    found. traces: what a `Collector` saw of the log.
+    estimate: plain data, schema thetahat/estimate/1. robot: the nominal robot as it was fitted,
+    joints that the log does not measure locked. identified: the same robot with the identified
+    parameters. traces: collected from the log.
     """
     return [
-        verdict(found),
-        torques.scores(found, traces),
-        torques.torque(found, traces),
-        torques.scatter(found, traces),
-        torques.residuals(found, traces),
-        bodies.parameters(found),
-        bodies.consistency(found, robot, identified, traces.pose),
-        bodies.unseen(found),
-        audit(found),
-        provenance(found),
+        verdict(estimate),
+        torques.scores(estimate, traces),
+        torques.torque(estimate, traces),
+        torques.scatter(estimate, traces),
+        torques.residuals(estimate, traces),
+        bodies.parameters(estimate),
+        bodies.consistency(estimate, robot, identified, traces.pose),
+        bodies.identifiability(estimate),
+        audit(estimate),
+        provenance(estimate),
     ]
 
 
-def titles(found: dict[str, Any]) -> tuple[str, str]:
-    """Title and subtitle of the page."""
-    origin = found["provenance"]
+def titles(estimate: Data) -> tuple[str, str]:
+    """Return title and subtitle of the page."""
+    origin = estimate["provenance"]
     logs = ", ".join(_file(log["path"]) for log in origin.get("logs", []))
     return f"{origin.get('robot') or 'robot'}: identification", f"from {logs}" if logs else ""
 
 
-def audit(found: dict[str, Any]) -> Section:
-    """What the audit saw in the log, what was left out of the fit, and how the low-pass was
-    chosen.
-    """
-    settings, blocks = found["provenance"]["settings"], []
-    blocks += [Note(text, "warning") for text in found.get("warnings", [])]
-    if found["findings"]:
+def audit(estimate: Data) -> Section:
+    """Return the findings of the log's audit and the rows excluded from the fit."""
+    blocks: list[Block] = [Note(text, "warning") for text in estimate.get("warnings", [])]
+    if estimate["findings"]:
         columns = (
             Column("kind"),
-            Column("what, where, and what was done", wide=True),
+            Column("finding, and what was done", wide=True),
             Column("joint"),
             Column("rows"),
             Column("log"),
         )
-        order = sorted(found["findings"], key=lambda item: item["kind"] not in GRAVE)
         rows = tuple(
             (item["kind"], item["message"], item["joint"], _range(item["rows"]), item.get("log"))
-            for item in order
+            for item in sorted(estimate["findings"], key=lambda item: item["kind"] not in GRAVE)
         )
-        blocks.append(Table(columns, rows, f"What the audit found ({len(rows)})"))
+        blocks.append(Table(columns, rows, f"Findings of the audit ({len(rows)})"))
     else:
-        blocks.append(Note("The audit found nothing to say about the log.", "good"))
-    if found["dropped"]:
-        columns = (Column("reason"), Column("torques left out of the fit"))
-        blocks.append(
-            Table(
-                columns,
-                tuple((reason, count) for reason, count in found["dropped"].items()),
-                "A torque is one joint's in one row.",
-            )
-        )
-    if found["locked"]:
-        blocks.append(
-            Text(
-                "Held still, as the log has no column for them, and counted to what carries them:"
-                f" {', '.join(found['locked'])}."
-            )
-        )
-    reason = settings.get("cutoff_reason")
-    if reason:
-        blocks.append(Text(f"Low-pass: {'as given' if reason == 'given' else reason}."))
+        blocks.append(Note("The audit has no findings.", "good"))
+    blocks += [Text(sentence) for sentence in processing(estimate)]
     return Section("Log audit", "audit", tuple(blocks))
 
 
-def provenance(found: dict[str, Any]) -> Section:
-    """Files with their hashes, versions and settings: what it takes to get the same answer
-    again.
-    """
-    origin = found["provenance"]
+def processing(estimate: Data) -> list[str]:
+    """Return what was excluded from the fit, locked joints, and how settings were chosen."""
+    settings, lines = estimate["provenance"]["settings"], []
+    if estimate["dropped"]:
+        counts = ", ".join(f"{number:,} {reason}" for reason, number in estimate["dropped"].items())
+        lines.append(f"Torques excluded from the fit (one joint in one row each): {counts}.")
+    if estimate["locked"]:
+        names = known(estimate["locked"])
+        lines.append(f"Locked joints, as the log has no columns for them: {names}.")
+    if settings.get("cutoff_reason"):
+        lines.append(low_pass(settings["cutoff_reason"]))
+    tuned = settings.get("tuned") or ()
+    dry = ("dry friction", "Coulomb")  # given beside the table of friction
+    return lines + [f"Tuning: {sentence}." for sentence in tuned if not sentence.startswith(dry)]
+
+
+def parity(estimate: Data) -> list[str]:
+    """Return how well the written robot file reproduces the torques."""
+    written = estimate.get("parity")
+    if not written:
+        return []
+    text = (
+        f"{written['file']} reproduces the identified torques to {written['torque_error']:.0e} N·m"
+    )
+    if written["not_in_file"]:
+        names = known(written["not_in_file"])
+        text += f"; {names}: in {written['drive_file']}, as the file format cannot hold them"
+    return [f"{text}."]
+
+
+def provenance(estimate: Data) -> Section:
+    """Return files with their hashes, versions and settings: what reproduces the result."""
+    origin = estimate["provenance"]
     files = [("robot", origin.get("robot_file"), origin.get("robot_sha256"))]
-    files += [("log", log["path"], log["sha256"]) for log in origin.get("logs", [])]
-    files += [("test log", log["path"], log["sha256"]) for log in origin.get("test_logs", [])]
-    blocks: list[Block] = [
-        Table(
-            (
-                Column("file"),
-                Column("path", wide=True, code=True),
-                Column("SHA-256", wide=True, code=True),
-            ),
-            tuple(files),
-        )
-    ]
-    settings = origin.get("settings", {})
-    rows = [
+    for kind, logs in (("log", "logs"), ("test log", "test_logs")):
+        files += [(kind, log["path"], log["sha256"]) for log in origin.get(logs, [])]
+    path, sha = (Column(title, wide=True, code=True) for title in ("path", "SHA-256"))
+    rows: list[tuple[str, str | None]] = [
         ("thetahat", origin.get("version")),
-        ("schema", found["schema"]),
-        ("method", found["method"]),
+        ("schema", estimate["schema"]),
+        ("method", estimate["method"]),
     ]
-    settings = {
-        name: _range(value) if name.startswith("rows_") else value
-        for name, value in settings.items()
-    }
-    rows += [
-        (title, _said(settings[name]))
-        for name, title in SETTINGS.items()
-        if settings.get(name) not in (None, False)
+    for name, title in SETTINGS.items():
+        value = origin.get("settings", {}).get(name)
+        if value is not None and value is not False:
+            rows.append((title, _range(value) if name.startswith("rows_") else _setting(value)))
+    blocks: list[Block] = [
+        Table((Column("file"), path, sha), tuple(files)),
+        Table(TWO_COLUMNS, tuple(rows)),
     ]
-    blocks.append(Table((Column("setting", wide=True), Column("value", wide=True)), tuple(rows)))
-    parity = found.get("parity")
-    if parity:
-        rows = [(name.replace("_", " "), _said(value)) for name, value in parity.items()]
-        blocks.append(
-            Table(
-                (Column("robot file written", wide=True), Column("value", wide=True)), tuple(rows)
-            )
-        )
+    if estimate.get("parity"):
+        pairs = estimate["parity"].items()
+        written = tuple((name.replace("_", " "), _setting(value)) for name, value in pairs)
+        columns = (Column("robot file written", wide=True), TWO_COLUMNS[1])
+        blocks += [Table(columns, written), *map(Text, parity(estimate))]
     return Section("Provenance", "provenance", tuple(blocks))
 
 
-def _said(value: Any) -> str | None:
-    """A setting as text."""
+def _setting(value: object) -> str | None:
+    """Return a setting as text."""
     if value is None:
         return None
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, float):
-        return short(value)
+    if isinstance(value, float | np.floating):
+        return short(float(value))
     if isinstance(value, list | tuple):
-        return ", ".join(_said(each) or "–" for each in value) or "none"
-    if isinstance(value, dict):
-        return "; ".join(f"{key} {_said(each) or '–'}" for key, each in value.items()) or "none"
+        return ", ".join(_setting(each) or "–" for each in value) or "none"
+    if isinstance(value, Mapping):
+        return "; ".join(f"{key} {_setting(each) or '–'}" for key, each in value.items()) or "none"
     return str(value)
 
 
 def _range(rows: list[int] | None) -> str | None:
-    return (
-        None
-        if rows is None
-        else f"{rows[0]:,} … {rows[1] - 1:,}"
-        if rows[1] > rows[0] + 1
-        else f"{rows[0]:,}"
-    )
+    if rows is None:
+        return None
+    begin, end = rows
+    return f"{begin:,} … {end - 1:,}" if end > begin + 1 else f"{begin:,}"
 
 
 def _file(path: str) -> str:

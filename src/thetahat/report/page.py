@@ -1,6 +1,4 @@
-"""One self-contained page of sections: no request to any host, nothing that runs but the scripts it
-names by their hashes.
-"""
+"""One self-contained HTML page of sections: no requests, no scripts but those named by hash."""
 
 from __future__ import annotations
 
@@ -18,13 +16,14 @@ from pathlib import Path
 from thetahat import __version__
 from thetahat.errors import MissingExtra
 from thetahat.report.section import Block, Cell, Column, Figure, Note, Section, Table, Text, plain
+from thetahat.report.text import format_cell
 
 TALL = 16  # rows of a table from which on it scrolls by itself
 SIDE_BY_SIDE = 3  # panels of a grid up to which they are wide
 
 
 def render(title: str, sections: Iterable[Section], *, subtitle: str = "") -> str:
-    """The page as one HTML document."""
+    """Return the page as one HTML document."""
     sections = tuple(sections)
     contents = "".join(
         f'<li><a href="#{section.anchor}">{escape(section.title)}</a></li>' for section in sections
@@ -68,9 +67,8 @@ def render(title: str, sections: Iterable[Section], *, subtitle: str = "") -> st
 </body>
 </html>
 """
-    return page.encode("utf-8", "replace").decode(
-        "utf-8"
-    )  # half a character in a name must not keep the page from being written
+    # An unpaired surrogate in a name must not keep the page from being written.
+    return page.encode("utf-8", "replace").decode("utf-8")
 
 
 # -- scripts ---------------------------------------------------------------------------------------
@@ -78,36 +76,31 @@ def render(title: str, sections: Iterable[Section], *, subtitle: str = "") -> st
 
 @cache
 def plotly_file() -> Path:
-    """Plotly.js of the installed package; the package itself is not imported, which takes long."""
-    found = importlib.util.find_spec("plotly")
-    path = (
-        Path(found.origin).parent / "package_data" / "plotly.min.js"
-        if found is not None and found.origin
-        else None
-    )
-    if path is None or not path.is_file():
-        raise MissingExtra("figures need plotly, which is not installed; pip install plotly")
-    return path
+    """Return the path of Plotly.js in the installed package, which is not imported."""
+    spec = importlib.util.find_spec("plotly")
+    if spec is not None and spec.origin:
+        path = Path(spec.origin).parent / "package_data" / "plotly.min.js"
+        if path.is_file():
+            return path
+    raise MissingExtra("figures need plotly, which is not installed; pip install plotly")
 
 
 @cache
 def plotly_script() -> str:
-    """Plotly.js as it stands in a page."""
+    """Return Plotly.js as it stands in a page."""
     return _inline(plotly_file().read_text(encoding="utf-8"))
 
 
 @cache
 def asset(name: str) -> str:
-    """A style sheet or script of ours."""
+    """Return a style sheet or script of the report."""
     return _inline(
         resources.files("thetahat.report").joinpath("style", name).read_text(encoding="utf-8")
     )
 
 
 def _inline(script: str) -> str:
-    """A script whose text does not end its element, with the line ends that a browser reads, so
-    that its hash holds.
-    """
+    """Return a script that does not end its element, with the line ends that a browser hashes."""
     script = script.replace("\r\n", "\n").replace("\r", "\n").replace("<!--", "<\\!--")
     return re.sub(r"</(script|style)", r"<\\/\1", script, flags=re.IGNORECASE)
 
@@ -117,13 +110,9 @@ def _digest(script: str) -> str:
 
 
 def embedded(value: object) -> str:
-    """Plain data as JSON that can stand inside a script element."""
-    return (
-        json.dumps(plain(value), allow_nan=False, separators=(",", ":"))
-        .replace("<", "\\u003c")
-        .replace(">", "\\u003e")
-        .replace("&", "\\u0026")
-    )
+    """Return plain data as JSON that can stand inside a script element."""
+    text = json.dumps(plain(value), allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 # -- blocks ----------------------------------------------------------------------------------------
@@ -146,9 +135,8 @@ def _block(block: Block, name: str, *, lead: bool) -> str:
         case Text():
             return f"<p>{_prose(block.text)}</p>"
         case Note():
-            return (
-                f'<p class="note {block.level}{" lead" if lead else ""}">{_prose(block.text)}</p>'
-            )
+            level = f"{block.level} lead" if lead else block.level
+            return f'<p class="note {level}">{_prose(block.text)}</p>'
         case Table():
             return _table(block)
         case Figure():
@@ -156,19 +144,17 @@ def _block(block: Block, name: str, *, lead: bool) -> str:
 
 
 def _prose(text: str) -> str:
-    """Text with `code` in it, whose lines break between words alone."""
+    """Return text with `code` in it, whose lines break between words alone."""
 
-    def code(found: re.Match[str]) -> str:
-        words = " ".join(f"<span>{word}</span>" for word in found[1].split(" "))
+    def code(match: re.Match[str]) -> str:
+        words = " ".join(f"<span>{word}</span>" for word in match[1].split(" "))
         return f'<code class="code">{words}</code>'
 
     return re.sub(r"`([^`]+)`", code, escape(text))
 
 
 def _table(table: Table) -> str:
-    kinds = [
-        _kind(column, [row[k] for row in table.rows]) for k, column in enumerate(table.columns)
-    ]
+    kinds = [_kind(table, k) for k in range(len(table.columns))]
 
     def heading(column: Column, kind: str) -> str:
         unit = f"<span class=unit>[{escape(column.unit)}]</span>" if column.unit else ""
@@ -181,71 +167,32 @@ def _table(table: Table) -> str:
     body = "".join(f"<tr>{cells(row)}</tr>" for row in table.rows)
     tall = " tall" if len(table.rows) > TALL else ""
     label = escape(table.caption or " ".join(column.title for column in table.columns[:2]))
-    caption = (
-        f"<caption>{escape(table.caption)}</caption>" if table.caption and not table.folded else ""
-    )
+    shown = table.caption and not table.folded
+    caption = f"<caption>{escape(table.caption)}</caption>" if shown else ""
+    note = f'<p class="under">{_prose(table.note)}</p>' if table.note else ""
     drawn = (
         f'<div class="table{tall}" tabindex="0" role="region"'
         f' aria-label="{label}"><table>{caption}<thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
+        f"<tbody>{body}</tbody></table></div>{note}"
     )
-    return (
-        f'<details class="fold"><summary>{escape(table.caption)}</summary>{drawn}</details>'
-        if table.folded
-        else drawn
-    )
+    if not table.folded:
+        return drawn
+    summary = f"<summary>{escape(table.caption)}</summary>"
+    return f'<details class="fold">{summary}{drawn}</details>'
 
 
-def _kind(column: Column, cells: list[Cell]) -> str:
-    """The class of a column: how its cells stand."""
-    code = " code" if column.code else ""
-    if column.wide:
-        return f"wide{code}"
-    return (
-        f"text{code}"
-        if any(isinstance(cell, str) for cell in cells) and not column.numeric
-        else f"number{code}"
-    )
+def _kind(table: Table, k: int) -> str:
+    """Return the class of a column: how its cells stand."""
+    column = table.columns[k]
+    kind = "wide" if column.wide else "number" if table.is_numeric(k) else "text"
+    return f"{kind} code" if column.code else kind
 
 
 def _cell(cell: Cell, k: int, column: Column, kind: str) -> str:
-    text = escape(shown(cell, column))
+    text = escape(format_cell(cell, column))
     if k == 0:
         return f'<th scope="row" class="{kind}" title="{text}">{text}</th>'
-    judged = ""
-    if isinstance(cell, float) and column.good is not None:
-        judged = (
-            " good"
-            if cell >= column.good
-            else " bad"
-            if column.fair is not None and cell < column.fair
-            else ""
-        )
-    return f'<td class="{kind}{judged}">{text}</td>'
-
-
-def shown(cell: Cell, column: Column) -> str:
-    """A cell as text: a dash where nothing is known."""
-    if cell is None or (isinstance(cell, float) and cell != cell):
-        return "–"
-    if isinstance(cell, bool):
-        return "yes" if cell else "no"
-    if isinstance(cell, int):
-        return f"{cell:,}".replace("-", "−")
-    if isinstance(cell, str):
-        return cell
-    if column.decimals is not None and -10.0 < cell < 1e6:
-        text = f"{round(cell, column.decimals) + 0.0:.{column.decimals}f}"
-        text = (
-            f"> {1.0 - 10.0**-column.decimals:.{column.decimals}f}"
-            if cell < 1.0 and float(text) == 1.0
-            else text
-        )  # R² is not rounded up to one
-    elif 1e3 <= abs(cell) < 1e6:
-        text = f"{cell:.0f}"
-    else:
-        text = f"{cell + 0.0:.3g}"
-    return text.replace("-", "−")
+    return f'<td class="{f"{kind} {column.level(cell)}".rstrip()}">{text}</td>'
 
 
 def _figure(figure: Figure, name: str) -> str:

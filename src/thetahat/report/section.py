@@ -1,6 +1,4 @@
-"""What a report is made of, as data: sections of text, notes, tables and figures. The page only
-draws them.
-"""
+"""Blocks of a report as data: text, notes, tables and figures, drawn as HTML or on a terminal."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Note:
-    """A sentence that must not be overlooked."""
+    """A highlighted sentence."""
 
     text: str
     level: str = "info"  # one of LEVELS
@@ -46,9 +44,19 @@ class Column:
     decimals: int | None = None
     wide: bool = False  # text that may break into lines
     code: bool = False  # a hash, a path, an option
-    numeric: bool = False  # texts in it are numbers with their spread, and stand to the right
+    numeric: bool = False  # its strings are numbers, and stand to the right
     good: float | None = None  # numbers from here on are good,
     fair: float | None = None  # and below this bad
+    brief: str = ""  # heading on a terminal, instead of title and unit
+    detail: bool = False  # left out on a terminal
+
+    def level(self, cell: Cell) -> str:
+        """Return "good", "bad" or "" of a cell."""
+        if self.good is None or not isinstance(cell, float | bool):
+            return ""
+        if cell >= self.good:
+            return "good"
+        return "bad" if self.fair is not None and cell < self.fair else ""
 
 
 @dataclass(frozen=True)
@@ -59,6 +67,7 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     caption: str = ""
     folded: bool = False
+    note: str = ""  # sentences under the table
 
     def __post_init__(self) -> None:
         for row in self.rows:
@@ -68,21 +77,25 @@ class Table:
                     " columns; give one per column"
                 )
 
+    def is_numeric(self, k: int) -> bool:
+        """Whether a column stands to the right."""
+        column = self.columns[k]
+        texts = any(isinstance(row[k], str) for row in self.rows)
+        return not column.wide and (column.numeric or not texts)
+
 
 @dataclass(frozen=True)
 class Panel:
-    """A drawing for Plotly.js, {data, layout}, and what tells it from its neighbours."""
+    """A drawing for Plotly.js, {data, layout}, and its label."""
 
     label: str
     figure: Mapping[str, Any]
-    note: str = ""  # what a reader chooses it by, where that is more than its label
+    note: str = ""  # text of the choice, where that is more than the label
 
 
 @dataclass(frozen=True)
 class Figure:
-    """Panels, of which a reader chooses one, or which stand side by side. Choices of the same group
-    change together.
-    """
+    """Panels to choose from, or side by side. Choices of the same group change together."""
 
     panels: tuple[Panel, ...]
     caption: str = ""
@@ -106,16 +119,15 @@ Block = Text | Note | Table | Figure
 
 @dataclass(frozen=True)
 class Section:
-    """A chapter of a page."""
+    """A section of a page."""
 
     title: str
     anchor: str  # its address in the page: letters, digits and hyphens
     blocks: tuple[Block, ...]
 
     def __post_init__(self) -> None:
-        if not self.anchor or not all(
-            c.isascii() and (c.isalnum() or c == "-") for c in self.anchor
-        ):
+        valid = all(c.isascii() and (c.isalnum() or c == "-") for c in self.anchor)
+        if not self.anchor or not valid:
             raise UsageError(
                 f"anchor {self.anchor!r} of section {self.title!r} must be of letters, digits and"
                 " hyphens"
@@ -123,27 +135,26 @@ class Section:
 
 
 def as_data(sections: Iterable[Section]) -> list[dict[str, Any]]:
-    """Sections as plain data, ready for JSON: every block with its kind, arrays as lists, what is
-    not finite as None.
-    """
+    """Return sections as plain data, ready for JSON: every block with its kind."""
+
+    def block_data(block: Block) -> dict[str, Any]:
+        return {"kind": type(block).__name__.lower(), **plain(block)}
+
     return [
         {
             "title": section.title,
             "anchor": section.anchor,
-            "blocks": [
-                {"kind": type(block).__name__.lower(), **plain(block)} for block in section.blocks
-            ],
+            "blocks": [block_data(block) for block in section.blocks],
         }
         for section in sections
     ]
 
 
 def plain(value: Any) -> Any:
-    """Anything a figure or a table holds, as what JSON knows: no NaN, no arrays."""
+    """Return anything that a figure or a table holds as JSON knows it: no NaN, no arrays."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)
-        }
+        names = (field.name for field in dataclasses.fields(value))
+        return {name: plain(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
         return {str(key): plain(each) for key, each in value.items()}
     if isinstance(value, np.ndarray):

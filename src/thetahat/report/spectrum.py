@@ -1,17 +1,12 @@
-"""Welch's estimate of a power spectral density, streamed: windows of a run as they fill, none
-across a gap.
-"""
+"""Streamed Welch estimate of a power spectral density, no window across a gap."""
 
 from __future__ import annotations
 
 import numpy as np
 from scipy import fft
 
-ROWS = (
-    1 << 20
-    # whose windows are taken one by one; of later ones every second, then every fourth …, each
-    # counted as often as it stands for
-)
+# Rows whose windows are all taken; of later ones every second, then every fourth …, with weights.
+ROWS = 1 << 20
 
 
 class Welch:
@@ -25,9 +20,8 @@ class Welch:
 
     def __init__(self, channels: int, length: int) -> None:
         self.length, self.hop = length, length // 2
-        self.window = 0.5 - 0.5 * np.cos(
-            2.0 * np.pi * np.arange(length) / length
-        )  # periodic Hann, as scipy.signal.welch takes
+        # Periodic Hann, as in scipy.signal.welch.
+        self.window = 0.5 - 0.5 * np.cos(2.0 * np.pi * np.arange(length) / length)
         self.power = np.zeros((length // 2 + 1, channels))
         self.weight = np.zeros(channels)  # windows, each as often as it stands for
         self.used = np.zeros(channels, dtype=np.int64)  # windows transformed
@@ -68,9 +62,7 @@ class Welch:
             if not ok.any():
                 continue
             x = rows[part].T
-            x = fft.rfft(
-                (x - x.mean(axis=1, keepdims=True)) * self.window
-            )  # (channels, frequencies)
+            x = fft.rfft((x - x.mean(axis=1, keepdims=True)) * self.window)  # by channel
             self.power += (ok * weight) * (x.real**2 + x.imag**2).T
             self.weight += ok * weight
             self.used += ok
@@ -81,9 +73,6 @@ class Welch:
         scale[0] = 1.0
         if self.length % 2 == 0:
             scale[-1] = 1.0
-        density = (
-            scale
-            * self.power[:, channel]
-            / (max(self.weight[channel], 1.0) * rate * np.sum(self.window**2))
-        )
-        return np.fft.rfftfreq(self.length, 1.0 / rate), density
+        norm = max(self.weight[channel], 1.0) * rate * np.sum(self.window**2)
+        frequency = np.fft.rfftfreq(self.length, 1.0 / rate)
+        return frequency, scale * self.power[:, channel] / norm

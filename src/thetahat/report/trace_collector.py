@@ -1,6 +1,4 @@
-"""Collects what a report draws of a motion, batch by batch: memory and time per row are bounded
-whatever the length of the log.
-"""
+"""Collects the traces of a report, batch by batch, in bounded memory and time per row."""
 
 from __future__ import annotations
 
@@ -43,12 +41,11 @@ SERIES = ("measured", "predicted", "nominal", "residual")
 
 
 class Collector:
-    """`add` the rows that were fitted and those held out, in the order of the log, then take the
-    `result`.
+    """Collects fitted and held-out rows in the order of the log: `add` them, take the `result`.
 
-    model: the identified robot, nominal: the robot as its file states it, or None. points: of one
-        line of one part, at most.
-    cloud: rows per joint and part that are kept as they are, drawn at random by `seed`.
+    model: the identified robot. nominal: the robot of the file, or None. points: of one line of one
+    part, at most. cloud: rows per joint and part that are kept as they are, drawn at random by
+    `seed`.
     """
 
     def __init__(
@@ -68,18 +65,15 @@ class Collector:
         if points < 4 or cloud < 1:
             raise UsageError(f"points is {points} and cloud {cloud}; give at least 4 and 1")
         self.model, self.nominal = model, nominal
-        self._points, self._size, self._seed = (
-            max(4, min(points, MANY // max(1, model.nv))),
-            cloud,
-            seed,
-        )
+        self._points = max(4, min(points, MANY // max(1, model.nv)))
+        self._size, self._seed = cloud, seed
         self._parts: dict[str, _Part] = {}
         self._clock = _Clock()
         self._cutoffs: set[float | None] = set()
         self._pose, self._rows = np.zeros(model.nq), 0
 
     def add(self, samples: Samples, part: str) -> None:
-        """Take a batch of rows, of the part that was fitted ("train") or held out ("test")."""
+        """Add a batch of rows, of the part that was fitted ("train") or held out ("test")."""
         if part not in PARTS:
             raise UsageError(f"part is {part!r}; give one of {', '.join(PARTS)}")
         if (samples.nq, samples.nv) != (self.model.nq, self.model.nv):
@@ -102,45 +96,34 @@ class Collector:
                 seed=self._seed + PARTS.index(part),
                 period=self._clock.period,
             )
-        rigid = rigid_body.inverse_dynamics(
-            self.model, samples.q, samples.dq, samples.ddq, rigid=True
-        )
-        drive = self.model.drive
-        direction = samples.direction_of(drive)
-        predicted = (
-            rigid
-            if drive.is_zero
-            else rigid
-            + drive.torque(samples.dq, samples.ddq, q=samples.q, load=rigid, direction=direction)
-        )
-        friction = (
-            np.zeros_like(rigid)
-            if drive.is_zero
-            else drive.friction(samples.dq, q=samples.q, load=rigid, direction=direction)
-        )
+        q, dq, ddq, drive = samples.q, samples.dq, samples.ddq, self.model.drive
+        rigid = rigid_body.inverse_dynamics(self.model, q, dq, ddq, rigid=True)
+        predicted, friction = rigid, np.zeros_like(rigid)
+        if not drive.is_zero:
+            direction = samples.direction_of(drive)
+            predicted = rigid + drive.torque(dq, ddq, q=q, load=rigid, direction=direction)
+            friction = drive.friction(dq, q=q, load=rigid, direction=direction)
         series = [samples.tau, predicted]
         if self.nominal is not None:
-            series.append(
-                rigid_body.inverse_dynamics(self.nominal, samples.q, samples.dq, samples.ddq)
-            )
+            series.append(rigid_body.inverse_dynamics(self.nominal, q, dq, ddq))
         self._parts[part].add(t, samples, np.stack(series, axis=1), friction, begins=begins)
         self._pose = self._posed(samples)
         self._rows += len(samples)
 
     def _posed(self, samples: Samples) -> np.ndarray:
-        """The mean of q so far; of quaternions, which have none, the first."""
+        """Return the mean of q so far; of quaternions, which have none, the first."""
         total = self._rows + len(samples)
-        mean = (self._pose * self._rows + samples.q.sum(axis=0)) / total
+        mean = np.asarray((self._pose * self._rows + samples.q.sum(axis=0)) / total)
         for _, at in self.model.tree.quaternions:
             mean[at : at + 4] = self._pose[at : at + 4] if self._rows else samples.q[0, at : at + 4]
         return mean
 
     def result(self) -> Traces:
-        """What was seen so far."""
+        """Return the traces of the rows added so far."""
         present = {name: self._parts[name] for name in PARTS if name in self._parts}
         for part in present.values():
             part.worst.close()
-        units = _units(self.model)
+        units = joint_units(self.model)
         return Traces(
             joints=tuple(
                 self._joint(j, name, *units[j], present)
@@ -170,24 +153,12 @@ class Collector:
             for part, each in parts.items()
         }
         moving = {part: cloud for part, cloud in clouds.items() if cloud.moving.any()}
-        fastest = max(
-            (
-                float(np.quantile(np.abs(cloud.velocity[cloud.moving]), 0.995))
-                for cloud in moving.values()
-            ),
-            default=0.0,
-        )
-        bins = [
-            {
-                part: _bins(
-                    cloud.velocity[cloud.moving],
-                    (cloud.residual + add * cloud.friction)[cloud.moving],
-                    fastest,
-                )
-                for part, cloud in moving.items()
-            }
-            for add in (0.0, 1.0)
-        ]
+        speeds = (np.abs(cloud.velocity[cloud.moving]) for cloud in moving.values())
+        fastest = max((float(np.quantile(speed, 0.995)) for speed in speeds), default=0.0)
+
+        def bins(cloud: Cloud, values: np.ndarray) -> Bins:
+            return _bins(cloud.velocity[cloud.moving], values[cloud.moving], fastest)
+
         spectra = {part: each.spectrum(j) for part, each in parts.items()}
         return JointTraces(
             name=name,
@@ -195,28 +166,26 @@ class Collector:
             rate=rate,
             **lines,
             still=tuple(span for each in parts.values() for span in each.envelope.marked(j)),
-            worst=next(
-                (each.worst_stretch(j, part) for part, each in reversed(parts.items())), None
-            ),
+            worst=next((parts[part].worst_stretch(j, part) for part in reversed(parts)), None),
             cloud=clouds,
-            spectrum={part: found for part, found in spectra.items() if found is not None},
-            against_velocity=bins[0],
-            friction=bins[1],
+            spectrum={part: each for part, each in spectra.items() if each is not None},
+            against_velocity={part: bins(c, c.residual) for part, c in moving.items()},
+            friction={part: bins(c, c.residual + c.friction) for part, c in moving.items()},
             curve=_curve(self.model, j, fastest),
             summary={part: each.summary(j) for part, each in parts.items()},
         )
 
 
 def _pieces(samples: Samples) -> Iterator[Samples]:
-    """Rows of one run each, at most PIECE of them."""
+    """Yield rows of one run each, at most PIECE of them."""
     cuts = [] if samples.run is None else (np.flatnonzero(np.diff(samples.run)) + 1).tolist()
     for begin, end in zip([0, *cuts], [*cuts, len(samples)], strict=True):
         for at in range(begin, end, PIECE):
             yield samples.subset(slice(at, min(at + PIECE, end)))
 
 
-def _units(robot: Robot) -> list[tuple[str, str]]:
-    """(unit of torque, unit of velocity) of every degree of freedom."""
+def joint_units(robot: Robot) -> list[tuple[str, str]]:
+    """Return (unit of torque, unit of velocity) of every degree of freedom."""
     dofs = robot.tree.arrays.dofs
     angular = {
         int(v): bool(a) for v, a in zip(dofs[::-1, V_INDEX], dofs[::-1, ANGULAR], strict=True)
@@ -228,8 +197,9 @@ def _units(robot: Robot) -> list[tuple[str, str]]:
 
 
 class _Clock:
-    """Time as it is drawn: from zero, runs one after another, long pauses shortened; the count of
-    rows where there are no stamps.
+    """Time as it is drawn: from zero, runs one after another, long pauses shortened.
+
+    Without timestamps it is the count of rows.
     """
 
     def __init__(self) -> None:
@@ -240,29 +210,24 @@ class _Clock:
 
     @property
     def title(self) -> str:
-        """Of a time axis."""
+        """Title of a time axis."""
         if not self._stamped:
             return "sample"
         return "time [s], long pauses between runs shortened" if self._shifted else "time [s]"
 
     def placed(self, samples: Samples, part: str) -> tuple[np.ndarray, bool]:
-        """(time of every row, whether they begin a run of this part) of rows of one run."""
+        """Return (time of every row, whether they begin a run of this part) of rows of one run."""
         key = (part, int(samples.run[0]) if samples.run is not None else 0)
         begins, self._key = key != self._key, key
         if samples.t is None:
-            self._stamped, t = (
-                False,
-                np.arange(self._count, self._count + len(samples), dtype=float),
-            )
+            self._stamped = False
+            t = np.arange(self._count, self._count + len(samples), dtype=float)
             self._count += len(samples)
             self.period = samples.period if self.period is None else self.period
             return t, begins
         if self.period is None:
-            self.period = samples.period or (
-                float(samples.t[-1] - samples.t[0]) / (len(samples) - 1)
-                if len(samples) > 1
-                else None
-            )
+            duration, intervals = float(samples.t[-1] - samples.t[0]), len(samples) - 1
+            self.period = samples.period or (duration / intervals if intervals else None)
         first = float(samples.t[0])
         if math.isinf(self._last):
             self._offset = -first
@@ -277,7 +242,7 @@ class _Clock:
 
 
 class _Part:
-    """What is collected of the rows fitted, or of those held out."""
+    """What is collected of the fitted, or of the held-out rows."""
 
     def __init__(
         self, nv: int, *, points: int, cloud: int, seed: int, period: float | None
@@ -286,23 +251,14 @@ class _Part:
         self._periods = np.zeros(2)  # rows that windows were taken of, and their duration
         self.envelope = Envelope(len(SERIES) * nv, points // 2)
         self.cloud = _Cloud(nv, cloud, seed)
-        length = (
-            min(max(2 ** round(math.log2(WINDOW / period)), SHORTEST), LONGEST) if period else 1024
-        )
-        self.welch = [
-            Welch(2 * nv, length // shorter)
-            for shorter in SHORTER
-            if length // shorter >= SHORTEST // 4
-        ]
+        length, block = 1024, STRETCH_ROWS[1]
+        if period:
+            length = min(max(2 ** round(math.log2(WINDOW / period)), SHORTEST), LONGEST)
+            block = min(max(round(STRETCH / period), STRETCH_ROWS[0]), STRETCH_ROWS[1])
+        lengths = [length // shorter for shorter in SHORTER]
+        self.welch = [Welch(2 * nv, rows) for rows in lengths if rows >= SHORTEST // 4]
         self._silent = True  # no row of the run could be scored so far: windows begin where one can
-        self.worst = Worst(
-            nv,
-            (
-                min(max(round(STRETCH / period), STRETCH_ROWS[0]), STRETCH_ROWS[1])
-                if period
-                else STRETCH_ROWS[1]
-            ),
-        )
+        self.worst = Worst(nv, block)
         self.rows = np.zeros(nv, dtype=np.int64)
         self.sums = np.zeros((3, nv))  # e, e², u²
         self.largest, self.largest_at = np.full(nv, -1.0), np.full(nv, np.nan)
@@ -333,16 +289,17 @@ class _Part:
         self.cloud.add(np.stack([samples.dq, *values[:3], friction, (~still).astype(float)]), mask)
         self.worst.add(t, series, mask, begins=begins)
         period = samples.period or self.period
-        if (
-            self.period is not None and abs(period / self.period - 1.0) <= SAME_RATE
-        ):  # runs at another rate have another axis of frequency
+        # Runs at another rate have another axis of frequency.
+        if self.period and period and abs(period / self.period - 1.0) <= SAME_RATE:
             self._periods += len(t) * np.array([1.0, period])
-            self._listen(np.hstack([error, series[:, 0]]), np.hstack([mask, mask]), begins=begins)
+            self._add_spectrum(
+                np.hstack([error, series[:, 0]]), np.hstack([mask, mask]), begins=begins
+            )
         self._sum(t, error, series[:, 0], mask)
         self.begin = float(t[0]) if math.isnan(self.begin) else self.begin
         self.end = float(t[-1])
 
-    def _listen(self, rows: np.ndarray, mask: np.ndarray, *, begins: bool) -> None:
+    def _add_spectrum(self, rows: np.ndarray, mask: np.ndarray, *, begins: bool) -> None:
         self._silent |= begins
         if self._silent:
             scored = mask.any(axis=1)
@@ -360,9 +317,9 @@ class _Part:
         )
         size = np.where(mask, np.abs(error), -1.0)
         where = size.argmax(axis=0)
-        found = size[where, np.arange(self.nv)]
-        larger = found > self.largest
-        self.largest = np.where(larger, found, self.largest)
+        largest = size[where, np.arange(self.nv)]
+        larger = largest > self.largest
+        self.largest = np.where(larger, largest, self.largest)
         self.largest_at = np.where(larger, t[where], self.largest_at)
 
     def line(self, j: int, kind: int) -> Series:
@@ -373,14 +330,8 @@ class _Part:
         """Of a joint that has rows."""
         rows, (first, second, torque) = int(self.rows[j]), self.sums[:, j]
         r2 = 1.0 - second / torque if torque > 0.0 else None
-        return Summary(
-            rows,
-            first / rows,
-            math.sqrt(second / rows),
-            float(self.largest[j]),
-            float(self.largest_at[j]),
-            r2,
-        )
+        largest, at = float(self.largest[j]), float(self.largest_at[j])
+        return Summary(rows, first / rows, math.sqrt(second / rows), largest, at, r2)
 
     def spectrum(self, j: int) -> Spectrum | None:
         """With the longest windows of which there are enough."""
@@ -395,9 +346,10 @@ class _Part:
 
     def worst_stretch(self, j: int, part: str) -> Stretch | None:
         """The block predicted worst."""
-        if self.worst.rows[j] is None:
+        rows = self.worst.rows[j]
+        if rows is None:
             return None
-        t, values = self.worst.rows[j]
+        t, values = rows
         seen = np.flatnonzero(np.isfinite(values[:, 0]))
         t, values = t[seen[0] : seen[-1] + 1], values[seen[0] : seen[-1] + 1]
         nominal = values[:, 2] if values.shape[1] > 2 else None
@@ -405,8 +357,9 @@ class _Part:
 
 
 class _Cloud:
-    """For every joint, `size` of its rows drawn at random: those with the smallest of random keys,
-    so pieces make no difference.
+    """Of every joint, `size` rows drawn at random: those with the smallest random keys.
+
+    How the rows are cut into pieces makes no difference.
     """
 
     def __init__(self, nv: int, size: int, seed: int) -> None:
@@ -416,7 +369,7 @@ class _Cloud:
         self._values: list[list[np.ndarray]] = [[] for _ in range(nv)]
 
     def add(self, values: np.ndarray, mask: np.ndarray) -> None:
-        """values: (kinds, n, nv), mask: (n, nv)."""
+        """Add rows: values (kinds, n, nv), mask (n, nv)."""
         keys = self._rng.random(len(mask))
         for j in range(mask.shape[1]):
             take = np.flatnonzero(mask[:, j] & (keys < self._limit[j]))
@@ -434,21 +387,18 @@ class _Cloud:
             self._limit[j] = keys[order[-1]]
 
     def result(self, j: int, *, nominal: bool) -> Cloud:
-        """The rows of a joint, in random order."""
+        """Return the rows of a joint, in random order."""
         self._thin(j)
         velocity, measured, predicted, stated, friction, moving = self._values[j][0]
-        return Cloud(
-            velocity, measured, predicted, stated if nominal else None, friction, moving > 0.5
-        )
+        known = stated if nominal else None
+        return Cloud(velocity, measured, predicted, known, friction, moving > 0.5)
 
 
 # -- friction --------------------------------------------------------------------------------------
 
 
 def _bins(velocity: np.ndarray, values: np.ndarray, fastest: float) -> Bins:
-    """Median and quantiles by slices of velocity; their number is even, so that none mixes the two
-    directions.
-    """
+    """Return median and quantiles by slices of velocity, none of which mixes the directions."""
     if fastest <= 0.0:
         return Bins(*(np.zeros(0) for _ in range(5)))
     edges = np.linspace(-fastest, fastest, SLICES + 1)
@@ -457,23 +407,16 @@ def _bins(velocity: np.ndarray, values: np.ndarray, fastest: float) -> Bins:
     for k in range(SLICES):
         mine = values[at == k]
         if len(mine) >= FEWEST:
-            out.append(
-                (0.5 * (edges[k] + edges[k + 1]), *np.quantile(mine, (0.5, 0.05, 0.95)), len(mine))
-            )
+            centre = 0.5 * (edges[k] + edges[k + 1])
+            out.append((centre, *np.quantile(mine, (0.5, 0.05, 0.95)), len(mine)))
     return Bins(*np.array(out).reshape(-1, 5).T)
 
 
 def _curve(model: Robot, j: int, fastest: float) -> Series | None:
-    """Friction and offset of the model over one joint's velocity; a gap where it changes
-    direction.
-    """
+    """Return the model's friction and offset over one joint's velocity; a gap at zero."""
     drive = model.drive
-    if (
-        fastest <= 0.0
-        or drive.is_zero
-        or drive.actuation is not None
-        or any(shape.needs_load for shape, _ in drive.extra)
-    ):
+    needs_load = any(shape.needs_load for shape, _ in drive.extra)
+    if fastest <= 0.0 or drive.is_zero or drive.actuation is not None or needs_load:
         return None
     half = np.linspace(0.0, fastest, 41)[1:]
     velocity = np.concatenate([-half[::-1], [-1e-9 * fastest, 0.0, 1e-9 * fastest], half])

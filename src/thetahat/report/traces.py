@@ -1,4 +1,4 @@
-"""What a report draws of a motion: frozen, small whatever the length of the log."""
+"""Traces of a motion for a report: frozen, and small whatever the length of the log."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Stretch:
 
 @dataclass(frozen=True, eq=False)
 class Cloud:
-    """Rows drawn at random, in random order, so that the first k of them are a sample too."""
+    """Rows drawn at random, in random order: the first k of them are a sample too."""
 
     velocity: np.ndarray  # (k,) [rad/s or m/s]
     measured: np.ndarray  # (k,) [N·m or N]
@@ -44,7 +44,7 @@ class Cloud:
     @property
     def residual(self) -> np.ndarray:
         """Measured − predicted."""
-        return self.measured - self.predicted
+        return np.asarray(self.measured - self.predicted)
 
     def __len__(self) -> int:
         return len(self.measured)
@@ -85,9 +85,7 @@ class Summary:
 
 @dataclass(frozen=True, eq=False)
 class JointTraces:
-    """One degree of freedom; mappings are by part, "train" and "test", those that there are rows
-    of.
-    """
+    """Traces of one degree of freedom; mappings are by part, "train" and "test"."""
 
     name: str
     unit: str  # of its torque: N·m or N
@@ -101,14 +99,8 @@ class JointTraces:
     cloud: Mapping[str, Cloud]
     spectrum: Mapping[str, Spectrum]
     against_velocity: Mapping[str, Bins]  # of the residual, moving rows
-    friction: Mapping[
-        str, Bins
-    ]  # of measured torque − all of the model but friction and offset, moving rows
-    curve: (
-        Series | None
-        # the model's friction over velocity; None where it depends on more than this joint's
-        # velocity
-    )
+    friction: Mapping[str, Bins]  # of the torque that friction and offset explain, moving rows
+    curve: Series | None  # the model's friction over velocity, where it depends on nothing else
     summary: Mapping[str, Summary]
 
 
@@ -118,9 +110,7 @@ class Traces:
 
     joints: tuple[JointTraces, ...]
     spans: Mapping[str, tuple[float, float]]  # first and last time of every part [s]
-    decimation: Mapping[
-        str, int
-    ]  # rows behind one pair of points (least and largest) of a line; 1: every row is drawn
+    decimation: Mapping[str, int]  # rows behind two points of a line; 1: every row is drawn
     clock: str  # title of the time axis
     cutoff: float | None  # [Hz] of the low-pass that made the rows
     pose: np.ndarray  # (nq,) the mean configuration

@@ -14,8 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from thetahat.control.computed_torque import ComputedTorque
 from thetahat.control.controller import Controller
 from thetahat.control.loop_timing import Histogram, Quantiles
+from thetahat.control.model_switch import ModelSwitch
+from thetahat.errors import UsageError
 from thetahat.model.robot import Robot
 from thetahat.online.identifier import OnlineIdentifier
 from thetahat.plant.plant import Plant
@@ -40,6 +43,24 @@ class Cycle:
     identified: bool  # whether the command came from an identified model
     took: int = 0  # [ns] of this thread's processor time for control and identification
     model: Robot | None = None  # in charge of the command, where the controller tells
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """The parts of a loop, made and not yet run: a study runs it, the live page watches it."""
+
+    nominal: Robot
+    model: Robot  # with the drive terms to identify
+    identifier: OnlineIdentifier
+    controller: ModelSwitch | ComputedTorque
+    loop: ClosedLoop
+
+    @property
+    def switch(self) -> ModelSwitch:
+        """The controller of an experiment that changes models."""
+        if not isinstance(self.controller, ModelSwitch):
+            raise UsageError("this experiment's controller keeps its model; it has no switch")
+        return self.controller
 
 
 class ClosedLoop:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from thetahat.data.log import Log
-from thetahat.data.memory_log import record
+from thetahat.data.memory_log import log_from_arrays
 from thetahat.identification.information import Information
 from thetahat.model.robot import Robot
 from thetahat.online.identifier import OnlineIdentifier
@@ -94,7 +94,7 @@ class Run:
         """[s] when the gate first opened."""
         return next((change.t for change in self.gate if change.open), None)
 
-    def gate_told(self) -> dict[str, Any]:
+    def gate_summary(self) -> dict[str, Any]:
         """For `summary.json`: when the gate first opened and why it did, or why it never did; and
         every time it closed again.
         """
@@ -112,7 +112,7 @@ class Run:
 
     def log(self, name: str) -> Log:
         """The run as a log, audited like one from a file; speeds follow from the positions."""
-        return record(self.robot, self.t, self.q, tau=self.tau, name=name)
+        return log_from_arrays(self.robot, self.t, self.q, tau=self.tau, name=name)
 
 
 class Recorder:
@@ -156,7 +156,7 @@ class Recorder:
             self._gate.append(GateChange(cycle.t, identifier.gate.open, identifier.gate.reason))
         if identifier is None or identifier.updates == len(self._updates):
             return None
-        self._updates.append(_said(identifier, cycle.t))
+        self._updates.append(_update(identifier, cycle.t))
         return self._updates[-1]
 
     def result(self) -> Run:
@@ -175,7 +175,7 @@ class Recorder:
         )
 
 
-def _said(identifier: OnlineIdentifier, t: float) -> Update:
+def _update(identifier: OnlineIdentifier, t: float) -> Update:
     gate: Any = identifier.gate
     estimate = identifier.estimate
     return Update(
@@ -193,8 +193,7 @@ def _said(identifier: OnlineIdentifier, t: float) -> Update:
 
 def score_over_time(whole: Information, run: Run) -> tuple[np.ndarray, np.ndarray]:
     """(t, R² of each update's estimate on the whole run)."""
-    known = [update for update in run.updates if update.x_base is not None]
-    scores = [whole.r2(update.x_base) for update in known]
-    return np.array([update.t for update in known]), np.array(
-        [np.nan if score is None else score for score in scores]
-    )
+    known = [(update.t, update.x_base) for update in run.updates if update.x_base is not None]
+    scores = [whole.r2(x_base) for _, x_base in known]
+    r2 = np.array([np.nan if score is None else score for score in scores])
+    return np.array([t for t, _ in known]), r2

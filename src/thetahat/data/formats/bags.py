@@ -8,10 +8,12 @@ Columns are `t` (header stamps, seconds after the first), and per joint `q.<name
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,13 +29,16 @@ from thetahat.errors import (
     known,
 )
 
-LOOKED_AT = 500  # messages from which the joints of a topic are learnt
+if TYPE_CHECKING:
+    from rosbags import rosbag1, rosbag2
+
+EXAMINED = 500  # messages from which the joints of a topic are found
 BLOCK_ROWS = 8_192
 _KINDS = (("q", "position"), ("dq", "velocity"), ("tau", "effort"))
 
 
 def bag_files(path: Path) -> list[Path]:
-    """The files that make up a bag: itself, or those of a ROS 2 folder in the order of their
+    """Return the files of a bag: itself, or those of a ROS 2 folder in the order of their
     numbers.
     """
     if not path.is_dir():
@@ -44,17 +49,16 @@ def bag_files(path: Path) -> list[Path]:
             f"{label(path)} has a metadata.yaml but no .mcap or .db3 file; give the whole folder of"
             " the bag, unpacked"
         )
-    return sorted(
-        parts,
-        key=lambda file: [
-            int(part) if part.isdigit() else part for part in re.split(r"(\d+)", file.name)
-        ],
-    )
+
+    def numbers(file: Path) -> list[int | str]:
+        return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", file.name)]
+
+    return sorted(parts, key=numbers)
 
 
 class BagTable(Table):
-    """One topic of a bag. It is read once when it is opened, to verify it and to learn its topics
-    and joints.
+    """One topic of a bag. Opening it reads it once, to verify it and to find its topics and
+    joints.
     """
 
     def __init__(
@@ -68,20 +72,14 @@ class BagTable(Table):
         super().__init__(path, bag_files(path))
         if not any(state.size for state in self.states):
             raise MalformedInput(f"{label(path)} is empty; give a bag with joint states")
-        self._salvage = salvage
         self._source: _McapSource | _RosbagsSource
         if all(file.suffix == ".mcap" for file in self.files):
             self._source = _McapSource(self.files, salvage=salvage)
         else:
             self._source = _RosbagsSource(path)
-        self._topic = self._chosen(self._source.topics(), topic)
-        self._joints, kinds = self._look(joints)
-        self.names = (
-            "t",
-            *(f"{kind}.{name}" for kind in kinds for name in self._joints if name in kinds[kind]),
-        )
+        self._topic = self._choose_topic(self._source.topics(), topic)
+        self.names = ("t", *self._find_columns(joints))
         check_names(path, self.names)
-        self._other = 0
 
     def where(self, row: int) -> str:
         """Messages of the topic, as far as they name the joints that are read."""
@@ -89,8 +87,8 @@ class BagTable(Table):
 
     # -- what is inside ----------------------------------------------------------------------------
 
-    def _chosen(self, topics: dict[str, str], wanted: str | None) -> str:
-        """The topic asked for, or the only one that holds joint states."""
+    def _choose_topic(self, topics: dict[str, str], wanted: str | None) -> str:
+        """Return the requested topic, or the only one with joint states."""
         listed = known([f"{name} ({kind})" for name, kind in sorted(topics.items())])
         fitting = [name for name, kind in topics.items() if kind in TYPES]
         if wanted is not None:
@@ -116,48 +114,45 @@ class BagTable(Table):
             )
         return fitting[0]
 
-    def _look(self, wanted: Sequence[str]) -> tuple[tuple[str, ...], dict[str, set[str]]]:
-        """The joints that the topic's messages name, and which numbers they bring; publishers may
-        share a topic.
+    def _find_columns(self, wanted: Sequence[str]) -> list[str]:
+        """Return the columns of the joints that the topic's messages name; of publishers that share
+        a topic, the one with most of the robot's joints counts.
         """
-        groups: Counter[frozenset[str]] = Counter()
-        samples: dict[frozenset[str], list[JointState]] = {}
-        for number, (_, message) in enumerate(self._messages()):
+        groups: dict[frozenset[str], list[JointState]] = {}
+        for number, (_, message) in enumerate(islice(self._messages(), EXAMINED)):
             group = frozenset(message.names)
             if len(group) < len(message.names):
+                twice = next(name for name, n in Counter(message.names).items() if n > 1)
                 raise self.problem(
                     number,
-                    f"joint {shown(_twice(message.names))} is named twice in one message; repair"
-                    " its publisher",
+                    f"joint {shown(twice)} is named twice in one message; repair its publisher",
                 )
-            groups[group] += 1
-            samples.setdefault(group, []).append(message)
-            if number + 1 == LOOKED_AT:
-                break
+            groups.setdefault(group, []).append(message)
         if not groups:
             raise NotIdentifiable(
                 f"{label(self.path)} has no messages on topic {shown(self._topic)}; record joint"
                 " states while the robot moves"
             )
-        best = max(groups, key=lambda group: (len(group & set(wanted)), groups[group]))
-        self._stamped = any(message.stamp for message in samples[best])
-        kinds = {}
-        for kind, attribute in _KINDS:
-            rows = [(message.names, getattr(message, attribute)) for message in samples[best]]
-            kinds[kind] = {
-                name
-                for name in best
-                if any(
-                    len(values) and not np.isnan(values[names.index(name)])
-                    for names, values in rows
-                )
-            }  # a publisher that does not measure a thing sends nothing or NaN
-        return tuple(name for name in samples[best][0].names), kinds
+        best = max(groups, key=lambda group: (len(group & set(wanted)), len(groups[group])))
+        messages = groups[best]
+        self._stamped = any(message.stamp for message in messages)
+
+        def measured(name: str, attribute: str) -> bool:
+            """Whether any message has the number; unmeasured ones are missing or NaN."""
+            rows = ((message.names, getattr(message, attribute)) for message in messages)
+            return any(len(x) and not np.isnan(x[names.index(name)]) for names, x in rows)
+
+        return [
+            f"{kind}.{name}"
+            for kind, attribute in _KINDS
+            for name in messages[0].names
+            if measured(name, attribute)
+        ]
 
     # -- rows --------------------------------------------------------------------------------------
 
     def _messages(self) -> Iterator[tuple[int, JointState]]:
-        """(log time [ns], message) of the topic."""
+        """Return (log time [ns], message) of the topic."""
         decoders: dict[str, Decoder] = {}
         for number, (encoding, time, data) in enumerate(self._source.messages(self._topic)):
             if encoding not in ("cdr", "ros1"):
@@ -173,7 +168,7 @@ class BagTable(Table):
     def read(
         self, columns: Sequence[str], run_column: str | None, *, first: bool
     ) -> Iterator[Block]:
-        """Blocks of `BLOCK_ROWS` messages."""
+        """Return blocks of `BLOCK_ROWS` messages."""
         order = [(kind, name) for kind, name in (column.partition(".")[::2] for column in columns)]
         attribute = dict(_KINDS)
         places: dict[tuple[str, ...], list[tuple[str, int]] | None] = {}
@@ -215,45 +210,30 @@ class BagTable(Table):
                 done, rows = done + len(rows), []
         if rows:
             yield Block(self.check_finite(np.array(rows), columns, done))
-        self.notes = self._told(other)
+        self.notes = tuple(self._read_notes(other))
 
-    def _told(self, other: int) -> tuple[tuple[str, str], ...]:
-        notes = [("salvaged", sentence) for sentence in self._source.lost]
+    def _read_notes(self, other: int) -> Iterator[tuple[str, str]]:
+        """Return (kind, sentence) about the last pass."""
+        for sentence in self._source.lost:
+            yield "salvaged", sentence
         if not self._source.verified:
-            notes.append(
-                (
-                    "unverified",
-                    (
-                        "the bag carries no checksums for its messages, so damage inside them"
-                        " cannot be noticed; it was read as it is"
-                    ),
-                )
+            yield (
+                "unverified",
+                "the bag has no checksums for its messages, so damage inside them cannot be"
+                " noticed; it was read as it is",
             )
         if other:
-            notes.append(
-                (
-                    "ignored-messages",
-                    (
-                        f"{other} messages of topic {shown(self._topic)} name other joints and were"
-                        " left out"
-                    ),
-                )
+            topic = shown(self._topic)
+            yield (
+                "ignored-messages",
+                f"{other} messages of topic {topic} name other joints and were left out",
             )
         if not self._stamped:
-            notes.append(
-                (
-                    "unstamped",
-                    (
-                        "header stamps are all zero; the times at which messages were recorded are"
-                        " used instead"
-                    ),
-                )
+            yield (
+                "unstamped",
+                "header stamps are all zero; the times at which messages were recorded are used"
+                " instead",
             )
-        return tuple(notes)
-
-
-def _twice(names: Sequence[str]) -> str:
-    return next(name for name, count in Counter(names).items() if count > 1)
 
 
 class _McapSource:
@@ -271,18 +251,14 @@ class _McapSource:
         return all(file.verified for file in self._files)
 
     def topics(self) -> dict[str, str]:
-        """Type by topic, from reading all of it."""
+        """Return type by topic, from reading all of it."""
         for file in self._files:
-            for _ in file.messages():
-                pass
-        return {
-            channel.topic: channel.schema
-            for file in self._files
-            for channel in file.channels.values()
-        }
+            deque(file.messages(), maxlen=0)
+        channels = (channel for file in self._files for channel in file.channels.values())
+        return {channel.topic: channel.schema for channel in channels}
 
     def messages(self, topic: str) -> Iterator[tuple[str, int, bytes]]:
-        """(encoding, log time, data)."""
+        """Return (encoding, log time, data) of a topic's messages."""
         for file in self._files:
             for channel, time, data in file.messages():
                 if channel.topic == topic:
@@ -292,7 +268,7 @@ class _McapSource:
 class _RosbagsSource:
     """ROS 1 bags and sqlite3 bags, through the rosbags library."""
 
-    lost: tuple[str, ...] = ()
+    lost: Sequence[str] = ()
     verified = True  # these formats have no checksums to miss
 
     def __init__(self, path: Path) -> None:
@@ -307,7 +283,7 @@ class _RosbagsSource:
         self._reader = rosbag1.Reader if self._ros1 else rosbag2.Reader
 
     @contextmanager
-    def _opened(self) -> Iterator[object]:
+    def _opened(self) -> Iterator[rosbag1.Reader | rosbag2.Reader]:
         try:
             with self._reader(self._path) as reader:
                 yield reader
@@ -321,12 +297,12 @@ class _RosbagsSource:
             ) from None
 
     def topics(self) -> dict[str, str]:
-        """Type by topic."""
+        """Return type by topic."""
         with self._opened() as reader:
-            return {connection.topic: connection.msgtype for connection in reader.connections}
+            return {connection.topic: str(connection.msgtype) for connection in reader.connections}
 
     def messages(self, topic: str) -> Iterator[tuple[str, int, bytes]]:
-        """(encoding, log time, data)."""
+        """Return (encoding, log time, data) of a topic's messages."""
         with self._opened() as reader:
             connections = [
                 connection for connection in reader.connections if connection.topic == topic

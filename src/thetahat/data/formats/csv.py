@@ -1,8 +1,8 @@
 """CSV: commas, decimal points, a header of names, one row per line.
 
-Blocks of lines are cut by us, counted by us (polars fills short rows) and parsed by polars as
-Float64, which is exact; two blocks are under way at a time. A block that polars dislikes is read
-again, line by line, to say where and why.
+The file is cut into blocks of whole lines, whose fields are counted here (polars fills short rows)
+and parsed by polars as Float64, which is exact. A block that polars refuses is parsed again line by
+line, to say where and why.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import csv
 import re
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 
 from thetahat.data.formats.table import (
+    MAX_WAIT,
     Block,
     Digest,
     Table,
@@ -30,7 +31,7 @@ from thetahat.data.formats.table import (
 from thetahat.errors import MalformedInput, RefusedForSafety
 
 BLOCK_BYTES = 4 * 2**20
-UNDER_WAY = 4  # blocks being parsed at a time
+IN_FLIGHT = 4  # blocks being parsed at a time
 MAX_LINE = 2**20  # bytes; 4,096 columns of 24 characters are a tenth of it
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -63,12 +64,12 @@ class CsvTable(Table):
                 " first line names its columns"
             )
         self._start = len(line) + len(newline)
-        self._header = line.removeprefix(_BOM).rstrip(b"\r")
-        self.names = self._header_names(self._header)
+        self.header = line.removeprefix(_BOM).rstrip(b"\r")
+        self.names = self._header_names(self.header)
         check_names(path, self.names)
 
     def where(self, row: int) -> str:
-        """Line 1 is the header."""
+        """Return the line of a row; line 1 is the header."""
         return f"line {row + 2}"
 
     # -- header ------------------------------------------------------------------------------------
@@ -136,21 +137,21 @@ class CsvTable(Table):
     def read(
         self, columns: Sequence[str], run_column: str | None, *, first: bool
     ) -> Iterator[Block]:
-        """Blocks of about `BLOCK_BYTES`, parsed ahead of their use."""
+        """Return blocks of about `BLOCK_BYTES`, parsed ahead of their use."""
         digest = Digest() if first else None
         parser = _Parser(self, columns, run_column)
-        waiting: deque = deque()
+        waiting: deque[Future[Block]] = deque()
         try:
             with (
-                ThreadPoolExecutor(UNDER_WAY - 1, "thetahat-csv") as pool,
+                ThreadPoolExecutor(IN_FLIGHT - 1, "thetahat-csv") as pool,
                 opened(self.path) as file,
             ):
                 for data, start in self._pieces(file, digest):
                     waiting.append(pool.submit(parser.parse, data, start))
-                    if len(waiting) == UNDER_WAY:
-                        yield waiting.popleft().result()
+                    if len(waiting) == IN_FLIGHT:
+                        yield waiting.popleft().result(MAX_WAIT)
                 while waiting:
-                    yield waiting.popleft().result()
+                    yield waiting.popleft().result(MAX_WAIT)
             if digest is not None:
                 self.sha256 = (digest.hexdigest(),)
         finally:
@@ -158,9 +159,7 @@ class CsvTable(Table):
                 digest.close()
 
     def _pieces(self, file: BinaryIO, digest: Digest | None) -> Iterator[tuple[bytes, int]]:
-        """(whole lines, where in the file they begin); blank lines at the end of the file
-        are none.
-        """
+        """Return (whole lines, where in the file they begin), without blank lines at its end."""
         head = file.read(self._start)
         if digest is not None:
             digest.update(head)
@@ -170,9 +169,8 @@ class CsvTable(Table):
                 digest.update(fresh)
             if not rest.strip(b"\r\n") or NEWLINE in fresh:
                 end = fresh.rfind(NEWLINE) + 1
-                while end and fresh.endswith(
-                    (b"\n\n", b"\n\r\n"), 0, end
-                ):  # blank lines wait: more rows may follow
+                # blank lines wait: more rows may follow
+                while end and fresh.endswith((b"\n\n", b"\n\r\n"), 0, end):
                     end -= 2 if fresh.endswith(b"\r\n", 0, end) else 1
                 piece, rest = (
                     (b"".join((rest, memoryview(fresh)[:end])), fresh[end:])
@@ -193,7 +191,7 @@ class CsvTable(Table):
             self._cut_row(rest, start)
 
     def line_at(self, offset: int) -> int:
-        """The number of the line at a place in the file; only errors ask, so it is counted then."""
+        """Return the number of the line at a place in the file, by counting: only errors ask."""
         line, left = 1, offset
         with opened(self.path) as file:
             while left and (data := file.read(min(left, BLOCK_BYTES))):
@@ -201,7 +199,7 @@ class CsvTable(Table):
         return line
 
     def _cut_row(self, rest: bytes, start: int) -> None:
-        """The last line has no end: even with all its fields, its last number may be cut."""
+        """Refuse or drop a last line without an end: its last number may be cut."""
         line, text = self.line_at(start + len(rest)), rest.rpartition(NEWLINE)[2]
         if not self._salvage:
             end = shown(text.decode("utf-8", "replace")[-40:])
@@ -214,7 +212,7 @@ class CsvTable(Table):
 
 
 def _fields(text: str) -> list[str]:
-    """The cells of a line."""
+    """Return the cells of a line."""
     try:
         return next(csv.reader([text]), [])
     except csv.Error:  # a cell of more than 128 kB
@@ -222,7 +220,7 @@ def _fields(text: str) -> list[str]:
 
 
 class _Parser:
-    """Turns pieces of one file into blocks."""
+    """Parser of whole lines of one file."""
 
     def __init__(self, table: CsvTable, columns: Sequence[str], run_column: str | None) -> None:
         import polars
@@ -242,25 +240,25 @@ class _Parser:
         ]
 
     def parse(self, data: bytes, start: int) -> Block:
-        """A block from whole lines that begin at this place in the file."""
+        """Parse whole lines that begin at this place in the file."""
         if b"\0" in data:
             line = self._table.line_at(start + data.index(b"\0"))
             raise MalformedInput(
                 f"{label(self._table.path)}, line {line} holds a NUL byte; the file was damaged, so"
                 " copy or export it again"
             )
-        if not self._counted(data):
-            return self._slowly(data, start)
+        if not self._has_all_fields(data):
+            return self._parse_lines(data, start)
         try:
             frame = self._polars.read_csv(
                 data, has_header=False, schema=self._schema, columns=self._wanted
             )
         except self._polars.exceptions.PolarsError:
-            return self._slowly(data, start)
+            return self._parse_lines(data, start)
         values = frame.select([f"column_{i + 1}" for i in self._positions]).to_numpy()
         with np.errstate(over="ignore", invalid="ignore"):
             if not np.isfinite(values.sum()) and not np.isfinite(values).all():
-                return self._slowly(data, start)
+                return self._parse_lines(data, start)
         labels: tuple[tuple[int, str], ...] = ()
         if self._run is not None:
             names = frame[f"column_{self._run + 1}"]
@@ -268,13 +266,11 @@ class _Parser:
             labels = tuple((int(row), str(names[int(row)] or "")) for row in starts)
         return Block(values, labels)
 
-    def _counted(self, data: bytes) -> bool:
-        """Whether every line has as many fields as the header."""
+    def _has_all_fields(self, data: bytes) -> bool:
+        """Return whether every line has as many fields as the header."""
         text = np.frombuffer(data, dtype=np.uint8)
-        places = np.flatnonzero(
-            text < 45
-        )  # commas (44), line ends (10) and little else: digits, signs and points come after
-        marks = text[places]
+        # commas (44), line ends (10) and little else: digits, minus signs and points come after
+        marks = text[np.flatnonzero(text < 45)]
         if b'"' in data:
             quotes = marks == 34
             outside = np.bitwise_and(np.cumsum(quotes), 1) == 0
@@ -287,10 +283,10 @@ class _Parser:
         ends = marks.reshape(-1, self._width) == 10
         return bool(ends[:, -1].all()) and int(np.count_nonzero(ends)) == len(ends)
 
-    # -- the slow way: where and why ---------------------------------------------------------------
+    # -- line by line, for errors ------------------------------------------------------------------
 
-    def _slowly(self, data: bytes, start: int) -> Block:
-        """Parse line by line, and name the first thing that is wrong."""
+    def _parse_lines(self, data: bytes, start: int) -> Block:
+        """Parse line by line, and report the first error."""
         rows, names, line = [], [], self._table.line_at(start)
         for number, raw in enumerate(data.split(b"\n")[:-1], start=line):
             try:
@@ -302,7 +298,7 @@ class _Parser:
             fields = _fields(text)
             if len(fields) != self._width:
                 raise self._error(number, self._count_problem(text, fields))
-            if raw.rstrip(b"\r") == self._table._header:
+            if raw.rstrip(b"\r") == self._table.header:
                 raise self._error(
                     number,
                     "the header is repeated; remove the line, or give the parts as files of"

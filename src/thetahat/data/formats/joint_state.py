@@ -37,28 +37,22 @@ class Decoder:
 
     def __init__(self, encoding: str) -> None:
         self._cdr = encoding == "cdr"
-        self._lead, self._names, self._end = (
-            b"",
-            (),
-            0,
-        )  # bytes from the frame's name to the last joint's, those names, and where they end
+        self._lead = b""  # bytes from the frame's name to the last joint's
+        self._names: tuple[str, ...] = ()
+        self._end = 0  # of the names
 
     def decode(self, data: bytes) -> JointState:
-        """The message, or `BadMessage` with the reason."""
+        """Decode a message; raise `BadMessage` with the reason if it is damaged."""
         try:
             return self._decode(data)
         except (struct.error, UnicodeDecodeError, IndexError, OverflowError) as error:
             raise BadMessage(f"its bytes are damaged: {error}") from None
 
     def _decode(self, data: bytes) -> JointState:
-        if self._cdr:
-            order = "<" if data[1] & 1 else ">"
-            seconds, rest = struct.unpack_from(order + "iI", data, 4)
-            start = 12
-        else:
-            order = "<"
-            seconds, rest = struct.unpack_from("<II", data, 4)  # after seq
-            start = 12
+        order = ">" if self._cdr and not data[1] & 1 else "<"
+        # after CDR's encapsulation, or ROS 1's seq
+        seconds, rest = struct.unpack_from(order + ("iI" if self._cdr else "II"), data, 4)
+        start = 12
         if not (self._lead and data.startswith(self._lead, start)):
             self._read_names(data, start, order)
         at, arrays = self._end, []
@@ -77,9 +71,8 @@ class Decoder:
         return JointState(seconds * 1_000_000_000 + rest, self._names, *arrays)
 
     def _aligned(self, at: int, size: int) -> int:
-        return (
-            at if not self._cdr else 4 + (at - 4 + size - 1) // size * size
-        )  # CDR aligns to the body, after four bytes of encapsulation
+        # CDR aligns to the body, after four bytes of encapsulation
+        return 4 + (at - 4 + size - 1) // size * size if self._cdr else at
 
     def _read_names(self, data: bytes, start: int, order: str) -> None:
         _, at = self._string(data, start, order)

@@ -1,7 +1,7 @@
 """NPZ: arrays of numbers in a zip file, read as streams, never unpickled.
 
-A 2-D array `q` of k columns is understood as columns q1 … qk. Every member is read a slice of rows
-at a time, so memory stays bounded; sizes are checked before anything is unpacked.
+A 2-D array `q` of k columns stands for columns q1 … qk. Every member is read a slice of rows at a
+time, in bounded memory; sizes are checked before anything is unpacked.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from thetahat.data.formats.table import (
     Block,
     Table,
     check_names,
+    common_length,
     label,
     labels_of,
     opened,
@@ -31,7 +32,7 @@ from thetahat.errors import MalformedInput, RefusedForSafety, ThetahatError
 SLICE_ROWS = 65_536
 MAX_RATIO = 200  # unpacked over packed; measured logs stay under 10
 FREE_BYTES = 64 * 2**20  # below this nobody minds the ratio
-MAX_TURNED = 512 * 2**20  # bytes of a column-major array, which cannot be read row by row
+MAX_FORTRAN = 512 * 2**20  # bytes of a column-major array, which cannot be read row by row
 _PICKLE = (
     "it holds pickled Python objects, which can run any code when they are loaded; save arrays of"
     " numbers with np.savez"
@@ -47,15 +48,23 @@ _BROKEN = (
 )
 
 
+class _Header(NamedTuple):
+    """Type and shape of an array."""
+
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    fortran: bool  # two-dimensional and column-major
+
+
 @dataclass(frozen=True)
 class _Member:
-    """One array: where its columns stand in the table, and how it is stored."""
+    """One array: its columns in the table, and how it is stored."""
 
     name: str
     file: str
     shape: tuple[int, ...]
     dtype: np.dtype
-    turned: bool  # column-major
+    fortran: bool  # column-major
 
     @property
     def width(self) -> int:
@@ -86,7 +95,9 @@ class NpzTable(Table):
                 f"{label(path)} is not an NPZ file (it begins with {head!r}); save it with np.savez"
             )
         self._members = self._index()
-        self.rows = self._row_count()
+        lengths = {member.name: member.shape[0] for member in self._members}
+        self.rows = common_length(path, lengths)
+        self._members = [member for member in self._members if member.shape[0] == self.rows]
         self.widths = {
             member.name: member.width for member in self._members if len(member.shape) == 2
         }
@@ -94,7 +105,7 @@ class NpzTable(Table):
         check_names(path, self.names)
 
     def where(self, row: int) -> str:
-        """Rows count as NumPy counts."""
+        """Return the number of a row as NumPy counts."""
         return f"row {row} (counting from 0)"
 
     # -- what is inside ----------------------------------------------------------------------------
@@ -126,7 +137,7 @@ class NpzTable(Table):
     def _member(self, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> _Member | None:
         path, name = label(self.path), entry.filename.removesuffix(".npy")
         with archive.open(entry) as file:
-            dtype, shape, turned = self._header(file, name)
+            dtype, shape, fortran = self.header(file, name)
         if dtype.hasobject:
             raise RefusedForSafety(f"{path}: array {shown(name)} is refused: {_PICKLE}")
         if dtype.itemsize * int(np.prod(shape, dtype=object)) > entry.file_size:
@@ -140,9 +151,10 @@ class NpzTable(Table):
             or (dtype.kind in "US" and len(shape) == 2)
         ):
             return None  # a scalar, text or a cube among the arrays: no column
-        return _Member(name, entry.filename, shape, dtype, turned)
+        return _Member(name, entry.filename, shape, dtype, fortran)
 
-    def _header(self, file: BinaryIO, name: str) -> tuple[np.dtype, tuple[int, ...], bool]:
+    def header(self, file: IO[bytes], name: str) -> _Header:
+        """Read the header of an array."""
         lead = file.read(6)
         if lead != b"\x93NUMPY":
             if lead[:1] == b"\x80":
@@ -164,41 +176,20 @@ class NpzTable(Table):
                 " with np.savez"
             )
         try:
-            shape, turned, dtype = readers[version](file)
+            shape, fortran, dtype = readers[version](file)
         except (ValueError, SyntaxError) as error:
             raise MalformedInput(
                 f"{label(self.path)}: the header of array {shown(name)} is damaged"
                 f" ({shown(error)}); save it again"
             ) from None
-        return dtype, shape, bool(turned) and len(shape) == 2
-
-    def _row_count(self) -> int:
-        """The length that the arrays share; arrays of other lengths are no columns."""
-        stamps = next((member for member in self._members if member.name == "t"), None)
-        longest = max((member.shape[0] for member in self._members), default=0)
-        rows = stamps.shape[0] if stamps else longest
-        for member in self._members:
-            if member.shape[0] != rows and member.name.rstrip("0123456789").split(".")[0] in (
-                "q",
-                "dq",
-                "ddq",
-                "tau",
-                "seg",
-            ):
-                raise MalformedInput(
-                    f"{label(self.path)}: array {shown(member.name)} has {member.shape[0]} rows but"
-                    f" {'t' if stamps else 'another'} has {rows}; every array needs one row per"
-                    " time stamp"
-                )
-        self._members = [member for member in self._members if member.shape[0] == rows]
-        return rows
+        return _Header(dtype, shape, bool(fortran) and len(shape) == 2)
 
     # -- rows --------------------------------------------------------------------------------------
 
     def read(
         self, columns: Sequence[str], run_column: str | None, *, first: bool
     ) -> Iterator[Block]:
-        """Slices of `SLICE_ROWS` rows, from all members side by side."""
+        """Return slices of `SLICE_ROWS` rows, from all members side by side."""
         place = {
             name: (member, k) for member in self._members for k, name in enumerate(member.columns)
         }
@@ -245,29 +236,29 @@ class NpzTable(Table):
 
 
 class _Source:
-    """The rows of one member, in order."""
+    """Reader of the rows of one member."""
 
-    def __init__(self, file: BinaryIO, member: _Member, table: NpzTable) -> None:
+    def __init__(self, file: IO[bytes], member: _Member, table: NpzTable) -> None:
         self._file, self._member = file, member
-        table._header(file, member.name)
-        self._turned: np.ndarray | None = None
+        table.header(file, member.name)
+        self._columns: np.ndarray | None = None
         self._at = 0
-        if member.turned:
+        if member.fortran:
             size = member.dtype.itemsize * member.shape[0] * member.width
-            if size > MAX_TURNED:
+            if size > MAX_FORTRAN:
                 raise RefusedForSafety(
                     f"{label(table.path)}: array {shown(member.name)} is column-major and of {size}"
                     f" bytes; save np.ascontiguousarray({member.name})"
                 )
-            self._turned = np.frombuffer(self._exactly(size), member.dtype).reshape(
+            self._columns = np.frombuffer(self._exactly(size), member.dtype).reshape(
                 member.shape, order="F"
             )
 
     def rows(self, count: int) -> np.ndarray:
-        """The next rows, (count, width)."""
-        if self._turned is not None:
+        """Return the next rows, (count, width)."""
+        if self._columns is not None:
             self._at += count
-            return self._turned[self._at - count : self._at]
+            return self._columns[self._at - count : self._at]
         data = self._exactly(self._member.dtype.itemsize * count * self._member.width)
         return np.frombuffer(data, self._member.dtype).reshape(count, self._member.width)
 

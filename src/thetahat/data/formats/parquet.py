@@ -1,14 +1,18 @@
-"""Parquet, in slices of rows, whatever the size of its row groups."""
+"""Parquet, read in slices of rows whatever the size of its row groups."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from thetahat.data.formats.table import Block, Table, check_names, label, opened, shown
 from thetahat.errors import MalformedInput, RefusedForSafety
+
+if TYPE_CHECKING:
+    import polars
 
 SLICE_CELLS = 1_000_000  # numbers in a slice: 8 MB; larger ones take more memory and no less time
 # numbers unpack to at most so many times the file's size; a constant column alone may do more
@@ -61,13 +65,13 @@ class ParquetTable(Table):
             )
 
     def where(self, row: int) -> str:
-        """Rows have no number of their own."""
+        """Return the number of a row."""
         return f"row {row} (counting from 0)"
 
     def read(
         self, columns: Sequence[str], run_column: str | None, *, first: bool
     ) -> Iterator[Block]:
-        """Slices of `SLICE_CELLS` numbers."""
+        """Return slices of `SLICE_CELLS` numbers."""
         self._check_types(columns)
         polars = self._polars
         wanted = [polars.col(name).cast(polars.Float64) for name in columns]
@@ -98,9 +102,9 @@ class ParquetTable(Table):
                 labels = tuple((int(row), str(names[int(row)] or "")) for row in starts)
             yield Block(self.check_finite(values, columns, start), labels)
 
-    def _check_missing(self, frame: object, columns: Sequence[str], start: int) -> None:
+    def _check_missing(self, frame: polars.DataFrame, columns: Sequence[str], start: int) -> None:
         for name in columns:
-            column = frame[name]  # type: ignore[index]
+            column = frame[name]
             if column.null_count():
                 row = int(np.argmax(column.is_null().to_numpy()))
                 raise self.problem(

@@ -1,5 +1,5 @@
-"""What every file format yields: named columns of numbers, in blocks, with the place of each row in
-its file.
+"""Base of the file formats: named columns of numbers, in blocks, with each row's place in its
+file.
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import stat
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,16 +21,17 @@ from thetahat.errors import MalformedInput, RefusedForSafety, StorageError
 
 MAX_COLUMNS = 4_096  # a humanoid of 60 joints has 250; each column costs memory in every block
 HASH_BLOCK = 8 * 2**20
+MAX_WAIT = 3_600.0  # [s] for a block to be parsed or a file to be hashed by another thread
 
 
 def label(path: Path) -> str:
-    """A path as one line of printable text."""
+    """Return a path as one line of printable text."""
     text = str(path)
     return text if text.isprintable() else repr(text)
 
 
 def shown(value: object, limit: int = 60) -> str:
-    """A value from a file, quoted and short enough for a sentence."""
+    """Return a value from a file, quoted and short enough for a sentence."""
     text = str(value)
     return repr(text if len(text) <= limit else text[: limit - 1] + "…")
 
@@ -40,9 +41,8 @@ class Block:
     """Consecutive rows of a table."""
 
     values: np.ndarray  # (rows, columns) float64, all finite, in the order of the columns asked for
-    labels: tuple[
-        tuple[int, str], ...
-    ] = ()  # (row of the block, run name) wherever the run's name is stated or changes
+    # (row of the block, run name) wherever the run's name is stated or changes
+    labels: tuple[tuple[int, str], ...] = ()
 
     def __len__(self) -> int:
         return len(self.values)
@@ -50,7 +50,7 @@ class Block:
 
 @dataclass(frozen=True)
 class State:
-    """What tells that a file is still the one that was opened."""
+    """Size, time and inode by which a changed file is noticed."""
 
     size: int
     modified: int
@@ -58,9 +58,9 @@ class State:
 
     @staticmethod
     def of(path: Path) -> State:
-        """The state of a regular file, or the `StorageError` that says why there is none."""
+        """Return the state of a regular file."""
         try:
-            found = path.stat()
+            status = path.stat()
         except FileNotFoundError:
             raise StorageError(f"{label(path)} does not exist; check the path") from None
         except (OSError, ValueError) as error:
@@ -68,14 +68,14 @@ class State:
                 f"{label(path)} cannot be read ({getattr(error, 'strerror', None) or error}); check"
                 " the path"
             ) from None
-        if not stat.S_ISREG(found.st_mode):  # reading a pipe or a device could last for ever
+        if not stat.S_ISREG(status.st_mode):  # reading a pipe or a device could last for ever
             raise StorageError(f"{label(path)} is not a regular file; save the log to a file first")
-        return State(found.st_size, found.st_mtime_ns, found.st_ino)
+        return State(status.st_size, status.st_mtime_ns, status.st_ino)
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for reading; whatever goes wrong there is a `StorageError`."""
+    """Open a file for reading; any error of the file system is a `StorageError`."""
     try:
         file = path.open("rb")
     except OSError as error:
@@ -94,31 +94,31 @@ def opened(path: Path) -> Iterator[BinaryIO]:
 
 
 class Digest:
-    """SHA-256 of bytes that pass by, computed by a thread of its own, in order."""
+    """SHA-256 of a stream of bytes, computed by a thread of its own."""
 
     def __init__(self) -> None:
         self._hash, self._pool = hashlib.sha256(), ThreadPoolExecutor(1, "thetahat-hash")
-        self._last: Future | None = None
+        self._last: Future[None] | None = None
 
     def update(self, data: bytes) -> None:
-        """Add bytes; at most two pieces wait, so that memory stays bounded."""
+        """Add bytes; at most two pieces wait, which bounds memory."""
         previous, self._last = self._last, self._pool.submit(self._hash.update, data)
         if previous is not None:
-            previous.result()
+            previous.result(MAX_WAIT)
 
     def hexdigest(self) -> str:
-        """The digest of all bytes added."""
+        """Return the digest of all bytes added."""
         if self._last is not None:
-            self._last.result()
+            self._last.result(MAX_WAIT)
         return self._hash.hexdigest()
 
     def close(self) -> None:
-        """Let the thread go."""
+        """End the thread."""
         self._pool.shutdown()
 
 
 def file_digest(path: Path, stop: Event) -> str:
-    """SHA-256 of a file, unless told to stop."""
+    """Return the SHA-256 of a file, unless stopped."""
     digest = hashlib.sha256()
     with opened(path) as file:
         while not stop.is_set() and (data := file.read(HASH_BLOCK)):
@@ -127,14 +127,13 @@ def file_digest(path: Path, stop: Event) -> str:
 
 
 class Table(ABC):
-    """A log file (or the files of one bag) as named columns. Subclasses say how to read them."""
+    """A log file (or the files of one bag) as named columns; subclasses read one format each."""
 
     path: Path
     names: tuple[str, ...]  # of all columns
     widths: dict[str, int]  # 2-D arrays of NPZ files, expanded to columns `name1 … nameN`
-    notes: tuple[
-        tuple[str, str], ...
-    ] = ()  # (kind, sentence) about the file, for the log's findings
+    notes: tuple[tuple[str, str], ...] = ()  # (kind, sentence), for the log's findings
+    hashes_itself = False
 
     def __init__(self, path: Path, files: Sequence[Path] | None = None) -> None:
         self.path, self.widths = path, {}
@@ -146,16 +145,16 @@ class Table(ABC):
     def read(
         self, columns: Sequence[str], run_column: str | None, *, first: bool
     ) -> Iterator[Block]:
-        """The blocks of these columns; the `first` pass also checks what need be checked
+        """Return the blocks of these columns; the `first` pass also checks what need be checked
         only once.
         """
 
     @abstractmethod
     def where(self, row: int) -> str:
-        """How a person finds a row of the file: "line 7", or "row 5 (counting from 0)"."""
+        """Return how a user finds a row of the file: "line 7", or "row 5 (counting from 0)"."""
 
     def blocks(self, columns: Sequence[str], run_column: str | None) -> Iterator[Block]:
-        """The blocks of these columns, from a file that is and stays the one that was opened."""
+        """Return the blocks of these columns; the file must be as it was when it was opened."""
         self._require_unchanged("between two readings")
         first = self.sha256 is None
         stop = Event()
@@ -169,16 +168,12 @@ class Table(ABC):
                 yield from self.read(columns, run_column, first=first)
                 self._require_unchanged("while it was read")
                 if hashes:
-                    self.sha256 = tuple(future.result() for future in hashes)
+                    self.sha256 = tuple(future.result(MAX_WAIT) for future in hashes)
             except (MalformedInput, StorageError):
-                self._require_unchanged(
-                    "while it was read"
-                )  # a growing file looks cut: say the cause, not the symptom
+                self._require_unchanged("while it was read")  # a growing file looks cut
                 raise
             finally:
                 stop.set()
-
-    hashes_itself = False
 
     def _require_unchanged(self, when: str) -> None:
         for file, before in zip(self.files, self.states, strict=True):
@@ -200,19 +195,15 @@ class Table(ABC):
                 )
 
     def problem(self, row: int, sentence: str) -> MalformedInput:
-        """An error about a row."""
+        """Return an error about a row."""
         return MalformedInput(f"{label(self.path)}, {self.where(row)}: {sentence}")
 
     def check_finite(
         self, values: np.ndarray, columns: Sequence[str], first_row: int
     ) -> np.ndarray:
-        """The values, or an error that names the first that is not a finite number."""
+        """Return the values; raise an error that names the first that is not finite."""
         with np.errstate(over="ignore", invalid="ignore"):
-            if np.isfinite(
-                values.sum()
-                # a sum is finite only if every term is; the other way round may fail, hence the
-                # second look
-            ):
+            if np.isfinite(values.sum()):  # then every term is; finite terms may overflow, though
                 return values
         bad = ~np.isfinite(values)
         if bad.any():
@@ -243,10 +234,27 @@ def check_names(path: Path, names: Sequence[str]) -> None:
         seen.add(name)
 
 
+def common_length(path: Path, lengths: Mapping[str, int]) -> int:
+    """Return the number of rows of t, or else of the longest array.
+
+    An array of q, dq, ddq, tau or seg with another length is an error; any other is no column.
+    """
+    rows = lengths.get("t", max(lengths.values(), default=0))
+    for name, length in lengths.items():
+        kind = name.rstrip("0123456789").split(".")[0]
+        if length != rows and kind in ("q", "dq", "ddq", "tau", "seg"):
+            raise MalformedInput(
+                f"{label(path)}: array {shown(name)} has {length} rows but"
+                f" {'t' if 't' in lengths else 'another'} has {rows}; every array needs one row per"
+                " time stamp"
+            )
+    return rows
+
+
 def labels_of(names: Sequence[object]) -> tuple[tuple[int, str], ...]:
-    """(row, name) at the first row and wherever the name changes."""
-    found: list[tuple[int, str]] = []
+    """Return (row, name) at the first row and wherever the name changes."""
+    labels: list[tuple[int, str]] = []
     for row, name in enumerate(names):
-        if not found or found[-1][1] != name:
-            found.append((row, str(name)))
-    return tuple(found)
+        if not labels or labels[-1][1] != name:
+            labels.append((row, str(name)))
+    return tuple(labels)

@@ -1,6 +1,4 @@
-"""Write columns of numbers to CSV, Parquet or NPZ, so that what is read back equals what was
-written.
-"""
+"""Write columns of numbers to CSV, Parquet or NPZ, exactly as they are read back."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from thetahat.data.formats.table import label
+from thetahat.data.formats.table import label, shown
 from thetahat.errors import UsageError
 from thetahat.files import replacing
 
@@ -18,8 +16,20 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would run a cell th
 
 
 def escaped(text: str) -> str:
-    """A text cell that no spreadsheet takes for a formula."""
+    """Return a text cell that no spreadsheet takes for a formula."""
     return "'" + text if text.startswith(_FORMULA) else text
+
+
+def _array(name: str, column: np.ndarray | Sequence[str]) -> np.ndarray:
+    array = np.asarray(column)
+    if array.dtype.kind == "O" and all(isinstance(cell, str) for cell in array):
+        return array.astype(str)
+    if array.ndim != 1 or array.dtype.kind not in "fiubU":
+        raise UsageError(
+            f"column {shown(name)} is of shape {array.shape} and type {array.dtype}; give a column"
+            " of numbers or texts"
+        )
+    return array
 
 
 def write_table(
@@ -39,7 +49,7 @@ def write_table(
         raise UsageError(
             f"{len(names)} names for {len(columns)} columns; give one name, each once, per column"
         )
-    arrays = {name: np.asarray(column) for name, column in zip(names, columns, strict=True)}
+    arrays = {name: _array(name, column) for name, column in zip(names, columns, strict=True)}
     if len({len(array) for array in arrays.values()}) > 1:
         raise UsageError(
             f"columns have {sorted({len(array) for array in arrays.values()})} rows; give columns"
@@ -53,12 +63,12 @@ def write_table(
     with replacing(path) as scratch:
         if kind == ".csv":
             cells = {
-                escaped(name): [escaped(str(x)) for x in a] if a.dtype.kind in "UO" else a
+                escaped(name): [escaped(str(x)) for x in a] if a.dtype.kind == "U" else a
                 for name, a in arrays.items()
             }
             polars.DataFrame(cells).write_csv(scratch)
         elif kind == ".parquet":
             polars.DataFrame(arrays).write_parquet(scratch)
         else:
-            np.savez(scratch, **arrays)
+            np.savez(scratch, allow_pickle=False, **arrays)
     return path

@@ -1,7 +1,6 @@
-"""What is known of a robot beside its log: bounds on links, links that are trusted, links that are
-alike.
+"""Constraints of a physically consistent fit: bounds on links, frozen links, links that are alike.
 
-All of it becomes one affine map and a few cones:  x = c + E·v  (frozen and tied links),  low ≤ G·x
+All of them become one affine map and a few cones:  x = c + E·v  (frozen and tied links),  low ≤ G·x
 ≤ high,  ‖F·x‖ ≤ m.
 """
 
@@ -22,7 +21,7 @@ AXES = {"x": 0, "y": 1, "z": 2}
 
 @dataclass(frozen=True)
 class Bounds:
-    """Limits of one body, in its own frame; what is None is free.
+    """Limits of one body, in its own frame; None: free.
 
     mass: (least, most) [kg]. com_box: (low, high) corners, com_ellipsoid: (centre, radii) that hold
         the centre of mass [m].
@@ -44,40 +43,71 @@ class Tie:
     mirror: str | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Feasible:
-    """The set of x that is allowed beside physical consistency."""
+@dataclass(frozen=True)
+class Constraints:
+    """What is known of a robot beside its log.
 
-    free: np.ndarray  # (k,) positions in x of the free variables
-    fixed: np.ndarray  # (columns,) c: values of what is frozen, zero elsewhere
-    expand: (
-        np.ndarray
-    )  # (columns,) position among the free variables that decides each entry of x; −1: frozen
-    sign: np.ndarray  # (columns,) its sign there
-    moved: np.ndarray  # positions of the bodies that are not frozen
-    bodies: np.ndarray  # of these, one of each tie: whose consistency is to be asked for
-    rows: np.ndarray  # (linear, columns) G: low ≤ G·x ≤ high
+    bounds: limits per body. total_mass: of all moving bodies, one number or (least, most) [kg].
+    frozen: bodies that keep the prior's values. tied: pairs of bodies that are alike. Bodies are
+    named as in `robot.body_names`.
+    """
+
+    bounds: Mapping[str, Bounds] = field(default_factory=dict)
+    total_mass: float | tuple[float, float] | None = None
+    frozen: Sequence[str] = ()
+    tied: Sequence[Tie] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.bounds or self.total_mass is not None or self.frozen or self.tied)
+
+
+@dataclass(frozen=True, eq=False)
+class LinearBounds:
+    """low ≤ rows·x ≤ high."""
+
+    rows: np.ndarray  # (linear, columns)
     low: np.ndarray  # (linear,)
     high: np.ndarray  # (linear,), infinite where nothing bounds it; as low where it is known
-    cones: tuple[np.ndarray, ...] = ()  # each (4, columns): first row ≥ norm of the others
-    names: tuple[str, ...] = field(
-        default=()
-    )  # of the linear rows, then of the cones: what to say where they conflict
+    names: tuple[str, ...]  # (linear,) for messages about conflicts
+
+
+@dataclass(frozen=True, eq=False)
+class Cone:
+    """First row of rows·x ≥ norm of the others."""
+
+    rows: np.ndarray  # (4, columns)
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class Feasible:
+    """The set of x that the constraints allow beside physical consistency."""
+
+    free: np.ndarray  # (k,) positions in x of the free variables
+    fixed: np.ndarray  # (columns,) c: values of frozen bodies, zero elsewhere
+    # (columns,) position among the free variables that determines each entry of x; −1: frozen
+    expand: np.ndarray
+    sign: np.ndarray  # (columns,) its sign there
+    moved: np.ndarray  # positions of the bodies that are not frozen
+    bodies: np.ndarray  # of these, one of each tie: whose consistency is to be required
+    linear: LinearBounds
+    cones: tuple[Cone, ...]
 
     def through(self, rows: np.ndarray, scale: np.ndarray) -> np.ndarray:
-        """rows·E, (…, k), for rows with a number per column of x; the free variables are in units
-        of `scale`.
+        """Return rows·E, (…, k), for rows with a number per column of x.
+
+        The free variables are in units of `scale`.
         """
         used = np.flatnonzero(self.expand >= 0)
         values = rows[..., used] * (self.sign[used] * scale[self.free[self.expand[used]]])
         if len(used) == len(self.free):  # no ties: every free variable is one column
-            return values[..., np.argsort(self.expand[used])]
+            return np.asarray(values[..., np.argsort(self.expand[used])])
         out = np.zeros((*rows.shape[:-1], len(self.free)))
-        np.add.at(out, (..., self.expand[used]), values)
+        np.add.at(out.T, self.expand[used], np.asarray(values).T)
         return out
 
     def x(self, v: np.ndarray, scale: np.ndarray) -> np.ndarray:
-        """x = c + E·v."""
+        """Return x = c + E·v."""
         free = (
             np.where(
                 self.expand >= 0,
@@ -90,26 +120,17 @@ class Feasible:
         return self.fixed + free
 
 
-def feasible(
-    columns: Columns,
-    x0: np.ndarray,
-    *,
-    bounds: Mapping[str, Bounds] | None = None,
-    total_mass: float | tuple[float, float] | None = None,
-    frozen: Sequence[str] = (),
-    tied: Sequence[Tie] = (),
-) -> Feasible:
-    """The set that these demands leave. Bodies are named as in `robot.body_names`, or by a link of
-    them.
-    """
+def feasible(columns: Columns, x0: np.ndarray, constraints: Constraints | None = None) -> Feasible:
+    """Return the set of x that the constraints leave; x0 holds the prior's values."""
+    constraints = constraints or Constraints()
     body = _Bodies(columns)
     expand, sign, fixed = np.arange(columns.count), np.ones(columns.count), np.zeros(columns.count)
     asked = np.ones(columns.inertial // SIZE, dtype=bool)
-    for name in frozen:
+    for name in constraints.frozen:
         b = body(name, "frozen")
         _require_consistent(name, x0[_span(b)])
         expand[_span(b)], fixed[_span(b)], asked[b] = -1, x0[_span(b)], False
-    for tie in tied:
+    for tie in constraints.tied:
         first, second = body(tie.first, "tied"), body(tie.second, "tied")
         _require_tie(tie, first, second, asked)
         expand[_span(second)], sign[_span(second)] = (
@@ -123,18 +144,15 @@ def feasible(
     place[used] = np.arange(len(used))
     expand = np.where(expand >= 0, place[np.maximum(expand, 0)], -1)
     return Feasible(
-        used,
-        fixed,
-        expand,
-        sign,
-        _moved(expand, columns.inertial),
-        np.flatnonzero(asked),
-        *_bounds(columns, body, bounds or {}, total_mass),
+        free=used,
+        fixed=fixed,
+        expand=expand,
+        sign=sign,
+        moved=np.flatnonzero(expand[: columns.inertial : SIZE] >= 0),
+        bodies=np.flatnonzero(asked),
+        linear=_linear_bounds(columns, body, constraints),
+        cones=_cones(columns, body, constraints.bounds),
     )
-
-
-def _moved(expand: np.ndarray, inertial: int) -> np.ndarray:
-    return np.flatnonzero(expand[:inertial:SIZE] >= 0)
 
 
 # -- names -----------------------------------------------------------------------------------------
@@ -206,66 +224,68 @@ def _mirrored(axis: str | None) -> np.ndarray:
 # -- bounds ----------------------------------------------------------------------------------------
 
 
-def _bounds(
-    columns: Columns,
-    body: _Bodies,
-    bounds: Mapping[str, Bounds],
-    total_mass: float | tuple[float, float] | None,
-) -> tuple:
-    """(rows, low, high, cones, names)."""
-    linear: list[tuple[np.ndarray, float, float, str]] = []
-    cones: list[tuple[np.ndarray, str]] = []
+def _linear_bounds(columns: Columns, body: _Bodies, constraints: Constraints) -> LinearBounds:
+    """Limits of masses and boxes of centres of mass."""
+    rows: list[np.ndarray] = []
+    lows: list[float] = []
+    highs: list[float] = []
+    names: list[str] = []
+
+    def add(row: np.ndarray, low: float, high: float, name: str) -> None:
+        rows.append(row)
+        lows.append(low)
+        highs.append(high)
+        names.append(name)
+
     unit = np.eye(columns.count)
-    for name, limits in bounds.items():
+    for name, limits in constraints.bounds.items():
         b = body(name, "bounds")
         mass, moment = unit[SIZE * b + M], [unit[SIZE * b + k] for k in FIRST_MOMENT]
         if limits.mass is not None:
             low, high = _range(limits.mass, f"the mass of {name!r}")
-            linear.append((mass, low, high, f"mass of {name!r} in {low:g} … {high:g} kg"))
+            add(mass, low, high, f"mass of {name!r} in {low:g} … {high:g} kg")
         if limits.com_box is not None:
             for axis, low, high in zip(
                 "xyz", *_vectors(limits.com_box, f"com_box of {name!r}"), strict=True
             ):
                 _range((low, high), f"com_box of {name!r} along {axis}", lowest=-np.inf)
-                said = f"centre of mass of {name!r}: {axis} in {low:g} … {high:g} m"
-                linear.append(
-                    (moment[AXES[axis]] - low * mass, 0.0, 0.0 if low == high else np.inf, said)
-                )
+                label = f"centre of mass of {name!r}: {axis} in {low:g} … {high:g} m"
+                add(moment[AXES[axis]] - low * mass, 0.0, 0.0 if low == high else np.inf, label)
                 if high > low:
-                    linear.append((high * mass - moment[AXES[axis]], 0.0, np.inf, said))
-        if limits.com_ellipsoid is not None:
-            centre, radii = _vectors(limits.com_ellipsoid, f"com_ellipsoid of {name!r}")
-            if np.any(radii <= 0.0):
-                raise UsageError(
-                    f"com_ellipsoid of {name!r} has radii {radii.tolist()}; give three lengths"
-                    " above zero [m]"
-                )
-            offsets = [(moment[k] - centre[k] * mass) / radii[k] for k in range(3)]
-            cones.append(
-                (np.array([mass, *offsets]), f"centre of mass of {name!r} in its ellipsoid")
-            )
-    if total_mass is not None:
-        low, high = _range(
-            total_mass if isinstance(total_mass, tuple | list) else (total_mass, total_mass),
-            "total_mass",
-        )
-        linear.append(
-            (
-                unit[M : columns.inertial : SIZE].sum(axis=0),
-                low,
-                high,
-                f"total mass in {low:g} … {high:g} kg",
-            )
-        )
-    rows = np.array([row for row, *_ in linear]).reshape(-1, columns.count)
-    low, high = (np.array([each[k] for each in linear], dtype=float) for k in (1, 2))
-    return (
-        rows,
-        low,
-        high,
-        tuple(cone for cone, _ in cones),
-        tuple(each[-1] for each in (*linear, *cones)),
+                    add(high * mass - moment[AXES[axis]], 0.0, np.inf, label)
+    if constraints.total_mass is not None:
+        total = constraints.total_mass
+        pair = total if isinstance(total, tuple | list) else (total, total)
+        low, high = _range(pair, "total_mass")
+        every = unit[M : columns.inertial : SIZE].sum(axis=0)
+        add(every, low, high, f"total mass in {low:g} … {high:g} kg")
+    return LinearBounds(
+        np.array(rows).reshape(-1, columns.count),
+        np.array(lows, dtype=float),
+        np.array(highs, dtype=float),
+        tuple(names),
     )
+
+
+def _cones(columns: Columns, body: _Bodies, bounds: Mapping[str, Bounds]) -> tuple[Cone, ...]:
+    """Ellipsoids that hold a centre of mass."""
+    cones: list[Cone] = []
+    unit = np.eye(columns.count)
+    for name, limits in bounds.items():
+        if limits.com_ellipsoid is None:
+            continue
+        b = body(name, "bounds")
+        mass, moment = unit[SIZE * b + M], [unit[SIZE * b + k] for k in FIRST_MOMENT]
+        centre, radii = _vectors(limits.com_ellipsoid, f"com_ellipsoid of {name!r}")
+        if np.any(radii <= 0.0):
+            raise UsageError(
+                f"com_ellipsoid of {name!r} has radii {radii.tolist()}; give three lengths above"
+                " zero [m]"
+            )
+        offsets = [(moment[k] - centre[k] * mass) / radii[k] for k in range(3)]
+        label = f"centre of mass of {name!r} in its ellipsoid"
+        cones.append(Cone(np.array([mass, *offsets]), label))
+    return tuple(cones)
 
 
 def _range(pair: Sequence[float], what: str, *, lowest: float = 0.0) -> tuple[float, float]:

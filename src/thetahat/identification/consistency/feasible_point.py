@@ -19,16 +19,16 @@ ACTIVE = 1e-6  # multipliers above belong to demands that conflict
 
 
 @dataclass(frozen=True, eq=False)
-class Inside:
+class FeasiblePoint:
     """The deepest point found."""
 
     v: np.ndarray
     depth: float  # how far inside all constraints it is; negative: by how much some must be broken
-    hard: np.ndarray  # (rows + blocks,) bool: which constraints stop it from going deeper
+    active: np.ndarray  # (rows + blocks,) bool: which constraints stop it from going deeper
     iterations: int
 
 
-def find_inside(problem: Problem, start: np.ndarray, *, known: np.ndarray) -> Inside:
+def find_feasible_point(problem: Problem, start: np.ndarray, *, known: np.ndarray) -> FeasiblePoint:
     """The start itself, where it is inside; else the deepest point near it, by Clarabel. known: [F
     | e].
     """
@@ -38,11 +38,11 @@ def find_inside(problem: Problem, start: np.ndarray, *, known: np.ndarray) -> In
         float(np.min(np.linalg.eigvalsh(problem.X(start)), initial=1.0)),
     )
     if depth >= DEEP and not len(known):
-        return Inside(start, depth, np.zeros(rows + blocks, dtype=bool), 0)
+        return FeasiblePoint(start, depth, np.zeros(rows + blocks, dtype=bool), 0)
     return _deepest(problem, start, known)
 
 
-def _deepest(problem: Problem, start: np.ndarray, known: np.ndarray) -> Inside:
+def _deepest(problem: Problem, start: np.ndarray, known: np.ndarray) -> FeasiblePoint:
     import clarabel
 
     k, rows, blocks = len(start), len(problem.low), len(problem.first)
@@ -85,11 +85,11 @@ def _deepest(problem: Problem, start: np.ndarray, known: np.ndarray) -> Inside:
     )
     off = float(np.max(np.abs(known[:, :-1] @ v - known[:, -1]), initial=0.0))
     linear, last = dual[len(known) + 1 : len(known) + 1 + rows], dual[len(known) + 1 + rows :]
-    hard = np.concatenate([linear, np.linalg.norm(last.reshape(blocks, PLACES), axis=1)])
+    multipliers = np.concatenate([linear, np.linalg.norm(last.reshape(blocks, PLACES), axis=1)])
     inside = depth > SHALLOW and off <= 1e-6
-    return Inside(
+    return FeasiblePoint(
         v,
         depth if inside else min(depth, 0.0) - off,
-        hard > ACTIVE * max(float(np.max(hard, initial=0.0)), 1e-300),
+        multipliers > ACTIVE * max(float(np.max(multipliers, initial=0.0)), 1e-300),
         answer.iterations,
     )

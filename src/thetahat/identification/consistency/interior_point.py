@@ -27,6 +27,7 @@ from scipy.linalg import lapack
 ENOUGH = 1e-7  # of 1 + f: a gap at which to stop
 NEAR = 1e-6  # of 1 + f, per constraint: where it is worth while to ask for the gap
 ITERATIONS = 80
+NAME = "interior point"
 SHORTEST = 1e-9  # a step below this goes nowhere
 TO_BOUNDARY = 0.98
 # of what there is to gain, per constraint: the first μ; a tenth saves an iteration, and lost one of
@@ -105,11 +106,11 @@ class Problem:
 
     def X(self, v: np.ndarray) -> np.ndarray:
         """The blocks, (blocks, 4, 4); of a change of v, their change."""
-        return (v[self.places][:, None, :] @ self.flat).reshape(-1, 4, 4)
+        return np.asarray((v[self.places][:, None, :] @ self.flat).reshape(-1, 4, 4))
 
     def adjoint(self, Z: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Gradient of Σ tr(Z_b X_b) + y·G v."""
-        out = self.G.T @ y
+        out: np.ndarray = self.G.T @ y
         slopes = (self.flat @ Z.reshape(-1, 16, 1))[..., 0]
         if self.stacking[2] == 1:  # one block per body: no entry of v is met twice
             out[self.places] += slopes
@@ -143,7 +144,7 @@ class Point:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class Minimum:
     """Where it stopped."""
 
     v: np.ndarray
@@ -152,13 +153,13 @@ class Found:
     iterations: int
 
 
-def minimise(problem: Problem, start: np.ndarray) -> Found:
+def minimise(problem: Problem, start: np.ndarray) -> Minimum:
     """The best v, from a start strictly inside of all constraints."""
     free = (
-        None if np.any(problem.entropic) else _solve(problem.T, problem.t)
+        None if np.any(problem.entropic) else solve_triangular(problem.T, problem.t)
     )  # best of all, were there no constraints
     if free is not None and _allowed(problem, free):
-        return Found(free, problem.constant, 0.0, 0)
+        return Minimum(free, problem.constant, 0.0, 0)
     point = _begin(problem, start)
     best, least, iterations = point, np.inf, 0
     while iterations < ITERATIONS:
@@ -179,7 +180,7 @@ def minimise(problem: Problem, start: np.ndarray) -> Found:
     if not np.isfinite(least):
         best, least = point, gap(problem, point)
     value = float(problem.value(best.v))
-    return Found(
+    return Minimum(
         best.v, value, min(float(least), value), iterations
     )  # no part of the objective is below zero
 
@@ -196,7 +197,7 @@ def _begin(problem: Problem, start: np.ndarray) -> Point:
     count = 4 * len(problem.first) + len(problem.low)
     mu = max(FIRST * (problem.value(start) - problem.constant) / max(count, 1), 1e-3)
     Z = np.maximum(mu, problem.gamma)[:, None, None] * np.linalg.inv(problem.X(start))
-    return Point(start, _symmetric(Z), mu / (problem.G @ start - problem.low))
+    return Point(start, symmetric(Z), mu / (problem.G @ start - problem.low))
 
 
 def _mean(problem: Problem, point: Point) -> float:
@@ -219,7 +220,7 @@ def gap(problem: Problem, point: Point) -> float:
     residual, X = problem.T @ point.v - problem.t, problem.X(point.v)
     complementary = float(np.sum(X * Z)) + float(point.y @ (problem.G @ point.v - problem.low))
     if not np.any(entropic):
-        slope = residual - _solve(problem.T, problem.adjoint(Z, point.y), transposed=True)
+        slope = residual - solve_triangular(problem.T, problem.adjoint(Z, point.y), transposed=True)
         with np.errstate(
             over="ignore"
         ):  # far from the optimum, in units of a tiny noise: no bound yet
@@ -344,12 +345,12 @@ class _Factor:
             trans="T",
             overwrite_b=1,
         )
-        return _solve(self.R, turned[:, 0])
+        return solve_triangular(self.R, turned[:, 0])
 
     def split(self, gradient: np.ndarray) -> tuple[float, float]:
         """(‖ρ‖, ‖c‖) of the shortest way to write a gradient as Tᵀρ + Hᵀc, H the rows below T."""
         k = len(gradient)
-        top = np.asfortranarray(_solve(self.R, gradient, transposed=True)[:, None])
+        top = np.asfortranarray(solve_triangular(self.R, gradient, transposed=True)[:, None])
         rho, c, _ = lapack.dtpmqrt(
             k, self._V, self._block, top, np.zeros((self._top + k, 1), order="F"), trans="N"
         )
@@ -362,10 +363,11 @@ class _Frame:
     def __init__(self, problem: Problem, point: Point) -> None:
         self.problem, self.point = problem, point
         self.s = problem.G @ point.v - problem.low
-        self.L, K = point.roots or (
+        roots: tuple[np.ndarray, np.ndarray] = point.roots or (
             np.linalg.cholesky(problem.X(point.v)),
             np.linalg.cholesky(point.Z),
         )
+        self.L, K = roots
         self.inverses = np.linalg.inv(np.concatenate([self.L, K]))
         self.L_inverse, self.K_inverse = np.split(self.inverses, 2)
         self.X_inverse = np.swapaxes(self.L_inverse, 1, 2) @ self.L_inverse
@@ -389,20 +391,22 @@ class _Frame:
         )  # Z + dZ + sym(X⁻¹ dX Z)
         wanted_y = mu / self.s
         if before is not None and curved:
-            wanted = wanted - _symmetric(self.X_inverse @ before.dX @ before.dZ)
+            wanted = wanted - symmetric(self.X_inverse @ before.dX @ before.dZ)
             wanted_y = wanted_y - before.ds * before.dy / self.s
         bodies = self.K_inverse @ (wanted - self.attraction) @ self.L
         dv = self.factor.solve(self.top, bodies.reshape(-1, 16), wanted_y / self.root)
         refinements = 0 if before is None else REFINEMENTS
         for refinement in range(refinements + 1):
             dX, ds = problem.X(dv), problem.G @ dv
-            dZ = _symmetric(wanted - point.Z - self.X_inverse @ dX @ point.Z)
+            dZ = symmetric(wanted - point.Z - self.X_inverse @ dX @ point.Z)
             dy = wanted_y - point.y - point.y / self.s * ds
             if refinement < refinements:
                 left = problem.T.T @ (self.top - problem.T @ dv) + problem.adjoint(
                     point.Z + dZ - self.attraction, point.y + dy
                 )
-                dv = dv + _solve(self.factor.R, _solve(self.factor.R, left, transposed=True))
+                dv = dv + solve_triangular(
+                    self.factor.R, solve_triangular(self.factor.R, left, transposed=True)
+                )
         return _Direction(dv, dX, dZ, ds, dy)
 
     def length(self, d: _Direction, limit: float = 1.0) -> float:
@@ -423,10 +427,12 @@ def _as_rows(matrices: np.ndarray) -> np.ndarray:
     return np.swapaxes(matrices.reshape(len(matrices), PLACES, 16), 1, 2)
 
 
-def _solve(R: np.ndarray, b: np.ndarray, *, transposed: bool = False) -> np.ndarray:
-    x, _ = lapack.dtrtrs(R, b, trans=int(transposed))
+def solve_triangular(R: np.ndarray, b: np.ndarray, *, transposed: bool = False) -> np.ndarray:
+    """Return R⁻¹b or R⁻ᵀb, R upper triangular."""
+    x: np.ndarray = lapack.dtrtrs(R, b, trans=int(transposed))[0] if b.size else b
     return x
 
 
-def _symmetric(matrices: np.ndarray) -> np.ndarray:
-    return 0.5 * (matrices + np.swapaxes(matrices, -1, -2))
+def symmetric(matrices: np.ndarray) -> np.ndarray:
+    """Return the symmetric part of every matrix."""
+    return np.asarray(0.5 * (matrices + np.swapaxes(matrices, -1, -2)))

@@ -27,32 +27,20 @@ at most 33. Z proves how far f is from its least value (`interior.gap`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import lapack
 
-from thetahat.errors import UsageError
-from thetahat.identification.consistency.constraints import feasible
-from thetahat.identification.consistency.interior_point import Found, Point, Problem, gap
-from thetahat.identification.consistency.misfit import objective, solution_of
-from thetahat.identification.estimate import Certificate, Estimate
-from thetahat.identification.estimators.consistent import (
-    CONTRADICTED,
-    MARGIN,
-    Consistent,
-    Program,
-    smallest_eigenvalue,
+from thetahat.identification.consistency.interior_point import (
+    Minimum,
+    Point,
+    Problem,
+    gap,
+    solve_triangular,
+    symmetric,
 )
-from thetahat.identification.estimators.estimator import (
-    covariance_of_data,
-    estimated,
-    guess,
-    untouched,
-)
-from thetahat.identification.information import Information
-from thetahat.model.robot import Robot
 
 COLD, LEAST = (
     1e-2,
@@ -79,7 +67,7 @@ CRAMPED, CENTRING = (
 )  # a step shorter than this is tried again without second order, with this share of μ
 SHORTEST = 1e-9  # a step below this goes nowhere
 BLOCK = 16  # columns at a time in the QR
-SOLVER = "log-Cholesky Newton"
+NAME = "log-Cholesky Newton"
 
 _I, _J = np.triu_indices(4)
 _ON = (_I == _J).astype(float)
@@ -87,107 +75,19 @@ _TWICE = 2.0 - _ON  # how often a symmetric matrix has an entry of its upper tri
 _EYE = np.eye(4)
 
 
-@dataclass(frozen=True, eq=False)
-class Smooth:
-    """The physically consistent parameters that fit best, as `Consistent` finds them without
-    bounds: quick from a near start.
-
-    prior, weight, metric, weights: as of `Consistent`. start: an `Estimate`, a robot, θ or x to
-    begin at (None: the prior). iterations: at most. tolerance: of the objective, relative to 1 + f.
-    An entropic prior too weak to keep bodies from being flat, and a log that contradicts every
-    physical robot, are left to `Consistent`.
-    """
-
-    prior: np.ndarray | Robot | None = None
-    weight: float = 1e-2
-    metric: str = "euclidean"
-    weights: str | None = "iterated"
-    start: Estimate | np.ndarray | Robot | None = None
-    iterations: int = 100
-    tolerance: float = 1e-9
-
-    name = "smooth"
-
-    def estimate(self, information: Information) -> Estimate:
-        """The estimate, with a certificate; where the tolerance is not reached, the best found and
-        advice.
-        """
-        if (
-            isinstance(self.iterations, bool)
-            or not isinstance(self.iterations, int)
-            or self.iterations < 1
-        ):
-            raise UsageError(
-                f"iterations is {self.iterations!r}; give a whole number of at least 1"
-            )
-        if not (np.isfinite(self.tolerance) and self.tolerance > 0.0):
-            raise UsageError(
-                f"tolerance is {self.tolerance!r}; give a finite number above 0, such as 1e-9"
-            )
-        f = objective(
-            information,
-            prior=self.prior,
-            weight=self.weight,
-            metric=self.metric,
-            weights=self.weights,
-        )
-        start = self.start.x if isinstance(self.start, Estimate) else self.start
-        start = None if start is None else guess(information, start, "start") / f.scale
-        solution = solution_of(f)
-        allowed = feasible(f.columns, f.x0, bounds={}, total_mass=None, frozen=(), tied=())
-        program = Program(f, allowed, unseen=untouched(information, solution))
-        near = None if start is None else start[allowed.free]
-        found = _minimise(
-            program.problem,
-            program.start(),
-            near,
-            iterations=self.iterations,
-            tolerance=self.tolerance,
-        )
-        x = program.snapped(program.x(found.v))
-        eigenvalue = smallest_eigenvalue(x[: f.columns.inertial])
-        if (program.entropic and eigenvalue < MARGIN) or f.misfit(x) > CONTRADICTED:
-            both = Consistent(
-                prior=self.prior, weight=self.weight, metric=self.metric, weights=self.weights
-            )
-            return replace(both.estimate(information), method=self.name)
-        solved = found.gap <= self.tolerance * (1.0 + found.value)
-        return estimated(
-            information,
-            solution,
-            method=self.name,
-            x=x,
-            covariance=covariance_of_data(solution, f.weights.variance),
-            status="solved" if solved else "almost_solved",
-            certificate=Certificate(
-                found.value, found.gap, 0.0, eigenvalue, found.iterations, SOLVER
-            ),
-            advice=() if solved else (_advice(found, self.iterations),),
-        )
-
-
-def _advice(found: Found, iterations: int) -> str:
-    cure = (
-        "give more iterations" if found.iterations >= iterations else "give the prior more weight"
-    )
-    far = f"the objective may be {found.gap:.2g} noise variances above its least value"
-    return (
-        f"Smooth stopped after {found.iterations} iterations, and {far}; {cure}, or use Consistent"
-    )
-
-
-def _minimise(
+def minimise(
     problem: Problem,
     start: np.ndarray,
     near: np.ndarray | None,
     *,
     iterations: int,
     tolerance: float,
-) -> Found:
+) -> Minimum:
     """The best v: the one without constraints, if it meets them; else from a near start; else from
     one strictly inside.
     """
-    best, steps = None, 0
+    best: Minimum | None = None
+    steps = 0
     for point in _starts(problem, start, near):
         try:
             found = _searched(
@@ -199,10 +99,12 @@ def _minimise(
         best = found if best is None or found.gap < best.gap else best
         if best.gap <= tolerance * (1.0 + best.value) or steps >= iterations:
             break
+    if best is None:
+        raise np.linalg.LinAlgError("no start is strictly inside of the cones")
     return replace(best, iterations=steps)
 
 
-def _searched(frame: _Frame, *, iterations: int, tolerance: float) -> Found:
+def _searched(frame: _Frame, *, iterations: int, tolerance: float) -> Minimum:
     """Where the steps from this point end."""
     problem, best, least, steps = frame.problem, frame.point, np.inf, 0
     while True:
@@ -222,7 +124,7 @@ def _searched(frame: _Frame, *, iterations: int, tolerance: float) -> Found:
     if not np.isfinite(least):
         best, least = frame.point, gap(problem, frame.point)
     value = float(problem.value(best.v))
-    return Found(
+    return Minimum(
         best.v, value, min(float(least), value), steps
     )  # no part of the objective is below zero
 
@@ -232,7 +134,7 @@ def _searched(frame: _Frame, *, iterations: int, tolerance: float) -> Found:
 
 def _starts(problem: Problem, start: np.ndarray, near: np.ndarray | None) -> Iterator[Point]:
     if not np.any(problem.entropic):
-        v = _solved(problem.T, problem.t)
+        v = solve_triangular(problem.T, problem.t)
         if (
             np.all(np.isfinite(v))
             and np.min(np.linalg.eigvalsh(problem.X(v)), initial=1.0) > LEAST
@@ -251,7 +153,7 @@ def _starts(problem: Problem, start: np.ndarray, near: np.ndarray | None) -> Ite
 def _central(problem: Problem, v: np.ndarray, mu: float) -> Point:
     """v, with the multipliers that make it the least F of this μ and ρ = 1."""
     Z = np.maximum(mu, problem.gamma)[:, None, None] * np.linalg.inv(problem.X(v))
-    return Point(v, _symmetric(Z), mu / v[problem.single[1]])
+    return Point(v, symmetric(Z), mu / v[problem.single[1]])
 
 
 def _near(problem: Problem, v: np.ndarray) -> Point:
@@ -280,7 +182,10 @@ def _near(problem: Problem, v: np.ndarray) -> Point:
         if np.any(problem.entropic)
         else problem.T
     )
-    left, E = _solved(R, gradient, transposed=True), _solved(R, forms, transposed=True)
+    left, E = (
+        solve_triangular(R, gradient, transposed=True),
+        solve_triangular(R, forms, transposed=True),
+    )
     found = np.maximum(np.linalg.lstsq(E, left, rcond=None)[0], 0.0)
     mu = max(0.5 * float(np.sum((left - E @ found) ** 2)) / _cones(problem), LEAST)
     depth = np.clip(mu / np.maximum(found, mu), LEAST, INSIDE)
@@ -317,7 +222,7 @@ class _Frame:
     def __init__(self, problem: Problem, point: Point) -> None:
         self.problem, self.point, self.y = problem, point, point.v[problem.single[1]]
         L = np.linalg.cholesky(problem.X(point.v))
-        g, Q = np.linalg.eigh(_symmetric(np.swapaxes(L, 1, 2) @ point.Z @ L))
+        g, Q = np.linalg.eigh(symmetric(np.swapaxes(L, 1, 2) @ point.Z @ L))
         g, Q, self.m = g[:, ::-1], Q[:, :, ::-1], self.y * point.y
         if min(np.min(g, initial=1.0), np.min(self.m, initial=1.0)) <= 0.0:
             raise np.linalg.LinAlgError("a multiplier is not positive")
@@ -327,7 +232,7 @@ class _Frame:
             problem.gamma[:, None] * (np.swapaxes(S, 1, 2) @ S)[:, _I, _J]
         )  # gradient of γ tr X
         self.g, self.curvature, self.Z = g, g[:, _I], g[:, _I] * _ON
-        self.mu = self._mean(_Direction(*(0.0,) * 5), 0.0)
+        self.mu = self._mean(None, 0.0)
 
     def stepped(self) -> _Frame | None:
         """Predictor, corrector, and as far as the boundary allows; None where rounding lets it go
@@ -336,7 +241,7 @@ class _Frame:
         self._factorise()
         affine = self._direction(0.0, 0.0, 0.0)
         sigma = min(self._mean(affine, min(1.0, self._reach(affine))) / self.mu, 1.0) ** 3
-        product = _symmetric(_full(self.Z + affine.dZ) @ _full(affine.dX))[:, _I, _J]
+        product = symmetric(_full(self.Z + affine.dZ) @ _full(affine.dX))[:, _I, _J]
         leave = min(FAR, max(10.0 * self.mu, NEAR[bool(np.any(self.problem.entropic))]))
         d = self._direction(
             sigma * self.mu, product - self.curvature * affine.dX, affine.dm * affine.dy
@@ -351,7 +256,7 @@ class _Frame:
             try:
                 return _Frame(
                     self.problem,
-                    Point(self.point.v + a * d.dv, _symmetric(Z), (self.m + a * d.dm) / self.y),
+                    Point(self.point.v + a * d.dv, symmetric(Z), (self.m + a * d.dm) / self.y),
                 )
             except np.linalg.LinAlgError:  # outside by rounding
                 a *= 0.5
@@ -396,10 +301,13 @@ class _Frame:
         )
         return -1.0 / float(steepest) if steepest < 0.0 else np.inf
 
-    def _mean(self, d: _Direction, a: float) -> float:
-        """How far g and m are from where they should end after such a step, per constraint."""
-        products = np.sum(_TWICE * (_ON + a * d.dX) * (self.Z + a * d.dZ), axis=1)
-        drives = np.sum((1.0 + a * d.dy) * (self.m + a * d.dm))
+    def _mean(self, d: _Direction | None, a: float) -> float:
+        """How far g and m are from where they should end, per constraint, after such a step."""
+        if d is None:
+            products, drives = np.sum(_TWICE * _ON * self.Z, axis=1), np.sum(self.m)
+        else:
+            products = np.sum(_TWICE * (_ON + a * d.dX) * (self.Z + a * d.dZ), axis=1)
+            drives = np.sum((1.0 + a * d.dy) * (self.m + a * d.dm))
         return float(np.sum(np.abs(products - 4.0 * self.problem.gamma)) + drives) / _cones(
             self.problem
         )
@@ -434,7 +342,7 @@ class _Factor:
             trans="T",
             overwrite_b=1,
         )
-        return _solved(self.R, turned[:, 0])
+        return solve_triangular(self.R, turned[:, 0])
 
 
 def _cones(problem: Problem) -> int:
@@ -457,12 +365,3 @@ def _full(upper: np.ndarray) -> np.ndarray:
     out = np.empty((len(upper), 4, 4))
     out[:, _I, _J] = out[:, _J, _I] = upper
     return out
-
-
-def _symmetric(matrices: np.ndarray) -> np.ndarray:
-    return 0.5 * (matrices + np.swapaxes(matrices, 1, 2))
-
-
-def _solved(R: np.ndarray, b: np.ndarray, *, transposed: bool = False) -> np.ndarray:
-    """R⁻¹b or R⁻ᵀb, R upper triangular."""
-    return lapack.dtrtrs(R, b, trans=int(transposed))[0] if b.size else b

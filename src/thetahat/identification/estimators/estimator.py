@@ -1,18 +1,16 @@
-"""What estimators share: the interface they have, the guess they start from, the estimate they
-return.
-"""
+"""Interface of estimators, and what they share: the prior vector, the estimate they return."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import ClassVar, Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from thetahat.data.samples import Samples
 from thetahat.errors import UsageError
 from thetahat.identification import factor as f
-from thetahat.identification.estimate import Certificate, Estimate
+from thetahat.identification.estimate import Certificate, Diagnostics, Estimate, FitScores
 from thetahat.identification.information import Information
 from thetahat.identification.parameter_columns import Columns
 from thetahat.model.robot import Robot
@@ -25,25 +23,30 @@ Source = Samples | Callable[[], Iterable[Samples]]
 class Estimator(Protocol):
     """A frozen object that turns an `Information` into an `Estimate`."""
 
-    name: ClassVar[str]
+    @property
+    def name(self) -> str:
+        """Of the method, as files and tables state it."""
 
     def estimate(self, information: Information) -> Estimate:
-        """The robot's parameters."""
+        """Estimate the robot's parameters."""
 
 
+@runtime_checkable
 class SampleEstimator(Protocol):
-    """An estimator that must see the samples, too."""
+    """An estimator that needs the samples, too."""
 
-    name: ClassVar[str]
+    @property
+    def name(self) -> str:
+        """Of the method, as files and tables state it."""
 
     def estimate_from_samples(self, information: Information, samples: Source) -> Estimate:
-        """The robot's parameters."""
+        """Estimate the robot's parameters."""
 
 
 def guess(
     information: Information, prior: np.ndarray | Robot | None, name: str = "prior"
 ) -> np.ndarray:
-    """x₀, one number per column: of a robot, θ, or x; None: the information's own robot."""
+    """Return x₀, one number per column, of a robot, θ, or x; None: the information's own robot."""
     columns = Columns(information.robot)
     if prior is None:
         return columns.x0
@@ -79,38 +82,41 @@ def estimated(
     certificate: Certificate | None = None,
     advice: tuple[str, ...] = (),
 ) -> Estimate:
-    """The estimate at x, with what the information says of it. solution: least squares with the
-    same weights.
-    """
-    x_base = information.base.map @ x
+    """Return the estimate at x. solution: least squares with the same weights."""
+    missing = information.missing() if solution.rank < len(information.base) else ()
+    hidden = np.flatnonzero(untouched(information, solution))
     return Estimate(
         robot=information.robot,
         base=information.base,
         method=method,
         x=x,
-        x_base=x_base,
         covariance=covariance,
-        rank=solution.rank,
-        condition=solution.condition,
-        samples=information.samples,
-        r2=information.r2(x_base),
-        r2_per_joint=information.r2_per_joint(x_base),
-        residual_norms=information.residual_norms(x_base),
         status=status,
-        advice=(*advice, *(information.missing() if solution.rank < len(information.base) else ())),
-        certificate=certificate,
-        unseen=tuple(
-            name
-            for name, hidden in zip(
-                information.base.column_names, untouched(information, solution), strict=True
-            )
-            if hidden
+        fit=fit_scores(information, information.base.map @ x, solution),
+        diagnostics=Diagnostics(
+            advice=(*advice, *missing),
+            unseen=tuple(information.base.column_names[k] for k in hidden),
+            certificate=certificate,
         ),
     )
 
 
+def fit_scores(
+    information: Information, x_base: np.ndarray, solution: f.Solution | FitScores
+) -> FitScores:
+    """Return how well x_base explains the log; rank and condition are the solution's."""
+    return FitScores(
+        samples=information.samples,
+        rank=solution.rank,
+        condition=solution.condition,
+        r2=information.r2(x_base),
+        r2_per_joint=information.r2_per_joint(x_base),
+        residual_norms=information.residual_norms(x_base),
+    )
+
+
 def untouched(information: Information, solution: f.Solution) -> np.ndarray:
-    """Which columns of x no row of the data touches, (columns,) bool."""
+    """Return which columns of x no row of the data touches, (columns,) bool."""
     M = information.base.map
     touched = solution.seen @ M if solution.rank < len(information.base) else M
     reach = (
@@ -118,14 +124,14 @@ def untouched(information: Information, solution: f.Solution) -> np.ndarray:
         if solution.rank < len(information.base)
         else 1.0
     )
-    return np.linalg.norm(touched, axis=0) <= 1e-9 * reach * np.linalg.norm(M, axis=0)
+    return np.asarray(np.linalg.norm(touched, axis=0) <= 1e-9 * reach * np.linalg.norm(M, axis=0))
 
 
 def covariance_of_data(solution: f.Solution, variance: float) -> np.ndarray:
-    """σ²(RᵀR)⁻¹ in the directions seen; infinite where a parameter takes part in one that
+    """Return σ²(RᵀR)⁻¹ in the directions seen; infinite where a parameter takes part in one that
     is not.
     """
-    covariance = variance * solution.inverse @ solution.inverse.T
+    covariance: np.ndarray = variance * solution.inverse @ solution.inverse.T
     if solution.directions.size:
         share = np.linalg.norm(solution.directions, axis=1)
         unseen = share > 1e-9 * max(float(np.max(share)), np.finfo(float).tiny)

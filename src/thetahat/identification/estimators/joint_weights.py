@@ -33,11 +33,8 @@ class Weights:
         """(nv,) factors that make the noise of every row one: the data's part of a
         log-likelihood.
         """
-        return (
-            (1.0 if self.joints is None else self.joints)
-            / np.sqrt(self.variance)
-            * np.ones(len(self.noise))
-        )
+        factors: np.ndarray = np.ones(len(self.noise)) if self.joints is None else self.joints
+        return np.asarray(factors / np.sqrt(self.variance))
 
 
 def weigh(information: Information, kind: str | None) -> Weights:

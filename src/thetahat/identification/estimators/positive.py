@@ -59,29 +59,30 @@ class Positive:
         data = np.column_stack([f.R @ (information.base.map * scale), f.z])
         least = np.column_stack([np.sqrt(FAINT) * hidden * scale, np.zeros(len(hidden))])
         T = factor.triangle(np.asfortranarray(np.vstack([data, least])))
-        none = np.zeros((0, interior_point.PLACES, 4, 4)), np.zeros(0, dtype=int), np.zeros(0)
         problem = interior_point.Problem(
-            np.asfortranarray(T[:-1, :-1]),
-            T[:-1, -1],
-            0.5 * T[-1, -1] ** 2,
-            *none,
-            np.eye(columns.count)[positive],
-            np.zeros(len(positive)),
+            T=np.asfortranarray(T[:-1, :-1]),
+            t=T[:-1, -1],
+            constant=0.5 * T[-1, -1] ** 2,
+            shapes=np.zeros((0, interior_point.PLACES, 4, 4)),
+            first=np.zeros(0, dtype=int),
+            gamma=np.zeros(0),
+            G=np.eye(columns.count)[positive],
+            low=np.zeros(len(positive)),
         )
-        found = interior_point.minimise(
+        minimum = interior_point.minimise(
             problem, np.where(np.isin(np.arange(columns.count), positive), 1.0, 0.0)
         )
-        x, solution = scale * found.v, solution_of(f)
+        x, solution = scale * minimum.v, solution_of(f)
         eigenvalues = np.linalg.eigvalsh(
             parameters.to_pseudo_inertia(x[: columns.inertial].reshape(-1, parameters.SIZE))
         )[:, 0]
         certificate = Certificate(
-            found.value,
-            found.gap,
-            0.0,
-            float(np.min(eigenvalues, initial=1.0)),
-            found.iterations,
-            "interior point",
+            objective=minimum.value,
+            gap=minimum.gap,
+            infeasibility=0.0,
+            eigenvalue=float(np.min(eigenvalues, initial=1.0)),
+            iterations=minimum.iterations,
+            solver=interior_point.NAME,
         )
         return estimated(
             information,
@@ -89,6 +90,6 @@ class Positive:
             method=self.name,
             x=x,
             covariance=covariance_of_data(solution, f.weights.variance),
-            status="solved" if found.gap <= CERTAIN * (1.0 + found.value) else "almost_solved",
+            status="solved" if minimum.gap <= CERTAIN * (1.0 + minimum.value) else "almost_solved",
             certificate=certificate,
         )

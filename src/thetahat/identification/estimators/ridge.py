@@ -40,6 +40,23 @@ MARGIN = 1e3
 
 
 @dataclass(frozen=True, eq=False)
+class Decomposition:
+    """A = U·diag(d)·Vᵀ of the scaled data, in the directions seen."""
+
+    singular: np.ndarray  # (rank,) d
+    coefficients: np.ndarray  # (rank,) β
+    directions: np.ndarray  # (columns, rank) V
+    least: float  # misfit² of least squares, in units of the noise variance
+
+    def shrunk(self, strengths: np.ndarray) -> np.ndarray:
+        """Return d·β/(d² + λ) of every strength, (count, rank)."""
+        shrunk: np.ndarray = (
+            self.singular * self.coefficients / (self.singular**2 + strengths[:, None])
+        )
+        return shrunk
+
+
+@dataclass(frozen=True, eq=False)
 class RidgePath:
     """Fits of every strength, weakest pull first."""
 
@@ -48,21 +65,18 @@ class RidgePath:
     strengths: np.ndarray  # (count,) λ, in units of the noise variance, from zero up
     x0: np.ndarray  # (columns,) the guess
     scale: np.ndarray  # (columns,) s
-    singular: np.ndarray  # (rank,) d, of the directions seen
-    coefficients: np.ndarray  # (rank,) β
-    directions: np.ndarray  # (columns, rank) V
-    least: float  # misfit² of least squares, in units of the noise variance
+    decomposition: Decomposition
     held_out_information: Information | None = None
 
     def x(self, strength: float) -> np.ndarray:
         """x_λ, (columns,); zero strength: of all least-squares solutions the one nearest to the
         guess.
         """
-        return self._x(np.array([_strength(strength)]))[0]
+        return np.asarray(self._x(np.array([_strength(strength)]))[0])
 
     def _x(self, strengths: np.ndarray) -> np.ndarray:
-        d, beta = self.singular, self.coefficients
-        return self.x0 + (d * beta / (d**2 + strengths[:, None])) @ self.directions.T * self.scale
+        svd = self.decomposition
+        return np.asarray(self.x0 + svd.shrunk(strengths) @ svd.directions.T * self.scale)
 
     @cached_property
     def solutions(self) -> np.ndarray:
@@ -74,24 +88,22 @@ class RidgePath:
         """‖R·M·x_λ − z‖² with what no parameters explain, (count,), in units of the noise variance:
         n where it is noise alone.
         """
-        strengths = self.strengths[:, None]
-        return self.least + np.sum(
-            (strengths * self.coefficients / (self.singular**2 + strengths)) ** 2, axis=1
-        )
+        strengths, svd = self.strengths[:, None], self.decomposition
+        pulled = strengths * svd.coefficients / (svd.singular**2 + strengths)
+        return np.asarray(svd.least + np.sum(pulled**2, axis=1))
 
     @cached_property
     def distance(self) -> np.ndarray:
         """‖(x_λ − x₀)/s‖, (count,)."""
-        return np.linalg.norm(
-            self.singular * self.coefficients / (self.singular**2 + self.strengths[:, None]), axis=1
-        )
+        return np.asarray(np.linalg.norm(self.decomposition.shrunk(self.strengths), axis=1))
 
     @cached_property
     def freedom(self) -> np.ndarray:
         """Effective degrees of freedom of every fit, (count,): from the rank of the data
         down to 0.
         """
-        return np.sum(self.singular**2 / (self.singular**2 + self.strengths[:, None]), axis=1)
+        squares = self.decomposition.singular**2
+        return np.asarray(np.sum(squares / (squares + self.strengths[:, None]), axis=1))
 
     @property
     def rows(self) -> int:
@@ -103,27 +115,30 @@ class RidgePath:
         """n·misfit²/(n − degrees of freedom)², (count,): what a left-out row is predicted with,
         squared.
         """
-        return self.rows * self.misfit / np.maximum(self.rows - self.freedom, 1.0) ** 2
+        return np.asarray(self.rows * self.misfit / np.maximum(self.rows - self.freedom, 1.0) ** 2)
 
     @cached_property
     def held_out(self) -> np.ndarray | None:
         """Mean square of the held-out log's residuals in units of the fit's noise, (count,); None
         without one.
         """
-        if self.held_out_information is None:
+        other = self.held_out_information
+        if other is None:
             return None
-        return np.array([self._held_out(x) for x in self.solutions])
+        return np.array([self._score(x, other) for x in self.solutions])
 
     def held_out_at(self, strength: float) -> float:
         """The same at any strength, zero too."""
+        return self._score(self.x(strength), self._require_held_out())
+
+    def _require_held_out(self) -> Information:
         if self.held_out_information is None:
             raise UsageError(
                 "this path has no held-out log; give one: ridge_path(information, held_out=other)"
             )
-        return self._held_out(self.x(strength))
+        return self.held_out_information
 
-    def _held_out(self, x: np.ndarray) -> float:
-        other = self.held_out_information
+    def _score(self, x: np.ndarray, other: Information) -> float:
         residuals = other.residual_norms(self.information.base.map @ x) * self.weights.whitening
         return float(np.sum(residuals[other.rows > 0] ** 2) / np.sum(other.rows))
 
@@ -139,11 +154,10 @@ class RidgePath:
         if by == "discrepancy":
             within = np.flatnonzero(self.misfit <= self.rows)
             return float(self.strengths[within[-1]]) if len(within) else float(self.strengths[0])
-        if by == "held-out" and self.held_out is None:
-            raise UsageError(
-                "this path has no held-out log; give one: ridge_path(information, held_out=other)"
-            )
-        return float(self.strengths[np.argmin(self.gcv if by == "gcv" else self.held_out)])
+        if by == "held-out":
+            self._require_held_out()
+        scores = self.gcv if by == "gcv" or self.held_out is None else self.held_out
+        return float(self.strengths[np.argmin(scores)])
 
 
 def ridge_path(
@@ -187,10 +201,7 @@ def ridge_path(
         strengths,
         x0,
         scale,
-        d[:rank],
-        beta[:rank],
-        Vt[:rank].T,
-        least,
+        Decomposition(d[:rank], beta[:rank], Vt[:rank].T, least),
         held_out,
     )
 
@@ -212,7 +223,7 @@ def _check_held_out(information: Information, other: Information) -> None:
         )
 
 
-def _strength(value: float) -> float:
+def _strength(value: float | str) -> float:
     if isinstance(value, str) or not (np.isfinite(value) and value >= 0.0):
         raise UsageError(
             f"strength is {value!r}; give a finite number of at least 0, or one of 'gcv' and"
@@ -241,15 +252,16 @@ class Ridge:
     def estimate(self, information: Information) -> Estimate:
         """The estimate at the strength asked for."""
         path = ridge_path(information, self.prior, weights=self.weights)
-        automatic = (
-            self.strength in ("gcv", "discrepancy") if isinstance(self.strength, str) else False
+        strength = (
+            path.choose(self.strength)
+            if isinstance(self.strength, str) and self.strength in ("gcv", "discrepancy")
+            else _strength(self.strength)
         )
-        strength = path.choose(self.strength) if automatic else _strength(self.strength)
         solution = f.solve(information.stacked(path.weights.joints))
         shape = (
             (information.base.map * path.scale)
-            @ path.directions
-            / np.sqrt(path.singular**2 + strength)
+            @ path.decomposition.directions
+            / np.sqrt(path.decomposition.singular**2 + strength)
         )
         covariance = covariance_of_data(replace(solution, inverse=shape), 1.0)
         return estimated(

@@ -25,13 +25,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from thetahat.data.friction_direction import directed_batches
+from thetahat.data.friction_direction import batches_with_friction_direction
 from thetahat.data.samples import Samples
 from thetahat.dynamics import rigid_body
 from thetahat.errors import UsageError
 from thetahat.identification import submodel
 from thetahat.identification.estimate import Estimate, Reweighting
-from thetahat.identification.estimators.estimator import Estimator, Source
+from thetahat.identification.estimators.estimator import Estimator, Source, fit_scores
 from thetahat.identification.estimators.joint_weights import EXACT
 from thetahat.identification.estimators.least_squares import LeastSquares
 from thetahat.identification.information import Information, information, load_of
@@ -165,11 +165,12 @@ class Robust:
         return replace(
             estimate,
             method=f"{self.name} {estimate.method}",
-            r2=information.r2(estimate.x_base),
-            r2_per_joint=information.r2_per_joint(estimate.x_base),
-            residual_norms=information.residual_norms(estimate.x_base),
-            advice=(*advice, *estimate.advice),
-            reweighting=weights,
+            fit=fit_scores(information, estimate.x_base, estimate.fit),
+            diagnostics=replace(
+                estimate.diagnostics,
+                advice=(*advice, *estimate.advice),
+                reweighting=weights,
+            ),
         )
 
 
@@ -298,7 +299,7 @@ class _Log:
         parts: Iterable[Samples] = (
             [self.samples] if isinstance(self.samples, Samples) else self.samples()
         )
-        for part in directed_batches(parts, self.information.robot):
+        for part in batches_with_friction_direction(parts, self.information.robot):
             for first in range(0, len(part), PIECE):
                 yield part if len(part) <= PIECE else part.subset(slice(first, first + PIECE))
 

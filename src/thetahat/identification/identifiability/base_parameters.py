@@ -8,9 +8,9 @@ in the torque:
 
 M comes from a column-scaled, rank-revealing QR of the regressor at random states, in double
 precision; whether what it finds next to zero is zero, and whether the map holds at other states,
-extended precision decides, by other code (`extended_regressor`). `nullspace.py` finds the same by a
-way that needs no states. Robot files are rounded (1.5708 for π/2), which makes tiny pivots where an
-exact file had none: below WEAK a direction is named weak, and kept in the map.
+extended precision decides, by other code (`extended_regressor`). Robot files are rounded (1.5708
+for π/2), which makes tiny pivots where an exact file had none: below WEAK a direction is named
+weak, and kept in the map.
 """
 
 from __future__ import annotations
@@ -52,14 +52,10 @@ ALONE, GROUP, NEVER = "alone", "group", "never"
 # The parameter that names a group is the first of it in this order: bodies from the base up, and in
 # a body
 _ORDER = (
-    parameters.IZZ,
-    parameters.IXX,
-    parameters.IYY,
-    parameters.IXY,
-    parameters.IXZ,
-    parameters.IYZ,
+    *(parameters.IZZ, parameters.IXX, parameters.IYY),
+    *(parameters.IXY, parameters.IXZ, parameters.IYZ),
+    *(parameters.MCX, parameters.MCY, parameters.MCZ, parameters.M),
 )
-_ORDER += (parameters.MCX, parameters.MCY, parameters.MCZ, parameters.M)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +64,6 @@ class BaseParameters:
     independent]·x_base.
     """
 
-    columns: int  # standard parameters, the length of x
     column_names: tuple[str, ...]  # of x, short
     independent: np.ndarray  # (p,) positions in x, ascending: the regressor's columns to keep
     map: np.ndarray  # (p, columns)
@@ -82,7 +77,6 @@ class BaseParameters:
     order: (
         np.ndarray
     )  # (columns,) rank of each column among those that may name a group, and in a sum
-    kinds: tuple[str, ...]  # of every standard parameter: alone, group or never
     share: (
         np.ndarray
     )  # (strong, weak): what of each weak column the strong ones hold, all but a millionth of it
@@ -93,6 +87,21 @@ class BaseParameters:
 
     def __len__(self) -> int:
         return len(self.independent)
+
+    @property
+    def columns(self) -> int:
+        """How many standard parameters there are, the length of x."""
+        return len(self.column_names)
+
+    @cached_property
+    def kinds(self) -> tuple[str, ...]:
+        """Whether each standard parameter is identifiable alone, in a group, or never."""
+        alone = np.zeros(self.columns, dtype=bool)
+        alone[self.independent] = np.sum(self.map != 0.0, axis=1) == 1
+        return tuple(
+            NEVER if never else ALONE if one else GROUP
+            for never, one in zip(~np.any(self.map, axis=0), alone, strict=True)
+        )
 
     @property
     def count(self) -> int:
@@ -135,19 +144,12 @@ class BaseParameters:
             return self
         keep = ~self.weak
         M = self.map[keep] + self.share @ self.map[self.weak]
-        alone = np.zeros(self.columns, dtype=bool)
-        alone[self.independent[keep]] = np.sum(M != 0.0, axis=1) == 1
-        kinds = tuple(
-            NEVER if never else ALONE if one else GROUP
-            for never, one in zip(~np.any(M, axis=0), alone, strict=True)
-        )
         return replace(
             self,
             independent=self.independent[keep],
             map=M,
             weak=self.weak[keep],
             strength=self.strength[keep],
-            kinds=kinds,
             share=np.zeros((len(M), 0)),
         )
 
@@ -168,7 +170,7 @@ class BaseParameters:
                 f"x has shape {x.shape}; its last axis must be {self.columns}, one number per"
                 " column"
             )
-        return x @ self.map.T
+        return np.asarray(x @ self.map.T)
 
     def __str__(self) -> str:
         weak = f", {int(np.sum(self.weak))} of them weak" if np.any(self.weak) else ""
@@ -180,7 +182,7 @@ class BaseParameters:
         return "\n".join(lines)
 
 
-_found: WeakKeyDictionary[Tree, dict[tuple, BaseParameters]] = WeakKeyDictionary()
+_cache: WeakKeyDictionary[Tree, dict[tuple[object, ...], BaseParameters]] = WeakKeyDictionary()
 
 
 def base_parameters(robot: Robot, *, drive: bool = True) -> BaseParameters:
@@ -193,29 +195,27 @@ def base_parameters(robot: Robot, *, drive: bool = True) -> BaseParameters:
     if not drive:
         robot = robot.without_drive()
     terms = robot.drive
-    shapes = tuple(terms.shape(term) for term in terms.identified)
+    shapes = tuple(terms.term(term) for term in terms.identified)
     key = (tuple(robot.gravity), shapes, terms.actuation if shapes else None, terms.motors)
-    found = _found.setdefault(robot.tree, {})
-    result = found.get(key)
+    cached = _cache.setdefault(robot.tree, {})
+    result = cached.get(key)
     if result is None:
         with threadpool_limits(
             limits=1
         ):  # small matrices: waking more threads costs more than it gains
             result = _find(robot)
-        if len(found) >= KEPT:  # a search over shapes of friction asks for many, each once
-            found.pop(next(iter(found)), None)
-        found[key] = result
+        if len(cached) >= KEPT:  # a search over friction models needs many, each once
+            cached.pop(next(iter(cached)), None)
+        cached[key] = result
     return result
 
 
 # -- the numerical way -----------------------------------------------------------------------------
 
 
-def random_states(
-    robot: Robot, rng: np.random.Generator, samples: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """q anywhere (limits do not matter to structure), q̇ from creeping to racing so that every term
-    leads somewhere, q̈ to match.
+def random_states(robot: Robot, rng: np.random.Generator, samples: int) -> tuple[np.ndarray, ...]:
+    """Return random (q, q̇, q̈): q anywhere (limits do not matter to structure), q̇ over two and a
+    half decades so that every term dominates somewhere, q̈ to match.
     """
     q = rng.uniform(-np.pi, np.pi, (samples, robot.nq))
     for _, at in robot.tree.quaternions:
@@ -254,14 +254,13 @@ def _attempt(columns: Columns, rng: np.random.Generator, samples: int) -> BasePa
     Y = _rows(columns, rigid_body.regressor(robot, *states), states, load)
     scale, seen = _scales(columns, Y)
     rows = np.tile(columns.touches, (samples, 1))
-    independent, weak, strength = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool), np.zeros(n)
-    K = np.zeros((n, n))  # scaled: column j is Σ_i K_ij × column i
+    whole = _Reduction.empty(n)
     extended: list[np.ndarray] = []  # the same rows once more, should a block have weak directions
 
     def precise(mine: np.ndarray, block: np.ndarray) -> np.ndarray:
         if not extended:
             extended.append(_rows(columns, extended_regressor(robot, *states), states, load))
-        return extended[0][mine][:, block] / scale[block]
+        return np.asarray(extended[0][mine][:, block] / scale[block])
 
     for block in _blocks(columns.touches, seen):
         mine = np.any(rows[:, block], axis=1)
@@ -270,13 +269,30 @@ def _attempt(columns: Columns, rng: np.random.Generator, samples: int) -> BasePa
             partial(precise, mine, block),
             _preference(columns)[block],
         )
-        independent[block], weak[block], strength[block], K[np.ix_(block, block)] = part
-    if not _confirmed(columns, rng, scale, independent, K):
-        return None
-    return _result(columns, scale, independent, weak, strength, K)
+        whole.independent[block], whole.weak[block] = part.independent, part.weak
+        whole.strength[block], whole.K[np.ix_(block, block)] = part.strength, part.K
+    return _result(columns, scale, whole) if _confirmed(columns, rng, scale, whole) else None
 
 
-def _rows(columns: Columns, Y: np.ndarray, states: tuple, load: np.ndarray | None) -> np.ndarray:
+@dataclass(frozen=True, eq=False)
+class _Reduction:
+    """Which of n scaled columns are kept: column j is Σ_i K_ij × independent column i."""
+
+    independent: np.ndarray  # (n,) bool
+    weak: np.ndarray  # (n,) bool
+    strength: np.ndarray  # (n,)
+    K: np.ndarray  # (n, n)
+
+    @staticmethod
+    def empty(n: int) -> _Reduction:
+        return _Reduction(
+            np.zeros(n, dtype=bool), np.zeros(n, dtype=bool), np.zeros(n), np.zeros((n, n))
+        )
+
+
+def _rows(
+    columns: Columns, Y: np.ndarray, states: tuple[np.ndarray, ...], load: np.ndarray | None
+) -> np.ndarray:
     """All rows of [Y | Y_drive], each of length one: fast states would drown the slow ones, in
     which friction and gravity show.
     """
@@ -290,7 +306,7 @@ def _rows(columns: Columns, Y: np.ndarray, states: tuple, load: np.ndarray | Non
 
 def _load(robot: Robot, rng: np.random.Generator, samples: int) -> np.ndarray | None:
     """Any load, where a drive term depends on it."""
-    needs = any(robot.drive.shape(term).needs_load for term in robot.drive.identified)
+    needs = any(robot.drive.term(term).needs_load for term in robot.drive.identified)
     return rng.normal(size=(samples, robot.nv)) if needs else None
 
 
@@ -341,12 +357,8 @@ def _preference(columns: Columns) -> np.ndarray:
     return np.concatenate([inertial, np.arange(columns.inertial, columns.count)])
 
 
-def _reduce(
-    A: np.ndarray, precise: Callable[[], np.ndarray], preference: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(independent, weak, strength, K) of a scaled block: A[:, j] = Σ_i A[:, i] K_ij over the
-    independent i. precise: A in extended precision.
-    """
+def _reduce(A: np.ndarray, precise: Callable[[], np.ndarray], preference: np.ndarray) -> _Reduction:
+    """Reduce a scaled block, A[:, j] = Σ_i A[:, i] K_ij. precise: A in extended precision."""
     n = A.shape[1]
     qr, order, *_ = lapack.dgeqp3(np.asfortranarray(A))
     order, pivots = order - 1, np.abs(np.diag(qr))
@@ -355,12 +367,8 @@ def _reduce(
     R[:, order] = np.triu(qr[:strong])
     chosen = _exchange(R, order[:strong], preference)
     upper = np.linalg.solve(R[:, chosen], R)  # every column by the chosen ones
-    independent, weak, strength, K = (
-        np.zeros(n, dtype=bool),
-        np.zeros(n, dtype=bool),
-        np.zeros(n),
-        np.zeros((n, n)),
-    )
+    out = _Reduction.empty(n)
+    independent, weak, strength, K = out.independent, out.weak, out.strength, out.K
     independent[chosen], strength[chosen] = True, _distances(R[:, chosen])
     weakly = np.zeros(0, dtype=int)
     if doubtful > strong:
@@ -377,7 +385,7 @@ def _reduce(
     K[np.ix_(chosen, free)] = upper[:, free] - upper[:, weakly] @ K[np.ix_(weakly, free)]
     K[np.ix_(chosen, weakly)] = upper[:, weakly]  # beside what the weak columns add of their own
     K[np.abs(K) < CLEAN] = 0.0
-    return independent, weak, strength, K
+    return out
 
 
 def _remainder(
@@ -407,7 +415,7 @@ def _distances(square: np.ndarray) -> np.ndarray:
     """Distance of every column from the span of the others: one over the norm of its row in the
     inverse.
     """
-    return 1.0 / np.linalg.norm(np.linalg.inv(square), axis=1)
+    return np.asarray(1.0 / np.linalg.norm(np.linalg.inv(square), axis=1))
 
 
 def _exchange(R: np.ndarray, chosen: np.ndarray, preference: np.ndarray) -> np.ndarray:
@@ -437,18 +445,15 @@ def _exchange(R: np.ndarray, chosen: np.ndarray, preference: np.ndarray) -> np.n
 
 
 def _confirmed(
-    columns: Columns,
-    rng: np.random.Generator,
-    scale: np.ndarray,
-    independent: np.ndarray,
-    K: np.ndarray,
+    columns: Columns, rng: np.random.Generator, scale: np.ndarray, reduction: _Reduction
 ) -> bool:
     """Whether the dependent columns depend at fresh states too, in extended precision: no unlucky
     draw, no rounding.
     """
     states, load = random_states(columns.robot, rng, FRESH), _load(columns.robot, rng, FRESH)
     Y = _rows(columns, extended_regressor(columns.robot, *states), states, load) / scale
-    for j in np.flatnonzero(~independent):
+    K = reduction.K
+    for j in np.flatnonzero(~reduction.independent):
         used = np.flatnonzero(K[:, j])
         left = Y[:, j] - Y[:, used] @ K[used, j].astype(Y.dtype)
         if np.linalg.norm(left.astype(float)) > 10.0 * ZERO * (1.0 + np.linalg.norm(K[used, j])):
@@ -456,31 +461,18 @@ def _confirmed(
     return True
 
 
-def _result(
-    columns: Columns,
-    scale: np.ndarray,
-    independent: np.ndarray,
-    weak: np.ndarray,
-    strength: np.ndarray,
-    K: np.ndarray,
-) -> BaseParameters:
-    keep = np.flatnonzero(independent)
-    M = K[keep] * (scale / scale[keep][:, None])
+def _result(columns: Columns, scale: np.ndarray, reduction: _Reduction) -> BaseParameters:
+    keep, weak = np.flatnonzero(reduction.independent), reduction.weak
+    M = reduction.K[keep] * (scale / scale[keep][:, None])
     share = M[~weak[keep]][:, weak].copy()
     M[:, keep] = np.eye(len(keep))
-    held = K[:, ~independent]
-    kinds = np.full(columns.count, NEVER, dtype=object)
-    kinds[independent] = np.where(np.any(held[keep], axis=1), GROUP, ALONE)
-    kinds[~independent] = np.where(np.any(held, axis=0), GROUP, NEVER)
     return BaseParameters(
-        columns=columns.count,
         column_names=column_labels(columns.pairs, columns.inertial),
         independent=keep,
         map=M,
         weak=weak[keep],
-        strength=strength[keep],
+        strength=reduction.strength[keep],
         scale=scale,
         order=_preference(columns),
-        kinds=tuple(kinds),
         share=share,
     )

@@ -35,13 +35,14 @@ def extended_regressor(
     q, dq, ddq = (np.asarray(a, dtype=dtype) for a in (q, dq, ddq))
     topology, _, dofs, axes, _ = robot.tree.arrays
     samples, nodes = len(q), len(topology)
-    F = np.zeros(
-        (samples, 6, len(robot.theta)), dtype=dtype
-    )  # wrenches in the axes of the node they have come to
-    still = np.zeros((samples, 6), dtype=dtype)
+    # wrenches in the axes of the node they have come to
+    F: np.ndarray = np.zeros((samples, 6, len(robot.theta)), dtype=dtype)
+    still: np.ndarray = np.zeros((samples, 6), dtype=dtype)
     base = still.copy()
     base[:, 3:] = -robot.gravity
-    v, a, places = [], [], []
+    v: list[np.ndarray] = []
+    a: list[np.ndarray] = []
+    places: list[tuple[np.ndarray, ...]] = []
     for i, row in enumerate(topology):
         R, p = _placement(robot, i, q)
         S = _screws(dofs, axes, row, dtype)  # (6, dofs of the joint)
@@ -54,10 +55,12 @@ def extended_regressor(
             + ddq[:, at] @ S.T
             + _cross_motion(v_i, joint)
         )
-        v.append(v_i), a.append(a_i), places.append((R, p, S, at))
+        v.append(v_i)
+        a.append(a_i)
+        places.append((R, p, S, at))
         if row[COLUMN] >= 0:
             F[:, :, row[COLUMN] : row[COLUMN] + 10] = _unit_wrenches(v_i, a_i)
-    Y = np.zeros((samples, robot.nv, len(robot.theta)), dtype=dtype)
+    Y: np.ndarray = np.zeros((samples, robot.nv, len(robot.theta)), dtype=dtype)
     for i in range(nodes - 1, -1, -1):
         below = topology[i : topology[i, LAST_DESCENDANT] + 1, COLUMN]
         below = below[below >= 0]
@@ -73,7 +76,7 @@ def extended_regressor(
 
 def _screws(dofs: np.ndarray, axes: np.ndarray, row: np.ndarray, dtype: type) -> np.ndarray:
     """The joint's unit screws in its node's axes, times the mimic ratio, (6, dofs)."""
-    S = np.zeros((6, row[DOF_COUNT]), dtype=dtype)
+    S: np.ndarray = np.zeros((6, row[DOF_COUNT]), dtype=dtype)
     for k in range(row[DOF_COUNT]):
         e = row[FIRST_DOF] + k
         first = 0 if dofs[e, ANGULAR] else 3
@@ -117,9 +120,9 @@ def _orthonormal(R: np.ndarray) -> np.ndarray:
     return R
 
 
-def _unit(axis: np.ndarray, dtype: type) -> np.ndarray:
+def _unit(axis: np.ndarray, dtype: np.typing.DTypeLike) -> np.ndarray:
     axis = np.asarray(axis, dtype=dtype)
-    return axis / np.sqrt(np.sum(axis**2))
+    return np.asarray(axis / np.sqrt(np.sum(axis**2)))
 
 
 def _about(axis: np.ndarray, angle: np.ndarray) -> np.ndarray:
@@ -137,7 +140,9 @@ def _rotation(quaternion: np.ndarray) -> np.ndarray:
     x, y, z = unit[:, 0], unit[:, 1], unit[:, 2]
     a_x[:, 0, 1], a_x[:, 0, 2], a_x[:, 1, 0] = -z, y, z
     a_x[:, 1, 2], a_x[:, 2, 0], a_x[:, 2, 1] = -x, -y, x
-    return np.eye(3, dtype=unit.dtype) + 2 * unit[:, 3, None, None] * a_x + 2 * a_x @ a_x
+    return np.asarray(
+        np.eye(3, dtype=unit.dtype) + 2 * unit[:, 3, None, None] * a_x + 2 * a_x @ a_x
+    )
 
 
 def _to_child(R: np.ndarray, p: np.ndarray, motion: np.ndarray) -> np.ndarray:
@@ -171,4 +176,4 @@ def _unit_wrenches(v: np.ndarray, a: np.ndarray) -> np.ndarray:
     h = np.einsum("kij,sj->sik", _UNIT_INERTIAS, v)
     w, u = v[:, :3, None], v[:, 3:, None]
     couple = np.cross(w, h[:, :3], axis=1) + np.cross(u, h[:, 3:], axis=1)
-    return inertial + np.concatenate([couple, np.cross(w, h[:, 3:], axis=1)], axis=1)
+    return np.asarray(inertial + np.concatenate([couple, np.cross(w, h[:, 3:], axis=1)], axis=1))

@@ -171,7 +171,7 @@ class InformativeBuffer:
         """The buffer's own fit of the strong base parameters, (p,): joints weighted, zero in
         directions not seen.
         """
-        return self._scale * (self._P @ self._Ab)
+        return np.asarray(self._scale * (self._P @ self._Ab))
 
     @property
     def log_det(self) -> float:
@@ -293,7 +293,7 @@ class InformativeBuffer:
             ],
             axis=-1,
         )
-        return Y[:, self._base.independent] * self._scale
+        return np.asarray(Y[:, self._base.independent] * self._scale)
 
     def _start(self, A: np.ndarray) -> None:
         """The first sample says how large rows are."""

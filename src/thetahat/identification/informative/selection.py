@@ -209,7 +209,7 @@ class _Source:
 
     @property
     def rank(self) -> int:
-        return self.joint.inverse.shape[1]
+        return int(self.joint.inverse.shape[1])
 
     @property
     def usable(self) -> int:
@@ -283,9 +283,8 @@ def _fits(full: Information) -> tuple[_Fit, _Fit]:
     plain = np.full(
         len(count), _scale(np.sum(noise) / np.sum(count), np.sum(torque) / np.sum(count))
     )
-    return tuple(
-        _Fit.of(full, weights) for weights in (plain, _scale(noise / count, torque / count))
-    )
+    by_joint = _scale(noise / count, torque / count)
+    return _Fit.of(full, plain), _Fit.of(full, by_joint)
 
 
 def _tiles(robot: Robot, samples: Samples) -> Iterator[tuple[slice, Samples, np.ndarray]]:

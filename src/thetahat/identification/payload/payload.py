@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import chi2
@@ -22,13 +23,8 @@ from scipy.stats import chi2
 from thetahat.errors import NotIdentifiable, UsageError, known
 from thetahat.identification import factor as f
 from thetahat.identification.consistency import interior_point
+from thetahat.identification.consistency.program import CERTAIN, MARGIN, smallest_eigenvalue
 from thetahat.identification.estimate import Certificate, Estimate
-from thetahat.identification.estimators.consistent import (
-    CERTAIN,
-    MARGIN,
-    SOLVER,
-    smallest_eigenvalue,
-)
 from thetahat.identification.information import Information, robot_key
 from thetahat.identification.parameter_columns import Columns
 from thetahat.identification.payload.payload_evidence import (
@@ -53,36 +49,71 @@ _UPPER = np.triu_indices(3)  # in the order of PARTS
 
 
 @dataclass(frozen=True, eq=False)
-class Payload:
-    """A body held by a robot, in the frame of one of its links. Spreads are standard deviations;
-    masked or None where the motion shows nothing.
+class PayloadFit:
+    """Least squares before the numbers are required to be a body's, and how well each is known.
+    Spreads are standard deviations; masked or None where the motion shows nothing.
     """
 
-    link: str  # that carries it
-    frame: str  # the link in whose frame all numbers are
-    method: str  # "difference" or "on link"
-    theta: np.ndarray  # (10,) in the paper's order
-    least_squares: np.ndarray  # (10,) the same before it was asked to be a body
-    covariance: (
-        np.ma.MaskedArray
-    )  # (10, 10) of least_squares; theta is at least as near to the truth, in its metric
+    least_squares: np.ndarray  # (10,)
+    # (10, 10) of least_squares; the body's θ is at least as near to the truth, in its metric
+    covariance: np.ma.MaskedArray
     mass_std: float | None  # [kg]
     com_std: np.ma.MaskedArray  # (3,) [m]
     inertia_std: np.ma.MaskedArray  # (3, 3) [kg·m²] of inertia_com
-    unseen: tuple[
-        str, ...
-    ]  # of PARTS: what the motion does not show; it stays near the values of a small compact body
-    status: str  # solved, almost_solved, or rank_short where something is not seen
-    misfit: (
-        float | None
-        # χ² per degree of freedom of what else differs: 1 if nothing does and noise is as it left
-        # the fits
-    )
-    # whether the rest of the robot counts as exact, so that its own uncertainty is not in these
-    # spreads
-    exact_rest: bool
+    # of PARTS: what the motion does not show; it stays near the values of a small compact body
+    unseen: tuple[str, ...]
+    # χ² per degree of freedom of what else differs: 1 if nothing does and the noise is as it was
+    misfit: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Payload:
+    """A body held by a robot, in the frame of one of its links."""
+
+    link: str  # that carries it
+    frame: str  # the link in whose frame all numbers are
+    theta: np.ndarray  # (10,) in the paper's order
+    fit: PayloadFit
+    status: str  # solved, almost_solved, or rank_short where something is not identifiable
+    # whether the rest of the robot counts as exact, so that its own uncertainty is not in spreads
+    exact_rest: bool = False
     advice: tuple[str, ...] = ()
     certificate: Certificate | None = None  # where a solver found the body
+
+    @property
+    def least_squares(self) -> np.ndarray:
+        """θ before it was required to be a body's, (10,)."""
+        return self.fit.least_squares
+
+    @property
+    def covariance(self) -> np.ma.MaskedArray:
+        """Of least_squares, (10, 10)."""
+        return self.fit.covariance
+
+    @property
+    def mass_std(self) -> float | None:
+        """Standard deviation of the mass [kg]."""
+        return self.fit.mass_std
+
+    @property
+    def com_std(self) -> np.ma.MaskedArray:
+        """Standard deviation of the centre of mass, (3,) [m]."""
+        return self.fit.com_std
+
+    @property
+    def inertia_std(self) -> np.ma.MaskedArray:
+        """Standard deviation of inertia_com, (3, 3) [kg·m²]."""
+        return self.fit.inertia_std
+
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """What the motion does not show, of PARTS."""
+        return self.fit.unseen
+
+    @property
+    def misfit(self) -> float | None:
+        """χ² per degree of freedom of what else differs."""
+        return self.fit.misfit
 
     @property
     def mass(self) -> float:
@@ -102,7 +133,10 @@ class Payload:
     @property
     def theta_std(self) -> np.ma.MaskedArray:
         """(10,) of least_squares."""
-        return np.ma.sqrt(np.ma.diag(self.covariance))
+        C = self.covariance
+        variance = np.ma.masked_array(C.diagonal(), mask=np.ma.getmaskarray(C).diagonal())
+        std: np.ma.MaskedArray = np.ma.sqrt(variance)
+        return std
 
     @property
     def consistent(self) -> bool:
@@ -118,7 +152,7 @@ class Payload:
         """The robot holding it: the same links, the carrier's ten numbers with the
         payload's added.
         """
-        place = _place(robot, self.link, self.frame)
+        place = payload_place(robot, self.link, self.frame)
         theta = robot.theta.copy()
         theta[place.span] += place.to_body @ self.theta
         return robot.with_parameters(theta)
@@ -180,14 +214,19 @@ def payload_from_difference(
     independent. size: [m] of what may be held; numbers known no better than for any body of that
     size are not seen.
     """
-    _require(loaded, "loaded"), _require(unloaded, "unloaded")
+    _require(loaded, "loaded")
+    _require(unloaded, "unloaded")
     if loaded.key != unloaded.key:
         raise UsageError(
             f"the runs are informations of different robots ({loaded.robot.name!r} and"
             f" {unloaded.robot.name!r}): geometry, gravity or drive columns differ; fold both logs"
             " with the same robot"
         )
-    place, columns, base = _place(loaded.robot, link, frame), Columns(loaded.robot), loaded.base
+    place, columns, base = (
+        payload_place(loaded.robot, link, frame),
+        Columns(loaded.robot),
+        loaded.base,
+    )
     changed = _changed(columns, differing)
     factors = _inflation(inflation, 2, loaded.robot.nv)
     with f.blas_threads().limit(limits=1, user_api="blas"):
@@ -206,13 +245,13 @@ def payload_from_difference(
         evidence = eliminated(
             shared, ten, np.concatenate([with_load.right, without.right]), runs=(with_load, without)
         )
-        found = _found(evidence, place, _typical_mass(loaded.robot), size, method="difference")
+        payload = fit_payload(evidence, place, typical=typical_mass(loaded.robot), size=size)
     odd = f"the runs differ by more than a payload on {link!r} explains"
     fix = (
         "pass inflation if samples are not independent, name friction that changed in differing, or"
         " try another link"
     )
-    return _judged(found, evidence, odd, fix)
+    return _with_misfit(payload, evidence, odd, fix)
 
 
 def payload_on_link(
@@ -232,18 +271,23 @@ def payload_on_link(
     payload's uncertainty. Others as in `payload_from_difference`; inflation is (nv,).
     """
     _require(information, "information")
-    place, base = _place(information.robot, link, frame), information.base
+    place, base = payload_place(information.robot, link, frame), information.base
     factors = _inflation(inflation, 1, information.robot.nv)
     exact = isinstance(without, Robot)
-    x = _own_values(information, without) if exact else _estimated_values(information, without)
+    x = (
+        _own_values(information, without)
+        if isinstance(without, Robot)
+        else _estimated_values(information, without)
+    )
     with f.blas_threads().limit(limits=1, user_api="blas"):
         run = whitened(information, weights, factors[0])
         ten, left = (
             run.rows @ (base.map[:, place.span] @ place.to_body),
             run.right - run.rows @ (base.map @ x),
         )
-        if exact:
-            evidence, advice = eliminated(np.zeros((len(left), 0)), ten, left, runs=(run,)), ()
+        advice: tuple[str, ...] = ()
+        if isinstance(without, Robot):
+            evidence = eliminated(np.zeros((len(left), 0)), ten, left, runs=(run,))
         else:
             prior, advice = prior_rows(without)
             shared, ten = (
@@ -256,21 +300,22 @@ def payload_on_link(
                 np.append(left, np.zeros(len(prior))),
                 runs=(run, Run(prior, np.zeros(len(prior)), 0.0, len(prior))),
             )
-        found = _found(evidence, place, _typical_mass(information.robot), size, method="on link")
+        typical = typical_mass(information.robot)
+        payload = fit_payload(evidence, place, typical=typical, size=size)
     odd = f"the run shows more than the known robot and a payload on {link!r} explain"
     fix = (
         "pass inflation if samples are not independent, identify the robot without payload first,"
         " or try another link"
     )
-    found = _judged(found, evidence, odd, fix)
-    return replace(found, exact_rest=exact, advice=(*found.advice, *advice))
+    payload = _with_misfit(payload, evidence, odd, fix)
+    return replace(payload, exact_rest=exact, advice=(*payload.advice, *advice))
 
 
 # -- what is asked for -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
-class _Place:
+class PayloadPlace:
     """Where a payload is, and in which frame: θ of the body gains to_body · θ_p."""
 
     link: str
@@ -279,7 +324,16 @@ class _Place:
     to_body: np.ndarray  # (10, 10)
 
 
-def _place(robot: Robot, link: str, frame: str | None) -> _Place:
+class _LinkPose(NamedTuple):
+    """A link in the body it is welded into."""
+
+    body: int
+    rotation: np.ndarray
+    translation: np.ndarray
+
+
+def payload_place(robot: Robot, link: str, frame: str | None) -> PayloadPlace:
+    """Return where a payload on this link is; frame: of its numbers, by default the link's."""
     body, rotation, translation = _link(robot, link, "link")
     if frame is not None and frame != link:
         other, rotation, translation = _link(robot, frame, "frame")
@@ -290,7 +344,7 @@ def _place(robot: Robot, link: str, frame: str | None) -> _Place:
                 f" {name!r}: {known(_welded(robot, body))}"
             )
     to_body = parameters.transform(np.eye(SIZE), rotation, translation).T
-    return _Place(
+    return PayloadPlace(
         link, link if frame is None else frame, slice(SIZE * body, SIZE * body + SIZE), to_body
     )
 
@@ -303,8 +357,8 @@ def _welded(robot: Robot, body: int) -> list[str]:
     )
 
 
-def _link(robot: Robot, name: str, what: str) -> tuple[int, np.ndarray, np.ndarray]:
-    """(body, rotation, translation) of a link in the body it is welded into."""
+def _link(robot: Robot, name: str, what: str) -> _LinkPose:
+    """The pose of a link in the body it is welded into."""
     for link in robot.links:
         if link.name == name:
             if link.body < 0:
@@ -312,9 +366,9 @@ def _link(robot: Robot, name: str, what: str) -> tuple[int, np.ndarray, np.ndarr
                     f"{what} {name!r} of robot {robot.name!r} is welded to the world, so no joint"
                     " feels what it carries; name a moving link"
                 )
-            return link.body, link.rotation, link.translation
+            return _LinkPose(link.body, link.rotation, link.translation)
     if name in robot.body_names:
-        return robot.body_names.index(name), np.eye(3), np.zeros(3)
+        return _LinkPose(robot.body_names.index(name), np.eye(3), np.zeros(3))
     moving = [link.name for link in robot.links if link.body >= 0] or robot.body_names
     raise UsageError(
         f"{what} {name!r} is not in robot {robot.name!r}; moving links: {known(moving)}"
@@ -399,17 +453,19 @@ def _estimated_values(information: Information, estimate: Estimate) -> np.ndarra
     return estimate.x
 
 
-def _typical_mass(robot: Robot) -> float:
-    """Of a body of the robot [kg]: what says as little as that of a payload's mass says nothing."""
+def typical_mass(robot: Robot) -> float:
+    """Return the mean mass of a body [kg]: a payload's mass known no better is not seen."""
     return float(np.mean(np.abs(robot.theta[M::SIZE]))) or 1.0
 
 
 # -- the body --------------------------------------------------------------------------------------
 
 
-def _found(
-    evidence: Evidence, place: _Place, typical: float, size: float, *, method: str
-) -> Payload:
+def fit_payload(evidence: Evidence, place: PayloadPlace, *, typical: float, size: float) -> Payload:
+    """Return the body that fits best.
+
+    typical: mass of a body of the robot [kg]. size: of what may be held [m].
+    """
     if not (np.isfinite(size) and size > 0.0):
         raise UsageError(f"size is {size!r}; give the length of what may be held [m], above zero")
     unit = np.eye(SIZE)
@@ -419,8 +475,8 @@ def _found(
     sight = Sight(evidence.factor, abs(mass) + 2.0 * std if seen_mass else typical, size)
     own = _compact(sight, size)
     v = sight.best(own)
-    theta, certificate, status = _body(sight, own, v)
-    if not np.all(np.isfinite(theta)):
+    body = _body(sight, own, v)
+    if not np.all(np.isfinite(body.theta)):
         raise NotIdentifiable(
             "no finite payload fits; the log's numbers are too large or too small, check their"
             " units"
@@ -436,25 +492,18 @@ def _found(
     covariance = np.ma.masked_array(
         np.where(np.outer(seen, seen), spread @ spread.T, 0.0), mask=~np.outer(seen, seen)
     )
-    com, inertia = _spreads(sight, theta, size, clear=seen_mass and mass > CLEAR * std)
+    com, inertia = _spreads(sight, body.theta, size, clear=seen_mass and mass > CLEAR * std)
     masks = (not seen_mass, *np.ma.getmaskarray(com), *np.ma.getmaskarray(inertia)[_UPPER])
     unseen = tuple(part for part, hidden in zip(PARTS, masks, strict=True) if hidden)
+    mass_std = std if seen_mass else None
     return Payload(
-        place.link,
-        place.frame,
-        method,
-        theta,
-        sight.scale * v,
-        covariance,
-        std if seen_mass else None,
-        com,
-        inertia,
-        unseen,
-        "rank_short" if unseen and status == "solved" else status,
-        None,
-        False,
-        _advice(unseen, mass, std if seen_mass else None),
-        certificate,
+        link=place.link,
+        frame=place.frame,
+        theta=body.theta,
+        fit=PayloadFit(sight.scale * v, covariance, mass_std, com, inertia, unseen),
+        status="rank_short" if unseen and body.status == "solved" else body.status,
+        advice=_advice(unseen, mass, mass_std),
+        certificate=body.certificate,
     )
 
 
@@ -462,22 +511,27 @@ def _compact(sight: Sight, size: float) -> np.ndarray:
     """A small ball where the data put the payload, in units of sight.scale: what stands in for
     numbers that are not seen.
     """
-    mass, com, _ = parameters.to_mass_com_inertia(sight.scale * sight.best(np.zeros(SIZE)))
-    least = 0.1 * sight.scale[M]
+    fitted, com, _ = parameters.to_mass_com_inertia(sight.scale * sight.best(np.zeros(SIZE)))
+    least = float(0.1 * sight.scale[M])
+    mass = max(float(fitted), least)
     com = com if mass > least else np.zeros(3)
-    mass = max(float(mass), least)
     return (
         parameters.from_mass_com_inertia(np.array(mass), com, mass * (0.5 * size) ** 2 * np.eye(3))
         / sight.scale
     )
 
 
-def _body(
-    sight: Sight, own: np.ndarray, v: np.ndarray
-) -> tuple[np.ndarray, Certificate | None, str]:
-    """(θ_p, certificate, status): v, or where no body has these numbers the body that fits best."""
+@dataclass(frozen=True, eq=False)
+class _Body:
+    theta: np.ndarray  # (10,)
+    status: str
+    certificate: Certificate | None = None
+
+
+def _body(sight: Sight, own: np.ndarray, v: np.ndarray) -> _Body:
+    """The body with the numbers v, or where no body has them the one that fits best."""
     if smallest_eigenvalue(sight.scale * v) >= MARGIN:
-        return sight.scale * v, None, "solved"
+        return _Body(sight.scale * v, "solved")
     hidden = sight.directions[sight.hidden]
     rows = np.vstack(
         [np.column_stack([sight.rows, sight.right]), np.column_stack([hidden, hidden @ own])]
@@ -489,26 +543,28 @@ def _body(
         [0.0, 0.0, 0.0, 1.0]
     )  # 1/length, 1
     shape = sight.scale[:, None, None] / sight.scale[M] * (D[:, None] * kept * D)
-    none = np.zeros((0, SIZE)), np.zeros(0)
     problem = interior_point.Problem(
-        np.asfortranarray(T[:-1, :-1]),
-        T[:-1, -1],
-        0.5 * T[-1, -1] ** 2,
-        shape[None],
-        np.zeros(1, dtype=int),
-        np.zeros(1),
-        *none,
+        T=np.asfortranarray(T[:-1, :-1]),
+        t=T[:-1, -1],
+        constant=0.5 * T[-1, -1] ** 2,
+        shapes=shape[None],
+        first=np.zeros(1, dtype=int),
+        gamma=np.zeros(1),
+        G=np.zeros((0, SIZE)),
+        low=np.zeros(0),
     )
     answer = interior_point.minimise(problem, own)
     theta = sight.scale * answer.v
     certificate = Certificate(
-        answer.value, answer.gap, 0.0, smallest_eigenvalue(theta), answer.iterations, SOLVER
+        objective=answer.value,
+        gap=answer.gap,
+        infeasibility=0.0,
+        eigenvalue=smallest_eigenvalue(theta),
+        iterations=answer.iterations,
+        solver=interior_point.NAME,
     )
-    return (
-        theta,
-        certificate,
-        "solved" if answer.gap <= CERTAIN * (1.0 + answer.value) else "almost_solved",
-    )
+    certain = answer.gap <= CERTAIN * (1.0 + answer.value)
+    return _Body(theta, "solved" if certain else "almost_solved", certificate)
 
 
 def _spreads(
@@ -518,7 +574,9 @@ def _spreads(
     masked where the motion does not show them.
     """
     if not clear:
-        return np.ma.masked_all(3), np.ma.masked_all((3, 3))
+        return np.ma.masked_array(np.zeros(3), mask=True), np.ma.masked_array(
+            np.zeros((3, 3)), mask=True
+        )
     mass, c, _ = parameters.to_mass_com_inertia(theta)
     unit, one = np.eye(SIZE), np.eye(3)
     dm, dh, dI = (
@@ -575,7 +633,7 @@ def _advice(unseen: tuple[str, ...], mass: float, std: float | None) -> tuple[st
     )
 
 
-def _judged(payload: Payload, evidence: Evidence, odd: str, fix: str) -> Payload:
+def _with_misfit(payload: Payload, evidence: Evidence, odd: str, fix: str) -> Payload:
     """With the misfit, and a sentence where it is no chance."""
     freedom = evidence.freedom
     if freedom <= 0:
@@ -583,4 +641,5 @@ def _judged(payload: Payload, evidence: Evidence, odd: str, fix: str) -> Payload
     advice = payload.advice
     if chi2.sf(evidence.surplus, freedom) < SURPRISE:
         advice = (*advice, f"{odd} (χ² {evidence.surplus:.4g}, {freedom} expected); {fix}")
-    return replace(payload, misfit=evidence.surplus / freedom, advice=advice)
+    fit = replace(payload.fit, misfit=evidence.surplus / freedom)
+    return replace(payload, fit=fit, advice=advice)

@@ -137,7 +137,7 @@ class Sight:
             (self.values * self._z + own) / (self.values**2 + 1.0),
             self._z / np.where(self.hidden, 1.0, self.values),
         )
-        return self.directions.T @ along
+        return np.asarray(self.directions.T @ along)
 
     def spread(self, gradients: np.ndarray) -> np.ndarray:
         """(…, 10) gradients of numbers with respect to θ_p → (…, 10) their standard deviation along
@@ -147,8 +147,8 @@ class Sight:
         along[
             self._gone & (np.abs(along) <= ROUNDED * np.linalg.norm(along, axis=-1, keepdims=True))
         ] = 0.0
-        return along / self._known
+        return np.asarray(along / self._known)
 
     def std(self, gradients: np.ndarray) -> np.ndarray:
         """The standard deviation of numbers with these gradients, from the data alone."""
-        return np.linalg.norm(self.spread(gradients), axis=-1)
+        return np.asarray(np.linalg.norm(self.spread(gradients), axis=-1))

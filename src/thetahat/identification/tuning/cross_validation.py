@@ -1,16 +1,15 @@
-"""Cross-validation inside the rows that are fitted: what predicts stretches it has not seen, of the
-same log.
+"""Cross-validation inside the rows that are fitted, over blocks of time.
 
-The rows are cut into stretches of time. Each is predicted by a fit to all the others; what a choice
-(a law of friction, a low-pass, the strength of a prior) is worth is the likelihood of those
-predictions, per joint, each stretch k with a noise of its own:
+Each block is predicted by a fit to all the others; a choice (a friction law, a low-pass, the weight
+of a prior) is judged by the log-likelihood of those predictions, per joint, each block k with a
+noise of its own:
 
-    gain_j = Σ_k n_jk·log(rms_before / rms_after)        [nats], n_jk independent rows, two per
-    cycle of the low-pass
+    gain_j = Σ_k n_jk·log(rms_before / rms_after)        n_jk independent rows, two per cycle of the
+    low-pass
 
-A stretch in which something happens that no model explains, a contact, thus counts for no more than
+A block in which something happens that no model explains, a contact, thus counts for no more than
 its length. Rows at standstill, where dry friction may hold any torque within its limits, are scored
-apart from those in motion, and count for a fifth. Stretches are folded once per choice; every fit
+apart from those in motion, and count for a fifth. Blocks are folded once per candidate; every fit
 and score then follows from their factors (`Information`).
 """
 
@@ -24,30 +23,47 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from thetahat.data.friction_direction import directed
+from thetahat.data.friction_direction import with_friction_direction
 from thetahat.data.samples import STANDSTILL, USABLE, Samples
 from thetahat.errors import NotIdentifiable
+from thetahat.identification.estimators.consistent import Consistent
+from thetahat.identification.estimators.estimator import guess
 from thetahat.identification.information import Information, information
 from thetahat.model.robot import Robot
 
 FOLDS = 5
 ROWS_PER_CYCLE = 6.0  # of the low-pass: more hold nothing new
-LEAST_ROWS = 8  # of a stretch
+LEAST_ROWS = 8  # of a time block
 # of what a row in motion counts: the torque of a joint that stands is one number for as long as it
 # stands
 STILL = 0.2
 EXACT = 1e-4  # of the RMS torque: better predictions gain nothing
+METRIC = (
+    "entropic"  # of the prior by default: the same in every frame, keeps bodies from being flat
+)
+WEIGHT = 10.0  # of the prior while friction and low-pass are chosen
+IMPROVES = "improves cross-validated log-likelihood"
 
-Solve = Callable[[Information], np.ndarray]  # → x_base
+
+@dataclass(frozen=True)
+class Threshold:
+    """How much a candidate must improve the log-likelihood before it replaces a simpler one."""
+
+    gain: float  # at least [nats], and at least its standard error between blocks
+    loss: float  # largest share of the gain that may be lost in blocks where it is worse
+
+
+LAW = Threshold(gain=10.0, loss=0.25)  # another friction law, low-pass or delay
+TERM = Threshold(gain=20.0, loss=0.05)  # one more friction term
 
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """Squares of what is left of each stretch's torques, predicted by a fit to the others: rows in
-    motion, then those at standstill.
+    """Squared errors of held-out torques, predicted by a fit to the other blocks: rows in motion,
+    then those at standstill.
     """
 
-    squares: np.ndarray  # (parts, nv), two parts a stretch
+    squares: np.ndarray  # (parts, nv), two parts a block
     rows: np.ndarray  # (parts, nv)
     independent: np.ndarray  # (parts, nv) rows that count as independent
     floor: np.ndarray  # (nv,) [N·m or N] errors below which nothing is gained
@@ -56,33 +72,47 @@ class Predictions:
     def rms(self) -> np.ndarray:
         """(nv,) [N·m or N] over all rows; NaN where a joint has none."""
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.sqrt(self.squares.sum(axis=0) / self.rows.sum(axis=0))
+            rms: np.ndarray = np.sqrt(self.squares.sum(axis=0) / self.rows.sum(axis=0))
+        return rms
 
     def _mean(self) -> np.ndarray:
-        return np.maximum(self.squares / np.maximum(self.rows, 1), self.floor**2)
+        mean: np.ndarray = np.maximum(self.squares / np.maximum(self.rows, 1), self.floor**2)
+        return mean
 
-    def gains(self, before: Predictions) -> np.ndarray:
-        """(folds, nv) [nats] by which these are more likely than those before, stretch by
-        stretch.
+    def _gains(self, before: Predictions, joints: list[int] | None) -> np.ndarray:
+        """Gain in log-likelihood over those before, block by block, summed over these joints or
+        all, (folds,).
         """
         seen = (self.rows >= LEAST_ROWS) & (before.rows >= LEAST_ROWS)
         parts = np.where(
             seen, before.independent * 0.5 * np.log(before._mean() / self._mean()), 0.0
         )
-        return parts[0::2] + parts[1::2]
+        blocks = parts[0::2] + parts[1::2]
+        total: np.ndarray = np.sum(blocks if joints is None else blocks[:, joints], axis=1)
+        return total
 
     def gain(self, before: Predictions, joints: list[int] | None = None) -> tuple[float, float]:
-        """(gain of these joints, or all, [nats]; its standard error, from how much it differs
-        between stretches).
+        """Return the gain in log-likelihood of these joints, or all, and its standard error, from
+        how much it differs between blocks.
         """
-        each = np.sum(
-            self.gains(before) if joints is None else self.gains(before)[:, joints], axis=1
-        )
+        each = self._gains(before, joints)
         return float(np.sum(each)), float(np.std(each, ddof=1) * np.sqrt(len(each)))
 
-    def squared(self, before: Predictions) -> float:
-        """What is left, in mean squares relative to what was left before, over all joints and
-        stretches alike by their independent rows.
+    def lost(self, before: Predictions, joints: list[int] | None = None) -> float:
+        """Return the log-likelihood lost in the blocks that are predicted worse than before."""
+        each = self._gains(before, joints)
+        return -float(np.sum(each[each < 0.0]))
+
+    def improves(
+        self, before: Predictions, threshold: Threshold, joints: list[int] | None = None
+    ) -> bool:
+        """Whether these joints, or all, gain by more than chance, and nowhere lose much."""
+        (gain, error), lost = self.gain(before, joints), self.lost(before, joints)
+        return gain > max(threshold.gain, error) and lost <= threshold.loss * (gain + lost)
+
+    def relative_square(self, before: Predictions) -> float:
+        """Return the mean square error relative to before, over all joints and blocks by their
+        independent rows.
         """
         seen = (self.rows >= LEAST_ROWS) & (before.rows >= LEAST_ROWS)
         weight = np.where(seen, before.independent, 0.0)
@@ -90,34 +120,34 @@ class Predictions:
             np.sum(weight * self._mean() / before._mean()) / max(float(np.sum(weight)), 1e-300)
         )
 
-    def lost(self, before: Predictions, joints: list[int] | None = None) -> float:
-        """[nats] lost in the stretches that are predicted worse than before."""
-        each = np.sum(
-            self.gains(before) if joints is None else self.gains(before)[:, joints], axis=1
-        )
-        return -float(np.sum(each[each < 0.0]))
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """A time block: the information of all others, and of its own rows."""
+
+    others: Information
+    moving: Information
+    still: Information
 
 
 @dataclass(frozen=True, eq=False)
 class Folds:
-    """For every stretch: the information of all others, and of its own rows in motion and at
-    standstill.
-    """
+    """The time blocks of a log."""
 
-    parts: tuple[tuple[Information, Information, Information], ...]
+    parts: tuple[Fold, ...]
     share: float  # of the rows, that are independent
 
-    def predicted(self, solve: Solve) -> Predictions:
-        """Every stretch predicted from the others by this fit."""
+    def predict(self, solve: Callable[[Information], np.ndarray]) -> Predictions:
+        """Predict every block from the others by this fit, which returns x_base."""
         squares, rows, independent = [], [], []
-        for fitted, moving, still in self.parts:
-            x = solve(fitted)
-            for held, worth in ((moving, 1.0), (still, STILL)):
+        for fold in self.parts:
+            x = solve(fold.others)
+            for held, worth in ((fold.moving, 1.0), (fold.still, STILL)):
                 squares.append(held.residual_norms(x) ** 2)
                 rows.append(held.rows)
                 independent.append(worth * self.share * held.rows)
-        torque = np.sqrt(sum(moving.torque_norms() ** 2 for _, moving, _ in self.parts))
-        count = np.sqrt(np.maximum(sum(moving.rows for _, moving, _ in self.parts), 1))
+        torque = np.sqrt(np.sum([fold.moving.torque_norms() ** 2 for fold in self.parts], axis=0))
+        count = np.sqrt(np.maximum(np.sum([fold.moving.rows for fold in self.parts], axis=0), 1))
         return Predictions(
             np.array(squares),
             np.array(rows),
@@ -126,37 +156,67 @@ class Folds:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class CrossValidation:
+    """Predictions by physically consistent fits with one prior and one weighting of joints."""
+
+    prior: np.ndarray | Robot | None
+    weights: str | None  # of the joints' rows, as `Consistent` takes them
+
+    def predict(self, robot: Robot, samples: Samples) -> Predictions:
+        """Predict held-out blocks with this robot's columns, and a prior of medium weight."""
+        weights = self.weights and "joint"
+        return folds(robot, samples).predict(
+            lambda information: self._solve(information, Consistent(None, WEIGHT, METRIC, weights))
+        )
+
+    def predict_with(self, parts: Folds, weight: float, metric: str) -> Predictions:
+        """Predict these blocks with a prior of this weight."""
+        return parts.predict(
+            lambda information: self._solve(
+                information, Consistent(None, weight, metric, self.weights)
+            )
+        )
+
+    def _solve(self, information: Information, estimator: Consistent) -> np.ndarray:
+        """x_base; the prior's value of terms that it does not have is zero."""
+        prior = self.prior
+        if isinstance(prior, np.ndarray):
+            x0 = np.zeros(information.base.columns)
+            x0[: min(len(prior), len(x0))] = prior[: len(x0)]
+            prior = guess(information, x0)
+        estimate = replace(estimator, prior=prior).estimate(information)
+        x_base: np.ndarray = information.base.map @ estimate.x
+        return x_base
+
+
 def folds(robot: Robot, samples: Samples, count: int = FOLDS) -> Folds:
-    """Cut into so many stretches of time; rows whose low-pass reaches over a cut are not scored."""
-    samples = thinned(directed(samples, robot))
-    edges = _edges(samples, count)
+    """Cut samples into blocks of time; rows whose low-pass reaches over a cut are not scored."""
+    samples = thinned(with_friction_direction(samples, robot))
+    edges = block_edges(samples, count)
     if np.any(np.diff(edges) < LEAST_ROWS):
         raise NotIdentifiable(
             f"{len(samples)} rows are too few to choose from; record longer, or state the cut-off,"
             " the friction and the prior"
         )
-    cut = [samples.subset(slice(a, b)) for a, b in itertools.pairwise(edges)]
-    fitted = [information(robot, part) for part in cut]
+    blocks = [samples.subset(slice(a, b)) for a, b in itertools.pairwise(edges)]
+    fitted = [information(robot, block) for block in blocks]
     parts = []
-    for k, part in enumerate(cut):
-        others = [info for i, info in enumerate(fitted) if i != k]
-        parts.append(
-            (
-                functools.reduce(operator.add, others),
-                *(information(robot, rows) for rows in _to_score(part)),
-            )
-        )
+    for k, block in enumerate(blocks):
+        others = functools.reduce(operator.add, [info for i, info in enumerate(fitted) if i != k])
+        moving, still = _to_score(block)
+        parts.append(Fold(others, information(robot, moving), information(robot, still)))
     period = period_of(samples)
     return Folds(
         tuple(parts), min(1.0, 2.0 * samples.cutoff * period) if samples.cutoff and period else 1.0
     )
 
 
-def _edges(samples: Samples, count: int) -> np.ndarray:
-    """First rows of the stretches, and the end: alike in length, but for cuts within half a stretch
-    of the end of a run, which are made there.
+def block_edges(samples: Samples, count: int) -> np.ndarray:
+    """Return the first rows of the blocks, and the end.
 
-    Runs are motions of their own. A stretch that held the end of one would be predicted by a fit
+    Blocks are alike in length, but cuts within half a block of the end of a run are made there:
+    runs are motions of their own, and a block that held the end of one would be predicted by a fit
     that has seen the rest of it.
     """
     edges, size = np.linspace(0, len(samples), count + 1).astype(int), len(samples) // count
@@ -175,14 +235,14 @@ def _edges(samples: Samples, count: int) -> np.ndarray:
 
 
 def period_of(samples: Samples) -> float | None:
-    """[s] between rows: the one all runs share, or the usual one."""
+    """Return the time between rows [s]: the one all runs share, or the median."""
     if samples.period is not None or samples.t is None or len(samples) < 2:
         return samples.period
     return float(np.median(np.diff(samples.t)))
 
 
 def thinned(samples: Samples) -> Samples:
-    """As few rows as hold all that the low-pass let through."""
+    """Return as few rows as hold all that the low-pass let through."""
     cutoff, period = (
         max(
             samples.cutoff or 0.0,

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import repeat
 
 import numpy as np
@@ -81,9 +81,7 @@ def corrected(
             if independent
             else _through(estimate, solution, weights.variance, middle)
         )
-        return replace(
-            estimate, covariance=covariance, noise=model, advice=(*estimate.advice, *model.warning)
-        )
+        return estimate.with_noise(covariance, model)
 
 
 def noise_covariance(
@@ -101,7 +99,7 @@ def noise_covariance(
         floor = EXACT * np.linalg.norm(
             information.torque_norms() * (1.0 if weights is None else weights)
         )
-        variance = max(solution.residual**2 / freedom, floor**2 / rows) or 1.0
+        variance = max(solution.residual**2 / freedom, float(floor) ** 2 / rows) or 1.0
         middle, model = _middle(
             information,
             np.asarray(x_base, dtype=float),
@@ -162,7 +160,7 @@ def _through(
     size = np.where(size > 0.0, size, 1.0)
     hidden, axes = np.linalg.eigh((C - variance * gain @ gain.T) / np.outer(size, size))
     axes = size[:, None] * axes[:, hidden > HIDDEN]
-    return gain @ middle @ gain.T + (axes * hidden[hidden > HIDDEN]) @ axes.T
+    return np.asarray(gain @ middle @ gain.T + (axes * hidden[hidden > HIDDEN]) @ axes.T)
 
 
 # -- the middle ------------------------------------------------------------------------------------
@@ -220,10 +218,11 @@ def _middle(
             (EXACT * information.torque_norms()[part.joint]) ** 2 / information.rows[part.joint]
             for part in parts
         ]
-        found = list(pool.map(fit, sums, floors, [variance / part.weight**2 for part in parts]))
-    shares = _products(information, samples, parts, [model.c for model in found])
-    return _definite(_together(parts, shares, solution.rank)), _described(
-        information, x_base, parts, found, shares, period
+        models = list(pool.map(fit, sums, floors, [variance / part.weight**2 for part in parts]))
+    shares = _products(information, samples, parts, [model.c for model in models])
+    fits = list(zip(parts, models, shares, strict=True))
+    return _definite(_together(parts, shares, solution.rank)), _noise_model(
+        information, x_base, fits, period
     )
 
 
@@ -240,42 +239,39 @@ def _definite(middle: np.ndarray) -> np.ndarray:
     them.
     """
     values, vectors = np.linalg.eigh(middle)
-    return (vectors * np.maximum(values, TAIL * np.max(values, initial=0.0))) @ vectors.T
+    return np.asarray(
+        (vectors * np.maximum(values, TAIL * np.max(values, initial=0.0))) @ vectors.T
+    )
 
 
-def _described(
+def _noise_model(
     information: Information,
     x_base: np.ndarray,
-    parts: list[_Part],
-    found: list[Autocovariance],
-    shares: list[np.ndarray],
+    fits: Sequence[tuple[_Part, Autocovariance, np.ndarray]],
     period: float | None,
 ) -> NoiseModel:
+    """The model of all joints. fits: of every joint with rows, its part in the fit, its
+    autocovariance and its share of the middle.
+    """
     nv, torques = len(information.rows), information.torque_norms()
-    std, correlation, effective, inflation = (np.ma.masked_all(nv) for _ in range(4))
-    resolved, models = np.ones(nv, dtype=bool), [None] * nv
-    for part, model, share in zip(parts, found, shares, strict=True):
+    effective, inflation = (np.ma.masked_array(np.zeros(nv), mask=True) for _ in range(2))
+    models: list[Autocovariance | None] = [None] * nv
+    for part, model, share in fits:
         v, c0 = part.joint, model.c[0]
-        std[v], correlation[v] = np.sqrt(c0), max(0.5 * (model.level - 1.0), 0.0)
         effective[v] = information.rows[v] / max(model.level, 1.0)
         size = float(np.sum(part.sizes**2))
         inflation[v] = (
             1.0 if model.white or not size else np.sqrt(max(np.trace(share) / (c0 * size), TAIL))
         )
-        resolved[v], models[v] = model.resolved, model
-    left = information.residual_norms(x_base) / np.where(torques > 0.0, torques, 1.0)
-    names = tuple(information.robot.velocity_names)
+        models[v] = model
     return NoiseModel(
-        std,
-        correlation,
-        effective,
-        inflation,
-        resolved,
-        information.rows,
-        period,
-        names,
-        tuple(models),
-        left,
+        joints=tuple(information.robot.velocity_names),
+        rows=information.rows,
+        period=period,
+        autocovariances=tuple(models),
+        effective=effective,
+        inflation=inflation,
+        left=information.residual_norms(x_base) / np.where(torques > 0.0, torques, 1.0),
     )
 
 
@@ -312,7 +308,7 @@ class _Pairs:
         """
         same = fft.irfft(self.power, self._length)[: self._length // 2]
         if len(same) == LAGS:
-            return same + fft.irfft(self.cross, self._length)[LAGS:]
+            return np.asarray(same + fft.irfft(self.cross, self._length)[LAGS:])
         return np.concatenate([same, np.zeros(LAGS - len(same))])
 
 
@@ -334,7 +330,11 @@ def _lag_sums(
         rows = base_rows(plan, block)
 
         def add(
-            part: _Part, pairs: list[_Pairs], rows=rows, block: Block = block, number: int = number
+            part: _Part,
+            pairs: list[_Pairs],
+            rows: np.ndarray = rows,
+            block: Block = block,
+            number: int = number,
         ) -> None:
             v = part.joint
             mine, usable = rows[plan.starts[v] : plan.starts[v + 1]], block.usable[:, v]
@@ -394,7 +394,8 @@ class _Product:
 
     def __init__(self, part: _Part, c: np.ndarray, size: int) -> None:
         self.part, self.size, self.reach = part, size, len(c)
-        self._c, self._responses = c, {}
+        self._c = c
+        self._responses: dict[int, np.ndarray] = {}
         self._before = np.zeros((len(part.sizes), 0))
         self.total = np.zeros((len(part.sizes), len(part.sizes)))
 

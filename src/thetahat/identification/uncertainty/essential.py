@@ -46,6 +46,16 @@ class Step:
         return min(self.p_step, self.p_total)
 
 
+@dataclass(frozen=True)
+class Elimination:
+    """The steps of a backward elimination, and its criteria."""
+
+    steps: tuple[Step, ...]  # in the order of elimination
+    refused: Step | None  # the step at which the residual would have risen
+    level: float  # of the F-test
+    limit: float  # [%] relative standard deviation below which a parameter is kept without a test
+
+
 @dataclass(frozen=True, eq=False)
 class Essential:
     """The parameters kept, how well each is known before and after, and what went in which
@@ -54,19 +64,24 @@ class Essential:
 
     base: BaseParameters
     kept: np.ndarray  # positions among the base parameters, ascending
-    steps: tuple[Step, ...]  # in the order of elimination
-    refused: Step | None  # the step at which the residual would have risen
-    before: (
-        np.ma.MaskedArray
-        # (p,) relative standard deviation [%] with all parameters, masked where the data do not see
-        # one
-    )
+    elimination: Elimination
+    # (p,) relative standard deviation [%] with all parameters, masked where the data do not
+    # determine one
+    before: np.ma.MaskedArray
     after: np.ma.MaskedArray  # (p,) with the kept ones, masked elsewhere
     x_base: np.ndarray  # (p,) zero where dropped
     std: np.ma.MaskedArray  # (p,) of the kept ones
     rise: float  # of the residual norm, relative
-    level: float
-    limit: float  # [%]
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The parameters set to zero, in the order of elimination."""
+        return self.elimination.steps
+
+    @property
+    def refused(self) -> Step | None:
+        """The step at which the residual would have risen."""
+        return self.elimination.refused
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -84,9 +99,10 @@ class Essential:
             why = (
                 f"without {_short(self.refused.name)} the residual rises (p = {self.refused.p:.2g})"
             )
+        rule = self.elimination
         lines = [
-            f"{len(self.kept)} essential parameters of {len(self.base)} (limit {self.limit:g} %,"
-            f" F-test at {self.level:g}): {why}; the residual rose by {100.0 * self.rise:.2g} %"
+            f"{len(self.kept)} essential parameters of {len(self.base)} (limit {rule.limit:g} %,"
+            f" F-test at {rule.level:g}): {why}; the residual rose by {100.0 * self.rise:.2g} %"
         ]
         width = max((len(_short(name)) for name in self.base.names), default=0)
         lines.append(f"  {'kept':{width}} {'value':>12} {'± %':>8} {'before':>8}")
@@ -148,7 +164,8 @@ def _eliminate(
     factor = information.stacked(weigh(information, weights).whitening / inflation)
     full = _Fit(factor, np.arange(len(information.base)))
     freedom = max(float(np.sum(information.rows / inflation**2)) - full.rank, 1.0)
-    fit, steps, refused = full, [], None
+    fit, refused = full, None
+    steps: list[Step] = []
     while len(fit.kept) and np.max(fit.relative) > limit:
         worst = fit.worst()
         smaller = _Fit(factor, np.delete(fit.kept, worst))
@@ -175,7 +192,7 @@ def _eliminate(
             break
         steps.append(step)
         fit = smaller
-    return _result(information, full, fit, tuple(steps), refused, level=level, limit=limit)
+    return _result(information, full, fit, Elimination(tuple(steps), refused, level, limit))
 
 
 class _Fit:
@@ -211,21 +228,16 @@ def _result(
     information: Information,
     full: _Fit,
     fit: _Fit,
-    steps: tuple[Step, ...],
-    refused: Step | None,
-    *,
-    level: float,
-    limit: float,
+    elimination: Elimination,
 ) -> Essential:
     p = len(information.base)
     before = np.ma.masked_invalid(full.relative)
-    x, std, after = np.zeros(p), np.ma.masked_all(p), np.ma.masked_all(p)
+    x = np.zeros(p)
+    std, after = (np.ma.masked_array(np.zeros(p), mask=True) for _ in range(2))
     x[fit.kept], std[fit.kept] = fit.x, np.ma.masked_invalid(fit.std)
     after[fit.kept] = np.ma.masked_invalid(fit.relative)
     rise = float(np.sqrt(fit.square / full.square) - 1.0) if full.square > 0.0 else 0.0
-    return Essential(
-        information.base, fit.kept, steps, refused, before, after, x, std, rise, level, limit
-    )
+    return Essential(information.base, fit.kept, elimination, before, after, x, std, rise)
 
 
 def _short(name: str) -> str:
@@ -233,6 +245,5 @@ def _short(name: str) -> str:
 
 
 def _percent(value: float) -> str:
-    return (
-        f"{'not seen':>8}" if value is np.ma.masked or not np.isfinite(value) else f"{value:8.3g}"
-    )
+    number = float(np.ma.filled(value, np.inf))
+    return f"{number:8.3g}" if np.isfinite(number) else f"{'not seen':>8}"

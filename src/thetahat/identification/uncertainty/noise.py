@@ -33,8 +33,9 @@ they cannot say; `NoiseModel.misfit` tells where.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 from scipy import fft, special
@@ -112,24 +113,36 @@ class Autocovariance:
 
 @dataclass(frozen=True, eq=False)
 class NoiseModel:
-    """What the residuals say of every joint's torque noise. Joints without rows are masked."""
+    """Torque noise of every joint, from the residuals of a fit. Joints without rows are masked."""
 
-    std: np.ma.MaskedArray  # (nv,) [N·m or N]
-    correlation_rows: (
-        np.ma.MaskedArray
-    )  # (nv,) Σ_{k>0} c(k)/c(0): 0 for independent rows, T/period for exp(−t/T)
-    effective: (
-        np.ma.MaskedArray
-    )  # (nv,) rows that would say as much about a slow signal, were they independent
-    inflation: (
-        np.ma.MaskedArray
-    )  # (nv,) of standard deviations by the correlation, over this joint's part in the fit
-    resolved: np.ndarray  # (nv,) bool: the log is long enough to know the correlation
+    joints: tuple[str, ...]
     rows: np.ndarray  # (nv,)
     period: float | None  # [s] between rows
-    joints: tuple[str, ...]
     autocovariances: tuple[Autocovariance | None, ...]  # per joint
+    # (nv,) number of independent rows that would say as much about a slow signal
+    effective: np.ma.MaskedArray
+    # (nv,) of standard deviations by the correlation, over this joint's part in the fit
+    inflation: np.ma.MaskedArray
     left: np.ndarray  # (nv,) RMS of the residual over that of the torque
+
+    @cached_property
+    def std(self) -> np.ma.MaskedArray:
+        """Standard deviation per joint, (nv,) [N·m or N]."""
+        return self._per_joint(lambda model: float(np.sqrt(model.c[0])))
+
+    @cached_property
+    def correlation_rows(self) -> np.ma.MaskedArray:
+        """Σ_{k>0} c(k)/c(0) per joint, (nv,): 0 for independent rows, T/period for exp(−t/T)."""
+        return self._per_joint(lambda model: max(0.5 * (model.level - 1.0), 0.0))
+
+    @property
+    def resolved(self) -> np.ndarray:
+        """Whether the log is long enough to know the correlation, (nv,) bool."""
+        return np.array([model is None or model.resolved for model in self.autocovariances], bool)
+
+    def _per_joint(self, value: Callable[[Autocovariance], float]) -> np.ma.MaskedArray:
+        values = [0.0 if model is None else value(model) for model in self.autocovariances]
+        return np.ma.masked_array(values, mask=[model is None for model in self.autocovariances])
 
     @property
     def misfit(self) -> np.ndarray:
@@ -161,7 +174,9 @@ class NoiseModel:
     def correlation_time(self) -> np.ma.MaskedArray:
         """[s] per joint; masked where the samples have no time."""
         return (
-            self.correlation_rows * self.period if self.period else np.ma.masked_all(len(self.rows))
+            self.correlation_rows * self.period
+            if self.period
+            else np.ma.masked_array(np.zeros(len(self.rows)), mask=True)
         )
 
     @property
@@ -171,7 +186,8 @@ class NoiseModel:
         """
         out = []
         for v in np.flatnonzero(~self.resolved):
-            if self.autocovariances[v].few:
+            model = self.autocovariances[v]
+            if model is not None and model.few:
                 out.append(
                     f"{self.joints[v]} has {self.rows[v]} rows, too few beside its parameters to"
                     " tell whether neighbouring ones are alike: its standard deviations take them"
@@ -262,7 +278,7 @@ def _slow(sums: LagSums) -> float:
 
 def _spectrum(c: np.ndarray) -> np.ndarray:
     """Σ_k c(|k|) cos(ωk) on the grid of LAGS + 1 frequencies from zero to half the rate."""
-    return fft.rfft(np.concatenate([c, [0.0], c[:0:-1]])).real
+    return np.asarray(fft.rfft(np.concatenate([c, [0.0], c[:0:-1]])).real)
 
 
 def _thinning(sums: LagSums, reach: int) -> int:
@@ -279,9 +295,8 @@ def _recursive(sums: LagSums, taken: np.ndarray, reach: int, d: int) -> tuple[np
     """(spectrum, order) of the recursion whose autocovariance, less what the fit takes of it, is
     the residual's.
     """
-    rows, before, S = sums.pairs[0], None, None
+    rows, before, lost = sums.pairs[0], None, sums.leverage
     for _ in range(ROUNDS):
-        lost = sums.leverage if S is None else fft.irfft(S * taken, 2 * LAGS)[:LAGS]
         power, pairs = (
             (x[:reach:d])[: ORDER + 1] for x in (sums.residual + lost, np.maximum(sums.pairs, 1.0))
         )
@@ -298,7 +313,7 @@ def _recursive(sums: LagSums, taken: np.ndarray, reach: int, d: int) -> tuple[np
             before is not None and np.all(np.abs(now - before) <= SETTLED * before)
         ):
             break
-        before = now
+        before, lost = now, fft.irfft(S * taken, 2 * LAGS)[:LAGS]
     return S, len(phi)
 
 
@@ -334,11 +349,11 @@ def _all_lags(phi: np.ndarray, innovation: float, d: int) -> np.ndarray:
     )  # 1 − Σ φ_m z^{md}, whose transform is the response at every frequency of the grid
     impulse[0] = 1.0
     np.subtract.at(impulse, d * np.arange(1, len(phi) + 1) % (2 * LAGS), phi)
-    S = innovation / np.abs(fft.rfft(impulse)) ** 2
+    S: np.ndarray = innovation / np.abs(fft.rfft(impulse)) ** 2
     if d == 1:
         return S
     across = np.clip((frequency * d - (1.0 - ROLL)) / (2.0 * ROLL), 0.0, 1.0)
-    return d * S * 0.5 * (1.0 + np.cos(np.pi * across))
+    return np.asarray(d * S * 0.5 * (1.0 + np.cos(np.pi * across)))
 
 
 class _Bands:
@@ -377,8 +392,11 @@ class _Bands:
         before, gone = (
             self._sum(_spectrum(self._window * part)) for part in (self._sums.pairs * c, lost)
         )
-        return np.maximum(
-            before - gone, TAKEN * np.maximum(before, np.finfo(float).eps * np.sum(np.abs(before)))
+        return np.asarray(
+            np.maximum(
+                before - gone,
+                TAKEN * np.maximum(before, np.finfo(float).eps * np.sum(np.abs(before))),
+            )
         )
 
     def deviance(self, S: np.ndarray) -> float:

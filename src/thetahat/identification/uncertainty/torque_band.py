@@ -65,7 +65,7 @@ def torque_band(
 def _variance(noise: np.ndarray | None, nv: int) -> np.ndarray:
     if noise is None:
         return np.zeros(nv)
-    std = np.ma.filled(np.ma.asarray(noise, dtype=float), np.nan)
+    std: np.ndarray = np.ma.filled(np.ma.asarray(noise, dtype=float), np.nan)
     if std.shape != (nv,) or not np.all(np.isfinite(std)) or np.any(std < 0.0):
         raise UsageError(
             f"noise is {noise}; give {nv} finite standard deviations of at least 0, one per degree"

@@ -1,6 +1,6 @@
 /* Buttons, keys, downloads, and what the page has to tell its reader. */
 
-import { element, write } from "./words.js";
+import { element, write } from "./format.js";
 
 const STALE = 3000; // [ms] that a command may take to show
 const SPANS = [["auto span", undefined], ["10 s", 10], ["30 s", 30], ["60 s", 60], ["5 min", 300], ["whole run", null]]; // undefined: every figure its own;

@@ -1,6 +1,6 @@
 /* What happened, newest first. */
 
-import { element, seconds, whole } from "./words.js";
+import { element, seconds, whole } from "./format.js";
 
 const MOST = 200; // kept on the page
 const SIGNS = { gate: "◆", payload: "▲", drift: "≈", fault: "!", dropped: "↓", reset: "↺", forced: "■", info: "i", link: "↔", error: "!" };

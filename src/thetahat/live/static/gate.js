@@ -1,6 +1,6 @@
 /* The gate in words, the figures it goes by, and R² of every joint now. */
 
-import { element, NONE, number, score, seconds, whole, write } from "./words.js";
+import { element, NONE, number, score, seconds, whole, write } from "./format.js";
 
 const SIGNS = { open: "M14 25l7 7 14-15", closed: "M16 16l16 16M32 16L16 32", forced: "M24 14v13M24 33v.5", unknown: "M16 24h16" };
 const MARKS = { open: "✓", closed: "✕", forced: "!", unknown: "–" };
@@ -21,8 +21,8 @@ export class Gate {
     this.hello = null;
     this.t = 0;
     for (const [name, title] of [
-      ["r2", "R² held out"], ["fit", "R² of the fit"], ["good", "Joints that reach it"], ["fill", "Buffer, samples"], ["rank", "Rank"],
-      ["condition", "Condition"], ["cycle", "Cycle, p99"], ["dropped", "Dropped samples"],
+      ["r2", "R² held out"], ["fit", "R² fit"], ["good", "Joints above threshold"], ["fill", "Buffer, samples"], ["rank", "Rank"],
+      ["condition", "Condition number"], ["cycle", "Cycle, p99"], ["dropped", "Dropped samples"],
     ]) this.addFact(name, title);
     by("worst").addEventListener("click", () => this.sortWorst(by("worst").getAttribute("aria-pressed") !== "true"));
     new IntersectionObserver(([entry]) => { by("brief").hidden = entry.isIntersecting; }, { rootMargin: "-60px 0px 0px" }).observe(by("gate-word"));
@@ -140,7 +140,7 @@ export class Gate {
     write(by("gate-model"), this.model);
     write(by("gate-reason"), sentence(gate.reason));
     const held = gate.since === null || gate.since === undefined ? null : Math.max(0, this.t - gate.since);
-    const gateWord = kind === "forced" ? (gate.open ? "The gate itself is open" : "The gate itself is closed") : gate.open ? "Open" : "Closed";
+    const gateWord = kind === "forced" ? (gate.open ? "Gate open" : "Gate closed") : gate.open ? "Open" : "Closed";
     write(by("gate-since"), held === null ? "" : `${gateWord} since ${seconds(gate.since)}, for ${seconds(held)}.`);
     this.drawFacts();
   }
@@ -157,7 +157,7 @@ export class Gate {
     this.setFact("fill", whole(gate.fill), gate.fill > gate.window ? `≥ ${whole(gate.window)}, full` : `of ${whole(gate.window)}${share === 1 ? ", full" : ""}`, { share });
     const rank = gate.structural_rank && gate.rank !== null ? gate.rank / gate.structural_rank : null;
     this.setFact("rank", whole(gate.rank), `of ${whole(gate.structural_rank)}`, { share: rank });
-    this.setFact("condition", number(gate.condition), gate.condition === null || gate.condition === undefined ? "not known yet" : "of the fit");
+    this.setFact("condition", number(gate.condition), gate.condition === null || gate.condition === undefined ? "unknown" : "of the fit");
     const period = cycle?.rate ? 1e6 / cycle.rate : null, late = period !== null && known(cycle?.p99) ? cycle.p99 / period : null;
     const room = late === null ? "µs" : `µs of ${whole(period)}`;
     this.setFact("cycle", number(cycle?.p99), room, { share: late === null ? null : Math.min(1, late), judged: late > 1 ? "bad" : "" });
@@ -183,11 +183,11 @@ export class Gate {
       write(each.value, score(r2));
       each.inside.style.width = r2 === null ? "0" : `${(100 * along(r2)).toFixed(1)}%`;
       each.mark.style.left = mark;
-      each.chip.setAttribute("aria-label", `${this.hello.joints[k]}: R² ${r2 === null ? "undefined" : score(r2)}${{ good: ", reaches the threshold", bad: ", below the threshold", none: "" }[kind]}`);
+      each.chip.setAttribute("aria-label", `${this.hello.joints[k]}: R² ${r2 === null ? "undefined" : score(r2)}${{ good: ", above the threshold", bad: ", below the threshold", none: "" }[kind]}`);
     });
     this.drawOrder();
     const none = this.chips.length - good - below;
-    const parts = [`${good} of ${this.chips.length} reach ${threshold}`, ...(below ? [`${below} below`] : []), ...(none ? [`${none} undefined`] : [])];
+    const parts = [`${good} of ${this.chips.length} above ${threshold}`, ...(below ? [`${below} below`] : []), ...(none ? [`${none} undefined`] : [])];
     write(by("r2-note"), parts.join(" · "));
   }
 }

@@ -3,23 +3,23 @@
 import { Controls, notice } from "./controls.js";
 import { Events } from "./events.js";
 import { Gate } from "./gate.js";
-import { Link } from "./link.js";
-import { Pace } from "./pace.js";
+import { Connection } from "./connection.js";
+import { Scheduler } from "./scheduler.js";
 import { Parameters } from "./parameters.js";
 import { Plot } from "./plots.js";
 import { Stage } from "./robot.js";
-import { clock, number, seconds, whole, write } from "./words.js";
+import { clock, number, seconds, whole, write } from "./format.js";
 
 const by = (id) => document.getElementById(id);
-const MODES = { study: "study", replay: "replay of a log", listen: "listening to a robot" };
+const MODES = { study: "study", replay: "replay of a log", listen: "joint states received" };
 
 const page = { hello: null, state: null, t: 0, seq: null, joint: 0, span: undefined }; // span: undefined where every figure shows its own
-const pace = new Pace(() => { if (page.seq !== null) link.send({ type: "ack", seq: page.seq }); });
+const scheduler = new Scheduler(() => { if (page.seq !== null) link.send({ type: "ack", seq: page.seq }); });
 const gate = new Gate();
 const events = new Events(by("events-list"), by("events-note"));
-const parameters = new Parameters(by("parameters-box"), pace);
-const stage = new Stage(by("stage"), pace);
-const plots = new Map([...document.querySelectorAll(".plot")].map((node) => [node.dataset.panel, new Plot(node.dataset.panel, node, pace)]));
+const parameters = new Parameters(by("parameters-box"), scheduler);
+const stage = new Stage(by("stage"), scheduler);
+const plots = new Map([...document.querySelectorAll(".plot")].map((node) => [node.dataset.panel, new Plot(node.dataset.panel, node, scheduler)]));
 
 const controls = new Controls({
   send: (message) => link.send(message),
@@ -53,8 +53,8 @@ const receive = {
     showJoint();
     if (page.joint !== 0) link.send({ type: "subscribe", joint: page.joint });
     if (page.back !== undefined) {
-      const what = page.anew ? "The server was started anew: this is its new run." : "It is still the same run.";
-      notice("again", `Connected again at ${clock(new Date())}, after ${seconds(page.back, 0)} without data. ${what}`, { level: "good", stay: 8000 });
+      const what = page.anew ? "The server was restarted: this is a new run." : "It is still the same run.";
+      notice("again", `Reconnected at ${clock(new Date())} after ${seconds(page.back, 0)} without data. ${what}`, { level: "good", stay: 8000 });
       page.back = undefined;
       page.anew = false;
     }
@@ -86,12 +86,12 @@ const receive = {
   event(message) { events.add(message); },
   error(message) {
     controls.refused();
-    notice("error", `The server says: ${message.message ?? message.reason}`, { level: "bad", stay: 10000 });
+    notice("error", `Server: ${message.message ?? message.reason}`, { level: "bad", stay: 10000 });
   },
 
   bye(message) {
     const finished = message.reason === "finished", said = String(message.message ?? "").replace(/\.?$/, ".");
-    const text = finished ? `Finished at ${clock(new Date())}: ${said}` : `The server was stopped at ${clock(new Date())}; the page connects by itself when it is back.`;
+    const text = finished ? `Finished at ${clock(new Date())}: ${said}` : `The server was stopped at ${clock(new Date())}; the page reconnects when it is back.`;
     notice("ended", text, { level: finished ? "good" : "warning" });
   },
 };
@@ -113,7 +113,7 @@ function take(state) {
     plot.stream.identified = state.model === "identified";
   }
   controls.show(state, link.state === "live");
-  pace.touch("verdict", "joints", "bar");
+  scheduler.touch("verdict", "joints", "bar");
 }
 
 function setPanels(panels) {
@@ -144,7 +144,7 @@ function showJoint() {
   gate.choose(page.joint);
   for (const plot of plots.values()) {
     plot.stream.chosen = page.hello.joints.length > 1 ? page.hello.joints[page.joint] : null;
-    pace.touch(plot.id);
+    scheduler.touch(plot.id);
   }
   const unit = page.hello.units?.[page.joint];
   write(by("torque-title"), unit === "N" ? "Force" : "Torque");
@@ -164,7 +164,7 @@ function showSpan() {
 
 function showNames(hello) {
   write(by("title"), hello.title);
-  const speed = hello.speed && hello.speed !== 1 ? `, ${Number(hello.speed.toPrecision(3))} times as fast` : "";
+  const speed = hello.speed && hello.speed !== 1 ? `, ${Number(hello.speed.toPrecision(3))}× real time` : "";
   const robot = hello.robot && hello.robot !== hello.title ? `${hello.robot}, ` : "";
   write(by("subtitle"), `${MODES[hello.mode] ?? hello.mode} · ${robot}${hello.joints.length} joint${hello.joints.length === 1 ? "" : "s"}, ${whole(hello.rate)} Hz${speed}`);
 }
@@ -177,7 +177,7 @@ function drawBar() {
   const viewers = page.state?.viewers, dropped = page.state?.dropped?.frames;
   const parts = [`thetahat ${page.hello?.version ?? ""}`, page.hello?.started ? `running since ${clock(new Date(page.hello.started))}` : ""];
   if (viewers) parts.push(`${whole(viewers)} viewer${viewers === 1 ? "" : "s"}`);
-  if (dropped) parts.push(`${whole(dropped)} frames left out for slow viewers`);
+  if (dropped) parts.push(`${whole(dropped)} frames dropped for slow viewers`);
   write(by("foot"), parts.filter(Boolean).join(" · "));
 }
 
@@ -187,7 +187,7 @@ function showLink() {
   const [sign, word] = { live: ["●", "live"], paused: ["❚❚", "paused"], ended: ["■", "finished"], lost: ["✕", "no connection"], connecting: ["◌", "connecting"] }[kind];
   by("link").dataset.state = kind;
   write(by("link").querySelector(".sign"), sign);
-  write(by("link").querySelector(".word"), kind === "lost" && silent ? "silent" : word);
+  write(by("link").querySelector(".word"), kind === "lost" && silent ? "no data" : word);
   document.body.classList.toggle("stale", kind === "lost");
   const action = { title: "Try now", run: () => link.connect() };
   notice("link", link.trouble(), { level: "bad", action: link.state === "live" ? null : action });
@@ -196,7 +196,7 @@ function showLink() {
 
 // -- start ------------------------------------------------------------------------------------------
 
-const link = new Link(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/live`, {
+const link = new Connection(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/live`, {
   message(data) {
     if (!Object.hasOwn(receive, data?.type)) return; // a newer server may say more
     try {
@@ -208,15 +208,15 @@ const link = new Link(`${location.protocol === "https:" ? "wss" : "ws"}://${loca
   opened(again, gone) {
     if (again) {
       page.back = gone;
-      events.add({ t: page.t, kind: "link", message: `This page was without a connection for ${seconds(gone, 0)}.` });
+      events.add({ t: page.t, kind: "link", message: `This page was disconnected for ${seconds(gone, 0)}.` });
     }
   },
   changed: () => showLink(),
 });
 
-pace.add("verdict", by("gate"), () => gate.drawVerdict(), { period: 100 });
-pace.add("joints", by("joints"), () => gate.drawJoints(), { period: 200 });
-pace.add("bar", document.querySelector(".bar"), drawBar, { period: 100 });
+scheduler.add("verdict", by("gate"), () => gate.drawVerdict(), { period: 100 });
+scheduler.add("joints", by("joints"), () => gate.drawJoints(), { period: 200 });
+scheduler.add("bar", document.querySelector(".bar"), drawBar, { period: 100 });
 function setScale(on) {
   plots.get("r2").scale(on);
   by("spread").setAttribute("aria-pressed", String(on));
@@ -226,10 +226,10 @@ setScale(true);
 by("spread").addEventListener("click", () => setScale(by("spread").getAttribute("aria-pressed") !== "true"));
 window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   plots.forEach((plot) => plot.restyle());
-  pace.touchAll();
+  scheduler.touchAll();
 });
-document.addEventListener("visibilitychange", () => { if (!document.hidden) pace.touchAll(); });
+document.addEventListener("visibilitychange", () => { if (!document.hidden) scheduler.touchAll(); });
 if (location.search) history.replaceState(null, "", location.pathname); // the token is in a cookie now; it need not stand in the address
 setInterval(showLink, 500);
-pace.start();
+scheduler.start();
 link.connect();

@@ -1,6 +1,6 @@
 /* Parameters beside the nominal robot's: only the rows in view exist, so that hundreds are as light as ten. */
 
-import { beside, element, NONE, number, whole, write } from "./words.js";
+import { beside, element, NONE, number, whole, write } from "./format.js";
 
 const NORMAL = 1.96; // standard deviations of a 95 % interval
 const ROOM = 12; // letters of a name and its unit on a narrow screen; the row in full says the unit
@@ -29,9 +29,9 @@ function changed(share, sigmas) {
 }
 
 export class Parameters {
-  constructor(box, pace) {
+  constructor(box, scheduler) {
     this.box = box;
-    this.pace = pace;
+    this.scheduler = scheduler;
     this.rows = [];
     this.order = []; // of {group} and {row}: index into rows
     this.by = null; // key of the column that sorts
@@ -41,10 +41,10 @@ export class Parameters {
     this.note = document.getElementById("parameters-note");
     this.pool = [];
     this.build();
-    pace.add("parameters", box, () => this.draw(), { period: 250 });
-    box.addEventListener("scroll", () => { this.pace.tasks.get("parameters").last = -Infinity; pace.touch("parameters"); }, { passive: true });
+    scheduler.add("parameters", box, () => this.draw(), { period: 250 });
+    box.addEventListener("scroll", () => { this.scheduler.tasks.get("parameters").last = -Infinity; scheduler.touch("parameters"); }, { passive: true });
     for (const input of [this.filter, this.seen]) input.addEventListener("input", () => this.rearrange());
-    new ResizeObserver(() => { this.height = 0; pace.touch("parameters"); }).observe(box);
+    new ResizeObserver(() => { this.height = 0; scheduler.touch("parameters"); }).observe(box);
   }
 
   build() {
@@ -78,7 +78,7 @@ export class Parameters {
     if (!same || this.by !== null || this.seen.checked) this.arrange();
     const seen = rows.filter((row) => row.identified).length;
     write(this.note, seen < rows.length ? `${whole(seen)} of ${whole(rows.length)} identified` : rows.length ? `${whole(seen)} base parameters` : "");
-    this.pace.touch("parameters");
+    this.scheduler.touch("parameters");
   }
 
   /** First the column's largest, then its smallest, then by link again. */
@@ -120,7 +120,7 @@ export class Parameters {
       write(cell.querySelector(".arrow"), mine ? (this.down ? " ↓" : " ↑") : "");
     });
     this.table.setAttribute("aria-rowcount", String(this.order.length + 1));
-    this.pace.touch("parameters");
+    this.scheduler.touch("parameters");
   }
 
   // -- drawing ------------------------------------------------------------------------
@@ -200,8 +200,8 @@ export class Parameters {
   readOut(tr) {
     if (tr.dataset.row === "") return;
     this.chosen = Number(tr.dataset.row);
-    this.pace.tasks.get("parameters").last = -Infinity;
-    this.pace.touch("parameters");
+    this.scheduler.tasks.get("parameters").last = -Infinity;
+    this.scheduler.touch("parameters");
   }
 
   drawChosen() {

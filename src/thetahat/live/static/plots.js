@@ -1,7 +1,7 @@
 /* Figures of lines that grow: drawn by Plotly in the report's colours, following the stream until a reader zooms. */
 
-import { Series } from "./history.js";
-import { element, number, plain, write } from "./words.js";
+import { Series } from "./line_buffer.js";
+import { element, number, plain, write } from "./format.js";
 
 const NARROW = 520; // [px]
 const LEAST = 240, MOST = 1200; // points of a line that are drawn
@@ -11,7 +11,7 @@ const BEYOND = 0.6; // of the measured torque's range, that others may go beyond
 const MARGIN = { l: 52, r: 12, t: 10, b: 40 };
 const DASHES = { dash: "5 3", dot: "1.5 2.5", dashdot: "5 2 1.5 2", solid: "" };
 
-const IDENTIFIED = "on the identified model"; // the legend's name of the ground that grows while that model is used
+const IDENTIFIED = "identified model in use"; // the legend's name of the ground that grows while that model is used
 
 // R² on a scale that is spread out near one: 0.9, 0.99, 0.999 are equally far apart.
 const MARKS = [0, 0.9, 0.99, 0.999, 0.9999, 0.99999];
@@ -19,10 +19,10 @@ const TOPS = [3.3, 4.3, 5.3]; // ends of the scale: three to five nines; more is
 const spread = (r2) => -Math.log10(Math.max(1 - r2, 1e-9));
 
 export class Plot {
-  constructor(id, node, pace) {
+  constructor(id, node, scheduler) {
     this.id = id;
     this.node = node;
-    this.pace = pace;
+    this.scheduler = scheduler;
     this.card = node.closest(".card");
     this.legend = this.card.querySelector(".legend");
     this.hidden = new Set(); // names of lines that the reader does not want to see
@@ -37,8 +37,8 @@ export class Plot {
     this.held = false; // the reader drags: drawing would take it out of the hand
     this.stream = { t: 0, span: null, identified: false, chosen: null }; // chosen: name of the reader's joint
     this.revision = 0;
-    pace.add(id, node, () => this.draw(), { period: EVERY, heavy: true });
-    new ResizeObserver(() => { this.layout = null; pace.touch(id); }).observe(node);
+    scheduler.add(id, node, () => this.draw(), { period: EVERY, heavy: true });
+    new ResizeObserver(() => { this.layout = null; scheduler.touch(id); }).observe(node);
   }
 
   /** A new figure {data, layout}. */
@@ -51,7 +51,7 @@ export class Plot {
     }
     this.layout = null;
     this.drawLegend();
-    this.pace.touch(this.id);
+    this.scheduler.touch(this.id);
   }
 
   /** New points of every line: [[x, y], …]. */
@@ -61,13 +61,13 @@ export class Plot {
       if (this.lines[k] === null) this.lines[k] = new Series();
       this.lines[k].extend(each[0], each[1]);
     });
-    this.pace.touch(this.id);
+    this.scheduler.touch(this.id);
   }
 
   follow() {
     this.zoomed = null;
     this.card.classList.remove("zoomed");
-    this.pace.touch(this.id);
+    this.scheduler.touch(this.id);
   }
 
   /** R² evenly, or spread out near one. */
@@ -79,7 +79,7 @@ export class Plot {
 
   restyle() {
     this.layout = null;
-    this.pace.touch(this.id);
+    this.scheduler.touch(this.id);
   }
 
   // -- what Plotly gets ---------------------------------------------------------
@@ -133,7 +133,7 @@ export class Plot {
     const [low, high] = ends[0], room = BEYOND * (high - low), all = ends.filter(Boolean);
     const bottom = Math.min(...all.map((each) => each[0])), top = Math.max(...all.map((each) => each[1]));
     const past = top > high + room ? top : bottom < low - room ? bottom : null;
-    write(note, past === null ? "" : `▲ a line leaves the figure, to ${number(past)}`);
+    write(note, past === null ? "" : `▲ a line exceeds the axis: ${number(past)}`);
     const begin = Math.max(bottom, low - room), end = Math.min(top, high + room), edge = 0.06 * (end - begin);
     return [begin - edge, end + edge];
   }
@@ -170,7 +170,7 @@ export class Plot {
   draw() {
     if (!this.figure || this.node.clientWidth < 40 || this.node.clientHeight < 40) return;
     if (this.held) {
-      this.pace.touch(this.id);
+      this.scheduler.touch(this.id);
       return;
     }
     const range = this.zoomed?.x ?? this.range(), data = this.data(range);
@@ -199,7 +199,7 @@ export class Plot {
       const { xaxis, yaxis } = this.node.layout;
       this.zoomed = { x: [...xaxis.range], y: yaxis.autorange === false && yaxis.range ? [...yaxis.range] : null };
       this.card.classList.add("zoomed");
-      this.pace.touch(this.id);
+      this.scheduler.touch(this.id);
     });
     this.node.on("plotly_doubleclick", () => this.follow());
     const button = element("button", "follow", "Follow again");
@@ -232,7 +232,7 @@ export class Plot {
     button.addEventListener("click", () => {
       if (!this.hidden.delete(trace.name)) this.hidden.add(trace.name);
       show();
-      this.pace.touch(this.id);
+      this.scheduler.touch(this.id);
     });
     show();
     return button;

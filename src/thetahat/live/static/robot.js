@@ -1,6 +1,6 @@
 /* The robot as a moving stick figure with inertia ellipsoids, drawn by hand on a canvas: light, and without a graphics card. */
 
-import { element, plain } from "./words.js";
+import { element, plain } from "./format.js";
 import { swatch } from "./plots.js";
 
 const VIEWS = { home: [-0.78, 0.42], front: [-Math.PI / 2, 0.04], side: [0, 0.04], top: [-Math.PI / 2, Math.PI / 2 - 0.001] }; // [rad] azimuth, height of the eye
@@ -9,9 +9,9 @@ const TURN = 0.008; // [rad] per pixel of a drag
 const CALM = window.matchMedia("(prefers-reduced-motion: reduce)");
 
 export class Stage {
-  constructor(canvas, pace) {
+  constructor(canvas, scheduler) {
     this.canvas = canvas;
-    this.pace = pace;
+    this.scheduler = scheduler;
     this.context = canvas.getContext("2d");
     this.bones = null; // {x, y, z}, gaps are null
     this.bodies = []; // [{kind, colour, points, gaps}], each in its body's frame
@@ -20,8 +20,8 @@ export class Stage {
     this.high = [-Infinity, -Infinity, -Infinity];
     this.zoom = 1;
     [this.azimuth, this.height] = VIEWS.home;
-    pace.add("robot", canvas, () => this.draw(), { period: CALM.matches ? 250 : 45 });
-    new ResizeObserver(() => pace.touch("robot")).observe(canvas.parentElement);
+    scheduler.add("robot", canvas, () => this.draw(), { period: CALM.matches ? 250 : 45 });
+    new ResizeObserver(() => scheduler.touch("robot")).observe(canvas.parentElement);
     this.listen();
   }
 
@@ -43,14 +43,14 @@ export class Stage {
     }
     this.grow();
     this.legend(figure);
-    this.pace.touch("robot");
+    this.scheduler.touch("robot");
   }
 
   move(pose, poses) {
     if (pose) this.bones = pose;
     if (poses) this.poses = poses.map((each) => (each.length === 2 ? [...each[0], ...each[1]] : each));
     this.grow();
-    this.pace.touch("robot");
+    this.scheduler.touch("robot");
   }
 
   /** The room that the robot has ever taken: the view does not jump. */
@@ -82,18 +82,18 @@ export class Stage {
   look(name) {
     [this.azimuth, this.height] = VIEWS[name];
     this.zoom = 1;
-    this.pace.touch("robot");
+    this.scheduler.touch("robot");
   }
 
   turn(across, up) {
     this.azimuth -= across * TURN;
     this.height = Math.min(Math.PI / 2 - 0.001, Math.max(-Math.PI / 2 + 0.001, this.height + up * TURN));
-    this.pace.touch("robot");
+    this.scheduler.touch("robot");
   }
 
   nearer(factor) {
     this.zoom = Math.min(8, Math.max(0.3, this.zoom * factor));
-    this.pace.touch("robot");
+    this.scheduler.touch("robot");
   }
 
   listen() {
@@ -285,7 +285,7 @@ export class Stage {
   }
 }
 
-const LABELS = { robot: "links", identified: "identified inertia", nominal: "nominal inertia", impossible: "impossible inertia" };
+const LABELS = { robot: "links", identified: "identified inertia", nominal: "nominal inertia", impossible: "inconsistent inertia" };
 
 function paint(context, line, colour, surface) {
   context.beginPath();

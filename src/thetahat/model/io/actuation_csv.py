@@ -1,4 +1,4 @@
-"""The map from motors to joints as a file: `--actuation FILE.csv`."""
+"""Read an actuation map from CSV (`--actuation FILE.csv`)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ LARGEST_MAP = 1_000_000  # bytes
 
 
 def with_map(robot: Robot, path: Path, *, whole: Robot, locked: Iterable[str]) -> Robot:
-    """The robot driven through the map of a file, whose rows are its degrees of freedom, or those
-    of the whole robot before joints were locked.
+    """Return the robot driven through the map in a file, whose rows are its degrees of freedom, or
+    those of the whole robot before joints were locked.
     """
     B, names = actuation_map(path)
     if len(B) == whole.nv != robot.nv:
@@ -32,7 +32,7 @@ def with_map(robot: Robot, path: Path, *, whole: Robot, locked: Iterable[str]) -
 
 
 def actuation_map(path: Path) -> tuple[np.ndarray, tuple[str, ...] | None]:
-    """B, (rows, motors), and the motors' names where the file's first line holds them."""
+    """Read B, (rows, motors), and the motors' names where the file's first line holds them."""
     if path.stat().st_size > LARGEST_MAP:
         raise MalformedInput(
             f"--actuation {path.name} has {path.stat().st_size} bytes; an actuation map is a small"

@@ -1,4 +1,4 @@
-"""From the links and joints of a file, of whatever format, to a `Robot`: order, weld, place.
+"""Assemble a `Robot` from the links and joints of a file, of whatever format.
 
 Readers (`urdf.py`, `mjcf.py`) check what their format asks for and hand over a list of links and
 joints; everything that is the same for both happens here: depth-first order, fixed joints merged
@@ -8,6 +8,7 @@ into their parents, anchors off the link's origin, a floating base, drive terms.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -42,12 +43,10 @@ class JointSpec:
     child: str
     rotation: np.ndarray  # (3, 3) of the child link's frame in the parent link's frame at q = 0
     translation: np.ndarray  # (3,) [m]
-    axis: np.ndarray = field(
-        default_factory=lambda: np.array([1.0, 0.0, 0.0])
-    )  # child link's axes, unit
-    anchor: np.ndarray = field(
-        default_factory=lambda: np.zeros(3)
-    )  # a point on the joint axis, child link's frame [m]
+    # child link's axes, unit
+    axis: np.ndarray = field(default_factory=lambda: np.array([1.0, 0.0, 0.0]))
+    # a point on the joint axis, child link's frame [m]
+    anchor: np.ndarray = field(default_factory=lambda: np.zeros(3))
     limits: Limits = field(default_factory=Limits)
     mimic: Mimic | None = None
     offset: float = 0.0
@@ -79,52 +78,38 @@ def assemble(
     """Build the robot. The readers guarantee one tree under `root`: unique names, no loops, every
     link reached once.
     """
-    by_name = {link.name: link for link in links}
-    children: dict[str, list[JointSpec]] = {}
-    for joint in joints:
-        children.setdefault(joint.parent, []).append(joint)
-
     nodes: list[Node] = []
-    frames: dict[str, _Frame] = {}
     if floating_base:
         taken = {joint.name for joint in joints}
         base = FLOATING_BASE if FLOATING_BASE not in taken else f"{root}.{FLOATING_BASE}"
-        nodes.append(
-            Node(base, JointKind.FREE, -1, np.eye(3), np.zeros(3), np.array([0.0, 0.0, 1.0]), root)
-        )
-        frames[root] = _Frame(0, np.eye(3), np.zeros(3))
-    else:
-        frames[root] = _Frame(-1, np.eye(3), np.zeros(3))
-
-    stack = list(reversed(children.get(root, [])))
-    while stack:  # depth first, children in file order
-        joint = stack.pop()
+        up = np.array([0.0, 0.0, 1.0])
+        nodes.append(Node(base, JointKind.FREE, -1, np.eye(3), np.zeros(3), up, root))
+    frames = {root: _Frame(len(nodes) - 1, np.eye(3), np.zeros(3))}
+    placeholders = {link.name for link in links if link.placeholder}
+    for joint in _depth_first(joints, root):
         parent = frames[joint.parent]
         rotation = parent.rotation @ joint.rotation
         translation = parent.translation + parent.rotation @ joint.translation
         if joint.kind is None:
             frames[joint.child] = _Frame(parent.node, rotation, translation)
-        else:
-            frames[joint.child] = _Frame(len(nodes), np.eye(3), -joint.anchor)
-            nodes.append(
-                Node(
-                    name=joint.name,
-                    kind=joint.kind,
-                    parent=parent.node,
-                    rotation=rotation,
-                    translation=translation + rotation @ joint.anchor,
-                    axis=joint.axis,
-                    body=None if by_name[joint.child].placeholder else joint.child,
-                    limits=joint.limits,
-                    mimic=joint.mimic,
-                    offset=joint.offset,
-                    damping=joint.damping,
-                    friction=joint.friction,
-                    armature=joint.armature,
-                )
-            )
-        stack.extend(reversed(children.get(joint.child, [])))
-
+            continue
+        frames[joint.child] = _Frame(len(nodes), np.eye(3), -joint.anchor)
+        node = Node(
+            name=joint.name,
+            kind=joint.kind,
+            parent=parent.node,
+            rotation=rotation,
+            translation=translation + rotation @ joint.anchor,
+            axis=joint.axis,
+            body=None if joint.child in placeholders else joint.child,
+            limits=joint.limits,
+            mimic=joint.mimic,
+            offset=joint.offset,
+            damping=joint.damping,
+            friction=joint.friction,
+            armature=joint.armature,
+        )
+        nodes.append(node)
     tree = Tree(tuple(nodes))
     robot = Robot(
         name=name,
@@ -138,6 +123,18 @@ def assemble(
     )
     warn_if_unphysical(robot)
     return robot
+
+
+def _depth_first(joints: list[JointSpec], root: str) -> Iterator[JointSpec]:
+    """The joints from the root down, children in file order."""
+    children: dict[str, list[JointSpec]] = {}
+    for joint in reversed(joints):
+        children.setdefault(joint.parent, []).append(joint)
+    stack = children.get(root, [])
+    while stack:
+        joint = stack.pop()
+        yield joint
+        stack.extend(children.get(joint.child, []))
 
 
 def _body_parameters(tree: Tree, links: list[LinkSpec], frames: dict[str, _Frame]) -> np.ndarray:

@@ -1,11 +1,10 @@
 """`drive.json`: the drive terms that a robot's file cannot hold, beside it.
 
     {"schema": "thetahat/drive/1", "robot": "arm.urdf", "sha256": "…",
-     "joints": ["shoulder", …],                       degrees of freedom, in the order of dq
-     "motors": ["shoulder", …],                       what the values belong to; the joints, where
-     there is no actuation map "terms": {"offset": {"units": ["N·m", …], "values": [0.1, …]}},
-     "actuation": null}                               or {"matrix": [[…]], "gains": […]}: u_joint =
-     matrix·u_motor
+     "joints": ["shoulder", …],    degrees of freedom, in the order of dq
+     "motors": ["shoulder", …],    owners of the values; the joints without an actuation map
+     "terms": {"offset": {"units": ["N·m", …], "values": [0.1, …]}},
+     "actuation": null}            or {"matrix": [[…]], "gains": […]}: u_joint = matrix·u_motor
 
 A term that is here replaces what the robot's file states of it, whole. Behind an actuation map all
 terms are here. A matrix that depends on q, and the shape of a further term (Stribeck), are code:
@@ -26,9 +25,14 @@ from typing import Any
 import numpy as np
 
 from thetahat.errors import MalformedInput, RobotWarning, UsageError, known
-from thetahat.model.drive import TERMS, Drive, Shape
-from thetahat.model.friction_terms import Dry, shape_from, widened
-from thetahat.model.io.drive_write_back import at_joints
+from thetahat.model.drive import TERMS, Drive
+from thetahat.model.friction_terms import (
+    DriveTerm,
+    FrictionDirection,
+    expanded_to_motors,
+    term_from_settings,
+)
+from thetahat.model.io.write_back import at_joints
 from thetahat.model.io.xml_reader import label, read_bytes, shown
 from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind
@@ -42,8 +46,8 @@ SAME = 1e-12  # relative: below it what a file gives differs from what was meant
 
 
 def missing_terms(robot: Robot, file: Robot) -> tuple[str, ...]:
-    """The drive terms of a robot that its file, read again, does not give; "actuation" for a map
-    from motors to joints.
+    """Return the drive terms that the robot's file, read again, does not hold; "actuation" for a
+    map from motors to joints.
     """
     drive, stated = robot.drive, file.drive
     law = ("direction",) if drive.dry is not None and np.any(drive.coulomb) else ()
@@ -81,9 +85,10 @@ def _same_at_joints(drive: Drive, stated: Drive, term: str) -> bool:
 
 
 def drive_content(robot: Robot, terms: Iterable[str], *, file: str, sha256: str) -> str:
-    """The text of a drive file: these terms, or all of them behind an actuation map."""
+    """Format a drive file: these terms, or all of them behind an actuation map."""
     drive = robot.drive
     actuation = drive.actuation
+    matrix = None if actuation is None else actuation.constant_matrix
     motors = robot.velocity_names if actuation is None else actuation.names
     chosen = (
         [term for term in drive.terms if term in terms]
@@ -109,7 +114,7 @@ def drive_content(robot: Robot, terms: Iterable[str], *, file: str, sha256: str)
             None
             if actuation is None
             else {
-                "matrix": actuation.B.tolist() if actuation.constant else None,
+                "matrix": None if matrix is None else matrix.tolist(),
                 "gains": None if actuation.gains is None else list(actuation.gains),
             }
         ),
@@ -121,10 +126,10 @@ def _stated(drive: Drive, term: str, turning: list[bool]) -> dict[str, Any]:
     """A term as the file holds it: units, values, and the settings of its shape where it
     has any.
     """
-    shape = drive.shape(term)
+    shape = drive.term(term)
     settings = {name: list(values) for name, values in shape.settings}
     out = {
-        "units": [shape.units[not turns] for turns in turning],
+        "units": [shape.units[0 if turns else 1] for turns in turning],
         "values": drive.value(term).tolist(),
     }
     return {**out, "settings": settings} if settings else out
@@ -170,8 +175,8 @@ def _turning(robot: Robot) -> list[bool]:
 
 
 def drive_place(path: Path) -> Path:
-    """Where the drive file of a robot file goes: `drive.json`, or `<stem>.drive.json` where that
-    name is taken for something else.
+    """Return the path of a robot file's drive file: `drive.json`, or `<stem>.drive.json` where that
+    belongs to another robot.
     """
     common = path.parent / NAME
     if found := drive_file_of(path):
@@ -184,7 +189,7 @@ def drive_place(path: Path) -> Path:
 
 
 def drive_file_of(path: Path) -> Path | None:
-    """The drive file that belongs to a robot file; None where there is none."""
+    """Return the drive file that belongs to a robot file, or None."""
     for place in (path.parent / f"{path.stem}.{NAME}", path.parent / NAME):
         if place.is_file() and _owner(place) == path.name:
             return place
@@ -204,9 +209,9 @@ def _owner(place: Path) -> str | None:
 
 
 def with_drive_file(
-    robot: Robot, path: str | os.PathLike[str] | None = None, *, shapes: Iterable[Shape] = ()
+    robot: Robot, path: str | os.PathLike[str] | None = None, *, shapes: Iterable[DriveTerm] = ()
 ) -> Robot:
-    """The robot with the drive terms of a drive file.
+    """Return the robot with the drive terms of a drive file.
 
     path: the file; by default the one beside the robot's own file, if there is one. shapes: of the
     file's further terms, which are code. Joints that the file does not name keep what they have.
@@ -229,8 +234,8 @@ def with_drive_file(
     return _applied(robot, file, {shape.term: shape for shape in shapes})
 
 
-def with_drive_text(robot: Robot, text: str, path: Path, shapes: Iterable[Shape] = ()) -> Robot:
-    """The robot with the drive terms of a drive file that is not on disk yet."""
+def with_drive_text(robot: Robot, text: str, path: Path, shapes: Iterable[DriveTerm] = ()) -> Robot:
+    """Return the robot with the drive terms of a drive file that is not on disk yet."""
     return _applied(robot, _DriveFile(path, text.encode()), {shape.term: shape for shape in shapes})
 
 
@@ -274,7 +279,7 @@ class _DriveFile:
                 " robot again"
             ) from None
 
-    def _names(self, data: dict, key: str) -> tuple[str, ...]:
+    def _names(self, data: dict[str, Any], key: str) -> tuple[str, ...]:
         names = data.get(key)
         if (
             not isinstance(names, list)
@@ -304,10 +309,10 @@ class _DriveFile:
                 )
         return np.array(values, dtype=float)
 
-    def _shapes(self, terms: dict[str, Any]) -> dict[str, Shape]:
+    def _shapes(self, terms: dict[str, Any]) -> dict[str, DriveTerm]:
         """Of terms whose shape is one of ours."""
         found = {
-            str(name): shape_from(
+            str(name): term_from_settings(
                 str(name), term.get("settings"), motors=len(self.motors), where=self.label
             )
             for name, term in terms.items()
@@ -315,7 +320,7 @@ class _DriveFile:
         }
         return {name: shape for name, shape in found.items() if shape is not None}
 
-    def _direction(self, stated: Any) -> Dry | None:
+    def _direction(self, stated: Any) -> FrictionDirection | None:
         if stated is None:
             return None
         if not isinstance(stated, dict):
@@ -332,7 +337,7 @@ class _DriveFile:
                 f"{self.label}: 'direction' has a negative number, or zone and travel of one motor;"
                 " save the robot again"
             )
-        return Dry(zone, travel)
+        return FrictionDirection(zone, travel)
 
     def _read_actuation(self, actuation: Any) -> None:
         if not isinstance(actuation, dict):
@@ -362,7 +367,7 @@ class _DriveFile:
             )
 
 
-def _applied(robot: Robot, file: _DriveFile, shapes: dict[str, Shape]) -> Robot:
+def _applied(robot: Robot, file: _DriveFile, shapes: dict[str, DriveTerm]) -> Robot:
     if file.actuated:
         robot = _actuated(robot, file)
         if robot.drive.actuation is not None and robot.drive.actuation.gains != file.gains:
@@ -384,22 +389,22 @@ def _applied(robot: Robot, file: _DriveFile, shapes: dict[str, Shape]) -> Robot:
     for term, values in file.terms.items():
         if term not in drive.terms:
             if term in file.shapes and term not in shapes:
-                made = widened(file.shapes[term], at, len(names))
-                drive = replace(drive.with_shape(made), identified=drive.identified)
+                made = expanded_to_motors(file.shapes[term], at, len(names))
+                drive = replace(drive.with_extra_term(made), identified=drive.identified)
             elif term not in shapes:
                 raise UsageError(
                     f"{file.label}: the shape of term {shown(term)} is code, which no file holds;"
                     " hand it in with shapes=[...]"
                 )
             else:
-                drive = replace(drive.with_shape(shapes[term]), identified=drive.identified)
+                drive = replace(drive.with_extra_term(shapes[term]), identified=drive.identified)
         new = drive.value(term).copy()
         new[at] = values
         drive = drive.with_values(**{term: new})
     if file.dry is not None:
         zone, travel = np.zeros(len(names)), np.zeros(len(names))
         zone[at], travel[at] = file.dry.zone, file.dry.travel
-        drive = drive.with_dry(Dry(zone, travel))
+        drive = drive.with_dry(FrictionDirection(zone, travel))
     return replace(robot, drive=drive)
 
 

@@ -1,4 +1,4 @@
-"""A robot from a file: the root element decides which reader gets it."""
+"""Load a robot from a URDF or MJCF file."""
 
 from __future__ import annotations
 
@@ -46,9 +46,8 @@ def load(
         case "robot":
             return read_urdf(document, floating_base=floating_base, gravity=gravity)
         case "mujoco":
-            from thetahat.model.io.mjcf import (
-                read_mjcf,  # MuJoCo is an extra, needed for MJCF alone
-            )
+            # MuJoCo is an extra, needed for MJCF alone
+            from thetahat.model.io.mjcf import read_mjcf
 
             return read_mjcf(document, floating_base=floating_base, gravity=gravity)
         case tag:

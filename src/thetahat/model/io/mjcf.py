@@ -1,8 +1,8 @@
-"""Robots from MJCF, read through MuJoCo (extra `mujoco`): every number comes from the compiled
+"""Read robots from MJCF through MuJoCo (extra `mujoco`): every number comes from the compiled
 model, in double precision.
 
-MuJoCo resolves default classes, orientations, units and inertia from geoms. It is handed text that
-`mjcf_source` has checked and stripped, so it opens no file. Here the compiled bodies and joints
+MuJoCo resolves default classes, orientations, units and inertia from geoms. It is given text that
+`mjcf_sanitize` has checked and stripped, so it opens no file. Here the compiled bodies and joints
 become links and joints:
 
 - several joints on one body are a chain, with placeholder links between them that share the body's
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
@@ -26,18 +26,14 @@ import numpy as np
 from thetahat.errors import MalformedInput, MissingExtra, UsageError, known
 from thetahat.model import parameters
 from thetahat.model.io.assemble import JointSpec, LinkSpec, assemble
-from thetahat.model.io.mjcf_source import BodySource, Source, prepare
-from thetahat.model.io.xml_reader import Document, Element, label, shown
+from thetahat.model.io.mjcf_sanitize import BodySource, SanitizedMjcf, sanitize
+from thetahat.model.io.xml_reader import Document, Element, label, shown, symmetric
 from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind, Limits
 from thetahat.model.unit_checks import warn_if_implausible
 
-KINDS = (
-    JointKind.FREE,
-    JointKind.BALL,
-    JointKind.PRISMATIC,
-    JointKind.REVOLUTE,
-)  # in the order of MuJoCo's mjtJoint
+# in the order of MuJoCo's mjtJoint
+KINDS = (JointKind.FREE, JointKind.BALL, JointKind.PRISMATIC, JointKind.REVOLUTE)
 
 _FIXES = (  # part of MuJoCo's reason → what to do about it
     ("global coordinates", "save the file with local coordinates, as MuJoCo up to 2.3.3 can"),
@@ -56,36 +52,36 @@ _FIXES = (  # part of MuJoCo's reason → what to do about it
 
 
 @dataclass(frozen=True, eq=False)
-class Compiled:
-    """What MuJoCo made of a document, and the way back to the document's elements."""
+class CompiledMjcf:
+    """A compiled MuJoCo model, and the way back to the document's elements."""
 
     mujoco: ModuleType
     model: Any
-    source: Source
+    source: SanitizedMjcf
     names: _Names
-    said: list[str]  # MuJoCo's warnings
+    warnings: list[str]  # of MuJoCo
 
 
-def compile_mjcf(document: Document, unsaved: Mapping[Path, bytes] | None = None) -> Compiled:
+def compile_mjcf(document: Document, unsaved: Mapping[Path, bytes] | None = None) -> CompiledMjcf:
     """Compile a document; `unsaved` are files it may include as if they were in its folder, by
     their resolved paths.
     """
-    source = prepare(document, unsaved)
+    source = sanitize(document, unsaved)
     mujoco = _mujoco(document)
-    model, said = _compile(mujoco, source, document)
+    model, warnings = _compile(mujoco, source, document)
     if model.nbody < 2:
         raise MalformedInput(
             f"{label(document.path)}: there is no <body> in <worldbody>, so there is no robot; load"
             " the file that includes this one"
         )
-    return Compiled(mujoco, model, source, _names(model), said)
+    return CompiledMjcf(mujoco, model, source, _names(model), warnings)
 
 
 def read_mjcf(
     document: Document,
     *,
     floating_base: bool = False,
-    gravity: Any = None,
+    gravity: np.ndarray | tuple[float, ...] | None = None,
     unsaved: Mapping[Path, bytes] | None = None,
 ) -> Robot:
     """The robot of an MJCF document.
@@ -97,21 +93,15 @@ def read_mjcf(
         unsaved: as for `compile_mjcf`.
     """
     compiled = compile_mjcf(document, unsaved)
-    mujoco, model, source, names, said = (
-        compiled.mujoco,
-        compiled.model,
-        compiled.source,
-        compiled.names,
-        compiled.said,
-    )
+    model, source, names = compiled.model, compiled.source, compiled.names
     links, joints = _links(model, source, names), _joints(model, source, names)
     root = names.bodies[0]
     if floating_base:
         root = _freed_root(model, names, document)
         links, joints = links[1:], [joint for joint in joints if joint.child != root]
-    notes = (*_left_out_notes(source), *_compiled_notes(model, names), *said)
+    notes = (*_left_out_notes(source), *_compiled_notes(model, names), *compiled.warnings)
     if gravity is None:
-        off = model.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_GRAVITY
+        off = model.opt.disableflags & compiled.mujoco.mjtDisableBit.mjDSBL_GRAVITY
         gravity = np.zeros(3) if off else model.opt.gravity.copy()
         notes += ("gravity is switched off by <flag>",) if off else ()
     robot = assemble(
@@ -139,27 +129,30 @@ def _mujoco(document: Document) -> ModuleType:
             f"{label(document.path)} is MJCF, which is read through MuJoCo; install it with: pip"
             " install 'thetahat[mujoco]'"
         ) from None
-    return mujoco
+    module: ModuleType = mujoco
+    return module
 
 
-def _compile(mujoco: ModuleType, source: Source, document: Document) -> tuple[Any, list[str]]:
-    """The compiled model, and what MuJoCo warned of (which it would print, and write to a file in
-    the working folder).
+def _compile(
+    mujoco: ModuleType, source: SanitizedMjcf, document: Document
+) -> tuple[Any, list[str]]:
+    """The compiled model, and MuJoCo's warnings (which it would print, and write to a file in the
+    working folder).
     """
-    said: list[str] = []
+    warnings: list[str] = []
     before = mujoco.get_mju_user_warning()
     mujoco.set_mju_user_warning(
-        lambda text: said.append(f"MuJoCo says: {' '.join(str(text).split()).split('. ')[0]}")
+        lambda text: warnings.append(f"MuJoCo says: {' '.join(str(text).split()).split('. ')[0]}")
     )
     try:
-        return mujoco.MjModel.from_xml_string(source.text, source.assets), said
+        return mujoco.MjModel.from_xml_string(source.text, source.assets), warnings
     except Exception as error:  # whatever a foreign library raises, the user gets a sentence
         _refuse(str(error), source, document)
     finally:
         mujoco.set_mju_user_warning(before)
 
 
-def _refuse(message: str, source: Source, document: Document) -> NoReturn:
+def _refuse(message: str, source: SanitizedMjcf, document: Document) -> NoReturn:
     """MuJoCo's reason as one sentence, at the element of the user's file that MuJoCo's line number
     leads to.
     """
@@ -169,9 +162,9 @@ def _refuse(message: str, source: Source, document: Document) -> NoReturn:
         reason = reason.replace(key, file)
     where = label(document.path)
     value = ""
-    found = re.search(r"[Ll]ine(?: number=| )(\d+)", message)
-    if found and not source.attached and 0 < int(found[1]) <= len(source.lines):
-        element = source.lines[int(found[1]) - 1]
+    line = re.search(r"[Ll]ine(?: number=| )(\d+)", message)
+    if line and not source.attached and 0 < int(line[1]) <= len(source.lines):
+        element = source.lines[int(line[1]) - 1]
         where = element.place
         attribute = re.search(r"attribute:? '(\w+)'", reason)
         if attribute and attribute[1] in element.attrib:
@@ -233,32 +226,29 @@ def rotation_of(quaternion: np.ndarray) -> np.ndarray:
     )
 
 
-def body_of(model: Any, source: Source, i: int) -> BodySource | None:
+def body_of(model: Any, source: SanitizedMjcf, i: int) -> BodySource | None:
     """Where a compiled body stands in the file; None for the world, and for what MuJoCo made up."""
     return source.bodies[int(model.body_user[i, 0])] if model.nuser_body else None
 
 
-def joint_of(model: Any, source: Source, j: int) -> Element | None:
+def joint_of(model: Any, source: SanitizedMjcf, j: int) -> Element | None:
     """The element of a compiled joint; None for a `<freejoint>`."""
     return source.joints[int(model.jnt_user[j, 0])] if model.nuser_jnt else None
 
 
-def body_parameters(model: Any, source: Source) -> tuple[np.ndarray, float]:
+def body_parameters(model: Any, source: SanitizedMjcf) -> tuple[np.ndarray, float]:
     """θ of every compiled body in its own frame, (bodies, 10), and the factor by which
     `settotalmass` has scaled what the file states.
     """
     mass, inertia = _inertias(model, source)
-    scale = (
-        source.total_mass / np.sum(mass[1:])
-        if source.total_mass and np.sum(mass[1:]) > 0.0
-        else 1.0
-    )
+    total = float(np.sum(mass[1:]))
+    scale = source.total_mass / total if source.total_mass and total > 0.0 else 1.0
     theta = parameters.from_mass_com_inertia(mass * scale, model.body_ipos, inertia * scale)
     theta[0] = 0.0
-    return theta, float(scale)
+    return theta, scale
 
 
-def _inertias(model: Any, source: Source) -> tuple[np.ndarray, np.ndarray]:
+def _inertias(model: Any, source: SanitizedMjcf) -> tuple[np.ndarray, np.ndarray]:
     """Mass (bodies,) and inertia about the centre of mass in body axes (bodies, 3, 3), unscaled;
     the centre itself is `body_ipos`.
     """
@@ -270,25 +260,19 @@ def _inertias(model: Any, source: Source) -> tuple[np.ndarray, np.ndarray]:
         if body and body.substitute:
             mass[i], diagonal = body.substitute.mass, np.array(body.substitute.diagonal)
             if body.substitute.full is not None:
-                xx, yy, zz, xy, xz, yz = body.substitute.full
-                inertia[i] = [[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]
+                inertia[i] = symmetric(body.substitute.full)
                 continue
         inertia[i] = turn @ np.diag(diagonal) @ turn.T
     return mass, inertia
 
 
-def _links(model: Any, source: Source, names: _Names) -> list[LinkSpec]:
+def _links(model: Any, source: SanitizedMjcf, names: _Names) -> list[LinkSpec]:
     theta, _ = body_parameters(model, source)
     links = []
     for i, name in enumerate(names.bodies):
         body = body_of(model, source, i)
-        links.append(
-            LinkSpec(
-                name,
-                theta[i],
-                has_inertia=bool(theta[i, parameters.M]) or bool(body and body.has_inertial),
-            )
-        )
+        has_inertia = bool(theta[i, parameters.M]) or bool(body and body.inertial is not None)
+        links.append(LinkSpec(name, theta[i], has_inertia=has_inertia))
         links.extend(
             LinkSpec(between, has_inertia=False, placeholder=True)
             for between in _between(model, names, i)
@@ -302,69 +286,40 @@ def _between(model: Any, names: _Names, body: int) -> list[str]:
     return [f"{names.bodies[body]}/{names.joints[j]}" for j in range(first, first + count - 1)]
 
 
-def _joints(model: Any, source: Source, names: _Names) -> list[JointSpec]:
+def _joints(model: Any, source: SanitizedMjcf, names: _Names) -> list[JointSpec]:
     joints = []
     for i in range(1, model.nbody):
-        parent, rotation, translation = (
-            names.bodies[model.body_parentid[i]],
-            rotation_of(model.body_quat[i]),
-            model.body_pos[i].copy(),
-        )
+        body, parent = names.bodies[i], names.bodies[model.body_parentid[i]]
+        rotation, translation = rotation_of(model.body_quat[i]), model.body_pos[i].copy()
         first, count = model.body_jntadr[i], model.body_jntnum[i]
+        weld = JointSpec(f"{body}_weld", None, parent, body, rotation, translation)
         if count == 0:
-            joints.append(
-                JointSpec(
-                    f"{names.bodies[i]}_weld", None, parent, names.bodies[i], rotation, translation
-                )
-            )
-        for j, child in zip(
-            range(first, first + count), [*_between(model, names, i), names.bodies[i]], strict=False
-        ):
-            joints.append(
-                _joint(
-                    model,
-                    source,
-                    j,
-                    name=names.joints[j],
-                    parent=parent,
-                    child=child,
-                    rotation=rotation,
-                    translation=translation,
-                )
-            )
-            parent, rotation, translation = child, np.eye(3), np.zeros(3)
+            joints.append(weld)
+        children = [*_between(model, names, i), body][:count]
+        for j, child in enumerate(children, start=first):
+            moved = replace(weld, name=names.joints[j], child=child)
+            joints.append(_joint(model, source, j, moved))
+            weld = replace(weld, parent=child, rotation=np.eye(3), translation=np.zeros(3))
     return joints
 
 
-def _joint(
-    model: Any,
-    source: Source,
-    j: int,
-    *,
-    name: str,
-    parent: str,
-    child: str,
-    rotation: np.ndarray,
-    translation: np.ndarray,
-) -> JointSpec:
+def _joint(model: Any, source: SanitizedMjcf, j: int, weld: JointSpec) -> JointSpec:
+    """Compiled joint j in place of a weld."""
     kind = KINDS[model.jnt_type[j]]
     dof, at = model.jnt_dofadr[j], model.jnt_qposadr[j]
     one = kind in (JointKind.REVOLUTE, JointKind.PRISMATIC)
     free = kind is JointKind.FREE
-    return JointSpec(
-        name=name,
+    axis = np.array([0.0, 0.0, 1.0])
+    if one:
+        axis = model.jnt_axis[j] / np.linalg.norm(model.jnt_axis[j])
+    return replace(
+        weld,
         kind=kind,
-        parent=parent,
-        child=child,
-        rotation=np.eye(3) if free else rotation,
-        translation=np.zeros(3) if free else translation,
-        axis=(
-            model.jnt_axis[j] / np.linalg.norm(model.jnt_axis[j])
-            if one
-            else np.array([0.0, 0.0, 1.0])
-        ),
+        rotation=np.eye(3) if free else weld.rotation,
+        translation=np.zeros(3) if free else weld.translation,
+        axis=axis,
         anchor=np.zeros(3) if free else model.jnt_pos[j].copy(),
-        limits=_limits(model, source, j, name) if one else Limits(),
+        limits=_limits(model, source, j, weld.name) if one else Limits(),
         offset=-float(model.qpos0[at]) if one else 0.0,
         damping=float(model.dof_damping[dof]),
         friction=float(model.dof_frictionloss[dof]),
@@ -372,7 +327,7 @@ def _joint(
     )
 
 
-def _limits(model: Any, source: Source, j: int, name: str) -> Limits:
+def _limits(model: Any, source: SanitizedMjcf, j: int, name: str) -> Limits:
     lower, upper = (float(x) for x in model.jnt_range[j])
     if lower > upper:  # MuJoCo takes such a range for none
         element = joint_of(model, source, j)
@@ -385,9 +340,8 @@ def _limits(model: Any, source: Source, j: int, name: str) -> Limits:
     effort = np.inf
     if model.jnt_actfrclimited[j]:
         low, high = (float(x) for x in model.jnt_actfrcrange[j])
-        effort = (
-            min(-low, high) if low < 0.0 < high else max(abs(low), abs(high))
-        )  # both ways, where the joint is driven both ways
+        # both ways, where the joint is driven both ways
+        effort = min(-low, high) if low < 0.0 < high else max(abs(low), abs(high))
     return Limits(lower, upper, effort=effort)
 
 
@@ -429,7 +383,7 @@ def _compiled_notes(model: Any, names: _Names) -> list[str]:
     bent = np.zeros(model.njnt, dtype=bool)
     if hasattr(model, "dof_dampingpoly"):
         bent[model.dof_jntid[np.any(model.dof_dampingpoly, axis=1)]] = True
-    found = (
+    kinds = (
         ("joint springs are not modelled", names.joints, springs),
         ("damping that is not linear in speed is not modelled", names.joints, bent),
         ("gravity compensation is not modelled", names.bodies, model.body_gravcomp != 0.0),
@@ -437,12 +391,12 @@ def _compiled_notes(model: Any, names: _Names) -> list[str]:
     )
     return [
         f"{title}: {known([owners[i] for i in np.flatnonzero(chosen)], 6)}"
-        for title, owners, chosen in found
+        for title, owners, chosen in kinds
         if np.any(chosen)
     ]
 
 
-def _left_out_notes(source: Source) -> list[str]:
+def _left_out_notes(source: SanitizedMjcf) -> list[str]:
     """A sentence for every kind of thing that the robot does not model."""
     titles = {
         "equality": "equality constraints are not modelled, so the joints they couple move freely",

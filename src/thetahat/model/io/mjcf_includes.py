@@ -1,6 +1,4 @@
-"""The files an MJCF file is made of: includes inlined, meshes read, and nothing outside the file's
-folder touched.
-"""
+"""Resolve the files of an MJCF model: includes inlined, meshes read, nothing outside the folder."""
 
 from __future__ import annotations
 
@@ -26,9 +24,8 @@ MAX_FILES = 500
 MAX_CHAIN = 50  # files that include one another in a row
 MAX_MESH = 64 * 2**20  # [bytes]; MuJoCo's own limit of 200,000 faces is 10 MB in STL
 
-Chain = tuple[
-    Path, ...
-]  # the files that led to an element, in resolved folders: the main file first
+# the files that led to an element, in resolved folders: the main file first
+Chain = tuple[Path, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,16 +34,13 @@ class Folder:
 
     main: Path  # as the user gave it, for errors
     path: Path  # resolved
-    files: dict[Path, Path] = field(
-        default_factory=dict
-    )  # read so far: resolved → as errors and elements name it
+    # read so far: resolved → as errors and elements name it
+    files: dict[Path, Path] = field(default_factory=dict)
     meshes: set[Path] = field(default_factory=set)  # read so far
-    named: list[tuple[Path, int, Path]] = field(
-        default_factory=list
-    )  # source and offset of each <include> or <model>, and the file it led to
-    unsaved: Mapping[Path, bytes] = field(
-        default_factory=dict
-    )  # files that count as if they were in the folder, by their resolved paths
+    # source and offset of each <include> or <model>, and the file it led to
+    named: list[tuple[Path, int, Path]] = field(default_factory=list)
+    # files that count as if they were in the folder, by their resolved paths
+    unsaved: Mapping[Path, bytes] = field(default_factory=dict)
 
     @staticmethod
     def of(document: Document, unsaved: Mapping[Path, bytes] | None = None) -> Folder:
@@ -129,7 +123,7 @@ class Folder:
         file it names.
         """
         base = chain[-1].parent
-        root = _copy(document.root, None)
+        root = document.root.like(dict(document.root.attrib), parent=None)
         included: set[Path] = set()
         count = 0
         stack = [(document.root, root, chain, 1)]
@@ -145,9 +139,8 @@ class Folder:
                 child, chain_child = pending.pop()
                 if child.tag == "include":
                     other, longer = self.read(child, base, chain_child)
-                    if (
-                        longer[-1] in included
-                    ):  # MuJoCo's rule, which also keeps includes from doubling at every level
+                    # MuJoCo's rule, which also keeps includes from doubling at every level
+                    if longer[-1] in included:
                         raise MalformedInput(
                             f"{child.place}: {shown(child.attrib['file'])} is included twice; MJCF"
                             " allows it once"
@@ -163,7 +156,7 @@ class Folder:
                         f"{child.place}: there are more than {MAX_ELEMENTS:,} elements with all"
                         " includes; split the model"
                     )
-                copy = _copy(child, new)
+                copy = child.like(dict(child.attrib), parent=new)
                 new.children.append(copy)
                 stack.append((child, copy, chain_child, depth + 1))
         return root
@@ -178,17 +171,6 @@ def resolved(path: Path, element: Element) -> Path:
         raise MalformedInput(
             f"{element.place}: file {shown(path.name)} cannot be found ({reason}); check the path"
         ) from None
-
-
-def _copy(element: Element, parent: Element | None) -> Element:
-    return Element(
-        element.tag,
-        dict(element.attrib),
-        line=element.line,
-        offset=element.offset,
-        source=element.source,
-        parent=parent,
-    )
 
 
 def serialise(root: Element) -> tuple[str, list[Element]]:

@@ -1,5 +1,5 @@
-"""What an MJCF `<inertial>` states, and how a new inertia is stated in its form: `diaginertia` in
-axes turned by `quat`, or `fullinertia`.
+"""Inertia as an MJCF `<inertial>` states it: `diaginertia` in axes turned by `quat`, or
+`fullinertia`.
 """
 
 from __future__ import annotations
@@ -9,21 +9,17 @@ from itertools import permutations
 import numpy as np
 
 from thetahat.model import parameters
-from thetahat.model.io.mjcf import Compiled, body_of, rotation_of
+from thetahat.model.io.mjcf import CompiledMjcf, body_of, rotation_of
 from thetahat.model.io.mjcf_includes import serialise
 from thetahat.model.io.write_back import ROUNDING, Stated
-from thetahat.model.io.xml_reader import Element, number, vector
+from thetahat.model.io.xml_reader import Element, number, symmetric, vector
 
-ORIENTATIONS = (
-    "axisangle",
-    "xyaxes",
-    "zaxis",
-    "euler",
-)  # other ways than quat to turn the axes; MJCF allows one
+# other ways than quat to turn the axes; MJCF allows one
+ORIENTATIONS = ("axisangle", "xyaxes", "zaxis", "euler")
 
 
 def stated_inertial(
-    compiled: Compiled, i: int, inertial: Element | None, turn: np.ndarray
+    compiled: CompiledMjcf, i: int, inertial: Element | None, turn: np.ndarray
 ) -> Stated:
     """What the file states of body i, in the frame in which its `<inertial>` stands, itself turned
     by `turn` in the body.
@@ -35,8 +31,7 @@ def stated_inertial(
         return Stated.nothing()
     mass, com = number(inertial, "mass"), np.array(vector(inertial, "pos", 3, (0.0, 0.0, 0.0)))
     if "fullinertia" in inertial.attrib:
-        xx, yy, zz, xy, xz, yz = vector(inertial, "fullinertia", 6)
-        return Stated(mass, com, np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]), np.eye(3))
+        return Stated(mass, com, symmetric(vector(inertial, "fullinertia", 6)), np.eye(3))
     turned = any(key in inertial.attrib for key in ("quat", *ORIENTATIONS))
     rotation = turn.T @ rotation_of(compiled.model.body_iquat[i]) if turned else np.eye(3)
     return Stated(mass, com, np.diag(vector(inertial, "diaginertia", 3, (0.0, 0.0, 0.0))), rotation)
@@ -53,8 +48,9 @@ def principal(new: Stated, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray | 
     if np.max(np.abs(inertia - np.diag(np.diag(inertia)))) <= slack:
         return np.diag(inertia), None
     values, vectors = np.linalg.eigh(inertia)
-    order = list(
-        max(permutations(range(3)), key=lambda p: sum(abs(vectors[k, p[k]]) for k in range(3)))
+    order = max(
+        map(list, permutations(range(3))),
+        key=lambda p: float(np.sum(np.abs(vectors[range(3), p]))),
     )
     values, vectors = values[order], vectors[:, order]
     vectors = vectors * np.where(np.diag(vectors) < 0.0, -1.0, 1.0)
@@ -76,12 +72,12 @@ def quaternion_of(rotation: np.ndarray) -> np.ndarray:
             [d - b, c + g, f + h, 1 - a - e + i],
         ]
     )
-    q = outer[:, int(np.argmax(np.diag(outer)))]
+    q: np.ndarray = outer[:, int(np.argmax(np.diag(outer)))]
     q = q / np.linalg.norm(q)
     return -q if q[0] < 0.0 else q
 
 
-def frame_poses(compiled: Compiled) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+def frame_poses(compiled: CompiledMjcf) -> dict[int, tuple[np.ndarray, np.ndarray]]:
     """Rotation and translation, in its body, of the `<frame>` around an `<inertial>`, by body;
     found by compiling one without its own pose.
     """

@@ -1,4 +1,4 @@
-"""An MJCF file with other inertial and drive values, and all else byte for byte.
+"""Write inertial and drive values into a copy of an MJCF file, all else byte for byte.
 
 Where a value lies in an included (or attached) file, a copy of that file is written too, and the
 `<include>` names the copy. MuJoCo's compiler settings can override what an `<inertial>` says, so
@@ -24,7 +24,7 @@ import numpy as np
 
 from thetahat.errors import MalformedInput, UnphysicalRobot, UsageError
 from thetahat.model import parameters
-from thetahat.model.io.mjcf import Compiled, body_of, body_parameters, compile_mjcf, joint_of
+from thetahat.model.io.mjcf import body_of, body_parameters, compile_mjcf, joint_of
 from thetahat.model.io.mjcf_inertial import (
     ORIENTATIONS,
     frame_poses,
@@ -32,16 +32,13 @@ from thetahat.model.io.mjcf_inertial import (
     quaternion_of,
     stated_inertial,
 )
-from thetahat.model.io.mjcf_source import BodySource
+from thetahat.model.io.mjcf_sanitize import BodySource
 from thetahat.model.io.write_back import restated, same_parameters
-from thetahat.model.io.xml_edit import Splice, attribute, digits
+from thetahat.model.io.xml_edit import XmlEdit, attribute, digits
 from thetahat.model.io.xml_reader import Document, Element, label, number, parse, read_xml, vector
 
-ATTRIBUTES = {
-    "damping": "damping",
-    "friction": "frictionloss",
-    "armature": "armature",
-}  # what a joint can state → its attribute
+# what a joint can state → its attribute
+ATTRIBUTES = {"damping": "damping", "friction": "frictionloss", "armature": "armature"}
 PASSES = 5
 Key = tuple[Path, int]  # where an element stands: its file and offset
 _OFF = {"boundmass": "0", "boundinertia": "0", "balanceinertia": "false"}
@@ -49,20 +46,17 @@ _OFF = {"boundmass": "0", "boundinertia": "0", "balanceinertia": "false"}
 
 @dataclass(frozen=True, eq=False)
 class Written:
-    """A robot on its way to disk. Paths are relative to the folder of its main file."""
+    """The files to write; paths are relative to the folder of the main file."""
 
     main: bytes
-    parts: dict[Path, bytes] = field(
-        default_factory=dict
-    )  # copies of included files, with changes, under names of their own
+    # copies of included files, with changes, under names of their own
+    parts: dict[Path, bytes] = field(default_factory=dict)
     unchanged: dict[Path, bytes] = field(default_factory=dict)  # the other files it includes
-    unsaved: dict[Path, bytes] = field(
-        default_factory=dict
-    )  # the parts as `compile_mjcf` takes them
+    # the parts as `compile_mjcf` takes them
+    unsaved: dict[Path, bytes] = field(default_factory=dict)
     originals: tuple[Path, ...] = ()  # every file that was read beside the main one, where it is
-    names_files: bool = (
-        False  # whether it names meshes, textures or other files, which stay where they are
-    )
+    # whether it names meshes, textures or other files, which stay where they are
+    names_files: bool = False
 
 
 def write_mjcf(
@@ -111,7 +105,7 @@ class _Writer:
         self,
         document: Document,
         links: Mapping[str, np.ndarray],
-        joints: Mapping,
+        joints: Mapping[str, Mapping[str, float]],
         *,
         reach: Mapping[str, float],
         stem: str,
@@ -121,9 +115,8 @@ class _Writer:
         self.folder = self.nominal.source.folder
         theta, self.scale = body_parameters(self.nominal.model, self.nominal.source)
         self.index = {name: i for i, name in enumerate(self.nominal.names.bodies)}
-        self.theta = {
-            name: np.asarray(links.get(name, theta[i])) for name, i in self.index.items()
-        }  # wanted, of every body
+        # wanted, of every body
+        self.theta = {name: np.asarray(links.get(name, theta[i])) for name, i in self.index.items()}
         self.documents = {document.path: document} | {
             path: read_xml(path) for path in self.folder.files.values()
         }
@@ -140,7 +133,7 @@ class _Writer:
 
     def wrong(self, written: Written) -> tuple[set[str], set[str]]:
         """The links that come out otherwise than wanted, and the joints whose damping does."""
-        again: Compiled = compile_mjcf(_with_text(self.document, written.main), written.unsaved)
+        again = compile_mjcf(_with_text(self.document, written.main), written.unsaved)
         theta, _ = body_parameters(again.model, again.source)
         joints = set()
         for j, name in enumerate(self.nominal.names.joints):
@@ -161,7 +154,7 @@ class _Writer:
         """The files with the planned links and all changed joints written; `springs` are joints to
         be freed of their `springdamper`.
         """
-        self.splices = {path: Splice(document) for path, document in self.documents.items()}
+        self.edits = {path: XmlEdit(document) for path, document in self.documents.items()}
         done: dict[Key, tuple[str, np.ndarray]] = {}
         for name in sorted(plan, key=self.index.__getitem__):
             body = body_of(self.nominal.model, self.nominal.source, self.index[name])
@@ -186,19 +179,17 @@ class _Writer:
     # -- bodies ------------------------------------------------------------------------------------
 
     def _write_body(self, name: str, element: Element, body: BodySource) -> None:
-        i, inertial = (
-            self.index[name],
-            (None if body.inertial is None else self.original(body.inertial)),
-        )
-        splice = self.splices[(inertial or element).source]
+        i = self.index[name]
+        inertial = None if body.inertial is None else self.original(body.inertial)
+        edit = self.edits[(inertial or element).source]
         turn, shift = self.poses.get(i, (np.eye(3), np.zeros(3)))
         theta = parameters.transform(self.theta[name] / self.scale, turn.T, -turn.T @ shift)
         old = stated_inertial(self.nominal, i, inertial, turn)
         new = restated(theta, old, reach=self.reach.get(name, 0.0), place=element.place)
         if inertial is not None and "fullinertia" in inertial.attrib:
-            splice.set_numbers(inertial, "pos", new.com)
-            splice.set_numbers(inertial, "mass", [new.mass])
-            splice.set_numbers(
+            edit.set_numbers(inertial, "pos", new.com)
+            edit.set_numbers(inertial, "mass", [new.mass])
+            edit.set_numbers(
                 inertial,
                 "fullinertia",
                 [new.inertia[at] for at in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))],
@@ -210,42 +201,41 @@ class _Writer:
             if quaternion is not None:
                 parts.insert(1, attribute("quat", quaternion))
             parts.append(attribute("diaginertia", diagonal))
-            splice.insert(element, [(0, f"<inertial{''.join(parts)}/>")])
+            edit.insert(element, [(0, f"<inertial{''.join(parts)}/>")])
             return
-        splice.set_numbers(inertial, "pos", new.com)
-        splice.set_numbers(inertial, "mass", [new.mass])
-        splice.set_numbers(inertial, "diaginertia", diagonal)
+        edit.set_numbers(inertial, "pos", new.com)
+        edit.set_numbers(inertial, "mass", [new.mass])
+        edit.set_numbers(inertial, "diaginertia", diagonal)
         if quaternion is None and body.overridden:
             quaternion = quaternion_of(new.rotation)
         if quaternion is not None:
-            self._write_axes(splice, inertial, quaternion)
+            self._write_axes(edit, inertial, quaternion)
 
-    def _write_axes(self, splice: Splice, inertial: Element, quaternion: np.ndarray) -> None:
+    def _write_axes(self, edit: XmlEdit, inertial: Element, quaternion: np.ndarray) -> None:
         other = next((key for key in ORIENTATIONS if key in inertial.attrib), None)
         if other:
-            splice.replace_attribute(inertial, other, "quat", " ".join(map(digits, quaternion)))
+            edit.replace_attribute(inertial, other, "quat", " ".join(map(digits, quaternion)))
         elif "quat" in inertial.attrib or quaternion[0] != 1.0:
-            near = (
-                np.dot(vector(inertial, "quat", 4, (1.0, 0.0, 0.0, 0.0)), quaternion) >= 0.0
-            )  # q and −q are one rotation
-            splice.set_numbers(inertial, "quat", quaternion if near else -quaternion)
+            # q and −q are one rotation
+            near = np.dot(vector(inertial, "quat", 4, (1.0, 0.0, 0.0, 0.0)), quaternion) >= 0.0
+            edit.set_numbers(inertial, "quat", quaternion if near else -quaternion)
 
     # -- joints and settings -----------------------------------------------------------------------
 
     def _write_joints(self, springs: set[str]) -> None:
-        model, source, done = self.nominal.model, self.nominal.source, {}
+        model, source = self.nominal.model, self.nominal.source
+        done: dict[Key, tuple[str, dict[str, tuple[float, ...]]]] = {}
         for j, name in enumerate(self.nominal.names.joints):
             copy = joint_of(model, source, j)
             if copy is None:
                 continue
-            values = {ATTRIBUTES[key]: (value,) for key, value in self.joints.get(name, {}).items()}
+            values: dict[str, tuple[float, ...]] = {}
             if name in springs:
-                stated = {
-                    "springdamper": (0.0, 0.0),
-                    "stiffness": (model.jnt_stiffness[j],),
-                    "damping": (model.dof_damping[model.jnt_dofadr[j]],),
-                }
-                values = stated | values
+                values["springdamper"] = (0.0, 0.0)
+                values["stiffness"] = (model.jnt_stiffness[j],)
+                values["damping"] = (model.dof_damping[model.jnt_dofadr[j]],)
+            for key, value in self.joints.get(name, {}).items():
+                values[ATTRIBUTES[key]] = (value,)
             element = self.original(copy)
             first, stated = done.setdefault((element.source, element.offset), (name, values))
             if stated != values:
@@ -255,7 +245,7 @@ class _Writer:
                 )
             if first == name:
                 for key, numbers in values.items():
-                    self.splices[element.source].set_numbers(element, key, numbers)
+                    self.edits[element.source].set_numbers(element, key, numbers)
 
     def _write_compilers(self, plan: set[str], switched_off: bool) -> None:
         """Change the settings that would undo what was written; in each model the last element that
@@ -269,7 +259,7 @@ class _Writer:
             for key, value in settings.items():
                 for element in [element for element in elements if key in element.attrib][-1:]:
                     if element.attrib[key] == "true" or key.startswith("bound"):
-                        self.splices[element.source].set_text(element, key, value)
+                        self.edits[element.source].set_text(element, key, value)
             if model == 0 and self.nominal.source.total_mass:
                 element = [element for element in elements if "settotalmass" in element.attrib][-1]
                 old = sum(
@@ -278,7 +268,7 @@ class _Writer:
                 )
                 total = sum(theta[parameters.M] for theta in self.theta.values())
                 if abs(total - old) > 1e-14 * abs(old):
-                    self.splices[element.source].set_numbers(
+                    self.edits[element.source].set_numbers(
                         element, "settotalmass", [number(element, "settotalmass") * total / old]
                     )
 
@@ -288,9 +278,9 @@ class _Writer:
         """The files' bytes; who includes a changed file is changed, too, to name its copy."""
         renamed: set[Key] = set()
         while fresh := [
-            (s, o, p)
-            for s, o, p in self.folder.named
-            if self.splices[self.folder.files[p]].changed and (s, o) not in renamed
+            (source, offset, path)
+            for source, offset, path in self.folder.named
+            if self.edits[self.folder.files[path]].changed and (source, offset) not in renamed
         ]:
             for source, offset, path in fresh:
                 renamed.add((source, offset))
@@ -301,14 +291,14 @@ class _Writer:
         )
         originals = (*self.folder.files, *self.folder.meshes)
         written = Written(
-            self.splices[self.document.path].result(), originals=originals, names_files=named
+            self.edits[self.document.path].result(), originals=originals, names_files=named
         )
         for path, place in self.folder.files.items():
             relative = path.relative_to(self.folder.path)
-            if self.splices[place].changed:
+            if self.edits[place].changed:
                 copy = relative.with_name(self._copy_name(path.name))
                 written.parts[copy] = written.unsaved[(self.folder.path / copy).resolve()] = (
-                    self.splices[place].result()
+                    self.edits[place].result()
                 )
             else:
                 written.unchanged[relative] = self.documents[place].text
@@ -318,17 +308,16 @@ class _Writer:
         return f"{self.stem}_{name}"
 
     def _name_copy(self, element: Element, path: Path) -> None:
-        splice, stated = self.splices[element.source], element.attrib["file"]
+        edit, stated = self.edits[element.source], element.attrib["file"]
         file = stated.strip().replace("\\", "/")
-        splice.set_text(
+        edit.set_text(
             element,
             "file",
             f"{file[: len(file) - len(PurePosixPath(file).name)]}{self._copy_name(path.name)}",
         )
-        if (
-            element.tag == "model" and "name" not in element.attrib
-        ):  # <attach> knows it by its file's name
-            splice.add_attribute(element, "name", PurePosixPath(file).stem)
+        # <attach> knows it by its file's name
+        if element.tag == "model" and "name" not in element.attrib:
+            edit.add_attribute(element, "name", PurePosixPath(file).stem)
 
 
 def _with_text(document: Document, text: bytes) -> Document:

@@ -1,11 +1,11 @@
-"""A robot written back: a copy of the file it came from in which only inertial and drive values
-differ, certified by reading it again.
+"""Save a robot as a copy of its source file in which only inertial and drive values differ.
+
+The copy is read again before it takes its place, and must give the same torques.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib
 import os
 import warnings
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ import numpy as np
 from thetahat.errors import RobotWarning, StorageError, UnphysicalRobot, UsageError, known
 from thetahat.files import write_atomically
 from thetahat.model import parameters
-from thetahat.model.drive import TERMS, Drive
+from thetahat.model.drive import Drive
 from thetahat.model.io.drive_json import (
     drive_content,
     drive_file_of,
@@ -27,12 +27,11 @@ from thetahat.model.io.drive_json import (
     with_drive_file,
     with_drive_text,
 )
-from thetahat.model.io.drive_write_back import joint_changes
 from thetahat.model.io.mjcf import read_mjcf
 from thetahat.model.io.mjcf_write import Written, write_mjcf
 from thetahat.model.io.urdf import read_urdf
 from thetahat.model.io.urdf_write import write_urdf
-from thetahat.model.io.write_back import same_parameters, shared_change
+from thetahat.model.io.write_back import joint_changes, same_parameters, shared_change
 from thetahat.model.io.xml_reader import Document, label, parse, read_bytes, read_xml, shown
 from thetahat.model.lock_joints import lock
 from thetahat.model.robot import Robot
@@ -59,7 +58,7 @@ class Saved:
     files: tuple[Path, ...]  # all that was written
     note: str = ""  # what to know to use it, such as meshes that stayed where they were
 
-    def as_data(self) -> dict:
+    def as_data(self) -> dict[str, object]:
         """The "parity" of `estimate.json`."""
         return {
             "file": self.path.name,
@@ -102,31 +101,18 @@ def save(robot: Robot, path: str | os.PathLike[str]) -> Saved:
         warnings.simplefilter("ignore", RobotWarning)  # the user saw them when the robot was loaded
         nominal, floating = _nominal(robot, document)
         links = _link_changes(robot, nominal)
-        draft = _draft(
-            document, links, joint_changes(robot, nominal), nominal=nominal, stem=target.stem
-        )
-        again = _locked_like(
-            robot,
-            _read(
-                Document(document.path, draft.main, parse(draft.main, document.path)),
-                robot,
-                floating,
-                draft.unsaved,
-            ),
-        )
+        joints = joint_changes(robot, nominal)
+        draft = _draft(document, links, joints, nominal=nominal, stem=target.stem)
+        copy = Document(document.path, draft.main, parse(draft.main, document.path))
+        again = _locked_like(robot, _read(copy, robot, floating, draft.unsaved))
     missing = missing_terms(robot, again)
     drive_file, content = None, ""
     if missing:
         drive_file = drive_place(target)
-        content = drive_content(
-            robot, missing, file=target.name, sha256=hashlib.sha256(draft.main).hexdigest()
-        )
-        again = with_drive_text(
-            _with_code(again, robot),
-            content,
-            drive_file,
-            shapes=[shape for shape, _ in robot.drive.extra],
-        )
+        sha256 = hashlib.sha256(draft.main).hexdigest()
+        content = drive_content(robot, missing, file=target.name, sha256=sha256)
+        extra = [term for term, _ in robot.drive.extra]
+        again = with_drive_text(_with_code(again, robot), content, drive_file, shapes=extra)
     error, scale = torque_error(robot, again)
     if not error <= AGREEMENT * max(1.0, scale):
         raise UnphysicalRobot(
@@ -136,9 +122,8 @@ def save(robot: Robot, path: str | os.PathLike[str]) -> Saved:
         )
     files = _write(draft, target, document.path, content=content, drive_file=drive_file)
     _warn_if_unphysical(again, links, target)
-    return Saved(
-        target, drive_file, error, scale, missing, files, _note(draft, target, document.path)
-    )
+    note = _note(draft, target, document.path)
+    return Saved(target, drive_file, error, scale, missing, files, note)
 
 
 # -- the robot's file as it is now -----------------------------------------------------------------
@@ -156,9 +141,8 @@ def _nominal(robot: Robot, document: Document) -> tuple[Robot, bool]:
     """The robot of the file, freed and locked as the given one is, and whether it was freed."""
     nominal, floating = _read(document, robot, False), False
     if any(node.name not in nominal.tree.index_of for node in robot.tree.nodes):
-        with suppress(
-            UsageError
-        ):  # where it cannot be freed the file is not the robot's, as is said below
+        # where it cannot be freed the file is not the robot's, as is said below
+        with suppress(UsageError):
             nominal, floating = _read(document, robot, True), True
     nominal = _locked_like(robot, nominal)
     difference = _difference(robot, nominal)
@@ -182,14 +166,8 @@ def _difference(robot: Robot, nominal: Robot) -> str:
         gone = [node.name for node in robot.tree.nodes if node.name not in nominal.tree.index_of]
         return f"it has no joint {gone[0]!r}" if gone else "its joints hang together otherwise"
     for a, b in zip(robot.tree.nodes, nominal.tree.nodes, strict=True):
-        same = (a.kind, a.parent, a.body, a.mimic, a.offset) == (
-            b.kind,
-            b.parent,
-            b.body,
-            b.mimic,
-            b.offset,
-        )
-        if not same or not all(
+        exact = ("kind", "parent", "body", "mimic", "offset")
+        if any(getattr(a, key) != getattr(b, key) for key in exact) or not all(
             np.allclose(getattr(a, key), getattr(b, key), rtol=0, atol=PLACE)
             for key in ("rotation", "translation", "axis")
         ):
@@ -198,14 +176,10 @@ def _difference(robot: Robot, nominal: Robot) -> str:
             return f"joint {a.name!r} has other drive values"
     if [link.name for link in robot.links] != [link.name for link in nominal.links]:
         return "its links are others"
-    return next(
-        (
-            f"link {a.name!r} has another inertia"
-            for a, b in zip(robot.links, nominal.links, strict=True)
-            if np.any(a.theta != b.theta)
-        ),
-        "",
-    )
+    for link, other in zip(robot.links, nominal.links, strict=True):
+        if np.any(link.theta != other.theta):
+            return f"link {link.name!r} has another inertia"
+    return ""
 
 
 # -- what changes ----------------------------------------------------------------------------------
@@ -265,9 +239,7 @@ def _with_code(again: Robot, robot: Robot) -> Robot:
     actuation = robot.drive.actuation
     if actuation is None or actuation.constant:
         return again
-    return replace(
-        again, drive=Drive(*(np.zeros(actuation.motors) for _ in TERMS), actuation=actuation)
-    )
+    return replace(again, drive=replace(Drive.none(actuation.motors), actuation=actuation))
 
 
 # -- the certificate -------------------------------------------------------------------------------
@@ -279,17 +251,15 @@ def torque_error(robot: Robot, other: Robot) -> tuple[float, float]:
     """
     if not robot.nv:
         return 0.0, 0.0
-    # By name, when first asked for: dynamics are a later stage, which the model must not import.
-    inverse_dynamics = importlib.import_module("thetahat.dynamics.rigid_body").inverse_dynamics
+    from thetahat.dynamics.configuration import random_configuration
+    from thetahat.dynamics.rigid_body import inverse_dynamics  # compiles: only where it is needed
+
     rng = np.random.default_rng(SEED)
-    q = importlib.import_module("thetahat.dynamics.configuration").random_configuration(
-        robot, rng, STATES
-    )
+    q = random_configuration(robot, rng, STATES)
     dq, ddq = rng.uniform(-FASTEST, FASTEST, (2, STATES, robot.nv))
     torque = inverse_dynamics(robot, q, dq, ddq)
-    return float(np.max(np.abs(torque - inverse_dynamics(other, q, dq, ddq)))), float(
-        np.max(np.abs(torque))
-    )
+    difference = torque - inverse_dynamics(other, q, dq, ddq)
+    return float(np.max(np.abs(difference))), float(np.max(np.abs(torque)))
 
 
 # -- files -----------------------------------------------------------------------------------------

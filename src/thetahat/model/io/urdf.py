@@ -1,5 +1,5 @@
-"""Robots from URDF. Strict about what dynamics depend on, deaf to the rest (meshes, materials,
-transmissions, plug-ins).
+"""Read robots from URDF: strict about what the dynamics depend on; meshes, materials,
+transmissions and plug-ins are ignored.
 """
 
 from __future__ import annotations
@@ -13,7 +13,16 @@ import numpy as np
 from thetahat.errors import MalformedInput, RefusedForSafety, RobotWarning, UsageError, known
 from thetahat.model import parameters
 from thetahat.model.io.assemble import JointSpec, LinkSpec, assemble
-from thetahat.model.io.xml_reader import Document, Element, label, number, required, shown, vector
+from thetahat.model.io.xml_reader import (
+    Document,
+    Element,
+    label,
+    number,
+    required,
+    shown,
+    symmetric,
+    vector,
+)
 from thetahat.model.robot import STANDARD_GRAVITY, Robot
 from thetahat.model.tree import JointKind, Limits, Mimic
 from thetahat.model.unit_checks import warn_if_implausible
@@ -88,12 +97,14 @@ def _link(element: Element) -> LinkSpec:
         return LinkSpec(name, has_inertia=False)
     rotation, com = placement(inertial)
     mass = number(_child(inertial, "mass"), "value", largest=_LARGEST)
-    tensor = _child(inertial, "inertia")
-    xx, xy, xz, yy, yz, zz = (
-        number(tensor, key, largest=_LARGEST) for key in ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")
-    )
-    inertia = rotation @ np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]) @ rotation.T
+    inertia = rotation @ tensor_of(_child(inertial, "inertia")) @ rotation.T
     return LinkSpec(name, parameters.from_mass_com_inertia(mass, com, inertia))
+
+
+def tensor_of(inertia: Element) -> np.ndarray:
+    """The symmetric matrix of an <inertia>."""
+    keys = ("ixx", "iyy", "izz", "ixy", "ixz", "iyz")
+    return symmetric(number(inertia, key, largest=_LARGEST) for key in keys)
 
 
 def placement(element: Element) -> tuple[np.ndarray, np.ndarray]:
@@ -169,7 +180,8 @@ def _axis(element: Element) -> np.ndarray:
             " such as 0 0 1"
         )
     direction /= largest  # so that squares neither overflow nor vanish
-    return direction / np.linalg.norm(direction)
+    direction /= np.linalg.norm(direction)
+    return direction
 
 
 def _limits(element: Element, *, bounded: bool) -> Limits:
@@ -181,10 +193,8 @@ def _limits(element: Element, *, bounded: bool) -> Limits:
         return Limits()
     lower, upper = -math.inf, math.inf
     if "lower" in limit.attrib or "upper" in limit.attrib:
-        lower, upper = (
-            number(limit, "lower", 0.0),
-            number(limit, "upper", 0.0),
-        )  # the standard's default for a missing one
+        # the standard's default for a missing one
+        lower, upper = (number(limit, "lower", 0.0), number(limit, "upper", 0.0))
         if bounded and lower > upper:
             raise MalformedInput(
                 f"{limit.place}: lower={lower:g} is above upper={upper:g}; swap them"
@@ -208,11 +218,9 @@ def _dynamics(element: Element) -> tuple[float, float]:
     dynamics = _only(element, "dynamics")
     if dynamics is None:
         return 0.0, 0.0
-    values = (
-        number(dynamics, "damping", 0.0, largest=_LARGEST),
-        number(dynamics, "friction", 0.0, largest=_LARGEST),
-    )
-    for name, value in zip(("damping", "friction"), values, strict=True):
+    damping = number(dynamics, "damping", 0.0, largest=_LARGEST)
+    friction = number(dynamics, "friction", 0.0, largest=_LARGEST)
+    for name, value in (("damping", damping), ("friction", friction)):
         if value < 0.0:
             warnings.warn(
                 f"{dynamics.place}: {name}={value:g} is negative, which feeds energy in; give 0 or"
@@ -220,7 +228,7 @@ def _dynamics(element: Element) -> tuple[float, float]:
                 RobotWarning,
                 stacklevel=2,
             )
-    return values
+    return damping, friction
 
 
 def _mimic(element: Element, kind: JointKind) -> Mimic | None:
@@ -241,39 +249,31 @@ def _with_mimics(robot: Element, joints: list[JointSpec]) -> list[JointSpec]:
     """Joints whose mimics refer to the joint that owns the coordinate: q = k₁(k₂ q″ + o₂) + o₁
     along a chain of mimics.
     """
-    by_name = {joint.name: joint for joint in joints}
+    kinds = {joint.name: joint.kind for joint in joints}
     element = {e.attrib["name"]: e for e in robot.findall("joint")}
-    resolved: dict[str, Mimic | None] = {
-        joint.name: None for joint in joints if joint.mimic is None
-    }
+    stated = {joint.name: joint.mimic for joint in joints if joint.mimic is not None}
+    resolved: dict[str, Mimic] = {}
     for joint in joints:
-        chain: dict[str, None] = {}  # an ordered set: long chains stay linear
+        chain: dict[str, Mimic] = {}
         name = joint.name
-        while name not in resolved:
-            chain[name] = None
-            reference = by_name[name].mimic.joint  # type: ignore[union-attr]
-            place = element[name].place
-            if reference not in by_name:
+        while name in stated and name not in resolved:
+            chain[name] = stated[name]
+            reference = stated[name].joint
+            place = f"{element[name].place}: it mimics joint {shown(reference)}"
+            if reference not in kinds:
                 raise MalformedInput(
-                    f"{place}: it mimics joint {shown(reference)}, which the file does not have;"
-                    f" joints: {known(map(shown, by_name))}"
+                    f"{place}, which the file does not have; joints: {known(map(shown, kinds))}"
                 )
             if reference in chain:
-                raise MalformedInput(
-                    f"{place}: it mimics joint {shown(reference)}, which in the end mimics it back;"
-                    " break the circle"
-                )
-            if by_name[reference].kind not in _ONE_DOF:
+                raise MalformedInput(f"{place}, which in the end mimics it back; break the circle")
+            if kinds[reference] not in _ONE_DOF:
                 kind = element[reference].attrib["type"]
                 raise MalformedInput(
-                    f"{place}: it mimics joint {shown(reference)} of type {kind!r}; name a revolute"
-                    " or prismatic joint"
+                    f"{place} of type {kind!r}; name a revolute or prismatic joint"
                 )
             name = reference
-        for name in reversed(chain):
-            own = by_name[name].mimic
-            assert own is not None
-            further = resolved[own.joint]
+        for name, own in reversed(chain.items()):
+            further = resolved.get(own.joint)
             if further is not None:
                 own = Mimic(
                     further.joint,
@@ -286,9 +286,7 @@ def _with_mimics(robot: Element, joints: list[JointSpec]) -> list[JointSpec]:
                     f" {shown(own.joint)}; check the multipliers"
                 )
             resolved[name] = own
-    return [
-        replace(joint, mimic=resolved[joint.name]) if joint.mimic else joint for joint in joints
-    ]
+    return [replace(joint, mimic=resolved.get(joint.name)) for joint in joints]
 
 
 # -- the tree --------------------------------------------------------------------------------------
@@ -335,10 +333,9 @@ def _root(document: Document, joints: list[JointSpec]) -> str:
         stack.extend(children.get(link, ()))
     rest = [link for link in links if link not in reached]
     if rest:
-        joint = parent_joint[rest[0]]
         raise MalformedInput(
-            f"{label(document.path)}: joint {shown(joint)} closes a loop through link"
-            f" {shown(rest[0])}; cut it so that one root is left"
+            f"{label(document.path)}: joint {shown(parent_joint[rest[0]])} closes a loop through"
+            f" link {shown(rest[0])}; cut it so that one root is left"
         )
     return roots[0]
 
@@ -399,12 +396,13 @@ def _unique(elements: list[Element]) -> None:
 
 def _only(element: Element, tag: str) -> Element | None:
     """The child with this tag, if any; two would leave open which one counts."""
-    found = element.findall(tag)
-    if len(found) > 1:
+    children = element.findall(tag)
+    if len(children) > 1:
+        first, second = children[:2]
         raise MalformedInput(
-            f"{found[1].place}: <{tag}> is there twice (first in line {found[0].line}); keep one"
+            f"{second.place}: <{tag}> is there twice (first in line {first.line}); keep one"
         )
-    return found[0] if found else None
+    return children[0] if children else None
 
 
 def _child(element: Element, tag: str) -> Element:

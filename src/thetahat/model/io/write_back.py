@@ -1,17 +1,21 @@
-"""How the links of one body share a change of the body, and how a link's ten numbers become the
-numbers a file states.
+"""Write a robot's values back to its file: what each link and joint is to state.
 
 A body is the sum of its links. With P the 4×4 pseudo-inertia in the body's frame and U its upper
 triangular factor, P = U Uᵀ,
 
-    T = U_new·U_nominal⁻¹,    P_k,new = T P_k Tᵀ  for every link k,    Σ P_k,new = T P_nominal Tᵀ =
-    P_new.
+    T = U_new·U_nominal⁻¹,    P_k,new = T P_k Tᵀ  for every link k
+    Σ P_k,new = T P_nominal Tᵀ = P_new
 
 T maps homogeneous coordinates, its last row being (0 0 0 t): each link's matter is stretched and
 moved alike and its density scaled, so the sum is exact and every physical part stays physical.
 Where P_nominal is singular or P_new is indefinite there is no such T, and one link takes the whole
 difference: the one that carries the body's name if it has inertia, else the heaviest, else the one
 with the name.
+
+Damping, friction and armature are stated per joint. Joints that share a coordinate (mimic) add up
+by virtual work, `assemble`'s k² and |k|; the difference goes to the joint that owns the coordinate,
+or is shared in proportion where that would make a value negative. Motors behind an actuation map
+are stated where they drive one joint alone.
 """
 
 from __future__ import annotations
@@ -23,18 +27,18 @@ import numpy as np
 
 from thetahat.errors import UnphysicalRobot
 from thetahat.model import parameters
-from thetahat.model.robot import Link
+from thetahat.model.drive import Drive
+from thetahat.model.robot import Link, Robot
+from thetahat.model.tree import Node
 
 EPS = float(np.finfo(float).eps)
-ROUNDING = (
-    16.0 * EPS
-)  # × the size of what a number was computed from: below it a number did not change
+# × the size of what a number was computed from: below it a number did not change
+ROUNDING = 16.0 * EPS
 # of a pivot beside its diagonal element (dimensionless): below it a factor is not inverted
 SINGULAR = 1e-10
 INDEFINITE = 1e-9  # of an eigenvalue, the matrix scaled to a unit diagonal
-CLOSE = (
-    1e-11  # relative: two sets of ten numbers that differ by no more are the same, read from a file
-)
+# relative: two sets of ten numbers that differ by no more are the same, read from a file
+CLOSE = 1e-11
 
 
 # -- from a body to its links ----------------------------------------------------------------------
@@ -58,12 +62,8 @@ def shared_change(new: np.ndarray, links: Sequence[Link], name: str) -> dict[str
                 for key, theta in parts.items()
             }
             main = _heaviest(parts)  # takes the rounding
-    others = (
-        np.sum([theta for key, theta in parts.items() if key != main], axis=0)
-        if parts.keys() - {main}
-        else np.zeros(10)
-    )
-    parts[main] = new - others
+    others = (theta for key, theta in parts.items() if key != main)
+    parts[main] = new - sum(others, np.zeros(10))
     return {link.name: _in_link(parts[link.name], link) for link in links if link.name in parts}
 
 
@@ -83,10 +83,7 @@ def _heaviest(parts: dict[str, np.ndarray]) -> str:
 
 def _shared_map(nominal: np.ndarray, new: np.ndarray) -> np.ndarray | None:
     """T = U_new·U_nominal⁻¹, or None where there is none."""
-    old, other = (
-        _upper_factor(parameters.to_pseudo_inertia(nominal)),
-        _upper_factor(parameters.to_pseudo_inertia(new)),
-    )
+    old, other = (_upper_factor(parameters.to_pseudo_inertia(theta)) for theta in (nominal, new))
     if old is None or other is None:
         return None
     diagonal = np.diag(old)
@@ -132,9 +129,8 @@ class Stated:
 
     def theta(self) -> np.ndarray:
         """The link's ten numbers."""
-        return parameters.from_mass_com_inertia(
-            np.array(self.mass), self.com, self.rotation @ self.inertia @ self.rotation.T
-        )
+        inertia = self.rotation @ self.inertia @ self.rotation.T
+        return parameters.from_mass_com_inertia(self.mass, self.com, inertia)
 
 
 def restated(theta: np.ndarray, old: Stated, *, reach: float, place: str) -> Stated:
@@ -158,7 +154,7 @@ def restated(theta: np.ndarray, old: Stated, *, reach: float, place: str) -> Sta
     )
     radius = np.sqrt(about_origin / abs(float(mass))) if mass else 0.0
     return Stated(
-        float(_kept(mass, old.mass, ROUNDING * abs(float(mass)))),
+        float(_kept(mass, np.array(old.mass), ROUNDING * abs(float(mass)))),
         _kept(com, old.com, ROUNDING * max(radius, float(np.max(np.abs(com))))),
         _kept(0.5 * (inertia + inertia.T), old.inertia, ROUNDING * about_origin),
         old.rotation,
@@ -178,3 +174,63 @@ def same_parameters(a: np.ndarray, b: np.ndarray, tolerance: float = CLOSE) -> b
     size[list(parameters.FIRST_MOMENT)] = max(moment, np.sqrt(mass * inertia))
     size[parameters.M] = mass
     return bool(np.all(np.abs(a - b) <= tolerance * size))
+
+
+# -- from a drive to the joints of a file ----------------------------------------------------------
+
+# term → field of a node, power of a ratio
+STATED = {"viscous": ("damping", 2), "coulomb": ("friction", 1), "armature": ("armature", 2)}
+
+
+def at_joints(drive: Drive, nv: int) -> dict[str, np.ndarray]:
+    """Each stated term's values per degree of freedom, (nv,), as far as joints can have them:
+    motors that drive several have no place there.
+    """
+    if drive.actuation is None:
+        return {term: drive.value(term) for term in STATED}
+    out = {term: np.zeros(nv) for term in STATED}
+    B = drive.actuation.constant_matrix
+    for motor, column in enumerate([] if B is None else B.T):
+        driven = np.flatnonzero(column)
+        if len(driven) == 1:
+            for term, (_, power) in STATED.items():
+                out[term][driven[0]] += abs(column[driven[0]]) ** power * drive.value(term)[motor]
+    return out
+
+
+def joint_changes(robot: Robot, file: Robot) -> dict[str, dict[str, float]]:
+    """Joint → field of a node → its new value, where the robot's differs from that of the file as
+    it was read (and locked alike).
+    """
+    out: dict[str, dict[str, float]] = {}
+    wanted = at_joints(robot.drive, robot.nv)
+    for node in file.tree.independent:
+        at = slice(file.tree.v_index[node.name], file.tree.v_index[node.name] + node.kind.nv)
+        followers = [
+            other
+            for other in file.tree.nodes
+            if other.mimic is not None and other.mimic.joint == node.name
+        ]
+        for term, (field, power) in STATED.items():
+            values, stated = wanted[term][at], file.drive.value(term)[at]
+            if not np.array_equal(values, stated):
+                # the nearest that one number can say
+                value = float(values[0]) if np.all(values == values[0]) else float(np.mean(values))
+                for name, own in _spread(node, followers, field, power, value).items():
+                    out.setdefault(name, {})[field] = own
+    return out
+
+
+def _spread(
+    node: Node, followers: list[Node], field: str, power: int, wanted: float
+) -> dict[str, float]:
+    """New values of the joints on one coordinate that add up to `wanted`."""
+    own = {other.name: float(getattr(other, field)) for other in (node, *followers)}
+    rest = sum(
+        abs(other.mimic.multiplier) ** power * own[other.name] for other in followers if other.mimic
+    )
+    first = wanted - rest
+    if first < 0.0 <= wanted and rest > 0.0 and own[node.name] + rest > 0.0:
+        share = wanted / (own[node.name] + rest)
+        return {name: share * value for name, value in own.items() if value}
+    return {node.name: first}

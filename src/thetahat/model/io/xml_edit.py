@@ -1,5 +1,5 @@
-"""Changes to an XML file that leave every other byte as it is: attribute values, attributes, and
-elements put in.
+"""Edit an XML file in place: attribute values, attributes and new elements, every other byte as it
+is.
 
 Positions are found in the file's own text, one character per code unit (bytes seen as Latin-1, in
 which the characters of XML's syntax are themselves whatever the encoding; or the units of UTF-16),
@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -63,7 +64,19 @@ class _StartTag:
         return max((a.value[1] + 1 for a in self.attributes.values()), default=self.name_end)
 
 
-class Splice:
+class _Layout(NamedTuple):
+    """How children are laid out; an empty line end where the file is not laid out in lines."""
+
+    newline: str
+    indent: str
+    unit: str  # what one level adds
+
+
+def _unit(outer: str, inner: str) -> str:
+    return inner.removeprefix(outer) if inner.startswith(outer) and inner != outer else UNIT
+
+
+class XmlEdit:
     """The changes to one document, collected, then made at once by `result`."""
 
     def __init__(self, document: Document) -> None:
@@ -84,7 +97,9 @@ class Splice:
 
     # -- attributes --------------------------------------------------------------------------------
 
-    def set_numbers(self, element: Element, name: str, numbers: Sequence[float]) -> None:
+    def set_numbers(
+        self, element: Element, name: str, numbers: Sequence[float] | np.ndarray
+    ) -> None:
         """Give an attribute these numbers. Those it has already keep their text; so do further ones
         behind them and all blanks.
         """
@@ -115,8 +130,8 @@ class Splice:
 
     def replace_attribute(self, element: Element, name: str, other: str, value: str) -> None:
         """Put another attribute in the place of one."""
-        found = self._tag(element).attributes[name]
-        self._changes += [(*found.name, other), (*found.value, escaped(value))]
+        old = self._tag(element).attributes[name]
+        self._changes += [(*old.name, other), (*old.value, escaped(value))]
 
     def add_attribute(self, element: Element, name: str, value: str) -> None:
         """Add an attribute behind the others."""
@@ -139,13 +154,8 @@ class Splice:
         )
         if self.view[tag.stop - 2] == "/":
             name = self.view[parent.offset // self.width + 1 : tag.name_end]
-            self._changes.append(
-                (
-                    tag.close,
-                    tag.stop,
-                    f">{new}{newline}{self._own_layout(parent)[1] if newline else ''}</{name}>",
-                )
-            )
+            own = self._own_layout(parent)[1] if newline else ""
+            self._changes.append((tag.close, tag.stop, f">{new}{newline}{own}</{name}>"))
             return
         end = parent.end // self.width
         if not self.view[tag.stop : end].strip(" \t\r\n") and "\n" not in self.view[tag.stop : end]:
@@ -153,43 +163,38 @@ class Splice:
         at = tag.stop + len(self.view[tag.stop : end].rstrip(" \t\r\n")) if last else tag.stop
         self._changes.append((at, at, new))
 
-    def _layout(self, parent: Element) -> tuple[str, str, str]:
-        """(line end, indentation of its children, what one level adds); an empty line end where the
-        file is not laid out in lines.
-        """
+    def _layout(self, parent: Element) -> _Layout:
+        """The layout of an element's children."""
         own_line, own = self._own_layout(parent)
         above = self._own_layout(parent.parent)[1] if parent.parent is not None else ""
         for child in parent.children:
             newline, indent = self._own_layout(child)
             if newline:
-                return (
-                    newline,
-                    indent,
-                    indent.removeprefix(own) if indent.startswith(own) and indent != own else UNIT,
-                )
+                return _Layout(newline, indent, _unit(own, indent))
         if parent.children or not own_line:
-            return "", "", ""
-        unit = own.removeprefix(above) if own.startswith(above) and own != above else UNIT
-        return own_line, own + unit, unit
+            return _Layout("", "", "")
+        unit = _unit(above, own)
+        return _Layout(own_line, own + unit, unit)
 
     def _own_layout(self, element: Element) -> tuple[str, str]:
         """(line end, indentation) before an element that begins a line, else empty."""
         at = element.offset // self.width
-        found = _LINE.search(self.view, max(0, at - 500), at)
-        return (found[1], found[2]) if found else ("", "")
+        blanks = _LINE.search(self.view, max(0, at - 500), at)
+        return (blanks[1], blanks[2]) if blanks else ("", "")
 
     def _tag(self, element: Element) -> _StartTag:
-        at = element.offset // self.width
-        name_end = at = _TAG.match(self.view, at).end()  # type: ignore[union-attr]
+        name_end = at = self._match(_TAG, element.offset // self.width).end()
         attributes = {}
-        while found := _ATTRIBUTE.match(self.view, at):
-            attributes[found[1]] = _Attribute(
-                found.span(1), found.span(2) if found[2] is not None else found.span(3)
-            )
-            at = found.end()
-        close = _CLOSE.match(self.view, at)
-        assert close is not None  # expat has read this tag
-        return _StartTag(attributes, name_end, at, close.end())
+        while pair := _ATTRIBUTE.match(self.view, at):
+            value = pair.span(2) if pair[2] is not None else pair.span(3)
+            attributes[pair[1]] = _Attribute(pair.span(1), value)
+            at = pair.end()
+        return _StartTag(attributes, name_end, at, self._match(_CLOSE, at).end())
+
+    def _match(self, pattern: re.Pattern[str], at: int) -> re.Match[str]:
+        match = pattern.match(self.view, at)
+        assert match is not None  # expat has read this tag
+        return match
 
     # -- the file ----------------------------------------------------------------------------------
 
@@ -197,9 +202,8 @@ class Splice:
         """The document's bytes with all changes made."""
         out: list[bytes] = []
         at = 0
-        for start, stop, new in sorted(
-            self._changes, key=lambda change: change[:2]
-        ):  # stable: what goes to one place stays in order
+        # stable: what goes to one place stays in order
+        for start, stop, new in sorted(self._changes, key=lambda change: change[:2]):
             assert at <= start, "two changes overlap"
             out += [self.text[at * self.width : start * self.width], self._encoded(new)]
             at = stop

@@ -1,4 +1,4 @@
-"""XML read safely: no entities, no other files, size, depth and count capped, every element with
+"""Read XML safely: no entities, no other files; size, depth and count capped; every element with
 its line.
 
 Built on expat's events rather than on an ElementTree, so that nothing is expanded or recursed into
@@ -10,11 +10,13 @@ from __future__ import annotations
 import math
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 from xml.parsers import expat
+
+import numpy as np
 
 from thetahat.errors import MalformedInput, RefusedForSafety, StorageError
 
@@ -60,16 +62,22 @@ class Element:
         self.children: list[Element] = []
         self.line = line  # of the start tag, from 1
         self.offset = offset  # of the start tag in the file's bytes
-        self.end = (
-            -1
-            # of the closing tag, or behind the start tag where that closes itself; −1 for an
-            # element no file has
-        )
+        # of the closing tag, or behind a start tag that closes itself; −1: in no file
+        self.end = -1
         self.source = source
         self.parent = parent
 
     def __repr__(self) -> str:
         return f"<{self.place}>"
+
+    def like(
+        self, attrib: dict[str, str], *, parent: Element | None, tag: str | None = None
+    ) -> Element:
+        """A new element without children that errors place where this one is."""
+        line, offset, source = self.line, self.offset, self.source
+        return Element(
+            tag or self.tag, attrib, line=line, offset=offset, source=source, parent=parent
+        )
 
     def find(self, tag: str) -> Element | None:
         """The first child with this tag, or None."""
@@ -95,11 +103,8 @@ class Element:
         steps: list[str] = []
         element: Element | None = self
         while element is not None:
-            steps.append(
-                f"{element.tag} {shown(element.attrib['name'])}"
-                if "name" in element.attrib
-                else element.tag
-            )
+            name = element.attrib.get("name")
+            steps.append(element.tag if name is None else f"{element.tag} {shown(name)}")
             element = element.parent
         steps.reverse()
         return "/".join(steps if len(steps) <= 6 else [*steps[:2], "…", *steps[-3:]])
@@ -174,9 +179,8 @@ def read_bytes(path: Path) -> bytes:
 def parse(text: bytes, path: Path) -> Element:
     """The root element of XML in memory; `path` names it in errors."""
     start = len(_BOM) if text.startswith(_BOM) else 0
-    body = text[start:].lstrip(
-        b" \t\r\n"
-    )  # blank lines before <?xml are an error to expat and to nobody else
+    # blank lines before <?xml are an error to expat and to nobody else
+    body = text[start:].lstrip(b" \t\r\n")
     if not body:
         raise MalformedInput(f"{label(path)} is empty; give a URDF or MJCF file")
     if b"\0" in body and not body.startswith(_UTF16):
@@ -262,11 +266,8 @@ class _Builder:
 
     def refuse(self, error: expat.ExpatError) -> NoReturn:
         """Say what expat found, as one sentence with a fix."""
-        name, line, reason = (
-            label(self.path),
-            error.lineno + self.lines,
-            expat.errors.messages.get(error.code, "not XML"),
-        )
+        name, line = label(self.path), error.lineno + self.lines
+        reason = expat.errors.messages.get(error.code, "not XML")
         if error.code in _CUT_SHORT and self.open:
             element = self.open[-1]
             text = (
@@ -294,43 +295,29 @@ class _Builder:
 # -- attributes ------------------------------------------------------------------------------------
 
 
-def required(
-    element: Element, name: str, default: str | None = None, where: str | None = None
-) -> str:
-    """An attribute that must be there and not blank; `default`, if given, stands in for an absent
-    one.
-    """
-    value = element.attrib.get(name, default)
+def required(element: Element, name: str) -> str:
+    """An attribute that must be there and not blank."""
+    value = element.attrib.get(name)
     if value is None:
-        raise MalformedInput(
-            f'{where or element.place}: attribute {name!r} is missing; add {name}="…"'
-        )
+        raise MalformedInput(f'{element.place}: attribute {name!r} is missing; add {name}="…"')
     if not value.strip():
-        raise MalformedInput(f"{where or element.place}: {name} is blank; give it a value")
+        raise MalformedInput(f"{element.place}: {name} is blank; give it a value")
     return value
 
 
 def number(
-    element: Element,
-    name: str,
-    default: float | None = None,
-    where: str | None = None,
-    *,
-    largest: float = math.inf,
+    element: Element, name: str, default: float | None = None, *, largest: float = math.inf
 ) -> float:
     """A finite number, or `default` where the attribute is absent (None: it must be there).
 
-    Strict: ``1kg``, ``1,5``, nan, inf, 1e400 and magnitudes above `largest` are refused. `where`
-    replaces the element's place in the sentence.
+    Strict: ``1kg``, ``1,5``, nan, inf, 1e400 and magnitudes above `largest` are refused.
     """
     value = element.attrib.get(name)
-    if value is None and default is not None:
-        return default
-    if value is None:
-        raise MalformedInput(
-            f'{where or element.place}: attribute {name!r} is missing; add {name}="…"'
-        )
-    return _parse(value, element, name, where, largest)
+    if value is not None:
+        return _parse(value, element, name, largest)
+    if default is None:
+        raise MalformedInput(f'{element.place}: attribute {name!r} is missing; add {name}="…"')
+    return default
 
 
 def vector(
@@ -338,7 +325,6 @@ def vector(
     name: str,
     size: int,
     default: tuple[float, ...] | None = None,
-    where: str | None = None,
     *,
     largest: float = math.inf,
 ) -> tuple[float, ...]:
@@ -350,30 +336,33 @@ def vector(
         return default
     if value is None:
         raise MalformedInput(
-            f'{where or element.place}: attribute {name!r} is missing; add {name}="…" with {size}'
-            " numbers"
+            f'{element.place}: attribute {name!r} is missing; add {name}="…" with {size} numbers'
         )
     parts = value.split()
     if len(parts) != size:
         hint = " (blanks separate them, not commas)" if "," in value else ""
         raise MalformedInput(
-            f"{where or element.place}: {name}={shown(value)} has {len(parts)}"
+            f"{element.place}: {name}={shown(value)} has {len(parts)}"
             f" number{'s' * (len(parts) != 1)}; give {size}{hint}"
         )
-    return tuple(_parse(part, element, name, where, largest) for part in parts)
+    return tuple(_parse(part, element, name, largest) for part in parts)
 
 
-def _parse(value: str, element: Element, name: str, where: str | None, largest: float) -> float:
+def symmetric(values: Iterable[float]) -> np.ndarray:
+    """The symmetric 3×3 matrix of (xx, yy, zz, xy, xz, yz), the order of MJCF's `fullinertia`."""
+    xx, yy, zz, xy, xz, yz = values
+    return np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+
+
+def _parse(value: str, element: Element, name: str, largest: float) -> float:
     digits = value.strip(" \t\r\n")
     if len(digits) <= _NUMBER_LENGTH and _NUMBER.fullmatch(digits):
         result = float(digits)
         if math.isfinite(result) and abs(result) <= largest:
             return result
-        fix = (
-            "give a finite number"
-            if math.isinf(result)
-            else "it is too large to be meant, so check the units"
-        )
+        fix = "it is too large to be meant, so check the units"
+        if math.isinf(result):
+            fix = "give a finite number"
     elif re.fullmatch(r"[+-]?(?:nan|inf|infinity)", digits, re.IGNORECASE):
         fix = "give a finite number"
     elif "," in digits:
@@ -385,5 +374,5 @@ def _parse(value: str, element: Element, name: str, where: str | None, largest: 
     else:
         fix = "give one number, such as 1.5 or 2e-3"
     raise MalformedInput(
-        f"{where or element.place}: {name}={shown(value)} is not a number that can be used; {fix}"
+        f"{element.place}: {name}={shown(value)} is not a number that can be used; {fix}"
     )

@@ -1,5 +1,4 @@
-"""What all figures share: colours, axes, numbers no finer than a screen shows, names no longer than
-it holds.
+"""Colours, axes, lines and markers that all figures share.
 
 Colours are of middle lightness, so that each stands out on a light and on a dark ground, and differ
 for colour-blind readers; lines and markers differ in kind too. The page gives text, grids and
@@ -13,14 +12,11 @@ from typing import Any
 
 import numpy as np
 
-GREY, BLUE, ORANGE, PURPLE, GREEN, RED = (
-    "#808790",
-    "#2f7ed8",
-    "#d0740f",
-    "#a35cc4",
-    "#0f9470",
-    "#d9483b",
-)
+Drawing = dict[str, Any]  # {data, layout} for Plotly.js
+Trace = dict[str, Any]  # one of its data
+
+GREY, BLUE, ORANGE = "#808790", "#2f7ed8", "#d0740f"
+PURPLE, GREEN, RED = "#a35cc4", "#0f9470", "#d9483b"
 MEASURED, PREDICTED, NOMINAL, FITTED, PLAIN, WRONG = GREY, BLUE, ORANGE, PURPLE, GREEN, RED
 HELD_OUT = "rgba(47,126,216,0.09)"  # ground of what the fit has not seen
 STILL = "rgba(128,135,144,0.22)"  # ground of standstill
@@ -30,39 +26,32 @@ ENOUGH_MARKS, MOST_MARKS = 4, 12  # on a logarithmic axis
 
 
 def linear(values: Iterable[float]) -> list[float | None]:
-    """Numbers for a linear axis, rounded to what a screen can show; None where not finite."""
+    """Return numbers rounded to what a linear axis can show; None where not finite."""
     array = np.asarray(values, dtype=float)
     finite = array[np.isfinite(array)]
     if not finite.size:
         return [None] * array.size
     span = float(np.ptp(finite)) or float(np.max(np.abs(finite))) or 1.0
-    return _listed(np.round(array, int(min(max(np.ceil(np.log10(STEPS / span)), -300), 300))))
+    decimals = int(min(max(np.ceil(np.log10(STEPS / span)), -300), 300))
+    rounded = np.round(array, decimals).tolist()
+    return [value if np.isfinite(value) else None for value in rounded]
 
 
 def relative(values: Iterable[float], digits: int = 4) -> list[float | None]:
-    """Numbers for a logarithmic axis or a table: as many significant digits; None where not
-    finite.
-    """
+    """Return numbers with so many significant digits; None where not finite."""
     return [
         None if not np.isfinite(value) else float(f"{value:.{digits}g}")
         for value in np.asarray(values, dtype=float).tolist()
     ]
 
 
-def _listed(array: np.ndarray) -> list[float | None]:
-    good = np.isfinite(array)
-    if good.all():
-        return array.tolist()
-    return [value if ok else None for value, ok in zip(array.tolist(), good.tolist(), strict=True)]
-
-
 def filled(values: Iterable[float | None]) -> np.ndarray:
-    """Numbers as an array, NaN for None."""
+    """Return numbers as an array, NaN for None."""
     return np.array([np.nan if value is None else value for value in values], dtype=float)
 
 
 def fit(name: str, longest: int = LONGEST_NAME) -> str:
-    """A name cut in its middle, where it is too long for an axis."""
+    """Return a name cut in its middle, where it is too long for an axis."""
     if len(name) <= longest:
         return name
     head = (longest - 1) // 2
@@ -70,19 +59,17 @@ def fit(name: str, longest: int = LONGEST_NAME) -> str:
 
 
 def shown(text: str) -> str:
-    """A name as Plotly.js shows it letter by letter: it takes a few tags in texts as markup."""
+    """Return a name escaped for Plotly.js, which takes a few tags in texts as markup."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def axis(title: str = "", **more: Any) -> dict[str, Any]:
-    """An axis; its margin grows with its labels."""
+    """Return an axis; its margin grows with its labels."""
     return {"title": {"text": title, "standoff": 8}, "automargin": True, "zeroline": False, **more}
 
 
 def log_axis(title: str, low: float, high: float, **more: Any) -> dict[str, Any]:
-    """A logarithmic axis from low to high with whole numbers on it: 1, 2, 5, 10 …, or decades alone
-    where those would crowd.
-    """
+    """Return a logarithmic axis with marks at 1, 2, 5, 10 …, or at decades where those crowd."""
     low, high = (float(low), float(high)) if 0.0 < low < high < np.inf else (0.1, 10.0)
     decades = range(int(np.floor(np.log10(low))) - 1, int(np.ceil(np.log10(high))) + 1)
     marks: list[float] = []
@@ -109,52 +96,30 @@ def log_axis(title: str, low: float, high: float, **more: Any) -> dict[str, Any]
 
 
 def figure(
-    data: list[dict[str, Any]],
-    *,
-    x: dict[str, Any],
-    y: dict[str, Any],
-    height: int = 340,
-    **more: Any,
-) -> dict[str, Any]:
-    """{data, layout} of one pair of axes, the legend above it."""
-    legend = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"}
-    margin = {"l": 56, "r": 16, "t": 16, "b": 44}
-    return {
-        "data": data,
-        "layout": {
-            "height": height,
-            "margin": margin,
-            "legend": legend,
-            "xaxis": x,
-            "yaxis": y,
-            "hovermode": "closest",
-            "showlegend": True,
-            **more,
-        },
+    data: list[Trace], *, x: dict[str, Any], y: dict[str, Any], height: int = 340, **layout: Any
+) -> Drawing:
+    """Return a drawing with one pair of axes, the legend above it."""
+    base = {
+        "height": height,
+        "margin": {"l": 56, "r": 16, "t": 16, "b": 44},
+        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"},
+        "hovermode": "closest",
+        "showlegend": True,
     }
+    return {"data": data, "layout": {**base, "xaxis": x, "yaxis": y, **layout}}
 
 
 def line(
     t: Sequence[float | None], y: Sequence[float | None], name: str, colour: str, **more: Any
-) -> dict[str, Any]:
-    """A line with gaps where y is None."""
+) -> Trace:
+    """Return a line with gaps where y is None."""
     style = {"color": colour, "width": more.pop("width", 1.5), "dash": more.pop("dash", "solid")}
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "x": t,
-        "y": y,
-        "name": name,
-        "line": style,
-        "connectgaps": False,
-        **more,
-    }
+    base = {"type": "scatter", "mode": "lines", "x": t, "y": y, "name": name}
+    return {**base, "line": style, "connectgaps": False, **more}
 
 
-def dots(
-    x: Sequence[float | None], y: Sequence[Any], name: str, colour: str, **more: Any
-) -> dict[str, Any]:
-    """Markers."""
+def dots(x: Sequence[float | None], y: Sequence[Any], name: str, colour: str, **more: Any) -> Trace:
+    """Return markers."""
     marker = {
         "color": colour,
         "size": more.pop("size", 6),
@@ -163,53 +128,44 @@ def dots(
     }
     if "-open" in marker["symbol"]:
         marker["line"] = {"width": 2, "color": colour}
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "x": x,
-        "y": y,
-        "name": name,
-        "marker": marker,
-        **more,
+    base = {"type": "scatter", "mode": "markers", "x": x, "y": y, "name": name}
+    return {**base, "marker": marker, **more}
+
+
+def add_rule(
+    drawing: Drawing, name: str, colour: str = GREY, dash: str = "dash", **at: float | None
+) -> None:
+    """Add lines across the figure, at x= or y= (and y2=), and an entry of the legend for them."""
+    shapes = drawing["layout"].setdefault("shapes", [])
+    style = {"color": colour, "width": 1, "dash": dash}
+    for axis_name, value in at.items():
+        along, across = ("x", "y") if axis_name[0] == "x" else ("y", "x")
+        ends = {f"{along}0": value, f"{along}1": value, f"{across}0": 0, f"{across}1": 1}
+        shapes.append({"type": "line", f"{across}ref": "paper", **ends, "line": style})
+    drawing["data"].append(line([None], [None], name, colour, width=1, dash=dash))
+
+
+def background(begin: float, end: float, colour: str) -> dict[str, Any]:
+    """Return a coloured background of an interval of the x axis."""
+    ends = {"xref": "x", "yref": "paper", "x0": begin, "x1": end, "y0": 0, "y1": 1}
+    style = {"fillcolor": colour, "line": {"width": 0}, "layer": "below"}
+    return {"type": "rect", **ends, **style}
+
+
+def swatch(name: str, colour: str) -> Trace:
+    """Return an entry of the legend for a background."""
+    marker = {
+        "symbol": "square",
+        "size": 12,
+        "color": colour,
+        "line": {"width": 1, "color": GREY},
     }
-
-
-def ground(begin: float, end: float, colour: str) -> dict[str, Any]:
-    """A stretch of the x axis on a ground of its own."""
-    return {
-        "type": "rect",
-        "xref": "x",
-        "yref": "paper",
-        "x0": begin,
-        "x1": end,
-        "y0": 0,
-        "y1": 1,
-        "fillcolor": colour,
-        "line": {"width": 0},
-        "layer": "below",
-    }
-
-
-def swatch(name: str, colour: str) -> dict[str, Any]:
-    """An entry of the legend for a ground."""
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "x": [None],
-        "y": [None],
-        "name": name,
-        "hoverinfo": "skip",
-        "marker": {
-            "symbol": "square",
-            "size": 12,
-            "color": colour,
-            "line": {"width": 1, "color": GREY},
-        },
-    }
+    base = {"type": "scatter", "mode": "markers", "x": [None], "y": [None], "name": name}
+    return {**base, "hoverinfo": "skip", "marker": marker}
 
 
 def rows_axis(names: Sequence[str], **more: Any) -> dict[str, Any]:
-    """A y axis with one row per name, the first on top."""
+    """Return a y axis with one row per name, the first on top."""
     count = len(names)
     return axis(
         tickmode="array",
@@ -222,5 +178,5 @@ def rows_axis(names: Sequence[str], **more: Any) -> dict[str, Any]:
 
 
 def rows_height(count: int, *, each: int = 26) -> int:
-    """Height of a figure with one row per name."""
+    """Return the height of a figure with one row per name."""
     return 110 + each * max(count, 2)

@@ -1,6 +1,4 @@
-"""Figures of parameters: intervals beside the file's values, and how far every body is from what no
-body can be.
-"""
+"""Figures of parameters: intervals beside nominal values, and margins of consistency."""
 
 from __future__ import annotations
 
@@ -14,7 +12,10 @@ from thetahat.report.figures.base import (
     NOMINAL,
     PREDICTED,
     WRONG,
+    Drawing,
+    Trace,
     axis,
+    background,
     dots,
     figure,
     filled,
@@ -25,7 +26,8 @@ from thetahat.report.figures.base import (
     shown,
 )
 
-IMPOSSIBLE = "rgba(217,72,59,0.13)"  # ground of what no body can be
+IMPOSSIBLE = "rgba(217,72,59,0.13)"  # background of what no body can be
+DIAMOND: dict[str, Any] = {"symbol": "diamond-open", "size": 9}
 
 
 def parameter_intervals(
@@ -36,105 +38,55 @@ def parameter_intervals(
     *,
     title: str,
     labels: Sequence[str] | None = None,
-) -> dict[str, Any]:
-    """Values with intervals of ± 2 standard deviations, beside the file's; one row each. labels:
-    short names for the axis.
+) -> Drawing:
+    """Draw values with intervals of ± 2 standard deviations beside the nominal ones, one row each.
+
+    labels: short names for the axis.
     """
     x, spread, rows = filled(values), filled(std), np.arange(len(names))
     known = np.isfinite(spread)
-    data = []
+    data: list[Trace] = []
     if nominal is not None and any(value is not None for value in nominal):
-        data.append(
-            dots(
-                relative(filled(nominal)),
-                rows.tolist(),
-                "nominal",
-                NOMINAL,
-                symbol="diamond-open",
-                size=9,
-                hovertemplate="nominal %{x}",
-            )
-        )
-    error = {"type": "data", "array": relative(2.0 * spread[known]), "thickness": 1.5, "width": 4}
-    text = [f"{shown(names[k])}<br>{values[k]:.4g} ± {std[k]:.2g}" for k in np.flatnonzero(known)]
-    if known.any():
-        data.append(
-            dots(
-                relative(x[known]),
-                rows[known].tolist(),
-                "identified ± 2σ",
-                PREDICTED,
-                size=7,
-                error_x=error,
-                text=text,
-                hovertemplate="%{text}",
-            )
-        )
-    if not known.all():
-        hidden = ~known
-        text = [f"{shown(names[k])}<br>not seen by the log" for k in np.flatnonzero(hidden)]
-        data.append(
-            dots(
-                relative(x[hidden]),
-                rows[hidden].tolist(),
-                "not seen",
-                GREY,
-                size=7,
-                symbol="circle-open",
-                text=text,
-                hovertemplate="%{text}",
-            )
-        )
-    x_axis = axis(title, zeroline=True)
-    return figure(
-        data, x=x_axis, y=rows_axis(labels or names), height=rows_height(len(names), each=22)
-    )
+        hover = {"hovertemplate": "nominal %{x}", **DIAMOND}
+        data.append(dots(relative(filled(nominal)), rows.tolist(), "nominal", NOMINAL, **hover))
+
+    def add(which: np.ndarray, label: str, colour: str, texts: list[str], **more: Any) -> None:
+        if which.any():
+            text = [f"{shown(names[k])}<br>{texts[k]}" for k in np.flatnonzero(which).tolist()]
+            style = {"size": 7, "text": text, "hovertemplate": "%{text}", **more}
+            data.append(dots(relative(x[which]), rows[which].tolist(), label, colour, **style))
+
+    shown_values = [f"{a:.4g} ± {b:.2g}" for a, b in zip(x, spread, strict=True)]
+    interval = {"type": "data", "array": relative(2.0 * spread[known]), "thickness": 1.5}
+    add(known, "identified ± 2σ", PREDICTED, shown_values, error_x={**interval, "width": 4})
+    unidentifiable = ["unidentifiable"] * len(names)
+    add(~known, "unidentifiable", GREY, unidentifiable, symbol="circle-open")
+    height = rows_height(len(names), each=22)
+    y = rows_axis(labels or names)
+    return figure(data, x=axis(title, zeroline=True), y=y, height=height)
 
 
 def consistency_margins(
     names: Sequence[str],
     identified: Sequence[float | None],
     nominal: Sequence[float | None] | None = None,
-) -> dict[str, Any]:
-    """(I₁ + I₂ − I₃)/(I₁ + I₂ + I₃) of every body's principal moments: 1/3 a ball, 0 a flat plate
-    or a rod, below 0 no body at all.
+) -> Drawing:
+    """Draw (I₁ + I₂ − I₃)/(I₁ + I₂ + I₃) of every body's principal moments.
+
+    1/3 for a ball, 0 for a flat plate or a rod, negative for no rigid body.
     """
     data = []
     if nominal is not None and any(value is not None for value in nominal):
-        data.append(
-            dots(
-                linear(filled(nominal)),
-                list(range(len(names))),
-                "nominal",
-                NOMINAL,
-                symbol="diamond-open",
-                size=9,
-            )
-        )
+        rows = list(range(len(names)))
+        data.append(dots(linear(filled(nominal)), rows, "nominal", NOMINAL, **DIAMOND))
     values = filled(identified)
-    bad = values < 0.0
-    for title, colour, which in (
-        ("identified", PREDICTED, ~bad & np.isfinite(values)),
-        ("impossible", WRONG, bad),
-    ):
+    good, bad = values >= 0.0, values < 0.0
+    for title, colour, which in (("identified", PREDICTED, good), ("impossible", WRONG, bad)):
         if which.any():
-            data.append(
-                dots(linear(values[which]), np.flatnonzero(which).tolist(), title, colour, size=9)
-            )
+            at = np.flatnonzero(which).tolist()
+            data.append(dots(linear(values[which]), at, title, colour, size=9))
     finite = [value for value in (*identified, *(nominal or ())) if value is not None]
-    low = min(-0.04, *(value - 0.02 for value in finite)) if finite else -0.04
-    shapes = [
-        {
-            "type": "rect",
-            "yref": "paper",
-            "x0": low,
-            "x1": 0,
-            "y0": 0,
-            "y1": 1,
-            "fillcolor": IMPOSSIBLE,
-            "line": {"width": 0},
-            "layer": "below",
-        }
-    ]
-    x = axis("(I₁ + I₂ − I₃) / (I₁ + I₂ + I₃)", range=[round(float(low), 4), 0.35])
-    return figure(data, x=x, y=rows_axis(names), height=rows_height(len(names)), shapes=shapes)
+    low = float(min(-0.04, *(value - 0.02 for value in finite))) if finite else -0.04
+    x = axis("(I₁ + I₂ − I₃) / (I₁ + I₂ + I₃)", range=[round(low, 4), 0.35])
+    height, shapes = rows_height(len(names)), [background(low, 0.0, IMPOSSIBLE)]
+    return figure(data, x=x, y=rows_axis(names), height=height, shapes=shapes)

@@ -1,5 +1,4 @@
-"""The robot as a stick figure in space, with the ellipsoid of every body's inertia: identified
-beside nominal.
+"""The robot as a stick figure in space, with the inertia ellipsoid of every body.
 
 The ellipsoid is the solid one of uniform density that has the body's mass, centre and inertia: with
 Σ_C = ½ tr(I_C) 1 − I_C its semi-axes are aₖ = √(5 λₖ(Σ_C)/m). A body whose Σ_C has a negative
@@ -17,23 +16,26 @@ import numpy as np
 from thetahat.dynamics import rigid_body
 from thetahat.model import parameters
 from thetahat.model.robot import Robot
-from thetahat.report.figures.base import GREY, NOMINAL, PREDICTED, WRONG, linear, shown
+from thetahat.report.figures.base import (
+    GREY,
+    NOMINAL,
+    PREDICTED,
+    WRONG,
+    Drawing,
+    Trace,
+    linear,
+    shown,
+)
 
 AROUND, UP = 16, 9  # points of an ellipsoid
-COARSE, MANY = (
-    (
-        10,
-        6,
-    ),
-    16,
-)  # points of an ellipsoid that moves, where there are more bodies than that
+MANY, COARSE = 16, (10, 6)  # more bodies than that: points of an ellipsoid that moves
 RING = 25  # points of a circle
 NEAR = 1e-4  # [m] origins nearer than that coincide
 
 
 @dataclass(frozen=True, eq=False)
 class Ellipsoid:
-    """Of one body, in its own frame."""
+    """Inertia ellipsoid of one body, in its own frame."""
 
     centre: np.ndarray  # (3,) [m]
     axes: np.ndarray  # (3, 3) columns are the principal directions
@@ -43,7 +45,7 @@ class Ellipsoid:
 
 
 def ellipsoid(theta: np.ndarray) -> Ellipsoid | None:
-    """The solid ellipsoid of a body; None for a body without mass."""
+    """Return the solid ellipsoid of a body; None for a body without mass."""
     mass, centre, inertia = parameters.to_mass_com_inertia(np.asarray(theta, dtype=float))
     if not (mass > 0.0 and np.all(np.isfinite(centre)) and np.all(np.isfinite(inertia))):
         return None
@@ -53,8 +55,9 @@ def ellipsoid(theta: np.ndarray) -> Ellipsoid | None:
 
 
 def margin(theta: np.ndarray) -> float | None:
-    """(I₁ + I₂ − I₃)/(I₁ + I₂ + I₃) of the principal moments, negative where the body is
-    impossible; None where it has no inertia.
+    """Return (I₁ + I₂ − I₃)/(I₁ + I₂ + I₃) of the principal moments, negative for no rigid body.
+
+    None where it has no inertia.
     """
     mass, _, inertia = parameters.to_mass_com_inertia(np.asarray(theta, dtype=float))
     moments = np.linalg.eigvalsh(inertia)
@@ -67,8 +70,9 @@ def margin(theta: np.ndarray) -> float | None:
 
 
 def bones(robot: Robot, q: np.ndarray) -> list[np.ndarray]:
-    """Lines of the stick figure in the world, each (points, 3): joint to joint, and to what is
-    welded to the last bodies.
+    """Return the lines of the stick figure in the world, each (points, 3).
+
+    They go from joint to joint, and to what is welded to the last bodies.
     """
     R, p = rigid_body.body_frames(robot, q)
     body_of = {node: b for b, node in enumerate(robot.tree.bodies)}
@@ -86,19 +90,11 @@ def bones(robot: Robot, q: np.ndarray) -> list[np.ndarray]:
         if link.body >= 0 and link.body not in carries and np.linalg.norm(link.translation) > NEAR:
             out.append(np.stack([p[link.body], p[link.body] + R[link.body] @ link.translation]))
             tips.add(link.body)
-    for b in (
-        set(range(len(p))) - carries - tips
-    ):  # what carries nothing ends at twice the way to its centre of mass
+    for b in set(range(len(p))) - carries - tips:  # ends at twice the way to its centre of mass
         theta = robot.theta[parameters.SIZE * b : parameters.SIZE * (b + 1)]
         if theta[parameters.M] > 0.0:
-            out.append(
-                np.stack(
-                    [
-                        p[b],
-                        p[b] + R[b] @ (2.0 * parameters.first_moment(theta) / theta[parameters.M]),
-                    ]
-                )
-            )
+            tip = 2.0 * parameters.first_moment(theta) / theta[parameters.M]
+            out.append(np.stack([p[b], p[b] + R[b] @ tip]))
     return [bone for bone in out if np.linalg.norm(bone[1] - bone[0]) > NEAR]
 
 
@@ -109,118 +105,105 @@ def robot_figure(
     nominal: np.ndarray | None = None,
     *,
     height: int = 560,
-) -> dict[str, Any]:
-    """The robot at q with the ellipsoids of its bodies: `identified` as surfaces, `nominal` as
-    rings; each θ, (10·bodies,).
+) -> Drawing:
+    """Draw the robot at q with the ellipsoids of its bodies.
+
+    `identified` as surfaces, `nominal` as rings; each θ, (10·bodies,).
     """
     q = np.asarray(q, dtype=float)
     R, p = rigid_body.body_frames(robot, q)
-    sticks = _lines(bones(robot, q))
+    origins = {
+        "marker": {"size": 4, "color": GREY},
+        "text": [shown(name) for name in robot.body_names],
+        "hovertemplate": "origin of %{text}<extra></extra>",
+        "showlegend": False,
+    }
     data = [
-        {
-            "type": "scatter3d",
-            "mode": "lines",
-            **sticks,
-            "name": "robot",
-            "line": {"color": GREY, "width": 7},
-            "hoverinfo": "skip",
-        },
-        {
-            "type": "scatter3d",
-            "mode": "markers",
-            **_points(p),
-            "name": "joints",
-            "marker": {"size": 4, "color": GREY},
-            "text": [shown(name) for name in robot.body_names],
-            "hovertemplate": "origin of %{text}<extra></extra>",
-            "showlegend": False,
-        },
+        _polylines(bones(robot, q), "robot", GREY, 7),
+        {"type": "scatter3d", "mode": "markers", **_points(p), "name": "joints", **origins},
     ]
-    found = [
-        ellipsoid(theta)
-        for theta in np.asarray(identified, dtype=float).reshape(-1, parameters.SIZE)
-    ]
+    placed = _placed_ellipsoids(identified, R, p)
     for possible, title, colour in ((True, "identified", PREDICTED), (False, "impossible", WRONG)):
-        mine = [
-            (each, R[b], p[b])
-            for b, each in enumerate(found)
-            if each is not None and each.possible is possible
-        ]
+        mine = [each for each in placed if each.shape.possible is possible]
         if mine:
-            data.append(
-                {**_mesh(mine), "name": title, "color": colour, "opacity": 0.35, "showlegend": True}
-            )
-    sections = [
-        ring
-        for b, each in enumerate(found)
-        if each is not None
-        for ring in _rings(each, R[b], p[b])
-    ]
-    thin = {"color": PREDICTED, "width": 2}  # a needle has no surface to be seen
-    data.append(
-        {
-            "type": "scatter3d",
-            "mode": "lines",
-            **_lines(sections),
-            "name": "identified",
-            "line": thin,
-            "hoverinfo": "skip",
-            "showlegend": False,
-        }
-    )
-    data.append(_centres(found, R, p, robot.body_names))
+            look = {"name": title, "color": colour, "opacity": 0.35, "showlegend": True}
+            data.append({**_mesh(mine), **look})
+    rings = [ring for each in placed for ring in each.rings()]  # a needle has no surface to see
+    data.append({**_polylines(rings, "identified", PREDICTED, 2), "showlegend": False})
+    data.append(_centres(placed, robot.body_names))
     if nominal is not None:
-        stated = [
-            ellipsoid(theta)
-            for theta in np.asarray(nominal, dtype=float).reshape(-1, parameters.SIZE)
-        ]
-        rings = [
-            ring
-            for b, each in enumerate(stated)
-            if each is not None
-            for ring in _rings(each, R[b], p[b])
-        ]
-        data.append(
-            {
-                "type": "scatter3d",
-                "mode": "lines",
-                **_lines(rings),
-                "name": "nominal",
-                "line": {"color": NOMINAL, "width": 2},
-                "hoverinfo": "skip",
-            }
-        )
+        rings = [ring for each in _placed_ellipsoids(nominal, R, p) for ring in each.rings()]
+        data.append(_polylines(rings, "nominal", NOMINAL, 2))
     return {"data": data, "layout": _space(height)}
 
 
+@dataclass(frozen=True, eq=False)
+class _Placed:
+    """An ellipsoid in the world."""
+
+    body: int
+    shape: Ellipsoid
+    R: np.ndarray
+    p: np.ndarray
+
+    def points(self, unit: np.ndarray) -> np.ndarray:
+        """Return points of the unit ball on the ellipsoid, in the world."""
+        local = self.shape.centre + (unit * self.shape.radii) @ self.shape.axes.T
+        return np.asarray(local @ self.R.T + self.p)
+
+    def rings(self) -> list[np.ndarray]:
+        """Return the three principal sections."""
+        angle, out = np.linspace(0.0, 2.0 * np.pi, RING), []
+        for k in range(3):
+            unit = np.zeros((RING, 3))
+            unit[:, (k + 1) % 3], unit[:, (k + 2) % 3] = np.cos(angle), np.sin(angle)
+            out.append(self.points(unit))
+        return out
+
+
+def _placed_ellipsoids(theta: np.ndarray, R: np.ndarray, p: np.ndarray) -> list[_Placed]:
+    """Return the ellipsoids of all bodies that have mass."""
+    shapes = map(ellipsoid, np.asarray(theta, dtype=float).reshape(-1, parameters.SIZE))
+    return [_Placed(b, each, R[b], p[b]) for b, each in enumerate(shapes) if each is not None]
+
+
+def _polylines(parts: Sequence[np.ndarray], name: str, colour: str, width: int) -> Trace:
+    """Return polylines with gaps between them."""
+    gap = np.full((1, 3), np.nan)
+    joined = np.concatenate([piece for part in parts for piece in (part, gap)]) if parts else gap
+    style = {"line": {"color": colour, "width": width}, "hoverinfo": "skip"}
+    return {"type": "scatter3d", "mode": "lines", **_points(joined), "name": name, **style}
+
+
 def _space(height: int) -> dict[str, Any]:
-    """The layout of a figure in space."""
+    """Return the layout of a figure in space."""
     axes = {
         f"{name}axis": {"title": {"text": f"{name} [m]"}, "showspikes": False, "nticks": 6}
         for name in "xyz"
     }
-    scene = {
-        **axes,
-        "aspectmode": "data",
-        "camera": {"eye": {"x": 1.7, "y": -1.7, "z": 0.9}},
-        "dragmode": "orbit",
-    }
-    legend = {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"}
+    camera = {"eye": {"x": 1.7, "y": -1.7, "z": 0.9}}
     return {
         "height": height,
         "margin": {"l": 0, "r": 0, "t": 30, "b": 0},
-        "scene": scene,
-        "legend": legend,
+        "scene": {**axes, "aspectmode": "data", "camera": camera, "dragmode": "orbit"},
+        "legend": {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"},
     }
 
 
 # -- a robot that moves ----------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, eq=False)
+class Pose:
+    """A stick figure in the world."""
+
+    points: np.ndarray  # (3·lines, 3) [m] ends of the lines, NaN between them
+    rotation: np.ndarray  # (bodies, 3, 3)
+    position: np.ndarray  # (bodies, 3) [m]
+
+
 class Skeleton:
-    """The stick figure in motion: which points of which bodies its bones join, so that a pose is
-    two products and no search.
-    """
+    """The stick figure in motion: which points of which bodies its lines join."""
 
     def __init__(self, robot: Robot) -> None:
         self.robot = robot
@@ -237,117 +220,67 @@ class Skeleton:
                 other[robot.tree.q_index[node.name]] += 0.07
         moved = np.array(bones(robot, other)).reshape(-1, 3)
         R2, p2 = rigid_body.body_frames(robot, other)
-        R, p, R2, p2 = (
-            np.concatenate([first, array])
-            for first, array in (
-                (np.eye(3)[None], R),
-                (np.zeros((1, 3)), p),
-                (np.eye(3)[None], R2),
-                (np.zeros((1, 3)), p2),
-            )
-        )
-        local = np.einsum(
-            "bji,ebj->ebi", R, ends[:, None] - p
-        )  # (ends, 1 + bodies, 3); the first body is the world
+        (R, p), (R2, p2) = _with_world(R, p), _with_world(R2, p2)
+        local = np.einsum("bji,ebj->ebi", R, ends[:, None] - p)  # (ends, 1 + bodies, 3)
         left = np.linalg.norm(np.einsum("bij,ebj->ebi", R2, local) + p2 - moved[:, None], axis=2)
         self._body = np.argmin(left, axis=1)
         self._local = local[np.arange(len(ends)), self._body]
 
-    def pose(self, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(points of the bones with NaN between them, (3·bones, 3); R (bodies, 3, 3) and p (bodies,
-        3) of every body) at q.
-        """
+    def pose(self, q: np.ndarray) -> Pose:
+        """Return the robot at q."""
         R, p = rigid_body.body_frames(self.robot, q)
-        rotation, origin = (
-            np.concatenate([np.eye(3)[None], R]),
-            np.concatenate([np.zeros((1, 3)), p]),
-        )
+        rotation, origin = _with_world(R, p)
         ends = np.einsum("eij,ej->ei", rotation[self._body], self._local) + origin[self._body]
         points = np.full((len(ends) // 2, 3, 3), np.nan)
         points[:, :2] = ends.reshape(-1, 2, 3)
-        return points.reshape(-1, 3), R, p
+        return Pose(points.reshape(-1, 3), R, p)
+
+
+def _with_world(R: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return frames of the bodies with the world's before them."""
+    return np.concatenate([np.eye(3)[None], R]), np.concatenate([np.zeros((1, 3)), p])
 
 
 def moving_figure(
     robot: Robot, q: np.ndarray, theta: np.ndarray, skeleton: Skeleton | None = None
-) -> tuple[dict[str, Any], list[int]]:
-    """The robot at q as trace 0, and then one ellipsoid per body in the BODY's frame, to be placed
-    by its pose; and which bodies these are.
+) -> tuple[Drawing, list[int]]:
+    """Return the robot at q as trace 0, then one ellipsoid per body, and which bodies these are.
+
+    Ellipsoids are in the BODY's frame, to be placed by its pose.
     """
-    points, _, _ = (skeleton or Skeleton(robot)).pose(np.asarray(q, dtype=float))
-    bone = {
-        "type": "scatter3d",
-        "mode": "lines",
-        **_points(points),
-        "name": "robot",
-        "line": {"color": GREY, "width": 7},
-        "hoverinfo": "skip",
-    }
-    data, bodies = [bone], []
+    points = (skeleton or Skeleton(robot)).pose(np.asarray(q, dtype=float)).points
+    data = [{**_polylines([], "robot", GREY, 7), **_points(points)}]
     around, up = (AROUND, UP) if len(robot.body_names) <= MANY else COARSE
-    for b, each in enumerate(
-        map(ellipsoid, np.asarray(theta, dtype=float).reshape(-1, parameters.SIZE))
-    ):
-        if each is not None:
-            title, colour = ("identified", PREDICTED) if each.possible else ("impossible", WRONG)
-            mesh = _mesh([(each, np.eye(3), np.zeros(3))], around=around, up=up)
-            data.append(
-                {
-                    **mesh,
-                    "name": title,
-                    "color": colour,
-                    "opacity": 0.35,
-                    "text": shown(robot.body_names[b]),
-                }
-            )
-            bodies.append(b)
-    return {"data": data, "layout": _space(560)}, bodies
-
-
-def _lines(parts: Sequence[np.ndarray]) -> dict[str, list[float | None]]:
-    """x, y, z of polylines with gaps between them."""
-    gap = np.full((1, 3), np.nan)
-    joined = np.concatenate([piece for part in parts for piece in (part, gap)]) if parts else gap
-    return _points(joined)
+    frames = np.broadcast_to(np.eye(3), (len(robot.body_names), 3, 3))
+    placed = _placed_ellipsoids(theta, frames, np.zeros((len(robot.body_names), 3)))
+    for each in placed:
+        possible = each.shape.possible
+        title, colour = ("identified", PREDICTED) if possible else ("impossible", WRONG)
+        look = {"name": title, "color": colour, "opacity": 0.35}
+        text = shown(robot.body_names[each.body])
+        data.append({**_mesh([each], around=around, up=up), **look, "text": text})
+    return {"data": data, "layout": _space(560)}, [each.body for each in placed]
 
 
 def _points(points: np.ndarray) -> dict[str, list[float | None]]:
     return {name: linear(points[:, k]) for k, name in enumerate("xyz")}
 
 
-def _mesh(
-    ellipsoids: Sequence[tuple[Ellipsoid, np.ndarray, np.ndarray]],
-    *,
-    around: int = AROUND,
-    up: int = UP,
-) -> dict[str, Any]:
-    """All ellipsoids as one surface of triangles: one object to draw however many bodies
-    there are.
-    """
+def _mesh(placed: Sequence[_Placed], *, around: int = AROUND, up: int = UP) -> Trace:
+    """Return all ellipsoids as one surface of triangles, however many bodies there are."""
     sphere, faces = _sphere(around, up)
-    points = np.concatenate([_placed(each, R, p, sphere) for each, R, p in ellipsoids])
-    corners = np.concatenate([faces + k * len(sphere) for k in range(len(ellipsoids))])
+    points = np.concatenate([each.points(sphere) for each in placed])
+    corners = np.concatenate([faces + k * len(sphere) for k in range(len(placed))])
+    triangles = {name: corners[:, k].tolist() for k, name in enumerate("ijk")}
     light = {"ambient": 0.7, "diffuse": 0.6, "specular": 0.1}
-    return {
-        "type": "mesh3d",
-        **_points(points),
-        **{n: corners[:, k].tolist() for k, n in enumerate("ijk")},
-        "hoverinfo": "skip",
-        "lighting": light,
-    }
-
-
-def _placed(each: Ellipsoid, R: np.ndarray, p: np.ndarray, unit: np.ndarray) -> np.ndarray:
-    """Points of the unit ball on the ellipsoid, in the world."""
-    return (each.centre + (unit * each.radii) @ each.axes.T) @ R.T + p
+    look: Trace = {"hoverinfo": "skip", "lighting": light}
+    return {"type": "mesh3d", **_points(points), **triangles, **look}
 
 
 def _sphere(around: int = AROUND, up: int = UP) -> tuple[np.ndarray, np.ndarray]:
-    """Points (k, 3) and triangles (f, 3) of the unit ball."""
-    heights, angles = (
-        np.linspace(0.0, np.pi, up),
-        np.linspace(0.0, 2.0 * np.pi, around, endpoint=False),
-    )
+    """Return points (k, 3) and triangles (f, 3) of the unit ball."""
+    heights = np.linspace(0.0, np.pi, up)
+    angles = np.linspace(0.0, 2.0 * np.pi, around, endpoint=False)
     s, c = np.sin(heights[1:-1, None]), np.cos(heights[1:-1, None])
     body = np.stack(
         [s * np.cos(angles), s * np.sin(angles), np.broadcast_to(c, (up - 2, around))], axis=-1
@@ -363,37 +296,16 @@ def _sphere(around: int = AROUND, up: int = UP) -> tuple[np.ndarray, np.ndarray]
     return points, np.array(faces)
 
 
-def _rings(each: Ellipsoid, R: np.ndarray, p: np.ndarray) -> list[np.ndarray]:
-    """The three principal sections of an ellipsoid."""
-    angle = np.linspace(0.0, 2.0 * np.pi, RING)
-    out = []
-    for k in range(3):
-        unit = np.zeros((RING, 3))
-        unit[:, (k + 1) % 3], unit[:, (k + 2) % 3] = np.cos(angle), np.sin(angle)
-        out.append(_placed(each, R, p, unit))
-    return out
-
-
-def _centres(
-    found: Sequence[Ellipsoid | None], R: np.ndarray, p: np.ndarray, names: Sequence[str]
-) -> dict[str, Any]:
-    """Centres of mass, which say what a body is."""
-    mine = [(b, each) for b, each in enumerate(found) if each is not None]
-    points = np.array([R[b] @ each.centre + p[b] for b, each in mine]).reshape(-1, 3)
-    text = [
-        f"{shown(names[b])}<br>{each.mass:.3g} kg<br>semi-axes"
-        f" {' × '.join(f'{1000.0 * r:.3g}' for r in each.radii)}"
-        f" mm{'' if each.possible else '<br>no body can have this inertia'}"
-        for b, each in mine
-    ]
-    marker = {"size": 3, "color": [PREDICTED if each.possible else WRONG for _, each in mine]}
-    return {
-        "type": "scatter3d",
-        "mode": "markers",
-        **_points(points),
-        "name": "centre of mass",
-        "marker": marker,
-        "text": text,
-        "hovertemplate": "%{text}<extra></extra>",
-        "showlegend": False,
-    }
+def _centres(placed: Sequence[_Placed], names: Sequence[str]) -> Trace:
+    """Return centres of mass, labelled with name, mass and size of their body."""
+    points = np.array([each.R @ each.shape.centre + each.p for each in placed]).reshape(-1, 3)
+    text = []
+    for each in placed:
+        semi_axes = " × ".join(f"{1000.0 * radius:.3g}" for radius in each.shape.radii)
+        lines = [shown(names[each.body]), f"{each.shape.mass:.3g} kg", f"semi-axes {semi_axes} mm"]
+        lines += [] if each.shape.possible else ["not physically consistent"]
+        text.append("<br>".join(lines))
+    colours = [PREDICTED if each.shape.possible else WRONG for each in placed]
+    look = {"marker": {"size": 3, "color": colours}, "text": text, "showlegend": False}
+    base = {"type": "scatter3d", "mode": "markers", **_points(points), "name": "centre of mass"}
+    return {**base, **look, "hovertemplate": "%{text}<extra></extra>"}

@@ -1,6 +1,4 @@
-"""Figures of a motion: torque over time and as scatter, what is left of it over time, frequency and
-velocity.
-"""
+"""Figures of a motion: torque over time and as scatter, residuals and friction."""
 
 from __future__ import annotations
 
@@ -17,10 +15,13 @@ from thetahat.report.figures.base import (
     NOMINAL,
     PREDICTED,
     STILL,
+    Drawing,
+    Trace,
+    add_rule,
     axis,
+    background,
     dots,
     figure,
-    ground,
     line,
     linear,
     log_axis,
@@ -34,7 +35,7 @@ PART_COLOURS = {"train": FITTED, "test": PREDICTED}
 CLOUD = 500  # points of a cloud that are drawn
 DECADES = 5.0  # of a spectrum below its peak
 BEYOND = 3.0  # times the cut-off a spectrum reaches
-MOST_GROUNDS = 60  # stretches of standstill drawn, longest first
+MOST_BACKGROUNDS = 60  # intervals of standstill drawn, longest first
 
 Span = tuple[float, float]
 
@@ -48,19 +49,17 @@ def torque_over_time(
     clock: str = "time [s]",
     held_out: Span | None = None,
     still: Iterable[Span] = (),
-) -> dict[str, Any]:
-    """Measured and predicted torque, the nominal robot's behind a click on the legend; held-out
-    time and standstill on grounds of their own.
-    """
+) -> Drawing:
+    """Draw measured and predicted torque, the nominal robot's behind a click on the legend."""
     data = [
         _series(measured, "measured", MEASURED, width=2.6),
         _series(predicted, "predicted", PREDICTED, width=1.4),
     ]
     if nominal is not None:
-        data.append(
-            _series(nominal, "nominal", NOMINAL, width=1.2, dash="dot", visible="legendonly")
-        )
-    return _over_time(data, axis(f"torque [{unit}]"), clock=clock, held_out=held_out, still=still)
+        hidden = {"dash": "dot", "visible": "legendonly"}
+        data.append(_series(nominal, "nominal", NOMINAL, width=1.2, **hidden))
+    drawing = figure(data, x=axis(clock), y=axis(f"torque [{unit}]"), hovermode="x unified")
+    return _with_backgrounds(drawing, held_out, still)
 
 
 def residual_over_time(
@@ -71,231 +70,149 @@ def residual_over_time(
     rms: float | None = None,
     held_out: Span | None = None,
     still: Iterable[Span] = (),
-) -> dict[str, Any]:
-    """Measured − predicted torque, between lines at twice its RMS."""
+) -> Drawing:
+    """Draw measured − predicted torque, between lines at twice its RMS."""
     data = [_series(residual, "measured − predicted", PREDICTED, width=1.2)]
-    found = _over_time(
-        data, axis(f"residual [{unit}]", zeroline=True), clock=clock, held_out=held_out, still=still
-    )
+    y = axis(f"residual [{unit}]", zeroline=True)
+    drawing = figure(data, x=axis(clock), y=y, hovermode="x unified")
+    _with_backgrounds(drawing, held_out, still)
     if rms is not None:
-        found["layout"]["shapes"] += [
-            {
-                "type": "line",
-                "xref": "paper",
-                "x0": 0,
-                "x1": 1,
-                "y0": y,
-                "y1": y,
-                "line": {"color": GREY, "width": 1, "dash": "dash"},
-            }
-            for y in relative([-2.0 * rms, 2.0 * rms])
-        ]
-        data.append(line([None], [None], "± 2 RMS", GREY, width=1, dash="dash"))
-    return found
+        low, high = relative([-2.0 * rms, 2.0 * rms])
+        add_rule(drawing, "± 2 RMS", y=low, y2=high)
+    return drawing
 
 
-def _series(series: Series, name: str, colour: str, **style: Any) -> dict[str, Any]:
+def _series(series: Series, name: str, colour: str, **style: Any) -> Trace:
     return line(linear(series.t), linear(series.y), name, colour, **style)
 
 
-def _over_time(
-    data: list[dict[str, Any]],
-    y: dict[str, Any],
-    *,
-    clock: str,
-    held_out: Span | None,
-    still: Iterable[Span],
-) -> dict[str, Any]:
-    still = sorted(still, key=lambda span: span[0] - span[1])[:MOST_GROUNDS]
-    shapes = [ground(begin, end, STILL) for begin, end in still]
+def _with_backgrounds(drawing: Drawing, held_out: Span | None, still: Iterable[Span]) -> Drawing:
+    """Mark held-out time and standstill."""
+    longest = sorted(still, key=lambda span: span[0] - span[1])[:MOST_BACKGROUNDS]
+    shapes = drawing["layout"].setdefault("shapes", [])
     if held_out is not None:
-        shapes.insert(0, ground(*held_out, HELD_OUT))
-        data.append(swatch("held out", HELD_OUT))
-    if still:
-        data.append(swatch("standstill", STILL))
-    return figure(data, x=axis(clock), y=y, shapes=shapes, hovermode="x unified")
+        shapes.append(background(*held_out, HELD_OUT))
+        drawing["data"].append(swatch("held out", HELD_OUT))
+    if longest:
+        shapes += [background(begin, end, STILL) for begin, end in longest]
+        drawing["data"].append(swatch("standstill", STILL))
+    return drawing
 
 
 def torque_scatter(
     clouds: Mapping[str, Cloud], *, unit: str = "N·m", title: str = "", size: int = 320
-) -> dict[str, Any]:
-    """Predicted over measured torque, with the line on which they agree (paper's figure)."""
-    data, least, most = [], np.inf, -np.inf
+) -> Drawing:
+    """Draw predicted over measured torque, with the line of equality (paper's figure)."""
+    data, values = [], []
     for part, cloud in clouds.items():
         x, y = cloud.measured[:CLOUD], cloud.predicted[:CLOUD]
-        least, most = (
-            min(least, float(np.min(x)), float(np.min(y))),
-            max(most, float(np.max(x)), float(np.max(y))),
-        )
-        data.append(
-            dots(
-                linear(x),
-                linear(y),
-                PART_NAMES.get(part, part),
-                PART_COLOURS.get(part, GREY),
-                size=4,
-                opacity=0.45,
-            )
-        )
-    if not clouds:
-        least, most = 0.0, 1.0
+        values += [x, y]
+        style = {"size": 4, "opacity": 0.45}
+        data.append(dots(linear(x), linear(y), _name(part), _colour(part), **style))
+    points = np.concatenate(values) if values else np.array([0.0, 1.0])
+    least, most = float(points.min()), float(points.max())
     room = 0.05 * (most - least or 1.0)
     ends = linear([least - room, most + room])
     data.append(line(ends, ends, "equal", GREY, width=1, dash="dash", hoverinfo="skip"))
-    found = figure(
+    shared = {"range": ends, "nticks": 5, "constrain": "domain"}
+    drawing = figure(
         data,
-        x=axis(f"measured [{unit}]", range=ends, nticks=5, tickangle=0),
-        y=axis(f"predicted [{unit}]", range=ends, nticks=5, scaleanchor="x", constrain="domain"),
+        x=axis(f"measured [{unit}]", tickangle=0, **shared),
+        y=axis(f"predicted [{unit}]", scaleanchor="x", **shared),
         height=size,
     )
-    found["layout"]["xaxis"]["constrain"] = "domain"
     if title:
-        above = {
-            "xref": "paper",
-            "yref": "paper",
-            "x": 0.5,
-            "y": 1.0,
-            "xanchor": "center",
-            "yanchor": "bottom",
-            "showarrow": False,
-        }
-        found["layout"]["annotations"] = [{"text": title, **above}]
-        found["layout"]["margin"]["t"] = 44
-        found["layout"]["showlegend"] = False
-    return found
+        place = {"xref": "paper", "yref": "paper", "x": 0.5, "y": 1.0, "showarrow": False}
+        anchor = {"xanchor": "center", "yanchor": "bottom"}
+        drawing["layout"]["annotations"] = [{"text": title, **place, **anchor}]
+        drawing["layout"]["margin"]["t"] = 44
+        drawing["layout"]["showlegend"] = False
+    return drawing
 
 
 def residual_spectrum(
     spectra: Mapping[str, Spectrum], *, unit: str = "N·m", cutoff: float | None = None
-) -> dict[str, Any]:
-    """Amplitude spectral density of what is left, fitted and held out, under that of the torque."""
-    data, top, lowest, fastest = [], 0.0, np.inf, 0.0
-    for part, spectrum in reversed(spectra.items()):
-        f = spectrum.frequency[1:]
-        keep = (
-            slice(1, None)
-            if cutoff is None
-            else slice(1, 1 + int(np.searchsorted(f, BEYOND * cutoff)))
+) -> Drawing:
+    """Draw amplitude spectral densities of the residual, under that of the torque."""
+    data: list[Trace] = []
+    top, lowest, fastest = 0.0, np.inf, 0.0
+    for part, spectrum in reversed(list(spectra.items())):
+        end = len(spectrum.frequency)
+        if cutoff is not None:
+            end = 1 + int(np.searchsorted(spectrum.frequency[1:], BEYOND * cutoff))
+        f, residual, torque = (
+            each[1:end] for each in (spectrum.frequency, spectrum.residual, spectrum.torque)
         )
-        f, e, u = (each[keep] for each in (spectrum.frequency, spectrum.residual, spectrum.torque))
         if not len(f):
             continue
-        name = PART_NAMES.get(part, part)
+        lines = [(residual, "residual", _colour(part), 1.6)]
         if not data:
-            data.append(
-                line(
-                    relative(f),
-                    relative(np.maximum(u, 1e-300)),
-                    f"measured torque, {name}",
-                    MEASURED,
-                    width=2.6,
-                )
-            )
-        data.append(
-            line(
-                relative(f),
-                relative(np.maximum(e, 1e-300)),
-                f"residual, {name}",
-                PART_COLOURS.get(part, GREY),
-                width=1.6,
-            )
-        )
-        top, lowest, fastest = (
-            max(top, float(u.max()), float(e.max())),
-            min(lowest, float(f[0])),
-            max(fastest, float(f[-1])),
-        )
+            lines.insert(0, (torque, "measured torque", MEASURED, 2.6))
+        for values, title, colour, width in lines:
+            density = relative(np.maximum(values, 1e-300))
+            data.append(line(relative(f), density, f"{title}, {_name(part)}", colour, width=width))
+        top = max(top, float(torque.max()), float(residual.max()))
+        lowest, fastest = min(lowest, float(f[0])), max(fastest, float(f[-1]))
     y = axis(f"density [{unit}/√Hz]", type="log", exponentformat="power", dtick=1)
     if top > 0.0:
         y["range"] = relative([np.log10(top) - DECADES, np.log10(top) + 0.3])
-    found = figure(data, x=log_axis("frequency [Hz]", lowest, fastest), y=y)
+    drawing = figure(data, x=log_axis("frequency [Hz]", lowest, fastest), y=y)
     if cutoff is not None and fastest > cutoff:
-        found["layout"]["shapes"] = [
-            {
-                "type": "line",
-                "yref": "paper",
-                "x0": cutoff,
-                "x1": cutoff,
-                "y0": 0,
-                "y1": 1,
-                "line": {"color": GREY, "width": 1, "dash": "dash"},
-            }
-        ]
-        data.append(line([None], [None], f"low-pass {cutoff:.3g} Hz", GREY, width=1, dash="dash"))
-    return found
+        add_rule(drawing, f"low-pass {cutoff:.3g} Hz", x=cutoff)
+    return drawing
 
 
 def residual_against_velocity(
     clouds: Mapping[str, Cloud], bins: Mapping[str, Bins], *, unit: str = "N·m", rate: str = "rad/s"
-) -> dict[str, Any]:
-    """Measured − predicted torque over velocity: median and 5 … 95 % by slices. Friction that the
-    model misses shows as a curve.
-    """
+) -> Drawing:
+    """Draw the residual over velocity: rows, median and 5 … 95 %."""
     data = []
     for part, cloud in clouds.items():
         moving = np.flatnonzero(cloud.moving)[: CLOUD // 2]
         x, y = linear(cloud.velocity[moving]), linear(cloud.residual[moving])
-        data.append(
-            dots(
-                x,
-                y,
-                "rows",
-                PART_COLOURS.get(part, GREY),
-                size=3,
-                opacity=0.35,
-                showlegend=False,
-                hoverinfo="skip",
-            )
-        )
+        style = {"size": 3, "opacity": 0.35, "showlegend": False, "hoverinfo": "skip"}
+        data.append(dots(x, y, "rows", _colour(part), **style))
     for part, each in bins.items():
-        data += _band(each, PART_NAMES.get(part, part), PART_COLOURS.get(part, GREY))
+        data += _band(each, _name(part), _colour(part))
     return figure(data, x=axis(f"velocity [{rate}]"), y=axis(f"residual [{unit}]", zeroline=True))
 
 
 def friction_curve(
     curve: Series | None, bins: Mapping[str, Bins], *, unit: str = "N·m", rate: str = "rad/s"
-) -> dict[str, Any]:
-    """Friction and offset over velocity: the model's curve, and what the measured torque leaves for
-    it by slices of velocity.
-    """
+) -> Drawing:
+    """Draw friction and offset over velocity: the model's curve, and the measured remainder."""
     data = []
     for part, each in bins.items():
-        error = {"type": "data", "symmetric": False, "thickness": 1, "width": 0}
-        error |= {
-            "array": linear(each.high - each.median),
-            "arrayminus": linear(each.median - each.low),
+        above, below = linear(each.high - each.median), linear(each.median - each.low)
+        error = {"type": "data", "symmetric": False, "array": above, "arrayminus": below}
+        style = {
+            "size": 7,
+            "symbol": "circle-open" if part == "train" else "circle",
+            "error_y": {**error, "thickness": 1, "width": 0},
         }
-        symbol = "circle-open" if part == "train" else "circle"
-        data.append(
-            dots(
-                linear(each.centre),
-                linear(each.median),
-                PART_NAMES.get(part, part),
-                PART_COLOURS.get(part, GREY),
-                size=7,
-                symbol=symbol,
-                error_y=error,
-            )
-        )
+        x, y = linear(each.centre), linear(each.median)
+        data.append(dots(x, y, _name(part), _colour(part), **style))
     if curve is not None:
         data.append(line(linear(curve.t), linear(curve.y), "identified friction", NOMINAL, width=2))
     return figure(data, x=axis(f"velocity [{rate}]"), y=axis(f"friction [{unit}]", zeroline=True))
 
 
-def _band(bins: Bins, name: str, colour: str) -> list[dict[str, Any]]:
-    """A median with a band of quantiles around it."""
+def _band(bins: Bins, name: str, colour: str) -> list[Trace]:
+    """Return a median with a band of quantiles around it."""
     x = linear(bins.centre)
     edge = {"width": 0, "hoverinfo": "skip", "showlegend": False}
+    rgb = ",".join(str(int(colour[k : k + 2], 16)) for k in (1, 3, 5))
+    fill = {"fill": "tonexty", "fillcolor": f"rgba({rgb},0.16)"}
     return [
         line(x, linear(bins.high), name, colour, **edge),
-        line(
-            x,
-            linear(bins.low),
-            name,
-            colour,
-            **edge,
-            fill="tonexty",
-            fillcolor=f"rgba({','.join(str(int(colour[k : k + 2], 16)) for k in (1, 3, 5))},0.16)",
-        ),
+        line(x, linear(bins.low), name, colour, **edge, **fill),
         line(x, linear(bins.median), f"{name}: median, 5 … 95 %", colour, width=2),
     ]
+
+
+def _name(part: str) -> str:
+    return PART_NAMES.get(part, part)
+
+
+def _colour(part: str) -> str:
+    return PART_COLOURS.get(part, GREY)

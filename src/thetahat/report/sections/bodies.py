@@ -1,16 +1,13 @@
-"""Sections on what was found: parameters with their intervals, the bodies as a picture, and what
-the log does not tell.
-"""
+"""Sections on parameters: base parameters, friction, bodies, consistency and identifiability."""
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from thetahat.errors import known
-from thetahat.identification.estimate_json import turns
 from thetahat.identification.identifiability.naming import short_labels
 from thetahat.model import parameters as ten
 from thetahat.model.drive import TERMS
@@ -18,7 +15,16 @@ from thetahat.model.robot import Robot
 from thetahat.report import figures
 from thetahat.report.figures.stick_figure import margin
 from thetahat.report.section import Block, Column, Figure, Note, Panel, Section, Table, Text
-from thetahat.report.text import asked, labels, lengths, sizes, with_spread
+from thetahat.report.text import (
+    Data,
+    count,
+    fitted_joints,
+    friction_sentences,
+    labels,
+    lengths,
+    magnitudes,
+    with_spread,
+)
 
 DRIVE = {
     "viscous": ("viscous", "N·m·s/rad"),
@@ -36,36 +42,27 @@ PARAMETERS = {  # by the letters a base parameter's name begins with: title, uni
     "armature": ("rotor inertia", "kg·m²"),
 }
 ROWS = 40  # parameters in one panel
-EDGE = 1e-3  # margin of the triangle inequality below which a body is a needle or a plate
+EDGE = 1e-3  # margin of the triangle inequality below which a body is degenerate
 VAGUE = 50.0  # [%] σ of its value: a parameter known less well cannot be told from zero
 NAMED = 12  # of them, above which the list is folded
+SHOWN = 8  # bodies that are not consistent, named
 _LEADING = re.compile(r"^−?(?:[\d.e+-]+·)?(mc|m|I|viscous|coulomb|offset|armature)[a-z]*_")
 
 
-def parameters(found: dict[str, Any]) -> Section:
-    """Base parameters with intervals beside nominal, friction, and the bodies."""
-    stated = [entry["nominal"] for entry in found["base_parameters"]]
+def parameters(estimate: Data) -> Section:
+    """Return base parameters with intervals beside the nominal ones, friction, and the bodies."""
+    base = estimate["base_parameters"]
     blocks: list[Block] = [
         Text(
-            "What a log determines are base parameters: fixed combinations of the ten numbers of"
-            " each body, and of friction. Intervals are ± 2 standard deviations;"
-            f" {_counted(found)}."
+            "A log identifies base parameters: fixed combinations of the ten inertial parameters"
+            f" of each body, and of friction. Intervals are ± 2 standard deviations,"
+            f" {_inflation(estimate)}."
         )
     ]
-    panels = _interval_panels(found, stated)
+    panels = _interval_panels(base)
     if panels:
-        blocks.append(
-            Figure(tuple(panels), "Base parameters beside the file's values.", "choose", "kind")
-        )
-    drive = _drive_table(found)
-    if drive is not None:
-        blocks.append(drive)
-        blocks.append(Text(_drive_note(found)))
-    blocks += _bodies(found)
-    rows = [
-        (entry["name"], entry["value"], entry["std"], entry.get("relative_std"), value)
-        for entry, value in zip(found["base_parameters"], stated, strict=True)
-    ]
+        blocks.append(Figure(panels, "Base parameters, identified and nominal.", "choose", "kind"))
+    blocks += [block for block in (drive_table(estimate), body_table(estimate)) if block]
     columns = (
         Column("base parameter", wide=True),
         Column("value", "SI"),
@@ -73,174 +70,157 @@ def parameters(found: dict[str, Any]) -> Section:
         Column("σ", "%"),
         Column("nominal"),
     )
-    blocks.append(Table(columns, tuple(rows), f"All {len(rows)} base parameters", folded=True))
+    keys = ("name", "value", "std", "relative_std", "nominal")
+    rows = tuple(tuple(entry.get(key) for key in keys) for entry in base)
+    blocks.append(Table(columns, rows, f"All {len(rows)} base parameters", folded=True))
     return Section("Parameters", "parameters", tuple(blocks))
 
 
-def _counted(found: dict[str, Any]) -> str:
-    """How rows were counted: a filtered log has fewer independent ones than rows."""
-    noise = [joint.get("noise") for joint in asked(found)]
-    if not noise or any(each is None or each["inflation"] is None for each in noise):
-        return "rows are taken as independent"
-    least, most = (reduce(each["inflation"] for each in noise) for reduce in (min, max))
-    at_least, far = (
-        ("", "")
-        if all(each["resolved"] for each in noise)
-        else ("at least ", "; the log is too short to tell how much more")
-    )
+def _inflation(estimate: Data) -> str:
+    """Return how standard deviations account for autocorrelated noise."""
+    noise = [joint.get("noise") for joint in fitted_joints(estimate)]
+    factors = [each["inflation"] for each in noise if each is not None]
+    if not factors or len(factors) < len(noise) or None in factors:
+        return "with rows taken as independent"
+    resolved = all(each["resolved"] for each in noise if each is not None)
+    least, short = ("", "") if resolved else ("at least ", " (the log is too short to say more)")
     return (
-        f"they are {at_least}{least:.1f} to {most:.1f} times as wide as if rows were independent,"
-        f" as the noise of neighbouring rows is alike{far}"
+        f"{least}{min(factors):.1f} to {max(factors):.1f} times those of independent rows, as the"
+        f" noise is autocorrelated{short}"
     )
 
 
-def _interval_panels(found: dict[str, Any], stated: list[float | None]) -> list[Panel]:
-    """A panel per kind of parameter, as units cannot be mixed, and per ROWS of them."""
-    kinds: dict[str, list[int]] = {kind: [] for kind in PARAMETERS}
-    for k, entry in enumerate(found["base_parameters"]):
+def _interval_panels(base: Sequence[Data]) -> tuple[Panel, ...]:
+    """Return a panel per kind of parameter, as units cannot be mixed, and per ROWS of them."""
+    kinds: dict[str, list[Data]] = {kind: [] for kind in PARAMETERS}
+    for entry in base:
         leading = _LEADING.match(entry["name"])
         if leading:
-            kinds[leading[1]].append(k)
+            kinds[leading[1]].append(entry)
     panels = []
     for kind, mine in kinds.items():
         title, unit = PARAMETERS[kind]
         parts = [mine[at : at + ROWS] for at in range(0, len(mine), ROWS)]
-        for number, part in enumerate(parts, start=1):
-            entries = [found["base_parameters"][k] for k in part]
+        for number, entries in enumerate(parts, start=1):
             names = [entry["name"] for entry in entries]
             drawing = figures.parameter_intervals(
                 names,
                 [entry["value"] for entry in entries],
                 [entry["std"] for entry in entries],
-                [stated[k] for k in part],
+                [entry["nominal"] for entry in entries],
                 title=f"{title} [{unit}]",
-                labels=[_head(name) for name in names],
+                labels=[_first_term(name) for name in names],
             )
-            count = "" if len(parts) == 1 else f", {number} of {len(parts)}"
-            panels.append(Panel(f"{title}{count}", drawing))
-    return panels
+            of = "" if len(parts) == 1 else f", {number} of {len(parts)}"
+            panels.append(Panel(f"{title}{of}", drawing))
+    return tuple(panels)
 
 
-def _head(name: str) -> str:
-    """A sum by its first term."""
-    first = re.split(r" [+−] ", name, maxsplit=1)
-    return first[0] if len(first) == 1 else f"{first[0]} + …"
+def _first_term(name: str) -> str:
+    first, *rest = re.split(r" [+−] ", name, maxsplit=1)
+    return f"{first} + …" if rest else first
 
 
-def _drive_table(found: dict[str, Any]) -> Table | None:
-    """Friction and rotor inertia with their standard deviations."""
-    rows = asked(found) if found["motors"] is None else found["motors"]
+def drive_table(estimate: Data) -> Table | None:
+    """Return friction and rotor inertia with their standard deviations."""
+    motors = estimate["motors"]
+    rows = fitted_joints(estimate) if motors is None else motors
     terms = [term for term in TERMS if any(row.get(term) is not None for row in rows)]
     if not terms:
         return None
-    columns = (
-        Column("joint" if found["motors"] is None else "motor"),
-        *(Column(*DRIVE[term], numeric=True) for term in terms),
-    )
+    of = "joint" if motors is None else "motor"
+    titles = (Column(*DRIVE[term], numeric=True, brief=DRIVE[term][0]) for term in terms)
     cells = tuple(
         (row["name"], *(with_spread(row.get(term), row["std"].get(term)) for term in terms))
         for row in rows
     )
-    return Table(
-        columns,
-        cells,
-        "Friction, offset and rotor inertia ± one standard deviation; of joints that slide in N, m"
-        " and kg.",
-    )
+    armature = estimate["provenance"]["settings"].get("armature") or "not requested"
+    notes = [
+        f"± one standard deviation, {_inflation(estimate)}; SI units.",
+        f"Rotor inertia: {armature}.",
+    ]
+    if any(cell is not None and "(in sum)" in cell for row in cells for cell in row[1:]):
+        notes.append("In sum: identifiable only in a sum with other parameters.")
+    notes += friction_sentences(estimate)
+    caption = "Friction, offset and rotor inertia; of prismatic joints in N, m and kg."
+    return Table((Column(of), *titles), cells, caption, note=" ".join(notes))
 
 
-def _drive_note(found: dict[str, Any]) -> str:
-    text = f"Rotor inertia: {found['provenance']['settings'].get('armature') or 'not asked for'}."
-    rows = asked(found) if found["motors"] is None else found["motors"]
-    if any(
-        row.get(term) is not None and row["std"].get(term) is None for row in rows for term in TERMS
-    ):
-        text += " “With others”: only its sum with other parameters is known."
-    return " ".join([text, *turns(found)])
-
-
-def _bodies(found: dict[str, Any]) -> list[Block]:
-    """Mass, centre and principal moments of every body beside the file's."""
-    if not found["consistent"]:
-        return [
-            Note(
-                "Bodies are not listed: the numbers behind these base parameters are none that"
-                " bodies can have.",
-                "warning",
-            )
-        ]
+def body_table(estimate: Data) -> Table | Note:
+    """Return mass, centre and principal moments of every body beside the nominal ones."""
+    if not estimate["consistent"]:
+        text = "Bodies are not listed: the parameters are not physically consistent."
+        return Note(text, "warning")
     columns = (
         Column("body"),
         Column("mass", "kg"),
-        Column("nominal", "kg"),
+        Column("nominal", "kg", brief="nominal"),
         Column("centre of mass", "m", numeric=True),
-        Column("moved", "mm"),
-        Column("principal moments", "kg·m²", numeric=True),
-        Column("nominal", "kg·m²", numeric=True),
-        Column("the log alone tells"),
+        Column("moved", "mm", detail=True),
+        Column("principal moments", "kg·m²", numeric=True, detail=True),
+        Column("nominal", "kg·m²", numeric=True, detail=True),
+        Column("individually identifiable", wide=True),
     )
     rows = []
-    for link in found["links"]:
-        stated = link.get("nominal") or {}
+    for link in estimate["links"]:
+        nominal = link.get("nominal") or {}
+        centres = (*link["com"], *(nominal.get("com") or [None]))
         moved = None
-        if not any(value is None for value in (*link["com"], *(stated.get("com") or [None]))):
-            moved = 1000.0 * float(np.linalg.norm(np.subtract(link["com"], stated["com"])))
+        if None not in centres:
+            moved = 1000.0 * float(np.linalg.norm(np.subtract(link["com"], nominal["com"])))
         moments = [
-            sizes(_moments(values)) for values in (link["inertia_com"], stated.get("inertia_com"))
+            magnitudes(_moments(inertia))
+            for inertia in (link["inertia_com"], nominal.get("inertia_com"))
         ]
-        told = ", ".join(link["identifiable"]) or None
-        rows.append(
-            (
-                link["name"],
-                link["mass"],
-                stated.get("mass"),
-                lengths(link["com"]),
-                moved,
-                *moments,
-                told,
-            )
-        )
+        masses = (link["mass"], nominal.get("mass"))
+        identifiable = ", ".join(link["identifiable"]) or None
+        rows.append((link["name"], *masses, lengths(link["com"]), moved, *moments, identifiable))
     note = (
-        "The log tells sums of these numbers; of all robots with those sums, this one is nearest to"
-        " the prior. Only what stands in the last column is known by itself."
+        "Only base parameters are identifiable; of all bodies with the same base parameters, these"
+        " are closest to the prior."
     )
-    return [Table(columns, tuple(rows), "Bodies as found, beside the file's."), Text(note)]
+    return Table(columns, tuple(rows), "Bodies, identified and nominal.", note=note)
 
 
-def _moments(inertia: list[float | None] | None) -> list[float] | None:
-    """Principal moments from xx, xy, xz, yy, yz, zz."""
-    if inertia is None or any(value is None for value in inertia):
+def _moments(inertia: Sequence[float | None] | None) -> list[float] | None:
+    """Return principal moments from xx, xy, xz, yy, yz, zz."""
+    values = [value for value in inertia or () if value is not None]
+    if len(values) < 6:
         return None
-    xx, xy, xz, yy, yz, zz = inertia
-    return np.linalg.eigvalsh([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]).tolist()
+    xx, xy, xz, yy, yz, zz = values
+    matrix = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+    return [float(moment) for moment in np.linalg.eigvalsh(matrix)]
 
 
 # -- consistency -----------------------------------------------------------------------------------
 
 
-def consistency(
-    found: dict[str, Any], robot: Robot, identified: Robot, pose: np.ndarray
-) -> Section:
-    """The robot with the ellipsoids of its bodies, and how far each is from what no body can be."""
-    blocks: list[Block] = []
-    wrong = [link for link in found["links"] if not link["consistent"]]
-    if wrong:
-        blocks += [
-            Note(
-                f"{link['name']}: {link['condition'] or 'no rigid body has these numbers'}.", "bad"
-            )
-            for link in wrong[:8]
-        ]
-        if len(wrong) > 8:
-            blocks.append(Note(f"And {len(wrong) - 8} more.", "bad"))
+def consistency_notes(estimate: Data) -> list[Note]:
+    """Return whether the bodies are physically consistent, and which are not."""
+    wrong = [link for link in estimate["links"] if not link["consistent"]]
+    if not wrong:
+        number = count(len(estimate["links"]), "body", "bodies")
+        return [Note(f"Physically consistent: yes ({number}).", "good")]
+    notes = [
+        Note(f"{link['name']}: {link['condition'] or 'not a rigid body'}.", "bad")
+        for link in wrong[:SHOWN]
+    ]
+    more = len(wrong) - SHOWN
+    if more > 0:
+        notes.append(Note(f"And {more} more.", "bad"))
+    if estimate["method"].endswith(("prior", "positive")):
+        advice = "--method consistent gives physically consistent parameters."
     else:
-        blocks.append(
-            Note(
-                f"All {len(found['links'])} bodies are physical: mass above zero, and principal"
-                " moments that a solid can have.",
-                "good",
-            )
+        advice = (
+            "Base parameters are unaffected; the least-norm parameters behind them are for"
+            " prediction, not for a simulator."
         )
+    return [*notes, Note(f"Physically consistent: no. {advice}", "warning")]
+
+
+def consistency(estimate: Data, robot: Robot, identified: Robot, pose: np.ndarray) -> Section:
+    """Return the robot with inertia ellipsoids, and the margin of every body's consistency."""
+    blocks: list[Block] = [*consistency_notes(estimate)]
     thetas = [each.theta.reshape(-1, ten.SIZE) for each in (identified, robot)]
     margins = [[margin(theta) for theta in each] for each in thetas]
     flat = [
@@ -248,121 +228,90 @@ def consistency(
         for name, share in zip(identified.body_names, margins[0], strict=True)
         if share is not None and abs(share) < EDGE
     ]
-    if flat and not wrong:
-        text = (
-            f"At the edge of what is possible, as needles or plates: {known(flat, 6)} ({len(flat)}"
-            f" of {len(found['links'])} bodies)"
-        )
+    if flat and all(link["consistent"] for link in estimate["links"]):
         blocks.append(
             Note(
-                f"{text}. The log does not tell their inertia alone; `--metric entropic` or a"
-                " larger `--prior-weight` keeps them off the edge."
+                f"On the boundary of consistency (needles or plates): {known(flat, 6)}"
+                f" ({len(flat)} of {len(estimate['links'])} bodies). The log does not identify"
+                " their inertia individually; `--metric entropic` or a larger `--prior-weight`"
+                " keeps them off the boundary."
             )
         )
     caption = (
-        "The robot in the log's mean pose. Each body's inertia as the solid ellipsoid of uniform"
-        " density that has its mass, centre and moments: identified in blue, nominal as orange"
-        " rings. Drag to turn, point at a centre of mass to see its body."
+        "The robot in the log's mean pose. Inertia is drawn as the solid ellipsoid of uniform"
+        " density with the body's mass, centre and moments: identified in blue, nominal as orange"
+        " rings. Drag to rotate; hover over a centre of mass for its body."
     )
     drawing = figures.robot_figure(robot, pose, identified.theta, robot.theta)
     blocks.append(Figure((Panel("robot", drawing),), caption))
-    names = labels(robot.body_names)
     caption = (
-        "Triangle inequality of the principal moments I₁ ≤ I₂ ≤ I₃: 1/3 is a ball, 0 a flat plate"
-        " or a rod, and nothing can be below."
+        "Triangle inequality of the principal moments I₁ ≤ I₂ ≤ I₃: 1/3 for a ball, 0 for a flat"
+        " plate or a rod, negative for no rigid body."
     )
-    blocks.append(
-        Figure((Panel("margins", figures.consistency_margins(names, *margins)),), caption)
-    )
-    return Section("Consistency of the bodies", "bodies", tuple(blocks))
+    drawing = figures.consistency_margins(labels(robot.body_names), *margins)
+    blocks.append(Figure((Panel("margins", drawing),), caption))
+    return Section("Physical consistency", "bodies", tuple(blocks))
 
 
-# -- what is not known -----------------------------------------------------------------------------
+# -- identifiability -------------------------------------------------------------------------------
 
 
-def unseen(found: dict[str, Any]) -> Section:
-    """What was not identifiable, and which motion would show it."""
-    blocks: list[Block] = []
-    short_of = found["structural_rank"] - found["rank"]
-    if short_of > 0:
-        text = f"The log shows {found['rank']} of {found['structural_rank']} base parameters."
-        blocks.append(Note(f"{text} The others {_kept(found['method'])}.", "warning"))
+def identifiability_notes(estimate: Data) -> list[Note]:
+    """Return the rank of the log, and advice."""
+    rank, structural = estimate["rank"], estimate["structural_rank"]
+    if rank < structural:
+        text = f"The log identifies {rank} of {structural} base parameters; the others"
+        notes = [Note(f"{text} {_fate(estimate['method'])}.", "warning")]
     else:
-        blocks.append(
-            Note(
-                f"The log shows all {found['structural_rank']} base parameters that the robot's"
-                " motion can show.",
-                "good",
-            )
-        )
-    blocks += [Note(sentence[:1].upper() + sentence[1:], "warning") for sentence in found["advice"]]
-    vague = sorted(
-        (
-            entry
-            for entry in found["base_parameters"]
-            if entry.get("relative_std") is not None and entry["relative_std"] > VAGUE
-        ),
-        key=lambda entry: -entry["relative_std"],
-    )
+        notes = [Note(f"The log identifies all {structural} base parameters.", "good")]
+    advice = (sentence[:1].upper() + sentence[1:] for sentence in estimate["advice"])
+    return notes + [Note(sentence, "warning") for sentence in advice]
+
+
+def identifiability(estimate: Data) -> Section:
+    """Return which parameters are unidentifiable or vague, and which motion would help."""
+    blocks: list[Block] = [*identifiability_notes(estimate)]
+    missing, base = estimate["structural_rank"] - estimate["rank"], estimate["base_parameters"]
+    vague = [entry for entry in base if (entry.get("relative_std") or 0.0) > VAGUE]
     if vague:
+        vague.sort(key=lambda entry: -entry["relative_std"])
         columns = (Column("base parameter", wide=True), Column("value ± σ", "SI", numeric=True))
         rows = tuple((entry["name"], with_spread(entry["value"], entry["std"])) for entry in vague)
         text = (
-            f"{len(rows)} of {len(found['base_parameters'])} base parameters cannot be told from"
-            " zero (|value| < 2σ)"
+            f"{len(rows)} of {len(base)} base parameters are not significantly different from zero"
+            " (|value| < 2σ): they matter little to these torques, or are poorly excited."
         )
+        caption = "Base parameters not significantly different from zero"
+        blocks += [Text(text), Table(columns, rows, caption, folded=len(rows) > NAMED)]
+    if vague or missing > 0:
         blocks.append(
             Text(
-                f"{text}: they matter little to the torques of this motion, or the motion shows"
-                " them too weakly."
-            )
-        )
-        blocks.append(
-            Table(
-                columns,
-                rows,
-                "Base parameters that cannot be told from zero",
-                folded=len(rows) > NAMED,
-            )
-        )
-    if vague or short_of > 0:
-        blocks.append(
-            Text(
-                "`thetahat excite ROBOT --after LOG --out motion.csv` designs a motion that shows"
+                "`thetahat excite ROBOT --after LOG --out motion.csv` designs a motion that excites"
                 " what this log does not."
             )
         )
-    if found["unseen"]:
-        text = "These numbers act on no torque that was measured"
-        text += (
-            "; no motion of these joints would show them, only another mounting or a moving base."
-            if short_of <= 0
-            else "."
-        )
-        columns = (Column("body or joint"), Column("not seen", wide=True))
-        blocks += [
-            Text(f"{text} They {_kept(found['method'])}."),
-            Table(columns, tuple(_grouped(found))),
-        ]
-    return Section("What the log does not tell", "unseen", tuple(blocks))
+    if estimate["unseen"]:
+        text = "These parameters have no effect on any measured torque"
+        if missing <= 0:
+            text += ", whatever the motion of these joints; only another mounting would show them"
+        columns = (Column("body or joint"), Column("unidentifiable", wide=True))
+        fate = Text(f"{text}. They {_fate(estimate['method'])}.")
+        blocks += [fate, Table(columns, tuple(_by_owner(estimate)))]
+    return Section("Identifiability", "unseen", tuple(blocks))
 
 
-def _kept(method: str) -> str:
-    return (
-        "keep the prior's values"
-        if method.endswith(("consistent", "smooth", "prior"))
-        else "are not determined"
-    )
+def _fate(method: str) -> str:
+    prior = method.endswith(("consistent", "smooth", "prior"))
+    return "keep the prior's values" if prior else "are not determined"
 
 
-def _grouped(found: dict[str, Any]) -> list[tuple[str, str]]:
-    """Ixx_link1, m_link1 → (panda_link1, "Ixx, m")."""
-    names = [link["name"] for link in found["links"]]
+def _by_owner(estimate: Data) -> list[tuple[str, str]]:
+    """Group Ixx_link1, m_link1 to (panda_link1, "Ixx, m")."""
+    names = [link["name"] for link in estimate["links"]]
     whole = dict(zip(short_labels(names), names, strict=True))
     groups: dict[str, list[str]] = {}
-    for name in found["unseen"]:
+    for name in estimate["unseen"]:
         term, _, owner = name.partition("_")
-        groups.setdefault(
-            whole.get(owner, owner) if term in ten.NAMES else owner or name, []
-        ).append(term)
+        owner = whole.get(owner, owner) if term in ten.NAMES else owner or name
+        groups.setdefault(owner, []).append(term)
     return [(owner, known(terms)) for owner, terms in groups.items()]

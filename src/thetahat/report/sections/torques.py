@@ -1,339 +1,287 @@
-"""Sections on how well torques are predicted: scores, torque over time, scatter, and what
-is left.
-"""
+"""Sections on torque prediction: scores, torque over time, scatter and residuals."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from thetahat.report import figures
-from thetahat.report.section import Block, Column, Figure, Note, Panel, Section, Table, Text
-from thetahat.report.text import FAIR, GOOD, asked, drawn, labels, r2, score, worst
-from thetahat.report.traces import JointTraces, Series, Traces
+from thetahat.report.figures.base import Drawing
+from thetahat.report.section import Block, Column, Figure, Note, Panel, Section, Table
+from thetahat.report.text import (
+    FAIR,
+    GOOD,
+    Data,
+    TracedJoint,
+    fitted_joints,
+    labels,
+    r2,
+    score,
+    traced_joints,
+    worst,
+)
+from thetahat.report.traces import Series, Traces
 
 GRID = 12  # joints up to which all scatters stand side by side
-KINDS = ("train", "test", "nominal", "pseudo_inverse")
+KINDS = ("train", "test", "nominal", "pseudo_inverse")  # of scores
+NOTHING = Note("No joint has torques that can be drawn.")
+SCORES = {  # columns of a table of scores, by their names in the data
+    "name": Column("joint"),
+    "r2_train": Column("R² fit", decimals=4),
+    "r2_test": Column("R² test", decimals=4, good=GOOD, fair=FAIR),
+    "r2_nominal": Column("R² nominal", decimals=4, detail=True),
+    "r2_pseudo_inverse": Column("R² pinv", decimals=4, detail=True),
+    "r2_test_moving": Column("R² moving", decimals=4, brief="moving"),
+    "r2_test_raw": Column("R² raw", decimals=4, brief="raw"),
+    "rms_train": Column("RMS fit", detail=True),
+    "rms_test": Column("RMS test", brief="RMS"),
+    "rms_pseudo_inverse": Column("RMS pinv", brief="pinv"),
+    "rms_nominal": Column("RMS nominal", brief="nominal"),
+    "rows_train": Column("rows fit", detail=True),
+    "rows_test": Column("rows test", detail=True),
+}
 
-Joint = tuple[dict[str, Any], JointTraces]
 
-
-def scores(found: dict[str, Any], traces: Traces) -> Section:
-    """R² and RMS per joint: fitted, held out, nominal, pseudo-inverse."""
-    joints = asked(found)
-    unit = _unit(found, traces)
-    kinds = [
-        kind
-        for kind in KINDS
-        if any(
-            joint.get(f"r2_{kind}") is not None or joint.get(f"rms_{kind}") is not None
-            for joint in joints
-        )
-    ]
-    titles = {
-        "train": "fitted",
-        "test": "held out",
-        "nominal": "nominal",
-        "pseudo_inverse": "pseudo-inv.",
+def table_of(
+    records: Sequence[Data], columns: Mapping[str, Column], *, caption: str = "", note: str = ""
+) -> Table:
+    """Return a table of records, without the columns of which nothing is known."""
+    shown = {
+        key: column
+        for key, column in columns.items()
+        if any(record.get(key) is not None for record in records)
     }
-    extra = [
-        name
-        for name in ("r2_test_moving", "r2_test_raw")
-        if any(joint.get(name) is not None for joint in joints)
-    ]
-    columns = [Column("joint")]
-    columns += [
-        Column(f"R² {titles[kind]}", decimals=4, good=GOOD if kind == "test" else None, fair=FAIR)
-        for kind in kinds
-    ]
-    columns += [
-        Column({"r2_test_moving": "R² moving", "r2_test_raw": "R² raw"}[name], decimals=4)
-        for name in extra
-    ]
-    columns += [Column(f"RMS {titles[kind]}", unit) for kind in kinds]
-    columns += [
-        Column("rows fitted"),
-        *([Column("rows held out")] if any(joint["rows_test"] for joint in joints) else []),
-    ]
-    rows = []
-    for joint in joints:
-        cells = [
-            joint["name"],
-            *(joint.get(f"r2_{kind}") for kind in kinds),
-            *(joint.get(name) for name in extra),
-        ]
-        cells += [*(joint.get(f"rms_{kind}") for kind in kinds), joint["rows_train"]]
-        rows.append((*cells, joint["rows_test"]) if len(columns) > len(cells) else tuple(cells))
+    rows = tuple(tuple(record.get(key) for key in shown) for record in records)
+    return Table(tuple(shown.values()), rows, caption, note=note)
+
+
+# -- scores ----------------------------------------------------------------------------------------
+
+
+def score_table(estimate: Data, unit: str = "N·m or N") -> Table:
+    """Return R² and RMS per joint: fitted, held out, nominal and pseudo-inverse."""
+    joints, settings = fitted_joints(estimate), estimate["provenance"]["settings"]
+    columns = {
+        key: replace(column, unit=unit) if key.startswith("rms_") else column
+        for key, column in SCORES.items()
+    }
+    notes = ["R² = 1 − e'e/u'u, e: residual, u: torque. Test: held-out rows."]
+    if any(joint.get("r2_test_moving") is not None for joint in joints):
+        notes.append("Moving: without standstill.")
+    if any(joint.get("r2_test_raw") is not None for joint in joints):
+        notes.append("Raw: unfiltered torques.")
+    pinv = any(joint.get("rms_pseudo_inverse") is not None for joint in joints)
+    other = "; pinv: of the pseudo-inverse solution" if pinv else ""
+    notes.append(f"RMS of the residual [{unit}]{other}; nominal: of the robot file.")
+    fitted, scored = settings.get("cutoff"), estimate.get("score_cutoff")
+    if fitted is not None:
+        differs = "" if scored in (None, fitted) else f", scored torques {scored:.4g} Hz"
+        notes.append(f"Low-pass {fitted:.4g} Hz{differs}.")
+    return table_of(joints, columns, note=" ".join(notes))
+
+
+def scores(estimate: Data, traces: Traces) -> Section:
+    """Return the section of R² and RMS per joint."""
+    joints, unit = fitted_joints(estimate), _unit(estimate, traces)
     names = labels([joint["name"] for joint in joints])
+
+    def by_kind(prefix: str) -> dict[str, list[float | None]]:
+        return {kind: [joint.get(f"{prefix}_{kind}") for joint in joints] for kind in KINDS}
+
     panels = (
-        Panel(
-            "R²",
-            figures.r2_by_joint(
-                names, {kind: [joint.get(f"r2_{kind}") for joint in joints] for kind in kinds}
-            ),
-        ),
-        Panel(
-            "RMS",
-            figures.rms_by_joint(
-                names,
-                {kind: [joint.get(f"rms_{kind}") for joint in joints] for kind in kinds},
-                unit=unit,
-            ),
-        ),
+        Panel("R²", figures.r2_by_joint(names, by_kind("r2"))),
+        Panel("RMS", figures.rms_by_joint(names, by_kind("rms"), unit=unit)),
     )
-    caption = (
-        "R² and RMS of every joint. The axis of R² spreads out what is near one: 0.9, 0.99 and"
-        " 0.999 are equally far apart."
-    )
-    blocks: list[Block] = [
-        Figure(panels, caption, arrangement="grid"),
-        Table(tuple(columns), tuple(rows)),
-        Text(_explained(found, extra)),
-    ]
-    return Section("R² and RMS by joint", "scores", tuple(blocks))
+    caption = "R² and RMS of every joint. The axis of R² is logarithmic in 1 − R²."
+    blocks = (Figure(panels, caption, arrangement="grid"), score_table(estimate, unit))
+    return Section("R² and RMS by joint", "scores", blocks)
 
 
-def _explained(found: dict[str, Any], extra: list[str]) -> str:
-    cutoff, used = found.get("score_cutoff"), found["provenance"]["settings"].get("cutoff")
-    text = "R² = 1 − e'e/u'u, with e what is left of the torque u."
-    if used is not None:
-        text += f" Motion and torque of the fit pass a low-pass of {used:.4g} Hz"
-        text += (
-            "."
-            if cutoff is None or cutoff == used
-            else f", torques that are scored one of {cutoff:.4g} Hz."
-        )
-    if "r2_test_moving" in extra:
-        text += " Moving: without rows at standstill."
-    if "r2_test_raw" in extra:
-        text += " Raw: torques as logged, so their noise counts as error."
-    return text
+# -- torques ---------------------------------------------------------------------------------------
 
 
-def torque(found: dict[str, Any], traces: Traces) -> Section:
-    """Measured against predicted torque over time, and the stretch that is predicted worst."""
-    joints = drawn(found, traces)
+def torque(estimate: Data, traces: Traces) -> Section:
+    """Return measured and predicted torque over time, and the worst predicted interval."""
+    joints = traced_joints(estimate, traces)
     if not joints:
-        return Section(
-            "Torque over time", "torque", (Note("No joint has torques that can be drawn."),)
+        return Section("Torque over time", "torque", (NOTHING,))
+    drawings = [
+        figures.torque_over_time(
+            joined(traced.measured),
+            joined(traced.predicted),
+            joined(traced.nominal) if traced.nominal else None,
+            unit=traced.unit,
+            clock=traces.clock,
+            held_out=traces.spans.get("test"),
+            still=traced.still,
         )
-    held_out = traces.spans.get("test")
-
-    def over_time(traced: JointTraces) -> dict[str, Any]:
-        lines = [joined(each) for each in (traced.measured, traced.predicted, traced.nominal)]
-        return figures.torque_over_time(
-            *lines, unit=traced.unit, clock=traces.clock, held_out=held_out, still=traced.still
-        )
-
+        for _, traced in joints
+    ]
     caption = (
-        "Measured and predicted torque. A click on “nominal” in the legend shows the robot as its"
-        " file states it; drag to zoom, double click to go back."
+        "Measured and predicted torque. Click “nominal” in the legend to show the nominal robot;"
+        " drag to zoom, double-click to reset."
     )
     rows = max(traces.decimation.values(), default=1)
     if rows > 1:
-        caption += (
-            f" A line passes through the least and the largest of every {rows:,} rows, so no peak"
-            " is lost."
-        )
-    blocks: list[Block] = [_chosen(joints, over_time, caption)]
-    stretches = [(joint, traced) for joint, traced in joints if traced.worst is not None]
-    if rows > 1 and stretches:
-        part = {"train": "fitted", "test": "held-out"}[stretches[0][1].worst.part]
-        blocks.append(
-            _chosen(
-                stretches,
-                _stretch(traces),
-                f"The {part} stretch that is predicted worst, every row of it.",
+        caption += f" Lines pass through minimum and maximum of every {rows:,} rows."
+    blocks: list[Block] = [_choice(joints, drawings, caption)]
+    intervals = [(each, traced.worst) for each in joints if (traced := each[1]).worst is not None]
+    if rows > 1 and intervals:
+        drawings = [
+            figures.torque_over_time(
+                Series(part.t, part.measured),
+                Series(part.t, part.predicted),
+                None if part.nominal is None else Series(part.t, part.nominal),
+                unit=each[1].unit,
+                clock=traces.clock,
             )
-        )
+            for each, part in intervals
+            if part is not None
+        ]
+        held_out = "test" in traces.spans
+        which = "held-out" if held_out else "fitted"
+        caption = f"The worst predicted {which} interval, every row."
+        blocks.append(_choice([each for each, _ in intervals], drawings, caption))
     return Section("Torque over time", "torque", tuple(blocks))
 
 
-def _stretch(traces: Traces) -> Callable[[JointTraces], dict[str, Any]]:
-    def draw(traced: JointTraces) -> dict[str, Any]:
-        part = traced.worst
-        lines = [
-            None if y is None else Series(part.t, y)
-            for y in (part.measured, part.predicted, part.nominal)
-        ]
-        return figures.torque_over_time(*lines, unit=traced.unit, clock=traces.clock)
-
-    return draw
-
-
-def scatter(found: dict[str, Any], traces: Traces) -> Section:
-    """Predicted over measured torque with R² (the paper's figure)."""
-    joints = drawn(found, traces)
+def scatter(estimate: Data, traces: Traces) -> Section:
+    """Return predicted over measured torque with R² (the paper's figure)."""
+    joints, title = traced_joints(estimate, traces), "Measured against predicted"
     if not joints:
-        return Section(
-            "Measured against predicted",
-            "scatter",
-            (Note("No joint has torques that can be drawn."),),
-        )
+        return Section(title, "scatter", (NOTHING,))
+    grid, drawings = len(joints) <= GRID, []
     names = labels([joint["name"] for joint, _ in joints])
-    grid = len(joints) <= GRID
-    panels = []
     for name, (joint, traced) in zip(names, joints, strict=True):
-        title = f"{figures.shown(figures.fit(name, 20))}<br>R² {r2(score(joint, traced))}"
-        drawing = figures.torque_scatter(
-            traced.cloud, unit=traced.unit, title=title, size=300 if grid else 420
+        heading = f"{figures.shown(figures.fit(name, 20))}<br>R² {r2(score(joint, traced))}"
+        size = 300 if grid else 420
+        drawings.append(
+            figures.torque_scatter(traced.cloud, unit=traced.unit, title=heading, size=size)
         )
-        panels.append(Panel(joint["name"], drawing, _noted(joint)))
-    chosen = worst([joint for joint, _ in joints])
-    colours, scored = (
-        ("blue held out, purple fitted", "held-out")
-        if "test" in traces.spans
-        else ("purple fitted", "fitted")
-    )
-    caption = (
-        f"Predicted over measured torque, {colours}; points on the dashed line are exact. R² is"
-        f" that of {scored} rows."
-    )
-    figure = (
-        Figure(tuple(panels), caption, "grid")
-        if grid
-        else Figure(tuple(panels), caption, "choose", "joint", chosen)
-    )
-    return Section("Measured against predicted", "scatter", (figure,))
+    test = "test" in traces.spans
+    colours = "blue: held out, purple: fitted" if test else "purple: fitted"
+    rows = "held-out" if test else "fitted"
+    caption = f"Predicted over measured torque ({colours}). R² of the {rows} rows."
+    arrangement = "grid" if grid else "choose"
+    return Section(title, "scatter", (_choice(joints, drawings, caption, arrangement),))
 
 
-def residuals(found: dict[str, Any], traces: Traces) -> Section:
-    """What is left of the torque: over time, its spectrum, and against velocity with the friction
-    that was found.
-    """
-    joints = drawn(found, traces)
+# -- residuals -------------------------------------------------------------------------------------
+
+
+def residuals(estimate: Data, traces: Traces) -> Section:
+    """Return the residual over time, its spectrum, and against velocity beside the friction."""
+    joints = traced_joints(estimate, traces)
     if not joints:
-        return Section("Residuals", "residuals", (Note("No joint has torques that can be drawn."),))
-    held_out = traces.spans.get("test")
-
-    def over_time(traced: JointTraces) -> dict[str, Any]:
-        rms = next(each.rms for each in reversed(traced.summary.values()))
-        return figures.residual_over_time(
+        return Section("Residuals", "residuals", (NOTHING,))
+    over_time = [
+        figures.residual_over_time(
             joined(traced.residual),
             unit=traced.unit,
             clock=traces.clock,
-            rms=rms,
-            held_out=held_out,
+            rms=list(traced.summary.values())[-1].rms,
+            held_out=traces.spans.get("test"),
             still=traced.still,
         )
-
-    blocks: list[Block] = [
-        _summary(joints, held_out is not None),
-        _chosen(joints, over_time, "Measured − predicted torque over time."),
+        for _, traced in joints
     ]
-    heard = [(joint, traced) for joint, traced in joints if traced.spectrum]
-    if heard:
+    blocks: list[Block] = [
+        _summary(joints, "test" if "test" in traces.spans else "train"),
+        _choice(joints, over_time, "Residual (measured − predicted torque) over time."),
+    ]
+    with_spectrum = [each for each in joints if each[1].spectrum]
+    if with_spectrum:
+        drawings = [
+            figures.residual_spectrum(traced.spectrum, unit=traced.unit, cutoff=traces.cutoff)
+            for _, traced in with_spectrum
+        ]
         caption = (
-            "Amplitude spectral density (Welch). A residual that follows the torque is an error of"
-            " the model, a flat one is noise; peaks beyond the motion are gears, elasticity or the"
+            "Amplitude spectral density (Welch). A residual shaped like the torque is model error,"
+            " a flat one is noise; peaks above the motion come from gears, elasticity or the"
             " controller."
         )
-        blocks.append(
-            _chosen(
-                heard,
-                lambda traced: figures.residual_spectrum(
-                    traced.spectrum, unit=traced.unit, cutoff=traces.cutoff
-                ),
-                caption,
-            )
-        )
+        blocks.append(_choice(with_spectrum, drawings, caption))
     else:
         blocks.append(Note("The runs are too short for a spectrum."))
-    moving = [
-        (joint, traced)
-        for joint, traced in joints
-        if any(len(bins.centre) for bins in traced.against_velocity.values())
-    ]
+    bins = ((each, each[1].against_velocity.values()) for each in joints)
+    moving = [each for each, parts in bins if any(len(part.centre) for part in parts)]
     if moving:
-        caption = (
-            "Residual against velocity, standstill left out. A median that leaves zero is friction"
-            " that the model has not."
-        )
-        blocks.append(
-            _chosen(
-                moving,
-                lambda t: figures.residual_against_velocity(
-                    t.cloud, t.against_velocity, unit=t.unit, rate=t.rate
-                ),
-                caption,
-            )
-        )
-        caption = (
-            "Friction and offset: the curve that was identified, and medians with 5 … 95 % of what"
-            " the measured torque leaves for them beside the rigid bodies and rotors."
-        )
-        blocks.append(
-            _chosen(
-                moving,
-                lambda t: figures.friction_curve(t.curve, t.friction, unit=t.unit, rate=t.rate),
-                caption,
-            )
-        )
+        blocks += _friction_figures(moving)
     return Section("Residuals", "residuals", tuple(blocks))
 
 
-def _summary(joints: list[Joint], held_out: bool) -> Table:
-    """Mean, RMS and the largest error of every joint."""
-    part = "test" if held_out else "train"
-    titles = ("joint", "unit", "mean", "RMS", "95 % of |e| below", "largest |e|")
+def _friction_figures(joints: list[TracedJoint]) -> list[Block]:
+    against = [
+        figures.residual_against_velocity(t.cloud, t.against_velocity, unit=t.unit, rate=t.rate)
+        for _, t in joints
+    ]
+    curves = [
+        figures.friction_curve(t.curve, t.friction, unit=t.unit, rate=t.rate) for _, t in joints
+    ]
+    return [
+        _choice(
+            joints,
+            against,
+            "Residual against velocity, without standstill. A median away from zero is unmodelled"
+            " friction.",
+        ),
+        _choice(
+            joints,
+            curves,
+            "Friction and offset: identified curve, and measured torque minus rigid-body and rotor"
+            " torque (median, 5 … 95 %).",
+        ),
+    ]
+
+
+def _summary(joints: list[TracedJoint], part: str) -> Table:
+    """Return mean, RMS and largest residual of every joint."""
+    titles = ("joint", "unit", "mean", "RMS", "95 % quantile of |e|", "max |e|")
     columns = (*map(Column, titles), Column("at", "s"), Column("rows"))
     rows = []
     for joint, traced in joints:
         each = traced.summary.get(part)
         if each is not None:
             below = float(np.quantile(np.abs(traced.cloud[part].residual), 0.95))
-            rows.append(
-                (
-                    joint["name"],
-                    traced.unit,
-                    each.mean,
-                    each.rms,
-                    below,
-                    each.largest,
-                    each.at,
-                    each.rows,
-                )
-            )
-    return Table(
-        columns,
-        tuple(rows),
-        f"What is left of the torque, {'held-out' if held_out else 'fitted'} rows, standstill"
-        " included.",
-    )
+            errors = (each.mean, each.rms, below, each.largest, each.at, each.rows)
+            rows.append((joint["name"], traced.unit, *errors))
+    which = "held-out" if part == "test" else "fitted"
+    return Table(columns, tuple(rows), f"Residual of the {which} rows, standstill included.")
 
 
 # -- pieces ----------------------------------------------------------------------------------------
 
 
-def joined(parts: dict[str, Series]) -> Series | None:
-    """The parts one after another, with a gap between them; None where there are none."""
-    if not parts:
-        return None
+def joined(parts: Mapping[str, Series]) -> Series:
+    """Return the parts one after another, with a gap between them."""
     gap = np.array([np.nan])
     t = [piece for series in parts.values() for piece in (series.t, series.t[-1:])]
     y = [piece for series in parts.values() for piece in (series.y, gap)]
     return Series(np.concatenate(t)[:-1], np.concatenate(y)[:-1])
 
 
-def _chosen(
-    joints: list[Joint], draw: Callable[[JointTraces], dict[str, Any]], caption: str
+def _choice(
+    joints: list[TracedJoint],
+    drawings: Sequence[Drawing],
+    caption: str,
+    arrangement: str = "choose",
 ) -> Figure:
-    """A figure per joint, of which the reader chooses; the joint that is predicted worst is shown
-    first.
-    """
-    panels = tuple(Panel(joint["name"], draw(traced), _noted(joint)) for joint, traced in joints)
-    return Figure(panels, caption, "choose", "joint", worst([joint for joint, _ in joints]))
+    """Return a figure with a panel per joint; the worst predicted one is shown first."""
+    panels = []
+    for (joint, _), drawing in zip(joints, drawings, strict=True):
+        value = score(joint)
+        note = joint["name"] if value is None else f"{joint['name']} · R² {r2(value)}"
+        panels.append(Panel(joint["name"], drawing, note))
+    selected = worst([joint for joint, _ in joints])
+    if arrangement == "grid":
+        return Figure(tuple(panels), caption, "grid")
+    return Figure(tuple(panels), caption, "choose", "joint", selected)
 
 
-def _noted(joint: dict[str, Any]) -> str:
-    value = score(joint)
-    return joint["name"] if value is None else f"{joint['name']} · R² {r2(value)}"
-
-
-def _unit(found: dict[str, Any], traces: Traces) -> str:
-    """Of the fitted joints' torques."""
-    names = {joint["name"] for joint in asked(found)}
+def _unit(estimate: Data, traces: Traces) -> str:
+    """Return the unit of the fitted joints' torques."""
+    names = {joint["name"] for joint in fitted_joints(estimate)}
     units = sorted({joint.unit for joint in traces.joints if joint.name in names}, reverse=True)
     return " or ".join(units) or "N·m"

@@ -1,0 +1,97 @@
+"""Options of a verb from the fields of a frozen class: one place for defaults and help."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import Field, fields
+from typing import Annotated, Any
+
+from thetahat.cli.arguments import option
+from thetahat.errors import UsageError
+from thetahat.pipeline.settings import IdentifySettings, SettingError
+
+Verb = Callable[..., None]
+
+KINDS = {  # of an option, by the annotation of its field; all else is text
+    "bool": bool,
+    "bool | None": bool | None,
+    "int": int,
+    "int | None": int | None,
+    "float": float,
+    "float | None": float | None,
+    "list[str] | None": list[str] | None,
+}
+
+
+def with_settings(*names: str) -> Callable[[Verb], Verb]:
+    """Add options for these fields of `IdentifySettings` to a verb; no names: for all.
+
+    The verb gets the settings as its argument `settings`.
+    """
+    chosen = [each for each in fields(IdentifySettings) if each.name in names or not names]
+    return _with_fields(chosen, "settings", settings_from)
+
+
+def with_options(kind: type) -> Callable[[Verb], Verb]:
+    """Add an option for every field of a frozen class to a verb.
+
+    The verb gets an instance as its argument `options`.
+    """
+    return _with_fields(list(fields(kind)), "options", lambda given: kind(**given))
+
+
+def _with_fields(
+    chosen: list[Field[Any]], argument: str, make: Callable[[dict[str, Any]], object]
+) -> Callable[[Verb], Verb]:
+    added = [_parameter(each) for each in chosen]
+
+    def decorate(verb: Verb) -> Verb:
+        signature = inspect.signature(verb, eval_str=True)
+        own = [each for name, each in signature.parameters.items() if name != argument]
+
+        def run(**given: Any) -> None:
+            values = {each.name: given.pop(each.name) for each in added}
+            verb(**given, **{argument: make(values)})
+
+        run.__name__, run.__doc__ = verb.__name__, verb.__doc__
+        run.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
+        run.__annotations__ = {each.name: each.annotation for each in (*own, *added)}
+        return run
+
+    return decorate
+
+
+def settings_from(given: dict[str, Any]) -> IdentifySettings:
+    """Return the settings that the options ask for; an error names the option."""
+    if given.get("weights") == "none":
+        given = {**given, "weights": None}
+    if "joints" in given and given["joints"] is None:
+        given = {**given, "joints": ()}
+    try:
+        return IdentifySettings(**given)
+    except SettingError as error:
+        option = error.setting.replace("_", "-")
+        raise UsageError(f"--{option}{error.rest}") from None
+
+
+def friction_terms(text: str) -> tuple[str, ...]:
+    """Return friction terms from text with commas; "none" is none."""
+    return settings_from({"friction": text}).friction
+
+
+def _parameter(setting: Field[Any]) -> inspect.Parameter:
+    """Return the option of a field, as Typer reads it."""
+    default, about = setting.default, setting.metadata
+    if isinstance(default, tuple):  # names with commas
+        default = ",".join(default) or None
+    text = str | None if default is None else str
+    more = {"metavar": about["metavar"]} if about["metavar"] else {}
+    flags = about["flags"] or f"--{setting.name.replace('_', '-')}"
+    annotation = Annotated[
+        KINDS.get(str(setting.type), text),
+        option(about["help"], flags, show_default=about["shown"], **more),
+    ]
+    return inspect.Parameter(
+        setting.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+    )

@@ -1,0 +1,140 @@
+"""The engine of one process: streams the log, one pass after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from thetahat.data.friction_direction import batches_with_friction_direction
+from thetahat.data.joint_selection import TorqueCounter
+from thetahat.data.log import Log, read_log
+from thetahat.data.prepare import Settings, choose, prepare_batches
+from thetahat.data.samples import Samples
+from thetahat.data.samples_log import SamplesLog
+from thetahat.engine.protocol import (
+    Answer,
+    Completion,
+    Fold,
+    NoProgress,
+    Progress,
+    Rows,
+    Span,
+    Tuning,
+)
+from thetahat.engine.row_reader import Reading
+from thetahat.identification.estimate import Estimate
+from thetahat.identification.estimators.estimator import Estimator, SampleEstimator
+from thetahat.identification.information import Information, information
+from thetahat.identification.scores import Validation, validate
+from thetahat.identification.solve import solve
+from thetahat.identification.tuning.tune import Tuned
+from thetahat.model.robot import Robot
+
+
+class LocalEngine:
+    """Streams logs in this process."""
+
+    completion = Completion()
+
+    def __init__(self, progress: Progress | None = None) -> None:
+        self._progress = progress or NoProgress()
+
+    def read(self, names: Sequence[str], robot: Robot, reading: Reading) -> Log:
+        """Scan the files behind these names and return them as one log."""
+        return read_log(
+            list(names),
+            robot,
+            columns=reading.columns,
+            topic=reading.topic,
+            salvage=reading.salvage,
+        )
+
+    def choose_filter(
+        self,
+        log: Log,
+        robot: Robot,
+        *,
+        cutoff: float | None,
+        min_speed: float | None,
+        span: Span | None,
+    ) -> Settings:
+        """Choose how the log's rows are filtered."""
+        return choose(log, robot, cutoff=cutoff, min_speed=min_speed, span=span)
+
+    def tune(self, log: Log, request: Tuning) -> Tuned:
+        """Choose what the settings leave open."""
+        return request.run(log)
+
+    def fold(self, rows: Rows, fitted: Robot) -> Fold:
+        """Fold rows into information, and count what is left out."""
+        counter = TorqueCounter(fitted.nv, rows.joints.dofs)
+
+        def counted() -> Iterator[Samples]:
+            for samples in self.samples(rows, fitted, "folding"):
+                counter.add(samples)
+                yield samples
+
+        folded = information(fitted, counted())
+        return Fold(folded, counter.result(), counter.period)
+
+    def samples(self, rows: Rows, fitted: Robot, text: str) -> Iterator[Samples]:
+        """Yield the samples of the rows, batch by batch."""
+        batches: Iterator[Samples]
+        if isinstance(rows.log, SamplesLog):
+            batches = iter([rows.log.samples.subset(slice(*(rows.span or (None,))))])
+        else:
+            batches = prepare_batches(
+                rows.log, rows.joints.robot, settings=rows.settings, span=rows.span
+            )
+        counted = self._progress.count(batches, text, rows.stop)
+        return batches_with_friction_direction(map(rows.joints.select, counted), fitted)
+
+    def solve(
+        self,
+        seen: Information,
+        whole: Information,
+        estimator: Estimator | SampleEstimator,
+        rows: Rows,
+    ) -> Estimate:
+        """Estimate from `seen`, with standard deviations that know the noise's correlation."""
+        return solve(
+            seen, estimator, samples=lambda: self.samples(rows, whole.robot, "reading again")
+        )
+
+    def score(
+        self,
+        rows: Rows,
+        identified: Robot,
+        *,
+        nominal: Robot | None = None,
+        beside: Mapping[str, Robot] | None = None,
+        watch: Callable[[Samples], None] | None = None,
+    ) -> Validation:
+        """Score robots on the rows."""
+
+        def watched() -> Iterator[Samples]:
+            for part in self.samples(rows, identified, "scoring"):
+                if watch is not None:
+                    watch(part)
+                yield part
+
+        return validate(identified, watched(), nominal, beside=beside)
+
+    def without_failures(self, log: Log) -> Log:
+        """Return the log: all of it was used."""
+        return log
+
+    def answer_key(
+        self, logs: Sequence[Log], settings: object, inputs: Sequence[Path], out: Path
+    ) -> str | None:
+        """Return None: answers are not kept."""
+
+    def cached_answer(self, key: str, out: Path) -> Answer | None:
+        """Return None: answers are not kept."""
+
+    def keep_answer(self, key: str, answer: Answer, out: Path) -> None:
+        """Do nothing: answers are not kept."""
+
+    def record(self, data: dict[str, Any], verdict: str) -> None:
+        """Do nothing: there is no history."""

@@ -1,0 +1,556 @@
+"""Sanitize MJCF for MuJoCo: checked, includes inlined, and only what kinematics and inertia need.
+
+MuJoCo opens whatever a file names, so it never sees the file. It gets text written here and, for
+bodies whose inertia must come from meshes, those meshes as bytes, each read from inside the file's
+folder. Geoms stay only where a body has no `<inertial>` of its own; what moves nothing and weighs
+nothing (sites, sensors, actuators, materials, …) is left out.
+
+Every body and joint carries its number here as `user` data, so that what MuJoCo compiled can be
+traced to its element, through `<replicate>` and `<attach>` too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from thetahat.errors import MalformedInput, RefusedForSafety
+from thetahat.model.io.mjcf_includes import Chain, Folder, serialise
+from thetahat.model.io.xml_reader import Document, Element, number, shown, symmetric, vector
+
+MAX_BODIES = 3_000
+# geoms that give inertia, and frames, with every copy that <replicate> and <attach> make
+MAX_COPIES = 5_000
+MAX_WORK = 1e9  # degrees of freedom × Σ their depths; MuJoCo takes 5 s for 1.6e9
+SMALL = 1e-12  # kg, kg·m²; MuJoCo's own bound is 1e-15
+LARGEST = 1e30  # for any number: products over a whole robot stay finite
+# relative, on MuJoCo's A + B ≥ C and on definiteness: taking such a tensor ourselves changes
+# nothing
+SLACK = 1e-9
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+JOINTS = _words("joint freejoint")
+DEFORMABLE = _words("composite flexcomp")
+WEIGHTLESS = _words("site camera light plugin") | DEFORMABLE
+NOT_MODELLED = _words("equality tendon actuator deformable")
+SECTIONS_LEFT_OUT = NOT_MODELLED | _words(
+    "size statistic visual custom extension contact sensor keyframe"
+)
+ASSETS_LEFT_OUT = _words("texture material hfield skin")
+DEFAULTS_LEFT_OUT = ASSETS_LEFT_OUT | _words(
+    "site camera light pair equality tendon general motor position velocity intvelocity orientation"
+    " pid damper cylinder muscle adhesion dcmotor"
+)
+COMPILER_LEFT_OUT = _words(
+    "meshdir texturedir assetdir strippath discardvisual fusestatic usethread settotalmass"
+) | _words("passthrough saveinertial savecanonical savecompiled")
+# without contacts MuJoCo builds no convex hull
+GEOM_LEFT_OUT = _words("material user contype conaffinity")
+NUMERIC = _words(
+    "pos quat axisangle xyaxes zaxis euler axis anchor mass diaginertia fullinertia size fromto"
+    " density ref damping armature frictionloss stiffness springref springdamper gravity gravcomp"
+    " offset count scale vertex boundmass boundinertia inertiagrouprange settotalmass"
+)
+MAY_BE_INFINITE = _words("range actuatorfrcrange")
+
+
+@dataclass(frozen=True, eq=False)
+class Inertial:
+    """An `<inertial>` that MuJoCo would refuse or alter, taken from the file: a massless frame, a
+    point mass, an unphysical tensor.
+    """
+
+    mass: float = 0.0  # [kg]
+    diagonal: tuple[float, ...] = (0.0, 0.0, 0.0)  # [kg·m²] in the inertial frame
+    full: tuple[float, ...] | None = None  # xx, yy, zz, xy, xz, yz [kg·m²] in body axes
+
+
+@dataclass(frozen=True, eq=False)
+class BodySource:
+    """Where a body stands in the file, and what the file says of its inertia."""
+
+    element: Element
+    # with the attributes that MuJoCo is given, not the file's where there is a substitute
+    inertial: Element | None
+    substitute: Inertial | None = None  # in place of what MuJoCo compiled
+    overridden: bool = False  # whether geoms count in place of its <inertial>
+
+
+@dataclass(eq=False)
+class SanitizedMjcf:
+    """The text for MuJoCo, and the way back from what it compiles to the file."""
+
+    folder: Folder
+    name: str = ""
+    text: str = ""
+    lines: list[Element] = field(default_factory=list)  # the element on each line of text
+    assets: dict[str, bytes] = field(default_factory=dict)  # by the name MuJoCo knows them by
+    files: dict[str, str] = field(default_factory=dict)  # that name → the user's
+    # by user data; 0: made up by MuJoCo
+    bodies: list[BodySource | None] = field(default_factory=lambda: [None])
+    joints: list[Element | None] = field(default_factory=lambda: [None])
+    # the <compiler> elements of each model, the main one first
+    compilers: list[list[Element]] = field(default_factory=list)
+    total_mass: float = 0.0  # `settotalmass`, 0 where the file does not ask
+    # what is not modelled: kind → names
+    left_out: dict[str, list[str]] = field(default_factory=dict)
+    # whether other models are in it, which makes MuJoCo's line numbers ambiguous
+    attached: bool = False
+    body_count: int = 0
+    copy_count: int = 0
+    dof_count: int = 0
+    dof_depths: int = 0
+
+    def leave_out(self, kind: str, *names: str) -> None:
+        """Remember what the robot does not model."""
+        if names:
+            self.left_out.setdefault(kind, []).extend(names)
+
+
+def sanitize(document: Document, unsaved: Mapping[Path, bytes] | None = None) -> SanitizedMjcf:
+    """Check an MJCF document and everything it includes, and write what MuJoCo may see of it.
+
+    unsaved: files that it may include as if they were in its folder, by their resolved paths.
+    """
+    source = SanitizedMjcf(Folder.of(document, unsaved))
+    main = _Model(source, document, source.folder.start)
+    source.text, source.lines = serialise(main.root)
+    source.name = main.root.attrib.get("model", "").strip() or document.path.stem
+    source.total_mass = main.total_mass
+    return source
+
+
+class _Model:
+    """The main file, or one it attaches, on its way to MuJoCo: `root` is the tree that is left."""
+
+    def __init__(self, source: SanitizedMjcf, document: Document, chain: Chain) -> None:
+        if document.root.tag != "mujoco":
+            part = (
+                " (a part that another file includes; load that file)"
+                if document.root.tag == "mujocoinclude"
+                else ""
+            )
+            raise MalformedInput(
+                f"{document.root.place}: the root element is <{document.root.tag}>{part}; an MJCF"
+                " file has <mujoco>"
+            )
+        self.source, self.chain = source, chain
+        self.base = chain[-1].parent
+        self.root = source.folder.inlined(document, chain)
+        self._read_compiler()
+        self.geom_defaults = _geom_defaults(self.root)
+        self.meshes: dict[str, Element] = {}  # name → the geom that needs it
+        self.models: dict[str, tuple[int, int]] = {}  # name → bodies and copies in it
+
+        self._note_what_is_left_out()
+        self._load_attached()
+        self.root.children = [
+            child for child in self.root.children if child.tag not in SECTIONS_LEFT_OUT
+        ]
+        for world in self.root.findall("worldbody"):
+            self._walk(world)
+        self._strip_sections()
+        for element in self.root.iter():
+            if element.tag != "flag":  # its gravity is a switch
+                _check_numbers(element)
+
+    # -- sections ----------------------------------------------------------------------------------
+
+    def _read_compiler(self) -> None:
+        """The settings that decide what inertia comes from; a later `<compiler>` overrides an
+        earlier one.
+        """
+        merged: dict[str, str] = {}
+        view = self.root
+        for element in self.root.findall("compiler"):
+            _check_numbers(element)
+            merged.update(element.attrib)
+            view = element
+        self.source.compilers.append(self.root.findall("compiler"))
+        self.compiler = merged
+        settings = view.like(merged, parent=self.root, tag="compiler")
+        self.total_mass = max(0.0, number(settings, "settotalmass", 0.0))
+        self.groups = vector(settings, "inertiagrouprange", 2, (0.0, 5.0))
+        self.from_geoms = merged.get("inertiafromgeom", "auto")
+        # Where MuJoCo is told to repair inertia, or computes damping from it, it has to see the
+        # numbers of the file.
+        repairs = (
+            merged.get("balanceinertia") == "true"
+            or number(settings, "boundmass", 0.0) > 0.0
+            or number(settings, "boundinertia", 0.0) > 0.0
+        )
+        self.may_substitute = not repairs and not any(
+            "springdamper" in element.attrib for element in self.root.iter()
+        )
+
+    def _note_what_is_left_out(self) -> None:
+        for section in self.root.children:
+            if section.tag in NOT_MODELLED:
+                self.source.leave_out(
+                    section.tag, *(_described(child) for child in section.children)
+                )
+            elif section.tag == "option":
+                self.source.leave_out(
+                    "fluid",
+                    *(key for key in ("density", "viscosity") if number(section, key, 0.0) != 0.0),
+                )
+
+    def _load_attached(self) -> None:
+        """Prepare every model that an `<attach>` uses, and hand it to MuJoCo as bytes."""
+        wanted = {
+            element.attrib.get("model") for element in self.root.iter() if element.tag == "attach"
+        }
+        for element in (
+            child for section in self.root.findall("asset") for child in section.findall("model")
+        ):
+            name = element.attrib.get("name") or PurePosixPath(element.attrib.get("file", "")).stem
+            if name not in wanted or name in self.models:
+                continue
+            document, chain = self.source.folder.read(
+                element, self.base / self.compiler.get("assetdir", ""), self.chain
+            )
+            before = self.source.body_count, self.source.copy_count
+            model = _Model(self.source, document, chain)
+            self.models[name] = (
+                self.source.body_count - before[0],
+                self.source.copy_count - before[1],
+            )
+            # they count where they are attached
+            self.source.body_count, self.source.copy_count = before
+            self.source.attached = True
+            key = self._hand_over(element, "model", serialise(model.root)[0].encode(), ".xml")
+            element.attrib = {"name": name, "file": key}
+
+    def _hand_over(self, element: Element, what: str, content: bytes, suffix: str) -> str:
+        """Give MuJoCo a file as bytes, under a name of ours."""
+        key = f"{what}{len(self.source.assets)}{suffix}"
+        self.source.assets[key], self.source.files[key] = content, element.attrib["file"]
+        return key
+
+    def _strip_sections(self) -> None:
+        for section in self.root.children:
+            match section.tag:
+                case "asset":
+                    section.children = [
+                        child for child in section.children if self._keep_asset(child)
+                    ]
+                case "default":
+                    _strip_defaults(section)
+                case "compiler":
+                    section.children = []
+                    section.attrib = {
+                        k: v for k, v in section.attrib.items() if k not in COMPILER_LEFT_OUT
+                    }
+                case "option":
+                    _strip_option(section)
+
+    def _keep_asset(self, element: Element) -> bool:
+        if element.tag == "model":
+            return element.attrib.get("name") in self.models
+        if element.tag != "mesh":
+            return element.tag not in ASSETS_LEFT_OUT
+        file = element.attrib.get("file", "").replace("\\", "/")
+        name = element.attrib.get("name") or PurePosixPath(file).stem
+        if name not in self.meshes:
+            return False
+        element.attrib["name"] = name
+        element.attrib.pop("material", None)
+        element.children = []
+        if file:
+            element.attrib["file"] = (
+                PurePosixPath(file).name if self.compiler.get("strippath") == "true" else file
+            )
+            self._load_mesh(element, self.meshes[name])
+        return True
+
+    def _load_mesh(self, element: Element, geom: Element) -> None:
+        directory = (self.compiler.get("meshdir") or self.compiler.get("assetdir") or "").replace(
+            "\\", "/"
+        )
+        mesh = self.source.folder.mesh(element, self.base / directory)
+        if mesh is None:
+            body = next(parent for parent in _ancestors(geom) if parent.tag == "body")
+            where = str(PurePosixPath(directory) / element.attrib["file"])
+            raise MalformedInput(
+                f"{element.place}: mesh {shown(where)} is not there, and {body.path} (line"
+                f" {body.line}) takes its inertia from it; put the mesh there or give the body an"
+                " <inertial>"
+            )
+        element.attrib["file"] = self._hand_over(element, "mesh", *mesh)
+
+    # -- the kinematic tree ------------------------------------------------------------------------
+
+    def _walk(self, world: Element) -> None:
+        """Visit every body: count it, number it, and leave in it only what gives it inertia."""
+        stack = [(world, world.attrib.get("childclass"), False, 1, 0)]
+        while stack:
+            body, childclass, moving, copies, depth = stack.pop()
+            containers = list(_containers(body, body.attrib.get("childclass", childclass), copies))
+            content = [
+                (child, inherited, times)
+                for container, inherited, times in containers
+                for child in container.children
+            ]
+            joints = [child for child, _, _ in content if child.tag in JOINTS]
+            moving = moving or bool(joints)
+            depth += sum(_dofs(joint) for joint in joints)
+            self._count(body, copies, depth, joints=joints)
+            self._count_copies(
+                body,
+                sum(times for container, _, times in containers if container.tag == "replicate"),
+            )
+            kept = self._kept_geoms(body, content, moving)
+            for container, _, _ in containers:
+                container.children = [
+                    c
+                    for c in container.children
+                    if c.tag not in WEIGHTLESS and (c.tag != "geom" or id(c) in kept)
+                ]
+            if body is not world:
+                self._number(body, content, joints, has_geoms=bool(kept))
+            for child, inherited, times in content:
+                if child.tag == "body":
+                    stack.append((child, inherited, moving, times, depth))
+                elif child.tag == "attach":
+                    bodies, parts = self.models.get(child.attrib.get("model", ""), (0, 0))
+                    self._count(child, times, depth, bodies=bodies)
+                    self._count_copies(child, times * parts)
+                elif child.tag in DEFORMABLE or child.tag == "plugin":
+                    self.source.leave_out(child.tag, _described(child))
+
+    def _count(
+        self,
+        at: Element,
+        copies: int,
+        depth: int,
+        *,
+        joints: list[Element] | None = None,
+        bodies: int = 1,
+    ) -> None:
+        """Refuse what `<replicate>`, or sheer size, would make of a small file."""
+        source = self.source
+        source.body_count += 0 if at.tag == "worldbody" else copies * bodies
+        if source.body_count > MAX_BODIES:
+            raise RefusedForSafety(
+                f"{at.place}: the model has more than {MAX_BODIES:,} bodies, which no robot needs;"
+                " split it"
+            )
+        dofs = copies * sum(_dofs(joint) for joint in joints or ())
+        source.dof_count += dofs
+        source.dof_depths += dofs * depth
+        if source.dof_count * source.dof_depths > MAX_WORK:
+            raise RefusedForSafety(
+                f"{at.place}: {source.dof_count:,} degrees of freedom in chains this long would"
+                " keep MuJoCo busy for too long; split the model"
+            )
+
+    def _count_copies(self, at: Element, copies: int) -> None:
+        self.source.copy_count += copies
+        if self.source.copy_count > MAX_COPIES:
+            raise RefusedForSafety(
+                f"{at.place}: this makes more than {MAX_COPIES:,} geoms or copies; give bodies an"
+                " <inertial> in place of geoms"
+            )
+
+    def _kept_geoms(
+        self, body: Element, content: list[tuple[Element, str | None, int]], moving: bool
+    ) -> set[int]:
+        """Identities of the geoms that MuJoCo needs for this body's inertia."""
+        inertial = any(child.tag == "inertial" for child, _, _ in content)
+        needed = self.from_geoms != "false" and (self.from_geoms == "true" or not inertial)
+        if body.tag == "worldbody" or not needed or not (moving or self.total_mass):
+            return set()
+        kept: set[int] = set()
+        for child, childclass, times in content:
+            if child.tag != "geom":
+                continue
+            attributes = {
+                **self.geom_defaults.get(child.attrib.get("class", childclass) or "main", {}),
+                **child.attrib,
+            }
+            if not self._has_mass(child, attributes):
+                continue
+            kept.add(id(child))
+            self._count_copies(child, times)
+            if "mesh" in attributes:
+                self.meshes.setdefault(attributes["mesh"], child)
+            child.attrib = {k: v for k, v in child.attrib.items() if k not in GEOM_LEFT_OUT} | {
+                "contype": "0",
+                "conaffinity": "0",
+            }
+            child.children = []
+        return kept
+
+    def _has_mass(self, geom: Element, attributes: dict[str, str]) -> bool:
+        """Whether a geom adds inertia: not a plane, not weightless, and in a group that counts."""
+        if attributes.get("type", "sphere") in ("plane", "hfield"):
+            return False
+        view = geom.like(attributes, parent=geom.parent)
+        if number(view, "mass", 1.0) == 0.0 or (
+            "mass" not in attributes and number(view, "density", 1.0) == 0.0
+        ):
+            return False
+        return self.groups[0] <= number(view, "group", 0.0) <= self.groups[1]
+
+    def _number(
+        self,
+        body: Element,
+        content: list[tuple[Element, str | None, int]],
+        joints: list[Element],
+        *,
+        has_geoms: bool,
+    ) -> None:
+        """Give body and joints their user data, and take an inertia out of MuJoCo's hands that it
+        would refuse.
+        """
+        for joint in joints:
+            if joint.tag == "joint":  # <freejoint> has no user data
+                joint.attrib["user"] = str(len(self.source.joints))
+                self.source.joints.append(joint)
+        inertial = next((child for child, _, _ in content if child.tag == "inertial"), None)
+        stand_in = {"mass": "1", "diaginertia": "1 1 1"}
+        substitute = None
+        if inertial is not None and self.may_substitute and not has_geoms:
+            substitute = _refused_inertial(inertial)
+            if substitute:
+                inertial.attrib.pop("fullinertia", None)
+                inertial.attrib |= stand_in
+        elif inertial is None and self.may_substitute and not has_geoms and joints:
+            substitute = Inertial()
+            stand_in["pos"] = "0 0 0"
+            body.children.append(body.like(stand_in, parent=body, tag="inertial"))
+        body.attrib["user"] = str(len(self.source.bodies))
+        self.source.bodies.append(
+            BodySource(body, inertial, substitute, overridden=inertial is not None and has_geoms)
+        )
+
+
+# -- pieces ----------------------------------------------------------------------------------------
+
+
+def _containers(
+    body: Element, childclass: str | None, copies: int
+) -> Iterator[tuple[Element, str | None, int]]:
+    """The body and the frames and replicates in it, whose content is the body's, with the class and
+    the copies in force.
+    """
+    stack = [(body, childclass, copies)]
+    while stack:
+        container, inherited, times = stack.pop()
+        yield container, inherited, times
+        for child in reversed(container.children):
+            if child.tag not in ("frame", "replicate"):
+                continue
+            more = max(1.0, number(child, "count")) if child.tag == "replicate" else 1.0
+            if times * more > MAX_COPIES:
+                raise RefusedForSafety(
+                    f"{child.place}: count={shown(child.attrib['count'])} makes {times * more:,.0f}"
+                    " copies; lower it"
+                )
+            stack.append((child, child.attrib.get("childclass", inherited), times * int(more)))
+
+
+def _geom_defaults(root: Element) -> dict[str, dict[str, str]]:
+    """Attributes of a geom by default class, each with what it inherits."""
+    out: dict[str, dict[str, str]] = {"main": {}}
+    stack = [(section, "main", True) for section in reversed(root.findall("default"))]
+    while stack:
+        element, parent, top = stack.pop()
+        name = element.attrib.get("class") or ("main" if top else "")
+        # whatever the top class is called, it applies without a class
+        attributes = out.setdefault(name, out["main"] if top else dict(out[parent]))
+        for geom in element.findall("geom"):
+            attributes.update(geom.attrib)
+        stack.extend((child, name, False) for child in reversed(element.findall("default")))
+    return out
+
+
+def _strip_defaults(section: Element) -> None:
+    for element in section.iter():
+        if element.tag == "default":
+            element.children = [
+                child for child in element.children if child.tag not in DEFAULTS_LEFT_OUT
+            ]
+        elif element.tag == "geom":
+            element.attrib = {k: v for k, v in element.attrib.items() if k not in GEOM_LEFT_OUT}
+            element.children = []
+        else:
+            element.attrib.pop("user", None)
+
+
+def _strip_option(section: Element) -> None:
+    """Gravity, and whether it is switched off, is all that an inverse dynamics needs to know."""
+    section.attrib = {k: v for k, v in section.attrib.items() if k == "gravity"}
+    section.children = [child for child in section.children if child.tag == "flag"]
+    for flag in section.children:
+        flag.attrib = {k: v for k, v in flag.attrib.items() if k == "gravity"}
+
+
+def _check_numbers(element: Element) -> None:
+    """Refuse what MuJoCo lets through: nan, inf and hexadecimal numbers."""
+    for name, value in element.attrib.items():
+        if name in NUMERIC:
+            vector(element, name, len(value.split()), largest=LARGEST)
+        elif name in MAY_BE_INFINITE and "nan" in value.lower():
+            raise MalformedInput(
+                f"{element.place}: {name}={shown(value)} is not a range; give two numbers"
+            )
+
+
+def _refused_inertial(element: Element) -> Inertial | None:
+    """The numbers of an `<inertial>` that MuJoCo would refuse (too small, not definite, A + B < C);
+    None where it accepts them.
+    """
+    if "pos" not in element.attrib or (
+        "fullinertia" in element.attrib and "diaginertia" in element.attrib
+    ):
+        return None  # MuJoCo says best what is wrong
+    mass = number(element, "mass")
+    if "fullinertia" in element.attrib:
+        full = vector(element, "fullinertia", 6)
+        moments = np.linalg.eigvalsh(symmetric(full))
+        out = Inertial(mass, full=full)
+    else:
+        diagonal = vector(element, "diaginertia", 3, (0.0, 0.0, 0.0))
+        moments = np.sort(diagonal)
+        out = Inertial(mass, diagonal)
+    size = float(np.max(np.abs(moments)))
+    fine = (
+        mass > SMALL
+        and moments[0] > max(SMALL, SLACK * size)
+        and moments[0] + moments[1] - moments[2] > SLACK * size
+    )
+    return None if fine else out
+
+
+def _dofs(joint: Element) -> int:
+    return (
+        6
+        if joint.tag == "freejoint"
+        else {"ball": 3, "free": 6}.get(joint.attrib.get("type", ""), 1)
+    )
+
+
+def _ancestors(element: Element) -> Iterator[Element]:
+    parent = element.parent
+    while parent is not None:
+        yield parent
+        parent = parent.parent
+
+
+def _described(element: Element) -> str:
+    """A few words for a note: the element's kind, and its name or what it binds."""
+    keys = (
+        ("name",)
+        if element.attrib.get("name")
+        else ("joint", "joint1", "joint2", "body1", "body2", "tendon", "tendon1", "tendon2")
+    )
+    names = " – ".join(repr(element.attrib[key]) for key in keys if key in element.attrib)
+    return f"{element.tag} {names}".strip()

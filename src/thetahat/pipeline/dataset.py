@@ -1,0 +1,209 @@
+"""The data of an identification: robot, logs, and which of their rows are fitted and scored."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from thetahat import robots
+from thetahat.data.joint_selection import JointSelection, require_torque, selected_dofs
+from thetahat.data.log import Log
+from thetahat.data.memory_log import log_from_table
+from thetahat.data.samples import Samples
+from thetahat.data.samples_log import samples_log
+from thetahat.engine.protocol import Engine, Span
+from thetahat.engine.row_reader import Reading
+from thetahat.errors import (
+    MalformedInput,
+    NotIdentifiable,
+    RobotWarning,
+    StorageError,
+    UsageError,
+    known,
+)
+from thetahat.identification.parameter_columns import prior_vector
+from thetahat.model.io.actuation_csv import with_map
+from thetahat.model.io.load import load
+from thetahat.model.lock_joints import lock
+from thetahat.model.robot import Robot
+from thetahat.pipeline.settings import IdentifySettings
+
+# A path, several paths, a log, samples, a pandas or polars frame, or arrays by column name.
+LogInput = Any
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A robot, the log it is fitted to, and what it is scored on."""
+
+    robot: Robot  # all joints, as its file states them
+    log: Log
+    test_log: Log | None
+    settings: IdentifySettings
+
+    @property
+    def logs(self) -> list[Log]:
+        """The log that is fitted and, where there is one, the test log."""
+        return [self.log] if self.test_log is None else [self.log, self.test_log]
+
+    @cached_property
+    def nominal(self) -> Robot:
+        """The robot as its file states it, joints that the log does not measure locked."""
+        return lock(self.robot, self.log.locked)
+
+    @cached_property
+    def joints(self) -> JointSelection:
+        """The joints that the log measures, and those whose torques count."""
+        dofs = selected_dofs(self.nominal, self.settings.joints)
+        return JointSelection(self.robot, tuple(self.log.locked), dofs)
+
+    @cached_property
+    def fitted(self) -> Robot:
+        """The robot with the columns to identify.
+
+        Drive terms that are not identified are not in the model, so the file's values do not count.
+        """
+        settings, robot = self.settings, self.nominal.without_drive()
+        if settings.actuation is not None:
+            path = Path(settings.actuation)
+            if not path.is_file():
+                raise StorageError(f"--actuation {str(path)!r} is not a file; check the path")
+            robot = with_map(robot, path, whole=self.robot, locked=self.log.locked)
+        terms = {term: term in settings.friction for term in ("viscous", "coulomb", "offset")}
+        return robot.with_drive(**terms, armature=settings.armature is not False)
+
+    @cached_property
+    def train_rows(self) -> Span:
+        """Rows to fit: split off before anything is filtered."""
+        rows, share = self.log.rows, self.settings.held_out
+        if self.test_log is not None or share == 0.0:
+            return 0, rows
+        cut = round((1.0 - share) * rows)
+        if not 0 < cut < rows:
+            raise NotIdentifiable(
+                f"{rows} rows cannot be split into a part to fit and a part of {share:g} to hold"
+                " out; record longer"
+            )
+        return 0, cut
+
+    @property
+    def test_rows(self) -> Span | None:
+        """Rows of the same log that are held out; None where there are none, or a test log is."""
+        stop = self.train_rows[1]
+        return None if stop == self.log.rows else (stop, self.log.rows)
+
+    @cached_property
+    def prior(self) -> Robot:
+        """The robot whose values are the prior, made physical where the method needs it."""
+        return prior_robot(self.nominal, self.log.locked, self.settings)
+
+    def prior_of(self, fitted: Robot) -> np.ndarray:
+        """Return the prior's values in the columns of a fitted robot."""
+        return prior_vector(self.prior, fitted)
+
+
+def prior_robot(nominal: Robot, locked: Sequence[str], settings: IdentifySettings) -> Robot:
+    """Return the robot whose values are the prior, made physical where the method needs it."""
+    robot, given = nominal, settings.prior
+    if given is not None:
+        robot = lock(load_robot(given, None), locked)
+        if robot.joint_names != nominal.joint_names or robot.body_names != nominal.body_names:
+            ours = set(nominal.joint_names + nominal.body_names)
+            theirs = set(robot.joint_names + robot.body_names)
+            differ = known(sorted(ours ^ theirs)) if ours != theirs else "their order"
+            name = robot.name if isinstance(given, Robot) else Path(given).name
+            raise UsageError(
+                f"--prior {name} is another robot: joints or bodies differ ({differ}); give a"
+                " variant of the same robot"
+            )
+    unphysical = [
+        name for name, body in zip(robot.body_names, robot.consistency, strict=True) if not body
+    ]
+    if unphysical and settings.consistent:
+        warnings.warn(
+            f"the prior's {known(unphysical)} cannot be rigid bodies; the nearest physical ones"
+            " take their place",
+            RobotWarning,
+            stacklevel=2,
+        )
+        robot = robot.projected()
+    return robot
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+def load_robot(
+    robot: Robot | str | os.PathLike[str], gravity: tuple[float, float, float] | None
+) -> Robot:
+    """Return the robot of a path, or the given one, with this gravity where one is given."""
+    if isinstance(robot, Robot):
+        return robot if gravity is None else robot.with_gravity(np.array(gravity))
+    if isinstance(robot, str | os.PathLike):
+        return load(robots.find(os.fspath(robot)), gravity=gravity)
+    raise UsageError(f"robot is {type(robot).__name__}; give a robot file or a Robot")
+
+
+def read_dataset(
+    robot: Robot, logs: LogInput, test: LogInput, settings: IdentifySettings, engine: Engine
+) -> Dataset:
+    """Read the logs, and check that they can be fitted and scored."""
+    if test is not None and settings.holdout is not None:
+        raise UsageError(
+            "--test and --holdout are both given; score on other logs or on a part of this one"
+        )
+    if isinstance(logs, Samples) and test is None and settings.held_out:
+        logs, test = logs.split(1.0 - settings.held_out)
+    log = require_torque(read_logs(robot, logs, settings, engine), "identify from")
+    if test is None:
+        return Dataset(robot, log, None, settings)
+    test_log = read_logs(robot, test, settings, engine)
+    fitted = {source.sha256: source.path for source in log.sources}
+    for source in test_log.sources:
+        if source.sha256 in fitted:
+            raise UsageError(
+                f"--test {source.path} has the same content as {fitted[source.sha256]}, which is"
+                " fitted; hold out another log"
+            )
+    if set(test_log.locked) != set(log.locked):
+        only = sorted(set(test_log.locked) ^ set(log.locked))
+        raise MalformedInput(
+            "the test log and the fitted one do not measure the same joints"
+            f" ({known(only)} in one alone); give logs with the same columns"
+        )
+    return Dataset(robot, log, require_torque(test_log, "score on"), settings)
+
+
+def read_logs(robot: Robot, logs: LogInput, settings: IdentifySettings, engine: Engine) -> Log:
+    """Return the log of whatever was given."""
+    names = log_names(logs)
+    if names is not None:
+        reading = Reading(settings.columns, settings.topic, settings.salvage)
+        return engine.read(names, robot, reading)
+    if isinstance(logs, Log):
+        return logs
+    if isinstance(logs, Samples):
+        return samples_log(logs, robot)
+    if isinstance(logs, Mapping) or hasattr(logs, "columns"):
+        return log_from_table(logs, robot, columns=settings.columns)
+    raise UsageError(
+        f"logs is {type(logs).__name__}; give a path or several, a Log, Samples, a pandas or polars"
+        " frame, or a mapping of arrays by column name"
+    )
+
+
+def log_names(logs: LogInput) -> list[str] | None:
+    """Return paths and URLs as text; None where something else was given."""
+    if isinstance(logs, str | os.PathLike):
+        return [os.fspath(logs)]
+    if not isinstance(logs, list | tuple) or not logs:
+        return None
+    names = [os.fspath(each) for each in logs if isinstance(each, str | os.PathLike)]
+    return names if len(names) == len(logs) else None

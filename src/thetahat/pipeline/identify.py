@@ -1,0 +1,340 @@
+"""`identify`: logs → samples → information → estimate → scores → verdict."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from thetahat import robots
+from thetahat.data.joint_selection import highest_cutoff
+from thetahat.data.log import Log
+from thetahat.data.prepare import Settings
+from thetahat.data.samples import Samples, concatenate
+from thetahat.data.samples_log import SamplesLog
+from thetahat.data.subsample import ROWS
+from thetahat.engine.open_engine import EngineOptions, open_engine
+from thetahat.engine.protocol import Completion, Engine, Fold, NoProgress, Progress, Rows, Tuning
+from thetahat.errors import NotIdentifiable, UsageError
+from thetahat.identification.coupled_joints import Coupling, coupled
+from thetahat.identification.estimate import Estimate
+from thetahat.identification.estimate_json import PLAIN
+from thetahat.identification.estimators.consistent import Consistent, LogCholesky
+from thetahat.identification.estimators.estimator import Estimator, SampleEstimator
+from thetahat.identification.estimators.least_squares import LeastSquares
+from thetahat.identification.estimators.positive import Positive
+from thetahat.identification.estimators.prior import Prior
+from thetahat.identification.estimators.robust import Robust
+from thetahat.identification.information import Information
+from thetahat.identification.scores import Validation, predicted
+from thetahat.identification.tuning.cross_validation import METRIC
+from thetahat.identification.tuning.model_selection import BY_LOAD, TERMS
+from thetahat.identification.tuning.rotor_inertia import decide_rotor_inertia
+from thetahat.identification.tuning.tune import USUAL, Tuned, TuningOptions, tune, tune_samples
+from thetahat.identification.verdict import Verdict
+from thetahat.model.robot import Robot
+from thetahat.pipeline.dataset import Dataset, LogInput, load_robot, log_names, read_dataset
+from thetahat.pipeline.identification import Identification
+from thetahat.pipeline.outputs import Targets, write
+from thetahat.pipeline.results import Model, Scores
+from thetahat.pipeline.settings import IdentifySettings
+from thetahat.report.trace_collector import Collector
+
+
+def identify(
+    robot: Robot | str | os.PathLike[str],
+    logs: LogInput,
+    *,
+    test: LogInput = None,
+    settings: IdentifySettings | None = None,
+    workers: int | None = None,
+    store: str | os.PathLike[str] | None = None,
+) -> Identification:
+    """Identify a robot's inertial and friction parameters from logs of its motion.
+
+    This is all that ``thetahat identify`` does: same defaults, same answer.
+
+    Args:
+        robot: a URDF or MJCF file, the name of a robot that ships with thetahat, or a `Robot`.
+        logs: a path or several (files, folders, patterns, URLs), a `Log`, `Samples`, a pandas or
+            polars frame, or a mapping of arrays by column name.
+        test: logs to score on; by default the last 30 % of `logs` are held out.
+        settings: what differs from the defaults, as ``th.IdentifySettings(cutoff=10.0)``.
+        workers: processes that share the work (extra ``dask``).
+        store: folder that caches results, so that a second run reads only what is new.
+
+    Returns:
+        Estimate, identified robot, scores on held-out data, verdict, report and figures.
+
+    Example:
+        >>> result = th.identify("panda.urdf", "run3.csv")  # doctest: +SKIP
+        >>> print(result.verdict)  # doctest: +SKIP
+        >>> result.save("result/")  # doctest: +SKIP
+
+    """
+    if isinstance(robot, Information):
+        raise UsageError(
+            "th.identify takes a robot and logs; an estimate from information is"
+            " th.solve(information, estimator)"
+        )
+    settings = settings or IdentifySettings()
+    loaded = load_robot(robot, settings.gravity)
+    names = [*(log_names(logs) or ()), *(log_names(test) or ())]
+    options = EngineOptions(workers, store=None if store is None else Path(store))
+    with open_engine(options, logs=names) as engine:
+        result = run(read_dataset(loaded, logs, test, settings, engine), engine)
+        engine.record(result.data, result.verdict.sentence)
+    for sentence in engine.completion.sentences:
+        warnings.warn(sentence, stacklevel=2)
+    return result
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What `identify_into` wrote, and how the work went."""
+
+    data: dict[str, Any]  # of estimate.json
+    files: tuple[Path, ...]
+    completion: Completion
+
+
+def identify_into(
+    folder: str | os.PathLike[str],
+    robot: str,
+    logs: Sequence[str],
+    test: Sequence[str] | None,
+    *,
+    settings: IdentifySettings,
+    engine_options: EngineOptions,
+    progress: Progress,
+    warned: list[str],
+) -> Answer:
+    """Identify and write the files into a folder; an answer that the store has is not made again.
+
+    warned: sentences of the warnings so far, which estimate.json lists.
+    """
+    file = robots.find(robot)
+    targets = Targets.beneath(folder, file, report=settings.report)
+    inputs = [file]
+    if isinstance(settings.prior, str | os.PathLike):
+        inputs.append(robots.find(os.fspath(settings.prior)))
+    if settings.actuation is not None:
+        inputs.append(Path(settings.actuation))
+    targets.check([*inputs, *logs, *(test or ())])
+    progress.stage("loading the robot")
+    loaded = load_robot(file, settings.gravity)
+    with open_engine(engine_options, progress, [*logs, *(test or ())]) as engine:
+        progress.stage("reading the log")
+        dataset = read_dataset(loaded, logs, test, settings, engine)
+        key = engine.answer_key(dataset.logs, settings, inputs, targets.folder)
+        answer = None if key is None else engine.cached_answer(key, targets.folder)
+        if answer is None:
+            result = run(dataset, engine, progress)
+            progress.stage("writing")
+            saved = write(result, result.data, targets, warned)
+            answer = saved.data, list(saved.files)
+            if key is not None:
+                engine.keep_answer(key, answer, targets.folder)
+        data, files = answer
+        warned += [sentence for sentence in data["warnings"] if sentence not in warned]
+        engine.record(data, Verdict.from_data(data["verdict"]).sentence)
+    return Answer(data, tuple(files), engine.completion)
+
+
+def run(dataset: Dataset, engine: Engine, progress: Progress | None = None) -> Identification:
+    """Identify from a dataset, and score on rows that the fit has not seen."""
+    progress = progress or NoProgress()
+    tuned = _tune(dataset, engine, progress)
+    rows = Rows(dataset.log, tuned.settings, dataset.train_rows, dataset.joints)
+    fold = engine.fold(rows, tuned.robot)
+    fold.counts.require_rows(dataset.nominal)
+    progress.stage("solving")
+    model, estimate = _solve(dataset, engine, tuned, rows, fold)
+    collector = Collector(model.identified, model.nominal) if dataset.settings.report else None
+    if collector is not None:
+        for samples in engine.samples(rows, tuned.robot, "reading again"):
+            collector.add(samples, "train")
+    if dataset.settings.actuation is None:
+        batches = engine.samples(rows, tuned.robot, "reading again")
+        model = replace(model, couplings=_couplings(model.identified, batches))
+    scores = _score(dataset, engine, tuned.settings, model, collector)
+    used = replace(
+        dataset,
+        log=engine.without_failures(dataset.log),
+        test_log=None if dataset.test_log is None else engine.without_failures(dataset.test_log),
+    )
+    traces = None if collector is None else collector.result()
+    return Identification(estimate, model, scores, used, tuned, fold.counts, traces)
+
+
+# -- stages ----------------------------------------------------------------------------------------
+
+
+def _tune(dataset: Dataset, engine: Engine, progress: Progress) -> Tuned:
+    """Choose what the settings leave open, from the training rows."""
+    settings, fitted = dataset.settings, dataset.fitted
+    metric = settings.metric or METRIC
+    weight = settings.prior_weight if settings.consistent else USUAL
+    if not settings.tune:
+        progress.stage("choosing the low-pass")
+        filtering = (
+            dataset.log.settings
+            if isinstance(dataset.log, SamplesLog)
+            else engine.choose_filter(
+                dataset.log,
+                dataset.robot,
+                cutoff=settings.cutoff,
+                min_speed=settings.min_speed,
+                span=dataset.train_rows,
+            )
+        )
+        return Tuned(filtering, fitted, USUAL if weight is None else weight, metric)
+    options = TuningOptions(
+        cutoff=settings.cutoff,
+        score_cutoff=settings.score_cutoff,
+        min_speed=settings.min_speed,
+        weight=weight,
+        metric=metric,
+        weights=settings.weights,
+        friction=(*TERMS, BY_LOAD) if settings.load_friction else TERMS,
+    )
+    prior = dataset.prior_of(fitted)
+
+    def run(log: Log) -> Tuned:
+        def tell(text: str) -> None:
+            progress.stage(f"choosing {text}")
+
+        if isinstance(log, SamplesLog):
+            samples = dataset.joints.select(log.samples)
+            return tune_samples(samples, log.settings, fitted, options, prior=prior, tell=tell)
+        return tune(
+            log,
+            dataset.robot,
+            options,
+            fitted=fitted,
+            narrow=dataset.joints.select,
+            span=dataset.train_rows,
+            prior=prior,
+            tell=tell,
+        )
+
+    key = {**asdict(options), "prior": prior, "dofs": dataset.joints.dofs}
+    return engine.tune(dataset.log, Tuning(dataset.robot, fitted, dataset.train_rows, key, run))
+
+
+def _solve(
+    dataset: Dataset, engine: Engine, tuned: Tuned, rows: Rows, fold: Fold
+) -> tuple[Model, Estimate]:
+    """Estimate the parameters, and a plain least-squares fit beside."""
+    settings = dataset.settings
+    # Rows of a filtered signal are not independent: two per cycle of the cut-off are.
+    independent = min(1.0, 2.0 * tuned.settings.cutoff * fold.period) if fold.period else 1.0
+    decision = decide_rotor_inertia(
+        fold.information,
+        settings.armature,
+        dofs=dataset.joints.dofs,
+        weights=settings.weights,
+        independent=independent,
+    )
+    seen = decision.information
+    usable = int(seen.rows.max())
+    if usable < len(seen.base):
+        raise NotIdentifiable(
+            f"the log has {usable} usable samples to fit {len(seen.base)} parameters; record"
+            " longer, or hold out less"
+        )
+    estimator = make_estimator(settings, tuned, dataset.prior_of(seen.robot))
+    estimate = engine.solve(seen, fold.information, estimator, rows)
+    plain = LeastSquares(weights=settings.weights).estimate(seen)
+    columns = tuned.robot.with_drive(armature="armature" in seen.robot.drive.identified)
+    model = Model(
+        nominal=dataset.nominal,
+        identified=columns.with_parameters(estimate),
+        least_squares=columns.with_parameters(plain),
+        information=seen,
+        rotor_inertia=decision.reason,
+    )
+    return model, estimate
+
+
+def make_estimator(
+    settings: IdentifySettings, tuned: Tuned, prior: np.ndarray
+) -> Estimator | SampleEstimator:
+    """Return the estimator that the settings ask for."""
+    weights = settings.weights
+    estimator: Estimator
+    match settings.method:
+        case "least-squares":
+            estimator = LeastSquares(weights=weights, strict=True)
+        case "prior":
+            estimator = Prior(prior, settings.blend, weights=weights)
+        case "positive":
+            estimator = Positive(weights=weights)
+        case method:
+            estimator = Consistent(
+                prior=prior,
+                weight=tuned.weight,
+                metric=tuned.metric,
+                weights=weights,
+                solver=LogCholesky() if method == "smooth" else None,
+            )
+    return Robust(estimator) if settings.robust else estimator
+
+
+def _couplings(identified: Robot, batches: Iterator[Samples]) -> tuple[Coupling, ...]:
+    """Find pairs of joints that seem to share a motor, from the first rows that were fitted."""
+    parts, rows = [], 0
+    for samples in batches:
+        parts.append(replace(samples, tau=samples.tau - predicted(identified, samples)))
+        rows += len(samples)
+        if rows >= ROWS:
+            break
+    residuals = concatenate(parts, same_log=True) if parts else None
+    return () if residuals is None else tuple(coupled(identified.velocity_names, residuals))
+
+
+def _score(
+    dataset: Dataset,
+    engine: Engine,
+    settings: Settings,
+    model: Model,
+    collector: Collector | None,
+) -> Scores:
+    """Score on held-out rows, behind the low-pass of the fit and with torques as logged."""
+    log, span = dataset.log, dataset.test_rows
+    if dataset.test_log is not None:
+        log, span = dataset.test_log, None
+        settings = settings_for(log, settings)
+    elif span is None:
+        return Scores()
+
+    def score(cutoff: float, watched: bool) -> Validation | None:
+        def watch(samples: Samples) -> None:
+            if collector is not None:
+                collector.add(samples, "test")
+
+        return engine.score(
+            Rows(log, settings.scored(cutoff), span, dataset.joints),
+            model.identified,
+            nominal=model.nominal,
+            beside={PLAIN: model.least_squares},
+            watch=watch if watched and collector is not None else None,
+        )
+
+    cutoff = dataset.settings.score_cutoff or settings.torque_cutoff or settings.cutoff
+    test = score(cutoff, watched=True)
+    if test is None or isinstance(log, SamplesLog):
+        return Scores(test)
+    return Scores(test, score(highest_cutoff(log), watched=False))
+
+
+def settings_for(log: Log, settings: Settings) -> Settings:
+    """Return the fit's settings for another log, filtered no higher than its rate allows."""
+    if isinstance(log, SamplesLog):
+        return settings
+    return replace(settings, cutoff=min(settings.cutoff, highest_cutoff(log)))

@@ -1,0 +1,207 @@
+"""The files of an identification: robot file, report and estimate.json, written in this order.
+
+estimate.json is the last, so that where it is, all are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from thetahat import __version__
+from thetahat.errors import StorageError, UsageError, known
+from thetahat.files import as_text, require_folder, write_atomically
+from thetahat.identification import estimate_json
+from thetahat.model.io.save import save
+from thetahat.report.identification_report import sections, titles
+from thetahat.report.page import render
+
+if TYPE_CHECKING:
+    from thetahat.data.log import Log
+    from thetahat.model.robot import Robot
+    from thetahat.pipeline.results import Results
+    from thetahat.report.section import Section
+
+DRIVE = "drive.json"  # beside the robot file, for what that cannot hold
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Where the files go."""
+
+    folder: Path
+    estimate: Path
+    robot: Path
+    report: Path | None
+
+    @staticmethod
+    def beneath(
+        folder: str | os.PathLike[str], robot: Robot | Path, *, report: bool = True
+    ) -> Targets:
+        """Return the files in a folder, named after the robot's file."""
+        folder = Path(folder)
+        source = robot if isinstance(robot, Path) else robot.source or Path(f"{robot.name}.urdf")
+        name = f"{source.stem}_identified{source.suffix or '.urdf'}"
+        page = folder / "report.html" if report else None
+        return Targets(folder, folder / "estimate.json", folder / name, page)
+
+    def check(self, inputs: Iterable[str | Path]) -> None:
+        """Raise where they cannot be written, or would replace an input, before work begins."""
+        files = (self.estimate, self.robot, self.report, self.folder / DRIVE)
+        require_folder(self.folder, [file for file in files if file is not None], inputs)
+
+
+# -- plain data ------------------------------------------------------------------------------------
+
+
+def as_data(result: Results) -> dict[str, Any]:
+    """Return the answer as plain data, schema thetahat/estimate/1."""
+    model, dataset = result.model, result.dataset
+    data = estimate_json.as_data(
+        result.estimate,
+        rows=model.information.rows,
+        robot=model.nominal,
+        test=result.held_out.test,
+        raw=result.held_out.raw,
+        provenance=provenance(dataset.robot, dataset.log, dataset.test_log, _settings(result)),
+    )
+    findings = estimate_json.findings(dataset.log, "fit")
+    if dataset.test_log is not None:
+        findings += estimate_json.findings(dataset.test_log, "test")
+    findings += [
+        {
+            "log": "fit",
+            "kind": "coupling",
+            "joint": coupling.joints[0],
+            "rows": None,
+            "message": coupling.sentence,
+        }
+        for coupling in model.couplings
+    ]
+    return {
+        **data,
+        "locked": list(dataset.log.locked),
+        "dropped": result.counts.dropped,
+        "findings": findings,
+        "warnings": [],
+    }
+
+
+def provenance(
+    robot: Robot, log: Log | None, test_log: Log | None, settings: dict[str, Any]
+) -> dict[str, Any]:
+    """Return where an answer comes from: files with their hashes, version, settings."""
+    logs, tests = (
+        [] if each is None else [{"path": s.path, "sha256": s.sha256} for s in each.sources]
+        for each in (log, test_log)
+    )
+    source = robot.source
+    return {
+        "robot": robot.name,
+        "robot_file": None if source is None else str(source),
+        "robot_sha256": None if source is None else hashlib.sha256(source.read_bytes()).hexdigest(),
+        "logs": logs,
+        "test_logs": tests,
+        "version": __version__,
+        "settings": settings,
+    }
+
+
+def _settings(result: Results) -> dict[str, Any]:
+    """Return the settings of a fit, given and chosen."""
+    given, dataset = result.dataset.settings, result.dataset
+    chosen, held_out = result.tuned.settings, dataset.test_rows
+    return {
+        "cutoff": chosen.cutoff,
+        "cutoff_reason": chosen.reasoning,
+        "min_speed": list(chosen.min_speed),
+        "friction": list(given.friction),
+        "armature": result.model.rotor_inertia,
+        "weights": given.weights,
+        "prior": None if given.prior is None else str(getattr(given.prior, "name", given.prior)),
+        "torque_cutoff": chosen.torque_cutoff,
+        "delay": chosen.delay,
+        "tuned": list(result.tuned.reasons),
+        "prior_weight": result.tuned.weight if given.consistent else None,
+        "metric": result.tuned.metric if given.consistent else None,
+        "alpha": given.blend if given.method == "prior" else None,
+        "robust": given.robust,
+        "joints": list(given.joints) or None,
+        "actuation": None if given.actuation is None else str(given.actuation),
+        "columns": given.columns,
+        "topic": given.topic,
+        "salvage": given.salvage,
+        "gravity": [float(value) for value in dataset.robot.gravity],
+        "rows_fitted": list(dataset.train_rows),
+        "rows_held_out": None if held_out is None else list(held_out),
+    }
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SavedResult:
+    """What was written: the answer with the robot file's parity, and the files."""
+
+    data: dict[str, Any]
+    files: tuple[Path, ...]  # estimate.json first
+
+    def __str__(self) -> str:
+        return "\n".join(str(path) for path in self.files)
+
+
+def write(
+    result: Results, data: dict[str, Any], targets: Targets, warnings: Sequence[str] = ()
+) -> SavedResult:
+    """Write the robot file, the report and estimate.json."""
+    try:
+        targets.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(
+            f"--out {str(targets.folder)!r} cannot be made: {error.strerror or error}; give another"
+            " folder"
+        ) from None
+    files: list[Path] = []
+    robot, advice, parity = result.model.identified, list(data["advice"]), None
+    wrong = [
+        name for name, body in zip(robot.body_names, robot.consistency, strict=True) if not body
+    ]
+    if robot.source is None:
+        advice.append("no robot file is written, as the robot was not loaded from one")
+    elif wrong:
+        advice.append(
+            f"no robot file is written, as {known(wrong)} cannot be rigid bodies; --method"
+            " consistent finds parameters that can"
+        )
+    else:
+        saved = save(robot, targets.robot)
+        parity = saved.as_data()
+        files += saved.files
+        if saved.note:
+            advice.append(saved.note)
+    data = {**data, "advice": advice, "parity": parity, "warnings": list(warnings)}
+    if targets.report is not None:
+        files.append(write_report(result, data, targets.report))
+    return SavedResult(data, (write_atomically(targets.estimate, as_text(data)), *files))
+
+
+def report_sections(result: Results, data: dict[str, Any]) -> list[Section]:
+    """Return the sections of the report."""
+    if result.traces is None:
+        raise UsageError(
+            "figures and report need the traces that settings with report=False leave out; identify"
+            " again with report=True"
+        )
+    model = result.model
+    return sections(data, robot=model.nominal, identified=model.identified, traces=result.traces)
+
+
+def write_report(result: Results, data: dict[str, Any], path: Path) -> Path:
+    """Write the report as one self-contained HTML page."""
+    title, subtitle = titles(data)
+    return write_atomically(path, render(title, report_sections(result, data), subtitle=subtitle))

@@ -1,0 +1,255 @@
+"""Settings of an identification: every option of `thetahat identify`, with its default."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from thetahat.errors import UsageError
+
+if TYPE_CHECKING:
+    from thetahat.model.robot import Robot
+
+METHODS = ("consistent", "least-squares", "prior", "positive", "smooth")
+CONSISTENT = ("consistent", "smooth")  # methods whose every body is one that can exist
+WITH_PRIOR = ("consistent", "prior", "smooth")
+METRICS = ("entropic", "euclidean")
+FRICTION = ("viscous", "coulomb", "offset")
+WEIGHTS = ("iterated", "joint")
+
+
+class SettingError(UsageError):
+    """A setting that cannot be used; the command line names its own option for it."""
+
+    def __init__(self, setting: str, rest: str) -> None:
+        super().__init__(f"{setting}{rest}")
+        self.setting, self.rest = setting, rest
+
+
+def setting(
+    help: str, default: Any = None, metavar: str = "", flags: str = "", *, shown: bool = False
+) -> Any:
+    """Return a dataclass field that the command line offers as an option.
+
+    flags: as Typer writes them, such as ``--tune/--no-tune``.
+    shown: whether the help states the default.
+    """
+    metadata = {"help": help, "metavar": metavar, "flags": flags, "shown": shown}
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdentifySettings:
+    """Settings of `identify`. What is None is chosen from the training rows, or not used."""
+
+    method: str = setting(f"Estimator: {', '.join(METHODS)}.", METHODS[0], "NAME", shown=True)
+    prior: Robot | str | os.PathLike[str] | None = setting(
+        "Robot file used as the prior; default: ROBOT.", None, "ROBOT"
+    )
+    prior_weight: float | None = setting(
+        "Weight of the prior; default: chosen by cross-validation.", None, "W"
+    )
+    metric: str | None = setting(
+        f"Distance to the prior: {', '.join(METRICS)}; default: {METRICS[0]}.", None, "NAME"
+    )
+    alpha: float | None = setting(
+        "Blend of --method prior: 1 is data only, 0 is the prior only; default: 0.5.", None, "A"
+    )
+    robust: bool = setting("Reduce the weight of torque outliers (Huber).", False, flags="--robust")
+    weights: str | None = setting(
+        "Weights of the joints: joint (by residual), iterated (until they settle), none.",
+        WEIGHTS[0],
+        "NAME",
+        shown=True,
+    )
+    friction: tuple[str, ...] = setting(
+        "Friction terms to identify, or none.", FRICTION, "TERMS", shown=True
+    )
+    armature: bool | None = setting(
+        "Identify rotor inertia; default: only if the log shows it.",
+        None,
+        flags="--armature/--no-armature",
+    )
+    cutoff: float | None = setting(
+        "Low-pass of motion and torque; default: chosen from the training rows.", None, "HZ"
+    )
+    score_cutoff: float | None = setting(
+        "Low-pass of the torque that is scored; default: that of the fit.", None, "HZ"
+    )
+    gravity: tuple[float, float, float] | None = setting(
+        "Gravity in the robot's world frame, in m/s²; default: the file's, or 0,0,-9.81.",
+        None,
+        "X,Y,Z",
+    )
+    holdout: float | None = setting(
+        "Fraction of the log, at its end, that is scored and not fitted; default: 0.3, 0 for none.",
+        None,
+        "FRACTION",
+    )
+    min_speed: float | None = setting(
+        "A joint slower than this, in rad/s or m/s, counts as standing still and leaves the fit;"
+        " default: chosen.",
+        None,
+        "SPEED",
+    )
+    columns: str | None = setting(
+        'Names of columns, such as "q={joint}_pos,tau={joint}_eff".', None, "PATTERNS"
+    )
+    joints: tuple[str, ...] = setting(
+        "Fit and score the torques of these joints only.", (), "A,B,C"
+    )
+    actuation: str | os.PathLike[str] | None = setting(
+        "CSV file that maps motors to joints: a row per joint, a column per motor.", None, "FILE"
+    )
+    topic: str | None = setting(
+        "Topic of a bag to read, where several hold joint states.", None, "NAME"
+    )
+    salvage: bool = setting(
+        "Read what is left of a file that was cut off.", False, flags="--salvage"
+    )
+    load_friction: bool = setting(
+        "Allow friction that grows with the load, which cannot be simulated here.",
+        False,
+        flags="--load-friction",
+    )
+    tune: bool = setting(
+        "Choose friction model, low-pass, delay and prior weight by cross-validation inside the"
+        " training rows; default: yes.",
+        True,
+        flags="--tune/--no-tune",
+    )
+    report: bool = setting("Write report.html; default: yes.", True, flags="--report/--no-report")
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "friction", _friction(self.friction))
+        object.__setattr__(self, "joints", _names("joints", self.joints))
+        if self.gravity is not None:
+            object.__setattr__(self, "gravity", _gravity(self.gravity))
+        _among("method", self.method, METHODS, "methods: ")
+        if self.metric is not None:
+            _among("metric", self.metric, METRICS)
+        if self.weights is not None:
+            _among("weights", self.weights, WEIGHTS, more=("none",))
+        self._check_method()
+        for name, unit in (("cutoff", "Hz"), ("score_cutoff", "Hz"), ("min_speed", "rad/s or m/s")):
+            _check_positive(name, getattr(self, name), unit, zero=name == "min_speed")
+        if self.holdout is not None and not 0.0 <= self.holdout < 1.0:
+            raise SettingError(
+                "holdout",
+                f" is {self.holdout}; give the fraction of the log to hold out, from 0 to less"
+                " than 1",
+            )
+
+    def _check_method(self) -> None:
+        """Raise where an option is out of range, or means nothing to the method."""
+        for name, methods in (
+            ("prior", WITH_PRIOR),
+            ("prior_weight", CONSISTENT),
+            ("metric", CONSISTENT),
+            ("alpha", ("prior",)),
+        ):
+            if getattr(self, name) is not None and self.method not in methods:
+                raise SettingError(
+                    name,
+                    f" is of no use to method {self.method}; it belongs to {' and '.join(methods)}",
+                )
+        weight, alpha = self.prior_weight, self.alpha
+        if weight is not None and not (math.isfinite(weight) and weight >= 0.0):
+            raise SettingError(
+                "prior_weight", f" is {weight}; give a number of at least 0 (0: no prior)"
+            )
+        if alpha is not None and not 0.0 < alpha < 1.0:
+            raise SettingError(
+                "alpha",
+                f" is {alpha}; give a number between 0 (the prior alone) and 1 (the data alone),"
+                " both excluded",
+            )
+
+    @property
+    def held_out(self) -> float:
+        """Fraction of the log that is held out, where no test log is given."""
+        return 0.3 if self.holdout is None else self.holdout
+
+    @property
+    def blend(self) -> float:
+        """α of the paper's blend with an initial guess."""
+        return 0.5 if self.alpha is None else self.alpha
+
+    @property
+    def consistent(self) -> bool:
+        """Whether the method yields bodies that can exist."""
+        return self.method in CONSISTENT
+
+    def changed(self) -> dict[str, Any]:
+        """The settings that differ from their defaults."""
+        given = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        return {name: value for name, value in given.items() if value != getattr(_DEFAULT, name)}
+
+    def __repr__(self) -> str:
+        return f"IdentifySettings({', '.join(f'{k}={v!r}' for k, v in self.changed().items())})"
+
+
+def _among(
+    name: str, value: str, choices: tuple[str, ...], title: str = "", more: tuple[str, ...] = ()
+) -> None:
+    if value not in choices:
+        listed = (
+            title + ", ".join((*choices, *more))
+            if title
+            else "give one of " + ", ".join((*choices, *more))
+        )
+        raise SettingError(name, f" is {value!r}; {listed}")
+
+
+def _check_positive(name: str, value: float | None, unit: str, *, zero: bool) -> None:
+    if value is None or (zero and value == 0.0):
+        return
+    if not (math.isfinite(value) and value > 0.0):
+        raise SettingError(name, f" is {value}; give a positive number [{unit}]")
+
+
+def _names(name: str, value: str | Sequence[str]) -> tuple[str, ...]:
+    """Names from a sequence, or from text with commas."""
+    if isinstance(value, str):
+        names = tuple(part.strip() for part in value.split(",") if part.strip())
+        if not names:
+            raise SettingError(name, " is empty; give names with commas")
+        return names
+    return tuple(value)
+
+
+def _friction(value: str | Sequence[str]) -> tuple[str, ...]:
+    """Some of the friction terms, in their order; "none" is none."""
+    terms = ",".join(FRICTION)
+    if isinstance(value, str) and not value.strip(", "):
+        raise SettingError("friction", f" is empty; give some of {terms}, or none")
+    names = _names("friction", value)
+    if names == ("none",):
+        return ()
+    for name in names:
+        if name not in FRICTION:
+            raise SettingError(
+                "friction", f" names {name!r}; terms: {', '.join(FRICTION)}, or none"
+            )
+    return tuple(term for term in FRICTION if term in names)
+
+
+def _gravity(value: str | Sequence[float]) -> tuple[float, float, float]:
+    """Three finite numbers, from a sequence or from text with commas."""
+    try:
+        numbers = tuple(
+            float(part) for part in (value.split(",") if isinstance(value, str) else value)
+        )
+    except (TypeError, ValueError):
+        numbers = ()
+    if len(numbers) != 3 or not all(map(math.isfinite, numbers)):
+        raise SettingError(
+            "gravity", f" is {value!r}; give three numbers [m/s²], for example 0,0,-9.81"
+        )
+    return numbers[0], numbers[1], numbers[2]
+
+
+_DEFAULT = IdentifySettings()
