@@ -69,7 +69,7 @@ def study(
     with heard(quiet=quiet), Progress(quiet=quiet) as progress:
         progress.stage(f"preparing {name}")
         result: Result = importlib.import_module(f"thetahat.studies.{STUDIES[name]}").run(
-            engine, seed=seed, tell=progress.told()
+            engine, seed=seed, progress=progress.told()
         )
         progress.stage("writing")
         files = write(result, folder)
