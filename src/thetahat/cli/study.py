@@ -26,6 +26,7 @@ FILES = ("summary.json", "report.html", "run.parquet")
 
 
 def complete_study(incomplete: str) -> list[str]:
+    """Return the studies whose names begin like this."""
     return [name for name in STUDIES if name.startswith(incomplete)]
 
 

@@ -220,8 +220,8 @@ def tick_tock(
     check_positive("time", time, "how long each way lasts [s]")
     check_count("repeats", repeats, "how often to go there and back")
     what = f"({robot.nv},), one position per joint of {robot.name!r}"
-    first = joint_array("first", first, (robot.nv,), what)
-    second = joint_array("second", second, (robot.nv,), what)
+    first = joint_array("first", np.asarray(first), (robot.nv,), what)
+    second = joint_array("second", np.asarray(second), (robot.nv,), what)
     return Moves(
         robot.joint_names,
         np.array([first, *[second, first] * repeats]),
