@@ -16,7 +16,7 @@ import numpy as np
 import thetahat as th
 from benchmarks.robots import example_folder
 from thetahat.excite.bases import FourierFamily
-from thetahat.excite.design import design, measured, planned, random_motion
+from thetahat.excite.design import design, excitation, planned, random_motion
 from thetahat.model.lock_joints import lock
 
 ARMS = {"UR10": "ur_description/urdf/ur10_robot.urdf", "Panda": "panda_description/urdf/panda.urdf"}
@@ -49,7 +49,7 @@ def one(name: str, path: str) -> None:
     for together, how in ((True, "one scale"), (False, "joint by joint")):
         rng = np.random.default_rng(1)
         found = [
-            measured(robot, random_motion(problem, rng, together=together), problem.noise)
+            excitation(robot, random_motion(problem, rng, together=together), problem.noise)
             for _ in range(RANDOM)
         ]
         roots[how] = np.exp(np.array([value for _, value, _ in found]) / (2 * p))

@@ -18,7 +18,7 @@ import numpy as np
 import thetahat as th
 from thetahat import robots
 from thetahat.excite.bases import FourierFamily
-from thetahat.excite.design import measured, planned, random_motion
+from thetahat.excite.design import excitation, planned, random_motion
 from thetahat.excite.motion_limits import Box, motion_limits
 
 robot = th.load(robots.path("arm4")).with_drive(viscous=True, coulomb=True, offset=True)
@@ -31,7 +31,7 @@ print(found)
 
 # What a motion at random, scaled up to the first limit it meets, shows in the same time.
 problem, _ = planned(robot, FourierFamily(robot.joint_names, 8.0, 5), limits=limits)
-_, log_det, condition = measured(
+_, log_det, condition = excitation(
     robot, random_motion(problem, np.random.default_rng(0)), found.noise
 )
 gain = np.exp((found.log_det - log_det) / (2 * len(found.information.base)))

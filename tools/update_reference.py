@@ -154,14 +154,15 @@ def _member(name: str, value: Any) -> str | None:
         return None
     given = list(inspect.signature(function).parameters.values())
     skipped = given if isinstance(value, staticmethod) else given[1:]
-    names = [f"{each.name}=…" if each.kind is each.KEYWORD_ONLY else each.name for each in skipped]
+    forms = {"KEYWORD_ONLY": "{}=…", "VAR_POSITIONAL": "*{}", "VAR_KEYWORD": "**{}"}
+    names = [forms.get(each.kind.name, "{}").format(each.name) for each in skipped]
     return f"{name}({', '.join(names)})"
 
 
 def _first_sentence(bound: Any, value: Any) -> str:
     doc = inspect.getdoc(value) or inspect.getdoc(bound) or ""
     paragraph = " ".join(doc.partition("\n\n")[0].split()).replace("|", "\\|")
-    return re.split(r"(?<=[.;:])\s(?=[A-Z])", paragraph, maxsplit=1)[0]
+    return re.split(r"(?<=\.)\s(?=[A-Z])", paragraph, maxsplit=1)[0]
 
 
 # -- verbs -----------------------------------------------------------------------------------------

@@ -58,14 +58,16 @@ def test_signatures_and_members_are_those_of_the_code(name: str) -> None:
     block = tool.SIGNATURE.search(entry)
     assert block, f"{name} has no signature{ADVICE}"
     assert block[1].rstrip("\n") == tool.signature(name, obj), name + ADVICE
-    table = tool.MEMBERS.search(entry)
-    listed = re.findall(r"^\| `([^`]+)` \|", table[1], re.MULTILINE) if table else []
+    tables = tool.MEMBERS.findall(entry)
+    assert len(tables) <= 1, name + ADVICE
+    listed = re.findall(r"^\| `([^`]+)` \|", "".join(tables), re.MULTILINE)
     assert listed == [call for call, _ in tool.members(obj).values()], name + ADVICE
 
 
 @pytest.mark.parametrize("name", ENTRIES)
 def test_entries_say_something(name: str) -> None:
-    """Text of at least ten words beside what is generated."""
+    """Text of at least ten words beside what is generated, and no trace of a merge."""
+    assert not re.search(r"^(?:<<<<<<<|=======|>>>>>>>)", ENTRIES[name], re.MULTILINE)
     text = tool.MEMBERS.sub("", re.sub(r"^```.*?^```$", "", ENTRIES[name], flags=re.M | re.S))
     assert len(text.split()) >= 10, f"{name}: {text!r}"
 

@@ -21,7 +21,7 @@ import thetahat as th
 from oracles import pinocchio_bridge
 from thetahat import robots
 from thetahat.excite.bases import FourierFamily, SplineFamily
-from thetahat.excite.design import TIME_LIMIT, Progress, design, measured, planned, random_motion
+from thetahat.excite.design import TIME_LIMIT, Progress, design, excitation, planned, random_motion
 from thetahat.excite.initial_guess import random_coefficients, restored
 from thetahat.excite.motion_limits import Box, motion_limits
 from thetahat.excite.objective import SHARP, log_condition, log_det
@@ -57,7 +57,7 @@ def test_log_det_and_condition_are_those_of_the_regressor_of_pinocchio(name: str
     rng = np.random.default_rng(0)
     problem, _ = planned(robot, FourierFamily(robot.joint_names, 6.0, 4))
     trajectory = random_motion(problem, rng)
-    info, value, condition = measured(robot, trajectory, problem.noise, rate=50.0)
+    info, value, condition = excitation(robot, trajectory, problem.noise, rate=50.0)
     rows = (
         rows_by_pinocchio(robot, trajectory.sampled(50.0))[:, :, info.base.independent]
         / problem.noise[:, None]
@@ -98,7 +98,7 @@ def problems() -> dict:
         .with_actuation(np.array([[1.0, 0.3], [0.0, 2.0]]))
         .with_drive(armature=True, **FRICTION)
     )
-    earlier = measured(two, tick_tock(two, [0.0, 0.0], [0.5, -0.3], time=1.0), np.ones(2))[0]
+    earlier = excitation(two, tick_tock(two, [0.0, 0.0], [0.5, -0.3], time=1.0), np.ones(2))[0]
     fourier = FourierFamily(four.joint_names, 5.0, 3)
     return {
         "log-det": planned(four, fourier),
@@ -168,7 +168,7 @@ def test_a_design_beats_random_motions(arm7) -> None:
     robot, made = arm7
     problem, _ = planned(robot, FourierFamily(robot.joint_names, 10.0, 5))
     rng, p = np.random.default_rng(1), len(made.information.base)
-    found = [measured(robot, random_motion(problem, rng), problem.noise) for _ in range(12)]
+    found = [excitation(robot, random_motion(problem, rng), problem.noise) for _ in range(12)]
     ratio = np.exp((made.log_det - np.array([value for _, value, _ in found])) / (2 * p))
     assert np.median(ratio) >= BETTER_THAN_MEDIAN
     assert np.min(ratio) >= BETTER_THAN_BEST
@@ -274,11 +274,11 @@ def test_a_design_is_as_good_as_scipy_finds(criterion: str) -> None:
         )
         if np.min(room(found.x)) > -1e-6:
             best = min(best, found.fun)
-    _, value, condition = measured(robot, made.trajectory, made.noise)
+    _, value, condition = excitation(robot, made.trajectory, made.noise)
     ours = (
         -value / (2 * len(made.information.base)) if criterion == "log-det" else np.log(condition)
     )
-    theirs = measured(
+    theirs = excitation(
         robot, problem.family.trajectory(np.zeros((1, problem.family.size))), made.noise
     )[1]
     assert theirs == -np.inf  # standing still shows nothing
@@ -330,19 +330,19 @@ def test_a_design_complements_an_earlier_log() -> None:
     limits = motion_limits(robot)
     there = limits.centre + 0.8 * limits.reach * [1, 1, 0, 0]
     noise = np.full(4, 0.5)
-    earlier = measured(robot, tick_tock(robot, limits.centre, there, time=2.0, repeats=60), noise)[
-        0
-    ]
+    earlier = excitation(
+        robot, tick_tock(robot, limits.centre, there, time=2.0, repeats=60), noise
+    )[0]
     assert earlier.rank < len(earlier.base)
     options = {"duration": 4.0, "harmonics": 3, "starts": 4, "noise": noise}
     alone, after = design(robot, **options), design(robot, earlier=earlier, **options)
     assert (after.information + earlier).rank == len(earlier.base)
-    together = measured(robot, alone.trajectory, noise, earlier=earlier)[1]
+    together = excitation(robot, alone.trajectory, noise, earlier=earlier)[1]
     assert after.log_det == pytest.approx(
-        measured(robot, after.trajectory, noise, earlier=earlier)[1]
+        excitation(robot, after.trajectory, noise, earlier=earlier)[1]
     )
     assert after.log_det > together
-    assert measured(robot, after.trajectory, noise)[1] < alone.log_det  # by itself it shows less
+    assert excitation(robot, after.trajectory, noise)[1] < alone.log_det  # by itself it shows less
 
 
 def test_noise_decides_which_joint_counts() -> None:
@@ -355,7 +355,7 @@ def test_noise_decides_which_joint_counts() -> None:
     assert not np.allclose(quiet[0].trajectory.at(1.0)[0], quiet[1].trajectory.at(1.0)[0])
     for made in quiet:
         other = quiet[1] if made is quiet[0] else quiet[0]
-        assert made.log_det >= measured(robot, other.trajectory, made.noise)[1]
+        assert made.log_det >= excitation(robot, other.trajectory, made.noise)[1]
 
 
 def test_a_start_a_spline_and_boxes_are_kept() -> None:
@@ -427,7 +427,7 @@ def test_arms_in_full(name: str, seed: int) -> None:
         rng = np.random.default_rng(1)
         found = np.array(
             [
-                measured(robot, random_motion(problem, rng, together=together), problem.noise)[1]
+                excitation(robot, random_motion(problem, rng, together=together), problem.noise)[1]
                 for _ in range(RANDOM)
             ]
         )

@@ -15,7 +15,7 @@ from excite_cases import arm, shares, shipped, torques, with_limits
 import thetahat as th
 from thetahat import robots
 from thetahat.errors import NotIdentifiable, ThetahatError, UsageError
-from thetahat.excite.design import design, measured
+from thetahat.excite.design import design, excitation
 from thetahat.excite.motion_limits import Box, motion_limits
 from thetahat.excite.trajectories import Fourier, Moves
 from thetahat.model.drive import Drive
@@ -258,7 +258,7 @@ def pendulum_on_a_slope() -> th.Robot:
 
 def other_information():
     robot = shipped("double_pendulum")
-    return measured(
+    return excitation(
         robot, Moves(robot.joint_names, np.array([[0.0, 0.0], [1.0, 1.0]]), [1.0]), np.ones(2)
     )[0]
 

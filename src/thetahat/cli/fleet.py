@@ -15,29 +15,34 @@ from thetahat.cli import arguments, engine_options
 from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import emit, heard, say
 from thetahat.cli.progress import Progress
-from thetahat.cli.settings_options import friction_terms
+from thetahat.cli.settings_options import with_settings
 from thetahat.errors import StorageError, ThetahatError, UsageError
 from thetahat.files import as_text, require_folder
+from thetahat.pipeline.settings import IdentifySettings
 
 if TYPE_CHECKING:
     from thetahat.engine.multi_log import Failure
     from thetahat.fleet.analysis import FleetAnalysis, FleetOptions
 
-FRICTION = ("viscous", "coulomb", "offset")
+SETTINGS = ("friction", "cutoff", "min_speed", "tune", "columns", "topic", "salvage")
 BY = ("log", "day", "week", "month")
 FILES = ("fleet.parquet", "fleet.html", "fleet.json")
 SHOWN = 12  # things left out that are named; the others are counted
 
 
+Manifest = Annotated[
+    str,
+    typer.Argument(
+        metavar="MANIFEST",
+        help="TOML or CSV: robot file and logs of every robot, by its id.",
+        show_default=False,
+    ),
+]
+
+
+@with_settings(*SETTINGS)
 def fleet(
-    manifest: Annotated[
-        str,
-        typer.Argument(
-            metavar="MANIFEST",
-            help="TOML or CSV: robot file and logs of every robot, by its id.",
-            show_default=False,
-        ),
-    ],
+    manifest: Manifest,
     *,
     out: Annotated[
         str,
@@ -59,64 +64,29 @@ def fleet(
             show_default=True,
         ),
     ] = 0.01,
-    friction: Annotated[
-        str,
-        option("Friction to fit: some of the three, or none.", metavar="TERMS", show_default=True),
-    ] = ",".join(FRICTION),
-    armature: Annotated[bool, option("Fit rotor inertia too.", "--armature")] = False,
-    cutoff: Annotated[
-        float | None,
-        option(
-            "Low-pass of motion and torque; default: chosen from the first periods.", metavar="HZ"
-        ),
-    ] = None,
-    min_speed: Annotated[
-        float | None,
-        option(
-            "Joints slower than this, in rad/s or m/s, stand still and leave the fit; default:"
-            " chosen.",
-            metavar="SPEED",
-        ),
-    ] = None,
-    tune: Annotated[
-        bool,
-        option(
-            "Choose friction laws, low-pass and prior by what predicts best.",
-            "--tune/--no-tune",
-            show_default=True,
-        ),
-    ] = True,
-    columns: arguments.Columns = None,
-    topic: arguments.Topic = None,
-    salvage: arguments.Salvage = False,
+    armature: Annotated[bool, option("Identify rotor inertia, too.", "--armature")] = False,
     workers: engine_options.Workers = None,
     scheduler: engine_options.Scheduler = None,
     store: engine_options.Store = None,
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
+    settings: IdentifySettings,
 ) -> None:
-    """Estimate every robot of a fleet period by period; name payloads, worn joints, and robots
-    unlike the others.
-    """
+    """Estimate every robot of a fleet period by period; find payloads, wear and outliers."""
     began = time.monotonic()
-    asked, wanted, folder = (
-        _asked(locals()),
-        engine_options.engine_options(workers, scheduler, store),
-        Path(out),
-    )
+    options = _options(by, level, settings, armature=armature)
+    where, folder = engine_options.engine_options(workers, scheduler, store), Path(out)
     path = arguments.input_file(manifest, "MANIFEST")
     require_folder(folder, [folder / name for name in FILES], [path])
-    from thetahat.fleet.manifest import read_manifest
-
-    listed = read_manifest(path)
     with (
         heard(quiet=quiet) as warnings,
         Progress(quiet=quiet) as progress,
-        engine_options.reducer(wanted, progress) as reducer,
+        engine_options.reducer(where, progress) as reducer,
     ):
         from thetahat.fleet.analysis import analyze_fleet
+        from thetahat.fleet.manifest import read_manifest
 
-        found = analyze_fleet(listed, asked, reducer)
+        found = analyze_fleet(read_manifest(path), options, reducer)
         progress.stage("writing")
         data = _data(found, warnings)
         files = write(found, data, folder)
@@ -127,45 +97,20 @@ def fleet(
         from thetahat.cli.fleet_view import draw
 
         draw(data, files, time.monotonic() - began)
-    for key in reducer.store.damaged if reducer.store is not None else ():
-        say(
-            f"entry {key[:12]}… of the store was damaged; it was thrown away and computed anew",
-            "warning",
-        )
-    conclude(found.failures, reducer.store_failures)
+    damaged = () if reducer.store is None else tuple(reducer.store.damaged)
+    conclude(found.failures, reducer.store_failures, damaged)
 
 
-def _asked(given: dict[str, Any]) -> FleetOptions:
-    """The options, checked."""
+def _options(by: str, level: float, settings: IdentifySettings, *, armature: bool) -> FleetOptions:
+    """Return the options, checked."""
     from thetahat.fleet.analysis import FleetOptions
 
-    if given["by"] not in BY:
-        raise UsageError(f"--by is {given['by']!r}; give one of {', '.join(BY)}")
-    if not (math.isfinite(given["level"]) and 0.0 < given["level"] < 1.0):
-        raise UsageError(
-            f"--level is {given['level']}; give a probability between 0 and 1, such as 0.01"
-        )
-    for name in ("cutoff", "min_speed"):
-        value = given[name]
-        if value is not None and not (
-            math.isfinite(value) and (value > 0.0 or (value == 0.0 and name == "min_speed"))
-        ):
-            raise UsageError(f"--{name.replace('_', '-')} is {value}; give a finite number above 0")
-    taken = (
-        "by",
-        "level",
-        "armature",
-        "cutoff",
-        "min_speed",
-        "tune",
-        "columns",
-        "topic",
-        "salvage",
-    )
-    return FleetOptions(
-        **{name: given[name] for name in taken},
-        friction=friction_terms(given["friction"]),
-    )
+    if by not in BY:
+        raise UsageError(f"--by is {by!r}; give one of {', '.join(BY)}")
+    if not (math.isfinite(level) and 0.0 < level < 1.0):
+        raise UsageError(f"--level is {level}; give a probability between 0 and 1, such as 0.01")
+    given = {name: getattr(settings, name) for name in SETTINGS}
+    return FleetOptions(by=by, level=level, armature=armature, **given)
 
 
 def _data(found: FleetAnalysis, warnings: list[str]) -> dict[str, Any]:
@@ -197,10 +142,12 @@ def write(found: FleetAnalysis, data: dict[str, Any], folder: Path) -> list[Path
     ]
 
 
-def conclude(left_out: tuple[Failure, ...], trouble: list[Failure]) -> None:
-    """One sentence for each robot, period or log that was left out, and the exit code of
-    the first.
-    """
+def conclude(
+    left_out: tuple[Failure, ...], trouble: list[Failure], damaged: tuple[str, ...]
+) -> None:
+    """Say what was left out, and raise with the exit code of the first."""
+    for key in damaged:
+        say(f"entry {key[:12]}… of the store was damaged and is computed anew", "warning")
     if not left_out and not trouble:
         return
     for failure in left_out[:SHOWN]:

@@ -67,15 +67,8 @@ def history(
     with Store(folder, create=False) as opened:
         records = find_runs(opened, wanted)
     if json:
-        emit(
-            as_text(
-                {
-                    "schema": SCHEMA,
-                    "store": str(folder),
-                    "runs": [record.as_data() for record in records],
-                }
-            )
-        )
+        runs = [record.as_data() for record in records]
+        emit(as_text({"schema": SCHEMA, "store": str(folder), "runs": runs}))
     else:
         draw(records, folder)
 

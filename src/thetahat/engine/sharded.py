@@ -260,7 +260,7 @@ class ShardedEngine:
         """One sentence for each log or shard that was left out, and the error of the first."""
         store, left_out, trouble = self._reducer.store, self._failures, self._reducer.store_failures
         damaged = [
-            f"entry {key[:12]}… of the store was damaged; it was thrown away and computed anew"
+            f"entry {key[:12]}… of the store was damaged and is computed anew"
             for key in (store.damaged if store is not None else ())
         ]
         sentences = [*damaged, *self._notes]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -55,12 +56,28 @@ GROW = 1.1  # how much larger than found a motion may become in the end
 class Progress:
     """How far a design is."""
 
-    criterion: (
-        float  # of the best motion so far: log det of its information, or its condition number
-    )
+    criterion: float  # of the best motion so far: log det of its information, or condition number
     left: float  # [s] until the time limit
     done: float  # part of the work, 0 to 1
     evaluations: int
+
+
+class Excitation(NamedTuple):
+    """How well a motion shows the base parameters, torques in units of their noise."""
+
+    information: Information  # of the motion alone, with the robot's own torques
+    log_det: float  # of the information in base parameters, earlier logs included
+    condition: float  # of the column-scaled base regressor, earlier logs included
+
+
+@dataclass(frozen=True)
+class SearchRecord:
+    """How a design was searched."""
+
+    evaluations: int  # of the criterion or its gradient
+    seconds: float
+    # whether no search was ended by the time limit; only then does the seed alone decide the result
+    complete: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,21 +86,42 @@ class Design:
 
     trajectory: Trajectory
     criterion: str  # "log-det" or "condition"
-    # of the information in base parameters, torques in units of their noise, earlier logs included
-    log_det: float
-    # of the column-scaled base regressor, its rows in units of the noise, earlier logs included
-    condition: float
-    information: (
-        Information  # what the motion alone shows, sampled at `rate`, with the robot's own torques
-    )
+    excitation: Excitation
     limits: MotionLimits
     margins: tuple[Margin, ...]  # the nearest to each kind of limit, at every millisecond
     noise: np.ndarray  # (nv,) standard deviation of every joint's torque noise [N·m or N]
-    evaluations: int  # of the criterion or its gradient
-    seconds: float
-    # whether no search was ended by the time limit; only then does the seed alone decide the result
-    complete: bool
+    search: SearchRecord
     notes: tuple[str, ...]  # a sentence for everything that was assumed
+
+    @property
+    def information(self) -> Information:
+        """What the motion alone shows."""
+        return self.excitation.information
+
+    @property
+    def log_det(self) -> float:
+        """Of the information in base parameters, earlier logs included."""
+        return self.excitation.log_det
+
+    @property
+    def condition(self) -> float:
+        """Of the column-scaled base regressor, earlier logs included."""
+        return self.excitation.condition
+
+    @property
+    def evaluations(self) -> int:
+        """Of the criterion or its gradient."""
+        return self.search.evaluations
+
+    @property
+    def seconds(self) -> float:
+        """That the design took."""
+        return self.search.seconds
+
+    @property
+    def complete(self) -> bool:
+        """Whether the time limit ended no search, so that the seed alone decides the result."""
+        return self.search.complete
 
     def __str__(self) -> str:
         head = (
@@ -118,8 +156,7 @@ def design(
     seed: int = 0,
     progress: Callable[[Progress], None] | None = None,
 ) -> Design:
-    """The motion that shows most of the robot's base parameters and of its identified drive terms
-    inside all limits.
+    """Return the motion that shows most of the robot's base parameters inside all limits.
 
     Args:
         robot: its drive says which friction columns count; its parameters predict the torques.
@@ -136,8 +173,7 @@ def design(
         earlier: what earlier logs showed; the motion is then the one that adds most to it.
         rate: samples per second of the log to come, which counts beside earlier logs.
         starts: how many random motions start a search; the time that it takes grows with it.
-        seconds: time limit; a search that it ends gives a result that depends on the machine, and a
-            note says so.
+        seconds: time limit; where it ends a search, the result depends on the machine (`notes`).
         seed: of the random motions; it alone decides the result where the time limit is not met.
         progress: called with a `Progress` after every step.
 
@@ -228,27 +264,25 @@ def random_motion(
     return problem.family.trajectory(X)
 
 
-def measured(
+def excitation(
     robot: Robot,
     trajectory: Trajectory,
     noise: np.ndarray,
     *,
     rate: float = 100.0,
     earlier: Information | None = None,
-) -> tuple[Information, float, float]:
-    """(information of the motion, log det, condition number): torques in units of their noise, and
-    with earlier logs.
-    """
+) -> Excitation:
+    """Return how well a motion shows the base parameters, with earlier logs."""
     motion = trajectory.sampled(rate)
     tau = rigid_body.inverse_dynamics(robot, motion.q, motion.dq, motion.ddq)
-    found = information(
+    shown = information(
         robot, Samples(q=motion.q, dq=motion.dq, ddq=motion.ddq, tau=tau, t=motion.t)
     )
-    solution = f.solve((found if earlier is None else found + earlier).stacked(1.0 / noise))
-    p = len(found.base)
-    if solution.rank < p:
-        return found, -np.inf, np.inf
-    return found, 2.0 * float(np.sum(np.log(np.abs(np.diag(solution.seen))))), solution.condition
+    solution = f.solve((shown if earlier is None else shown + earlier).stacked(1.0 / noise))
+    if solution.rank < len(shown.base):
+        return Excitation(shown, -np.inf, np.inf)
+    log_det = 2.0 * float(np.sum(np.log(np.abs(np.diag(solution.seen)))))
+    return Excitation(shown, log_det, solution.condition)
 
 
 # -- parts of a design -----------------------------------------------------------------------------
@@ -313,7 +347,7 @@ def _begin(problem: Problem, rng: np.random.Generator, starts: int, budget: Budg
         if found and budget.over:
             break
     if not found:
-        shown = measured(robot, family.trajectory(X), problem.noise)[0]
+        shown = excitation(robot, family.trajectory(X), problem.noise).information
         missing = shown.missing()
         reason = (
             f"it shows {shown.rank} of {len(shown.base)} base parameters ({missing[0]})"
@@ -408,20 +442,15 @@ def _result(
     notes: tuple[str, ...],
 ) -> Design:
     trajectory = problem.family.trajectory(X)
-    found, log_det, condition = measured(
-        problem.robot, trajectory, problem.noise, rate=problem.rate, earlier=earlier
-    )
     return Design(
         trajectory=trajectory,
         criterion=problem.criterion,
-        log_det=log_det,
-        condition=condition,
-        information=found,
+        excitation=excitation(
+            problem.robot, trajectory, problem.noise, rate=problem.rate, earlier=earlier
+        ),
         limits=problem.limits,
         margins=problem.limits.check(problem.robot, trajectory),
         noise=problem.noise,
-        evaluations=budget.evaluations,
-        seconds=time.monotonic() - began,
-        complete=not budget.cut,
+        search=SearchRecord(budget.evaluations, time.monotonic() - began, not budget.cut),
         notes=notes,
     )

@@ -92,10 +92,10 @@ def climb(problem: Problem, at: Climb, *, mu: float, iterations: int, budget: Bu
         gradient, jacobian = problem.gradient(look)
         budget.evaluations += 1
         g_f = gradient.ravel()
-        _learn(at, look.X.ravel(), g_f)
+        curvature = _learn(at, look.X.ravel(), g_f)
         g_b, H_b = _barrier_model(problem, look, jacobian)
         g = g_f + mu * g_b
-        H = mu * H_b + at.curvature
+        H = mu * H_b + curvature
         H[np.diag_indices_from(H)] += 1e-10 * np.trace(H) / len(H)
         step = -cho_solve(cho_factor(H), g)
         predicted = -float(g @ step)
@@ -109,23 +109,25 @@ def climb(problem: Problem, at: Climb, *, mu: float, iterations: int, budget: Bu
     at.history.append(at.look.X)
 
 
-def _learn(at: Climb, x: np.ndarray, g: np.ndarray) -> None:
-    """Damped BFGS update of φ's curvature [Nocedal2006, procedure 18.2]."""
-    if at.curvature is None:
-        at.curvature = (
+def _learn(at: Climb, x: np.ndarray, g: np.ndarray) -> np.ndarray:
+    """Damped BFGS update of φ's curvature [Nocedal2006, procedure 18.2], which is returned."""
+    curvature = at.curvature
+    if curvature is None:
+        curvature = (
             np.eye(len(x))
             * max(float(np.linalg.norm(g)), 1e-6)
             / max(float(np.linalg.norm(x)), 1e-6)
         )
     if at.last is not None:
         s, y = x - at.last[0], g - at.last[1]
-        Bs = at.curvature @ s
+        Bs = curvature @ s
         sBs, sy = float(s @ Bs), float(s @ y)
         if sBs > 0.0:
             blend = 1.0 if sy >= 0.2 * sBs else 0.8 * sBs / (sBs - sy)
             r = blend * y + (1.0 - blend) * Bs
-            at.curvature = at.curvature - np.outer(Bs, Bs) / sBs + np.outer(r, r) / float(s @ r)
-    at.last = (x, g)
+            curvature = curvature - np.outer(Bs, Bs) / sBs + np.outer(r, r) / float(s @ r)
+    at.curvature, at.last = curvature, (x, g)
+    return curvature
 
 
 def _barrier_model(
@@ -141,15 +143,15 @@ def _barrier_model(
     for j in range(nv):
         scaled = second[:, :, j] / limits[:, j] ** 2  # (n, 3)
         H[j, :, j, :] = sum(f.T @ (scaled[:, d, None] * f) for d, f in enumerate(functions))
-    H = H.reshape(nv * size, nv * size)
+    curvature: np.ndarray = H.reshape(nv * size, nv * size)
     gradient = gradient.ravel()
     if look.curved.shape[1]:
         first, second = _slopes(look.curved)
         rows = jacobian.reshape(-1, nv * size)
         gradient = gradient + first.ravel() @ rows
         scaled = np.sqrt(second.ravel())[:, None] * rows
-        H = H + scaled.T @ scaled
-    return gradient / n, H / n
+        curvature = curvature + scaled.T @ scaled
+    return gradient / n, curvature / n
 
 
 def _slopes(r: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -9,6 +9,7 @@ import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,12 +25,15 @@ MAX_SAMPLES = 50_000_000  # of one motion: beyond it a rate was mistyped
 
 
 class Trajectory(ABC):
-    """q(t) of every joint, at rest (q̇ = q̈ = 0) at t = 0 and at t = duration, and before and after
-    that too.
-    """
+    """q(t) of every joint, at rest before t = 0 and after t = duration."""
 
     joint_names: tuple[str, ...]
-    duration: float  # [s]
+
+    if TYPE_CHECKING:  # a field of some, a property of others
+
+        @property
+        def duration(self) -> float:
+            """Of the motion [s]."""
 
     @abstractmethod
     def _states(self, t: np.ndarray) -> State:
@@ -43,7 +47,8 @@ class Trajectory(ABC):
         if times.ndim > 1 or not np.all(np.isfinite(times)):
             raise UsageError(f"t is {t!r}; give a time or a row of times [s], all finite")
         states = self._states(np.clip(np.atleast_1d(times), 0.0, self.duration))
-        return tuple(x[0] for x in states) if times.ndim == 0 else states  # type: ignore[return-value]
+        q, dq, ddq = states
+        return (q[0], dq[0], ddq[0]) if times.ndim == 0 else states
 
     def sampled(self, rate: float) -> Motion:
         """The motion at `rate` samples per second, from t = 0 to its end; the last sample may lie
@@ -83,9 +88,7 @@ class Motion:
         return len(self.t)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write t, q.<joint>, dq.<joint>, ddq.<joint> to .csv, .parquet or .npz, whole or not at
-        all.
-        """
+        """Write t, q, dq, ddq by joint to .csv, .parquet or .npz, whole or not at all."""
         names = [
             "t",
             *(f"{kind}.{joint}" for kind in ("q", "dq", "ddq") for joint in self.joint_names),

@@ -54,11 +54,9 @@ def apply_estimate(found: dict[str, Any], robot: Robot, *, where: str = "the est
     Joints that its log did not measure are locked, as they were for the fit.
     """
     try:
-        locked, links, drives = (
-            list(found["locked"]),
-            list(found["links"]),
-            list(found["joints"] if found["motors"] is None else found["motors"]),
-        )
+        locked = list(found["locked"])
+        links = list(found["links"])
+        drives = list(found["joints"] if found["motors"] is None else found["motors"])
         strangers = sorted(set(map(str, locked)) - set(robot.joint_names))
         model = robot if strangers else lock(robot, locked).without_drive()
         if (

@@ -6,8 +6,6 @@ cycle, so it runs in a process of its own; its input travels as plain arrays (`S
 
 from __future__ import annotations
 
-import hashlib
-import json
 import tempfile
 import warnings
 from collections.abc import Mapping
@@ -17,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from thetahat import __version__
 from thetahat.data.samples import STANDSTILL, USABLE, Samples
 from thetahat.errors import NotIdentifiable, ThetahatError
+from thetahat.files import as_text
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.estimate_json import PLAIN, as_data, number
 from thetahat.identification.estimators.consistent import Consistent
@@ -28,19 +26,19 @@ from thetahat.identification.information import Information, information
 from thetahat.identification.parameter_columns import Columns
 from thetahat.identification.scores import validate
 from thetahat.identification.solve import solve
+from thetahat.identification.tuning.cross_validation import METRIC
+from thetahat.identification.tuning.tune import USUAL
 from thetahat.live.viewers import encodable
 from thetahat.model.io.save import save
 from thetahat.model.robot import Robot
 from thetahat.online.identifier import OnlineIdentifier
 from thetahat.online.stacked_factor import Stack
+from thetahat.pipeline import outputs
 from thetahat.report.identification_report import sections
 from thetahat.report.page import render
 from thetahat.report.section import Block, Column, Figure, Note, Section, Table, Text
 from thetahat.report.trace_collector import Collector
 
-# Of the prior, the nominal robot: the buffer is too short to choose them by cross-validation. The
-# command line's default metric is another one, "entropic".
-PRIOR_WEIGHT, PRIOR_METRIC = 1e-2, "euclidean"
 WEIGHTS = "iterated"
 LONGEST_NAME = 90  # characters of a base parameter's name
 SAMPLE_ARRAYS = ("q", "dq", "ddq", "tau", "valid")
@@ -158,12 +156,14 @@ def parameter_table(robot: Robot, snapshot: Snapshot) -> ParameterTable:
 
 
 def _fit(robot: Robot, info: Information) -> Estimate:
-    """Fit consistent parameters with the nominal robot as the prior."""
+    """Fit consistent parameters with the nominal robot as the prior.
+
+    Metric and weight are those of `thetahat identify` without tuning: the memory is too short for
+    cross-validation.
+    """
     physical = robot if all(robot.consistency) else robot.projected()
     prior = Columns(physical).x0
-    return solve(
-        info, Consistent(prior=prior, weight=PRIOR_WEIGHT, metric=PRIOR_METRIC, weights=WEIGHTS)
-    )
+    return solve(info, Consistent(prior=prior, weight=USUAL, metric=METRIC, weights=WEIGHTS))
 
 
 def make_downloads(robot: Robot, nominal: Robot, request: DownloadRequest) -> Downloads:
@@ -197,8 +197,8 @@ def make_downloads(robot: Robot, nominal: Robot, request: DownloadRequest) -> Do
         [_section(request), *sections(data, robot=nominal, identified=identified, traces=traces)],
         subtitle=f"after {request.snapshot.t:.1f} s, from {request.snapshot.count} samples",
     )
-    text = json.dumps(data, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-    return Downloads(encodable(text).encode(), content, name, drive, report.encode())
+    text = encodable(as_text(data))
+    return Downloads(text.encode(), content, name, drive, report.encode())
 
 
 def _robot_file(identified: Robot, data: dict[str, Any]) -> tuple[bytes | None, str, bytes | None]:
@@ -206,7 +206,7 @@ def _robot_file(identified: Robot, data: dict[str, Any]) -> tuple[bytes | None, 
     source = identified.source
     if source is None:
         return None, "robot.urdf", None
-    name = f"{source.stem}_identified{source.suffix or '.urdf'}"
+    name = outputs.Targets.beneath("", source).robot.name
     with tempfile.TemporaryDirectory(prefix="thetahat-live-") as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -221,7 +221,7 @@ def _robot_file(identified: Robot, data: dict[str, Any]) -> tuple[bytes | None, 
 
 def _provenance(robot: Robot, estimate: Estimate, request: DownloadRequest) -> dict[str, Any]:
     """Return the fields of an identification from a log, as far as a live run has them."""
-    source, identified = robot.source, robot.drive.identified
+    identified = robot.drive.identified
     settings = {
         "cutoff": float(request.cutoff or 0.0),
         "torque_cutoff": request.cutoff,
@@ -230,10 +230,10 @@ def _provenance(robot: Robot, estimate: Estimate, request: DownloadRequest) -> d
         "tuned": [],
         "min_speed": list(request.min_speed),
         "friction": [term for term in ("viscous", "coulomb", "offset") if term in identified],
-        "armature": "in the model" if "armature" in identified else "not in the model",
+        "armature": "fitted" if "armature" in identified else "not fitted",
         "weights": WEIGHTS,
-        "prior_weight": PRIOR_WEIGHT,
-        "metric": PRIOR_METRIC,
+        "prior_weight": USUAL,
+        "metric": METRIC,
         "robust": False,
         "salvage": False,
         "gravity": [float(value) for value in robot.gravity],
@@ -241,15 +241,8 @@ def _provenance(robot: Robot, estimate: Estimate, request: DownloadRequest) -> d
         "rows_held_out": [0, len(request.snapshot.held["q"])],
         **dict.fromkeys(("prior", "alpha", "joints", "actuation", "columns", "topic")),
     }
-    return {
-        "robot": robot.name,
-        "robot_file": None if source is None else str(source),
-        "robot_sha256": None if source is None else hashlib.sha256(source.read_bytes()).hexdigest(),
-        "logs": list(request.provenance.get("logs", ())),
-        "test_logs": [],
-        "version": __version__,
-        "settings": settings,
-    }
+    logs = list(request.provenance.get("logs", ()))
+    return {**outputs.provenance(robot, None, None, settings), "logs": logs}
 
 
 def _section(request: DownloadRequest) -> Section:

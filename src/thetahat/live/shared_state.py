@@ -20,9 +20,9 @@ import numpy as np
 from thetahat.live.downloads import Snapshot
 from thetahat.live.sample_sources import Source
 from thetahat.model.robot import Robot
-from thetahat.online.events import Event
 from thetahat.online.gate import GateState
 from thetahat.online.predict import plain
+from thetahat.online.sample_verdict import Event
 
 DRAWN = 50.0  # [Hz] of the rows: signals are drawn after a low-pass of 10 Hz
 ROWS = 1024  # of the ring: 20 s

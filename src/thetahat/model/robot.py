@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from thetahat.errors import UnphysicalRobot, UsageError, known
 from thetahat.model import parameters
@@ -168,7 +169,7 @@ class Robot:
             drive[term][motors] = part
         return replace(self, theta=values[:split], drive=self.drive.with_values(**drive))
 
-    def with_gravity(self, gravity: np.ndarray) -> Robot:
+    def with_gravity(self, gravity: ArrayLike) -> Robot:
         """Return the robot with another gravity vector in its world frame [m/s²]."""
         return replace(self, gravity=np.asarray(gravity, dtype=float))
 

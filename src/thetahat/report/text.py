@@ -138,6 +138,8 @@ def count(number: int, one: str, many: str = "") -> str:
 
 def low_pass(reason: str) -> str:
     """Return how the low-pass was chosen."""
+    if reason.startswith("cut-off"):
+        return f"Low-pass {reason}."
     return f"Low-pass: {'as given' if reason == 'given' else reason}."
 
 

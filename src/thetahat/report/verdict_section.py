@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from thetahat.identification.verdict import Verdict
-from thetahat.report.section import Note, Section, Text
+from thetahat.report.section import Block, Note, Section, Text
 from thetahat.report.text import GRAVE, Data, short
 
 LEVELS = {"good": "good", "usable": "warning", "not usable": "bad"}
@@ -13,10 +13,11 @@ def verdict(estimate: Data) -> Section:
     """Return the verdict, findings of the audit that change the result, and the fit's figures."""
     judged = Verdict.from_data(estimate["verdict"])
     grave = (item for item in estimate["findings"] if item["kind"] in GRAVE)
-    notes = (Note(f"Log: {item['message']}", "warning") for item in grave)
-    steps = tuple(Text(f"Next: `{step}`") for step in judged.next_steps)
-    blocks = (Note(judged.sentence, LEVELS[judged.level]), *steps, *notes)
-    return Section("Verdict", "verdict", (*blocks, Text(_fit_summary(estimate))))
+    blocks: list[Block] = [Note(judged.sentence, LEVELS[judged.level])]
+    blocks += [Text(f"Next: `{step}`") for step in judged.next_steps]
+    blocks += [Note(f"Log: {item['message']}", "warning") for item in grave]
+    blocks.append(Text(_fit_summary(estimate)))
+    return Section("Verdict", "verdict", tuple(blocks))
 
 
 def _fit_summary(estimate: Data) -> str:

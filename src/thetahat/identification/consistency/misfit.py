@@ -32,13 +32,8 @@ from thetahat.model import parameters
 from thetahat.model.robot import Robot
 
 METRICS = ("euclidean", "entropic")
-NONNEGATIVE = (
-    "viscous",
-    "coulomb",
-    "armature",
-    "stribeck",
-    "load",
-)  # what no drive has below zero; an offset has either sign
+# what no drive has below zero; an offset has either sign
+NONNEGATIVE = "viscous", "coulomb", "armature", "stribeck", "load"
 # principal second moments of a reference body, relative to their sum: a rod or a point would hold J
 # on a line for ever
 FLOOR = 1e-3
@@ -76,9 +71,7 @@ class Objective:
 
     @cached_property
     def units(self) -> tuple[np.ndarray, np.ndarray]:
-        """(mass, length) of every body, (bodies,) [kg], [m]: its own, where they are usable as
-        units.
-        """
+        """(mass, length) of every body, (bodies,) [kg], [m], usable as units."""
         theta0 = self.x0[: self.columns.inertial].reshape(-1, parameters.SIZE)
         mass = np.abs(theta0[:, parameters.M])
         mass = np.maximum(mass, LIGHTEST * np.mean(mass)) if np.any(mass) else np.ones_like(mass)
@@ -152,15 +145,11 @@ class Objective:
         )
 
     def misfit(self, x: np.ndarray) -> float:
-        """‖R·M·x − z‖² per row of the log: what x leaves beyond the best fit without constraints,
-        in noise variances.
-        """
+        """Return ‖R·M·x − z‖² per row of the log, in noise variances."""
         return 2.0 * self.data(x) / max(int(np.sum(self.information.rows)), 1)
 
     def tempered(self, misfit: float) -> Objective:
-        """The same objective with a noise variance `misfit` times as large: what a model cannot
-        explain is noise to its parameters.
-        """
+        """Return the objective with a noise variance `misfit` times as large."""
         root = np.sqrt(misfit)
         weights = replace(
             self.weights, variance=self.weights.variance * misfit, noise=self.weights.noise * root

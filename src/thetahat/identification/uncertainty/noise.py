@@ -78,9 +78,7 @@ MISFIT = 0.2  # of the RMS torque is left: model error rather than noise
 
 @dataclass(frozen=True, eq=False)
 class LagSums:
-    """Sums over pairs of one joint's rows, each (LAGS,), lag 0 first, and the length of its longest
-    stretch.
-    """
+    """Sums over pairs of one joint's rows, (LAGS,) each, and its longest segment."""
 
     residual: np.ndarray  # r
     pairs: np.ndarray  # n
@@ -90,9 +88,7 @@ class LagSums:
 
 @dataclass(frozen=True, eq=False)
 class Autocovariance:
-    """c(k), k = 0 … of one joint's noise, as far as it matters, and what is known of its
-    slow part.
-    """
+    """Autocovariance c(k), k = 0 … of one joint's noise, and its slow part."""
 
     c: np.ndarray  # (lags,) [(N·m)² or N²]
     # S(0)/c(0) = 1 + 2 Σ_k c(k)/c(0): rows that make one independent one, for what varies slowly
@@ -146,9 +142,7 @@ class NoiseModel:
 
     @property
     def misfit(self) -> np.ndarray:
-        """(nv,) bool: what is left is a large part of the torque and as slow as the motion, so
-        model error (or a wander) rather than sensor noise.
-        """
+        """Whether the residual is large and as slow as the motion: model error, (nv,) bool."""
         slow = [model is not None and model.slow > SLOWLY for model in self.autocovariances]
         return np.array(slow, dtype=bool) & (self.left > MISFIT)
 
@@ -181,9 +175,7 @@ class NoiseModel:
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """A sentence per joint whose noise varies too slowly for this log, or which has too few
-        rows; then what a misfit means.
-        """
+        """A sentence per joint whose noise is too slow for this log, or with too few rows."""
         out = []
         for v in np.flatnonzero(~self.resolved):
             model = self.autocovariances[v]
@@ -265,9 +257,7 @@ def _mean(S: np.ndarray) -> float:
 
 
 def _slow(sums: LagSums) -> float:
-    """The share of the residual's power at the frequencies of the motion: those below which nine
-    tenths of the regressor's power lie.
-    """
+    """Share of the residual's power at the frequencies of the motion."""
     window = 1.0 - np.arange(LAGS) / LAGS  # longer logs end behind the last lag, which would leak
     found, moving = (
         np.cumsum(np.maximum(_spectrum(window * part), 0.0))
@@ -292,9 +282,7 @@ def _thinning(sums: LagSums, reach: int) -> int:
 
 
 def _recursive(sums: LagSums, taken: np.ndarray, reach: int, d: int) -> tuple[np.ndarray, int]:
-    """(spectrum, order) of the recursion whose autocovariance, less what the fit takes of it, is
-    the residual's.
-    """
+    """(spectrum, order) of the autoregression that explains the residual's autocovariance."""
     rows, before, lost = sums.pairs[0], None, sums.leverage
     for _ in range(ROUNDS):
         power, pairs = (
@@ -460,9 +448,7 @@ def _memory(c: np.ndarray) -> float:
 
 
 def _cut(c: np.ndarray, longest: int) -> np.ndarray:
-    """c as far as it matters; where it lasts longer than LAGS and the rows do, it is let down to
-    zero there.
-    """
+    """c as far as it matters, tapered to zero where it lasts longer than LAGS."""
     if (
         longest > LAGS and np.max(np.abs(c[-LAGS // 16 :])) > LASTING * c[0]
     ):  # cut as it is it would be no autocovariance: powers below zero

@@ -181,7 +181,7 @@ def _space(height: int) -> dict[str, Any]:
         f"{name}axis": {"title": {"text": f"{name} [m]"}, "showspikes": False, "nticks": 6}
         for name in "xyz"
     }
-    camera = {"eye": {"x": 1.7, "y": -1.7, "z": 0.9}}
+    camera = {"eye": {"x": 2.0, "y": -2.0, "z": 1.1}}
     return {
         "height": height,
         "margin": {"l": 0, "r": 0, "t": 30, "b": 0},

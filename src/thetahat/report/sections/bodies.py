@@ -44,6 +44,7 @@ PARAMETERS = {  # by the letters a base parameter's name begins with: title, uni
 ROWS = 40  # parameters in one panel
 EDGE = 1e-3  # margin of the triangle inequality below which a body is degenerate
 VAGUE = 50.0  # [%] σ of its value: a parameter known less well cannot be told from zero
+NEARLY = 1.05  # inflation of standard deviations below which rows are nearly independent
 NAMED = 12  # of them, above which the list is folded
 SHOWN = 8  # bodies that are not consistent, named
 _LEADING = re.compile(r"^−?(?:[\d.e+-]+·)?(mc|m|I|viscous|coulomb|offset|armature)[a-z]*_")
@@ -81,7 +82,9 @@ def _inflation(estimate: Data) -> str:
     noise = [joint.get("noise") for joint in fitted_joints(estimate)]
     factors = [each["inflation"] for each in noise if each is not None]
     if not factors or len(factors) < len(noise) or None in factors:
-        return "with rows taken as independent"
+        return "as of independent rows"
+    if max(factors) < NEARLY:
+        return "as of independent rows"
     resolved = all(each["resolved"] for each in noise if each is not None)
     least, short = ("", "") if resolved else ("at least ", " (the log is too short to say more)")
     return (
@@ -137,7 +140,7 @@ def drive_table(estimate: Data) -> Table | None:
     armature = estimate["provenance"]["settings"].get("armature") or "not requested"
     notes = [
         f"± one standard deviation, {_inflation(estimate)}; SI units.",
-        f"Rotor inertia: {armature}.",
+        f"Rotor inertia {armature}.",
     ]
     if any(cell is not None and "(in sum)" in cell for row in cells for cell in row[1:]):
         notes.append("In sum: identifiable only in a sum with other parameters.")
