@@ -29,7 +29,7 @@ def double_pendulum(
     columns = (
         Column("joint"),
         Column("R² without noise", decimals=9),
-        Column("R² with friction and noise", decimals=4, good=0.99, fair=0.9),
+        Column("R² with friction and noise", decimals=4, limits=(0.9, 0.99)),
     )
     rows = zip(facts["joints"], facts["r2_noise_free"], facts["r2"], strict=True)
     seen = ", ".join(f"{count} of {name}" for name, count in facts["parameters_seen"].items())
@@ -73,7 +73,7 @@ def leg(
     for j, (name, joint) in enumerate(zip(facts["joints"], traces.joints, strict=True)):
         then = Series(tracked[:, 0], tracked[:, 1 + j])
         panels.append(
-            Panel(name, torque_over_time(joined(joint.measured), then, unit=joint.unit), name)
+            Panel(name, torque_over_time(joined(joint.lines.measured), then, unit=joint.unit), name)
         )
     torque = Figure(
         tuple(panels),
@@ -137,7 +137,7 @@ def valkyrie(facts: dict[str, Any], run: Run) -> tuple[Section, ...]:
         "Processor time of this thread per control cycle; the largest are cycles with an update.",
     )
     joints = Table(
-        (Column("joint"), Column("R² held out", decimals=4, good=0.95, fair=0.8)),
+        (Column("joint"), Column("R² held out", decimals=4, limits=(0.8, 0.95))),
         tuple(zip(facts["joints"], facts["r2"] or [], strict=False)),
     )
     count = (
@@ -268,7 +268,10 @@ def _torque(traces: Traces, title: str, anchor: str) -> Section:
     panels = []
     for joint in traces.joints:
         drawn = torque_over_time(
-            joined(joint.measured), joined(joint.predicted), unit=joint.unit, still=joint.still
+            joined(joint.lines.measured),
+            joined(joint.lines.predicted),
+            unit=joint.unit,
+            still=joint.still,
         )
         panels.append(Panel(joint.name, drawn))
     caption = "Measured torque, and the torque computed from the identified parameters."
@@ -278,8 +281,8 @@ def _torque(traces: Traces, title: str, anchor: str) -> Section:
 def _scatter(traces: Traces, anchor: str) -> Section:
     panels = []
     for joint in traces.joints:
-        r2 = joint.summary["train"].r2
-        title = f"{shown(fit(joint.name, 18))}: R² {'–' if r2 is None else f'{r2:.6f}'}"
+        found = joint.residuals.summary["train"].r2
+        title = f"{shown(fit(joint.name, 18))}: R² {'–' if found is None else f'{found:.6f}'}"
         panels.append(
             Panel(joint.name, torque_scatter(joint.cloud, unit=joint.unit, title=title, size=300))
         )
