@@ -83,13 +83,13 @@ OLD_MODULES = {
 LONGEST_FUNCTION = 60  # lines, docstring included
 MOST_PARAMETERS = 8
 # Ratchets: these counts may only fall. Lower the number when yours is less.
-PRIVATE_IMPORTS = 1
-PRIVATE_ACCESS = 3
-LONG_FUNCTIONS = 6
-WIDE_CONSTRUCTORS = 2
-WIDE_RECORDS = 29  # dataclasses with more fields
-TYPE_IGNORES = 9
-ANYS = 329
+PRIVATE_IMPORTS = 0
+PRIVATE_ACCESS = 0
+LONG_FUNCTIONS = 3  # all of them kernels
+WIDE_CONSTRUCTORS = 0
+WIDE_RECORDS = 23  # dataclasses with more fields
+TYPE_IGNORES = 7
+ANYS = 322
 CASTS = 0
 
 
