@@ -13,7 +13,7 @@ import typer
 
 from thetahat.cli import arguments
 from thetahat.cli.arguments import option
-from thetahat.cli.exit_status import emit, heard
+from thetahat.cli.exit_status import collect_warnings, emit
 from thetahat.cli.progress import Progress
 from thetahat.cli.settings_options import with_options
 from thetahat.errors import UsageError
@@ -128,7 +128,7 @@ def simulate(
     motion_file = arguments.input_file(trajectory, "TRAJECTORY")
     target = arguments.table_file(out, "--out", keep=[file, motion_file, true_file])
     engine = arguments.plant(plant)
-    with heard(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
+    with collect_warnings(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
         progress.stage("loading the robot")
         from thetahat.model.io.load import load
 
@@ -230,16 +230,16 @@ def describe(
     }
 
 
-def _text(told: dict[str, Any], seconds: float) -> str:
-    width = max(len(joint["name"]) for joint in told["joints"])
+def _text(data: dict[str, Any], seconds: float) -> str:
+    width = max(len(joint["name"]) for joint in data["joints"])
     lines = [
-        f"{told['rows']:,} rows at {told['rate']:g} Hz by the {told['plant']} plant, seed"
-        f" {told['seed']}."
+        f"{data['rows']:,} rows at {data['rate']:g} Hz by the {data['plant']} plant, seed"
+        f" {data['seed']}."
     ]
-    for joint in told["joints"]:
+    for joint in data["joints"]:
         lines.append(
             f"  {joint['name']:{width}}  off its course by {joint['tracking_rms']:.2g} (RMS),"
             f" torque up to {joint['torque_peak']:.3g}"
         )
-    lines.append(f"Wrote {told['file']} in {seconds:.1f} s; next: thetahat identify.")
+    lines.append(f"Wrote {data['file']} in {seconds:.1f} s; next: thetahat identify.")
     return "\n".join(lines) + "\n"

@@ -13,7 +13,7 @@ import typer
 
 from thetahat.cli import arguments
 from thetahat.cli.arguments import option
-from thetahat.cli.exit_status import emit, heard, plain
+from thetahat.cli.exit_status import collect_warnings, emit, plain
 from thetahat.cli.progress import Progress
 from thetahat.errors import StorageError, UsageError
 from thetahat.files import as_text, require_folder, write_atomically
@@ -67,10 +67,10 @@ def study(
         raise UsageError(f"--seed is {seed}; give a whole number from 0")
     engine, folder = arguments.plant(plant), Path(out)
     require_folder(folder, [folder / file for file in FILES])
-    with heard(quiet=quiet), Progress(quiet=quiet) as progress:
+    with collect_warnings(quiet=quiet), Progress(quiet=quiet) as progress:
         progress.stage(f"preparing {name}")
         result: Result = importlib.import_module(f"thetahat.studies.{STUDIES[name]}").run(
-            engine, seed=seed, progress=progress.told()
+            engine, seed=seed, progress=progress.update
         )
         progress.stage("writing")
         files = write(result, folder)

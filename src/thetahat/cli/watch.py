@@ -16,7 +16,7 @@ import typer
 
 from thetahat.cli import arguments
 from thetahat.cli.arguments import option
-from thetahat.cli.exit_status import emit, heard, say
+from thetahat.cli.exit_status import collect_warnings, emit, say
 from thetahat.cli.progress import Progress
 from thetahat.cli.settings_options import friction_terms, with_options
 from thetahat.cli.study import STUDIES, complete_study
@@ -220,7 +220,7 @@ def _serve(begin: Callable[[], Session], page: PageOptions, *, json: bool, quiet
     # before the robot is loaded, which takes longer
     bound = bind_socket(page.host, page.port, allow_remote=page.allow_remote)
     try:
-        with heard(quiet=quiet), Progress(quiet=quiet) as progress:
+        with collect_warnings(quiet=quiet), Progress(quiet=quiet) as progress:
             progress.stage("preparing")
             session = begin()
         over = threading.Event()
