@@ -135,7 +135,6 @@ def _notes(changes: dict[str, Any], shown: int) -> list[str]:
             names = ", ".join(changes[f"only_{side}"][:8])
             notes.append(f"in {side.upper()} alone: {names}")
     if shown < len(changes["parameters"]):
-        notes.append(
-            f"{len(changes['parameters']) - shown} more parameters changed less (--limit 0 shows all)"
-        )
+        rest = len(changes["parameters"]) - shown
+        notes.append(f"{rest} more parameters changed less (--limit 0 shows all)")
     return notes
