@@ -274,7 +274,7 @@ def test_a_sample_the_identifier_rejected_is_not_switched_on() -> None:
     rig.source.verdict = replace(rig.source.verdict, accepted=False, reason="a torque leaps")
     u, nominal, _ = rig.tick()
     assert np.array_equal(u, nominal)
-    assert "rejected the sample of this cycle" in rig.law.waiting
+    assert "rejected the sample: a torque leaps" in rig.law.waiting
     rig.source.accept(rig.truth)
     rig.tick()
     assert rig.law.identified

@@ -361,3 +361,42 @@ def test_a_push_between_updates_costs_little(robot: th.Robot) -> None:
         cost.append(time.thread_time_ns() - start)
     assert one.gate.open
     assert np.median(cost[-3000:]) < 150e3
+
+
+@pytest.mark.parametrize(
+    ("keyword", "place"),
+    [
+        ("beside", r'solver=SolverConfig\(run_in="process"\)'),
+        ("cutoff", r"filter=FilterConfig\(cutoff=…\)"),
+        ("payload_link", r"gate=GateRules\(monitor=MonitorRules\(payload_link=…\)\)"),
+    ],
+)
+def test_a_keyword_that_moved_names_its_new_place(
+    robot: th.Robot, keyword: str, place: str
+) -> None:
+    with pytest.raises(UsageError, match=f"{keyword} is not a parameter any more; write {place}"):
+        OnlineIdentifier(robot, **{keyword: None})
+
+
+def test_a_verdict_says_what_became_of_the_sample(robot: th.Robot, motion: Run) -> None:
+    """Taken or not and why, the events of that sample, and gate and robot as the identifier has
+    them.
+    """
+    one = OnlineIdentifier(wrong(robot))
+    assert not one.verdict
+    for t, q, dq, tau, _ in motion.noisy(0.01, 1e-3).part(0.0, 20.0).rows():
+        verdict = one.push(t, q, dq, tau)
+        assert verdict is one.verdict
+        assert (verdict.gate, verdict.robot) == (one.gate, one.robot)
+    assert verdict.gate.open, verdict.gate.reason
+    bad = one.push(t + 0.005, q, dq, np.nan * tau)
+    assert not bad.accepted
+    assert "is not finite" in bad.reason
+    assert [event.kind for event in bad.events] == ["not finite"]
+    assert not bad.gate.open
+    assert bad.robot is one.nominal
+    assert one.push(t + 0.01, q, dq, tau).events == ()
+    assert one.miss().reason == "no sample came"
+    with pytest.raises(UsageError):
+        one.push(t + 0.02, q, dq, tau[:2])
+    assert "tau is of shape (2,)" in one.verdict.reason

@@ -13,7 +13,7 @@ from scipy.signal import lfilter
 import thetahat as th
 from thetahat.online.config import FilterConfig
 from thetahat.online.identifier import OnlineIdentifier
-from thetahat.online.stream import GOOD, Stream
+from thetahat.online.stream import GOOD, STEPPED, Stream
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def filtered(
     one = Stream(robot, config, config.speeds(robot))
     kept = []
     for t, q, dq, tau, _ in stream.rows():
-        if one.push(t, q, dq if speeds else None, tau, None) is GOOD:
+        if one.push(t, q, dq if speeds else None, tau, None) in (GOOD, STEPPED):
             kept.append([t, *(channel[0].copy() for channel in one.sample)])
     return one, Run(*(np.array(part) for part in zip(*kept, strict=True)))
 

@@ -27,7 +27,7 @@ from thetahat.online.residual_monitor import (
     ResidualMonitor,
     false_alarm_interval,
 )
-from thetahat.plant.realism import Payload, Realism
+from thetahat.plant.realism import DriveModel, Payload, Realism
 from thetahat.plant.tracking import Tracking
 
 MASS = 1.0  # [kg]
@@ -243,12 +243,8 @@ def real(truth: th.Robot, payload: Payload | None) -> Realism:
     friction with a Stribeck peak of 30 %.
     """
     coulomb = np.array([0.5, 0.6, 0.5, 0.6, 0.35, 0.3, 0.25])
-    friction = {
-        "viscous": tuple(0.5 * coulomb),
-        "coulomb": tuple(coulomb),
-        "stribeck": tuple(0.3 * coulomb),
-    }
-    return replace(Realism.typical(truth), payload=payload, **friction)
+    drive = DriveModel(viscous=0.5 * coulomb, coulomb=coulomb, stribeck=0.3 * coulomb)
+    return replace(Realism.typical(truth), payload=payload, drive=drive)
 
 
 @pytest.mark.parametrize(

@@ -409,3 +409,12 @@ def test_simulate_identify_predict_another_motion_of_real_robots(name: str, plan
     r2, estimate, _ = scored(robot, engine(plant), Realism.typical(robot), seconds=15.0)
     assert np.all(r2 >= BOUND), r2
     assert estimate.consistent
+
+
+def test_a_keyword_that_moved_names_its_new_place() -> None:
+    with pytest.raises(
+        UsageError, match=r"torque_noise is not .* write sensors=SensorModel\(torque_noise=…\)"
+    ):
+        Realism(torque_noise=0.1)
+    with pytest.raises(UsageError, match=r"coulomb is not .* write drive=DriveModel\(coulomb=…\)"):
+        Realism(coulomb=0.1)

@@ -12,8 +12,9 @@ happened, measured on what was commanded (`TorqueSteps`). The model in charge is
 in every cycle, so not one cycle runs on an identified model while the gate is closed.
 
 An offset is only as good as the sample it is taken from, so nothing is switched to an identified
-model in a cycle whose sample the identifier rejected, in which either command was cut by a limit,
-or in which the torque leaps; `waiting` says why. The next cycle is another chance.
+model in a cycle whose sample the identifier rejected or took for a step, in which either command
+was cut by a limit, or in which the torque leaps; `waiting` says why. The next cycle is another
+chance.
 
 What the switch knows of samples, gate and models it reads from one object: the identifier's
 `SampleVerdict`.
@@ -180,7 +181,7 @@ class ModelSwitch:
             self.waiting, self._since = "", np.nan
             tau = self._fall_back(cycle)
         else:
-            tau = self._move_on(robot, chosen, cycle, accepted=verdict.accepted)
+            tau = self._move_on(robot, chosen, cycle, verdict)
         self._last[:], self._commanded = tau, True
         return tau
 
@@ -222,16 +223,16 @@ class ModelSwitch:
         return tau
 
     def _move_on(
-        self, robot: Robot, chosen: Controller, cycle: _Cycle, *, accepted: bool
+        self, robot: Robot, chosen: Controller, cycle: _Cycle, verdict: SampleVerdict
     ) -> np.ndarray:
         """Change to an identified model: what the old one would have commanded is commanded, and
         from now on the difference dies out.
         """
         before = self._go_on(cycle)
-        if self.fault or not accepted:  # the difference says nothing: switch with the next sample
-            return self._wait(
-                before, self.fault or "the identifier rejected the sample of this cycle"
-            )
+        # the difference says nothing: switch with the next sample
+        if self.fault or not verdict.ordinary:
+            kind = "took the sample of this cycle with care" if verdict else "rejected the sample"
+            return self._wait(before, self.fault or f"the identifier {kind}: {verdict.reason}")
         self._hand_over(chosen)
         tau = cycle.torque(chosen)
         why = getattr(chosen, "fault", "") or self._unfit(before, tau, chosen)

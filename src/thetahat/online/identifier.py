@@ -34,7 +34,7 @@ from thetahat.online.predict import Model, Predictor, has_dry_friction
 from thetahat.online.residual_monitor import Alarm, PayloadMonitor, PayloadReport, ResidualMonitor
 from thetahat.online.sample_clock import MISSING
 from thetahat.online.sample_verdict import Events, SampleVerdict
-from thetahat.online.stream import GOOD, SETTLING, Stream, StreamResult
+from thetahat.online.stream import GOOD, SETTLING, STEPPED, Stream, StreamResult
 
 SCORES = 10  # samples per update that are held out and scored
 # [s] of whole samples after an interruption, before a model that was in use is used again
@@ -271,14 +271,14 @@ class OnlineIdentifier:
                 self._interrupt(f"{stream.missing} samples in a row could not be used")
             self._decide(False, str(error))
             raise
-        if result is GOOD:
+        if result is GOOD or result is STEPPED:
             now = stream.clock.t
             if stream.channels:
                 self._shut(stream.channels[0].sentence)
             elif self._interrupted < math.inf and now - self._interrupted >= RECOVERY:
                 self._resume()
             self._use(now, now - before)
-            return self._decide(True, "")
+            return self._decide(True, result.reason)
         return self._exception(result)
 
     def _exception(self, result: StreamResult) -> SampleVerdict:

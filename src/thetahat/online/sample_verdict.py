@@ -66,10 +66,17 @@ class SampleVerdict:
     """What became of a sample, and which model may be used now. It is true if it was accepted."""
 
     accepted: bool  # whether the sample was used; False also where none came
-    reason: str  # why not, or why the filter started anew; "" where nothing is wrong
+    # why not; or what is special about it: the filter started anew or settles, or the torques made
+    # a step; "" for an ordinary sample
+    reason: str
     gate: GateState
     robot: Robot  # what a controller may use right now: identified while the gate is open
     events: tuple[Event, ...] = ()  # since the verdict before
+
+    @property
+    def ordinary(self) -> bool:
+        """Whether it was accepted and nothing is special about it."""
+        return self.accepted and not self.reason
 
     def __bool__(self) -> bool:
         return self.accepted

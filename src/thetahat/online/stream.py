@@ -35,12 +35,13 @@ class StreamResult:
     """What became of a sample."""
 
     status: str  # "good", "settling", "dropped" or "restarted"
-    kind: str = ""  # of event, where it is neither good nor settling
+    kind: str = ""  # of event; "" where it is good or settling
     reason: str = ""  # the same as a sentence
     forget: bool = False  # whether what was learned before a restart may be of another robot
 
 
 GOOD, SETTLING = StreamResult("good"), StreamResult("settling")
+STEPPED = StreamResult("good", "step", "a step: it confirms the sample rejected before it")
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class ChannelFault:
 
 
 class Stream:
-    """Samples in, filtered samples out: `sample` is valid after a push that returns `GOOD`.
+    """Samples in, filtered samples out: `sample` is valid after a push whose status is "good".
 
     min_speed: (nv,) at which a joint moves [rad/s or m/s].
     """
@@ -148,7 +149,9 @@ class Stream:
         if self._restarted is not None:
             result, self._restarted = self._restarted, None
             return result
-        return GOOD if channels.settled else SETTLING
+        if not channels.settled:
+            return SETTLING
+        return GOOD if code == k.TAKEN else STEPPED
 
     def miss(self) -> StreamResult | None:
         """Count a cycle without a sample; return why the stream stopped, None while it is held."""
