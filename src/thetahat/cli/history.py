@@ -112,7 +112,7 @@ def draw(records: list[RunRecord], folder: str) -> None:
         *([Column("period")] if periods else []),
         *(Column(title) for title in ("method", "logs", "samples")),
         Column("R² train", decimals=4),
-        Column("R² test", decimals=4, good=GOOD, fair=FAIR),
+        Column("R² test", decimals=4, limits=(FAIR, GOOD)),
         Column("verdict"),
     )
     rows: list[tuple[Cell, ...]] = []

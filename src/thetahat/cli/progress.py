@@ -18,8 +18,13 @@ T = TypeVar("T", bound=Sized)
 class Share(Protocol):
     """How far a search is."""
 
-    criterion: float
-    done: float  # 0 to 1
+    @property
+    def criterion(self) -> float:
+        """Value of the best so far."""
+
+    @property
+    def done(self) -> float:
+        """Part of the work, 0 to 1."""
 
 
 class Progress:

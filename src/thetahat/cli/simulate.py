@@ -68,20 +68,24 @@ class SimulateOptions:
 
     def realism(self, robot: Robot) -> Realism:
         """Return the imperfections of the simulated robot."""
-        from thetahat.plant.realism import Realism
+        from thetahat.plant.realism import DriveModel, Realism, SensorModel
 
         encoder, delay = (0.0, 0.0) if self.ideal else (ENCODER, DELAY)
         return Realism(
-            viscous=self.viscous,
-            coulomb=self.coulomb,
-            stribeck=self.stribeck,
-            armature=self.armature,
-            encoder_resolution=encoder if self.encoder is None else self.encoder,
-            encoder_noise=self.encoder_noise,
-            torque_noise=_torque_noise(robot, self.torque_noise, ideal=self.ideal),
-            torque_bias=self.torque_bias,
+            DriveModel(
+                viscous=self.viscous,
+                coulomb=self.coulomb,
+                stribeck=self.stribeck,
+                armature=self.armature,
+            ),
+            SensorModel(
+                encoder_resolution=encoder if self.encoder is None else self.encoder,
+                encoder_noise=self.encoder_noise,
+                torque_noise=_torque_noise(robot, self.torque_noise, ideal=self.ideal),
+                torque_bias=self.torque_bias,
+                torque_delay=self.sensor_delay,
+            ),
             command_delay=delay if self.delay is None else self.delay,
-            torque_delay=self.sensor_delay,
             jitter=self.jitter,
             saturation=self.saturation,
             payload=None if self.payload is None else _payload(self.payload),
@@ -220,7 +224,7 @@ def describe(
             }
             for name, e, u in zip(robot.joint_names, error.T, recording.tau.T, strict=False)
         ],
-        "encoder_resolution": realism.encoder_resolution,
+        "encoder_resolution": realism.sensors.encoder_resolution,
         "command_delay": realism.command_delay,
         "warnings": list(warnings),
     }

@@ -25,7 +25,8 @@ STUDIES = {"double-pendulum": "double_pendulum", "leg": "leg", "arm": "arm", "va
 FILES = ("summary.json", "report.html", "run.parquet")
 
 
-def _complete(incomplete: str) -> list[str]:
+def complete_study(incomplete: str) -> list[str]:
+    """Return the studies whose names begin like this."""
     return [name for name in STUDIES if name.startswith(incomplete)]
 
 
@@ -35,7 +36,7 @@ def study(
         typer.Argument(
             metavar="NAME",
             help=f"One of {', '.join(STUDIES)}.",
-            autocompletion=_complete,
+            autocompletion=complete_study,
             show_default=False,
         ),
     ],
@@ -69,7 +70,7 @@ def study(
     with heard(quiet=quiet), Progress(quiet=quiet) as progress:
         progress.stage(f"preparing {name}")
         result: Result = importlib.import_module(f"thetahat.studies.{STUDIES[name]}").run(
-            engine, seed=seed, tell=progress.told()
+            engine, seed=seed, progress=progress.told()
         )
         progress.stage("writing")
         files = write(result, folder)

@@ -80,6 +80,7 @@ class Fourier(Trajectory):
     ) -> Fourier:
         """The series nearest to these coefficients that starts and ends at rest."""
         a, b = np.array(a, dtype=float), np.array(b, dtype=float)
+        middle = np.array(centre, dtype=float)
         if a.ndim != 2 or a.shape[1] < 2 or b.shape != a.shape:
             raise UsageError(
                 f"a and b have shapes {a.shape} and {b.shape}; give (joints, harmonics) with at"
@@ -88,7 +89,7 @@ class Fourier(Trajectory):
         k = np.arange(1, a.shape[1] + 1)
         a -= np.mean(a, axis=1, keepdims=True)
         b -= np.outer(b @ k, k) / (k @ k)
-        return Fourier(robot.joint_names, period, centre, a, b, periods)
+        return Fourier(robot.joint_names, period, middle, a, b, periods)
 
     @property
     def duration(self) -> float:
@@ -219,8 +220,8 @@ def tick_tock(
     check_positive("time", time, "how long each way lasts [s]")
     check_count("repeats", repeats, "how often to go there and back")
     what = f"({robot.nv},), one position per joint of {robot.name!r}"
-    first = joint_array("first", first, (robot.nv,), what)
-    second = joint_array("second", second, (robot.nv,), what)
+    first = joint_array("first", np.asarray(first), (robot.nv,), what)
+    second = joint_array("second", np.asarray(second), (robot.nv,), what)
     return Moves(
         robot.joint_names,
         np.array([first, *[second, first] * repeats]),
