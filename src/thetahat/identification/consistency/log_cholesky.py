@@ -84,13 +84,13 @@ def minimise(
     steps = 0
     for point in _starts(problem, start, near):
         try:
-            found = _searched(
+            minimum = _searched(
                 _Frame(problem, point), iterations=iterations - steps, tolerance=tolerance
             )
         except np.linalg.LinAlgError:  # a start so near to the boundary that rounding is larger
             continue
-        steps += found.iterations
-        best = found if best is None or found.gap < best.gap else best
+        steps += minimum.iterations
+        best = minimum if best is None or minimum.gap < best.gap else best
         if best.gap <= tolerance * (1.0 + best.value) or steps >= iterations:
             break
     if best is None:
@@ -178,9 +178,9 @@ def _near(problem: Problem, v: np.ndarray) -> Point:
     )
     left = solve_triangular(R, gradient, transposed=True)
     E = solve_triangular(R, forms, transposed=True)
-    found = np.maximum(np.linalg.lstsq(E, left, rcond=None)[0], 0.0)
-    mu = max(0.5 * float(np.sum((left - E @ found) ** 2)) / _cones(problem), LEAST)
-    depth = np.clip(mu / np.maximum(found, mu), LEAST, INSIDE)
+    multipliers = np.maximum(np.linalg.lstsq(E, left, rcond=None)[0], 0.0)
+    mu = max(0.5 * float(np.sum((left - E @ multipliers) ** 2)) / _cones(problem), LEAST)
+    depth = np.clip(mu / np.maximum(multipliers, mu), LEAST, INSIDE)
     values[face], y[held] = depth[: len(body)], depth[len(body) :]
     X = (vectors * values[:, None, :]) @ np.swapaxes(vectors, 1, 2)
     out = v.copy()

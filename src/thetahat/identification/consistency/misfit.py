@@ -177,14 +177,14 @@ def objective(
     x0 = guess(information, prior)
     if metric == "entropic" and weight:
         _require_physical(information.robot, x0)
-    found = weigh(information, weights)
+    joint_weights = weigh(information, weights)
     rms = information.torque_norms() / np.sqrt(np.maximum(information.rows, 1))
     whitening = (
-        np.minimum(found.whitening, 1.0 / np.where(rms > 0.0, CERTAIN * rms, np.inf))
-        if found.joints is not None
-        else found.whitening
+        np.minimum(joint_weights.whitening, 1.0 / np.where(rms > 0.0, CERTAIN * rms, np.inf))
+        if joint_weights.joints is not None
+        else joint_weights.whitening
     )
-    if found.joints is None:  # one factor for all, as the equation weighs them
+    if joint_weights.joints is None:  # one factor for all, as the equation weighs them
         whitening = (
             np.minimum(whitening, 1.0 / (CERTAIN * float(np.max(rms))))
             if np.any(rms)
@@ -192,7 +192,7 @@ def objective(
         )
     factor = information.stacked(np.where(np.isfinite(whitening), whitening, 1.0))
     return Objective(
-        information, found, factor[:-1, :-1], factor[:-1, -1], x0, float(weight), metric
+        information, joint_weights, factor[:-1, :-1], factor[:-1, -1], x0, float(weight), metric
     )
 
 

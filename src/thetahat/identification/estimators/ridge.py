@@ -168,10 +168,10 @@ def ridge_path(
         raise UsageError(f"count is {count!r}; give at least 2 strengths")
     if held_out is not None:
         _check_held_out(information, held_out)
-    x0, found = guess(information, prior), weigh(information, weights)
-    factor = information.stacked(found.whitening)
+    x0, joint_weights = guess(information, prior), weigh(information, weights)
+    factor = information.stacked(joint_weights.whitening)
     R, z, rho = factor[:-1, :-1], factor[:-1, -1], factor[-1, -1]
-    scale = Objective(information, found, R, z, x0, 0.0, "euclidean").scale
+    scale = Objective(information, joint_weights, R, z, x0, 0.0, "euclidean").scale
     M = information.base.map
     U, d, Vt = np.linalg.svd(R @ (M * scale), full_matrices=False)
     rank = int(np.sum(d > f.RANK * d[0])) if len(d) and d[0] > 0.0 else 0
@@ -187,7 +187,7 @@ def ridge_path(
     least = float(rho**2 + np.sum(beta[rank:] ** 2))
     return RidgePath(
         information,
-        found,
+        joint_weights,
         strengths,
         x0,
         scale,

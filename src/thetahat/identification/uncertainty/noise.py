@@ -259,11 +259,11 @@ def _mean(S: np.ndarray) -> float:
 def _slow(sums: LagSums) -> float:
     """Share of the residual's power at the frequencies of the motion."""
     window = 1.0 - np.arange(LAGS) / LAGS  # longer logs end behind the last lag, which would leak
-    found, moving = (
+    residual, moving = (
         np.cumsum(np.maximum(_spectrum(window * part), 0.0))
         for part in (sums.residual, sums.leverage)
     )
-    return float(found[int(np.argmax(moving >= MOTION * moving[-1]))] / found[-1])
+    return float(residual[int(np.argmax(moving >= MOTION * moving[-1]))] / residual[-1])
 
 
 def _spectrum(c: np.ndarray) -> np.ndarray:
@@ -363,7 +363,7 @@ class _Bands:
                 break
             edges.append(lower)
         self.edges = np.array([0, *edges[::-1]])  # ascending
-        self.found = self._sum(_spectrum(self._window * sums.residual))
+        self.power = self._sum(_spectrum(self._window * sums.residual))
         bins = np.diff(self.edges)  # white noise has n(0) in each, before the fit takes its part
         self.freedom = (
             bins
@@ -390,7 +390,7 @@ class _Bands:
     def deviance(self, S: np.ndarray) -> float:
         """−2 log-likelihood of the residual's power, but for a constant."""
         left = self.left(S)
-        return float(self.freedom @ (np.log(left) + self.found / left))
+        return float(self.freedom @ (np.log(left) + self.power / left))
 
 
 @cache
@@ -408,11 +408,11 @@ def _relaxations(sums: LagSums, bands: _Bands) -> tuple[np.ndarray, int]:
     """
     shapes = _shapes(int(np.log2(max(min(sums.longest, LAGS) / 8, 1.0))))
     left = np.array([bands.left(S) for S in shapes])
-    b = np.full(len(shapes), np.sum(bands.found) / np.sum(left))
+    b = np.full(len(shapes), np.sum(bands.power) / np.sum(left))
     for _ in range(STEPS):
         model = b @ left
         b *= np.sqrt(
-            (left @ (bands.freedom * bands.found / model**2)) / (left @ (bands.freedom / model))
+            (left @ (bands.freedom * bands.power / model**2)) / (left @ (bands.freedom / model))
         )
     power = b * shapes[:, 0]  # at zero frequency, where slow noise matters
     b[power < SMALL * np.sum(power)] = 0.0
@@ -429,7 +429,7 @@ def _departures(S: np.ndarray, bands: _Bands) -> np.ndarray:
     ]  # three thirds of an octave
     for group in groups:
         freedom = np.sum(bands.freedom[group])
-        ratio = np.sum(bands.found[group]) / np.sum(left[group])
+        ratio = np.sum(bands.power[group]) / np.sum(left[group])
         chance = 2.0 * min(
             special.chdtr(freedom, ratio * freedom), special.chdtrc(freedom, ratio * freedom)
         )
