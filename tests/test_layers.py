@@ -42,7 +42,7 @@ PARTS = {
     ),
     "report": ("traces", "figures", "sections", "identification_report"),
     "fleet": ("manifest", "analysis", "fleet_page"),
-    "live": ("messages", "publisher", "session", "server"),
+    "live": ("viewers", "downloads", "shared_state", "sample_loop", "publisher", "session", "server"),
     "cli": ("exit_status", "arguments", "identify", "demo", "app"),
 }
 UPWARD = {  # the only imports of a later stage, each inside a function, with its reason
