@@ -1,4 +1,4 @@
-"""`thetahat inspect ROBOT`: what is in a robot file, and whether a machine like that can exist."""
+"""`thetahat inspect ROBOT`: contents and physical consistency of a robot file."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def inspect(
     floating_base: arguments.FloatingBase = False,
     gravity: arguments.Gravity = None,
 ) -> None:
-    """Show a robot: tree, degrees of freedom, masses, drive terms, and whether each link is
-    physical.
+    """Show a robot's tree, degrees of freedom, masses and drive terms, and check each link's
+    physical consistency.
     """
     file, vector = arguments.robot_file(robot), arguments.gravity(gravity)
     from thetahat.model.io.load import load

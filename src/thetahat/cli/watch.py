@@ -33,8 +33,8 @@ FASTEST = 1000.0
 
 app = typer.Typer(
     help=(
-        "Watch a robot being identified, in the browser: a study, a log that is played, or joint"
-        " states from outside."
+        "Watch online identification in the browser: of a study, a replayed log, or streamed joint"
+        " states."
     ),
     no_args_is_help=True,
     rich_markup_mode=None,
