@@ -44,9 +44,11 @@ docs: $(VENV)/.dev ## build the documentation into build/docs
 reference: $(VENV)/.dev ## bring signatures, members and options in docs/reference up to date with the code
 	$(BIN)/python tools/update_reference.py
 
-lint: $(VENV)/.dev ## check style and formatting
+lint: $(VENV)/.dev ## check style, formatting and types, those of the snippets in README and docs too
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python tools/check_snippets.py
 
 format: $(VENV)/.dev ## format the code
 	$(BIN)/ruff check --fix .

@@ -24,6 +24,8 @@ from thetahat.control.computed_torque import ComputedTorque
 from thetahat.control.journal import Journal
 from thetahat.control.loop import Loop
 from thetahat.control.model_switch import ModelSwitch
+from thetahat.online.gate import GateState
+from thetahat.online.sample_verdict import SampleVerdict
 
 CALLS = 20_000
 STATES = 64  # random states, taken in turn
@@ -94,13 +96,13 @@ def computed_torque(p: Pair) -> list[tuple[str, float, float]]:
 
 
 class Models:
-    """An identifier with an open gate, that shows whatever model it is told to."""
-
-    class gate:
-        open = True
+    """An identifier with an open gate, that allows whatever model it is given."""
 
     def __init__(self, robot: th.Robot) -> None:
-        self.robot = robot
+        self.show(robot)
+
+    def show(self, robot: th.Robot) -> None:
+        self.verdict = SampleVerdict(True, "", GateState(True, ""), robot)
 
 
 def switched(p: Pair) -> list[tuple[str, float, float]]:
@@ -117,7 +119,7 @@ def switched(p: Pair) -> list[tuple[str, float, float]]:
     shown = iter(models)
 
     def swap(k: int) -> None:
-        source.robot = next(shown)
+        source.show(next(shown))
         law(k * 1e-3, q, dq, (q, dq, ddq))
 
     swapped = quantiles(swap, count=SWAPS)[0]

@@ -24,9 +24,9 @@ from thetahat.live.sample_sources import PlaybackClock, Step, Study
 from thetahat.live.security import new_token
 from thetahat.live.server import Server
 from thetahat.live.session import Session
+from thetahat.online.config import FilterConfig
 from thetahat.plant.perturb import perturb
-from thetahat.studies.arm import Experiment
-from thetahat.studies.closed_loop import ClosedLoop
+from thetahat.studies.closed_loop import ClosedLoop, Experiment
 
 READERS = 3
 PHASE, PHASES = (
@@ -125,7 +125,8 @@ def arm7(seconds: float) -> Experiment:
     nominal = th.load(robots.path("arm7"))
     truth = perturb(nominal, seed=0)
     identifier = th.OnlineIdentifier(
-        nominal.with_drive(viscous=True, coulomb=True, offset=True), held=True
+        nominal.with_drive(viscous=True, coulomb=True, offset=True),
+        filter=FilterConfig(held_torque=True),
     )
     controller = ModelSwitch(identifier, lambda robot: th.ComputedTorque(robot, kp=400.0, kd=40.0))
     rng = np.random.default_rng(0)

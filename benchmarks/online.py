@@ -23,13 +23,24 @@ from thetahat.control.model_switch import ModelSwitch
 from thetahat.control.online_control import OnlineControl
 from thetahat.identification import factor as f
 from thetahat.model.lock_joints import lock
-from thetahat.online.config import make_memory
+from thetahat.online.causal_filter import FilteredSample
+from thetahat.online.config import (
+    Forgetting,
+    GateRules,
+    Growing,
+    Informative,
+    MemoryConfig,
+    SolverConfig,
+    Window,
+)
 from thetahat.online.identifier import OnlineIdentifier
+from thetahat.online.memory import create_memory
 from thetahat.online.physical_model import PhysicalProjection
 from thetahat.online.stacked_factor import Fit, solve
 
 FRICTION = {"viscous": True, "coulomb": True, "offset": True}
 WINDOW, RATE = 50, 1000.0
+WINDOW_MEMORY = Window()
 TARGETS = {7: 2.0, 44: 30.0}  # [ms] of fold and least squares at p99, by number of joints
 UPDATES = 200
 
@@ -86,16 +97,16 @@ def window(name: str, robot: th.Robot, missed: list[str]) -> None:
     q, dq, ddq = rng.normal(size=(3, WINDOW, robot.nv))
     tau = th.inverse_dynamics(robot, q, dq, ddq) + 0.1 * rng.normal(size=q.shape)
     memory, valid = (
-        make_memory("window", robot, WINDOW, forgetting=1.0),
+        create_memory(Window(), robot, WINDOW),
         np.ones(robot.nv, dtype=bool),
     )
     for k in range(WINDOW):
-        memory.add(q[k : k + 1], dq[k : k + 1], ddq[k : k + 1], tau[k : k + 1], valid)
+        memory.add(FilteredSample(*(x[k : k + 1] for x in (q, dq, ddq, tau))), valid)
     projection, turn = PhysicalProjection(memory.stack), itertools.cycle(range(WINDOW))
 
     def update(k: int | None = None) -> Fit:
         at = slice(k := next(turn) if k is None else k, k + 1)
-        memory.add(q[at], dq[at], ddq[at], tau[at], valid)
+        memory.add(FilteredSample(q[at], dq[at], ddq[at], tau[at]), valid)
         with f.blas_threads().limit(limits=1, user_api="blas"):
             return solve(memory.triangle())
 
@@ -131,22 +142,29 @@ def window(name: str, robot: th.Robot, missed: list[str]) -> None:
     )
 
 
-def pushes(name: str, robot: th.Robot, memory: str = "window", seconds: float = 24.0) -> None:
-    """One sample at 1 kHz, with the gate open and the watch on."""
+def pushes(
+    name: str, robot: th.Robot, memory: MemoryConfig = WINDOW_MEMORY, seconds: float = 24.0
+) -> None:
+    """One sample at 1 kHz, with the gate open and the model monitored."""
     t, q, dq, tau = motion(robot, seconds, RATE)
     nominal = robot.with_parameters(
         np.concatenate(
             [1.1 * robot.theta, *(robot.drive.value(term) for term in robot.drive.identified)]
         )
     )
-    one, took = OnlineIdentifier(nominal, memory=memory, refit=1e9, floor=1e9), np.empty(len(t))
+    solver = SolverConfig(memory=memory, refit_interval=1e9)
+    one = OnlineIdentifier(nominal, solver=solver, gate=GateRules(floor=1e9))
+    took = np.empty(len(t))
     for k in range(len(t)):
         start = time.thread_time_ns()
         one.push(t[k], q[k], dq[k], tau[k])
         took[k] = 1e-3 * (time.thread_time_ns() - start)
     last = took[-5000:]
     p50, p90, p99 = np.percentile(last, [50, 90, 99])
-    print(f"{name:9}{memory:12} push p50 {p50:6.1f} µs  p90 {p90:6.1f}  p99 {p99:7.1f}", end="")
+    print(
+        f"{name:9}{type(memory).__name__:12} push p50 {p50:6.1f} µs  p90 {p90:6.1f}  p99 {p99:7.1f}",
+        end="",
+    )
     print(
         f"  largest (an update) {last.max() / 1e3:6.2f} ms   gate"
         f" {'open' if one.gate.open else one.gate}",
@@ -165,7 +183,10 @@ def whole_cycles(name: str, robot: th.Robot, seconds: float = 24.0) -> None:
             [1.1 * robot.theta, *(robot.drive.value(term) for term in robot.drive.identified)]
         )
     )
-    one, still = OnlineIdentifier(nominal, refit=1e9, floor=1e9), np.zeros(robot.nv)
+    one = OnlineIdentifier(
+        nominal, solver=SolverConfig(refit_interval=1e9), gate=GateRules(floor=1e9)
+    )
+    still = np.zeros(robot.nv)
     law = ModelSwitch(one, lambda model: th.ComputedTorque(model, kp=400.0, kd=40.0))
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -207,7 +228,7 @@ def main() -> list[str]:
     print("\na push at 1 kHz")
     for name, robot in loaded:
         pushes(name, robot.without_drive().with_drive(**FRICTION))
-    for memory in ("growing", "forgetting", "informative"):
+    for memory in (Growing(), Forgetting(), Informative()):
         pushes("Panda", loaded[1][1].without_drive().with_drive(**FRICTION), memory)
     print("\na whole cycle at 1 kHz: sample, identifier, gate, controller, journal")
     for name, robot in loaded:

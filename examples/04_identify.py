@@ -17,6 +17,7 @@ import numpy as np
 import thetahat as th
 from thetahat import robots
 from thetahat.excite.trajectories import Sinusoids
+from thetahat.plant.realism import SensorModel
 
 
 def simulated(path: Path) -> Path:
@@ -33,7 +34,9 @@ def simulated(path: Path) -> Path:
         phase=np.arange(8.0).reshape(4, 2),
         ramp=1.0,
     )
-    realism = th.Realism(torque_noise=0.2, encoder_resolution=2.0 * np.pi / 2**19)
+    realism = th.Realism(
+        sensors=SensorModel(torque_noise=0.2, encoder_resolution=2.0 * np.pi / 2**19)
+    )
     return th.simulate(
         th.OwnPlant(robot.with_parameters(1.2 * robot.theta)), motion, rate=250.0, realism=realism
     ).save(path)

@@ -16,6 +16,7 @@ import numpy as np
 import thetahat as th
 from thetahat import robots
 from thetahat.excite.trajectories import Fourier
+from thetahat.plant.realism import SensorModel
 
 SIDEWAYS = (9.81, 0.0, 0.0)  # [m/s²] in the robot's own frame
 
@@ -30,7 +31,7 @@ with tempfile.TemporaryDirectory() as folder:
         th.OwnPlant(arm.with_gravity(SIDEWAYS)),
         motion,
         rate=250.0,
-        realism=th.Realism(torque_noise=0.2),
+        realism=th.Realism(sensors=SensorModel(torque_noise=0.2)),
     ).save(path)
     log = th.read_log(path, arm)
     for finding in log.findings:

@@ -44,7 +44,15 @@ PARTS = {
     "fleet": ("manifest", "analysis", "fleet_page"),
     "engine": ("sources", "cache", "shards", "reduce", "local", "sharded", "open_engine"),
     "pipeline": ("settings", "dataset", "results", "outputs", "identification", "identify"),
-    "live": ("sample_sources", "publisher", "session", "server"),
+    "live": (
+        "viewers",
+        "downloads",
+        "shared_state",
+        "sample_loop",
+        "publisher",
+        "session",
+        "server",
+    ),
     "cli": ("exit_status", "arguments", "identify", "demo", "app"),
 }
 UPWARD = {  # the only imports of a later stage, each inside a function, with its reason
@@ -83,13 +91,13 @@ OLD_MODULES = {
 LONGEST_FUNCTION = 60  # lines, docstring included
 MOST_PARAMETERS = 8
 # Ratchets: these counts may only fall. Lower the number when yours is less.
-PRIVATE_IMPORTS = 1
-PRIVATE_ACCESS = 3
-LONG_FUNCTIONS = 6
-WIDE_CONSTRUCTORS = 2
-WIDE_RECORDS = 29  # dataclasses with more fields
-TYPE_IGNORES = 9
-ANYS = 329
+PRIVATE_IMPORTS = 0
+PRIVATE_ACCESS = 0
+LONG_FUNCTIONS = 3  # all of them kernels
+WIDE_CONSTRUCTORS = 0
+WIDE_RECORDS = 23  # dataclasses with more fields
+TYPE_IGNORES = 7
+ANYS = 322
 CASTS = 0
 
 

@@ -18,7 +18,7 @@ import pytest
 from data_paths import ROOT, example_robot
 
 from thetahat import errors, robots
-from thetahat.cli.exit_status import guarded, heard
+from thetahat.cli.exit_status import collect_warnings, guarded
 from thetahat.cli.inspect import describe
 from thetahat.cli.inspect_view import guided
 from thetahat.errors import RobotWarning
@@ -353,7 +353,7 @@ def test_a_failure_inside_a_verb_reaches_the_guard(
 def test_many_warnings_are_counted_and_all_are_kept(capsys: pytest.CaptureFixture[str]) -> None:
     import warnings
 
-    with heard() as sentences:
+    with collect_warnings() as sentences:
         for i in range(40):
             warnings.warn(f"link {i}", RobotWarning, stacklevel=1)
     assert sentences == [f"link {i}" for i in range(40)]

@@ -22,7 +22,7 @@ from thetahat.control.torque_limits import require_physical
 from thetahat.errors import UnphysicalRobot, UsageError
 from thetahat.model import parameters
 from thetahat.model.friction_terms import DriveTerm
-from thetahat.model.tree import Limits, Tree
+from thetahat.model.tree import Joint, Limits, Tree
 from thetahat.plant.plant import OwnPlant
 from thetahat.plant.simulate import simulate
 from thetahat.plant.tracking import Tracking
@@ -446,7 +446,7 @@ def test_refusals_are_sentences() -> None:
         ComputedTorque("panda.urdf")
     pendulum = one_joint()
     stuck = replace(
-        pendulum, tree=Tree((replace(pendulum.tree.nodes[0], limits=Limits(effort=0.0)),))
+        pendulum, tree=Tree((replace(pendulum.tree.nodes[0], joint=Joint(Limits(effort=0.0))),))
     )
     with pytest.raises(UsageError, match="states an effort limit of 0"):
         ComputedTorque(stuck, limits=True)

@@ -49,7 +49,7 @@ class Bench:
 
     def control(self, cycle: Cycle, sample: object) -> object:
         self.cycles.append(cycle)
-        self.clock.advance(self.work.get(cycle.index, 0.0))
+        self.clock.advance(self.work.get(cycle.number, 0.0))
         return sample
 
     def write(self, command: object) -> None:
@@ -99,7 +99,7 @@ def test_a_stall_is_told_once_and_deadlines_begin_anew(stall: float) -> None:
     bench = Bench(work={20: stall + 0.0013})
     report = bench.run(duration=stall + 0.1)
     starts = np.array([c.t for c in bench.cycles])
-    assert [c.index for c in bench.cycles if c.stalled] == [21]
+    assert [c.number for c in bench.cycles if c.stalled] == [21]
     assert report.stalls == 1
     assert np.min(np.diff(starts)) > 0.99e-3, "no burst"
     assert starts[21] == pytest.approx(0.02 + stall + 0.0013)
@@ -122,7 +122,7 @@ def test_a_stall_makes_the_controller_fall_back() -> None:
     follow = Follow(Law(), lambda t: None)
 
     def control(cycle: Cycle, sample: tuple) -> object:
-        bench.clock.advance(0.25 if cycle.index == 5 else 0.0)
+        bench.clock.advance(0.25 if cycle.number == 5 else 0.0)
         return follow(cycle, sample)
 
     Loop(1000.0, clock=bench.clock).run(bench.read, control, bench.write, duration=0.3)
@@ -175,7 +175,7 @@ def test_ends_on_asking_from_inside_outside_and_by_condition() -> None:
     loop = Loop(100.0, clock=bench.clock)
 
     def control(cycle: Cycle, sample: object) -> object:
-        if cycle.index == 3:
+        if cycle.number == 3:
             loop.stop("enough")
         return sample
 
@@ -218,8 +218,8 @@ from thetahat.control.journal import Journal
 from thetahat.control.loop import Loop
 with Journal({str(tmp_path / "run.journal")!r}) as journal:
     def control(cycle, sample):
-        journal.append("cycle", cycle.t, index=float(cycle.index))
-        if cycle.index == 20:
+        journal.append("cycle", cycle.t, index=float(cycle.number))
+        if cycle.number == 20:
             print("running", flush=True)
         return 1
     report = Loop(500.0).run(lambda: 1, control, lambda command: None, halt=lambda: journal.append("halt", 0.0))

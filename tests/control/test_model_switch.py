@@ -4,7 +4,7 @@ gate is closed, back within one cycle.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +16,8 @@ import thetahat as th
 from thetahat.control.computed_torque import ComputedTorque
 from thetahat.control.model_switch import LONGEST, ModelSwitch
 from thetahat.errors import UsageError
-from thetahat.online.stream import Events
+from thetahat.online.gate import GateState
+from thetahat.online.sample_verdict import SampleVerdict
 from thetahat.plant.plant import OwnPlant
 from thetahat.plant.simulate import simulate
 
@@ -24,27 +25,23 @@ DT, SLEW = 1e-3, 30.0
 ROUNDING = 1e-9
 
 
-@dataclass(frozen=True)
-class Gate:
-    open: bool
-    reason: str = ""
-
-
 class Source:
-    """What an online identifier shows, moved by hand."""
+    """What an online identifier says, moved by hand."""
 
     def __init__(self, nominal: th.Robot) -> None:
-        self.nominal, self.robot, self.gate = (
-            nominal,
-            nominal,
-            Gate(False, "the buffer is not full"),
-        )
+        self.nominal = nominal
+        gate = GateState(False, "the buffer is not full")
+        self.verdict = SampleVerdict(True, "", gate, nominal)
+
+    @property
+    def gate(self) -> GateState:
+        return self.verdict.gate
 
     def accept(self, robot: th.Robot) -> None:
-        self.robot, self.gate = robot, Gate(True)
+        self.verdict = SampleVerdict(True, "", GateState(True, ""), robot)
 
     def close(self) -> None:
-        self.robot, self.gate = self.nominal, Gate(False, "R² fell")
+        self.verdict = SampleVerdict(True, "", GateState(False, "R² fell"), self.nominal)
 
 
 class Rig:
@@ -270,15 +267,15 @@ def test_nothing_is_switched_at_a_limit_and_falling_back_does_not_wait() -> None
     assert rig.law.robot is rig.nominal, "in this cycle, whatever the sample"
 
 
-def test_a_sample_the_identifier_turned_away_is_not_switched_on() -> None:
+def test_a_sample_the_identifier_rejected_is_not_switched_on() -> None:
     rig = Rig()
-    rig.source.events = Events()
     rig.tick()
     rig.source.accept(rig.truth)
-    rig.source.events.add(0.0, "spike", "a torque leaps")
+    rig.source.verdict = replace(rig.source.verdict, accepted=False, reason="a torque leaps")
     u, nominal, _ = rig.tick()
     assert np.array_equal(u, nominal)
-    assert "turned the sample of this cycle away" in rig.law.waiting
+    assert "rejected the sample: a torque leaps" in rig.law.waiting
+    rig.source.accept(rig.truth)
     rig.tick()
     assert rig.law.identified
 
@@ -365,7 +362,8 @@ def test_the_gate_is_asked_whatever_robot_is_shown() -> None:
     rig = Rig()
     rig.source.accept(rig.truth)
     rig.tick()
-    rig.source.gate = Gate(False, "closed, with the identified robot still on show")
+    closed = GateState(False, "closed, with the identified robot still on show")
+    rig.source.verdict = replace(rig.source.verdict, gate=closed)
     u, nominal, _ = rig.tick()
     assert np.array_equal(u, nominal)
     assert rig.law.robot is rig.nominal

@@ -137,8 +137,11 @@ def test_the_journal_holds_what_was_measured_and_decided(tmp_path: Path) -> None
     other = (
         identifier()
     )  # dry friction makes torques leap, so more samples than the one are turned away
-    used = [other.miss() if sample is None else other.push(*sample) for sample in rig.samples]
-    assert [bool(r.values["used"]) for r in samples] == [each for each in used if each is not None]
+    used = [
+        (other.miss() if sample is None else other.push(*sample)).accepted for sample in rig.samples
+    ]
+    came = [each for each, sample in zip(used, rig.samples, strict=True) if sample is not None]
+    assert [bool(r.values["used"]) for r in samples] == came
     assert not samples[799].values["used"]
     gates = [r for r in records if r.kind == "gate"]
     assert gates[-1].values == {"open": True, "reason": rig.identifier.gate.reason}

@@ -27,7 +27,7 @@ from thetahat.errors import UnphysicalRobot, UsageError
 from thetahat.model import parameters
 from thetahat.model.drive import Drive
 from thetahat.model.robot import Robot
-from thetahat.model.tree import JointKind, Mimic, Node, Tree
+from thetahat.model.tree import Joint, JointKind, Mimic, Node, Tree
 
 SAMPLES = 5
 
@@ -406,7 +406,8 @@ def test_a_singular_mass_matrix_names_the_link(parts, named: list[str]) -> None:
 def test_a_singular_mass_matrix_is_noticed_with_mimic_joints() -> None:
     """The other way to accelerations, by Cholesky."""
     robot = chain([*SINGULAR["two slides along one line"][0], (JointKind.REVOLUTE, "x", BODY)])
-    nodes = [*robot.tree.nodes[:-1], replace(robot.tree.nodes[-1], mimic=Mimic("joint0", 0.5, 0.1))]
+    mimic = Joint(mimic=Mimic("joint0", 0.5, 0.1))
+    nodes = [*robot.tree.nodes[:-1], replace(robot.tree.nodes[-1], joint=mimic)]
     robot = replace(robot, tree=Tree(tuple(nodes)), drive=Drive.none(3))
     message = refusal(UnphysicalRobot, th.forward_dynamics, robot, *random_state(robot, 4, 20))
     assert "'joint1'" in message

@@ -262,13 +262,13 @@ def test_a_log_of_a_period_that_vanishes_is_named_and_the_period_estimated_from_
 class Failing(Workers):
     """Workers that lose one shard, though its file is as it was."""
 
-    def reduced(self, job, tasks, merge, done, *, results=False):
+    def reduce(self, job, tasks, merge, done, **more):
         def run(context, task):
             if task.span[0] == 1_000 and task.item.name.endswith("run001.parquet"):
                 raise StorageError("it died")
             return job.run(context, task)
 
-        return super().reduced(replace(job, run=run), tasks, merge, done, results=results)
+        return super().reduce(replace(job, run=run), tasks, merge, done, **more)
 
 
 def test_a_shard_that_fails_in_a_file_that_is_there_is_left_out_alone(logs: Path) -> None:

@@ -79,9 +79,8 @@ def test_limits_of_a_follower_count_for_the_joint_it_follows() -> None:
             robot, **{a: Limits(-1.0, 1.0, 3.0, 9.0), b: Limits(-0.5, 1.0, 2.0, 1.0)}
         ).tree.nodes
     )
-    nodes[1] = replace(
-        nodes[1], mimic=Mimic(a, -2.0, 0.1)
-    )  # q_b = 0.1 − 2 q_a, so q_a is in [−0.45, 0.3] and slower than 1
+    # q_b = 0.1 − 2 q_a, so q_a is in [−0.45, 0.3] and slower than 1
+    nodes[1] = replace(nodes[1], joint=replace(nodes[1].joint, mimic=Mimic(a, -2.0, 0.1)))
     drive = Drive.none(3)
     limits = motion_limits(
         replace(robot, tree=replace(robot.tree, nodes=tuple(nodes)), drive=drive), margin=1.0
@@ -252,7 +251,7 @@ def pendulum_on_a_slope() -> th.Robot:
         robot.tree.nodes[0],
         kind=type(robot.tree.nodes[0].kind).PRISMATIC,
         axis=np.array([0.0, 0.0, 1.0]),
-        limits=Limits(-1, 1, 1, 1e-3),
+        joint=replace(robot.tree.nodes[0].joint, limits=Limits(-1, 1, 1, 1e-3)),
     )
     return replace(robot, tree=replace(robot.tree, nodes=(first, *robot.tree.nodes[1:])))
 

@@ -315,10 +315,10 @@ def test_table_page_and_answer_then_the_same_from_the_store(
 
     (out / "fleet.json").unlink()
     _log(tmp_path / "logs" / name_of(0) / "run008.parquet")  # a folder that grew by one
-    computed, estimated = [], period_estimates.estimated
+    computed, estimated = [], period_estimates.estimate
     monkeypatch.setattr(
         period_estimates,
-        "estimated",
+        "estimate",
         lambda reducer, recipe, task: (
             computed.append(task.name) or estimated(reducer, recipe, task)
         ),

@@ -13,8 +13,9 @@ from online_cases import arm, exactly, run, wrong
 import thetahat as th
 from thetahat.online import background_solver
 from thetahat.online.background_solver import GIVE_UP, LOST, BackgroundSolver
-from thetahat.online.events import Events
-from thetahat.online.physical_model import Answer
+from thetahat.online.config import SolverConfig
+from thetahat.online.physical_model import Solution
+from thetahat.online.sample_verdict import Events
 
 
 def until(true: object, seconds: float = 30.0) -> None:
@@ -33,21 +34,21 @@ def test_a_solver_that_hangs_leaves_the_model_in_use_and_is_replaced(
     robot = arm()
     solve, hangs, asked = background_solver.solve, threading.Event(), []
 
-    def hanging(task: object) -> Answer:
+    def hanging(task: object) -> Solution:
         asked.append(threading.get_ident())
         hangs.wait(20.0)
         return solve(task)
 
     rows = list(run(robot, 8.0).noisy(0.01).rows())
     with exactly(
-        wrong(robot), rate=10.0, window=20, estimator=th.Consistent(), beside="thread", patience=5.0
+        wrong(robot), rate=10.0, window=20, estimator=th.Consistent(), run_in="thread", timeout=5.0
     ) as one:
         for t, q, dq, tau, ddq in rows[:1000]:
             one.push(t, q, dq, tau, ddq)
-            until(lambda: not one._beside.busy)
+            until(lambda: not one._learner.solver.busy)
         assert one.gate.open, one.gate.reason
         monkeypatch.setattr(background_solver, "solve", hanging)
-        one._beside._patience, in_use = 0.02, None
+        one._learner.solver._timeout, in_use = 0.02, None
         for t, q, dq, tau, ddq in rows[1000:1200]:
             one.push(t, q, dq, tau, ddq)
             in_use = in_use if asked == [] else in_use or one.robot
@@ -60,17 +61,17 @@ def test_a_solver_that_hangs_leaves_the_model_in_use_and_is_replaced(
         assert len(set(asked)) >= 2  # another thread
         hangs.set()
         monkeypatch.setattr(background_solver, "solve", solve)
-        one._beside._lost, one._beside._patience = 0, 5.0
+        one._learner.solver._lost, one._learner.solver._timeout = 0, 5.0
         for t, q, dq, tau, ddq in rows[1200:]:
             one.push(t, q, dq, tau, ddq)
-            until(lambda: not one._beside.busy)
+            until(lambda: not one._learner.solver.busy)
         assert one.robot is not in_use
 
 
 def test_threads_that_hang_are_not_given_up_without_end() -> None:
     """None can be ended from outside."""
     events, never = Events(), threading.Event()
-    one = BackgroundSolver("thread", arm(), patience=1e-3, events=events)
+    one = BackgroundSolver(SolverConfig(run_in="thread", timeout=1e-3), arm(), events)
     for _ in range(LOST):
         one._executor = one._start()
         one._future, one._since, one._late = (
@@ -87,7 +88,7 @@ def test_threads_that_hang_are_not_given_up_without_end() -> None:
 
 def test_a_process_that_hangs_is_ended_and_another_answers() -> None:
     events = Events()
-    one = BackgroundSolver("process", arm(), patience=0.1, events=events)
+    one = BackgroundSolver(SolverConfig(run_in="process", timeout=0.1), arm(), events)
     try:
         one._warm.result(60.0)
         worker = next(iter(one._executor._processes.values()))

@@ -13,9 +13,9 @@ from fault_cases import AT_THE_START, run, snapshot, warmed
 from fault_kinds import KINDS
 from fault_streams import MISS, PERIOD, clean, identifier
 
-from thetahat.online.events import EVENTS
+from thetahat.online.sample_verdict import EVENTS
 
-SHORT, LONG = 8, 10_000
+SHORT, LONG = 4, 10_000
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -135,7 +135,7 @@ def test_after_a_long_gap_nothing_is_trusted(one) -> None:
     t, q, dq, tau = CYCLES[AT]
     one.push(t + 2.0, q, dq, tau)
     assert not one.gate.open
-    assert one._memory.count == 0
+    assert one._learner.memory.count == 0
     assert one.estimate is None
 
 
@@ -145,7 +145,7 @@ def test_a_gap_is_not_forgotten_over_a_sample_that_is_not_finite(one) -> None:
     assert not one.gate.open
     one.push(t + 2.0 + PERIOD, q, dq, tau)
     assert not one.gate.open
-    assert one._memory.count == 0
+    assert one._learner.memory.count == 0
 
 
 def test_a_spike_is_rejected_and_counted_and_a_step_is_not(one) -> None:
@@ -181,7 +181,7 @@ def test_a_clock_that_is_set_back_goes_on_and_forgets(one) -> None:
         one.push(t - 100.0, q, dq, tau)
     assert not one.gate.open
     assert any("clock was set back" in event.sentence for event in one.events)
-    assert one._memory.count == 0
+    assert one._learner.memory.count == 0
     before = one._stream.t
     for k in range(10, 2000):
         t, q, dq, tau = CYCLES[(AT + k) % len(CYCLES)]

@@ -11,7 +11,8 @@ from fault_cases import snapshot, warmed
 from fault_streams import PERIOD, clean, identifier
 
 from thetahat.errors import UsageError
-from thetahat.online.gate import Gate, Rules
+from thetahat.online.config import GateRules
+from thetahat.online.gate import Gate
 from thetahat.online.identifier import OnlineIdentifier
 from thetahat.online.stream import CONSTANT, MISSING
 
@@ -55,10 +56,12 @@ def test_one_garbage_sample_among_the_first_costs_a_moment_only(channel: int, at
         one.push(*arrays)
     assert one.events.counts["spike"] + one.events.counts["start"] >= 1
     assert np.all(one._stream.torque_noise < 2.0 * plain._stream.torque_noise)
-    assert np.max(np.abs(one._stream.tau - plain._stream.tau)) < 0.02 * np.max(
-        np.abs(plain._stream.tau)
+    assert np.max(np.abs(one._stream.sample.tau - plain._stream.sample.tau)) < 0.02 * np.max(
+        np.abs(plain._stream.sample.tau)
     )
-    assert np.max(np.abs(one._memory._factors)) < 2.0 * np.max(np.abs(plain._memory._factors))
+    assert np.max(np.abs(one._learner.memory._factors)) < 2.0 * np.max(
+        np.abs(plain._learner.memory._factors)
+    )
 
 
 def test_garbage_right_after_a_gap_starts_the_filter_anew() -> None:
@@ -70,7 +73,7 @@ def test_garbage_right_after_a_gap_starts_the_filter_anew() -> None:
         one.push(t, q, dq, with_(tau, ELBOW, 1000.0) if k == at + 30 else tau)
     assert one.events.counts["spike"] == spikes + 1
     assert np.all(one._stream.torque_noise < 1.5 * noise)
-    assert abs(one._stream.tau[0, ELBOW]) < 50.0
+    assert abs(one._stream.sample.tau[0, ELBOW]) < 50.0
     assert one.robot is one.nominal
 
 
@@ -92,7 +95,7 @@ def test_noise_that_is_not_finite_opens_no_gate() -> None:
     from test_gate import evidence
 
     for noise in (np.inf, np.nan):
-        gate = Gate(Rules())
+        gate = Gate(GateRules())
         gate.judge(10.0, evidence(noise=np.array([noise, 0.01])))
         assert not gate.state.open
         assert "noise of the torques is not finite" in gate.state.reason
@@ -141,7 +144,7 @@ def test_a_queue_of_samples_at_the_start_does_not_decide_the_rate() -> None:
     one = OnlineIdentifier(cases.nominal(), rate=10.0, window=50)
     for k, (_, q, dq, tau) in enumerate(clean(0).cycles[:1600]):
         one.push(5e-5 * k if k < 11 else 5e-4 + PERIOD * (k - 10), q, dq, tau)
-    assert one._stream.period == pytest.approx(PERIOD)
+    assert one._stream.clock.period == pytest.approx(PERIOD)
     assert one.events.counts["rate"] == 1
     assert any("samples come every 0.004 s" in event.sentence for event in one.events)
     assert one.gate.open, one.gate.reason
@@ -154,7 +157,7 @@ def test_another_rate_is_a_reset_and_is_said(every: int) -> None:
     for cycle in clean(0).cycles[at : at + 100 * every : every]:
         one.push(*cycle)
         closed |= not one.gate.open
-    assert one._stream.period == pytest.approx(every * PERIOD)
+    assert one._stream.clock.period == pytest.approx(every * PERIOD)
     assert one.events.counts["rate"] == 1
     assert closed
     assert one.events.counts["gap"] == 0

@@ -12,7 +12,8 @@ from online_cases import Run, arm, exactly, push_all, run, smooth, stopping, wro
 
 import thetahat as th
 from thetahat.errors import UsageError
-from thetahat.online.gate import Evidence, Gate, Rules, Score
+from thetahat.online.config import GateRules
+from thetahat.online.gate import Evidence, Gate, Score
 from thetahat.online.identifier import OnlineIdentifier
 
 NAMES = ("one", "two")
@@ -58,7 +59,7 @@ def evidence(**changes: object) -> Evidence:
 
 
 def opened() -> Gate:
-    gate = Gate(Rules())
+    gate = Gate(GateRules())
     gate.judge(10.0, evidence())
     assert gate.state.open
     return gate
@@ -103,7 +104,7 @@ def opened() -> Gate:
     ],
 )
 def test_one_thing_missing_keeps_it_closed_and_is_named(changes: dict, words: str) -> None:
-    gate = Gate(Rules())
+    gate = Gate(GateRules())
     gate.judge(10.0, evidence(**changes))
     assert not gate.state.open
     assert words in gate.state.reason
@@ -115,7 +116,7 @@ def test_one_thing_missing_keeps_it_closed_and_is_named(changes: dict, words: st
 def test_it_has_hysteresis() -> None:
     """Opens at 0.95, stays open above 0.90, closes below; stacked and per joint."""
     for changes in ({"r2_fit": 0.93}, {"held": score((0.99, 0.93))}):
-        gate = Gate(Rules())
+        gate = Gate(GateRules())
         gate.judge(10.0, evidence(**changes))
         assert not gate.state.open
         gate = opened()
@@ -148,23 +149,23 @@ def test_a_joint_that_carries_next_to_nothing_is_judged_by_noise() -> None:
         "noise": np.array([0.01, 0.01]),
         "held": score((0.99, 0.2), u2=(100.0, 100 * 0.02**2), nominal2=100 * 0.02**2),
     }
-    gate = Gate(Rules())
+    gate = Gate(GateRules())
     gate.judge(10.0, evidence(**quiet))
     assert gate.state.open, gate.state.reason
     wrong_model = {
         **quiet,
         "held": score((0.99, -3.0), u2=(100.0, 100 * 0.02**2), nominal2=100 * 0.02**2),
     }
-    gate = Gate(Rules())
+    gate = Gate(GateRules())
     gate.judge(10.0, evidence(**wrong_model))
     assert not gate.state.open
-    gate = Gate(Rules(floor=0.1))
+    gate = Gate(GateRules(floor=0.1))
     gate.judge(10.0, evidence(**wrong_model))
     assert gate.state.open
 
 
 def test_joints_that_are_not_judged_do_not_matter() -> None:
-    gate = Gate(Rules())
+    gate = Gate(GateRules())
     gate.judge(
         10.0,
         evidence(
@@ -193,9 +194,9 @@ def test_a_still_joint_whose_torque_is_not_what_carries_it_closes() -> None:
 
 def test_rules_without_hysteresis_are_refused() -> None:
     with pytest.raises(UsageError, match=r"close is 0\.96 and threshold 0\.95"):
-        Rules(0.95, 0.96)
+        Gate(GateRules(close=0.96), 0.95)
     with pytest.raises(UsageError, match=r"dwell is -1"):
-        Rules(dwell=-1)
+        GateRules(dwell=-1)
 
 
 # -- what the paper's rule alone lets pass ---------------------------------------------------------
@@ -332,7 +333,7 @@ def test_unknown_joints_hold_it_closed_until_they_move_or_are_left_out(robot: th
 
 def test_at_standstill_an_open_gate_keeps_its_verdict_for_the_hold_time(robot: th.Robot) -> None:
     stream = stopping(robot, 24.0).noisy(0.01, 1e-3)
-    one = push_all(OnlineIdentifier(wrong(robot), hold=3.0), stream)
+    one = push_all(OnlineIdentifier(wrong(robot), gate=GateRules(hold=3.0)), stream)
     assert one.gate.open, one.gate.reason
     last, zero = stream.q[-1], np.zeros(4)
     carried = th.inverse_dynamics(robot, last, zero, zero)
@@ -371,14 +372,14 @@ def test_a_solver_without_an_answer_leaves_the_last_valid_model(
     robot: th.Robot, motion: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from thetahat.online import background_solver
-    from thetahat.online.physical_model import Answer
+    from thetahat.online.physical_model import Solution
 
     one = exactly(wrong(robot), rate=10.0, window=20, estimator=th.Consistent())
     push_all(one, motion.part(0.0, 4.0), exact=True)
     assert one.gate.open, one.gate.reason
     model = one.robot
     monkeypatch.setattr(
-        background_solver, "solve", lambda task: Answer(None, None, "failed", "it gave up")
+        background_solver, "solve", lambda task: Solution(None, None, "failed", "it gave up")
     )
     push_all(one, motion.part(4.0, 6.0), exact=True)
     assert one.gate.open

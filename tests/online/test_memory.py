@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from data_paths import example_robot
+from online_settings import MEMORIES
 
 import thetahat as th
 from thetahat import robots
@@ -16,8 +17,9 @@ from thetahat.data.samples import MASKED, Samples
 from thetahat.errors import UsageError
 from thetahat.identification.information import information
 from thetahat.identification.parameter_columns import full_regressor
-from thetahat.online.config import make_memory as make
-from thetahat.online.memory import Recursive
+from thetahat.online.causal_filter import FilteredSample
+from thetahat.online.config import Forgetting, SolverConfig
+from thetahat.online.memory import Memory, RecursiveMemory, create_memory
 from thetahat.online.stacked_factor import Stack, solve
 
 FRICTION = {"viscous": True, "coulomb": True, "offset": True}
@@ -46,10 +48,15 @@ def measured(
     )
 
 
+def make(name: str, robot: th.Robot, size: int, *, forgetting: float) -> Memory:
+    config = Forgetting(forgetting) if name == "forgetting" else MEMORIES[name]
+    return create_memory(config, robot, size)
+
+
 def feed(memory, arrays: tuple[np.ndarray, ...], valid: np.ndarray | None = None) -> None:
     for k in range(len(arrays[0])):
         memory.add(
-            *(array[k : k + 1] for array in arrays),
+            FilteredSample(*(array[k : k + 1] for array in arrays)),
             np.ones(arrays[1].shape[1], dtype=bool) if valid is None else valid[k],
         )
 
@@ -93,7 +100,7 @@ def test_the_quick_triangle_is_that_of_plain_rows(robot) -> None:
     valid = np.random.default_rng(2).random((count, robot.nv)) > 0.1
     joints = np.random.default_rng(3).uniform(0.5, 2.0, robot.nv)
     stack = Stack(robot)
-    R = stack.of_rows(stack.rows(q, dq, ddq, tau, valid.astype(float)), joints)
+    R = stack.of_rows(stack.rows(FilteredSample(q, dq, ddq, tau), valid.astype(float)), joints)
     Y = (
         full_regressor(robot, q, dq, ddq)[..., stack.base.independent] * (valid * joints)[..., None]
     ).reshape(-1, len(stack.base))
@@ -145,7 +152,8 @@ def test_a_memory_is_the_batch_of_what_it_remembers(
     assert close(x, whole.solution.x)
     assert close(memory.information().solution.x, whole.solution.x)
     assert np.array_equal(memory.information().rows, whole.rows)
-    e2, u2, rows = memory.sums(x)
+    sums = memory.sums(x)
+    e2, u2, rows = sums.e2, sums.u2, sums.rows
     assert close(e2, whole.residual_norms(whole.solution.x) ** 2)
     assert close(u2, whole.torque_norms() ** 2)
     assert np.array_equal(rows, whole.rows)
@@ -178,17 +186,18 @@ def test_the_informative_memory_is_the_buffer() -> None:
 
 def test_names_and_numbers_that_make_no_sense_are_refused() -> None:
     with pytest.raises(
-        UsageError, match=r"memory is 'rolling'; memories: window, growing, forgetting, informative"
+        UsageError,
+        match=r"memory is 'rolling'; give Window\(\), Growing\(\), Forgetting\(factor\) or Inf",
     ):
-        make("rolling", arm(), 50, forgetting=1.0)
-    with pytest.raises(UsageError, match=r"forgetting is 1\.5"):
-        make("forgetting", arm(), 50, forgetting=1.5)
+        SolverConfig(memory="rolling")
+    with pytest.raises(UsageError, match=r"factor is 1\.5"):
+        Forgetting(1.5)
 
 
 # -- forgetting ------------------------------------------------------------------------------------
 
 
-def own_factor(memory: Recursive, v: int) -> tuple[np.ndarray, np.ndarray]:
+def own_factor(memory: RecursiveMemory, v: int) -> tuple[np.ndarray, np.ndarray]:
     """(L, z) of one joint."""
     R = memory._triangles()[v]
     return R[:-1, :-1], R[:-1, -1]
@@ -207,7 +216,7 @@ def test_a_motion_that_goes_on_is_forgotten_by_the_factor_per_sample() -> None:
     ]
     typical = np.linalg.inv(np.linalg.cholesky(Y.T @ Y / len(Y)))
     for k in range(1500):
-        memory.add(*(array[k : k + 1] for array in arrays), ALL)
+        memory.add(FilteredSample(*(array[k : k + 1] for array in arrays)), ALL)
         if k >= 500 and k % 7 == 0:  # at all phases of the blocks
             L, _ = own_factor(memory, v)
             shares.append(np.linalg.eigvalsh(typical @ (L.T @ L) @ typical.T) * (1.0 - factor))
@@ -256,7 +265,7 @@ def test_forgetting_as_such_moves_no_parameter() -> None:
             :, memory.stack.base.independent
         ]
         tau = np.array([[Y[v, own] @ before[v] for v, own in enumerate(memory.stack.positions)]])
-        memory.add(q[k : k + 1], dq[k : k + 1], ddq[k : k + 1], tau, ALL)
+        memory.add(FilteredSample(q[k : k + 1], dq[k : k + 1], ddq[k : k + 1], tau), ALL)
     for v in range(4):
         assert close(np.linalg.solve(*own_factor(memory, v)), before[v], 1e-7)
 
@@ -315,7 +324,7 @@ def stand_still(count: int) -> None:
     before, size = solve(memory.triangle()), np.max(np.abs(memory._factors))
     pose = still(robot)
     for _ in range(count):
-        memory.add(*pose, ALL)
+        memory.add(FilteredSample(*pose), ALL)
     after = solve(memory.triangle())
     assert np.all(np.isfinite(memory._factors))
     assert (
@@ -360,7 +369,7 @@ def test_after_noisy_motion_standstill_moves_parameters_by_less_than_their_noise
     moved = []
     for _ in range(2):
         for _ in range(5000):
-            memory.add(*pose, ALL)
+            memory.add(FilteredSample(*pose), ALL)
         moved.append(solve(memory.triangle()).x)
     assert np.all(np.abs(moved[0] - before) <= 4.0 * std)
     assert np.all(np.abs(moved[1] - moved[0]) <= 0.05 * std)  # the blocks' phase, no drift

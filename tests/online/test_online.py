@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from online_cases import Run, arm, exactly, near, push_all, run, smooth, wrong
+from online_settings import settings
 
 import thetahat as th
 from thetahat import robots
@@ -202,14 +203,14 @@ def test_solved_beside_the_loop_it_comes_to_the_same(
     robot: th.Robot, motion: Run, place: str
 ) -> None:
     stream = motion.part(0.0, 4.2).noisy()
-    options = {"rate": 10.0, "window": 30, "estimator": th.Consistent(), "patience": 60.0}
+    options = {"rate": 10.0, "window": 30, "estimator": th.Consistent(), "timeout": 60.0}
     plain = push_all(exactly(wrong(robot), **options), stream, exact=True)
-    with exactly(wrong(robot), beside=place, **options) as one:
+    with exactly(wrong(robot), run_in=place, **options) as one:
         deadline = time.monotonic() + 100.0
         for t, q, dq, tau, ddq in stream.rows():
             one.push(t, q, dq, tau, ddq)
             while (
-                one._beside.busy and time.monotonic() < deadline
+                one._learner.solver.busy and time.monotonic() < deadline
             ):  # as if the loop were slow, so that no update goes without an answer
                 time.sleep(0.001)
         assert near(one.estimate.x, plain.estimate.x, 1e-9)
@@ -236,8 +237,8 @@ def test_a_late_answer_leaves_the_last_valid_model(
         rate=10.0,
         window=10,
         estimator=th.Consistent(),
-        beside="thread",
-        patience=0.05,
+        run_in="thread",
+        timeout=0.05,
     ) as one:
         for t, q, dq, tau, ddq in motion.part(0.0, 2.0).noisy().rows():
             one.push(t, q, dq, tau, ddq)
@@ -280,7 +281,7 @@ def test_a_change_of_size_is_refused_and_changes_nothing(robot: th.Robot, motion
         ({"window": 0}, r"window is 0"),
         ({"threshold": 1.5}, r"threshold 1\.5"),
         ({"close": 0.99}, r"close is 0\.99 and threshold 0\.95"),
-        ({"memory": "all"}, r"memory is 'all'; memories: window"),
+        ({"memory": "all"}, r"memory is 'all'; give Window\(\), Growing\(\)"),
         ({"cutoff": -1.0}, r"cutoff is -1\.0"),
         ({"stages": 0}, r"stages is 0"),
         ({"alpha": 1.0, "guess": True}, r"alpha is 1\.0"),
@@ -291,10 +292,10 @@ def test_a_change_of_size_is_refused_and_changes_nothing(robot: th.Robot, motion
             r"Robust weighs single samples",
         ),
         ({"joints": ["elbw"]}, r"joint 'elbw' is not in robot 'arm4'; joints: shoulder_pitch"),
-        ({"beside": "cloud"}, r"beside is 'cloud'"),
+        ({"run_in": "cloud"}, r"run_in is 'cloud'"),
         ({"payload_link": "hnd"}, r"link 'hnd' is not in robot 'arm4'"),
         ({"min_speed": [0.1]}, r"min_speed is \[0\.1\]"),
-        ({"patience": 0.0}, r"patience is 0\.0"),
+        ({"timeout": 0.0}, r"timeout is 0\.0"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(
@@ -302,7 +303,7 @@ def test_options_that_make_no_sense_are_refused(
 ) -> None:
     guess = robot if options.pop("guess", None) else None
     with pytest.raises(UsageError, match=message):
-        OnlineIdentifier(robot, guess, **options)
+        OnlineIdentifier(robot, guess, **settings(**options))
 
 
 def test_friction_that_is_known_and_not_identified_leaves_the_torques(
@@ -340,7 +341,9 @@ def test_a_floating_base_is_identified_from_its_twist() -> None:
         q[k] = integrate(base, q[k - 1], 0.005 * 0.5 * (dq[k] + dq[k - 1]))
     tau = th.inverse_dynamics(base, q, dq, ddq)
     q[::2, 3:7] *= -1.0
-    one = OnlineIdentifier(base.with_parameters(1.2 * base.theta), rate=10.0, cutoff=20.0)
+    one = OnlineIdentifier(
+        base.with_parameters(1.2 * base.theta), rate=10.0, **settings(cutoff=20.0)
+    )
     for k in range(n):
         one.push(t[k], q[k], dq[k], tau[k])
     assert one.gate.r2_fit > 0.999
@@ -358,3 +361,42 @@ def test_a_push_between_updates_costs_little(robot: th.Robot) -> None:
         cost.append(time.thread_time_ns() - start)
     assert one.gate.open
     assert np.median(cost[-3000:]) < 150e3
+
+
+@pytest.mark.parametrize(
+    ("keyword", "place"),
+    [
+        ("beside", r'solver=SolverConfig\(run_in="process"\)'),
+        ("cutoff", r"filter=FilterConfig\(cutoff=…\)"),
+        ("payload_link", r"gate=GateRules\(monitor=MonitorRules\(payload_link=…\)\)"),
+    ],
+)
+def test_a_keyword_that_moved_names_its_new_place(
+    robot: th.Robot, keyword: str, place: str
+) -> None:
+    with pytest.raises(UsageError, match=f"{keyword} is not a parameter any more; write {place}"):
+        OnlineIdentifier(robot, **{keyword: None})
+
+
+def test_a_verdict_says_what_became_of_the_sample(robot: th.Robot, motion: Run) -> None:
+    """Taken or not and why, the events of that sample, and gate and robot as the identifier has
+    them.
+    """
+    one = OnlineIdentifier(wrong(robot))
+    assert not one.verdict
+    for t, q, dq, tau, _ in motion.noisy(0.01, 1e-3).part(0.0, 20.0).rows():
+        verdict = one.push(t, q, dq, tau)
+        assert verdict is one.verdict
+        assert (verdict.gate, verdict.robot) == (one.gate, one.robot)
+    assert verdict.gate.open, verdict.gate.reason
+    bad = one.push(t + 0.005, q, dq, np.nan * tau)
+    assert not bad.accepted
+    assert "is not finite" in bad.reason
+    assert [event.kind for event in bad.events] == ["not finite"]
+    assert not bad.gate.open
+    assert bad.robot is one.nominal
+    assert one.push(t + 0.01, q, dq, tau).events == ()
+    assert one.miss().reason == "no sample came"
+    with pytest.raises(UsageError):
+        one.push(t + 0.02, q, dq, tau[:2])
+    assert "tau is of shape (2,)" in one.verdict.reason

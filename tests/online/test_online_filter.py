@@ -11,8 +11,9 @@ from plant_cases import sines
 from scipy.signal import lfilter
 
 import thetahat as th
+from thetahat.online.config import FilterConfig
 from thetahat.online.identifier import OnlineIdentifier
-from thetahat.online.stream import GOOD, Stream
+from thetahat.online.stream import GOOD, STEPPED, Stream
 
 
 @pytest.fixture(scope="module")
@@ -35,21 +36,12 @@ def filtered(
     held: bool = False,
 ) -> tuple[Stream, Run]:
     """The stream's own filter, and what it gives of every sample."""
-    one = Stream(
-        robot,
-        cutoff=cutoff,
-        stages=stages,
-        period=None,
-        held=held,
-        min_speed=np.full(robot.nv, 0.02),
-        reset_after=1.0,
-    )
+    config = FilterConfig(cutoff=cutoff, stages=stages, held_torque=held)
+    one = Stream(robot, config, config.speeds(robot))
     kept = []
     for t, q, dq, tau, _ in stream.rows():
-        if one.push(t, q, dq if speeds else None, tau, None) == GOOD:
-            kept.append(
-                [t, one.q[0].copy(), one.dq[0].copy(), one.ddq[0].copy(), one.tau[0].copy()]
-            )
+        if one.push(t, q, dq if speeds else None, tau, None) in (GOOD, STEPPED):
+            kept.append([t, *(channel[0].copy() for channel in one.sample)])
     return one, Run(*(np.array(part) for part in zip(*kept, strict=True)))
 
 
@@ -61,7 +53,7 @@ def even() -> tuple[th.Robot, Run]:
 def test_the_filter_is_the_exponential_moving_average_of_scipy(even: tuple[th.Robot, Run]) -> None:
     robot, motion = even
     one, out = filtered(robot, motion, speeds=True)
-    keep = np.exp(-0.005 / one.time_constant)
+    keep = np.exp(-0.005 / one.filter.time_constant)
 
     def twice(x: np.ndarray) -> np.ndarray:
         for _ in range(2):
@@ -75,8 +67,8 @@ def test_the_filter_is_the_exponential_moving_average_of_scipy(even: tuple[th.Ro
         (out.q, out.dq, out.tau, out.ddq), (*map(twice, middle), twice(step)), strict=True
     ):
         assert near(found, expected[-n:], 1e-9)
-    assert one.time_constant == pytest.approx(1.0 / (2.0 * np.pi * 5.0))
-    assert one.delay == pytest.approx(2.0 * one.time_constant)
+    assert one.filter.time_constant == pytest.approx(1.0 / (2.0 * np.pi * 5.0))
+    assert one.filter.delay == pytest.approx(2.0 * one.filter.time_constant)
 
 
 @pytest.mark.parametrize("speeds", [True, False])
@@ -87,11 +79,11 @@ def test_all_channels_are_of_one_moment(even: tuple[th.Robot, Run], speeds: bool
     robot, motion = even
     one, out = filtered(robot, motion, speeds=speeds, cutoff=20.0)
     step = 0.005
-    keep = np.exp(-step / one.time_constant)
+    keep = np.exp(-step / one.filter.time_constant)
     expected = (
         2.0 * step * keep / (1.0 - keep) + (0.5 if speeds else 1.0) * step
     )  # two averages, and the differences
-    assert expected == pytest.approx(one.delay, abs=1.1 * step)
+    assert expected == pytest.approx(one.filter.delay, abs=1.1 * step)
     inside = out.t > 2.0
     for name in ("q", "dq", "ddq", "tau"):
         true, found = getattr(motion, name), getattr(out, name)[inside]

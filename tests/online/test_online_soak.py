@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from online_cases import arm, push_all, run, stopping, wrong
+from online_settings import settings
 
 import thetahat as th
 from thetahat.online.identifier import OnlineIdentifier
@@ -20,7 +21,7 @@ def soak(seconds: float, memory: str) -> float:
     robot = arm()
     motion = run(robot, 60.0, rate=50.0).noisy(0.01, 1e-3)
     rows = list(motion.rows())
-    one = OnlineIdentifier(wrong(robot), memory=memory, refit=5.0)
+    one = OnlineIdentifier(wrong(robot), **settings(memory=memory, refit_interval=5.0))
     tracemalloc.start()
     try:
         count, start = int(seconds * 50.0), None
@@ -60,7 +61,7 @@ def test_still_samples_move_nothing() -> None:
 def stand_still(count: int) -> None:
     robot = arm()
     motion = stopping(robot, 30.0).noisy(0.01, 1e-3)
-    one = push_all(OnlineIdentifier(wrong(robot), memory="forgetting"), motion)
+    one = push_all(OnlineIdentifier(wrong(robot), **settings(memory="forgetting")), motion)
     assert one.gate.open, one.gate.reason
     rng, last, zero = np.random.default_rng(0), motion.q[-1], np.zeros(4)
     carried = th.inverse_dynamics(robot, last, zero, zero)
@@ -69,15 +70,15 @@ def stand_still(count: int) -> None:
         one.push(30.0 + 0.001 * k, last, speeds[k % 1000], torques[k % 1000])
         if k == 500:  # the filter has forgotten the motion
             count_before, before, factors = (
-                one._memory.count,
+                one._learner.memory.count,
                 one.estimate.x_base,
-                one._memory._factors.copy(),
+                one._learner.memory._factors.copy(),
             )
-    assert one._memory.count == count_before
+    assert one._learner.memory.count == count_before
     assert not one.gate.open
     assert "nothing has moved" in one.gate.reason
     assert np.max(np.abs(one.estimate.x_base - before)) <= 1e-6
-    assert np.array_equal(one._memory._factors, factors)
+    assert np.array_equal(one._learner.memory._factors, factors)
     again = run(robot, 30.0).noisy(0.01, 1e-3)
     push_all(one, replace(again, t=again.t + 30.5 + 0.001 * count))
     assert one.gate.open, one.gate.reason

@@ -12,24 +12,26 @@ import numpy as np
 import pytest
 from data_paths import example_robot
 from online_cases import FRICTION, Run, arm, push_all, run, wrong
-from plant_cases import engine, sines, wrong_by
+from online_settings import settings
+from plant_cases import engine, realistic, sines, wrong_by
 
 import thetahat as th
 from thetahat.errors import UsageError
 from thetahat.model.lock_joints import lock
+from thetahat.online.causal_filter import FilteredSample
+from thetahat.online.config import MonitorRules
 from thetahat.online.identifier import OnlineIdentifier
 from thetahat.online.residual_monitor import (
-    DRIFT,
-    LIMIT,
     PayloadMonitor,
     PayloadReport,
     ResidualMonitor,
     false_alarm_interval,
 )
-from thetahat.plant.realism import Payload, Realism
+from thetahat.plant.realism import DriveModel, Payload, Realism
 from thetahat.plant.tracking import Tracking
 
 MASS = 1.0  # [kg]
+DRIFT, LIMIT = MonitorRules().drift, MonitorRules().limit
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +40,7 @@ def robot() -> th.Robot:
 
 
 def watch(robot: th.Robot, **options: object) -> ResidualMonitor:
-    return ResidualMonitor(robot, np.full(robot.nv, 0.1), relative=0.0, **options)
+    return ResidualMonitor(robot, np.full(robot.nv, 0.1), MonitorRules(relative=0.0, **options))
 
 
 def moving(robot: th.Robot) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -52,7 +54,7 @@ def time_to_alarm(
     q, dq, ddq, tau = sample
     off = tau + error * np.array([0.0, 0.0, 1.0, 0.0])
     for k in range(round(seconds / period)):
-        if one.push(period * k, period, q, dq, ddq, off):
+        if one.push(period * k, period, FilteredSample(q, dq, ddq, off)):
             return period * (k + 1)
     return None
 
@@ -96,7 +98,7 @@ def test_false_alarms_of_white_noise_are_as_rare_as_stated(robot: th.Robot) -> N
     be waited for.
     """
     rng, block, drift, limit = np.random.default_rng(0), 0.02, 0.5, 0.08
-    stated = false_alarm_interval(block / 2.0, drift=drift, limit=limit)
+    stated = false_alarm_interval(block / 2.0, MonitorRules(drift=drift, limit=limit))
     lengths = []
     for _ in range(200):
         high = low = 0.0
@@ -126,7 +128,7 @@ def clean(seconds: float) -> OnlineIdentifier:
     minute.
     """
     truth = arm()
-    stribeck = Realism(stribeck=tuple(0.3 * truth.drive.coulomb)).applied(truth)
+    stribeck = realistic(stribeck=tuple(0.3 * truth.drive.coulomb)).applied(truth)
     one, part = OnlineIdentifier(wrong(truth)), 60.0
     for k in range(round(seconds / part)):
         whole = run(truth, part, seed=20 + k)
@@ -168,7 +170,7 @@ def test_a_payload_closes_the_gate_and_is_weighed_and_the_loaded_robot_is_identi
     before = run(robot, 30.0)
     loaded = th.inverse_dynamics(held.on(robot), before.q, before.dq, before.ddq)
     tau = np.where(before.t[:, None] < 9.0, before.tau, loaded)
-    one = OnlineIdentifier(wrong(robot), rate=10.0, payload_link=link)
+    one = OnlineIdentifier(wrong(robot), rate=10.0, **settings(payload_link=link))
     stream = Run(before.t, before.q, before.dq, before.ddq, tau).noisy(0.01, 1e-3)
     masses = {}
     for t, q, dq, tau, _ in stream.rows():
@@ -191,7 +193,8 @@ def weighed(model: th.Robot, tau: np.ndarray, states: tuple[np.ndarray, ...]) ->
     )
     tau = tau + 0.05 * rng.normal(size=tau.shape)
     for k in range(len(tau)):
-        one.add(*(x[k : k + 1] for x in states), tau[k : k + 1], np.ones(4, dtype=bool))
+        sample = FilteredSample(*(x[k : k + 1] for x in (*states, tau)))
+        one.add(sample, np.ones(4, dtype=bool))
     return one.report(4.0)
 
 
@@ -240,12 +243,8 @@ def real(truth: th.Robot, payload: Payload | None) -> Realism:
     friction with a Stribeck peak of 30 %.
     """
     coulomb = np.array([0.5, 0.6, 0.5, 0.6, 0.35, 0.3, 0.25])
-    friction = {
-        "viscous": tuple(0.5 * coulomb),
-        "coulomb": tuple(coulomb),
-        "stribeck": tuple(0.3 * coulomb),
-    }
-    return replace(Realism.typical(truth), payload=payload, **friction)
+    drive = DriveModel(viscous=0.5 * coulomb, coulomb=coulomb, stribeck=0.3 * coulomb)
+    return replace(Realism.typical(truth), payload=payload, drive=drive)
 
 
 @pytest.mark.parametrize(
@@ -270,7 +269,9 @@ def test_a_panda_takes_up_a_kilogram(seed: int, at: float, rate: float) -> None:
         plant, sines(truth, seed=seed, duration=at + 2.2), controller=Tracking(nominal), seed=seed
     )
     one = OnlineIdentifier(
-        nominal.without_drive().with_drive(**FRICTION), rate=rate, payload_link="panda_hand"
+        nominal.without_drive().with_drive(**FRICTION),
+        rate=rate,
+        **settings(payload_link="panda_hand"),
     )
     was_open, mass = False, None
     for t, q, tau in zip(

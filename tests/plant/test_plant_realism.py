@@ -9,7 +9,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from plant_cases import Sines, both_engines, engine, load, one_joint, scored, sines, wrong_by
+from plant_cases import (
+    Sines,
+    both_engines,
+    engine,
+    load,
+    one_joint,
+    realistic,
+    scored,
+    sines,
+    wrong_by,
+)
 from scipy.interpolate import CubicHermiteSpline
 
 import thetahat as th
@@ -23,7 +33,7 @@ from thetahat.plant.realism import Payload, Realism
 from thetahat.plant.simulate import Recording, simulate
 from thetahat.plant.tracking import Tracking, quintic
 
-NOISY = Realism(
+NOISY = realistic(
     encoder_resolution=1e-4,
     encoder_noise=2e-5,
     speed_noise=1e-3,
@@ -71,7 +81,9 @@ def test_a_seed_gives_the_same_log_bit_for_bit(plant: str) -> None:
 def test_engines_share_their_noise() -> None:
     engine("mujoco")
     own, mujoco = (
-        recorded(plant=plant, realism=replace(NOISY, encoder_delay=0.0))
+        recorded(
+            plant=plant, realism=replace(NOISY, sensors=replace(NOISY.sensors, encoder_delay=0.0))
+        )
         for plant in ("own", "mujoco")
     )
     assert np.array_equal(own.t, mujoco.t)
@@ -85,8 +97,8 @@ def test_engines_share_their_noise() -> None:
 
 
 def test_one_source_of_chance_does_not_disturb_another() -> None:
-    alone = recorded(realism=Realism(torque_noise=0.1))
-    beside = recorded(realism=Realism(torque_noise=0.1, jitter=1e-5))
+    alone = recorded(realism=realistic(torque_noise=0.1))
+    beside = recorded(realism=realistic(torque_noise=0.1, jitter=1e-5))
     noise = [x.measured["tau"] - x.tau for x in (alone, beside)]
     rows = min(map(len, noise))
     assert np.allclose(noise[0][:rows], noise[1][:rows], rtol=0.0, atol=1e-12)
@@ -110,7 +122,7 @@ def test_encoders_count_and_torques_are_noisy_and_biased() -> None:
     resolution, noise, bias = 1e-3, np.array([0.1, 0.2, 0.0, 0.4]), np.array([0.5, 0.0, -0.5, 0.0])
     run = recorded(
         seconds=2.0,
-        realism=Realism(encoder_resolution=resolution, torque_noise=noise, torque_bias=bias),
+        realism=realistic(encoder_resolution=resolution, torque_noise=noise, torque_bias=bias),
     )
     counts = run.measured["q"] / resolution
     assert np.max(np.abs(counts - np.rint(counts))) < 1e-9
@@ -121,13 +133,13 @@ def test_encoders_count_and_torques_are_noisy_and_biased() -> None:
 
 
 def test_encoder_noise_and_speed_noise_have_their_size() -> None:
-    run = recorded(seconds=2.0, realism=Realism(encoder_noise=2e-4, speed_noise=5e-3))
+    run = recorded(seconds=2.0, realism=realistic(encoder_noise=2e-4, speed_noise=5e-3))
     assert np.allclose((run.measured["q"] - run.q).std(axis=0), 2e-4, rtol=0.1)
     assert np.allclose((run.measured["dq"] - run.dq).std(axis=0), 5e-3, rtol=0.1)
 
 
 def test_a_speed_from_encoders_lags_and_is_logged_only_if_asked_for() -> None:
-    realism = Realism(speed_cutoff=40.0)
+    realism = realistic(speed_cutoff=40.0)
     assert "dq" not in recorded(realism=realism).measured
     run = recorded(seconds=2.0, realism=replace(realism, log_speed=True))
     lag = 1.0 / (
@@ -141,14 +153,14 @@ def test_a_speed_from_encoders_lags_and_is_logged_only_if_asked_for() -> None:
 
 def test_measurements_come_as_late_as_they_should() -> None:
     run = recorded(
-        realism=Realism(encoder_delay=3e-3, torque_delay=2e-3),
+        realism=realistic(encoder_delay=3e-3, torque_delay=2e-3),
         controller=Tracking(load("arm4"), bandwidth=10.0),
     )
     assert np.allclose(run.measured["q"][3:], run.q[:-3], rtol=0.0, atol=1e-12)
     assert np.allclose(run.measured["dq"][3:], run.dq[:-3], rtol=0.0, atol=1e-9)
     assert np.array_equal(run.measured["tau"][2:], run.tau[:-2])
     half = recorded(
-        realism=Realism(encoder_delay=2.5e-3), controller=Tracking(load("arm4"), bandwidth=10.0)
+        realism=realistic(encoder_delay=2.5e-3), controller=Tracking(load("arm4"), bandwidth=10.0)
     )
     between = CubicHermiteSpline(half.t, half.q, half.dq)(half.t - 2.5e-3)
     assert np.allclose(half.measured["q"][5:], between[5:], rtol=0.0, atol=1e-12)
@@ -158,7 +170,7 @@ def test_measurements_come_as_late_as_they_should() -> None:
 @both_engines
 @pytest.mark.parametrize("delay", [2e-3, 3.7e-3])
 def test_commands_come_as_late_as_they_should(delay: float, plant: str) -> None:
-    body = engine(plant)(one_joint(0.5), realism=Realism(command_delay=delay))
+    body = engine(plant)(one_joint(0.5), realism=realistic(command_delay=delay))
     for _ in range(10):
         body.step(np.array([2.0]), 1e-3)
     assert body.state.q[0] == pytest.approx(0.5 * (2.0 / 0.5) * (10e-3 - delay) ** 2, rel=1e-9)
@@ -168,22 +180,22 @@ def test_commands_come_as_late_as_they_should(delay: float, plant: str) -> None:
 @both_engines
 def test_actuators_saturate(plant: str) -> None:
     limits = np.array([6.0, 20.0, 4.0, 1.0])
-    run = recorded(plant=plant, seconds=0.6, realism=Realism(saturation=limits))
+    run = recorded(plant=plant, seconds=0.6, realism=realistic(saturation=limits))
     assert np.all(np.abs(run.tau) <= limits)
     assert np.any(np.abs(run.tau) == limits)
     robot = load("arm4")
-    body = engine(plant)(robot, realism=Realism(saturation=True))
+    body = engine(plant)(robot, realism=realistic(saturation=True))
     body.command(np.full(4, 1e6))
     assert np.array_equal(body.torque, [node.limits.effort for node in robot.tree.nodes])
 
 
 def test_jitter_is_in_the_stamps() -> None:
-    run = recorded(seconds=2.0, realism=Realism(jitter=5e-5))
+    run = recorded(seconds=2.0, realism=realistic(jitter=5e-5))
     steps = np.diff(run.t)
     assert steps.std() == pytest.approx(5e-5, rel=0.1)
     assert steps.mean() == pytest.approx(1e-3, rel=0.01)
     assert (
-        len(recorded(seconds=1.0, realism=Realism(jitter=5e-3)).log.runs) == 1
+        len(recorded(seconds=1.0, realism=realistic(jitter=5e-3)).log.runs) == 1
     )  # wild, but never a gap
 
 
@@ -204,7 +216,7 @@ def test_a_payload_appears_when_it_should(plant: str) -> None:
         np.array([0.05, -0.02, 0.1]),
         np.array([[0.01, 0.001, 0], [0.001, 0.02, 0], [0, 0, 0.015]]),
     )
-    body, plain = engine(plant)(robot, realism=Realism(payload=payload)), engine(plant)(robot)
+    body, plain = engine(plant)(robot, realism=realistic(payload=payload)), engine(plant)(robot)
     q, dq, tau = np.array([0.2, 0.5, -0.3, 0.4]), np.full(4, 0.5), np.array([1.0, 30.0, 8.0, 2.0])
     for each in (body, plain):
         each.reset(q, dq)
@@ -313,8 +325,8 @@ def test_progress_counts_to_the_end() -> None:
             {"controller": lambda t, q, dq, wanted: 1e9 * (q - wanted[0] + 1.0)},
             r"diverged at t = .* joint '\w+' moves at",
         ),
-        ({"realism": Realism(payload=Payload("nose", 1.0))}, "'nose' is not in robot"),
-        ({"realism": Realism(coulomb=(0.1, 0.2))}, "coulomb has 2 values"),
+        ({"realism": realistic(payload=Payload("nose", 1.0))}, "'nose' is not in robot"),
+        ({"realism": realistic(coulomb=(0.1, 0.2))}, "coulomb has 2 values"),
     ],
 )
 def test_simulations_refuse_in_a_sentence(options: dict, words: str) -> None:
@@ -341,7 +353,7 @@ def test_simulations_refuse_in_a_sentence(options: dict, words: str) -> None:
 )
 def test_realism_refuses_nonsense(options: dict) -> None:
     with pytest.raises(UsageError, match=next(iter(options))):
-        Realism(**options)
+        realistic(**options)
 
 
 def test_what_no_motor_drives_is_refused() -> None:
@@ -363,7 +375,7 @@ def test_a_floating_base_falls_and_is_logged_by_its_suffixes(tmp_path: Path) -> 
             return still.at(t)[0], np.zeros((len(t), robot.nv)), np.zeros((len(t), robot.nv))
 
     run = simulate(
-        OwnPlant(robot, realism=Realism(coulomb=0.2)),
+        OwnPlant(robot, realism=realistic(coulomb=0.2)),
         Standing(),
         controller=lambda *_: np.zeros(robot.nv),
     )
@@ -397,3 +409,12 @@ def test_simulate_identify_predict_another_motion_of_real_robots(name: str, plan
     r2, estimate, _ = scored(robot, engine(plant), Realism.typical(robot), seconds=15.0)
     assert np.all(r2 >= BOUND), r2
     assert estimate.consistent
+
+
+def test_a_keyword_that_moved_names_its_new_place() -> None:
+    with pytest.raises(
+        UsageError, match=r"torque_noise is not .* write sensors=SensorModel\(torque_noise=…\)"
+    ):
+        Realism(torque_noise=0.1)
+    with pytest.raises(UsageError, match=r"coulomb is not .* write drive=DriveModel\(coulomb=…\)"):
+        Realism(coulomb=0.1)

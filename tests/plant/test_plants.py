@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from plant_cases import both_engines, engine, load, one_joint
+from plant_cases import both_engines, engine, load, one_joint, realistic
 from scipy.integrate import solve_ivp
 from scipy.spatial.transform import Rotation
 
@@ -21,7 +21,6 @@ from thetahat.model.lock_joints import lock
 from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind, Tree
 from thetahat.plant.plant import MujocoPlant, OwnPlant, Plant
-from thetahat.plant.realism import Realism
 
 SAME = 1e-9  # relative: the bound on the accelerations of two engines
 FOURTH_ORDER = 1e-9  # of a motion over seconds at steps of a millisecond, measured 1e-11
@@ -241,10 +240,10 @@ def _turned(q: np.ndarray, vector: np.ndarray) -> np.ndarray:
 
 
 FRICTIONS = {
-    "viscous": Realism(viscous=0.7),
-    "coulomb": Realism(coulomb=1.1),
-    "stribeck": Realism(viscous=0.2, coulomb=0.8, stribeck=0.5, stribeck_speed=0.3),
-    "armature": Realism(viscous=0.2, armature=0.25),
+    "viscous": realistic(viscous=0.7),
+    "coulomb": realistic(coulomb=1.1),
+    "stribeck": realistic(viscous=0.2, coulomb=0.8, stribeck=0.5, stribeck_speed=0.3),
+    "armature": realistic(viscous=0.2, armature=0.25),
 }
 
 
@@ -256,18 +255,20 @@ def test_friction_of_a_sliding_joint_equals_its_formula(kind: str, plant: str) -
     for speed in (-3.0, -0.3, -0.01, 0.004, 0.2, 5.0):
         for torque in (-2.0, 0.0, 1.5):
             formula = (
-                (realism.viscous or 0.0) * speed
-                + np.sign(speed) * (realism.coulomb or 0.0)
+                (realism.drive.viscous or 0.0) * speed
+                + np.sign(speed) * (realism.drive.coulomb or 0.0)
                 + offset
             )
             formula += (
                 np.sign(speed)
-                * (realism.stribeck or 0.0)
-                * np.exp(-((speed / realism.stribeck_speed) ** 2))
+                * (realism.drive.stribeck or 0.0)
+                * np.exp(-((speed / realism.drive.stribeck_speed) ** 2))
             )
             ddq = accelerations(body, np.zeros(1), np.array([speed]), np.array([torque]))
             assert ddq[0] == pytest.approx(
-                (torque - formula) / (inertia + (realism.armature or 0.0)), rel=1e-12, abs=1e-12
+                (torque - formula) / (inertia + (realism.drive.armature or 0.0)),
+                rel=1e-12,
+                abs=1e-12,
             )
             assert body.friction[0] == pytest.approx(formula, rel=1e-11, abs=1e-12)
 
@@ -276,7 +277,7 @@ def test_friction_of_a_sliding_joint_equals_its_formula(kind: str, plant: str) -
 def test_a_joint_below_breakaway_stays_exactly_where_it_is(plant: str) -> None:
     body = engine(plant)(
         one_joint(0.5, drive={"offset": 0.1}),
-        realism=Realism(coulomb=1.0, stribeck=0.4, viscous=0.1),
+        realism=realistic(coulomb=1.0, stribeck=0.4, viscous=0.1),
     )
     for torque in (1.49, -1.29, 0.1):  # breakaway at 0.1 ± 1.4
         body.reset([0.3])
@@ -296,7 +297,7 @@ def test_a_sliding_joint_stops_where_the_closed_form_says_and_does_not_chatter(
     dt: float, plant: str
 ) -> None:
     inertia, coulomb, speed = 0.5, 1.2, 2.0
-    body = engine(plant)(one_joint(inertia), realism=Realism(coulomb=coulomb))
+    body = engine(plant)(one_joint(inertia), realism=realistic(coulomb=coulomb))
     body.reset([0.0], [speed])
     speeds = []
     for _ in range(round(1.2 / dt)):
@@ -316,7 +317,7 @@ def test_a_reversing_joint_moves_as_scipy_integrates_each_way(plant: str) -> Non
     viscous, coulomb = 0.1, 0.6
     body = engine(plant)(
         one_joint(inertia, gravity=g, mass=mass, length=length),
-        realism=Realism(viscous=viscous, coulomb=coulomb),
+        realism=realistic(viscous=viscous, coulomb=coulomb),
     )
     body.reset([1.8], [0.0])
     for _ in range(6000):
@@ -359,7 +360,7 @@ def test_a_joint_that_friction_holds_is_a_joint_that_is_locked(plant: str) -> No
     coulomb = np.array([0.0, 1e3, 0.0, 0.0])
     free = [0, 2, 3]
     body, rest = (
-        engine(plant)(robot, realism=Realism(coulomb=coulomb)),
+        engine(plant)(robot, realism=realistic(coulomb=coulomb)),
         OwnPlant(lock(robot, [held])),
     )
     q, dq, tau = (
@@ -407,7 +408,7 @@ def test_friction_of_coupled_motors_acts_at_motor_speed(plant: str) -> None:
         load("double_pendulum").without_drive().with_actuation(np.array([[1.0, 1.0], [0.0, 1.0]]))
     )
     body = engine(plant)(
-        robot, realism=Realism(viscous=[0.05, 0.1], coulomb=[0.3, 0.2], stribeck=0.1)
+        robot, realism=realistic(viscous=[0.05, 0.1], coulomb=[0.3, 0.2], stribeck=0.1)
     )
     rng = np.random.default_rng(0)
     body.reset([0.4, 0.3], [1.0, -3.0])
@@ -425,7 +426,7 @@ def test_motors_that_hold_hold_a_coupled_joint(plant: str) -> None:
     robot = (
         load("double_pendulum").without_drive().with_actuation(np.array([[1.0, 1.0], [0.0, 1.0]]))
     )
-    body = engine(plant)(robot, realism=Realism(coulomb=[0.0, 50.0]))  # holds dq1 + dq2
+    body = engine(plant)(robot, realism=realistic(coulomb=[0.0, 50.0]))  # holds dq1 + dq2
     body.reset([0.4, 0.3], [1.0, -1.0])
     for _ in range(200):
         body.step(np.zeros(2), 1e-3)
@@ -450,7 +451,7 @@ def test_a_friction_known_only_as_a_function_slides_and_holds_too() -> None:
 @both_engines
 def test_stiff_friction_takes_shorter_steps(plant: str) -> None:
     inertia, viscous = 1e-4, 0.5  # settles in 0.2 ms, at a control period of 1 ms
-    body = engine(plant)(one_joint(inertia, mass=0.01), realism=Realism(viscous=viscous))
+    body = engine(plant)(one_joint(inertia, mass=0.01), realism=realistic(viscous=viscous))
     body.reset([0.0], [1.0])
     for _ in range(20):
         body.step(np.array([0.1]), 1e-3)
@@ -477,7 +478,7 @@ def test_refusals_are_sentences() -> None:
     with pytest.raises(UsageError, match="depends on q"):
         OwnPlant(turning)
     with pytest.raises(UsageError, match="too quick to simulate"):
-        OwnPlant(one_joint(1e-9, mass=1e-6), realism=Realism(viscous=1.0))
+        OwnPlant(one_joint(1e-9, mass=1e-6), realism=realistic(viscous=1.0))
     body = OwnPlant(robot)
     for u, dt, words in (
         (np.full(4, np.nan), 1e-3, "nan"),

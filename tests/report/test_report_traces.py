@@ -107,7 +107,7 @@ def test_lines_keep_every_extreme_and_break_between_runs(arm: th.Robot) -> None:
     traces = collected(arm, (rows, "train"), points=200)
     assert traces.decimation["train"] == 128, "12,000 rows in at most 100 buckets"
     for j, joint in enumerate(traces.joints):
-        line, used = joint.measured["train"], rows.scorable[:, j]
+        line, used = joint.lines.measured["train"], rows.scorable[:, j]
         assert np.nanmax(line.y) == rows.tau[used, j].max()
         assert np.nanmin(line.y) == rows.tau[used, j].min()
         known = dict(zip(rows.t[used].tolist(), rows.tau[used, j].tolist(), strict=True))
@@ -121,15 +121,15 @@ def test_lines_keep_every_extreme_and_break_between_runs(arm: th.Robot) -> None:
             if mine.any():
                 values = rows.tau[begin : begin + 128, j][mine]
                 assert {values.min(), values.max()} <= set(line.y[drawn].tolist())
-    at = np.flatnonzero(np.isnan(traces.joints[0].measured["train"].y))
+    at = np.flatnonzero(np.isnan(traces.joints[0].lines.measured["train"].y))
     assert len(at) == 2, "one gap before each run"
-    assert traces.joints[2].summary["train"].largest == pytest.approx(700.0, rel=0.1)
-    assert traces.joints[2].summary["train"].at == rows.t[9876]
+    assert traces.joints[2].residuals.summary["train"].largest == pytest.approx(700.0, rel=0.1)
+    assert traces.joints[2].residuals.summary["train"].at == rows.t[9876]
 
 
 def test_short_logs_are_drawn_row_by_row(arm: th.Robot) -> None:
     rows = report_cases.samples(arm, seconds=2.0, runs=1)
-    line = collected(arm, (rows, "test")).joints[0].measured["test"]
+    line = collected(arm, (rows, "test")).joints[0].lines.measured["test"]
     used = rows.scorable[:, 0]
     drawn = np.isfinite(line.y)
     np.testing.assert_array_equal(line.t[drawn], rows.t[used])
@@ -152,15 +152,15 @@ def test_an_envelope_has_the_least_width_that_fits() -> None:
 
 def test_scores_are_those_of_validate(case: report_cases.Case) -> None:
     for joint, traced in zip(case.found["joints"], case.traces.joints, strict=True):
-        assert traced.summary["test"].r2 == pytest.approx(joint["r2_test"], abs=1e-9)
-        assert traced.summary["test"].rms == pytest.approx(joint["rms_test"], rel=1e-9)
-        assert traced.summary["test"].rows == joint["rows_test"]
+        assert traced.residuals.summary["test"].r2 == pytest.approx(joint["r2_test"], abs=1e-9)
+        assert traced.residuals.summary["test"].rms == pytest.approx(joint["rms_test"], rel=1e-9)
+        assert traced.residuals.summary["test"].rows == joint["rows_test"]
 
 
 def test_spectrum_is_scipys_and_holds_the_variance(arm: th.Robot) -> None:
     rows = noise(arm, 60_000, period=0.01)
     joint = collected(arm, (rows, "test")).joints[1]
-    spectrum = joint.spectrum["test"]
+    spectrum = joint.residuals.spectrum["test"]
     length = 2 * (len(spectrum.frequency) - 1)
     f, density = signal.welch(rows.tau[:, 1], 100.0, nperseg=length)
     np.testing.assert_allclose(spectrum.frequency, f, rtol=1e-12)
@@ -184,7 +184,7 @@ def test_spectrum_takes_no_window_across_a_gap_or_a_masked_row(arm: th.Robot) ->
     spectrum = (
         collected(arm, (replace(rows, tau=tau, run=run, reason=reason), "train"))
         .joints[0]
-        .spectrum["train"]
+        .residuals.spectrum["train"]
     )
     length = 2 * (len(spectrum.frequency) - 1)
     parts = [rows.tau[100:9_000, 0], rows.tau[9_000:, 0]]
@@ -245,12 +245,14 @@ def test_friction_that_a_model_has_not_is_seen(arm: th.Robot) -> None:
     tau = th.inverse_dynamics(arm, rows.q, rows.dq, rows.ddq) + missing * np.sign(rows.dq)
     traces = collected(arm, (replace(rows, tau=tau), "test"))
     for j, joint in enumerate(traces.joints):
-        bins = joint.against_velocity["test"]
+        bins = joint.residuals.against_velocity["test"]
         assert len(bins.centre) > 15
         np.testing.assert_allclose(bins.median, missing * np.sign(bins.centre), atol=1e-9)
-        friction = joint.friction["test"]
+        friction = joint.residuals.friction["test"]
         curve = np.interp(
-            friction.centre, joint.curve.t[joint.curve.t != 0], joint.curve.y[joint.curve.t != 0]
+            friction.centre,
+            joint.residuals.curve.t[joint.residuals.curve.t != 0],
+            joint.residuals.curve.y[joint.residuals.curve.t != 0],
         )
         slope = (friction.centre[1] - friction.centre[0]) * arm.drive.viscous[j]
         np.testing.assert_allclose(
@@ -328,8 +330,8 @@ def test_samples_without_stamps_runs_or_nominal_robot(arm: th.Robot) -> None:
     collector.add(bare, "train")
     traces = collector.result()
     assert traces.clock == "sample"
-    assert traces.joints[0].nominal == {}
+    assert traces.joints[0].lines.nominal == {}
     assert traces.joints[0].cloud["train"].nominal is None
-    assert traces.joints[0].spectrum == {}, "no period, no frequency"
+    assert traces.joints[0].residuals.spectrum == {}, "no period, no frequency"
     with pytest.raises(UsageError, match="part is 'validation'"):
         collector.add(bare, "validation")

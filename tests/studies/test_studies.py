@@ -153,7 +153,7 @@ def test_a_gate_that_closes_later_is_said_to_have_closed() -> None:
         )
         identifier.updates += 1
         recorder.add(Cycle(k, 0.1 * k, zero, zero, zero, zero, (zero, zero, zero), zero, is_open))
-        told.append(recorder.result().gate_told())
+        told.append(recorder.result().gate_summary())
     assert gate_sentence(told[0]) == "The gate stayed closed: too little."
     assert gate_sentence(told[2]) == "The gate opened at 0.1 s: R² 0.99."
     assert (

@@ -52,9 +52,9 @@ def snapshot(one: OnlineIdentifier) -> OnlineIdentifier:
         one.robot,
         online,
         online.take,
-        online.watch_step,
+        online.cusum_step,
         online.predict,
-        one._robot,
+        one._in_use and one._in_use.robot,
     ]
     return copy.deepcopy(one, {id(each): each for each in shared})
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 import numpy as np
+from online_settings import settings
 from plant_cases import sines, wrong_by
 
 import thetahat as th
@@ -75,5 +76,8 @@ def clean(seed: int, *, stream_truth: th.Robot | None = None) -> Stream:
 
 def identifier(**options: object) -> OnlineIdentifier:
     return OnlineIdentifier(
-        nominal(), rate=RATE, window=WINDOW, period=PERIOD, dwell=0.5, refit=2.0, **options
+        nominal(),
+        rate=RATE,
+        window=WINDOW,
+        **settings(period=PERIOD, dwell=0.5, refit_interval=2.0, **options),
     )

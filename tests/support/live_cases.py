@@ -17,17 +17,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from plant_cases import realistic
 
 import thetahat as th
 from thetahat import robots
 from thetahat.control.model_switch import ModelSwitch
 from thetahat.excite.trajectories import Sinusoids
+from thetahat.online.config import FilterConfig
 from thetahat.online.identifier import OnlineIdentifier
 from thetahat.plant.perturb import perturb
 from thetahat.plant.plant import OwnPlant
-from thetahat.plant.realism import Realism
-from thetahat.studies.arm import Experiment
-from thetahat.studies.closed_loop import ClosedLoop
+from thetahat.studies.closed_loop import ClosedLoop, Experiment
 
 for name in ("starlette", "uvicorn", "websockets"):
     pytest.importorskip(name, reason=f'the live page needs {name} (pip install -e ".[web]")')
@@ -77,10 +77,10 @@ def experiment(
         None,
         updates,
         window,
-        held=True,
+        filter=FilterConfig(held_torque=True),
     )
     controller = ModelSwitch(identifier, lambda model: th.ComputedTorque(model, kp=400.0, kd=40.0))
-    plant = OwnPlant(truth, realism=Realism(torque_noise=0.01))
+    plant = OwnPlant(truth, realism=realistic(torque_noise=0.01))
     loop = ClosedLoop(plant, motion(nominal, seconds), controller, identifier, rate=rate)
     return Experiment(nominal, identifier.nominal, identifier, controller, loop)
 

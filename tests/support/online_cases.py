@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+from online_settings import settings
 from plant_cases import sines, wrong_by
 
 import thetahat as th
@@ -104,7 +105,9 @@ def push_all(
 
 def exactly(robot: th.Robot, guess: object = None, **options: object) -> OnlineIdentifier:
     """An identifier that takes measurements as they are."""
-    return OnlineIdentifier(robot, guess, **{"cutoff": None, "period": 0.005, **options})
+    return OnlineIdentifier(
+        robot, guess, **settings(**{"cutoff": None, "period": 0.005, **options})
+    )
 
 
 def near(a: np.ndarray, b: np.ndarray, tolerance: float) -> bool:

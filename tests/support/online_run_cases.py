@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 from online_cases import Run, arm, run, wrong
+from online_settings import settings
 
 import thetahat as th
 from thetahat.control.journal import Journal
@@ -36,7 +37,10 @@ def stream() -> Run:
 
 def identifier(**options: object) -> OnlineIdentifier:
     return OnlineIdentifier(
-        wrong(truth()), rate=10.0, window=50, period=1.0 / RATE, dwell=0.5, refit=2.0, **options
+        wrong(truth()),
+        rate=10.0,
+        window=50,
+        **settings(period=1.0 / RATE, dwell=0.5, refit_interval=2.0, **options),
     )
 
 

@@ -4,8 +4,9 @@ path from a simulation to a score.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from thetahat import robots
 from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind, Node, Tree
 from thetahat.plant.plant import MujocoPlant, OwnPlant, Plant
-from thetahat.plant.realism import Realism
+from thetahat.plant.realism import DriveModel, Realism, SensorModel
 from thetahat.plant.simulate import Recording, simulate
 from thetahat.plant.tracking import Tracking
 
@@ -158,3 +159,14 @@ def scored(
         estimate,
         runs[0],
     )
+
+
+def realistic(**options: Any) -> Realism:
+    """A `Realism` from the fields of its parts: those of the drive and the sensors are put into
+    them.
+    """
+    parts = {}
+    for name, kind in (("drive", DriveModel), ("sensors", SensorModel)):
+        own = {field.name for field in fields(kind)} & options.keys()
+        parts[name] = kind(**{key: options.pop(key) for key in own})
+    return Realism(**parts, **options)

@@ -127,21 +127,21 @@ def numbers(text: str, option: str, count: int) -> tuple[float, ...]:
 
 def names(text: str, option: str, among: tuple[str, ...]) -> tuple[str, ...]:
     """Names with commas between them, each one of `among`."""
-    found = listed(text, option)
-    for name in found:
+    names_given = listed(text, option)
+    for name in names_given:
         if name not in among:
             raise UsageError(
                 f"{option} names {name!r}, which the robot does not have; it has: {known(among)}"
             )
-    return found
+    return names_given
 
 
 def listed(text: str | None, option: str) -> tuple[str, ...]:
     """Names with commas between them; none where the option was not given."""
-    found = tuple(part.strip() for part in (text or "").split(",") if part.strip())
-    if text is not None and not found:
+    names_given = tuple(part.strip() for part in (text or "").split(",") if part.strip())
+    if text is not None and not names_given:
         raise UsageError(f"{option} is empty; give names with commas")
-    return found
+    return names_given
 
 
 def positive(option: str, value: float | None, unit: str) -> float | None:

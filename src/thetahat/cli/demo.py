@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from thetahat import robots
 from thetahat.cli import arguments
 from thetahat.cli.arguments import option
-from thetahat.cli.exit_status import emit, heard
+from thetahat.cli.exit_status import collect_warnings, emit
 from thetahat.cli.progress import Progress
 from thetahat.errors import UsageError
 from thetahat.files import as_text, require_folder
@@ -73,7 +73,7 @@ def demo(
         raise UsageError(f"--seed is {seed}; give a whole number from 0")
     file, engine = robots.path(robot), arguments.plant(plant)
     require_folder(Path(out), [])
-    with heard(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
+    with collect_warnings(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
         from thetahat.model.io.load import load
 
         walk = _walk(file, Path(out), engine, seed, progress, warnings)
@@ -132,14 +132,14 @@ def _moved(robot: Robot, path: Path, criterion: str, seed: int, progress: Progre
     """Design a motion and write it."""
     from thetahat.excite.design import design
 
-    found = design(
+    motion_design = design(
         robot.with_drive(**TERMS),
         duration=DURATION,
         criterion=criterion,
         seed=seed,
         progress=progress.share("designing a motion"),
     )
-    found.trajectory.sampled(RATE).save(path)
+    motion_design.trajectory.sampled(RATE).save(path)
 
 
 def _recorded(
@@ -203,23 +203,23 @@ def describe(
     seconds: float,
 ) -> dict[str, Any]:
     """Return the answer as plain data, schema thetahat/demo/1."""
-    found, files, truth = walk.data, walk.files, walk.truth
+    answer, files, truth = walk.data, walk.files, walk.truth
     keys = ("name", "r2_test", "rms_test", "r2_nominal", "rms_nominal")
     masses = truth.theta.reshape(-1, 10)[:, 9]
     return {
         "schema": SCHEMA,
-        "robot": found["provenance"]["robot"],
+        "robot": answer["provenance"]["robot"],
         "plant": engine,
         "seed": seed,
         "seconds": seconds,
-        "consistent": found["consistent"],
-        "r2": {key: found["r2"][key] for key in ("test", "nominal")},
+        "consistent": answer["consistent"],
+        "r2": {key: answer["r2"][key] for key in ("test", "nominal")},
         "joints": [
             {
                 **{key: joint[key] for key in keys},
                 **{key: values[j] for key, values in followed.items()},
             }
-            for j, joint in enumerate(found["joints"])
+            for j, joint in enumerate(answer["joints"])
         ],
         "bodies": [
             {
@@ -228,9 +228,9 @@ def describe(
                 "mass_truth": float(mass),
                 "mass": link["mass"],
             }
-            for link, mass in zip(found["links"], masses, strict=True)
+            for link, mass in zip(answer["links"], masses, strict=True)
         ],
-        "parity": found["parity"],
+        "parity": answer["parity"],
         "files": {name: str(path) for name, path in files.items()},
         "warnings": list(warnings),
     }

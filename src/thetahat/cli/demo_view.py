@@ -10,7 +10,7 @@ from thetahat.report.text import Data
 COLUMNS = {
     "name": SCORES["name"],
     "r2_nominal": Column("R² nominal", decimals=4),
-    "r2_test": Column("R² identified", decimals=4, good=0.95, fair=0.8, brief="identified"),
+    "r2_test": Column("R² identified", decimals=4, limits=(0.8, 0.95), brief="identified"),
     "rms_nominal": Column("RMS nominal"),
     "rms_test": Column("RMS identified", brief="identified"),
     "tracking_nominal": Column("tracking nominal"),

@@ -45,12 +45,12 @@ def diff(
         raise UsageError(f"--limit is {limit}; give a whole number from 0")
     from thetahat.fleet.estimate_diff import compare_estimates
 
-    found = compare_estimates(_answer(a, store), _answer(b, store))
-    found["a"]["name"], found["b"]["name"] = a, b
+    changes = compare_estimates(_answer(a, store), _answer(b, store))
+    changes["a"]["name"], changes["b"]["name"] = a, b
     if json:
-        emit(as_text(found))
+        emit(as_text(changes))
     else:
-        draw(found, limit)
+        draw(changes, limit)
 
 
 def _answer(name: str, store: str | None) -> dict[str, Any]:
@@ -74,55 +74,55 @@ def _answer(name: str, store: str | None) -> dict[str, Any]:
     return read_estimate(path)
 
 
-def draw(found: dict[str, Any], limit: int) -> None:
+def draw(changes: dict[str, Any], limit: int) -> None:
     """Print tables of what changed."""
     from thetahat.cli.terminal import show
     from thetahat.report.section import Cell, Column, Note, Table, Text
 
-    parameters = found["parameters"][: limit or None]
+    parameters = changes["parameters"][: limit or None]
     values = tuple(
         (each["name"], each["a"], each["b"], each["difference"], each["in_std"])
         for each in parameters
     )
-    totals = found["r2"]
+    totals = changes["r2"]
     scores: list[tuple[Cell, ...]] = [
         (f"all, {name}", totals[name]["a"], totals[name]["b"], None, None)
         for name in ("train", "test")
     ]
     keys = ("name", "r2_test_a", "r2_test_b", "rms_test_a", "rms_test_b")
-    scores += [tuple(joint[key] for key in keys) for joint in found["joints"]]
-    settings = tuple((each["name"], str(each["a"]), str(each["b"])) for each in found["settings"])
+    scores += [tuple(joint[key] for key in keys) for joint in changes["joints"]]
+    settings = tuple((each["name"], str(each["a"]), str(each["b"])) for each in changes["settings"])
     r2 = (Column("R² A", decimals=4), Column("R² B", decimals=4))
     numbers = (Column("A"), Column("B"), Column("B − A"), Column("σ", decimals=1))
     show(
         [
-            Note(_head(found)),
+            Note(_head(changes)),
             Table((Column("parameter"), *numbers), values),
             Table((Column("joint"), *r2, Column("RMS A"), Column("RMS B")), tuple(scores)),
             Table((Column("setting"), Column("A"), Column("B")), settings) if settings else None,
-            [Text(note) for note in _notes(found, len(parameters))],
+            [Text(note) for note in _notes(changes, len(parameters))],
         ]
     )
 
 
-def _head(found: dict[str, Any]) -> str:
-    largest = found["largest"]
+def _head(changes: dict[str, Any]) -> str:
+    largest = changes["largest"]
     if largest is None:
         said = "no parameter can be compared"
     else:
         changed = sum(
             each["in_std"] is not None and abs(each["in_std"]) > LARGE
-            for each in found["parameters"]
+            for each in changes["parameters"]
         )
         said = (
-            f"{changed} of {len(found['parameters'])} parameters changed by more than {LARGE:g}"
+            f"{changed} of {len(changes['parameters'])} parameters changed by more than {LARGE:g}"
             f" standard deviations, at most by {largest:.1f}"
         )
-    return f"A {found['a']['name']} → B {found['b']['name']}: {said}."
+    return f"A {changes['a']['name']} → B {changes['b']['name']}: {said}."
 
 
-def _notes(found: dict[str, Any], shown: int) -> list[str]:
-    logs = found["logs"]
+def _notes(changes: dict[str, Any], shown: int) -> list[str]:
+    logs = changes["logs"]
     notes = [
         f"logs: {logs['shared']} in both, {len(logs['only_a'])} in A alone, {len(logs['only_b'])}"
         " in B alone"
@@ -132,14 +132,13 @@ def _notes(found: dict[str, Any], shown: int) -> list[str]:
             "estimates that share logs differ by less than independent ones; in std takes them for"
             " independent"
         )
-    if not found["same_robot"]:
+    if not changes["same_robot"]:
         notes.append("the robot files differ")
     for side in ("a", "b"):
-        if found[f"only_{side}"]:
-            names = ", ".join(found[f"only_{side}"][:8])
+        if changes[f"only_{side}"]:
+            names = ", ".join(changes[f"only_{side}"][:8])
             notes.append(f"in {side.upper()} alone: {names}")
-    if shown < len(found["parameters"]):
-        notes.append(
-            f"{len(found['parameters']) - shown} more parameters changed less (--limit 0 shows all)"
-        )
+    if shown < len(changes["parameters"]):
+        rest = len(changes["parameters"]) - shown
+        notes.append(f"{rest} more parameters changed less (--limit 0 shows all)")
     return notes

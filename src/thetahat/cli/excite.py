@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from thetahat.cli import arguments
 from thetahat.cli.arguments import option
-from thetahat.cli.exit_status import emit, heard
+from thetahat.cli.exit_status import collect_warnings, emit
 from thetahat.cli.progress import Progress
 from thetahat.cli.settings_options import friction_terms, with_options
 from thetahat.errors import UsageError
@@ -101,14 +101,16 @@ def excite(
     began = time.monotonic()
     file, vector = arguments.robot_file(robot), arguments.gravity(gravity)
     target = arguments.table_file(out, "--out", keep=[file, *map(Path, options.after or ())])
-    with heard(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
+    with collect_warnings(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
         progress.stage("loading the robot")
         moved, excited = _robots(file, vector, options)
         earlier = _earlier(options.after, file, vector, excited, progress)
-        found = _design(excited, earlier, options, progress)
-        motion = found.trajectory.sampled(options.rate)
+        motion_design = _design(excited, earlier, options, progress)
+        motion = motion_design.trajectory.sampled(options.rate)
         _whole(motion, moved).save(target)
-    data = describe(found, rows=len(motion), rate=options.rate, file=target, warnings=warnings)
+    data = describe(
+        motion_design, rows=len(motion), rate=options.rate, file=target, warnings=warnings
+    )
     emit(as_text(data) if json else _text(data, time.monotonic() - began))
 
 
@@ -236,7 +238,7 @@ def _earlier(
 
 
 def describe(
-    found: Design, *, rows: int, rate: float, file: Path, warnings: list[str]
+    motion_design: Design, *, rows: int, rate: float, file: Path, warnings: list[str]
 ) -> dict[str, Any]:
     """The answer as plain data, schema thetahat/excite/1."""
     return {
@@ -244,36 +246,37 @@ def describe(
         "file": str(file),
         "rows": rows,
         "rate": rate,
-        "duration": found.trajectory.duration,
-        "joints": list(found.trajectory.joint_names),
-        "criterion": found.criterion,
-        "condition": found.condition if math.isfinite(found.condition) else None,
-        "log_det": found.log_det if math.isfinite(found.log_det) else None,
-        "base_parameters": len(found.information.base),
-        "evaluations": found.evaluations,
-        "seconds": found.seconds,
-        "complete": found.complete,
+        "duration": motion_design.trajectory.duration,
+        "joints": list(motion_design.trajectory.joint_names),
+        "criterion": motion_design.criterion,
+        "condition": motion_design.condition if math.isfinite(motion_design.condition) else None,
+        "log_det": motion_design.log_det if math.isfinite(motion_design.log_det) else None,
+        "base_parameters": len(motion_design.information.base),
+        "evaluations": motion_design.evaluations,
+        "seconds": motion_design.seconds,
+        "complete": motion_design.complete,
         "limits": [
-            {"kind": m.kind, "name": m.name, "used": m.used, "time": m.time} for m in found.margins
+            {"kind": m.kind, "name": m.name, "used": m.used, "time": m.time}
+            for m in motion_design.margins
         ],
-        "notes": list(found.notes),
+        "notes": list(motion_design.notes),
         "warnings": list(warnings),
     }
 
 
-def _text(told: dict[str, Any], seconds: float) -> str:
-    condition = "without bound" if told["condition"] is None else f"{told['condition']:.3g}"
+def _text(data: dict[str, Any], seconds: float) -> str:
+    condition = "without bound" if data["condition"] is None else f"{data['condition']:.3g}"
     lines = [
-        f"A motion of {told['duration']:g} s for {len(told['joints'])} joints shows"
-        f" {told['base_parameters']} base parameters; condition {condition}."
+        f"A motion of {data['duration']:g} s for {len(data['joints'])} joints shows"
+        f" {data['base_parameters']} base parameters; condition {condition}."
     ]
     lines += [
         f"  {m['kind']} of {m['name']}: {100.0 * m['used']:.1f} % of its limit at {m['time']:.3f} s"
-        for m in told["limits"]
+        for m in data["limits"]
     ]
-    lines += [f"  {note}" for note in told["notes"]]
+    lines += [f"  {note}" for note in data["notes"]]
     lines.append(
-        f"Wrote {told['file']} ({told['rows']:,} rows at {told['rate']:g} Hz) in {seconds:.1f} s;"
+        f"Wrote {data['file']} ({data['rows']:,} rows at {data['rate']:g} Hz) in {seconds:.1f} s;"
         " play it, or: thetahat simulate."
     )
     return "\n".join(lines) + "\n"

@@ -60,7 +60,7 @@ def emit(text: str) -> None:
 
 
 @contextmanager
-def heard(*, quiet: bool = False) -> Iterator[list[str]]:
+def collect_warnings(*, quiet: bool = False) -> Iterator[list[str]]:
     """Collect the warnings raised inside as sentences, and say them on stderr afterwards unless
     `quiet`.
     """

@@ -11,7 +11,7 @@ import typer
 
 from thetahat.cli import arguments, engine_options
 from thetahat.cli.arguments import option
-from thetahat.cli.exit_status import emit, heard, say
+from thetahat.cli.exit_status import collect_warnings, emit, say
 from thetahat.cli.progress import Progress
 from thetahat.cli.settings_options import with_settings
 from thetahat.errors import StorageError, ThetahatError, UsageError
@@ -77,18 +77,18 @@ def fleet(
     path = arguments.input_file(manifest, "MANIFEST")
     require_folder(folder, [folder / name for name in FILES], [path])
     with (
-        heard(quiet=quiet) as warnings,
+        collect_warnings(quiet=quiet) as warnings,
         Progress(quiet=quiet) as progress,
         engine_options.reducer(where, progress) as reducer,
     ):
         from thetahat.fleet.analysis import analyze_fleet
         from thetahat.fleet.manifest import read_manifest
 
-        found = analyze_fleet(read_manifest(path), options, reducer)
+        analysis = analyze_fleet(read_manifest(path), options, reducer)
         progress.stage("writing")
-        data = _data(found, warnings)
-        files = write(found, data, folder)
-        reducer.write(found.record)
+        data = _data(analysis, warnings)
+        files = write(analysis, data, folder)
+        reducer.write(analysis.record)
     if json:
         emit(as_text(data))
     else:
@@ -96,7 +96,7 @@ def fleet(
 
         draw(data, files, time.monotonic() - began)
     damaged = () if reducer.store is None else tuple(reducer.store.damaged)
-    conclude(found.failures, reducer.store_failures, damaged)
+    conclude(analysis.failures, reducer.store_failures, damaged)
 
 
 def _options(by: str, level: float, settings: IdentifySettings, *, armature: bool) -> FleetOptions:
@@ -111,13 +111,13 @@ def _options(by: str, level: float, settings: IdentifySettings, *, armature: boo
     return FleetOptions(by=by, level=level, armature=armature, **given)
 
 
-def _data(found: FleetAnalysis, warnings: list[str]) -> dict[str, Any]:
+def _data(analysis: FleetAnalysis, warnings: list[str]) -> dict[str, Any]:
     from thetahat.fleet.fleet_table import as_data
 
-    return {**as_data(found), "warnings": list(warnings)}
+    return {**as_data(analysis), "warnings": list(warnings)}
 
 
-def write(found: FleetAnalysis, data: dict[str, Any], folder: Path) -> list[Path]:
+def write(analysis: FleetAnalysis, data: dict[str, Any], folder: Path) -> list[Path]:
     """The table, the page, and fleet.json last, so that it says that all are there."""
     from thetahat.files import write_atomically
     from thetahat.fleet.fleet_page import sections, titles
@@ -132,9 +132,9 @@ def write(found: FleetAnalysis, data: dict[str, Any], folder: Path) -> list[Path
         ) from None
     title, subtitle = titles(data)
     return [
-        write_atomically(folder / "fleet.parquet", parquet(found)),
+        write_atomically(folder / "fleet.parquet", parquet(analysis)),
         write_atomically(
-            folder / "fleet.html", render(title, sections(found, data), subtitle=subtitle)
+            folder / "fleet.html", render(title, sections(analysis, data), subtitle=subtitle)
         ),
         write_atomically(folder / "fleet.json", as_text(data)),
     ]

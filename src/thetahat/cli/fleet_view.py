@@ -15,7 +15,7 @@ COLUMNS = (
     Column("robot"),
     Column("periods"),
     Column("samples"),
-    Column("lowest R²", decimals=4, good=GOOD, fair=FAIR),
+    Column("lowest R²", decimals=4, limits=(FAIR, GOOD)),
     Column("findings"),
     Column("farthest from the fleet"),
     Column("σ"),

@@ -91,12 +91,12 @@ def moment(text: str | None, option: str) -> float | None:
     if text is None:
         return None
     try:
-        found = datetime.fromisoformat(text)
+        parsed = datetime.fromisoformat(text)
     except ValueError:
         raise UsageError(
             f"{option} is {text!r}; give a date such as 2026-01-31 or 2026-01-31T12:00:00"
         ) from None
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
 
 
 def draw(records: list[RunRecord], folder: str) -> None:
@@ -115,7 +115,7 @@ def draw(records: list[RunRecord], folder: str) -> None:
         *([Column("period")] if periods else []),
         *(Column(title) for title in ("method", "logs", "samples")),
         Column("R² train", decimals=4),
-        Column("R² test", decimals=4, good=GOOD, fair=FAIR),
+        Column("R² test", decimals=4, limits=(FAIR, GOOD)),
         Column("verdict"),
     )
     rows: list[tuple[Cell, ...]] = []

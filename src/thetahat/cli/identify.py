@@ -7,7 +7,7 @@ from typing import Annotated
 
 from thetahat.cli import arguments, engine_options
 from thetahat.cli.arguments import option
-from thetahat.cli.exit_status import emit, heard, say
+from thetahat.cli.exit_status import collect_warnings, emit, say
 from thetahat.cli.progress import Progress
 from thetahat.cli.settings_options import with_settings
 from thetahat.files import as_text
@@ -42,7 +42,7 @@ def identify(
     """Identify a robot's inertial and friction parameters from logs of its motion."""
     began = time.monotonic()
     where = engine_options.engine_options(workers, scheduler, store)
-    with heard(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
+    with collect_warnings(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
         from thetahat.pipeline.identify import identify_into
 
         answer = identify_into(

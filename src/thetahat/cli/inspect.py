@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json as json_format
 import math
 from typing import TYPE_CHECKING, Any
 
 from thetahat.cli import arguments
-from thetahat.cli.exit_status import emit, heard
+from thetahat.cli.exit_status import collect_warnings, emit
 from thetahat.cli.progress import Progress
+from thetahat.files import as_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,18 +39,17 @@ def inspect(
     file, vector = arguments.robot_file(robot), arguments.gravity(gravity)
     from thetahat.model.io.load import load
 
-    with heard(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
+    with collect_warnings(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
         progress.stage("loading the robot")
         loaded = load(file, floating_base=floating_base, gravity=vector)
         progress.stage("finding what can be identified")
-        found = describe(loaded)
-    found["warnings"] = list(warnings)
+        data = {**describe(loaded), "warnings": list(warnings)}
     if json:
-        emit(json_format.dumps(found, indent=2, allow_nan=False) + "\n")
+        emit(as_text(data))
     else:
         from thetahat.cli.inspect_view import draw
 
-        draw(found)
+        draw(data)
 
 
 def describe(robot: Robot) -> dict[str, Any]:
@@ -84,15 +83,15 @@ def _base(robot: Robot, bodies: list[dict[str, Any]]) -> list[str] | None:
     from thetahat.identification.identifiability.base_parameters import base_parameters
     from thetahat.model.parameters import NAMES
 
-    found = base_parameters(robot, drive=False)
+    base = base_parameters(robot, drive=False)
     for b, body in enumerate(bodies):
         for kind, title in KINDS.items():
             body[title] = [
                 name
-                for name, k in zip(NAMES, found.kinds[10 * b : 10 * b + 10], strict=True)
+                for name, k in zip(NAMES, base.kinds[10 * b : 10 * b + 10], strict=True)
                 if k == kind
             ]
-    return list(found.names)
+    return list(base.names)
 
 
 def _joint(robot: Robot, node: Node) -> dict[str, Any]:

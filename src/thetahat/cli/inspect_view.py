@@ -141,7 +141,7 @@ def _bodies(robot: Data) -> Table | None:
         Column("mass", "kg", numeric=True),
         Column("centre of mass", "m", numeric=True),
         Column("principal moments", "kg·m²", numeric=True),
-        Column("ok", good=1.0, fair=1.0),
+        Column("ok", limits=(1.0, 1.0)),
     )
 
     def listed(values: Sequence[float | None], form: str) -> str:

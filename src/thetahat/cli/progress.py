@@ -18,8 +18,13 @@ T = TypeVar("T", bound=Sized)
 class Share(Protocol):
     """How far a search is."""
 
-    criterion: float
-    done: float  # 0 to 1
+    @property
+    def criterion(self) -> float:
+        """Value of the best so far."""
+
+    @property
+    def done(self) -> float:
+        """Part of the work, 0 to 1."""
 
 
 class Progress:
@@ -84,7 +89,7 @@ class Progress:
                 self._bar.advance(self._task, len(part))
 
     def rows(self, text: str) -> Callable[[int, int], None]:
-        """A function to be told of rows done and rows in all."""
+        """Return a function that shows how many of all rows are done."""
         self.stage(text)
 
         def tell(done: int, total: int) -> None:
@@ -98,22 +103,13 @@ class Progress:
         if self._shown:
             self._bar.update(self._task, completed=done, total=total, description=text)
 
-    def told(self) -> Callable[[str, int, int], None]:
-        """A function to be told what goes on, and how much of it is done."""
-
-        def tell(what: str, done: int, total: int) -> None:
-            if self._shown:
-                self._bar.update(self._task, completed=done, total=total, description=what)
-
-        return tell
-
     def share(self, text: str) -> Callable[[Share], None]:
-        """A function to be told which part of a search is done, and how good its best is."""
+        """Return a function that shows the progress of a search and its best value."""
         self.stage(text, 1000)
 
         def tell(so_far: Share) -> None:
             if self._shown:
-                said = f"{text}: {so_far.criterion:.4g}"
-                self._bar.update(self._task, completed=round(1000 * so_far.done), description=said)
+                shown = f"{text}: {so_far.criterion:.4g}"
+                self._bar.update(self._task, completed=round(1000 * so_far.done), description=shown)
 
         return tell

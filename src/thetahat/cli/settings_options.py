@@ -33,12 +33,9 @@ def with_settings(*names: str) -> Callable[[Verb], Verb]:
     return _with_fields(chosen, "settings", settings_from)
 
 
-def with_options(kind: type) -> Callable[[Verb], Verb]:
-    """Add an option for every field of a frozen class to a verb.
-
-    The verb gets an instance as its argument `options`.
-    """
-    return _with_fields(list(fields(kind)), "options", lambda given: kind(**given))
+def with_options(kind: type, argument: str = "options") -> Callable[[Verb], Verb]:
+    """Add an option for every field of a frozen class to a verb, which gets an instance."""
+    return _with_fields(list(fields(kind)), argument, lambda given: kind(**given))
 
 
 def _with_fields(
@@ -88,9 +85,9 @@ def _parameter(setting: Field[Any]) -> inspect.Parameter:
     text = str | None if default is None else str
     more = {"metavar": about["metavar"]} if about["metavar"] else {}
     flags = about["flags"] or f"--{setting.name.replace('_', '-')}"
-    annotation = Annotated[
-        KINDS.get(str(setting.type), text),
-        option(about["help"], flags, show_default=about["shown"], **more),
+    kind: Any = KINDS.get(str(setting.type), text)
+    annotation: Any = Annotated[
+        kind, option(about["help"], flags, show_default=about["shown"], **more)
     ]
     return inspect.Parameter(
         setting.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation

@@ -13,7 +13,7 @@ import typer
 
 from thetahat.cli import arguments
 from thetahat.cli.arguments import option
-from thetahat.cli.exit_status import emit, heard
+from thetahat.cli.exit_status import collect_warnings, emit
 from thetahat.cli.progress import Progress
 from thetahat.cli.settings_options import with_options
 from thetahat.errors import UsageError
@@ -70,20 +70,24 @@ class SimulateOptions:
 
     def realism(self, robot: Robot) -> Realism:
         """Return the imperfections of the simulated robot."""
-        from thetahat.plant.realism import Realism
+        from thetahat.plant.realism import DriveModel, Realism, SensorModel
 
         encoder, delay = (0.0, 0.0) if self.ideal else (ENCODER, DELAY)
         return Realism(
-            viscous=self.viscous,
-            coulomb=self.coulomb,
-            stribeck=self.stribeck,
-            armature=self.armature,
-            encoder_resolution=encoder if self.encoder is None else self.encoder,
-            encoder_noise=self.encoder_noise,
-            torque_noise=_torque_noise(robot, self.torque_noise, ideal=self.ideal),
-            torque_bias=self.torque_bias,
+            DriveModel(
+                viscous=self.viscous,
+                coulomb=self.coulomb,
+                stribeck=self.stribeck,
+                armature=self.armature,
+            ),
+            SensorModel(
+                encoder_resolution=encoder if self.encoder is None else self.encoder,
+                encoder_noise=self.encoder_noise,
+                torque_noise=_torque_noise(robot, self.torque_noise, ideal=self.ideal),
+                torque_bias=self.torque_bias,
+                torque_delay=self.sensor_delay,
+            ),
             command_delay=delay if self.delay is None else self.delay,
-            torque_delay=self.sensor_delay,
             jitter=self.jitter,
             saturation=self.saturation,
             payload=None if self.payload is None else _payload(self.payload),
@@ -126,7 +130,7 @@ def simulate(
     motion_file = arguments.input_file(trajectory, "TRAJECTORY")
     target = arguments.table_file(out, "--out", keep=[file, motion_file, true_file])
     engine = arguments.plant(plant)
-    with heard(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
+    with collect_warnings(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
         progress.stage("loading the robot")
         from thetahat.model.io.load import load
 
@@ -222,22 +226,22 @@ def describe(
             }
             for name, e, u in zip(robot.joint_names, error.T, recording.tau.T, strict=False)
         ],
-        "encoder_resolution": realism.encoder_resolution,
+        "encoder_resolution": realism.sensors.encoder_resolution,
         "command_delay": realism.command_delay,
         "warnings": list(warnings),
     }
 
 
-def _text(told: dict[str, Any], seconds: float) -> str:
-    width = max(len(joint["name"]) for joint in told["joints"])
+def _text(data: dict[str, Any], seconds: float) -> str:
+    width = max(len(joint["name"]) for joint in data["joints"])
     lines = [
-        f"{told['rows']:,} rows at {told['rate']:g} Hz by the {told['plant']} plant, seed"
-        f" {told['seed']}."
+        f"{data['rows']:,} rows at {data['rate']:g} Hz by the {data['plant']} plant, seed"
+        f" {data['seed']}."
     ]
-    for joint in told["joints"]:
+    for joint in data["joints"]:
         lines.append(
             f"  {joint['name']:{width}}  off its course by {joint['tracking_rms']:.2g} (RMS),"
             f" torque up to {joint['torque_peak']:.3g}"
         )
-    lines.append(f"Wrote {told['file']} in {seconds:.1f} s; next: thetahat identify.")
+    lines.append(f"Wrote {data['file']} in {seconds:.1f} s; next: thetahat identify.")
     return "\n".join(lines) + "\n"

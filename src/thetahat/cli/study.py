@@ -13,7 +13,7 @@ import typer
 
 from thetahat.cli import arguments
 from thetahat.cli.arguments import option
-from thetahat.cli.exit_status import emit, heard, plain
+from thetahat.cli.exit_status import collect_warnings, emit, plain
 from thetahat.cli.progress import Progress
 from thetahat.errors import StorageError, UsageError
 from thetahat.files import as_text, require_folder, write_atomically
@@ -25,7 +25,8 @@ STUDIES = {"double-pendulum": "double_pendulum", "leg": "leg", "arm": "arm", "va
 FILES = ("summary.json", "report.html", "run.parquet")
 
 
-def _complete(incomplete: str) -> list[str]:
+def complete_study(incomplete: str) -> list[str]:
+    """Return the studies whose names begin like this."""
     return [name for name in STUDIES if name.startswith(incomplete)]
 
 
@@ -35,7 +36,7 @@ def study(
         typer.Argument(
             metavar="NAME",
             help=f"One of {', '.join(STUDIES)}.",
-            autocompletion=_complete,
+            autocompletion=complete_study,
             show_default=False,
         ),
     ],
@@ -69,10 +70,10 @@ def study(
         raise UsageError(f"--seed is {seed}; give a whole number from 0")
     engine, folder = arguments.plant(plant), Path(out)
     require_folder(folder, [folder / file for file in FILES])
-    with heard(quiet=quiet), Progress(quiet=quiet) as progress:
+    with collect_warnings(quiet=quiet), Progress(quiet=quiet) as progress:
         progress.stage(f"preparing {name}")
         result: Result = importlib.import_module(f"thetahat.studies.{STUDIES[name]}").run(
-            engine, seed=seed, tell=progress.told()
+            engine, seed=seed, progress=progress.update
         )
         progress.stage("writing")
         files = write(result, folder)

@@ -70,7 +70,7 @@ def _safe(text: str) -> str:
 def _table(table: Table) -> RichTable:
     """Return an open table of the columns that are not details."""
     out = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
-    shown = [k for k, column in enumerate(table.columns) if not column.detail]
+    shown = [k for k, column in enumerate(table.columns) if column.brief != ""]
     for k in shown:
         column = table.columns[k]
         unit = f" [{column.unit}]" if column.unit else ""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from thetahat import __version__
 from thetahat.cli import arguments
 from thetahat.cli.arguments import option
-from thetahat.cli.exit_status import emit, heard
+from thetahat.cli.exit_status import collect_warnings, emit
 from thetahat.cli.progress import Progress
 from thetahat.cli.settings_options import with_settings
 from thetahat.files import as_text
@@ -48,7 +48,7 @@ def validate(
     file = arguments.robot_file(robot)
     other = None if against is None else arguments.robot_file(against)
     source = None if estimate is None else arguments.input_file(estimate, "--estimate")
-    with heard(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
+    with collect_warnings(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
         from thetahat.identification.read_estimate import read_estimate
         from thetahat.model.io.load import load
         from thetahat.model.io.save import with_drive_file

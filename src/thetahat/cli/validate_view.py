@@ -10,7 +10,7 @@ from thetahat.report.sections.torques import SCORES, table_of
 from thetahat.report.text import Data, low_pass, r2
 
 COLUMNS = {
-    key: replace(SCORES[key], brief=title, detail=False)
+    key: replace(SCORES[key], brief=title)
     for key, title in {
         "name": "joint",
         "r2_test": "R²",

@@ -9,28 +9,27 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from thetahat.cli import arguments
 from thetahat.cli.arguments import option
-from thetahat.cli.exit_status import emit, heard, say
+from thetahat.cli.exit_status import collect_warnings, emit, say
 from thetahat.cli.progress import Progress
-from thetahat.cli.settings_options import friction_terms
-from thetahat.cli.study import STUDIES, _complete
+from thetahat.cli.settings_options import friction_terms, with_options
+from thetahat.cli.study import STUDIES, complete_study
 from thetahat.errors import UsageError
 from thetahat.files import as_text
+from thetahat.pipeline.settings import FRICTION, setting
 
 if TYPE_CHECKING:
     from thetahat.live.sample_sources import Settings
     from thetahat.live.session import Session
 
 SCHEMA = "thetahat/watch/1"
-PORT = 8765
 FASTEST = 1000.0
-FRICTION = ("viscous", "coulomb", "offset")
-ALL = ",".join(FRICTION)
 
 app = typer.Typer(
     help=(
@@ -41,55 +40,84 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+
+@dataclass(frozen=True, kw_only=True)
+class PageOptions:
+    """Options of the live page."""
+
+    port: int = setting("Port of the page; 0: any free port.", 8765, "N", shown=True)
+    host: str = setting("Address to listen on.", "127.0.0.1", "ADDRESS", shown=True)
+    allow_remote: bool = setting(
+        "Let other machines open and control the page; required for any --host other than"
+        " loopback.",
+        False,
+        flags="--allow-remote",
+    )
+    open: bool = setting(
+        "Open the page in a browser; default: yes, if there is a display.",
+        True,
+        flags="--open/--no-open",
+    )
+    token: str | None = setting(
+        "Access token in the link; default: a new random token.", None, "TEXT"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdentifierOptions:
+    """Options of the online identifier."""
+
+    rate: float = setting("Rate of identification updates.", 3.0, "HZ", shown=True)
+    window: int = setting("Buffer size, in samples.", 50, "N", shown=True)
+    threshold: float = setting("R² at which the gate opens.", 0.95, "R2", shown=True)
+    cutoff: float = setting(
+        "Cut-off of the causal low-pass on all channels.", 10.0, "HZ", shown=True
+    )
+    friction: str = setting(
+        "Friction terms to identify, or none.", ",".join(FRICTION), "TERMS", shown=True
+    )
+    payload_link: str | None = setting(
+        "Link that may carry a payload; its mass is reported.", None, "LINK"
+    )
+
+    def __post_init__(self) -> None:
+        arguments.positive("--rate", self.rate, "Hz")
+        arguments.positive("--cutoff", self.cutoff, "Hz")
+        if self.window < 1:
+            raise UsageError(f"--window is {self.window}; give a whole number from 1")
+        if not 0.0 <= self.threshold <= 1.0:
+            raise UsageError(f"--threshold is {self.threshold}; give an R² from 0 to 1")
+        friction_terms(self.friction)
+
+    def settings(self) -> Settings:
+        """Return the settings of the source."""
+        from thetahat.live.sample_sources import Settings
+
+        return Settings(
+            self.rate,
+            self.window,
+            self.threshold,
+            self.cutoff,
+            friction_terms(self.friction),
+            self.payload_link,
+        )
+
+
 Speed = Annotated[
     float,
     option("Playback speed relative to real time.", metavar="TIMES", show_default=True),
 ]
-Port = Annotated[int, option("Port of the page; 0: any free port.", metavar="N", show_default=True)]
-Host = Annotated[str, option("Address to listen on.", metavar="ADDRESS", show_default=True)]
-Remote = Annotated[
-    bool,
-    option(
-        "Let other machines open and control the page; required for any --host other than"
-        " loopback.",
-        "--allow-remote",
-    ),
-]
-Open = Annotated[
-    bool,
-    option("Open the page in a browser; default: yes, if there is a display.", "--open/--no-open"),
-]
-Token = Annotated[
-    str | None,
-    option("Access token in the link; default: a new random token.", metavar="TEXT"),
-]
-Rate = Annotated[float, option("Rate of identification updates.", metavar="HZ", show_default=True)]
-Window = Annotated[int, option("Buffer size, in samples.", metavar="N", show_default=True)]
-Threshold = Annotated[float, option("R² at which the gate opens.", metavar="R2", show_default=True)]
-Cutoff = Annotated[
-    float,
-    option("Cut-off of the causal low-pass on all channels.", metavar="HZ", show_default=True),
-]
-Friction = Annotated[
-    str,
-    option("Friction terms to identify, or none.", metavar="TERMS", show_default=True),
-]
-Held = Annotated[
-    str | None,
-    option(
-        "Link that may carry a payload; its mass is reported.", "--payload-link", metavar="LINK"
-    ),
-]
 
 
 @arguments.verb(app)
+@with_options(PageOptions, "page")
 def study(
     name: Annotated[
         str,
         typer.Argument(
             metavar="NAME",
             help=f"One of {', '.join(STUDIES)}.",
-            autocompletion=_complete,
+            autocompletion=complete_study,
             show_default=False,
         ),
     ],
@@ -98,83 +126,48 @@ def study(
     plant: arguments.Plant = None,
     seed: Annotated[
         int,
-        option(
-            "Random seed of the simulated robot's parameters and noise.",
-            metavar="N",
-            show_default=True,
-        ),
+        option("Random seed of the simulated robot and its noise.", metavar="N", show_default=True),
     ] = 0,
-    port: Port = PORT,
-    host: Host = "127.0.0.1",
-    allow_remote: Remote = False,
-    open: Open = True,
-    token: Token = None,
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
+    page: PageOptions,
 ) -> None:
-    """Run one of the paper's experiments and watch the gate, the model switch and the tracking
-    errors.
-    """
+    """Run one of the paper's experiments: gate, model switch, tracking errors."""
     if name not in STUDIES:
         raise UsageError(f"study {name!r} is unknown; studies: {', '.join(STUDIES)}")
     if seed < 0:
         raise UsageError(f"--seed is {seed}; give a whole number from 0")
-    engine = arguments.plant(plant)
-
-    times = _speed(speed)
+    engine, times = arguments.plant(plant), _speed(speed)
 
     def session() -> Session:
         from thetahat.live.sample_sources import Study
         from thetahat.live.session import Session
 
-        return Session.apart(
-            Study.named, name, engine, seed=seed, speed=times
-        )  # a control loop shares no interpreter with the page
+        # a control loop shares no interpreter with the page
+        return Session.apart(Study.named, name, engine, seed=seed, speed=times)
 
-    _serve(
-        session,
-        port=port,
-        host=host,
-        allow_remote=allow_remote,
-        show=open,
-        token=token,
-        json=json,
-        quiet=quiet,
-    )
+    _serve(session, page, json=json, quiet=quiet)
 
 
 @arguments.verb(app)
+@with_options(PageOptions, "page")
+@with_options(IdentifierOptions, "identifier")
 def replay(
     robot: arguments.Robot,
     logs: arguments.Logs,
     *,
     speed: Speed = 1.0,
-    rate: Rate = 3.0,
-    window: Window = 50,
-    threshold: Threshold = 0.95,
-    cutoff: Cutoff = 10.0,
-    friction: Friction = ALL,
-    payload_link: Held = None,
     gravity: arguments.Gravity = None,
     columns: arguments.Columns = None,
     topic: arguments.Topic = None,
     salvage: arguments.Salvage = False,
-    port: Port = PORT,
-    host: Host = "127.0.0.1",
-    allow_remote: Remote = False,
-    open: Open = True,
-    token: Token = None,
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
+    page: PageOptions,
+    identifier: IdentifierOptions,
 ) -> None:
     """Replay a log through the online identifier at the rate of its time stamps."""
-    file, vector, chosen = (
-        arguments.robot_file(robot),
-        arguments.gravity(gravity),
-        _settings(rate, window, threshold, cutoff, friction, payload_link),
-    )
-
-    times = _speed(speed)
+    file, vector, times = arguments.robot_file(robot), arguments.gravity(gravity), _speed(speed)
 
     def session() -> Session:
         from thetahat.data.log import read_log
@@ -183,56 +176,30 @@ def replay(
         from thetahat.model.io.load import load
 
         loaded = load(file, gravity=vector)
-        return Session(
-            Replay(
-                loaded,
-                read_log(list(logs), loaded, columns=columns, topic=topic, salvage=salvage),
-                chosen(),
-            ),
-            speed=times,
-        )
+        log = read_log(list(logs), loaded, columns=columns, topic=topic, salvage=salvage)
+        return Session(Replay(loaded, log, identifier.settings()), speed=times)
 
-    _serve(
-        session,
-        port=port,
-        host=host,
-        allow_remote=allow_remote,
-        show=open,
-        token=token,
-        json=json,
-        quiet=quiet,
-    )
+    _serve(session, page, json=json, quiet=quiet)
 
 
 @arguments.verb(app)
+@with_options(PageOptions, "page")
+@with_options(IdentifierOptions, "identifier")
 def listen(
     robot: arguments.Robot,
     *,
-    rate: Rate = 3.0,
-    window: Window = 50,
-    threshold: Threshold = 0.95,
-    cutoff: Cutoff = 10.0,
-    friction: Friction = ALL,
-    payload_link: Held = None,
     gravity: arguments.Gravity = None,
     sample_rate: Annotated[
         float,
         option("Expected sample rate; other rates are accepted.", metavar="HZ", show_default=True),
     ] = 1000.0,
-    port: Port = PORT,
-    host: Host = "127.0.0.1",
-    allow_remote: Remote = False,
-    open: Open = True,
-    token: Token = None,
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
+    page: PageOptions,
+    identifier: IdentifierOptions,
 ) -> None:
     """Identify a robot from joint states received over a WebSocket, one frame per sample."""
-    file, vector, chosen = (
-        arguments.robot_file(robot),
-        arguments.gravity(gravity),
-        _settings(rate, window, threshold, cutoff, friction, payload_link),
-    )
+    file, vector = arguments.robot_file(robot), arguments.gravity(gravity)
     arguments.positive("--sample-rate", sample_rate, "Hz")
 
     def session() -> Session:
@@ -240,44 +207,24 @@ def listen(
         from thetahat.live.session import Session
         from thetahat.model.io.load import load
 
-        return Session(Listen(load(file, gravity=vector), chosen(), rate=sample_rate))
+        return Session(Listen(load(file, gravity=vector), identifier.settings(), rate=sample_rate))
 
-    _serve(
-        session,
-        port=port,
-        host=host,
-        allow_remote=allow_remote,
-        show=open,
-        token=token,
-        json=json,
-        quiet=quiet,
-    )
+    _serve(session, page, json=json, quiet=quiet)
 
 
 # -- serving ---------------------------------------------------------------------------------------
 
 
-def _serve(
-    begin: Callable[[], Session],
-    *,
-    port: int,
-    host: str,
-    allow_remote: bool,
-    show: bool,
-    token: str | None,
-    json: bool,
-    quiet: bool,
-) -> None:
-    """Until Ctrl-C or SIGTERM; then what was seen is summed up."""
+def _serve(begin: Callable[[], Session], page: PageOptions, *, json: bool, quiet: bool) -> None:
+    """Serve the page until Ctrl-C or SIGTERM; then print a summary."""
     from thetahat.live.security import new_token
     from thetahat.live.server import Server, bind_socket
 
-    secret = new_token(token)
-    bound = bind_socket(
-        host, port, allow_remote=allow_remote
-    )  # before the robot is loaded, which takes longer
+    secret = new_token(page.token)
+    # before the robot is loaded, which takes longer
+    bound = bind_socket(page.host, page.port, allow_remote=page.allow_remote)
     try:
-        with heard(quiet=quiet), Progress(quiet=quiet) as progress:
+        with collect_warnings(quiet=quiet), Progress(quiet=quiet) as progress:
             progress.stage("preparing")
             session = begin()
         over = threading.Event()
@@ -286,10 +233,10 @@ def _serve(
             for each in (signal.SIGINT, signal.SIGTERM)
         }
         try:
-            server = Server(session, token=secret, host=host, bound=bound)
+            server = Server(session, token=secret, host=page.host, bound=bound)
             with server, session:
                 _greet(server, session.shared.info.mode, json=json, quiet=quiet)
-                if show and _has_screen():
+                if page.open and _has_screen():
                     threading.Thread(
                         target=webbrowser.open, args=(server.address,), daemon=True
                     ).start()
@@ -341,28 +288,3 @@ def _speed(value: float) -> float:
             f"--speed is {value}; give a number above 0, to {FASTEST:g}: 1 is real time"
         )
     return value
-
-
-def _settings(
-    rate: float,
-    window: int,
-    threshold: float,
-    cutoff: float,
-    friction: str,
-    payload_link: str | None,
-) -> Any:
-    """Checked now, made when all that is needed is loaded."""
-    arguments.positive("--rate", rate, "Hz")
-    arguments.positive("--cutoff", cutoff, "Hz")
-    if window < 1:
-        raise UsageError(f"--window is {window}; give a whole number from 1")
-    if not 0.0 <= threshold <= 1.0:
-        raise UsageError(f"--threshold is {threshold}; give an R² from 0 to 1")
-    terms = friction_terms(friction)
-
-    def made() -> Settings:
-        from thetahat.live.sample_sources import Settings
-
-        return Settings(rate, window, threshold, cutoff, terms, payload_link)
-
-    return made

@@ -27,9 +27,8 @@ from thetahat.model import parameters
 from thetahat.model.parameters import FIRST_MOMENT, IXX, IXY, IXZ, IYY, IYZ, IZZ, M
 from thetahat.model.robot import Robot
 
-LONGEST_STEP = (
-    1.0  # exponent of one step: no body grows or shrinks by more than a factor e in a cycle
-)
+# exponent of one step: no body grows or shrinks by more than a factor e in a cycle
+LONGEST_STEP = 1.0
 POSITIVE = ("viscous", "coulomb", "armature")
 
 
@@ -65,7 +64,7 @@ def dual(gradient: np.ndarray) -> np.ndarray:
     """L, (bodies, 4, 4), symmetric, with tr(L P(θ)) = gradient·θ for every θ of a body; gradient
     (bodies, 10).
     """
-    return (gradient @ _DUAL).reshape(-1, 4, 4)
+    return np.reshape(gradient @ _DUAL, (-1, 4, 4))
 
 
 def _dual_basis() -> np.ndarray:
@@ -278,7 +277,8 @@ class EuclideanState:
 
     def rate(self, gradient: np.ndarray) -> np.ndarray:
         """dθ̂/dt, (10·bodies,)."""
-        return -self._gain[: len(self.theta)] * gradient
+        rate: np.ndarray = -self._gain[: len(self.theta)] * gradient
+        return rate
 
     def step(self, gradient: np.ndarray, drive: np.ndarray, dt: float) -> None:
         """One step of Euler; what would not be a number is left alone."""

@@ -65,9 +65,8 @@ class SlotineLi(ModelController):
         self._terms = AdaptiveTerms(robot)
         self._terms.theta[:] = self.state.theta
         self._columns = np.zeros((robot.nv, robot.drive.column_count))
-        self._pending: tuple[float, np.ndarray, np.ndarray] | None = (
-            None  # time, Yᵀs of bodies and of drives
-        )
+        # time, Yᵀs of bodies and of drives
+        self._pending: tuple[float, np.ndarray, np.ndarray] | None = None
 
     @property
     def adapted(self) -> Robot:
@@ -96,17 +95,9 @@ class SlotineLi(ModelController):
         """Learn nothing over the gap."""
         self._pending = None
 
-    def _torque(
-        self,
-        t: float,
-        q: np.ndarray,
-        dq: np.ndarray,
-        q_d: np.ndarray,
-        dq_d: np.ndarray,
-        ddq_d: np.ndarray,
-    ) -> np.ndarray:
+    def _torque(self, t: float, q: np.ndarray, dq: np.ndarray, wanted: Reference) -> np.ndarray:
         with np.errstate(all="ignore"):
-            return self._law_torque(t, q, dq, (q_d, dq_d, ddq_d))
+            return self._law_torque(t, q, dq, wanted)
 
     def _law_torque(self, t: float, q: np.ndarray, dq: np.ndarray, wanted: Reference) -> np.ndarray:
         self._learn(t)
@@ -114,7 +105,7 @@ class SlotineLi(ModelController):
         s, dq_r, ddq_r = self.sliding(q, dq, wanted)
         terms.q[:], terms.dq[:], terms.dq_r[:], terms.ddq_r[:], terms.s[:] = q, dq, dq_r, ddq_r, s
         terms()
-        tau = terms.tau - self.damping * s
+        tau: np.ndarray = terms.tau - self.damping * s
         if self._adapts_drive:
             self._columns = self.robot.drive.columns(dq_r, ddq_r, q=q)
             tau += self._columns @ self.state.drive
@@ -134,9 +125,8 @@ class SlotineLi(ModelController):
 
     def _accepted(self, t: float, q: np.ndarray) -> None:
         super()._accepted(t, q)
-        if (
-            self.limits is None or not self.saturated.any()
-        ):  # a torque that was cut teaches the wrong thing
+        # a torque that was cut teaches the wrong thing
+        if self.limits is None or not self.saturated.any():
             self._pending = (t, self._terms.gradient.copy(), self._columns.T @ self._terms.s)
 
     def _rejected(self) -> None:

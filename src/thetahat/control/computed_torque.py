@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from thetahat.control.controller import JointController
+from thetahat.control.controller import JointController, Reference
 from thetahat.control.torque_limits import (
     PerJoint,
     per_joint,
@@ -49,7 +49,7 @@ class InverseDynamics:
         state = [np.zeros((1, n)) for n in (robot.nq, robot.nv, robot.nv)]
         tau = np.zeros((1, robot.nv))
         self.q, self.dq, self.ddq = (array[0] for array in state)
-        self._tau = tau[0]
+        self._tau: np.ndarray = tau[0]
         self._kernel = batch.kernels().rnea.inverse_dynamics
         self._arguments = (
             *tree.rigid_arrays,
@@ -174,7 +174,7 @@ class ComputedTorque(ModelController):
         self._state = state = np.zeros((k.STATE_SIZE, robot.nv))
         self._acceleration, self._speed = state[k.DDQ], state[k.SPEED]
         tau = np.zeros((1, robot.nv))
-        self._tau = tau[0]
+        self._tau: np.ndarray = tau[0]
         self._kernel = k.computed_torque
         self._arguments = (
             *tree.rigid_arrays,
@@ -192,21 +192,12 @@ class ComputedTorque(ModelController):
         )
         self._kernel(*self._arguments)  # compiles it now, not in the first cycle of a loop
 
-    def _torque(
-        self,
-        t: float,
-        q: np.ndarray,
-        dq: np.ndarray,
-        q_d: np.ndarray,
-        dq_d: np.ndarray,
-        ddq_d: np.ndarray,
-    ) -> np.ndarray:
-        state = self._state
+    def _torque(self, t: float, q: np.ndarray, dq: np.ndarray, wanted: Reference) -> np.ndarray:
+        state, (q_d, dq_d, ddq_d) = self._state, wanted
         state[0], state[1], state[2], state[3], state[4] = q, dq, q_d, dq_d, ddq_d
         usable = self._kernel(*self._arguments)
-        if (
-            self._drive is not None and usable
-        ):  # motors that drive several joints, or friction of shapes the kernel does not know
+        # motors that drive several joints, or friction of shapes the kernel does not know
+        if self._drive is not None and usable:
             with np.errstate(all="ignore"):
                 pd = 0.0 if self.pd is None else self.pd[0] * (q_d - q) + self.pd[1] * (dq_d - dq)
                 self._tau += self._drive.torque(
@@ -237,19 +228,12 @@ class GravityCompensation(ModelController):
         self.kp = per_joint("kp", usual[0] if kp is None else kp, robot.nv)
         self.kd = per_joint("kd", usual[1] if kd is None else kd, robot.nv)
 
-    def _torque(
-        self,
-        t: float,
-        q: np.ndarray,
-        dq: np.ndarray,
-        q_d: np.ndarray,
-        dq_d: np.ndarray,
-        ddq_d: np.ndarray,
-    ) -> np.ndarray:
-        model = self._model
+    def _torque(self, t: float, q: np.ndarray, dq: np.ndarray, wanted: Reference) -> np.ndarray:
+        model, (q_d, dq_d, _) = self._model, wanted
         model.q[:], model.dq[:], model.ddq[:] = q, 0.0, 0.0
         with np.errstate(all="ignore"):
-            return model() + self.kp * (q_d - q) + self.kd * (dq_d - dq)
+            tau: np.ndarray = model() + self.kp * (q_d - q) + self.kd * (dq_d - dq)
+        return tau
 
 
 class PD(JointController):
@@ -281,17 +265,11 @@ class PD(JointController):
             bounds,
         )
 
-    def _torque(
-        self,
-        t: float,
-        q: np.ndarray,
-        dq: np.ndarray,
-        q_d: np.ndarray,
-        dq_d: np.ndarray,
-        ddq_d: np.ndarray,
-    ) -> np.ndarray:
+    def _torque(self, t: float, q: np.ndarray, dq: np.ndarray, wanted: Reference) -> np.ndarray:
+        q_d, dq_d, _ = wanted
         with np.errstate(all="ignore"):
-            return self.kp * (q_d - q) + self.kd * (dq_d - dq)
+            tau: np.ndarray = self.kp * (q_d - q) + self.kd * (dq_d - dq)
+        return tau
 
 
 def _rotors(drive: Drive) -> Drive:
@@ -308,7 +286,8 @@ def joint_inertia(robot: Robot, *, q: np.ndarray | None = None) -> np.ndarray:
     if q is None:
         q = configuration.random_configuration(robot, np.random.default_rng(0), POSTURES)
     (q,) = batch.check_state(robot, q)
-    return np.max(np.einsum("kii->ki", rigid_body.mass_matrix(robot, batch.rows(q))), axis=0)
+    diagonals = np.einsum("kii->ki", rigid_body.mass_matrix(robot, batch.rows(q)))
+    return np.asarray(np.max(diagonals, axis=0))
 
 
 def pd_gains(

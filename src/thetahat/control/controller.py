@@ -47,15 +47,7 @@ class JointController(ABC):
         self._last = np.zeros(n)
 
     @abstractmethod
-    def _torque(
-        self,
-        t: float,
-        q: np.ndarray,
-        dq: np.ndarray,
-        q_d: np.ndarray,
-        dq_d: np.ndarray,
-        ddq_d: np.ndarray,
-    ) -> np.ndarray:
+    def _torque(self, t: float, q: np.ndarray, dq: np.ndarray, wanted: Reference) -> np.ndarray:
         """The torque before limits, (nv,), in memory of the controller's own; NaN or inf where an
         input is.
         """
@@ -72,10 +64,11 @@ class JointController(ABC):
             right = False
         if not right:
             q, dq, q_d, dq_d, ddq_d = self._checked(q, dq, q_d, dq_d, ddq_d)
-        tau = self._torque(t, q, dq, q_d, dq_d, ddq_d)
+            wanted = (q_d, dq_d, ddq_d)
+        tau = self._torque(t, q, dq, wanted)
         if not math.isfinite(sum(tau.tolist())):
-            return self._unusable(q, dq, q_d, dq_d, ddq_d)
-        if self.limits is not None:
+            return self._unusable(q, dq, *wanted)
+        if self.limits is not None and self._lower is not None:
             np.greater(np.abs(tau), self.limits, out=self.saturated)
             np.minimum(tau, self.limits, out=tau)
             np.maximum(tau, self._lower, out=tau)

@@ -277,38 +277,41 @@ class Journal:
     def report(path: str | os.PathLike[str]) -> JournalReport:
         """What a journal holds, and what is torn or missing."""
         kinds: Counter[str] = Counter()
-        times: list[float | None] = [None, None]
-        numbers: list[int | None] = [None, None]
+        times: list[float] = []
+        numbers: list[int] = []
         damage: dict[Path, list[Damage]] = {}
         missing = lost = 0
-        for part, found in _scan(Path(path)):
-            if isinstance(found, Damage):
-                damage.setdefault(part, []).append(found)
-            elif isinstance(found, Record):
-                kinds[found.kind] += 1
-                times = [found.t if times[0] is None else times[0], found.t]
-                lost += int(found.values.get("lost", 0)) if found.kind == "gap" else 0
+        for part, entry in _scan(Path(path)):
+            if isinstance(entry, Damage):
+                damage.setdefault(part, []).append(entry)
+            elif isinstance(entry, Record):
+                kinds[entry.kind] += 1
+                times = [*times[:1], entry.t]
+                lost += int(entry.values.get("lost", 0)) if entry.kind == "gap" else 0
             else:
-                missing += 0 if numbers[1] is None else max(0, found - numbers[1] - 1)
-                numbers = [found if numbers[0] is None else numbers[0], found]
+                missing += max(0, entry - numbers[-1] - 1) if numbers else 0
+                numbers = [*numbers[:1], entry]
         files = _files(Path(path))
         sizes = {part: part.stat().st_size for part in files}
-        torn = {
-            part: sum(d.size for d in found if d.offset + d.size >= sizes[part])
-            for part, found in damage.items()
-        }
-        everything = sum(d.size for found in damage.values() for d in found)
+        torn = sum(
+            d.size
+            for part, all_ in damage.items()
+            for d in all_
+            if d.offset + d.size >= sizes[part]
+        )
         return JournalReport(
-            tuple(part.name for part in files),
-            sum(sizes.values()),
-            sum(kinds.values()),
-            dict(kinds),
-            *times,
-            *numbers,
-            sum(torn.values()),
-            everything - sum(torn.values()),
-            missing,
-            lost,
+            files=tuple(part.name for part in files),
+            bytes=sum(sizes.values()),
+            records=sum(kinds.values()),
+            kinds=dict(kinds),
+            first_t=times[0] if times else None,
+            last_t=times[-1] if times else None,
+            first_number=numbers[0] if numbers else None,
+            last_number=numbers[-1] if numbers else None,
+            torn_bytes=torn,
+            damaged_bytes=sum(d.size for all_ in damage.values() for d in all_) - torn,
+            missing=missing,
+            lost=lost,
         )
 
 

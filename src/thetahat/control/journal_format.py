@@ -71,11 +71,12 @@ class Encoder:
     """Payloads of one file: layouts are declared before they are used."""
 
     def __init__(self) -> None:
-        self._layouts: dict[tuple, int] = {}
+        self._layouts: dict[tuple[object, ...], int] = {}
 
     def payloads(self, kind: str, t: float, values: dict[str, Any]) -> list[bytes]:
         """The frames' payloads of one record: a layout first, where it is new."""
-        arrays, layout = [], [kind]
+        arrays: list[bytes] = []
+        layout: list[str | tuple[str, tuple[int, ...]]] = [kind]
         for name, value in values.items():
             if type(value) is float:
                 value = np.float64(value)
@@ -88,18 +89,18 @@ class Encoder:
                 ]
             arrays.append(value.tobytes())
             layout.append((name, value.shape))
-        key, found = tuple(layout), []
+        key, declared = tuple(layout), []
         if key not in self._layouts:
             if len(self._layouts) > 0xFFFF:
                 self._layouts.clear()  # ids are declared anew, and the last declaration holds
             self._layouts[key] = len(self._layouts)
-            found.append(
+            declared.append(
                 b"S"
                 + json.dumps(
                     {"id": self._layouts[key], "kind": kind, "fields": layout[1:]}
                 ).encode()
             )
-        return [*found, _PREFIX.pack(b"N", self._layouts[key], t) + b"".join(arrays)]
+        return [*declared, _PREFIX.pack(b"N", self._layouts[key], t) + b"".join(arrays)]
 
 
 def plain(value: Any) -> Any:

@@ -32,7 +32,7 @@ COLLECT_EVERY = 1.0  # [s] between collections of young garbage, made while wait
 class Cycle(NamedTuple):
     """What a controller is told of the loop."""
 
-    index: int  # of the cycle, from 0
+    number: int  # of the cycle, from 0
     t: float  # [s] since the loop began, of its own clock
     late: float  # [s] after the deadline
     stalled: bool  # time was lost before this cycle: nothing may be integrated over the gap
@@ -163,20 +163,14 @@ class _Run:
     def __init__(
         self,
         loop: Loop,
-        read: Callable,
-        control: Callable,
-        write: Callable,
-        halt: Callable | None,
-        stamp: Callable | None,
+        read: Callable[[], Any],
+        control: Callable[[Cycle, Any], Any],
+        write: Callable[[Any], Any],
+        halt: Callable[[], Any] | None,
+        stamp: Callable[[Any], float] | None,
     ) -> None:
-        self.loop, self.read, self.control, self.write, self.halt, self.stamp = (
-            loop,
-            read,
-            control,
-            write,
-            halt,
-            stamp,
-        )
+        self.loop, self.read, self.control, self.write = loop, read, control, write
+        self.halt, self.stamp = halt, stamp
         told = getattr(control, "missed", None)
         self.missed_sample = told if callable(told) else None
         self.work, self.late, self.jitter = Histogram(), Histogram(), Histogram()
@@ -200,11 +194,8 @@ class _Run:
                 late = now - deadline
                 stalled = late >= loop.stall * 1e9
                 if stalled:
-                    self.stalls, self.missed, deadline = (
-                        self.stalls + 1,
-                        self.missed + late // loop.period,
-                        now,
-                    )
+                    self.stalls, self.missed = self.stalls + 1, self.missed + late // loop.period
+                    deadline = now
                 self.late.add(late)
                 if before is not None and not stalled:
                     self.jitter.add(abs(now - before - loop.period))
@@ -361,8 +352,8 @@ def _caught_signals(loop: Loop) -> Iterator[None]:
     try:
         yield
     finally:
-        for number, before in kept.items():
-            signal.signal(number, before)
+        for caught, before in kept.items():
+            signal.signal(caught, before)
 
 
 @contextmanager

@@ -60,9 +60,8 @@ class Histogram:
         return Quantiles(self.quantile(0.5) / 1e3, self.quantile(0.99) / 1e3, self.largest / 1e3)
 
 
-SLICE_NS = (
-    50_000_000  # a sleep is cut into pieces, so that a signal is noticed within 50 ms at any rate
-)
+# a sleep is cut into pieces, so that a signal is noticed within 50 ms at any rate
+SLICE_NS = 50_000_000
 
 
 class Clock(Protocol):

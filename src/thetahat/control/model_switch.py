@@ -12,8 +12,12 @@ happened, measured on what was commanded (`TorqueSteps`). The model in charge is
 in every cycle, so not one cycle runs on an identified model while the gate is closed.
 
 An offset is only as good as the sample it is taken from, so nothing is switched to an identified
-model in a cycle whose sample was turned away, in which either command was cut by a limit, or in
-which the torque leaps; `waiting` says why. The next cycle is another chance.
+model in a cycle whose sample the identifier rejected or took for a step, in which either command
+was cut by a limit, or in which the torque leaps; `waiting` says why. The next cycle is another
+chance.
+
+What the switch knows of samples, gate and models it reads from one object: the identifier's
+`SampleVerdict`.
 
 Falling back is another matter: the gate closes because something is wrong, and safety goes before
 smoothness. By default (`fallback="step"`) the nominal controller's own torque is there within that
@@ -28,7 +32,7 @@ and when the force is lifted the switch to the identified model is bumpless as e
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -36,50 +40,33 @@ from thetahat.control.controller import Controller, JointController, Reference
 from thetahat.control.torque_limits import PerJoint, per_joint
 from thetahat.errors import ThetahatError, UsageError
 from thetahat.model.robot import Robot
+from thetahat.online.sample_verdict import SampleVerdict
 
 LONGEST = 0.1  # [s] of a cycle, as far as the slew is concerned: a stall buys no jump
-LEAP, LONG = (
-    0.1,
-    5.0,
-    # [s] of slewing: a torque that leaps by more in a cycle, and an offset that takes longer, are
-    # put off; less so while waiting
-)
-TURNED_AWAY = (
-    "not finite",
-    "spike",
-    "duplicate",
-    "out of order",
-)  # kinds of events: samples that the identifier did not take
+# [s] of slewing: a torque that leaps by more in a cycle, and an offset that takes longer, are put
+# off; less so while waiting
+LEAP, LONG = 0.1, 5.0
 FALLBACKS = ("step", "slew")
 
 
-class Gate(Protocol):
-    """Whether an identified model may be used."""
-
-    open: bool
-
-
 class ModelSource(Protocol):
-    """What an online identifier shows: its gate, and the robot a controller may use right now."""
+    """What gives verdicts on samples: an `OnlineIdentifier`."""
 
     @property
-    def robot(self) -> Robot: ...  # noqa: D102
-
-    @property
-    def gate(self) -> Gate: ...  # noqa: D102
+    def verdict(self) -> SampleVerdict:
+        """On the last sample: accepted or not, the gate, and the robot that may be used."""
 
 
 class ModelSwitch:
-    """A controller made by `factory` for whatever `source.robot` is right now.
+    """A controller made by `factory` for whatever robot the last verdict allows.
 
     Args:
-        source: has `.robot` and `.gate.open`, as an `OnlineIdentifier`; where it has `.events` too,
-            samples it turned away are known.
+        source: gives the verdicts, as an `OnlineIdentifier` does.
         factory: Robot → controller, for example ``lambda robot: ComputedTorque(robot, kp=400.0,
             kd=40.0)``.
         slew: [N·m/s or N/s], one number or one per joint.
-        nominal: the robot to fall back to; by default what `source.robot` is now, while the gate is
-            closed.
+        nominal: the robot to fall back to; by default the one the verdict allows now, while the
+            gate is closed.
         fallback: "step" or "slew", see above.
 
     """
@@ -96,30 +83,26 @@ class ModelSwitch:
         if fallback not in FALLBACKS:
             raise UsageError(f"fallback is {fallback!r}; choose one of {', '.join(FALLBACKS)}")
         if nominal is None:
-            if source.gate.open:
+            if source.verdict.gate.open:
                 raise UsageError(
                     "the gate is open already, so the robot in use is not the nominal one; hand it"
                     " in as nominal"
                 )
-            nominal = source.robot
-        self.nominal, self._source, self._factory, self._fallback = (
-            nominal,
-            source,
-            factory,
-            fallback,
-        )
+            nominal = source.verdict.robot
+        self.nominal, self._source = nominal, source
+        self._factory, self._fallback = factory, fallback
         self.slew = per_joint("slew", slew, nominal.nv)
-        self._safe: Any = factory(nominal)  # made before it is needed
+        self._safe: Controller = factory(nominal)  # made before it is needed
         self._robot, self._controller = nominal, self._safe
         self._offset = np.zeros(nominal.nv)
         self._t = np.nan
         self._lost_time = False
         self._last = np.zeros(nominal.nv)
         self._steps = TorqueSteps()
-        self._turned_away = self._count_turned_away()
         self._commanded = False  # whether `_last` was
         self._since = np.nan  # [s] when a candidate first had to wait
-        self._candidate: tuple[Robot, Any] | None = None  # made, and waiting for a usable sample
+        # made, and waiting for a usable sample
+        self._candidate: tuple[Robot, Controller] | None = None
         self._declined: Robot | None = None
         self.forced = False  # set it to run on the nominal model even while the gate is open
         self.declined = ""  # why the last identified model was not taken, "" if it was
@@ -184,35 +167,33 @@ class ModelSwitch:
     def __call__(self, t: float, q: np.ndarray, dq: np.ndarray, wanted: Reference) -> np.ndarray:
         """The joint torques, (nv,)."""
         dt = t - self._t
-        dt = (
-            min(dt, LONGEST) if dt > 0.0 else 0.0
-        )  # NaN, or a clock that jumped back: no time has passed
+        # NaN, or a clock that jumped back: no time has passed
+        dt = min(dt, LONGEST) if dt > 0.0 else 0.0
         if t == t:
             self._t = t
-        before, self._turned_away = self._turned_away, self._count_turned_away()
-        robot, chosen = self._choose()
+        cycle = _Cycle(t, dt, q, dq, wanted)
+        verdict = self._source.verdict
+        robot, chosen = self._choose(verdict)
         if chosen is self._controller:
             self.waiting, self._since = "", np.nan
-            tau = self._go_on(dt, t, q, dq, wanted)
+            tau = self._go_on(cycle)
         elif chosen is self._safe:
             self.waiting, self._since = "", np.nan
-            tau = self._fall_back(t, q, dq, wanted)
+            tau = self._fall_back(cycle)
         else:
-            tau = self._move_on(
-                robot, chosen, dt, t, q, dq, wanted, turned_away=self._turned_away != before
-            )
+            tau = self._move_on(robot, chosen, cycle, verdict)
         self._last[:], self._commanded = tau, True
         return tau
 
-    def _choose(self) -> tuple[Robot, Any]:
+    def _choose(self, verdict: SampleVerdict) -> tuple[Robot, Controller]:
         """The controller for this cycle; a model that no controller can be made of is declined
         once, and the nominal one is used.
         """
-        robot = self._source.robot
+        robot = verdict.robot
         if (
             self.forced
             or self._lost_time
-            or not self._source.gate.open
+            or not verdict.gate.open
             or robot is self.nominal
             or robot is self._declined
         ):
@@ -228,58 +209,40 @@ class ModelSwitch:
                 return self.nominal, self._safe
         return self._candidate
 
-    def _go_on(
-        self, dt: float, t: float, q: np.ndarray, dq: np.ndarray, wanted: Reference
-    ) -> np.ndarray:
-        own = self._controller(t, q, dq, wanted)
+    def _go_on(self, cycle: _Cycle) -> np.ndarray:
+        own = cycle.torque(self._controller)
         if not self._offset.any():
             if self._steps.watching:
                 self._steps.add(own, own, self.limits)
             return own
         self._offset = np.sign(self._offset) * np.maximum(
-            np.abs(self._offset) - self.slew * dt, 0.0
+            np.abs(self._offset) - self.slew * cycle.dt, 0.0
         )
         tau = self._cut(own + self._offset)
         self._steps.add(tau, own, self.limits)
         return tau
 
     def _move_on(
-        self,
-        robot: Robot,
-        chosen: Any,
-        dt: float,
-        t: float,
-        q: np.ndarray,
-        dq: np.ndarray,
-        wanted: Reference,
-        *,
-        turned_away: bool,
+        self, robot: Robot, chosen: Controller, cycle: _Cycle, verdict: SampleVerdict
     ) -> np.ndarray:
         """Change to an identified model: what the old one would have commanded is commanded, and
         from now on the difference dies out.
         """
-        before = self._go_on(dt, t, q, dq, wanted)
-        if (
-            self.fault or turned_away
-        ):  # there is no difference to speak of: switch with the next sample
-            return self._wait(
-                before, self.fault or "the identifier turned the sample of this cycle away"
-            )
+        before = self._go_on(cycle)
+        # the difference says nothing: switch with the next sample
+        if self.fault or not verdict.ordinary:
+            kind = "took the sample of this cycle with care" if verdict else "rejected the sample"
+            return self._wait(before, self.fault or f"the identifier {kind}: {verdict.reason}")
         self._hand_over(chosen)
-        tau = chosen(t, q, dq, wanted)
+        tau = cycle.torque(chosen)
         why = getattr(chosen, "fault", "") or self._unfit(before, tau, chosen)
         if why:
             return self._wait(before, why)
         self._steps.switch(
             before, tau, chosen.limits if isinstance(chosen, JointController) else None
         )
-        self._controller, self._robot, self._candidate, self._declined, self.declined = (
-            chosen,
-            robot,
-            None,
-            None,
-            "",
-        )
+        self._controller, self._robot = chosen, robot
+        self._candidate, self._declined, self.declined = None, None, ""
         self._offset, self.waiting, self._since = before - tau, "", np.nan
         self.switches += 1
         return self._cut(before)
@@ -291,7 +254,7 @@ class ModelSwitch:
             self._since = self._t
         return tau
 
-    def _unfit(self, before: np.ndarray, after: np.ndarray, chosen: Any) -> str:
+    def _unfit(self, before: np.ndarray, after: np.ndarray, chosen: Controller) -> str:
         """Why the difference of the two commands of this cycle, (nv,) each, is not that of the
         models; "" if it is.
         """
@@ -301,9 +264,8 @@ class ModelSwitch:
                 f"the command of joint {self.nominal.velocity_names[int(np.argmax(cut))]!r} is at"
                 " its limit"
             )
-        waited = (
-            max(0.0, self._t - self._since) if self._since == self._since else 0.0
-        )  # a robot that always leaps is not to wait for ever
+        # a robot that always leaps is not to wait for ever
+        waited = max(0.0, self._t - self._since) if self._since == self._since else 0.0
         leap = np.abs(before - self._last) > self.slew * (LEAP + waited)
         if self._commanded and np.any(leap):
             v = int(np.argmax(leap))
@@ -321,18 +283,12 @@ class ModelSwitch:
             )
         return ""
 
-    def _count_turned_away(self) -> int:
-        """How many samples the source has turned away so far, where it tells."""
-        events = getattr(self._source, "events", None)
-        return 0 if events is None else sum(map(events.counts.__getitem__, TURNED_AWAY))
-
-    def _fall_back(self, t: float, q: np.ndarray, dq: np.ndarray, wanted: Reference) -> np.ndarray:
+    def _fall_back(self, cycle: _Cycle) -> np.ndarray:
         """Change to the nominal model, in this cycle."""
-        before = self._cut(
-            self._controller(t, q, dq, wanted) + self._offset
-        )  # what would have been commanded
+        # what would have been commanded
+        before = self._cut(cycle.torque(self._controller) + self._offset)
         self._hand_over(self._safe)
-        tau = self._safe(t, q, dq, wanted)
+        tau = cycle.torque(self._safe)
         self._controller, self._robot = self._safe, self.nominal
         self.fallbacks += 1
         self._steps.restart(before if self._fallback == "slew" else tau, tau, self.limits)
@@ -343,7 +299,7 @@ class ModelSwitch:
         self.fallback_step = max(self.fallback_step, float(np.max(np.abs(tau - before))))
         return tau
 
-    def _hand_over(self, to: Any) -> None:
+    def _hand_over(self, to: Controller) -> None:
         """Tell a controller what was commanded last, for samples it cannot use."""
         if (
             to is not self._controller
@@ -361,7 +317,20 @@ class ModelSwitch:
         return tau if limits is None else np.clip(tau, -limits, limits)
 
 
-def _saturated(controller: Any) -> np.ndarray | bool:
+class _Cycle(NamedTuple):
+    """What a controller is asked with."""
+
+    t: float  # [s]
+    dt: float  # [s] since the cycle before
+    q: np.ndarray
+    dq: np.ndarray
+    wanted: Reference
+
+    def torque(self, controller: Controller) -> np.ndarray:
+        return controller(self.t, self.q, self.dq, self.wanted)
+
+
+def _saturated(controller: Controller) -> np.ndarray | bool:
     """(nv,) which joints the controller's last command cut, where it tells."""
     return getattr(controller, "saturated", False)
 
@@ -371,16 +340,20 @@ def _nothing() -> None:
 
 
 class TorqueSteps:
-    """Told of every command while there may be a difference; `largest` is the largest change of it
-    in one cycle [N·m or N].
+    """Measures the part of a torque's steps that a switch of models causes: `largest` is its
+    largest change in one cycle [N·m or N].
+
+    What is commanded beyond the torque that the one model in charge would command alone is the
+    switch's doing, d = u − u_model. How d changes from a cycle to the next is measured against one
+    and the same model: against the old one up to the cycle of the switch, against the new one from
+    it on. A joint at its limit is left out in that cycle and the next: there the limit decides.
     """
 
     def __init__(self) -> None:
         self.largest = 0.0
         self.watching = False  # whether the last command was another than the model's own
-        self._beyond: np.ndarray | None = (
-            None  # (nv,) d of the last cycle, NaN at a limit; None: zero
-        )
+        # (nv,) d of the last cycle, NaN at a limit; None: zero
+        self._beyond: np.ndarray | None = None
 
     def add(self, commanded: np.ndarray, own: np.ndarray, limits: np.ndarray | None) -> None:
         """A cycle: what was commanded, and what the model in charge would have commanded alone,
@@ -403,7 +376,7 @@ class TorqueSteps:
 
 
 def _beyond(commanded: np.ndarray, own: np.ndarray, limits: np.ndarray | None) -> np.ndarray:
-    beyond = commanded - own
+    beyond: np.ndarray = commanded - own
     if limits is not None:
         beyond[(np.abs(commanded) >= limits) | (np.abs(own) >= limits)] = np.nan
     return beyond

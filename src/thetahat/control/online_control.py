@@ -7,18 +7,16 @@ model's.
 
 Records of the journal, by kind; `t` is the loop's time, `stamp` the sample's own:
 
-    begin     robot, joints                                  a run begins (again)
-    sample    stamp, q, dq, measured (torque),               one per cycle; `used`: whether the
-    identifier took it,
-              tau (commanded), used, identified              `identified`: which model commanded
-    missing   row                                            a cycle without a sample, and how many
-    in a row gate      open, reason                                   whenever either changes switch
-    identified, reason, theta                      another model is in charge, and its parameters
-    alarm     sentence, joint                                the robot is not what was identified
-    event     what, sentence, joint                          anything else that happened to the
-    stream stall     late                                           time was lost before this cycle
-    halt      tau                                            the run ended in order, with this
-    command
+    begin     robot, joints                       a run begins (again)
+    sample    stamp, q, dq, measured (torque),    one per cycle; `used`: whether the identifier
+              tau (commanded), used, identified   accepted it, `identified`: which model commanded
+    missing   row                                 a cycle without a sample, and how many in a row
+    gate      open, reason                        whenever either changes
+    switch    identified, reason, theta           another model is in charge, and its parameters
+    alarm     sentence, joint                     the robot is not what was identified
+    event     what, sentence, joint               anything else that happened to the stream
+    stall     late                                time was lost before this cycle
+    halt      tau                                 the run ended in order, with this command
 
 A record is written before its command is handed out. A full disk stops nothing: control goes on,
 and `alarms` says what was lost.
@@ -38,6 +36,7 @@ from thetahat.control.loop import Cycle
 from thetahat.control.model_switch import ModelSwitch
 from thetahat.errors import UsageError
 from thetahat.online.identifier import OnlineIdentifier
+from thetahat.online.sample_verdict import SampleVerdict
 
 MOST_ALARMS = 100  # kept
 
@@ -75,16 +74,11 @@ class OnlineControl:
                 f"the controller ({type(controller).__name__}) is not switched by this identifier;"
                 " give a ModelSwitch(identifier, …)"
             )
-        self.identifier, self.controller, self.wanted, self.journal = (
-            identifier,
-            controller,
-            wanted,
-            journal,
-        )
+        self.identifier, self.controller, self.wanted = identifier, controller, wanted
+        self.journal = journal
         self.cycles = 0
         self._sentences: list[str] = []
-        self._event = identifier.events[-1] if len(identifier.events) else None
-        self._said: tuple[bool, str] | None = None  # of the gate, as last written
+        self._gate: tuple[bool, str] | None = None  # open and reason, as last written
         self._robot = controller.robot
         self._t = 0.0
         names = list(identifier.nominal.velocity_names)
@@ -103,7 +97,7 @@ class OnlineControl:
         )
         return (*self._sentences, *lost)
 
-    def __call__(self, cycle: Cycle, sample: Measured | tuple) -> np.ndarray:
+    def __call__(self, cycle: Cycle, sample: Measured) -> np.ndarray:
         """The command of one cycle, (nv,)."""
         try:
             t, q, dq, measured = sample
@@ -115,24 +109,26 @@ class OnlineControl:
         if cycle.stalled:
             self.controller.resync()
             self._note("stall", late=cycle.late)
-        used = self.identifier.push(t, q, dq, measured)
-        tau = self.controller(
-            cycle.t, q, dq, self.wanted(cycle.t)
-        )  # by the loop's clock, which nobody sets
+        verdict = self.identifier.push(t, q, dq, measured)
+        # by the loop's clock, which nobody sets
+        tau = self.controller(cycle.t, q, dq, self.wanted(cycle.t))
         self.cycles += 1
         if self.journal is not None:
             q, dq, measured = (np.asarray(array, dtype=float) for array in (q, dq, measured))
-            flags = {"used": float(used), "identified": float(self.controller.identified)}
+            flags = {
+                "used": float(verdict.accepted),
+                "identified": float(self.controller.identified),
+            }
             self._note("sample", stamp=float(t), q=q, dq=dq, measured=measured, tau=tau, **flags)
-        self._decided()
+        self._record(verdict)
         return tau
 
     def missed(self, cycle: Cycle) -> None:
         """Told by the loop that no sample came in this cycle."""
         self._t = cycle.t
-        self.identifier.miss()
+        verdict = self.identifier.miss()
         self._note("missing", row=float(cycle.missing + 1))
-        self._decided()
+        self._record(verdict)
 
     def halt(self) -> np.ndarray:
         """The command to end with, (nv,): what holds the robot still where it was last seen."""
@@ -140,13 +136,17 @@ class OnlineControl:
         self._note("halt", tau=tau)
         return tau
 
-    def _decided(self) -> None:
+    def _record(self, verdict: SampleVerdict) -> None:
         """Write down what changed in this cycle: events, the gate, and the model in charge."""
-        events, gate, robot = self.identifier.events, self.identifier.gate, self.controller.robot
-        if len(events) and events[-1] is not self._event:
-            self._happened()
-        if self._said is None or gate.open != self._said[0] or gate.reason != self._said[1]:
-            self._said = gate.open, gate.reason
+        gate, robot = verdict.gate, self.controller.robot
+        for event in verdict.events:
+            if event.kind == "alarm":
+                self._sentences = [*self._sentences[1 - MOST_ALARMS :], event.sentence]
+                self._note("alarm", sentence=event.sentence, joint=event.joint)
+            else:
+                self._note("event", what=event.kind, sentence=event.sentence, joint=event.joint)
+        if self._gate is None or gate.open != self._gate[0] or gate.reason != self._gate[1]:
+            self._gate = gate.open, gate.reason
             self._note("gate", open=gate.open, reason=gate.reason)
         if robot is not self._robot:
             self._robot = robot
@@ -157,25 +157,10 @@ class OnlineControl:
                 theta=robot.theta,
             )
 
-    def _happened(self) -> None:
-        events, new = self.identifier.events, []
-        for k in range(len(events) - 1, -1, -1):
-            if events[k] is self._event:
-                break
-            new.append(events[k])
-        self._event = events[-1]
-        for event in reversed(new):
-            if event.kind == "alarm":
-                self._sentences = [*self._sentences[1 - MOST_ALARMS :], event.sentence]
-                self._note("alarm", sentence=event.sentence, joint=event.joint)
-            else:
-                self._note("event", what=event.kind, sentence=event.sentence, joint=event.joint)
-
     def _note(self, kind: str, **values: object) -> None:
         if self.journal is not None:
-            self.journal.append(
-                kind, self._t, **values
-            )  # False: the journal keeps count, and `alarms` tells
+            # False: the journal keeps count, and `alarms` tells
+            self.journal.append(kind, self._t, **values)
 
 
 def resume(
@@ -185,7 +170,7 @@ def resume(
     to try other options; how many samples.
 
     The identifier ends as the one that ran did, where neither solved anything beside its loop
-    (`beside=None`). seconds: only the last ones of it, which is enough for a memory that is no
+    (`run_in="update"`). seconds: only the last ones of it, which is enough for a memory that is no
     longer than that. Where the samples to come are stamped a second later or more, the identifier
     will forget all of it, for the robot may hold something else by then; give it a longer
     `reset_after` where that cannot be.

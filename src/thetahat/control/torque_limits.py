@@ -13,9 +13,8 @@ from thetahat.model import parameters
 from thetahat.model.robot import Robot
 
 PerJoint = float | Sequence[float] | np.ndarray
-CLEARLY = (
-    1e-12  # of a pseudo-inertia's trace: eigenvalues above it are positive whatever was rounded
-)
+# of a pseudo-inertia's trace: eigenvalues above it are positive whatever was rounded
+CLEARLY = 1e-12
 
 
 def per_joint(
@@ -98,13 +97,12 @@ def require_driven(robot: Robot) -> None:
                 " its base fixed"
             )
     actuation = robot.drive.actuation
-    if (
-        actuation is not None
-        and actuation.constant
-        and np.linalg.matrix_rank(actuation.B) < robot.nv
-    ):
+    if actuation is None or not actuation.constant:
+        return
+    rank = np.linalg.matrix_rank(actuation.matrix_at(None))
+    if rank < robot.nv:
         raise UsageError(
             f"the {actuation.motors} motors of {robot.name!r} drive"
-            f" {np.linalg.matrix_rank(actuation.B)} of its {robot.nv} joints independently; a joint"
+            f" {rank} of its {robot.nv} joints independently; a joint"
             " controller needs all of them driven: give an actuation map of full rank"
         )

@@ -31,9 +31,7 @@ class Family(ABC):
 
     @abstractmethod
     def functions(self, t: np.ndarray) -> State:
-        """Φ and its two derivatives at times t, (n, size) each; the constant, where there is one,
-        comes first.
-        """
+        """Return Φ and its two derivatives at times t, (n, size) each; a constant comes first."""
 
     @abstractmethod
     def trajectory(self, X: np.ndarray) -> Trajectory:
@@ -55,9 +53,7 @@ class Family(ABC):
 
     @property
     def moving(self) -> slice:
-        """The coefficients that move the robot; scaling them alone scales the motion about its
-        centre, or its start.
-        """
+        """The coefficients that move the robot about its centre or start."""
         return slice(0 if self.start is not None else 1, None)
 
 
@@ -123,9 +119,7 @@ class FourierFamily(Family):
         return GRID * self.harmonics
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
-        """Normal coefficients a_k, b_k, made to rest: the same share of the speed for every
-        harmonic.
-        """
+        """Random coefficients a_k, b_k at rest, with equal speed of every harmonic."""
         return np.asarray(rng.normal(size=(len(self.joint_names), 2 * self.harmonics)) @ self._rest)
 
 
@@ -147,9 +141,7 @@ class SplineFamily(Family):
         return np.linspace(0.0, self.duration, self.points)
 
     def functions(self, t: np.ndarray) -> State:
-        """One function per point after the first, zero at t = 0; and the constant where the start
-        is free.
-        """
+        """One function per point after the first, and the constant where the start is free."""
         q, dq, ddq = (term[:, 1:] for term in spline_terms(t, self._knots))
         if self.start is not None:
             return q, dq, ddq

@@ -335,7 +335,7 @@ def _begin(problem: Problem, rng: np.random.Generator, starts: int, budget: Budg
     centres = (
         poses(problem, rng, starts) if family.start is None else np.tile(family.start, (starts, 1))
     )
-    found: list[Climb] = []
+    climbs: list[Climb] = []
     X = np.zeros((robot.nv, family.size))
     for pose in centres:
         X = random_coefficients(problem, rng, pose, together=False)
@@ -343,10 +343,10 @@ def _begin(problem: Problem, rng: np.random.Generator, starts: int, budget: Budg
         look = problem.look(X)
         budget.evaluations += 1
         if is_inside(look):
-            found.append(Climb(look))
-        if found and budget.over:
+            climbs.append(Climb(look))
+        if climbs and budget.over:
             break
-    if not found:
+    if not climbs:
         shown = excitation(robot, family.trajectory(X), problem.noise).information
         missing = shown.missing()
         reason = (
@@ -358,7 +358,7 @@ def _begin(problem: Problem, rng: np.random.Generator, starts: int, budget: Budg
             f"no motion of this kind shows all parameters of {robot.name!r}: {reason}; give more"
             " time, harmonics or room"
         )
-    return found
+    return climbs
 
 
 def _search(

@@ -93,9 +93,7 @@ def poses(problem: Problem, rng: np.random.Generator, count: int) -> np.ndarray:
 
 
 def largest(keeps: Callable[[float], bool], ladder: np.ndarray) -> float:
-    """The largest scale up to the first rung of the ladder that breaks a limit; zero where the
-    first does.
-    """
+    """The largest scale below the first rung that breaks a limit; zero if the first does."""
     low = 0.0
     for rung in ladder:
         if keeps(float(rung)):

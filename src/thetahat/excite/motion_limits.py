@@ -146,9 +146,7 @@ class Margin:
 
 @dataclass(frozen=True, eq=False)
 class MotionLimits:
-    """What a motion must keep, (nv,) each; infinite where nothing limits a joint. Build it with
-    `motion_limits`.
-    """
+    """Limits of a motion, (nv,) each, infinite where there is none; see `motion_limits`."""
 
     joint_names: tuple[str, ...]
     lower: np.ndarray  # [rad or m]
@@ -185,9 +183,7 @@ class MotionLimits:
         return out
 
     def check(self, robot: Robot, motion: Motion | Trajectory) -> tuple[Margin, ...]:
-        """The nearest a motion comes to its limits, one `Margin` per kind that is limited; a
-        trajectory is looked at every millisecond.
-        """
+        """Return the smallest margin to each kind of limit, at every millisecond."""
         if motion.joint_names != self.joint_names or robot.joint_names != self.joint_names:
             raise UsageError(
                 f"these limits are of joints {known(self.joint_names)}, but the motion or the robot"
@@ -291,9 +287,7 @@ def _followers(robot: Robot) -> list[tuple[int, Node, float, float]]:
 
 
 def _positions(robot: Robot, margin: float, notes: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Position limits of the file to `margin` of their width; those of followers count for the
-    joint they follow.
-    """
+    """Position limits of the file to `margin` of their width, mimic joints included."""
     lower, upper = np.full(robot.nv, -np.inf), np.full(robot.nv, np.inf)
     for v, node, ratio, offset in _followers(robot):
         if ratio == 0.0:

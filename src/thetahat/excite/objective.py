@@ -284,9 +284,7 @@ class Problem:
 
     @cached_property
     def _soft(self) -> tuple[Drive, np.ndarray]:
-        """The drive with a smooth Coulomb term, and where its columns are in the order of the
-        robot's own.
-        """
+        """The drive with a smooth Coulomb term, and the order of its columns."""
         drive = self.robot.drive
         if "coulomb" not in drive.identified:
             return drive, np.arange(drive.column_count)

@@ -80,6 +80,7 @@ class Fourier(Trajectory):
     ) -> Fourier:
         """The series nearest to these coefficients that starts and ends at rest."""
         a, b = np.array(a, dtype=float), np.array(b, dtype=float)
+        middle = np.array(centre, dtype=float)
         if a.ndim != 2 or a.shape[1] < 2 or b.shape != a.shape:
             raise UsageError(
                 f"a and b have shapes {a.shape} and {b.shape}; give (joints, harmonics) with at"
@@ -88,7 +89,7 @@ class Fourier(Trajectory):
         k = np.arange(1, a.shape[1] + 1)
         a -= np.mean(a, axis=1, keepdims=True)
         b -= np.outer(b @ k, k) / (k @ k)
-        return Fourier(robot.joint_names, period, centre, a, b, periods)
+        return Fourier(robot.joint_names, period, middle, a, b, periods)
 
     @property
     def duration(self) -> float:
@@ -102,9 +103,7 @@ class Fourier(Trajectory):
 
 
 def quintic(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """s = 10x³ − 15x⁴ + 6x⁵ and its first two derivatives: from 0 at x ≤ 0 to 1 at x ≥ 1, at rest
-    at both.
-    """
+    """Return s = 10x³ − 15x⁴ + 6x⁵ from 0 to 1 on [0, 1], and its first two derivatives."""
     x = np.clip(x, 0.0, 1.0)
     return (
         x**3 * (10.0 + x * (-15.0 + 6.0 * x)),
@@ -115,9 +114,7 @@ def quintic(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True, eq=False)
 class Sinusoids(Trajectory):
-    """A sum of sinusoids at each joint, faded in and out over `ramp` seconds (the paper's double
-    pendulum moves so).
-    """
+    """A sum of sinusoids at each joint, faded in and out over `ramp` seconds (paper)."""
 
     joint_names: tuple[str, ...]
     duration: float  # [s]
@@ -155,16 +152,12 @@ class Sinusoids(Trajectory):
         angle = w * t[:, None, None] + self.phase  # (n, nv, terms)
         sine, cosine = self.amplitude * np.sin(angle), self.amplitude * np.cos(angle)
         x, dx, ddx = np.sum(sine, axis=2), np.sum(w * cosine, axis=2), -np.sum(w**2 * sine, axis=2)
-        rise, fall = (
-            quintic(t[:, None] / self.ramp),
-            quintic((self.duration - t[:, None]) / self.ramp),
-        )
+        rise = quintic(t[:, None] / self.ramp)
+        fall = quintic((self.duration - t[:, None]) / self.ramp)
         # one of the two ramps is always 1: they do not overlap
-        u, du, ddu = (
-            rise[0] * fall[0],
-            (rise[1] - fall[1]) / self.ramp,
-            (rise[2] + fall[2]) / self.ramp**2,
-        )
+        u = rise[0] * fall[0]
+        du = (rise[1] - fall[1]) / self.ramp
+        ddu = (rise[2] + fall[2]) / self.ramp**2
         return self.centre + u * x, du * x + u * dx, ddu * x + 2.0 * du * dx + u * ddx
 
 
@@ -223,16 +216,12 @@ def tick_tock(
     repeats: int = 1,
     dwell: float = 0.0,
 ) -> Moves:
-    """To and fro between two poses, `repeats` times, each way in `time` seconds (the paper's arm
-    moves so).
-    """
+    """Return a motion to and fro between two poses, each way in `time` seconds (paper)."""
     check_positive("time", time, "how long each way lasts [s]")
     check_count("repeats", repeats, "how often to go there and back")
     what = f"({robot.nv},), one position per joint of {robot.name!r}"
-    first, second = (
-        joint_array("first", first, (robot.nv,), what),
-        joint_array("second", second, (robot.nv,), what),
-    )
+    first = joint_array("first", np.asarray(first), (robot.nv,), what)
+    second = joint_array("second", np.asarray(second), (robot.nv,), what)
     return Moves(
         robot.joint_names,
         np.array([first, *[second, first] * repeats]),
@@ -242,9 +231,7 @@ def tick_tock(
 
 
 def spline_terms(t: np.ndarray, knots: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """q, q̇ and q̈ per unit of each point, (n, points) each: degree five, q̇ = q̈ = 0 at
-    both ends.
-    """
+    """Return q, q̇ and q̈ per unit of each point, (n, points) each: quintic, at rest at ends."""
     from scipy.interpolate import make_interp_spline
 
     rest = [(1, np.zeros(len(knots))), (2, np.zeros(len(knots)))]

@@ -25,9 +25,7 @@ MAX_SAMPLES = 50_000_000  # of one motion: beyond it a rate was mistyped
 
 
 class Trajectory(ABC):
-    """q(t) of every joint, at rest (q̇ = q̈ = 0) at t = 0 and at t = duration, and before and after
-    that too.
-    """
+    """q(t) of every joint, at rest before t = 0 and after t = duration."""
 
     joint_names: tuple[str, ...]
 
@@ -90,9 +88,7 @@ class Motion:
         return len(self.t)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write t, q.<joint>, dq.<joint>, ddq.<joint> to .csv, .parquet or .npz, whole or not at
-        all.
-        """
+        """Write t, q, dq, ddq by joint to .csv, .parquet or .npz, whole or not at all."""
         names = [
             "t",
             *(f"{kind}.{joint}" for kind in ("q", "dq", "ddq") for joint in self.joint_names),

@@ -352,8 +352,8 @@ def _robots(analysis: FleetAnalysis, data: dict[str, Any]) -> Section:
         Column("robot file"),
         Column("periods"),
         Column("samples"),
-        Column("median R²", decimals=4, good=0.95, fair=0.8),
-        Column("least R²", decimals=4, good=0.95, fair=0.8),
+        Column("median R²", decimals=4, limits=(0.8, 0.95)),
+        Column("least R²", decimals=4, limits=(0.8, 0.95)),
         Column("low-pass", "Hz"),
         Column("findings"),
     )

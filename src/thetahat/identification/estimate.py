@@ -186,9 +186,7 @@ class Estimate:
 
     @property
     def std(self) -> np.ma.MaskedArray:
-        """Standard deviation of θ, (10·bodies,), masked where nothing identifies a parameter by
-        itself.
-        """
+        """Standard deviation of θ, (10·bodies,), masked where not individually identifiable."""
         return self.full_std[: Columns(self.robot).inertial]
 
     @property

@@ -198,9 +198,7 @@ def _actuation(estimate: Estimate) -> dict[str, Any] | None:
 
 
 def _friction(estimate: Estimate) -> dict[str, Any] | None:
-    """How dry friction turns with the motion, and terms beyond the four, by motor; None where there
-    is neither.
-    """
+    """Coulomb transition and friction terms beyond the four, by motor; None without either."""
     robot = estimate.robot
     drive = robot.drive
     if drive.dry is None and not drive.extra:
@@ -236,9 +234,7 @@ def _friction(estimate: Estimate) -> dict[str, Any] | None:
 
 
 def _links(estimate: Estimate) -> list[dict[str, Any]]:
-    """Every body: its ten numbers, how well each is known, and which of them the data tell apart
-    from all others.
-    """
+    """Every body: its ten parameters, their uncertainty, and which are identifiable alone."""
     robot, out = estimate.robot, []
     std = estimate.std.reshape(-1, 10)
     kinds = np.array(estimate.base.kinds, dtype=object)[: len(robot.theta)].reshape(-1, 10)

@@ -26,9 +26,7 @@ RANK = 1e-12
 
 @cache
 def blas_threads() -> ThreadpoolController:
-    """Control over BLAS's own threads, which fight with ours (13× slower, measured): hold them to
-    one while folding.
-    """
+    """Return the control of BLAS threads, which fight with ours (13× slower, measured)."""
     return ThreadpoolController()
 
 
@@ -93,22 +91,17 @@ class Solution:
     rank: int
     condition: float  # of the column-scaled factor, over the singular values that count
     singular: np.ndarray  # (columns,) singular values of the column-scaled factor
-    directions: (
-        np.ndarray
-    )  # (columns, columns − rank): changes of x the rows do not see, scaled back
+    # (columns, columns − rank): changes of x the rows do not see, scaled back
+    directions: np.ndarray
     residual: float  # ‖A x − b‖
-    inverse: (
-        np.ndarray
-    )  # (columns, rank): x's covariance is σ²·inverse·inverseᵀ, in the directions seen
-    seen: (
-        np.ndarray
-    )  # (rank, columns): what the rows determine of x, seen · x; ‖A dx‖ = ‖seen · dx‖
+    # (columns, rank): x's covariance is σ²·inverse·inverseᵀ, in the directions seen
+    inverse: np.ndarray
+    # (rank, columns): what the rows determine of x, seen · x; ‖A dx‖ = ‖seen · dx‖
+    seen: np.ndarray
 
 
 def solve(factor: np.ndarray, *, tolerance: float = RANK) -> Solution:
-    """min ‖A x − b‖ from the factor of [A | b]; rank decided on scaled columns, as units
-    are mixed.
-    """
+    """Solve min ‖A x − b‖ from the factor of [A | b]; rank is decided on scaled columns."""
     n = len(factor) - 1
     R, z, rho = factor[:n, :n], factor[:n, n], abs(factor[n, n])
     norms = np.linalg.norm(R, axis=0)

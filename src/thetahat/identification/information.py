@@ -44,12 +44,10 @@ class Information:
 
     robot: Robot
     base: BaseParameters
-    positions: tuple[
-        np.ndarray, ...
-    ]  # per degree of freedom: the base parameters its torque can show, ascending
-    factors: tuple[
-        np.ndarray, ...
-    ]  # per degree of freedom: R of [Y_j | u_j], (columns + 1, columns + 1)
+    # per degree of freedom: the base parameters its torque can show, ascending
+    positions: tuple[np.ndarray, ...]
+    # per degree of freedom: R of [Y_j | u_j], (columns + 1, columns + 1)
+    factors: tuple[np.ndarray, ...]
     rows: np.ndarray  # (nv,) torque samples folded per degree of freedom
     samples: int  # samples read, used or not
     provenance: tuple[Mapping[str, Any], ...] = ()
@@ -62,9 +60,7 @@ class Information:
         return robot_key(self.robot)
 
     def __add__(self, other: Information) -> Information:
-        """The information of both logs together; the robots must have the same geometry and
-        columns.
-        """
+        """Merge the information of two logs of robots with the same geometry and columns."""
         if not isinstance(other, Information):
             return NotImplemented
         if self.key != other.key:
@@ -90,9 +86,7 @@ class Information:
     # -- what it says ------------------------------------------------------------------------------
 
     def stacked(self, weights: np.ndarray | None = None) -> np.ndarray:
-        """The factor of all joints' rows together in base parameters, each joint's rows times its
-        weight.
-        """
+        """Return the factor of all joints' rows in base parameters, times the joints' weights."""
         p = len(self.base)
         weights = np.ones(len(self.factors)) if weights is None else weights
         rows = np.zeros((sum(len(R) for R in self.factors), p + 1), order="F")
@@ -108,9 +102,7 @@ class Information:
         return np.array([np.linalg.norm(R[:, -1]) for R in self.factors])
 
     def residual_norms(self, x_base: np.ndarray) -> np.ndarray:
-        """‖u_j − Y_j x‖ of every degree of freedom, (nv,): read off the factors, no second pass
-        over the log.
-        """
+        """Return ‖u_j − Y_j x‖ of every degree of freedom, (nv,), from the factors alone."""
         x_base = np.asarray(x_base, dtype=float)
         return np.array(
             [
@@ -120,9 +112,7 @@ class Information:
         )
 
     def r2_per_joint(self, x_base: np.ndarray) -> np.ma.MaskedArray:
-        """1 − e'e/u'u of every degree of freedom, not centred (paper); masked where the torque is
-        zero or has no rows.
-        """
+        """Return 1 − e'e/u'u per degree of freedom (paper); masked without torque."""
         u2 = self.torque_norms() ** 2
         defined = u2 > 0.0
         return np.ma.masked_array(
@@ -150,9 +140,7 @@ class Information:
         return self.solution.condition
 
     def missing(self) -> tuple[str, ...]:
-        """A sentence per direction the data do not see: which base parameters move together, and
-        which joint to move.
-        """
+        """Return a sentence per unidentifiable direction: its parameters, and joints to move."""
         return tuple(
             _sentence(self, direction) for direction in _sparse(self.solution.directions).T
         )
@@ -214,9 +202,7 @@ class Information:
 
 
 def robot_key(robot: Robot) -> str:
-    """A hash of what decides the columns: geometry, names, gravity, drive terms and
-    actuation map.
-    """
+    """Return a hash of geometry, names, gravity, drive terms and actuation map."""
     digest = hashlib.sha256()
     for array in robot.tree.arrays:
         digest.update(np.ascontiguousarray(array).tobytes())
@@ -243,9 +229,7 @@ def robot_key(robot: Robot) -> str:
 
 
 def _laws(drive: Drive) -> tuple[object, ...]:
-    """What else decides the columns: the law of dry friction and the settings of further shapes;
-    nothing for a plain drive, as it always was.
-    """
+    """Friction law and settings of further terms, which decide columns too; none if plain."""
     shapes = tuple(
         (shape.term, shape.settings)
         for shape, _ in drive.extra
@@ -255,9 +239,7 @@ def _laws(drive: Drive) -> tuple[object, ...]:
 
 
 def load_of(robot: Robot, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray) -> np.ndarray | None:
-    """The joint torque that carries the rigid bodies, by the robot's own values, where a drive
-    column reads it.
-    """
+    """Return the rigid-body torque by the robot's own values, where a drive column needs it."""
     return (
         rigid_body.inverse_dynamics(robot, q, dq, ddq, rigid=True, threads=1)
         if robot.drive.needs_load

@@ -19,18 +19,8 @@ from thetahat.model.drive import Drive
 from thetahat.model.robot import Robot
 from thetahat.model.tree import ANGULAR, END_COLUMN, FIRST_COLUMN, V_INDEX
 
-_UNITS = (
-    "kg·m²",
-    "kg·m²",
-    "kg·m²",
-    "kg·m",
-    "kg·m",
-    "kg·m²",
-    "kg·m²",
-    "kg·m",
-    "kg·m²",
-    "kg",
-)  # in the order of θ
+# in the order of θ
+_UNITS = "kg·m²", "kg·m²", "kg·m²", "kg·m", "kg·m", "kg·m²", "kg·m²", "kg·m", "kg·m²", "kg"
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,9 +107,7 @@ class Columns:
 
     @cached_property
     def touches(self) -> np.ndarray:
-        """Which entries of a sample's regressor can differ from zero, (nv, count) bool: a joint's
-        row sees only what the joint carries.
-        """
+        """Which entries of a sample's regressor can differ from zero, (nv, count) bool."""
         out = np.zeros((self.robot.nv, self.count), dtype=bool)
         for dof in self.robot.tree.arrays.dofs:
             out[dof[V_INDEX], dof[FIRST_COLUMN] : dof[END_COLUMN]] = True
@@ -167,9 +155,7 @@ class Columns:
     def drive_columns(
         self, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, *, load: np.ndarray | None = None
     ) -> np.ndarray:
-        """Y_drive, (…, nv, drive columns). load: joint torque that carries the rigid bodies, where
-        a term depends on it.
-        """
+        """Return Y_drive, (…, nv, drive columns). load: rigid-body torque, where needed."""
         q, dq, ddq = batch.check_state(self.robot, q, dq, ddq)
         return self.drive.columns(dq, ddq, q=q, load=load)
 
@@ -210,9 +196,7 @@ def prior_vector(robot: Robot, fitted: Robot) -> np.ndarray:
 def full_regressor(
     robot: Robot, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, *, load: np.ndarray | None = None
 ) -> np.ndarray:
-    """[Y | Y_drive], (…, nv, columns), the plain form: what `information` folds without ever
-    storing it.
-    """
+    """Return [Y | Y_drive], (…, nv, columns), which `information` folds without storing it."""
     return np.concatenate(
         [
             rigid_body.regressor(robot, q, dq, ddq),

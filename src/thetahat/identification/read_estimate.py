@@ -30,7 +30,7 @@ def read_estimate(path: str | os.PathLike[str]) -> dict[str, Any]:
                 f"{path} has {path.stat().st_size:,} bytes; an estimate.json has far less, so give"
                 " another file"
             )
-        found = json.loads(path.read_bytes().decode("utf-8"), parse_constant=_refuse)
+        data = json.loads(path.read_bytes().decode("utf-8"), parse_constant=_refuse)
     except OSError as error:
         raise StorageError(
             f"{path} cannot be read: {error.strerror or error}; check the path"
@@ -39,40 +39,38 @@ def read_estimate(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise MalformedInput(
             f"{path} is not JSON ({error}); give an estimate.json that thetahat identify wrote"
         ) from None
-    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
-        schema = found.get("schema") if isinstance(found, dict) else None
+    if not isinstance(data, dict) or data.get("schema") != SCHEMA:
+        schema = data.get("schema") if isinstance(data, dict) else None
         raise MalformedInput(
             f"{path} has the schema {schema!r}, not {SCHEMA!r}; give an estimate.json that thetahat"
             " identify wrote"
         )
-    return found
+    return data
 
 
-def apply_estimate(found: dict[str, Any], robot: Robot, *, where: str = "the estimate") -> Robot:
+def apply_estimate(data: dict[str, Any], robot: Robot, *, where: str = "the estimate") -> Robot:
     """Return the robot with the values of an estimate.
 
     Joints that its log did not measure are locked, as they were for the fit.
     """
     try:
-        locked, links, drives = (
-            list(found["locked"]),
-            list(found["links"]),
-            list(found["joints"] if found["motors"] is None else found["motors"]),
-        )
+        locked = list(data["locked"])
+        links = list(data["links"])
+        drives = list(data["joints"] if data["motors"] is None else data["motors"])
         strangers = sorted(set(map(str, locked)) - set(robot.joint_names))
         model = robot if strangers else lock(robot, locked).without_drive()
         if (
             strangers
             or [link["name"] for link in links] != list(model.body_names)
-            or len(found["joints"]) != model.nv
+            or len(data["joints"]) != model.nv
         ):
             theirs, ours = known([str(link["name"]) for link in links]), known(robot.body_names)
             raise MalformedInput(
                 f"{where} is of another robot, with bodies {theirs}; {robot.name!r} has {ours}:"
                 " give the robot it was made with"
             )
-        if found["motors"] is not None:
-            model = _with_map(model, found.get("actuation"), where)
+        if data["motors"] is not None:
+            model = _with_map(model, data.get("actuation"), where)
         theta = np.array(
             [
                 [_number(value, where, f"theta of {link['name']}") for value in link["theta"]]
@@ -87,7 +85,7 @@ def apply_estimate(found: dict[str, Any], robot: Robot, *, where: str = "the est
         drive = model.drive.with_values(
             **{term: np.array(numbers) for term, numbers in values.items()}
         )
-        drive = _with_friction(drive, found.get("friction"), where)
+        drive = _with_friction(drive, data.get("friction"), where)
     except (KeyError, TypeError, AttributeError) as error:
         raise MalformedInput(
             f"{where} lacks a part or has one of another kind ({error}); give an estimate.json that"

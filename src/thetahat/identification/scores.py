@@ -150,9 +150,7 @@ def validate(
     *,
     beside: Mapping[str, Robot] | None = None,
 ) -> Validation:
-    """Score a robot, and the nominal one and others beside it, on samples or a stream of them; rows
-    marked unusable do not count.
-    """
+    """Score a robot, and others beside it, on samples or a stream of them."""
     others = {**({} if nominal is None else {_NOMINAL: nominal}), **(beside or {})}
     for name, other in others.items():
         if other.nv != robot.nv or other.nq != robot.nq:
@@ -179,9 +177,7 @@ def validate(
 
 
 def predicted(robot: Robot, samples: Samples) -> np.ndarray:
-    """The torques a robot expects, (n, nv): its rigid bodies and its drive, dry friction as the
-    samples' low-pass shows it.
-    """
+    """Return the torques a robot predicts, (n, nv): rigid bodies and drive."""
     direction = samples.direction_of(robot.drive)
     if direction is None:
         return rigid_body.inverse_dynamics(robot, samples.q, samples.dq, samples.ddq)

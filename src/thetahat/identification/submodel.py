@@ -49,9 +49,7 @@ def view(
 
 
 def shown_by(robot: Robot, base: BaseParameters, dofs: Sequence[int]) -> BaseParameters:
-    """The base parameters that show in the torques of these degrees of freedom alone; they depend
-    on geometry, not on data.
-    """
+    """Return the base parameters that show in the torques of these degrees of freedom."""
     base = base.strong
     rng = np.random.default_rng(20240229)
     states = random_states(robot, rng, max(16, -(-3 * len(base) // len(dofs))))
@@ -86,9 +84,7 @@ def shown_by(robot: Robot, base: BaseParameters, dofs: Sequence[int]) -> BasePar
 
 
 def _tidied(base: BaseParameters) -> BaseParameters:
-    """Without coefficients that are as small as the weak directions that were given up, which would
-    pass for groups.
-    """
+    """Without coefficients as small as the weak directions that were given up."""
     M = np.where(
         base.scale[base.independent][:, None] * np.abs(base.map) > WEAK * base.scale, base.map, 0.0
     )
@@ -96,9 +92,7 @@ def _tidied(base: BaseParameters) -> BaseParameters:
 
 
 def seen_through(information: Information, robot: Robot, base: BaseParameters) -> Information:
-    """Every joint's factor in the base columns of `robot`, whose columns are among those of the
-    information's.
-    """
+    """Return every joint's factor in the base columns of `robot`, a submodel."""
     old, new = Columns(information.robot), Columns(robot)
     place = {pair: k for k, pair in enumerate(old.pairs)}
     columns = [place[new.pairs[k]] for k in base.independent]  # positions in the old x

@@ -52,9 +52,7 @@ def row_plan(information: Information) -> RowPlan:
 
 
 def base_rows(plan: RowPlan, block: Block) -> np.ndarray:
-    """Every joint's rows, (columns of all joints, samples), zero where a torque is not usable;
-    samples lie next to each other.
-    """
+    """Return every joint's rows, (columns of all joints, samples), zero where not usable."""
     robot, kernel = plan.information.robot, batch.kernels().fold
     _, gravity, _ = robot.kernel_values
     q, dq, ddq = block.rows.q, block.rows.dq, block.rows.ddq
@@ -137,9 +135,7 @@ class Block:
 
 
 def blocks(source: Source, robot: Robot, size: int, *, reach: int) -> Iterator[Block]:
-    """The rows of a log in blocks of `size`, however it is batched; a gap of more than `reach`
-    periods begins a new stretch.
-    """
+    """Yield a log's rows in blocks of `size`; gaps over `reach` periods begin a new segment."""
     period: float | None = None
     end: tuple[float | None, int | None] | None = None
     waiting: list[_Rows] = []
@@ -200,9 +196,7 @@ def _period(part: Samples) -> float | None:
 def _steps(
     part: Samples, end: tuple[float | None, int | None] | None, period: float | None, reach: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(periods since the row before, whether a stretch begins) of every row; end: time and run of
-    the row before the first.
-    """
+    """(periods since the row before, whether a segment begins) of every row."""
     steps, new = np.ones(len(part), dtype=np.int64), np.zeros(len(part), dtype=bool)
     if part.run is not None:
         new[1:] |= np.diff(part.run) != 0

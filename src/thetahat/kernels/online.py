@@ -1,5 +1,8 @@
-"""What online identification does a thousand times a second, or in every update: on raw arrays,
-without the interpreter's lock.
+"""Kernels of online identification: per sample (spike test, averages, prediction, cumulative sums)
+and per update (rows and factors).
+
+States are plain tuples of arrays: Numba unpacks them as quickly as single arguments, named ones it
+does not.
 """
 
 from __future__ import annotations
@@ -33,6 +36,8 @@ Q_LAST, Q_MIDDLE, Q_SCALE, Q_STEP, Q_NOW, Q_WRAP, Q_TURNS, Q_LEAPED, Q_AVERAGE =
     AVERAGE,
 ) = range(14)
 SAME_Q, SAME_TAU = 0, 1
+# Rows of the state of the residual monitor, (…, nv).
+SLOW_SPEED, COULOMB, DRY, SCALE, SUMS = range(5)
 # Rows of what the first samples did, (…, samples, nv): changes of speed and torque, and the torque
 # itself.
 FIRST_DQ, FIRST_STEP, FIRST_TAU = range(3)
@@ -104,12 +109,16 @@ def _unwrapped(first, q, Sq):
 
 
 @jit
-def _leap(h, slack, mode, rated, q, dq, tau, q0, dq0, tau0, Sq, Sv, q_of):
-    """Which channel is further from a sample h seconds before than it ever goes in one step, as a
-    code; TAKEN where none is.
+def _leap(h, slack, mode, rated, sample, before, state):
+    """Return which channel moved further since the sample `before`, h seconds ago, than it ever
+    does in one step, as a code; TAKEN where none did.
 
-    rated: whether the speed then is known; without it no position can be foretold.
+    before: its (q, dq, tau). rated: whether the speed then is known; without it no position can be
+    predicted.
     """
+    q, dq, _, tau = sample
+    q0, dq0, tau0 = before
+    Sq, Sv, q_of = state[0], state[1], state[5]
     code = TAKEN
     for v in range(tau.shape[0]):
         i = q_of[v]
@@ -137,8 +146,10 @@ def _leap(h, slack, mode, rated, q, dq, tau, q0, dq0, tau0, Sq, Sv, q_of):
 
 
 @jit
-def _learn_scales(h, mode, q, dq, tau, Sq, Sv, q_of):
-    """What each channel does in one step, as running quantiles."""
+def _learn_scales(h, mode, sample, state):
+    """Update the running quantiles of what each channel does in one step."""
+    q, dq, _, tau = sample
+    Sq, Sv, q_of = state[0], state[1], state[5]
     for v in range(tau.shape[0]):
         i = q_of[v]
         if i >= 0:
@@ -153,10 +164,11 @@ def _learn_scales(h, mode, q, dq, tau, Sq, Sv, q_of):
 
 
 @jit
-def _note(h, mode, first, rated, q, dq, tau, Sq, Sv, q_of, Fq, Fv):
-    """Put on record what a young stream's channels did in this step, not a number where
-    they began.
-    """
+def _record_changes(h, mode, first, rated, sample, state, age):
+    """Record what the channels did in one of the first steps; NaN where they began."""
+    q, dq, _, tau = sample
+    Sq, Sv, q_of = state[0], state[1], state[5]
+    Fq, Fv = state[2][age], state[3][:, age]
     for v in range(tau.shape[0]):
         i = q_of[v]
         if i >= 0:
@@ -169,111 +181,74 @@ def _note(h, mode, first, rated, q, dq, tau, Sq, Sv, q_of, Fq, Fv):
 
 
 @jit
-def take(
-    h,
-    since,
-    slack,
-    mode,
-    force,
-    held,
-    keep,
-    first,
-    age,
-    q,
-    dq,
-    ddq,
-    tau,
-    Sq,
-    Sv,
-    Fq,
-    Fv,
-    C,
-    q_of,
-    out_q,
-    out_dq,
-    out_ddq,
-    out_tau,
-):
-    """Judge a sample h seconds after the last one and, if it is taken, average it; the code of what
-    became of it.
-
-    A sample that leaps is turned away. If the next one is where it was, it was no spike but a step
-    (friction that changes its sign), which is taken then; `since` is the time since a sample was
-    turned away, 0 for none. keep: exp(−h/T) of the averages. first: samples taken since the start
-    (0: this one starts anew). slack: how much longer than usual the step is, at least 1. force:
-    take it though it leaps. age: samples that have told what is usual; the first ones are put on
-    record in Fq and Fv. held: torque k acts from k to k + 1.
-    """
-    nq, nv, stages, code = q.shape[0], tau.shape[0], Sq.shape[0] - Q_AVERAGE, TAKEN
-    for i in range(nq):
+def _finite(mode, sample):
+    """Return NOT_FINITE and the channel as a code where a number is absurd, else TAKEN."""
+    q, dq, ddq, tau = sample
+    for i in range(q.shape[0]):
         if not abs(q[i]) <= ABSURD:
             return NOT_FINITE * CODE + i
-    for v in range(nv):
+    for v in range(tau.shape[0]):
         rates = (mode == DIFFERENTIATED or abs(dq[v]) <= ABSURD) and (
             mode != GIVEN or abs(ddq[v]) <= ABSURD
         )
         if not (abs(tau[v]) <= ABSURD and rates):
             return NOT_FINITE * CODE + v
-    given = q
-    q = _unwrapped(first, q, Sq)
-    young, rated = age < Fq.shape[0], mode != DIFFERENTIATED or first > 1
+    return TAKEN
+
+
+@jit
+def _judge(step, rated, sample, state):
+    """Return the code of a spike, STEPPED for a step that was taken for one, or TAKEN."""
+    h, since, slack, _, mode, force, _, first, age = step
+    Sq, Sv = state[0], state[1]
+    code, young = TAKEN, age < state[2].shape[0]
+    last = (Sq[Q_LAST], Sv[LAST_DQ], Sv[LAST_TAU])
+    leaped = (Sq[Q_LEAPED], Sv[LEAPED_DQ], Sv[LEAPED_TAU])
     if first > 0 and not force and not young:
-        code = _leap(
-            h, slack, mode, rated, q, dq, tau, Sq[Q_LAST], Sv[LAST_DQ], Sv[LAST_TAU], Sq, Sv, q_of
-        )
+        code = _leap(h, slack, mode, rated, sample, last, state)
     if first > 2:
-        if (
-            since > 0.0
-            and _leap(
-                since,
-                1.0,
-                mode,
-                True,
-                q,
-                dq,
-                tau,
-                Sq[Q_LEAPED],
-                Sv[LEAPED_DQ],
-                Sv[LEAPED_TAU],
-                Sq,
-                Sv,
-                q_of,
-            )
-            == TAKEN
-        ):
-            if (
-                code != TAKEN
-                or _leap(
-                    h,
-                    1.0,
-                    mode,
-                    True,
-                    q,
-                    dq,
-                    tau,
-                    Sq[Q_LAST],
-                    Sv[LAST_DQ],
-                    Sv[LAST_TAU],
-                    Sq,
-                    Sv,
-                    q_of,
-                )
-                != TAKEN
-            ):
+        if since > 0.0 and _leap(since, 1.0, mode, True, sample, leaped, state) == TAKEN:
+            if code != TAKEN or _leap(h, 1.0, mode, True, sample, last, state) != TAKEN:
                 code = STEPPED
         elif code != TAKEN:
-            Sq[Q_LEAPED, :] = q
-            Sv[LEAPED_DQ, :] = dq
-            Sv[LEAPED_TAU, :] = tau
+            leaped[0][:], leaped[1][:], leaped[2][:] = sample[0], sample[1], sample[3]
         if not young:
-            _learn_scales(h, mode, q, dq, tau, Sq, Sv, q_of)
+            _learn_scales(h, mode, sample, state)
+    return code
+
+
+@jit
+def take(step, sample, state):
+    """Judge a sample and, if it is taken, average it; return the code of what became of it.
+
+    A sample that leaps is rejected. If the next one is where it was, it was no spike but a step
+    (friction that changes its sign), which is taken then.
+
+    step: (h, since, slack, keep, mode, force, held, first, age). h: [s] since the last sample.
+        since: [s] since a sample was rejected, 0 for none. slack: how much longer than usual the
+        step is, at least 1. keep: exp(−h/T) of the averages. force: take it though it leaps. held:
+        torque k acts from k to k + 1. first: samples taken since the start (0: this one starts
+        anew). age: samples that have told what is usual; the first ones are recorded in Fq and Fv.
+    sample: (q, dq, ddq, tau). state: (Sq, Sv, Fq, Fv, C, q_of, and q, dq, ddq, tau filtered).
+    """
+    h, mode, first, age = step[0], step[4], step[7], step[8]
+    given, dq, ddq, tau = sample
+    Sq, Sv, Fq, _, _, _, out_q, out_dq, out_ddq, out_tau = state
+    nq, nv, stages = given.shape[0], tau.shape[0], Sq.shape[0] - Q_AVERAGE
+    code = _finite(mode, sample)
+    if code != TAKEN:
+        return code
+    q = _unwrapped(first, given, Sq)
+    unwrapped = (q, dq, ddq, tau)
+    young, rated = age < Fq.shape[0], mode != DIFFERENTIATED or first > 1
+    code = _judge(step, rated, unwrapped, state)
     if code > TAKEN:
         return code
     if young:
-        _note(h, mode, first, rated, q, dq, tau, Sq, Sv, q_of, Fq[age], Fv[:, age])
+        _record_changes(h, mode, first, rated, unwrapped, state, age)
     for i in range(nq):
         Sq[Q_WRAP, i] = Sq[Q_NOW, i] - given[i]
-    _average(h, mode, held, keep, first, age, young, q, dq, ddq, tau, Sq, Sv, C, q_of, stages)
+    _average(step, young, unwrapped, state)
     last = stages - 1
     for i in range(nq):
         out_q[0, i] = Sq[Q_AVERAGE + last, i]
@@ -292,11 +267,14 @@ def _put_average(S, row, stages, i, x, keep, fresh):
 
 
 @jit
-def _average(h, mode, held, keep, first, age, young, q, dq, ddq, tau, Sq, Sv, C, q_of, stages):
+def _average(step, young, sample, state):
     """Bring all channels to one moment (the middle of the step, or, where speeds are differences,
     the sample before) and average them alike.
     """
-    nq, nv = q.shape[0], tau.shape[0]
+    h, _, _, keep, mode, _, held, first, age = step
+    q, dq, ddq, tau = sample
+    Sq, Sv, C, q_of = state[0], state[1], state[4], state[5]
+    nq, nv, stages = q.shape[0], tau.shape[0], Sq.shape[0] - Q_AVERAGE
     C[SAME_Q, nv], C[SAME_TAU, nv] = 0, 0  # the largest of each, last
     fresh = first <= (2 if mode == DIFFERENTIATED else 1 if mode == MEASURED else 0)
     for v in range(nv):
@@ -312,14 +290,14 @@ def _average(h, mode, held, keep, first, age, young, q, dq, ddq, tau, Sq, Sv, C,
                 C[SAME_Q, v], Sv[TRAVEL, v] = 0, 0.0
         if first > 0:
             C[SAME_TAU, v] = C[SAME_TAU, v] + 1 if tau[v] == Sv[LAST_TAU, v] else 0
-            step = tau[v] - Sv[LAST_TAU, v]
+            change = tau[v] - Sv[LAST_TAU, v]
             if first > 1 and not young:
                 weight = max(SLOW, 1.0 / (age + 1.0))
-                bend = step - Sv[STEP_TAU, v]  # of white noise: variance 6σ²
+                bend = change - Sv[STEP_TAU, v]  # of white noise: variance 6σ²
                 most = CLIP * max(Sv[NOISE, v], LEAST_TAU * LEAST_TAU * Sv[SQUARE, v])
                 Sv[NOISE, v] += weight * (min(bend * bend / 6.0, most) - Sv[NOISE, v])
                 Sv[SQUARE, v] += weight * (tau[v] * tau[v] - Sv[SQUARE, v])
-            Sv[STEP_TAU, v] = step
+            Sv[STEP_TAU, v] = change
         C[SAME_Q, nv], C[SAME_TAU, nv] = (
             max(C[SAME_Q, nv], C[SAME_Q, v]),
             max(C[SAME_TAU, nv], C[SAME_TAU, v]),
@@ -408,27 +386,16 @@ def _absorb_into(work, columns, R):
 
 
 @jit
-def all_rows(
-    topology,
-    geometry,
-    dofs,
-    axes,
-    gravity,
-    q,
-    dq,
-    ddq,
-    weights,
-    places,
-    extras,
-    extra_rows,
-    nodes,
-    directions,
-    matrices,
-    height,
-):
+def all_rows(tree, motion, weights, places, extras, extra_rows, scratch, matrices, height):
     """Fill every joint's rows of [Y | u], chunk after chunk: chunk k is matrices[k·height : (k +
     1)·height].
+
+    tree: (topology, geometry, dofs, axes, gravity). motion: (q, dq, ddq). scratch: (nodes,
+        directions).
     """
+    topology, geometry, dofs, axes, gravity = tree
+    q, dq, ddq = motion
+    nodes, directions = scratch
     samples = q.shape[0]
     shared = False
     for e in range(dofs.shape[0]):
@@ -465,12 +432,14 @@ def all_rows(
 
 
 @jit
-def stack_rows(order, first, columns, source, joints, matrices, height, work, R):
-    """One triangle of all joints' rows, each joint's times its weight, from the leaves to the root.
+def stack_rows(plan, joints, matrices, height, work, R):
+    """Fill the triangle R of all joints' rows, each joint's times its weight, from the leaves to
+    the root.
 
     A joint's rows touch only what the joint carries, so until its turn no row of R there has
-    anything beyond: no fill.
+    anything beyond: no fill. plan: (order, first, columns, source) of `StackedFactor`.
     """
+    order, first, columns, source = plan
     chunks = matrices.shape[0] // height
     for o in range(order.shape[0]):
         v = order[o]
@@ -484,8 +453,9 @@ def stack_rows(order, first, columns, source, joints, matrices, height, work, R)
 
 
 @jit
-def stack_factors(order, first, columns, source, starts, joints, factors, work, R):
-    """The same from every joint's own triangle, row by row at factors[starts[v, 1]:]."""
+def stack_factors(plan, starts, joints, factors, work, R):
+    """Fill the same triangle from every joint's own, row by row at factors[starts[v, 1]:]."""
+    order, first, columns, source = plan
     for o in range(order.shape[0]):
         v = order[o]
         mine = columns[first[v] : first[v + 1]]
@@ -525,7 +495,7 @@ def fold_sample(matrices, sample, starts, valid, factors, row):
                 factors[at + k * n + j], row[j] = c * a + s * b, c * b - s * a
 
 
-# -- watch -----------------------------------------------------------------------------------------
+# -- residual monitor ------------------------------------------------------------------------------
 
 
 @jit
@@ -536,7 +506,6 @@ def predict(
     axes,
     gravity,
     theta,
-    drive,
     q,
     dq,
     ddq,
@@ -546,9 +515,10 @@ def predict(
     forces,
     torques,
     out,
+    drive,
 ):
-    """out (samples, nv) ← rigid bodies and drive: rows of `drive` are viscous, Coulomb, offset and
-    armature of every degree of freedom.
+    """Fill `out` (samples, nv) as `inverse_dynamics` does, and add the drive: its rows are viscous,
+    Coulomb, offset and armature of every degree of freedom.
     """
     inverse_dynamics(
         topology,
@@ -576,13 +546,19 @@ def predict(
 
 
 @jit
-def watch_step(h, drift, relative, lag, predicted, dq, ddq, tau, slow, coulomb, dry, scale, sums):
-    """Two cumulative sums per joint of the residual over its scale, beyond `drift` [scales·s]; the
-    largest, whose, and its residual.
+def cusum_step(h, rules, predicted, dq, ddq, tau, state):
+    """Update two cumulative sums per joint of the residual over its scale, beyond `drift`
+    [scales·s]; return the largest, whose it is, and its residual.
 
     A joint that stood still, or turned round, within `lag` seconds may have any friction up to
     `dry`; the prediction holds `coulomb` of it.
+
+    rules: drift, relative, lag. predicted, dq, ddq, tau: (1, nv) each. state: (6, nv), rows
+        SLOW_SPEED, COULOMB, DRY, SCALE, SUMS and the next.
     """
+    drift, relative, lag = rules[0], rules[1], rules[2]
+    slow, coulomb, dry, scale = state[SLOW_SPEED], state[COULOMB], state[DRY], state[SCALE]
+    sums = state[SUMS:]
     worst, joint, left = 0.0, 0, 0.0
     for v in range(tau.shape[1]):
         residual = tau[0, v] - predicted[0, v]

@@ -81,6 +81,15 @@ class Snapshot:
         return Information(robot, stack.base, stack.positions, self.factors, self.rows, self.count)
 
 
+@dataclass(frozen=True)
+class LogInfo:
+    """The log of a run, where there is one."""
+
+    findings: tuple[str, ...] = ()  # of its audit
+    locked: tuple[str, ...] = ()  # joints that it does not measure
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, eq=False)
 class DownloadRequest:
     """All that the files need beside the robots."""
@@ -92,9 +101,7 @@ class DownloadRequest:
     title: str
     cutoff: float | None  # [Hz] of the identifier
     min_speed: tuple[float, ...]
-    provenance: Mapping[str, Any] = field(default_factory=dict)
-    findings: tuple[str, ...] = ()
-    locked: tuple[str, ...] = ()
+    log: LogInfo
 
 
 @dataclass(frozen=True)
@@ -182,8 +189,8 @@ def make_downloads(robot: Robot, nominal: Robot, request: DownloadRequest) -> Do
         raw=None,
         provenance=_provenance(robot, estimate, request),
     )
-    data |= {"locked": list(request.locked), "dropped": {}, "findings": []}
-    data["warnings"] = list(request.findings)
+    data |= {"locked": list(request.log.locked), "dropped": {}, "findings": []}
+    data["warnings"] = list(request.log.findings)
     content, name, drive = _robot_file(identified, data)
     collector = Collector(identified, nominal)
     recent = held
@@ -241,7 +248,7 @@ def _provenance(robot: Robot, estimate: Estimate, request: DownloadRequest) -> d
         "rows_held_out": [0, len(request.snapshot.held["q"])],
         **dict.fromkeys(("prior", "alpha", "joints", "actuation", "columns", "topic")),
     }
-    logs = list(request.provenance.get("logs", ()))
+    logs = list(request.log.provenance.get("logs", ()))
     return {**outputs.provenance(robot, None, None, settings), "logs": logs}
 
 
@@ -252,7 +259,7 @@ def _section(request: DownloadRequest) -> Section:
         f"{request.title} after {snapshot.t:.1f} s: identified from the {snapshot.count} samples"
         " in the identifier's memory."
     )
-    notes = (Note(sentence, "warning") for sentence in request.findings[:5])
+    notes = (Note(sentence, "warning") for sentence in request.log.findings[:5])
     blocks: list[Block] = [Text(text), *notes, *request.figures]
     if request.events:
         columns = (Column("t", "s", decimals=2), Column("kind"), Column("event", wide=True))

@@ -112,9 +112,9 @@ class Publisher:
     """Builds the messages of a run; started and stopped by its session."""
 
     def __init__(self, shared: SharedState, worker: ParameterWorker) -> None:
-        self._shared, info = shared, shared.info
+        self._shared, info, tracks = shared, shared.info.identifier, shared.info.control.tracks
         self.panels = Panels(
-            shared.robot, tracks=info.tracks, threshold=info.threshold, window=info.window
+            shared.robot, tracks=tracks, threshold=info.threshold, window=info.window
         )
         self.viewers, self.parameters = ViewerList(), LiveParameters(worker)
         self.scene, self._models = RobotScene(shared.robot), TorqueModels(shared.robot)
@@ -276,12 +276,12 @@ class Publisher:
         shared, info, status = self._shared, self._shared.info, self._shared.status
         # Where a controller runs, what it did last counts: it may keep the nominal model though the
         # gate is open.
-        in_use = self._identified or not info.controlled
+        in_use = self._identified or not info.control.controlled
         identified = self._gate.open and not status.forced and in_use
         p50, p99 = (None, None) if self._cycle is None else (round(x, 2) for x in self._cycle)
         condition = self.parameters.table.condition
         return {
-            "gate": messages.gate(self._gate, window=info.window, condition=condition),
+            "gate": messages.gate(self._gate, window=info.identifier.window, condition=condition),
             "model": "identified" if identified else "nominal",
             "forced": status.forced,
             "paused": status.paused,
@@ -316,10 +316,10 @@ class Publisher:
             "bodies": [robot.body_names[b] for b in self.scene.bodies],
             "rate": round(info.rate, 3),
             "speed": info.speed,
-            "forcible": info.forcible,
+            "forcible": info.control.forcible,
             "drive_file": needs_drive_file(robot),
-            "threshold": info.threshold,
-            "window": info.window,
+            "threshold": info.identifier.threshold,
+            "window": info.identifier.window,
             "started": shared.started.isoformat(timespec="seconds"),
             "t": round(self.t, 4),
             "panels": drawn,
@@ -335,7 +335,7 @@ class Publisher:
         """Return the last filtered rows that were not fitted."""
         with self._lock:
             rows = self._recent.arrays()
-        return {**rows, "valid": np.abs(rows["dq"]) >= self._shared.info.min_speed}
+        return {**rows, "valid": np.abs(rows["dq"]) >= self._shared.info.identifier.min_speed}
 
     def figures(self) -> tuple[Figure, ...]:
         """Return the panels as a report draws them."""

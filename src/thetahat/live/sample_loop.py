@@ -37,8 +37,8 @@ from thetahat.live.shared_state import (
     Status,
     describe,
 )
-from thetahat.online.events import Event
 from thetahat.online.gate import GateState
+from thetahat.online.sample_verdict import Event
 
 MOST_COMMANDS = 256  # that may wait
 MASS_CHANGE = 0.05  # of a payload's mass: less is not worth an event

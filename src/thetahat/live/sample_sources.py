@@ -22,8 +22,9 @@ from thetahat.errors import MalformedInput, UsageError, known
 from thetahat.live.joint_states import Sample, require_scalar_joints
 from thetahat.model.lock_joints import kept_positions, lock
 from thetahat.model.robot import Robot
+from thetahat.online.config import FilterConfig, GateRules, MonitorRules, SolverConfig
 from thetahat.online.identifier import OnlineIdentifier
-from thetahat.studies.arm import Experiment
+from thetahat.studies.closed_loop import Experiment
 
 STUDIES = {"double-pendulum": "double_pendulum", "leg": "leg", "arm": "arm", "valkyrie": "valkyrie"}
 ROWS = 2048  # of a log that are in memory at once
@@ -229,7 +230,7 @@ class Listen(Source):
     def __init__(self, robot: Robot, settings: Settings, *, rate: float = 1000.0) -> None:
         require_scalar_joints(robot)
         # Semidefinite programs are solved in a process of their own, so that no sample waits.
-        super().__init__(robot.name, robot, _identifier(robot, settings, beside="process"), rate)
+        super().__init__(robot.name, robot, _identifier(robot, settings, run_in="process"), rate)
         self._queue: deque[Sample] = deque()
         self._available = threading.Event()
         self._lost, self.received = 0, 0
@@ -267,7 +268,9 @@ class Listen(Source):
             yield Step(identifier.clock, sample.q, None, identifier.gate.open, cpu() - begun)
 
 
-def _identifier(robot: Robot, settings: Settings, **options: Any) -> OnlineIdentifier:
+def _identifier(
+    robot: Robot, settings: Settings, *, reset_after: float = 1.0, run_in: str = "update"
+) -> OnlineIdentifier:
     terms = dict.fromkeys(settings.friction, True)
     return OnlineIdentifier(
         robot.with_drive(**terms) if terms else robot,
@@ -275,9 +278,9 @@ def _identifier(robot: Robot, settings: Settings, **options: Any) -> OnlineIdent
         settings.rate,
         settings.window,
         settings.threshold,
-        cutoff=settings.cutoff,
-        payload_link=settings.payload_link,
-        **options,
+        filter=FilterConfig(cutoff=settings.cutoff, reset_after=reset_after),
+        solver=SolverConfig(run_in=run_in),
+        gate=GateRules(monitor=MonitorRules(payload_link=settings.payload_link)),
     )
 
 

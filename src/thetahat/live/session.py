@@ -146,7 +146,7 @@ class Session:
             self.loop = SampleLoop(source, self.shared, speed=speed)
         else:
             raise UsageError("a session needs a source, here or in another process")
-        self.worker = Worker(self.shared.robot, self.shared.info.nominal)
+        self.worker = Worker(self.shared.robot, self.shared.info.identifier.nominal)
         self.publisher = Publisher(self.shared, self.worker)
         self.refused = 0  # received frames that could not be used
         self._job: _Job | None = None
@@ -212,9 +212,9 @@ class Session:
             raise UsageError(f"command {str(name)[:40]!r} is unknown; commands: {known(COMMANDS)}")
         if self.shared.ended:
             raise UsageError(f"the run is over, so there is nothing to {name.split('_')[0]}")
-        if name in ("force_nominal", "release") and not info.forcible:
+        if name in ("force_nominal", "release") and not info.control.forcible:
             always = "its controller always uses the nominal model"
-            why = always if info.controlled else "no controller of ours drives this robot"
+            why = always if info.control.controlled else "no controller of ours drives this robot"
             raise UsageError(f"the nominal model cannot be forced: {why}")
         self.loop.command(name)
 
@@ -275,11 +275,9 @@ class Session:
             figures=self.publisher.figures(),
             events=tuple(self.shared.events.all),
             title=info.title,
-            cutoff=info.cutoff,
-            min_speed=tuple(info.min_speed.tolist()),
-            provenance=info.provenance,
-            findings=info.findings,
-            locked=info.locked,
+            cutoff=info.identifier.cutoff,
+            min_speed=tuple(info.identifier.min_speed.tolist()),
+            log=info.log,
         )
 
     def summary(self) -> str:

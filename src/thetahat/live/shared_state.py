@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from thetahat.live.downloads import Snapshot
+from thetahat.live.downloads import LogInfo, Snapshot
 from thetahat.live.sample_sources import Source
 from thetahat.model.robot import Robot
-from thetahat.online.events import Event
 from thetahat.online.gate import GateState
 from thetahat.online.predict import plain
+from thetahat.online.sample_verdict import Event
 
 DRAWN = 50.0  # [Hz] of the rows: signals are drawn after a low-pass of 10 Hz
 ROWS = 1024  # of the ring: 20 s
@@ -239,6 +239,27 @@ def describe(event: Event) -> tuple[str, str]:
 # -- the run ---------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class ControlInfo:
+    """What drives the robot."""
+
+    tracks: bool  # whether there is a desired motion, so that there are errors
+    controlled: bool  # whether a controller of ours drives the robot,
+    forcible: bool  # and can be forced to the nominal model
+
+
+@dataclass(frozen=True, eq=False)
+class IdentifierInfo:
+    """Constants of the identifier."""
+
+    nominal: Robot
+    robot: Robot  # with the drive terms that are identified
+    threshold: float
+    window: int
+    min_speed: np.ndarray
+    cutoff: float | None  # [Hz] of its filter
+
+
 @dataclass(frozen=True, eq=False)
 class RunInfo:
     """Constants of a run."""
@@ -247,41 +268,25 @@ class RunInfo:
     title: str
     rate: float  # [Hz] of samples
     speed: float
-    tracks: bool  # whether there is a desired motion, so that there are errors
-    controlled: bool  # whether a controller of ours drives the robot,
-    forcible: bool  # and can be forced to the nominal model
-    nominal: Robot
-    robot: Robot  # with the drive terms that are identified
-    threshold: float
-    window: int
-    min_speed: np.ndarray
-    cutoff: float | None  # [Hz] of the identifier's filter
-    findings: tuple[str, ...]
-    locked: tuple[str, ...]
-    provenance: dict[str, Any]
+    control: ControlInfo
+    identifier: IdentifierInfo
+    log: LogInfo
 
     @staticmethod
     def of(source: Source, speed: float) -> RunInfo:
         """Return those of a source, ready to be pickled."""
         identifier, tau = source.identifier, source.identifier.time_constant
-        return RunInfo(
-            mode=source.mode,
-            title=source.title,
-            rate=source.rate,
-            speed=speed,
-            tracks=source.tracks,
-            controlled=source.controller is not None,
-            forcible=source.forcible,
+        constants = IdentifierInfo(
             nominal=plain(source.nominal),
             robot=plain(identifier.nominal),
             threshold=identifier.threshold,
             window=identifier.window,
             min_speed=identifier.min_speed,
             cutoff=1.0 / (2.0 * math.pi * tau) if tau else None,
-            findings=source.findings,
-            locked=source.locked,
-            provenance=source.provenance,
         )
+        control = ControlInfo(source.tracks, source.controller is not None, source.forcible)
+        log = LogInfo(source.findings, source.locked, source.provenance)
+        return RunInfo(source.mode, source.title, source.rate, speed, control, constants, log)
 
 
 @dataclass(frozen=True, eq=False)
@@ -300,8 +305,8 @@ class SharedState:
     """One run: ring buffer, events, last gate state and snapshot. The loop calls the methods."""
 
     def __init__(self, info: RunInfo) -> None:
-        self.info, self.robot = info, info.robot
-        self.ring, self.events = RingBuffer(info.robot, info.rate), EventLog()
+        self.info, self.robot = info, info.identifier.robot
+        self.ring, self.events = RingBuffer(self.robot, info.rate), EventLog()
         self.started = datetime.now(UTC).astimezone()
         self.snapshot: Snapshot | None = None  # after the last update
         self.gate = GateState(False, "no sample has arrived yet")
@@ -310,7 +315,7 @@ class SharedState:
         self.ended, self.failure = False, ""
         self.resets = 0
         self.stride = self.ring.stride  # cycles between two rows
-        for sentence in info.findings:
+        for sentence in info.log.findings:
             self.events.add(0.0, "info", sentence)
 
     def time(self, ns: int) -> None:

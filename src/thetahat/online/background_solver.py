@@ -1,4 +1,4 @@
-"""Solving beside the loop: in the update itself (always the same result), in a thread, or in a
+"""Solving in the background: in the update itself (always the same result), in a thread, or in a
 process of its own (no lock is shared).
 """
 
@@ -9,52 +9,42 @@ import multiprocessing
 import time
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from thetahat.errors import UsageError
+from thetahat.data.samples import Samples
+from thetahat.identification.estimators.estimator import Estimator, SampleEstimator
 from thetahat.identification.information import Information
 from thetahat.model.robot import Robot
-from thetahat.online.physical_model import Answer, Task, solve
+from thetahat.online.config import SolverConfig
+from thetahat.online.physical_model import Solution, Task, solve
 from thetahat.online.predict import plain
+from thetahat.online.sample_verdict import Events
 from thetahat.online.stacked_factor import Stack
 
-PLACES = (None, "thread", "process")
-GIVE_UP = 5.0  # times its patience, after which a solver will not answer any more
+GIVE_UP = 5.0  # times its timeout, after which a solver will not answer any more
 LOST = 3  # threads that may be given up: none can be ended from outside, and each takes a core
 STARTING = 60.0  # [s] that a process may take to start
 
 
 class BackgroundSolver:
-    """At most one task at a time; a new one is turned away while another is under way.
+    """Solves at most one task at a time; a new one is dropped while another is under way."""
 
-    patience: [s] after which its answer is late; after `GIVE_UP` times that the worker is given up,
-        and another takes its place.
-    """
-
-    def __init__(self, place: str | None, robot: Robot, *, patience: float, events: Any) -> None:
-        if place not in PLACES:
-            raise UsageError(
-                f"beside is {place!r}; give None (in the update itself), 'thread' or 'process'"
-            )
-        if not patience > 0.0:
-            raise UsageError(
-                f"patience is {patience!r}; give the seconds an answer may take, above zero"
-            )
-        self._place, self._robot, self._patience, self._events = place, robot, patience, events
-        self._warm: Future | None = None  # a process that starts
-        self._executor: Executor | None = self._start() if place == "process" else None
+    def __init__(self, config: SolverConfig, robot: Robot, events: Events) -> None:
+        self._place, self._timeout = config.run_in, config.timeout
+        self._robot, self._events = robot, events
+        self._warm: Future[Stack] | None = None  # a process that starts
+        self._executor: Executor | None = self._start() if self._place == "process" else None
         self._lost = 0  # threads that were given up
         self.longest = 0.0  # [s] that a solution took which the loop waited for
-        self._future: Future | None = None
+        self._future: Future[Solution] | None = None
         self._since, self._late, self._dropped = 0.0, False, False
-        self._answer: Answer | None = None
+        self._solution: Solution | None = None
         self.now = 0.0  # [s] on the stream's clock, for what is put on record
 
     def _start(self) -> Executor:
         if self._place == "thread":
-            return ThreadPoolExecutor(max_workers=1, thread_name_prefix="thetahat-beside")
+            return ThreadPoolExecutor(max_workers=1, thread_name_prefix="thetahat-solver")
         executor = ProcessPoolExecutor(
             1,
             mp_context=multiprocessing.get_context("spawn"),
@@ -73,8 +63,8 @@ class BackgroundSolver:
 
     @property
     def ready(self) -> bool:
-        """Whether an answer waits; a task that takes too long is put on record once."""
-        if self._answer is not None:
+        """Whether a solution waits; a task that takes too long is recorded once."""
+        if self._solution is not None:
             return True
         if self._future is None:
             return False
@@ -85,21 +75,21 @@ class BackgroundSolver:
             return False
         if self._warm is not None:  # what was to be solved has waited for the process to start
             self._since, self._warm = now, None
-        if not self._late and now - self._since > self._patience:
+        if not self._late and now - self._since > self._timeout:
             self._late = True
             self._events.add(
                 self.now,
                 "solver",
-                f"the solver has no answer after {self._patience:g} s; the last valid model stays",
+                f"the solver has no answer after {self._timeout:g} s; the last valid model stays",
             )
-        if now - self._since > GIVE_UP * self._patience:
+        if now - self._since > GIVE_UP * self._timeout:
             self._give_up()
         return False
 
     def _give_up(self) -> None:
         """It hangs: what it would say is dropped, and the next task gets another worker."""
         sentence = (
-            f"the solver hangs since {GIVE_UP * self._patience:g} s and was given up; the last"
+            f"the solver hangs since {GIVE_UP * self._timeout:g} s and was given up; the last"
             " valid model stays"
         )
         self._events.add(self.now, "solver", sentence)
@@ -119,9 +109,9 @@ class BackgroundSolver:
 
     def submit(self, task: Task) -> None:
         """Solve this, unless another task is under way."""
-        if self._place is None:
+        if self._place == "update":
             begun = time.perf_counter()
-            self._answer = solve(task)
+            self._solution = solve(task)
             self.longest = max(self.longest, time.perf_counter() - begun)
             return
         if self._future is not None or self._lost >= LOST:
@@ -132,28 +122,26 @@ class BackgroundSolver:
         if self._place == "thread":
             self._future = self._executor.submit(solve, task)
         else:
-            info = task.information
-            self._future = self._executor.submit(
-                _work,
-                _Parcel(replace(task, information=None), info.factors, info.rows, info.samples),
-            )
+            self._future = self._executor.submit(_work, _Parcel.of(task))
 
-    def take(self) -> Answer | None:
-        """The answer; None where it came late, or was dropped meanwhile."""
-        if self._answer is not None:
-            answer, self._answer = self._answer, None
-            return answer
+    def take(self) -> Solution | None:
+        """The solution, once `ready`; None where it came late, or was dropped meanwhile."""
+        if self._solution is not None:
+            solution, self._solution = self._solution, None
+            return solution
         future, self._future = self._future, None
+        if future is None:
+            return None
         try:
-            answer = future.result()
+            solution = future.result(0.0)
         except Exception as error:  # a worker that died must not take the loop with it
             self._executor = None
-            answer = Answer(None, None, "failed", f"the solver's worker ended: {error}")
-        return None if self._dropped or self._late else answer
+            solution = Solution(None, None, "failed", f"the solver's worker ended: {error}")
+        return None if self._dropped or self._late else solution
 
     def drop(self) -> None:
         """What is under way is of no use any more."""
-        self._answer, self._dropped = None, True
+        self._solution, self._dropped = None, True
 
     def close(self) -> None:
         """End the worker."""
@@ -167,10 +155,26 @@ class BackgroundSolver:
 class _Parcel:
     """A task without its robot, which the worker has."""
 
-    task: Task
     factors: tuple[np.ndarray, ...]
     rows: np.ndarray
-    samples: int
+    count: int
+    weight: float
+    estimator: Estimator | SampleEstimator | None
+    samples: Samples | None
+    x_base: np.ndarray | None
+
+    @staticmethod
+    def of(task: Task) -> _Parcel:
+        info = task.information
+        return _Parcel(
+            info.factors,
+            info.rows,
+            info.samples,
+            task.weight,
+            task.estimator,
+            task.samples,
+            task.x_base,
+        )
 
 
 _worker: dict[str, Robot] = {}
@@ -185,15 +189,13 @@ def _stack() -> Stack:
     return Stack(_worker["robot"])
 
 
-def _work(parcel: _Parcel) -> Answer:
+def _work(parcel: _Parcel) -> Solution:
     robot, stack = _worker["robot"], _stack()
     info = Information(
-        robot, stack.base, stack.positions, parcel.factors, parcel.rows, parcel.samples
+        robot, stack.base, stack.positions, parcel.factors, parcel.rows, parcel.count
     )
-    answer = solve(replace(parcel.task, information=info))
+    solution = solve(Task(info, parcel.weight, parcel.estimator, parcel.samples, parcel.x_base))
+    if solution.estimate is None:
+        return solution
     # An estimate holds the robot, whose scratch memory does not travel.
-    return (
-        answer
-        if answer.estimate is None
-        else replace(answer, estimate=replace(answer.estimate, robot=plain(robot)))
-    )
+    return replace(solution, estimate=replace(solution.estimate, robot=plain(robot)))

@@ -1,36 +1,228 @@
-"""What an online identifier is told, checked once."""
+"""Settings of an online identifier: small frozen objects, checked once, where they are made."""
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 
 from thetahat.errors import UsageError, known
-from thetahat.identification.estimators.estimator import guess
-from thetahat.identification.estimators.least_squares import LeastSquares
-from thetahat.identification.estimators.prior import Prior
-from thetahat.identification.information import Information
+from thetahat.identification.estimators.estimator import Estimator, SampleEstimator
 from thetahat.model.robot import Robot
-from thetahat.online.forgetting import Forgetting
-from thetahat.online.memory import Growing, Informative, Memory, Window
 
 BLENDS = ("early", "always")
-MEMORIES = ("window", "growing", "forgetting", "informative")
+PLACES = ("update", "thread", "process")
+CLOSE = 0.9  # R² below which a gate closes, unless told; never above its threshold
+
+# -- memories --------------------------------------------------------------------------------------
 
 
-def check(
-    robot: Robot,
-    *,
-    rate: float,
-    window: int,
-    cutoff: float | None,
-    stages: int,
-    blend: str,
-    refit: float,
-) -> None:
+@dataclass(frozen=True)
+class Window:
+    """The last samples, as many as the identifier's `window` (paper: 50)."""
+
+
+@dataclass(frozen=True)
+class Growing:
+    """All samples since the beginning, as one factor per joint (paper, the leg)."""
+
+
+@dataclass(frozen=True)
+class Forgetting:
+    """All samples, fading by `factor` per sample in the directions that new ones excite."""
+
+    factor: float = 0.98  # share that is left after one sample; 1: nothing is forgotten
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.factor <= 1.0:
+            raise UsageError(
+                f"factor is {self.factor!r}; give the share that is left after one sample, above 0,"
+                " at most 1 (1: nothing is forgotten)"
+            )
+
+
+@dataclass(frozen=True)
+class Informative:
+    """The samples that tell most about the parameters, `window` of them; rejects outliers."""
+
+
+MemoryConfig = Window | Growing | Forgetting | Informative
+
+
+# -- the three settings of an identifier -----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FilterConfig:
+    """How the stream of samples is filtered."""
+
+    cutoff: float | None = 10.0  # [Hz] of each exponential average, all channels alike; None: none
+    stages: int = 2  # averages one after the other, 1 to 4
+    period: float | None = None  # [s] between samples; None: the first ones tell
+    # whether torque k acts from sample k until the next one (a command), rather than being a
+    # momentary reading
+    held_torque: bool = False
+    min_speed: float | Sequence[float] = 0.02  # [rad/s or m/s] of a joint that moves
+    reset_after: float = 1.0  # [s] of a gap that empties the memory
+
+    def __post_init__(self) -> None:
+        if self.cutoff is not None and not (_number(self.cutoff) and self.cutoff > 0.0):
+            raise UsageError(
+                f"cutoff is {self.cutoff!r}; give a positive frequency in Hz, or None for no filter"
+            )
+        if not (_whole(self.stages) and 1 <= self.stages <= 4):
+            raise UsageError(f"stages is {self.stages!r}; give a whole number from 1 to 4")
+        for name, value in (("period", self.period), ("reset_after", self.reset_after)):
+            if value is not None and not value > 0.0:
+                raise UsageError(f"{name} is {value!r}; give seconds, above zero")
+
+    def speeds(self, robot: Robot) -> np.ndarray:
+        """(nv,) from which each joint of a robot moves [rad/s or m/s]."""
+        array = np.asarray(self.min_speed, dtype=float)
+        if array.shape not in ((), (robot.nv,)) or not np.all(np.isfinite(array) & (array >= 0.0)):
+            raise UsageError(
+                f"min_speed is {self.min_speed!r}; give one speed from 0, or one for each of the"
+                f" {robot.nv} degrees of freedom"
+            )
+        return np.broadcast_to(array, (robot.nv,)).copy()
+
+
+@dataclass(frozen=True)
+class SolverConfig:
+    """How samples become a model.
+
+    A semidefinite program takes 11 ms for a Panda and 0.3 s for Valkyrie's 44 joints. In a control
+    loop that drives a robot, use `run_in="process"` (or "thread", where no process may be started):
+    then no cycle waits for it. "update" always has the same result: for studies, replays and tests.
+    """
+
+    memory: MemoryConfig = Window()
+    # any of the library's; None: the pseudo-inverse, after the blend with the guess
+    estimator: Estimator | SampleEstimator | None = None
+    alpha: float = 0.5  # weight of the data in the blend with the guess, between 0 and 1
+    # "early": blend until the buffer is full and all directions are seen; "always"
+    blend: str = "early"
+    prior_weight: float = 1.0  # of the nominal robot in directions the data do not know
+    run_in: str = "update"  # where programs and slow estimators are solved: PLACES
+    # [s] after which a solution is late and dropped; after five times that the worker is replaced
+    timeout: float = 2.0
+    refit_interval: float = 1.0  # [s] between two programs while a model is at hand
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.memory, MemoryConfig):
+            raise UsageError(
+                f"memory is {self.memory!r}; give Window(), Growing(), Forgetting(factor) or"
+                " Informative() of thetahat.online.config"
+            )
+        if self.blend not in BLENDS:
+            raise UsageError(f"blend is {self.blend!r}; give one of {', '.join(BLENDS)}")
+        if not 0.0 < self.alpha < 1.0:
+            raise UsageError(
+                f"alpha is {self.alpha!r}; give a number between 0 (the guess alone) and 1 (the"
+                " data alone), both excluded"
+            )
+        if self.run_in not in PLACES:
+            raise UsageError(f"run_in is {self.run_in!r}; give one of {', '.join(PLACES)}")
+        if not self.timeout > 0.0:
+            raise UsageError(
+                f"timeout is {self.timeout!r}; give the seconds a solution may take, above zero"
+            )
+        if not (_number(self.refit_interval) and self.refit_interval >= 0.0):
+            raise UsageError(
+                f"refit_interval is {self.refit_interval!r}; give the seconds between two"
+                " semidefinite programs, from 0"
+            )
+        self._check_estimator()
+
+    def _check_estimator(self) -> None:
+        name = type(self.estimator).__name__
+        if hasattr(self.estimator, "estimate_from_samples"):
+            if not isinstance(self.memory, Window | Informative):
+                raise UsageError(
+                    f"{name} weighs single samples, which {self.memory} does not keep; use Window()"
+                    " or Informative()"
+                )
+        elif self.estimator is not None and not hasattr(self.estimator, "estimate"):
+            raise UsageError(
+                f"estimator is of type {name}; give one of the library's, for example"
+                " LeastSquares()"
+            )
+
+
+@dataclass(frozen=True)
+class MonitorRules:
+    """When residuals of the model in use raise an alarm, see `residual_monitor`."""
+
+    drift: float = 3.0  # σ that may last for ever
+    limit: float = 0.3  # σ·s beyond it
+    relative: float = 0.03  # of the predicted torque: an error of a model that is good
+    # where a payload may be taken up or put down; its mass is reported after an alarm
+    payload_link: str | None = None
+
+    def __post_init__(self) -> None:
+        if not (self.drift > 0.0 and self.limit > 0.0 and self.relative >= 0.0):
+            raise UsageError(
+                f"drift is {self.drift!r}, limit {self.limit!r}, relative {self.relative!r}; give"
+                " numbers above zero"
+            )
+
+
+@dataclass(frozen=True)
+class GateRules:
+    """What a gate needs beside its threshold, and how the model in use is monitored."""
+
+    close: float | None = None  # R² below which it closes; None: 0.9, or the threshold if lower
+    dwell: float = 1.0  # [s] it stays closed at least
+    hold: float = 5.0  # [s] an open gate keeps its verdict at standstill
+    # torque noises that a joint's error may have instead of reaching the threshold
+    noise: float = 2.0
+    floor: float | Sequence[float] = 0.0  # [N·m or N] errors that do not matter, per joint
+    rank: float = 0.5  # share of the structural rank that the motion must show
+    joints: Sequence[str] | None = None  # whose R² is required; None: all
+    monitor: MonitorRules | None = MonitorRules()
+
+    def __post_init__(self) -> None:
+        for name in ("dwell", "hold", "noise"):
+            if not getattr(self, name) >= 0.0:
+                raise UsageError(f"{name} is {getattr(self, name)!r}; give a number from 0")
+        if not 0.0 <= self.rank <= 1.0:
+            raise UsageError(
+                f"rank is {self.rank!r}; give a share of the structural rank, from 0 to 1"
+            )
+        if self.joints is not None and not self.joints:
+            raise UsageError(
+                "joints is empty; name those that are to be judged, or pass None for all"
+            )
+
+    def closing(self, threshold: float) -> float:
+        """R² below which a gate with this threshold closes."""
+        close = min(CLOSE, threshold) if self.close is None else self.close
+        if not 0.0 <= close <= threshold <= 1.0:
+            raise UsageError(
+                f"close is {close!r} and threshold {threshold!r}; give 0 ≤ close ≤ threshold ≤ 1,"
+                " so that the gate has hysteresis"
+            )
+        return close
+
+    def judged(self, robot: Robot) -> np.ndarray:
+        """(nv,) bool: whose R² is required."""
+        names = robot.velocity_names
+        for name in self.joints or ():
+            if name not in names:
+                raise UsageError(
+                    f"joint {name!r} is not in robot {robot.name!r}; joints: {known(names)}"
+                )
+        return np.array([self.joints is None or name in self.joints for name in names])
+
+
+# -- checks ----------------------------------------------------------------------------------------
+
+
+def check(robot: Robot, rate: float, window: int) -> None:
     """Refuse what makes no sense."""
     if not isinstance(robot, Robot):
         raise UsageError(
@@ -44,113 +236,67 @@ def check(
         raise UsageError(
             f"rate is {rate!r}; give the updates per second [Hz], a finite number above zero"
         )
-    if isinstance(window, bool) or not isinstance(window, int | np.integer) or window < 1:
+    if not (_whole(window) and window >= 1):
         raise UsageError(
             f"window is {window!r}; give how many samples fill the buffer, a whole number from 1"
         )
-    if cutoff is not None and not (_number(cutoff) and cutoff > 0.0):
-        raise UsageError(
-            f"cutoff is {cutoff!r}; give a positive frequency in Hz, or None for no filter"
-        )
-    if isinstance(stages, bool) or not isinstance(stages, int | np.integer) or not 1 <= stages <= 4:
-        raise UsageError(f"stages is {stages!r}; give a whole number from 1 to 4")
-    if blend not in BLENDS:
-        raise UsageError(f"blend is {blend!r}; give one of {', '.join(BLENDS)}")
-    if not (_number(refit) and refit >= 0.0):
-        raise UsageError(
-            f"refit is {refit!r}; give the seconds between two semidefinite programs, from 0"
-        )
 
 
-def _number(value: Any) -> bool:
+def _number(value: object) -> bool:
     return (
         not isinstance(value, bool)
-        and isinstance(value, int | float | np.number)
+        and isinstance(value, int | float | np.integer | np.floating)
         and math.isfinite(value)
     )
 
 
-def speeds(min_speed: float | Sequence[float], robot: Robot) -> np.ndarray:
-    """(nv,) at which each joint moves."""
-    array = np.asarray(min_speed, dtype=float)
-    if array.shape not in ((), (robot.nv,)) or not np.all(np.isfinite(array) & (array >= 0.0)):
-        raise UsageError(
-            f"min_speed is {min_speed!r}; give one speed from 0, or one for each of the {robot.nv}"
-            " degrees of freedom"
-        )
-    return np.broadcast_to(array, (robot.nv,)).copy()
+def _whole(value: object) -> bool:
+    return not isinstance(value, bool) and isinstance(value, int | np.integer)
 
 
-def judged(robot: Robot, joints: Sequence[str] | None) -> np.ndarray:
-    """(nv,) whose R² is asked for."""
-    names = robot.velocity_names
-    if joints is None:
-        return np.ones(robot.nv, dtype=bool)
-    for name in joints:
-        if name not in names:
-            raise UsageError(
-                f"joint {name!r} is not in robot {robot.name!r}; joints: {known(names)}"
-            )
-    if not joints:
-        raise UsageError("joints is empty; name those that are to be judged, or pass None for all")
-    return np.array([name in joints for name in names])
+# -- keywords of versions before 0.2 ---------------------------------------------------------------
+
+MOVED = {
+    "memory": "solver=SolverConfig(memory=Growing())",
+    "forgetting": "solver=SolverConfig(memory=Forgetting(factor))",
+    "estimator": "solver=SolverConfig(estimator=…)",
+    "alpha": "solver=SolverConfig(alpha=…)",
+    "blend": "solver=SolverConfig(blend=…)",
+    "weight": "solver=SolverConfig(prior_weight=…)",
+    "beside": 'solver=SolverConfig(run_in="process")',
+    "patience": "solver=SolverConfig(timeout=…)",
+    "refit": "solver=SolverConfig(refit_interval=…)",
+    "cutoff": "filter=FilterConfig(cutoff=…)",
+    "stages": "filter=FilterConfig(stages=…)",
+    "period": "filter=FilterConfig(period=…)",
+    "held": "filter=FilterConfig(held_torque=…)",
+    "min_speed": "filter=FilterConfig(min_speed=…)",
+    "reset_after": "filter=FilterConfig(reset_after=…)",
+    "close": "gate=GateRules(close=…)",
+    "dwell": "gate=GateRules(dwell=…)",
+    "hold": "gate=GateRules(hold=…)",
+    "noise": "gate=GateRules(noise=…)",
+    "floor": "gate=GateRules(floor=…)",
+    "rank_share": "gate=GateRules(rank=…)",
+    "joints": "gate=GateRules(joints=…)",
+    "payload_link": "gate=GateRules(monitor=MonitorRules(payload_link=…))",
+    "watch": "gate=GateRules(monitor=None)",
+}
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-def estimators(
-    empty: Information,
-    theta0: Robot | np.ndarray | None,
-    estimator: Any,
-    *,
-    alpha: float,
-    blend: str,
-    memory: str,
-) -> tuple[Any, Any]:
-    """(the estimator, the blend it begins with); None for the plain pseudo-inverse, which has a
-    quick way of its own, and for no blend.
-    """
-    prior = None
-    if theta0 is not None:
-        guess(empty, theta0, "guess")
-        if not 0.0 < alpha < 1.0:
-            raise UsageError(
-                f"alpha is {alpha!r}; give a number between 0 (the guess alone) and 1 (the data"
-                " alone), both excluded"
-            )
-        prior = Prior(theta0, alpha)
-    if estimator is None:
-        return (prior if blend == "always" else None), prior
-    if hasattr(estimator, "estimate_from_samples"):
-        if memory not in ("window", "informative"):
-            raise UsageError(
-                f"{type(estimator).__name__} weighs single samples, which memory {memory!r} does"
-                " not keep; use 'window' or 'informative'"
-            )
-    elif not hasattr(estimator, "estimate"):
-        raise UsageError(
-            f"estimator is of type {type(estimator).__name__}; give one of the library's, for"
-            " example LeastSquares()"
-        )
-    plain = (
-        isinstance(estimator, LeastSquares) and estimator.weights is None and not estimator.strict
-    )
-    return (None if plain else estimator), prior
+def moved_keywords(function: Callable[P, R]) -> Callable[P, R]:
+    """Let a function name the new place of keywords that moved into configuration objects."""
 
+    @functools.wraps(function)
+    def checked(*args: P.args, **keywords: P.kwargs) -> R:
+        for name in keywords:
+            if name in MOVED:
+                raise UsageError(
+                    f"{name} is not a parameter any more; write {MOVED[name]}, from"
+                    " thetahat.online.config"
+                )
+        return function(*args, **keywords)
 
-def make_memory(kind: str, robot: Robot, size: int, *, forgetting: float) -> Memory:
-    """A memory by its name."""
-    match kind:
-        case "window":
-            return Window(robot, size)
-        case "growing":
-            return Growing(robot, size)
-        case "forgetting":
-            return Forgetting(robot, size, factor=forgetting)
-        case "informative":
-            return Informative(robot, size)
-    raise UsageError(f"memory is {kind!r}; memories: {', '.join(MEMORIES)}")
-
-
-def next_due(due: float, now: float, period: float) -> float:
-    """The next moment of a fixed rate, from time stamps; after a pause it begins anew."""
-    due = now + period if due == -math.inf else due + period
-    return due if due > now + 0.5 * period else now + period
+    return checked

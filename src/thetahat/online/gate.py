@@ -1,4 +1,4 @@
-"""The gate: whether a controller may use the identified model right now, and why, in words.
+"""The gate: whether a controller may use the identified model right now, and why.
 
 The paper's rule (stacked R² ≥ 0.95 and a full buffer), and what makes it safe. Measured on a UR10,
 a stacked R² alone accepts a last link of negative mass (0.991), a dead torque sensor (1.000) and a
@@ -8,12 +8,14 @@ standstill fit of rank 6 of 60 (1.000). So a gate opens only where all of these 
     full        the buffer is full (paper)
     fit         stacked R² of the fit ≥ threshold (paper)
     motion      every joint that is judged has moved lately: R² is defined
-    rank        the motion shows enough directions; those it does not show keep the nominal robot's
-    values physical    some physical robot has the identified base parameters; it is what the
-    controller gets, and what is judged below held out    per joint, R² ≥ threshold on samples that
-    are in no fit; or the error is no more than the torque's own noise ahead       each update's
-    samples were predicted by the model before it, stacked R² ≥ the closing threshold channels    no
-    torque runs against the nominal robot's, or is missing where that asks for a lot
+    rank        the motion shows enough directions; the others keep the nominal robot's values
+    physical    some physical robot has the identified base parameters; the controller gets it, and
+                it is judged below
+    held out    per joint, R² ≥ threshold on samples that are in no fit; or the error is no more
+                than the torque's own noise
+    ahead       each update's samples were predicted by the model before it, stacked R² ≥ the
+                closing threshold
+    channels    no torque runs against the nominal robot's, or is missing where that is large
 
 An open gate closes below a lower threshold (hysteresis), and at once for anything wrong with the
 stream or the model; closed, it stays closed for the dwell time at least. Hysteresis is for the
@@ -24,16 +26,14 @@ closes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from thetahat.errors import UsageError
+from thetahat.online.config import GateRules
 
-AGAINST = (
-    -0.5
-)  # correlation of measured and nominal torque, below which the channel's sign is in doubt
+# correlation of measured and nominal torque, below which the channel's sign is in doubt
+AGAINST = -0.5
 # of a joint's RMS torque, that its noise may excuse at most: a model worse than none (R² < 0)
 # explains nothing
 NOISY = 1.0
@@ -59,9 +59,8 @@ class GateState:
     since: float | None = None  # [s] when it last opened or closed, on the stream's clock
     r2: float | None = None  # stacked, of the model a controller would get, on samples held out
     r2_per_joint: np.ma.MaskedArray | None = None  # (nv,) the same per joint
-    r2_fit: float | None = (
-        None  # stacked, of the estimate on the samples it was fitted to (the paper's R²)
-    )
+    # stacked, of the estimate on the samples it was fitted to (the paper's R²)
+    r2_fit: float | None = None
     r2_ahead: float | None = None  # stacked, of every update's samples by the model before it
     rank: int | None = None  # directions that the data know better than to their own size
     structural_rank: int | None = None  # directions that any motion could show
@@ -75,40 +74,6 @@ class GateState:
 
     def __str__(self) -> str:
         return f"{'open' if self.open else 'closed'}: {self.reason}"
-
-
-@dataclass(frozen=True)
-class Rules:
-    """Thresholds of a gate.
-
-    threshold: R² at which it opens, stacked and per joint. close: R² below which it closes. dwell:
-    [s] it stays closed at least. hold: [s] an open gate keeps its verdict at standstill. noise:
-    torque noises that a joint's error may have instead of reaching the threshold. floor: [N·m or N]
-    errors that do not matter, per joint. rank: share of the structural rank that the motion must
-    show.
-    """
-
-    threshold: float = 0.95
-    close: float = 0.90
-    dwell: float = 1.0
-    hold: float = 5.0
-    noise: float = 2.0
-    floor: float | Sequence[float] = 0.0
-    rank: float = 0.5
-
-    def __post_init__(self) -> None:
-        if not 0.0 <= self.close <= self.threshold <= 1.0:
-            raise UsageError(
-                f"close is {self.close!r} and threshold {self.threshold!r}; give 0 ≤ close ≤"
-                " threshold ≤ 1, so that the gate has hysteresis"
-            )
-        for name in ("dwell", "hold", "noise"):
-            if not getattr(self, name) >= 0.0:
-                raise UsageError(f"{name} is {getattr(self, name)!r}; give a number from 0")
-        if not 0.0 <= self.rank <= 1.0:
-            raise UsageError(
-                f"rank is {self.rank!r}; give a share of the structural rank, from 0 to 1"
-            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,6 +96,11 @@ class Evidence:
     channels: tuple[str, ...]  # sentences of channels that cannot be believed
     names: tuple[str, ...]
 
+    @property
+    def r2_ahead(self) -> float | None:
+        """Stacked R² of every update's samples by the model before it."""
+        return 1.0 - self.ahead[0] / self.ahead[1] if self.ahead[1] > 0.0 else None
+
 
 @dataclass(frozen=True, eq=False)
 class Score:
@@ -141,12 +111,10 @@ class Score:
     rows: np.ndarray
     nominal2: np.ndarray  # of the nominal robot's torques
     cross: np.ndarray  # of both
-    usual: np.ndarray | float = (
-        np.inf
-    )  # σ of the errors as their median tells it: a few samples of another robot do not move it
-    late2: np.ndarray | float = (
-        0.0  # of the model's errors on the newest samples, as if all were like these
-    )
+    # σ of the errors as their median tells it: a few samples of another robot do not move it
+    usual: np.ndarray | float = np.inf
+    # of the model's errors on the newest samples, as if all were like these
+    late2: np.ndarray | float = 0.0
     still2: np.ndarray | float = 0.0  # of what is left of still joints' torques beyond dry friction
     still_u2: np.ndarray | float = 0.0  # of still joints' torques
     still_rows: np.ndarray | int = 0
@@ -164,14 +132,17 @@ class Score:
         return 1.0 - float(np.sum(self.e2)) / total if total > 0.0 else None
 
 
-@dataclass
 class Gate:
-    """The state and its rules; told of evidence, it opens and closes. Time is the stream's."""
+    """Opens and closes on evidence. Time is the stream's.
 
-    rules: Rules
-    state: GateState = field(default_factory=lambda: GateState(False, "no sample has come yet"))
-    openings: int = 0
-    _not_before: float = -np.inf
+    threshold: R² at which it opens, stacked and per joint.
+    """
+
+    def __init__(self, rules: GateRules, threshold: float = 0.95) -> None:
+        self.rules, self.threshold, self.closing = rules, threshold, rules.closing(threshold)
+        self.state = GateState(False, "no sample has come yet")
+        self.openings = 0
+        self._not_before = -np.inf  # [s] when it may open again
 
     def close(self, t: float, reason: str, *, dwell: bool = True) -> None:
         """Close now, whatever the evidence."""
@@ -202,106 +173,94 @@ class Gate:
         """Whether the model scored would open the gate: hysteresis is for a model in use, and none
         takes its place for less.
         """
-        return evidence.held is not None and _held_out(self.rules, evidence, evidence.held).passed
+        return evidence.held is not None and _held_out(self, evidence, evidence.held).passed
 
     def judge(self, t: float, evidence: Evidence) -> None:
-        """Look at what an update found, and open, close, or stay."""
-        checks = _checks(self.rules, evidence)
-        held = evidence.held
-        facts = {
-            "r2": None if held is None else held.r2,
-            "r2_per_joint": None if held is None else held.r2_per_joint,
-            "r2_fit": evidence.r2_fit,
-            "r2_ahead": (
-                1.0 - evidence.ahead[0] / evidence.ahead[1] if evidence.ahead[1] > 0.0 else None
-            ),
-            "rank": None if evidence.seen is None else int(evidence.seen + 0.5),
-            "structural_rank": evidence.structural_rank,
-            "fill": evidence.fill,
-            "size": evidence.size,
-            "consistent": evidence.physical,
-            "checks": checks,
-        }
-        now_open = self.state.open
-        failing = [check for check in checks if not (check.keeps if now_open else check.passed)]
-        if now_open and failing:
-            self.state = replace(self.state, **facts)
-            self.close(t, failing[0].sentence)
-        elif now_open:
-            self.state = replace(self.state, **facts)
+        """Open, close, or stay, on what an update found."""
+        was_open, since = self.state.open, self.state.since
+        checks = _checks(self, evidence)
+        failing = [check for check in checks if not (check.keeps if was_open else check.passed)]
+        self.state = self._known(evidence, checks)
+        if was_open:
+            if failing:
+                self.close(t, failing[0].sentence)
         elif failing or t < self._not_before:
             waiting = (
                 f"all conditions hold; closed for another {self._not_before - t:.2g} s at least"
                 " since it closed last"
             )
-            since = t if self.state.since is None else self.state.since
-            self.state = replace(
-                self.state, **facts, since=since, reason=failing[0].sentence if failing else waiting
-            )
+            reason = failing[0].sentence if failing else waiting
+            self.state = replace(self.state, since=t if since is None else since, reason=reason)
         else:
             self.openings += 1
-            r2 = facts["r2"]
+            r2 = self.state.r2
             reason = (
-                f"R² {_said(r2)} on samples held out, {evidence.fill} samples in the buffer, a"
+                f"R² {_digits(r2)} on samples held out, {evidence.fill} samples in the buffer, a"
                 " physical model"
                 if r2 is not None
                 else "all conditions hold"
             )
-            self.state = replace(self.state, **facts, open=True, reason=reason, since=t)
+            self.state = replace(self.state, open=True, reason=reason, since=t)
+
+    def _known(self, evidence: Evidence, checks: tuple[Check, ...]) -> GateState:
+        """The state with what an update found, neither opened nor closed by it."""
+        held = evidence.held
+        return replace(
+            self.state,
+            r2=None if held is None else held.r2,
+            r2_per_joint=None if held is None else held.r2_per_joint,
+            r2_fit=evidence.r2_fit,
+            r2_ahead=evidence.r2_ahead,
+            rank=None if evidence.seen is None else int(evidence.seen + 0.5),
+            structural_rank=evidence.structural_rank,
+            fill=evidence.fill,
+            size=evidence.size,
+            consistent=evidence.physical,
+            checks=checks,
+        )
 
 
-def _checks(rules: Rules, e: Evidence) -> tuple[Check, ...]:
-    out = [
-        Check(
-            "stream",
-            not e.channels,
-            not e.channels,
-            e.channels[0] if e.channels else "the channels can be believed",
-        ),
-        Check("full", e.fill >= e.size, True, f"{e.fill} of {e.size} samples are in the buffer"),
-        _motion(rules, e),
-        _threshold(rules, "fit", e.r2_fit, "R² of the fit"),
-        _rank(rules, e),
-        Check(
-            "physical",
-            e.physical is True,
-            e.physical is not False or e.held is not None,
-            _physical(e),
-        ),
-    ]
-    if e.held is not None:
-        out += [_held_out(rules, e, e.held), _channels(e, e.held)]
-    else:
-        out.append(
-            Check("held out", False, True, "no model has been scored on samples held out yet")
-        )
-    ahead = 1.0 - e.ahead[0] / e.ahead[1] if e.ahead[1] > 0.0 else None
-    passed = ahead is not None and ahead >= rules.close
-    said = "undefined" if ahead is None else _said(ahead)
-    out.append(
-        Check(
-            "ahead",
-            passed,
-            True,
-            f"R² of samples predicted ahead is {said}, to open it must reach {rules.close:g}",
-        )
+def _checks(gate: Gate, e: Evidence) -> tuple[Check, ...]:
+    believed = e.channels[0] if e.channels else "the channels can be believed"
+    kept = e.physical is not False or e.held is not None
+    scores = (
+        (Check("held out", False, True, "no model has been scored on samples held out yet"),)
+        if e.held is None
+        else (_held_out(gate, e, e.held), _channels(e, e.held))
     )
-    return tuple(out)
+    return (
+        Check("stream", not e.channels, not e.channels, believed),
+        Check("full", e.fill >= e.size, True, f"{e.fill} of {e.size} samples are in the buffer"),
+        _motion(gate.rules, e),
+        _fit(gate, e.r2_fit),
+        _rank(gate.rules, e),
+        Check("physical", e.physical is True, kept, _physical(e)),
+        *scores,
+        _ahead(gate, e.r2_ahead),
+    )
 
 
-def _said(r2: float) -> str:
-    """R² in words; far below zero its digits say nothing."""
+def _ahead(gate: Gate, r2: float | None) -> Check:
+    number = "undefined" if r2 is None else _digits(r2)
+    sentence = f"R² of samples predicted ahead is {number}, to open it must reach {gate.closing:g}"
+    return Check("ahead", r2 is not None and r2 >= gate.closing, True, sentence)
+
+
+def _digits(r2: float) -> str:
+    """R² as text; far below zero its digits say nothing."""
     return f"{r2:.4f}" if r2 >= -1.0 else "below −1"
 
 
-def _threshold(rules: Rules, name: str, r2: float | None, what: str) -> Check:
+def _fit(gate: Gate, r2: float | None) -> Check:
     if r2 is None or not np.isfinite(r2):
-        return Check(name, False, False, f"{what} is undefined: there is no torque to explain")
+        return Check(
+            "fit", False, False, "R² of the fit is undefined: there is no torque to explain"
+        )
     sentence = (
-        f"{what} is {_said(r2)}, to open it must reach {rules.threshold:g}, and closes below"
-        f" {rules.close:g}"
+        f"R² of the fit is {_digits(r2)}, to open it must reach {gate.threshold:g}, and closes"
+        f" below {gate.closing:g}"
     )
-    return Check(name, r2 >= rules.threshold, r2 >= rules.close, sentence)
+    return Check("fit", r2 >= gate.threshold, r2 >= gate.closing, sentence)
 
 
 def _physical(e: Evidence) -> str:
@@ -312,7 +271,7 @@ def _physical(e: Evidence) -> str:
     return f"no physical robot has the identified base parameters: {e.sentence}"
 
 
-def _motion(rules: Rules, e: Evidence) -> Check:
+def _motion(rules: GateRules, e: Evidence) -> Check:
     still = np.flatnonzero(e.judged & ~e.moving)
     if e.still_for > rules.hold:
         since = f"for {e.still_for:.3g} s" if np.isfinite(e.still_for) else "yet"
@@ -332,7 +291,7 @@ def _motion(rules: Rules, e: Evidence) -> Check:
     return Check("motion", True, True, "every joint has moved")
 
 
-def _rank(rules: Rules, e: Evidence) -> Check:
+def _rank(rules: GateRules, e: Evidence) -> Check:
     if e.seen is None:
         return Check("rank", False, True, "the rank of the data is not known yet")
     needed = rules.rank * e.structural_rank
@@ -343,62 +302,60 @@ def _rank(rules: Rules, e: Evidence) -> Check:
     return Check("rank", int(e.seen + 0.5) >= needed, True, sentence)
 
 
-def _held_out(rules: Rules, e: Evidence, held: Score) -> Check:
+def _held_out(gate: Gate, e: Evidence, held: Score) -> Check:
     """Per joint: R² reaches the threshold, or what is left is the torque's noise (or too small to
     matter): a joint that carries next to nothing.
     """
     if not np.all(np.isfinite(held.e2) & np.isfinite(held.u2)):
-        return Check("held out", False, False, "the model predicts torques that are not finite")
+        return _failed("the model predicts torques that are not finite")
     if not np.all(np.isfinite(e.noise)):
-        return Check(
-            "held out",
-            False,
-            False,
-            "the noise of the torques is not finite, so no error can be told from it",
-        )
-    floor, size = np.asarray(rules.floor, dtype=float), np.sqrt(held.u2 / np.maximum(held.rows, 1))
+        return _failed("the noise of the torques is not finite, so no error can be told from it")
+    rules, floor = gate.rules, np.asarray(gate.rules.floor, dtype=float)
+    size = np.sqrt(held.u2 / np.maximum(held.rows, 1))
     allowed = np.maximum(np.minimum(rules.noise * e.noise, NOISY * size), floor) ** 2 * held.rows
     undefined = e.judged & ((held.rows == 0) | (held.u2 <= 0.0))
-    enough = np.maximum((1.0 - rules.threshold) * held.u2, allowed)
-    short = e.judged & ~undefined & (held.e2 > enough)
-    worse = (
-        e.judged & ~undefined & (held.late2 > enough)
-    )  # what changed a moment ago is in few samples yet
-    low = (
-        e.judged & ~undefined & (held.e2 > np.maximum((1.0 - rules.close) * held.u2, 2.0 * allowed))
-    )
+    defined = e.judged & ~undefined
+    enough = np.maximum((1.0 - gate.threshold) * held.u2, allowed)
+    short = defined & (held.e2 > enough)
+    worse = defined & (held.late2 > enough)  # what changed a moment ago is in few samples yet
+    low = defined & (held.e2 > np.maximum((1.0 - gate.closing) * held.u2, 2.0 * allowed))
     if np.any(low) or np.any(short):
         v = int(np.flatnonzero(low if np.any(low) else short)[0])
-        share = held.e2[v] / held.u2[v]
-        sentence = (
-            f"R² of joint {e.names[v]!r} on samples held out is {_said(1.0 - share)}, to open it"
-            f" must reach {rules.threshold:g}"
+        r2 = _digits(1.0 - held.e2[v] / held.u2[v])
+        return _failed(
+            f"R² of joint {e.names[v]!r} on samples held out is {r2}, to open it must reach"
+            f" {gate.threshold:g}",
+            keeps=not np.any(low),
         )
-        return Check("held out", False, not np.any(low), sentence)
     if np.any(worse):
-        name = e.names[int(np.flatnonzero(worse)[0])]
-        return Check(
-            "held out",
-            False,
-            True,
-            f"the newest samples of joint {name!r} are explained worse than the threshold"
-            f" {rules.threshold:g} asks for",
+        return _failed(
+            f"the newest samples of joint {_first(e, worse)!r} are explained worse than the"
+            f" threshold {gate.threshold:g} asks for",
+            keeps=True,
         )
     still = np.maximum(rules.noise * e.noise, floor) ** 2 * held.still_rows
-    unrest = e.judged & (held.still2 > np.maximum((1.0 - rules.close) * held.still_u2, 2.0 * still))
+    unrest = e.judged & (
+        held.still2 > np.maximum((1.0 - gate.closing) * held.still_u2, 2.0 * still)
+    )
     if np.any(unrest):
-        name = e.names[int(np.argmax(unrest))]
-        why = (
-            f"joint {name!r} seems to stand still, but its torque is not what carries it, nor"
-            " friction; check its encoder"
+        return _failed(
+            f"joint {_first(e, unrest)!r} seems to stand still, but its torque is not what carries"
+            " it, nor friction; check its encoder"
         )
-        return Check("held out", False, False, why)
     if np.any(undefined):
-        name = e.names[int(np.flatnonzero(undefined)[0])]
-        return Check(
-            "held out", False, True, f"R² of joint {name!r} on samples held out is undefined"
+        return _failed(
+            f"R² of joint {_first(e, undefined)!r} on samples held out is undefined", keeps=True
         )
     return Check("held out", True, True, "every joint is explained on samples held out")
+
+
+def _failed(sentence: str, *, keeps: bool = False) -> Check:
+    """A failed check of held-out samples; keeps: whether an open gate may stay open."""
+    return Check("held out", False, keeps, sentence)
+
+
+def _first(e: Evidence, joints: np.ndarray) -> str:
+    return e.names[int(np.argmax(joints))]
 
 
 def _channels(e: Evidence, held: Score) -> Check:

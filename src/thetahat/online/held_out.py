@@ -11,6 +11,7 @@ import numpy as np
 
 from thetahat.data.samples import STANDSTILL, USABLE, Samples
 from thetahat.model.robot import Robot
+from thetahat.online.causal_filter import FilteredSample
 from thetahat.online.gate import Score
 from thetahat.online.predict import Model
 from thetahat.online.residual_monitor import DRY
@@ -29,21 +30,18 @@ class HeldOut:
 
     def __init__(self, robot: Robot, *, ticks: int, per_tick: int) -> None:
         self._size, self._per_tick = ticks * per_tick, per_tick
-        self._arrays = tuple(
-            np.zeros((self._size, width)) for width in (robot.nq, robot.nv, robot.nv, robot.nv)
-        )
+        widths = (robot.nq, robot.nv, robot.nv, robot.nv)
+        self._arrays = FilteredSample(*(np.zeros((self._size, width)) for width in widths))
         self._valid = np.zeros((self._size, robot.nv), dtype=bool)
         self._count, self._fresh = 0, 0  # taken in all; since the last update
         self._ahead = np.zeros((ticks, 2))  # e'e and u'u of every update's samples
         self._tick = 0
         self._pending = np.zeros(2)
 
-    def add(
-        self, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, tau: np.ndarray, valid: np.ndarray
-    ) -> None:
-        """Take one sample, (1, ·) each; valid: (nv,) which torques count."""
+    def add(self, sample: FilteredSample, valid: np.ndarray) -> None:
+        """Take one sample; valid: (nv,) which torques count."""
         at = self._count % self._size
-        for array, value in zip(self._arrays, (q, dq, ddq, tau), strict=True):
+        for array, value in zip(self._arrays, sample, strict=True):
             array[at] = value[0]
         self._valid[at] = valid
         self._count += 1
@@ -61,7 +59,7 @@ class HeldOut:
     @property
     def moving(self) -> np.ndarray:
         """(nv,) whether each joint's torque counts in any sample of the ring."""
-        return np.any(self._valid[: len(self)], axis=0)
+        return np.asarray(np.any(self._valid[: len(self)], axis=0))
 
     def _order(self, last: int | None = None) -> np.ndarray:
         n = len(self) if last is None else min(last, len(self))
@@ -119,8 +117,8 @@ class HeldOut:
                 - (model.dry() - model.coulomb),
                 0.0,
             )
-            still = tuple(np.sum(part, axis=0, where=~valid) for part in (excess**2, tau**2))
-        return Score(e2, u2, rows, nominal2, cross, usual, late2, *still, n - rows)
+            still2, still_u2 = (np.sum(part, axis=0, where=~valid) for part in (excess**2, tau**2))
+        return Score(e2, u2, rows, nominal2, cross, usual, late2, still2, still_u2, n - rows)
 
     def predict(self, model: Model) -> None:
         """Predict the samples since the last update by the model from before it."""
@@ -153,8 +151,8 @@ def usual_errors(score: Score, noise: np.ndarray) -> np.ndarray:
     # Samples after a change are held out, too, before anyone knows of it: they must not pass for
     # what is usual.
     rms, size = np.minimum(np.sqrt(score.e2 / rows), HEAVY * score.usual), np.sqrt(score.u2 / rows)
-    found = np.maximum.reduce(
+    usual = np.maximum.reduce(
         [rms, noise, LEAST * size, np.full(len(rms), LEAST * float(np.max(size)))]
     )
     carried = np.sqrt(score.still_u2 / np.maximum(score.still_rows, 1))
-    return np.where(score.rows < FEW, np.maximum(found, UNTRIED * carried), found)
+    return np.where(score.rows < FEW, np.maximum(usual, UNTRIED * carried), usual)

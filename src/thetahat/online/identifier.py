@@ -3,38 +3,50 @@ right now (paper, §VI).
 
 A sample goes in per control cycle, and costs some ten microseconds. `rate` times a second (3 Hz)
 the filtered sample of that moment joins the memory, an estimate is made (learner.py), and the gate
-(gate.py) judges it. Between updates the watch (watch.py) compares every sample with the model in
-use.
+(gate.py) judges it. Between updates the residual monitor (residual_monitor.py) compares every
+sample with the model in use.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from thetahat.data.samples import Samples
 from thetahat.errors import UsageError
 from thetahat.identification.estimate import Estimate
-from thetahat.identification.estimators.estimator import Estimator, SampleEstimator
 from thetahat.identification.information import Information
 from thetahat.model.robot import Robot
-from thetahat.online import config
-from thetahat.online.background_solver import BackgroundSolver
-from thetahat.online.gate import Evidence, Gate, GateState, Rules, Score
+from thetahat.online.causal_filter import FilteredSample
+from thetahat.online.config import (
+    FilterConfig,
+    GateRules,
+    SolverConfig,
+    check,
+    moved_keywords,
+)
+from thetahat.online.gate import Evidence, Gate, GateState, Score
 from thetahat.online.held_out import HeldOut, usual_errors
 from thetahat.online.learner import Learner
-from thetahat.online.physical_model import WEIGHT
 from thetahat.online.predict import Model, Predictor, has_dry_friction
 from thetahat.online.residual_monitor import Alarm, PayloadMonitor, PayloadReport, ResidualMonitor
-from thetahat.online.stream import DROPPED, GOOD, MISSING, SETTLING, STOPPED, Events, Stream
+from thetahat.online.sample_clock import MISSING
+from thetahat.online.sample_verdict import Events, SampleVerdict
+from thetahat.online.stream import GOOD, SETTLING, STEPPED, Stream, StreamResult
 
 SCORES = 10  # samples per update that are held out and scored
-RECOVERY = (
-    0.1  # [s] of whole samples after an interruption, before a model that was in use is used again
-)
+# [s] of whole samples after an interruption, before a model that was in use is used again
+RECOVERY = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class _InUse:
+    """The model that a controller uses while the gate is open."""
+
+    model: Model
+    robot: Robot
 
 
 class OnlineIdentifier:
@@ -47,41 +59,15 @@ class OnlineIdentifier:
         rate: [Hz] of updates; one sample each joins the memory.
         window: samples that fill the buffer (paper: 50, which takes 16.7 s at 3 Hz).
         threshold: R² at which the gate opens.
-        memory: "window", "growing", "forgetting" (by `forgetting` per sample, in the directions the
-            sample excites), or "informative".
-        estimator: any of the library's; None: the pseudo-inverse, after the blend with the guess.
-        alpha: of the blend. blend: "early", until the buffer is full and all directions are seen,
-            or "always".
-        cutoff: [Hz] of the exponential averages, all channels alike, `stages` one after the other;
-            None: no filter.
-        close: R² below which it closes; this and the next five are rules of the gate, see
-            `gate.Rules`.
-        dwell: [s] it stays closed at least.
-        hold: [s] an open gate keeps its verdict at standstill.
-        noise: torque noises that a joint's error may have instead of reaching the threshold.
-        floor: [N·m or N] errors that do not matter, per joint.
-        rank_share: of the structural rank, that the motion must show.
-        joints: those whose R² is asked for; default all.
-        weight: of the nominal robot in directions the data do not know, see `physical`.
-        beside: where semidefinite programs and slow estimators are solved. None: in the update
-            itself, always with the same result, for studies, replays and tests. A program takes 11
-            ms for a Panda and 0.3 s for Valkyrie's 44 joints, so in a control loop that drives a
-            robot pass "process" (or "thread", where no process may be started): then no cycle waits
-            for it. `solving` tells how long the longest took.
-        patience: [s] after which an answer counts as late and is dropped; after five times that the
-            solver is given up and replaced.
-        refit: [s] between two such programs while a model is at hand.
-        payload_link: where a payload may be taken up or let go; the change of mass is reported
-            after an alarm.
-        watch: whether the model in use is watched.
-        period: [s] of the samples, where it is known; this and the next three are of the stream,
-            see `stream.Stream`.
-        held: whether a torque acts from its sample on, as in a simulation with held commands.
-        min_speed: [rad/s or m/s] of a joint that moves.
-        reset_after: [s] of a gap that empties the memory.
+        filter: `FilterConfig`: how samples are filtered.
+        solver: `SolverConfig`: memory, estimator, and where programs are solved; on a real robot
+            use `SolverConfig(run_in="process")`, so that no cycle waits for one. `solving` tells
+            how long the longest took.
+        gate: `GateRules`: when the gate opens and closes, and how the model in use is monitored.
 
     """
 
+    @moved_keywords
     def __init__(
         self,
         robot: Robot,
@@ -90,137 +76,71 @@ class OnlineIdentifier:
         window: int = 50,
         threshold: float = 0.95,
         *,
-        memory: str = "window",
-        forgetting: float = 0.98,
-        estimator: Estimator | SampleEstimator | None = None,
-        alpha: float = 0.5,
-        blend: str = "early",
-        cutoff: float | None = 10.0,
-        stages: int = 2,
-        close: float | None = None,
-        dwell: float = 1.0,
-        hold: float = 5.0,
-        noise: float = 2.0,
-        floor: float | Sequence[float] = 0.0,
-        rank_share: float = 0.5,
-        joints: Sequence[str] | None = None,
-        weight: float = WEIGHT,
-        beside: str | None = None,
-        patience: float = 2.0,
-        refit: float = 1.0,
-        payload_link: str | None = None,
-        watch: bool = True,
-        period: float | None = None,
-        held: bool = False,
-        min_speed: float | Sequence[float] = 0.02,
-        reset_after: float = 1.0,
+        filter: FilterConfig | None = None,
+        solver: SolverConfig | None = None,
+        gate: GateRules | None = None,
     ) -> None:
-        config.check(
-            robot, rate=rate, window=window, cutoff=cutoff, stages=stages, blend=blend, refit=refit
-        )
-        self.rate, self.window, self.threshold, self._nominal = (
-            float(rate),
-            int(window),
-            threshold,
-            robot,
-        )
-        slow = self.min_speed = config.speeds(min_speed, robot)
-        self._stream = Stream(
-            robot,
-            cutoff=cutoff,
-            stages=stages,
-            period=period,
-            held=held,
-            min_speed=slow,
-            reset_after=reset_after,
-        )
+        check(robot, rate, window)
+        filtering = FilterConfig() if filter is None else filter
+        self.rate, self.window, self.threshold = float(rate), int(window), threshold
+        self._nominal = robot
+        self.min_speed = filtering.speeds(robot)
+        self._stream = Stream(robot, filtering, self.min_speed)
+        self._gate = Gate(GateRules() if gate is None else gate, threshold)
+        self._judged = self._gate.rules.judged(robot)
         self._predictor, self._dry = Predictor(robot), has_dry_friction(robot)
-        self._memory = config.make_memory(memory, robot, self.window, forgetting=forgetting)
-        chosen, first = config.estimators(
-            self._memory.information(), guess, estimator, alpha=alpha, blend=blend, memory=memory
-        )
-        self._gate = Gate(
-            Rules(
-                threshold,
-                min(0.9, threshold) if close is None else close,
-                dwell,
-                hold,
-                noise,
-                floor,
-                rank_share,
-            )
-        )
-        self._judged = config.judged(robot, joints)
-        self._held_out = HeldOut(robot, ticks=max(2, self.window // 2), per_tick=SCORES)
-        self._beside = BackgroundSolver(beside, robot, patience=patience, events=self.events)
         self._learner = Learner(
-            self._memory,
             self._predictor,
-            self._beside,
-            estimator=chosen,
-            blend=first,
-            weight=weight,
-            worth=self._gate.rules.close,
-            refit=refit,
+            SolverConfig() if solver is None else solver,
+            guess,
+            size=self.window,
+            least_r2=self._gate.closing,
             events=self.events,
         )
+        self._held_out = HeldOut(robot, ticks=max(2, self.window // 2), per_tick=SCORES)
         self._nominal_model = self._predictor.model(self._learner.projection.x0)
-        self._payload_link, self._watching = payload_link, watch
-        if payload_link is not None:
-            PayloadMonitor(
-                robot, payload_link, np.ones(robot.nv), detected=0.0
-            )  # whether there is such a link
+        monitor = self._gate.rules.monitor
+        self._payload_link = None if monitor is None else monitor.payload_link
+        if self._payload_link is not None:  # whether there is such a link
+            PayloadMonitor(robot, self._payload_link, np.ones(robot.nv), detected=0.0)
         self._next_tick = self._next_score = self._moved = -math.inf
-        self._interrupted, self._was_open = (
-            math.inf,
-            False,
-        )  # since when samples are whole again (inf: no interruption); whether it was open before
-        self._robot, self._model_x, self._model = (
-            robot,
-            None,
-            None,
-        )  # what is used while the gate is open
+        # since when samples are whole again (inf: no interruption); whether it was open before
+        self._interrupted, self._was_open = math.inf, False
+        self._in_use: _InUse | None = None
         self.alarm: Alarm | None = None  # the last one
-        self.payload: PayloadReport | None = (
-            None  # what is held since then, where that is asked for
-        )
+        self.payload: PayloadReport | None = None  # what is held since then, where that is asked
         self.updates = 0
+        self._verdict = SampleVerdict(False, "no sample has come yet", self._gate.state, robot)
         self._warm()
         self._forget_all()
 
     def _warm(self) -> None:
         """Compile and load all that an update uses, so that none has to wait for it."""
-        q, zero, valid = (
-            self._nominal.neutral[None].copy(),
-            np.zeros((1, self._nominal.nv)),
-            np.ones(self._nominal.nv, dtype=bool),
-        )
-        self._learner.warm((q, zero, zero, zero + 1.0), valid)
-        self._held_out.add(q, zero, zero, zero, valid)
+        robot, q, zero = self._nominal, self._nominal.neutral[None], np.zeros((1, self._nominal.nv))
+        sample, valid = FilteredSample(q.copy(), zero, zero, zero), np.ones(robot.nv, dtype=bool)
+        self._learner.warm(sample._replace(tau=zero + 1.0), valid)
+        self._held_out.add(sample, valid)
         self._held_out.score(self._nominal_model, self._nominal_model)
-        ResidualMonitor(self._nominal, np.ones(self._nominal.nv), model=self._nominal_model).push(
-            0.0, 1e-3, q, zero, zero, zero
-        )
-        stream = self._stream
-        spare = Stream(
-            self._nominal,
-            cutoff=stream.cutoff,
-            stages=stream.stages,
-            period=None,
-            held=stream.held,
-            min_speed=stream.min_speed,
-            reset_after=1.0,
-        )
+        monitor = ResidualMonitor(robot, np.ones(robot.nv), model=self._nominal_model)
+        monitor.push(0.0, 1e-3, sample)
+        spare = Stream(robot, replace(self._stream.config, period=None), self.min_speed)
         spare.push(0.0, q[0], zero[0], zero[0], None)
 
-    # -- what it says ------------------------------------------------------------------------------
+    # -- results -----------------------------------------------------------------------------------
+
+    @property
+    def verdict(self) -> SampleVerdict:
+        """On the last sample, or on its absence: what `push` or `miss` returned."""
+        return self._verdict
 
     @property
     def robot(self) -> Robot:
         """What a controller may use right now: the identified robot while the gate is open, else
         the nominal one.
         """
-        return self._robot if self._gate.state.open else self._nominal
+        if self._gate.state.open and self._in_use is not None:
+            return self._in_use.robot
+        return self._nominal
 
     @property
     def nominal(self) -> Robot:
@@ -247,24 +167,24 @@ class OnlineIdentifier:
     @property
     def time_constant(self) -> float:
         """[s] of each exponential average."""
-        return self._stream.time_constant
+        return self._stream.filter.time_constant
 
     @property
     def delay(self) -> float:
         """[s] by which filtered samples lag behind, all channels alike: the time constants of all
         stages.
         """
-        return self._stream.delay
+        return self._stream.filter.delay
 
     @property
     def information(self) -> Information:
         """Of what is remembered."""
-        return self._memory.information()
+        return self._learner.memory.information()
 
     @property
     def samples(self) -> Samples | None:
         """The samples that are fitted, where the memory keeps them."""
-        return self._memory.samples
+        return self._learner.memory.samples
 
     @property
     def held_out(self) -> Samples:
@@ -276,7 +196,7 @@ class OnlineIdentifier:
         """[s] of wall time that the longest solution took which an update waited for; 0 where none
         did.
         """
-        return self._beside.longest
+        return self._learner.solver.longest
 
     @property
     def clock(self) -> float:
@@ -286,12 +206,9 @@ class OnlineIdentifier:
         return self._stream.now
 
     @property
-    def filtered(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
-        """q, dq, ddq, tau as the filter left them last, (1, ·) each, in the stream's own memory;
-        None until it has settled.
-        """
-        stream = self._stream
-        return (stream.q, stream.dq, stream.ddq, stream.tau) if stream.settled else None
+    def filtered(self) -> FilteredSample | None:
+        """The last filtered sample, in the stream's own memory; None until the filter settles."""
+        return self._stream.sample if self._stream.filter.settled else None
 
     @property
     def model(self) -> Model | None:
@@ -309,10 +226,11 @@ class OnlineIdentifier:
         self._gate.clear(self._stream.now, sentence)
         self.events.add(self._stream.now, "reset", sentence)
         self._forget_all()
+        self._verdict = replace(self._verdict, gate=self._gate.state, robot=self.robot)
 
     def close(self) -> None:
-        """End what runs beside the loop."""
-        self._beside.close()
+        """End what runs in the background."""
+        self._learner.solver.close()
 
     def __enter__(self) -> OnlineIdentifier:
         return self
@@ -329,47 +247,76 @@ class OnlineIdentifier:
         dq: np.ndarray | None,
         tau: np.ndarray,
         ddq: np.ndarray | None = None,
-    ) -> bool:
-        """Take the measurement of one control cycle; whether it was used.
+    ) -> SampleVerdict:
+        """Take the measurement of one control cycle; return whether it was used, and which model
+        may be used now.
 
-        dq: None where speeds are not measured. ddq: where accelerations are. What is wrong with a
-        sample is counted in `events`, never raised, but for arrays of another size, which are
-        refused: a sample that is missing.
+        Args:
+            t: [s] time stamp.
+            q: (nq,) positions.
+            dq: (nv,) speeds; None where they are not measured.
+            tau: (nv,) torques [N·m or N].
+            ddq: (nv,) accelerations, where they are measured.
+
+        What is wrong with a sample is said in the verdict and counted in `events`, never raised,
+        but for arrays of another size, which are refused: a sample that is missing.
+
         """
         stream = self._stream
-        before = stream.t
+        before = stream.clock.t
         try:
-            code = stream.push(t, q, dq, tau, ddq)
-        except UsageError:
+            result = stream.push(t, q, dq, tau, ddq)
+        except UsageError as error:
             if stream.missing >= MISSING:
                 self._interrupt(f"{stream.missing} samples in a row could not be used")
+            self._decide(False, str(error))
             raise
-        if code == GOOD:
+        if result is GOOD or result is STEPPED:
+            now = stream.clock.t
             if stream.channels:
-                self._shut(stream.channels[0][1])
-            elif self._interrupted < math.inf and stream.t - self._interrupted >= RECOVERY:
+                self._shut(stream.channels[0].sentence)
+            elif self._interrupted < math.inf and now - self._interrupted >= RECOVERY:
                 self._resume()
-            self._use(stream.t, stream.t - before)
-            return True
-        if code == SETTLING:
+            self._use(now, now - before)
+            return self._decide(True, result.reason)
+        return self._exception(result)
+
+    def _exception(self, result: StreamResult) -> SampleVerdict:
+        """A sample that settles the filter, was dropped, or started the filter anew."""
+        if result is SETTLING:
             if self._gate.state.open:
                 self._shut("the filter starts anew")
-            return True
-        if code == DROPPED:
-            if stream.kind == "not finite":
-                self._interrupt(stream.fault)
-            elif stream.missing >= MISSING:
-                self._interrupt(f"{stream.missing} samples in a row could not be used")
-            return False
-        self._restarted()
-        return True
+            return self._decide(True, "the filter settles")
+        if result.status == "dropped":
+            if result.kind == "not finite":
+                self._interrupt(result.reason)
+            elif self._stream.missing >= MISSING:
+                self._interrupt(f"{self._stream.missing} samples in a row could not be used")
+            return self._decide(False, result.reason)
+        self._restarted(result)
+        return self._decide(True, result.reason)
 
-    def miss(self) -> None:
+    def miss(self) -> SampleVerdict:
         """Say that no sample came in this cycle: up to 19 in a row are held, the 20th closes the
         gate.
         """
-        if self._stream.miss() == STOPPED:
-            self._interrupt(self._stream.fault)
+        stopped = self._stream.miss()
+        if stopped is not None:
+            self._interrupt(stopped.reason)
+        return self._decide(False, "no sample came" if stopped is None else stopped.reason)
+
+    def _decide(self, accepted: bool, reason: str) -> SampleVerdict:
+        """Return the verdict of this cycle: the last one, where nothing changed."""
+        last, gate, events = self._verdict, self._gate.state, self.events
+        if (
+            gate is not last.gate
+            or accepted is not last.accepted
+            or reason != last.reason
+            or last.events
+            or events.unreported
+        ):
+            self._verdict = SampleVerdict(accepted, reason, gate, self.robot, events.report())
+        return self._verdict
 
     def _interrupt(self, sentence: str) -> None:
         """Fall back now; the model itself is not in doubt."""
@@ -390,44 +337,44 @@ class OnlineIdentifier:
         self._was_open = False
         self._gate.close(self._stream.now, sentence)
 
-    def _restarted(self) -> None:
+    def _restarted(self, result: StreamResult) -> None:
         """After a gap, or a clock that was set back."""
-        self._shut(self._stream.fault)
+        self._shut(result.reason)
         self._interrupted = math.inf
         self._next_tick = self._next_score = -math.inf
-        if self._watch is not None:
-            self._watch.reset()
-        if self._stream.jumped:
-            self._stream.jumped = False
+        if self._monitor is not None:
+            self._monitor.reset()
+        if result.forget:
             self._forget_all()
 
     def _forget_all(self) -> None:
-        """What was learned may be of another robot."""
+        """Forget what was learned, which may be of another robot."""
         self._learner.forget()
         self._held_out.clear()
-        self._watch: ResidualMonitor | None = None
+        self._monitor: ResidualMonitor | None = None
         self._payload: PayloadMonitor | None = None
 
     # -- a good sample -----------------------------------------------------------------------------
 
     def _use(self, now: float, h: float) -> None:
-        stream = self._stream
-        if self._watch is not None and self._watch.push(
-            now, h, stream.q, stream.dq, stream.ddq, stream.tau
-        ):
-            self._alarmed(self._watch.alarm)
+        stream, monitor = self._stream, self._monitor
+        sample = stream.sample
+        if monitor is not None:
+            alarm = monitor.push(now, h, sample)
+            if alarm is not None:
+                self._alarmed(alarm, monitor.scale)
         early = 0.25 * h  # stamps are rounded: a sample that is due is not to wait for the next one
         if now < self._next_score - early:
             return
         period = 1.0 / self.rate
-        self._next_score = config.next_due(self._next_score, now, period / SCORES)
-        speed, due = np.abs(stream.dq[0]), now >= self._next_tick - early
-        if np.any(speed >= stream.min_speed):
+        self._next_score = _next_due(self._next_score, now, period / SCORES)
+        speed, due = np.abs(sample.dq[0]), now >= self._next_tick - early
+        if np.any(speed >= self.min_speed):
             self._moved = now
             if not stream.channels:
-                self._keep(self._usable(speed), due=due)
+                self._keep(now, self._usable(speed), due=due)
         if due:
-            self._next_tick = config.next_due(self._next_tick, now, period)
+            self._next_tick = _next_due(self._next_tick, now, period)
             self._update(now)
         else:
             self._learner.poll(now)
@@ -438,31 +385,30 @@ class OnlineIdentifier:
         """
         if not self._dry:
             return np.ones(len(speed), dtype=bool)
-        return speed >= self._stream.min_speed + self._stream.delay * np.abs(self._stream.ddq[0])
+        turning = self.delay * np.abs(self._stream.sample.ddq[0])
+        return np.asarray(speed >= self.min_speed + turning)
 
-    def _keep(self, valid: np.ndarray, *, due: bool) -> None:
-        """The sample of an update is fitted, all others are held out."""
-        stream = self._stream
-        sample = stream.q, stream.dq, stream.ddq, stream.tau
+    def _keep(self, now: float, valid: np.ndarray, *, due: bool) -> None:
+        """Fit the sample of an update, hold all others out."""
+        sample, payload = self._stream.sample, self._payload
         if due:
             if self._learner.ahead is not None:
                 self._held_out.predict(self._learner.ahead)
-            self._memory.add(*sample[:3], self._predictor.fitted(*sample), valid)
-            self._learner.update(stream.t)
+            self._learner.add(sample, valid, now)
         else:
-            self._held_out.add(*sample, valid)
-        if self._payload is not None and stream.t - self._payload.detected >= 5.0 * stream.delay:
-            self._payload.add(*sample, valid)
+            self._held_out.add(sample, valid)
+        if payload is not None and now - payload.detected >= 5.0 * self.delay:
+            payload.add(sample, valid)
 
-    def _alarmed(self, alarm: Alarm) -> None:
+    def _alarmed(self, alarm: Alarm, scale: np.ndarray) -> None:
         """The robot is not what was identified: fall back, forget, and find out what it holds."""
         self.alarm, self.payload = alarm, None
         self.events.add(alarm.t, "alarm", alarm.sentence, alarm.joint)
         self._shut(alarm.sentence)
-        scale = self._watch.scale
         self._forget_all()
-        if self._payload_link is not None:
-            self._payload = PayloadMonitor(self._robot, self._payload_link, scale, detected=alarm.t)
+        if self._payload_link is not None and self._in_use is not None:
+            robot = self._in_use.robot
+            self._payload = PayloadMonitor(robot, self._payload_link, scale, detected=alarm.t)
 
     # -- an update ---------------------------------------------------------------------------------
 
@@ -481,38 +427,36 @@ class OnlineIdentifier:
         """
         if self._interrupted < math.inf:
             return
-        was_open, x, score = self._gate.state.open, self._learner.x, None
-        if x is not None:
-            score = self._held_out.score(self._learner.model, self._nominal_model)
+        in_use, was_open = self._in_use, self._gate.state.open
+        x, model, score = self._learner.x, self._learner.model, None
+        if model is not None:
+            score = self._held_out.score(model, self._nominal_model)
         evidence = self._evidence(now, score)
         if (
             was_open
             and score is not None
-            and x is not self._model_x
+            and in_use is not None
+            and model is not in_use.model
             and not self._gate.earned(evidence)
         ):
-            x, score = self._model_x, self._held_out.score(self._model, self._nominal_model)
+            model, score = in_use.model, self._held_out.score(in_use.model, self._nominal_model)
             evidence = replace(evidence, held=score)
         self._gate.judge(now, evidence)
         if not self._gate.state.open:
             if was_open:
                 self.events.add(now, "closed", self._gate.state.reason)
             return
-        if x is not None and x is not self._model_x:
-            self._model_x, self._model, self._robot = (
-                x,
-                self._learner.model,
-                self._nominal.with_parameters(x),
-            )
-        if score is not None:
-            self._watch_over(score)
+        if x is not None and model is not None and (in_use is None or model is not in_use.model):
+            in_use = self._in_use = _InUse(model, self._nominal.with_parameters(x))
+        if score is not None and in_use is not None:
+            self._watch(in_use, score)
         if not was_open:
             self.events.add(now, "opened", self._gate.state.reason)
 
     def _evidence(self, now: float, score: Score | None) -> Evidence:
         learner = self._learner
         return Evidence(
-            fill=len(self._memory),
+            fill=len(learner.memory),
             size=self.window,
             r2_fit=learner.r2_fit,
             seen=learner.seen,
@@ -525,23 +469,32 @@ class OnlineIdentifier:
             moving=self._held_out.moving,
             still_for=now - self._moved,
             judged=self._judged,
-            channels=tuple(sentence for _, sentence in self._stream.channels),
+            channels=tuple(fault.sentence for fault in self._stream.channels),
             names=self._nominal.velocity_names,
         )
 
-    def _watch_over(self, score: Score) -> None:
-        """Watch the model in use, with what it leaves on samples held out for its usual error."""
-        if not self._watching:
+    def _watch(self, in_use: _InUse, score: Score) -> None:
+        """Monitor the model in use; its usual error is what it leaves on samples held out."""
+        rules = self._gate.rules.monitor
+        if rules is None:
             return
         scale = usual_errors(score, self._stream.torque_noise)
-        if not np.all(
-            np.isfinite(scale) & (scale > 0.0)
-        ):  # nothing to compare with: what was watched so far goes on
-            return
-        if self._watch is None:
-            lag = 2.0 * self._stream.delay
-            self._watch = ResidualMonitor(
-                self._robot, scale, min_speed=self._stream.min_speed, lag=lag, model=self._model
+        if not np.all(np.isfinite(scale) & (scale > 0.0)):
+            return  # nothing to compare with: what was monitored so far goes on
+        if self._monitor is None:
+            self._monitor = ResidualMonitor(
+                in_use.robot,
+                scale,
+                rules,
+                min_speed=self.min_speed,
+                lag=2.0 * self.delay,
+                model=in_use.model,
             )
         else:
-            self._watch.use(self._model, scale)
+            self._monitor.use(in_use.model, scale)
+
+
+def _next_due(due: float, now: float, period: float) -> float:
+    """The next moment of a fixed rate, from time stamps; after a pause it begins anew."""
+    due = now + period if due == -math.inf else due + period
+    return due if due > now + 0.5 * period else now + period

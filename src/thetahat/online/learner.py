@@ -5,20 +5,24 @@ physical robot that goes with it.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from thetahat.identification import factor as f
 from thetahat.identification.estimate import Estimate
+from thetahat.identification.estimators.estimator import Estimator, SampleEstimator, guess
 from thetahat.identification.estimators.least_squares import LeastSquares
+from thetahat.identification.estimators.prior import Prior
 from thetahat.identification.solve import solve as solve_information
+from thetahat.model.robot import Robot
 from thetahat.online.background_solver import BackgroundSolver
-from thetahat.online.memory import Memory
-from thetahat.online.physical_model import Answer, PhysicalProjection, Task
+from thetahat.online.causal_filter import FilteredSample
+from thetahat.online.config import SolverConfig
+from thetahat.online.memory import create_memory
+from thetahat.online.physical_model import PhysicalModel, PhysicalProjection, Solution, Task
 from thetahat.online.predict import Model, Predictor
+from thetahat.online.sample_verdict import Events
 from thetahat.online.stacked_factor import Fit, solve
-from thetahat.online.stream import Events
 
 QUIETEST = 1e-6  # of a joint's RMS torque: noise counts as no smaller
 
@@ -27,51 +31,56 @@ class Learner:
     """Estimates from a memory. `x` are the parameters of the last physical model, None before there
     is one.
 
-    estimator: None for the plain pseudo-inverse. blend: what takes its place until the memory is
-    full and shows all directions. worth: R² of the fit from which a model is computed at all.
-    refit: [s] between two semidefinite programs while a model is at hand.
+    theta0: the guess to blend with, or None. size: samples that fill the memory. least_r2: R² of
+        the fit from which a model is computed at all.
     """
 
     def __init__(
         self,
-        memory: Memory,
         predictor: Predictor,
-        beside: BackgroundSolver,
+        config: SolverConfig,
+        theta0: Robot | np.ndarray | None,
         *,
-        estimator: Any,
-        blend: Any,
-        weight: float,
-        worth: float,
-        refit: float,
+        size: int,
+        least_r2: float,
         events: Events,
     ) -> None:
-        self.memory, self._predictor, self._beside, self._events = memory, predictor, beside, events
-        self._estimator, self._blend, self._weight, self._worth, self._refit = (
-            estimator,
-            blend,
-            weight,
-            worth,
-            refit,
-        )
-        self.base, self.projection = (
-            memory.stack.base,
-            PhysicalProjection(memory.stack, weight=weight),
-        )
+        robot = predictor.robot
+        self._predictor, self._events, self._least_r2 = predictor, events, least_r2
+        self._config = config
+        self.memory = create_memory(config.memory, robot, size)
+        self.base = self.memory.stack.base
+        self.projection = PhysicalProjection(self.memory.stack, weight=config.prior_weight)
+        self._blend = None if theta0 is None else self._prior(theta0)
+        self._estimator = self._chosen()
+        self.solver = BackgroundSolver(config, robot, events)
         self._now = -math.inf
         self.forget()
 
+    def _prior(self, theta0: Robot | np.ndarray) -> Prior:
+        guess(self.memory.information(), theta0, "guess")  # whether it fits the robot
+        return Prior(theta0, self._config.alpha)
+
+    def _chosen(self) -> Estimator | SampleEstimator | None:
+        """The estimator; None for the plain pseudo-inverse, which has a quick way of its own."""
+        estimator = self._config.estimator
+        if estimator is None:
+            return self._blend if self._config.blend == "always" else None
+        if isinstance(estimator, LeastSquares) and estimator.weights is None:
+            return estimator if estimator.strict else None
+        return estimator
+
     def forget(self) -> None:
-        """What was learned may be of another robot."""
+        """Forget what was learned, which may be of another robot."""
         self.memory.clear()
-        self._beside.drop()
+        self.solver.drop()
         self._fit: Fit | None = None
         self._estimate: Estimate | None = None
         self._solved = -math.inf
         self.x: np.ndarray | None = None
         self.physical: bool | None = None
-        self.seen: float | None = (
-            None  # directions that the data know better than to their own size
-        )
+        # directions that the data know better than to their own size
+        self.seen: float | None = None
         self.unphysical = ""  # why there is no physical model
         self.model: Model | None = None  # of x
         # to predict the next samples with: that, or the estimate where there is no model yet
@@ -91,99 +100,93 @@ class Learner:
         """The paper's R², of the estimate on the samples it was fitted to."""
         if self._fit is None:
             return None
-        e2, u2, _ = self.memory.sums(
-            self._fit.x if self._estimate is None else self._estimate.x_base
-        )
-        total = float(np.sum(u2))
-        return 1.0 - float(np.sum(e2)) / total if total > 0.0 else None
+        sums = self.memory.sums(self._fit.x if self._estimate is None else self._estimate.x_base)
+        total = float(np.sum(sums.u2))
+        return 1.0 - float(np.sum(sums.e2)) / total if total > 0.0 else None
 
-    def warm(self, sample: tuple[np.ndarray, ...], valid: np.ndarray) -> None:
+    def warm(self, sample: FilteredSample, valid: np.ndarray) -> None:
         """Compile and load all that an update uses, and forget again."""
         with f.blas_threads().limit(limits=1, user_api="blas"):
-            self.memory.add(*sample, valid)
-            self._fit = solve(self.memory.triangle())
-            factor, torques = self._whitened()
-            self.projection.nearest(factor[:-1, :-1], factor[:-1, -1], torques)
+            self.memory.add(sample, valid)
+            self._nearest(solve(self.memory.triangle()), None)
         self.forget()
 
-    def update(self, now: float) -> None:
-        """The memory has a new sample: estimate, and find the model that goes with it."""
-        self._now = self._beside.now = now
+    def add(self, sample: FilteredSample, valid: np.ndarray, now: float) -> None:
+        """Remember a sample; valid: (nv,) which torques count. Estimate, and find the model that
+        goes with it.
+        """
         memory = self.memory
+        memory.add(sample._replace(tau=self._predictor.fitted(*sample)), valid)
+        self._now = self.solver.now = now
         with f.blas_threads().limit(limits=1, user_api="blas"):
-            self._fit, self._estimate = solve(memory.triangle()), None
-            early = self._blend is not None and not (
-                memory.full and self._fit.rank == len(self.base)
-            )
+            fit = self._fit = solve(memory.triangle())
+            self._estimate = None
+            early = self._blend is not None and not (memory.full and fit.rank == len(self.base))
             estimator = self._blend if early else self._estimator
             if estimator is None:
-                self._model_near(None)
+                self._find_model(fit, None)
                 return
-        self._ask(Task(memory.information(), estimator, memory.samples, None, self._weight))
+        weight = self._config.prior_weight
+        self._submit(Task(memory.information(), weight, estimator, memory.samples))
 
     def poll(self, now: float) -> None:
-        """Take an answer from beside the loop, if there is one."""
-        self._now = self._beside.now = now
-        if self._beside.ready:
-            self._answered(self._beside.take())
+        """Take a solution from the background, if there is one."""
+        self._now = self.solver.now = now
+        if self.solver.ready:
+            self._use(self.solver.take())
 
-    def _whitened(self) -> tuple[np.ndarray, np.ndarray]:
-        """(the factor of the data in units of each joint's noise, which the fit leaves; the RMS of
-        each joint's torque).
+    def _nearest(self, fit: Fit, x_base: np.ndarray | None) -> PhysicalModel:
+        """The model nearest to base parameters (None: the data's own), in closed form: the data's
+        factor in units of each joint's noise, which the fit leaves.
         """
-        e2, u2, rows = self.memory.sums(self._fit.x)
-        freedom = np.maximum(
-            rows * (1.0 - min(self._fit.rank / max(float(np.sum(rows)), 1.0), 0.9)), 1.0
-        )
-        variance = np.maximum(e2 / freedom, QUIETEST**2 * u2 / np.maximum(rows, 1.0))
-        return self.memory.triangle(
-            1.0 / np.sqrt(np.where(variance > 0.0, variance, 1.0))
-        ), np.sqrt(u2 / np.maximum(rows, 1.0))
-
-    def _model_near(self, x_base: np.ndarray | None) -> None:
-        """The physical model with these base parameters (None: nearest to the data): in closed form
-        if that is physical, else by a solver.
-        """
-        if not (
-            self.memory.full and (self.r2_fit or 0.0) >= self._worth
-        ):  # the gate cannot open, so no model is needed
-            self.ahead = self._predictor.from_base(
-                self.base.independent, self._fit.x if x_base is None else x_base
-            )
-            return
-        factor, torques = self._whitened()
+        sums = self.memory.sums(fit.x)
+        rows = np.maximum(sums.rows, 1.0)
+        share = min(fit.rank / max(float(np.sum(sums.rows)), 1.0), 0.9)
+        freedom = np.maximum(sums.rows * (1.0 - share), 1.0)
+        variance = np.maximum(sums.e2 / freedom, QUIETEST**2 * sums.u2 / rows)
+        factor = self.memory.triangle(1.0 / np.sqrt(np.where(variance > 0.0, variance, 1.0)))
         R = factor[:-1, :-1]
-        found = self.projection.nearest(
-            R, factor[:-1, -1] if x_base is None else R @ x_base, torques
-        )
-        self.seen = found.seen
-        if found.physical:
-            self._accept(found.x)
+        z = factor[:-1, -1] if x_base is None else R @ x_base
+        return self.projection.nearest(R, z, np.sqrt(sums.u2 / rows))
+
+    def _find_model(self, fit: Fit, x_base: np.ndarray | None) -> None:
+        """Find the physical model with these base parameters (None: nearest to the data): in closed
+        form if that is physical, else by a solver.
+        """
+        if not (self.memory.full and (self.r2_fit or 0.0) >= self._least_r2):
+            # the gate cannot open, so no model is needed
+            x = fit.x if x_base is None else x_base
+            self.ahead = self._predictor.from_base(self.base.independent, x)
             return
-        self.unphysical = found.sentence
-        if self.x is None or self._now - self._solved >= self._refit:
+        nearest = self._nearest(fit, x_base)
+        self.seen = nearest.seen
+        if nearest.x is not None and nearest.physical:
+            self._accept(nearest.x)
+            return
+        self.unphysical = nearest.sentence
+        if self.x is None or self._now - self._solved >= self._config.refit_interval:
             self._solved = self._now
-            self._ask(Task(self.memory.information(), None, None, x_base, self._weight))
+            weight = self._config.prior_weight
+            self._submit(Task(self.memory.information(), weight, x_base=x_base))
 
-    def _ask(self, task: Task) -> None:
-        self._beside.submit(task)
-        if self._beside.ready:
-            self._answered(self._beside.take())
+    def _submit(self, task: Task) -> None:
+        self.solver.submit(task)
+        if self.solver.ready:
+            self._use(self.solver.take())
 
-    def _answered(self, answer: Answer | None) -> None:
-        """What was solved beside the loop; where that is nothing, the last valid model stays."""
-        if answer is None or self._fit is None:
+    def _use(self, solution: Solution | None) -> None:
+        """Take what was solved in the background; where that is nothing, the last model stays."""
+        if solution is None or self._fit is None:
             return
-        if answer.estimate is not None:
-            self._estimate = answer.estimate
-            if answer.x is None and answer.status != "infeasible":
+        if solution.estimate is not None:
+            self._estimate = solution.estimate
+            if solution.x is None and solution.status != "infeasible":
                 with f.blas_threads().limit(limits=1, user_api="blas"):
-                    self._model_near(answer.estimate.x_base)
+                    self._find_model(self._fit, solution.estimate.x_base)
                 return
-            factor, torques = self._whitened()
-            self.seen = self.projection.nearest(factor[:-1, :-1], factor[:-1, -1], torques).seen
-        if answer.x is None or not self.projection.is_physical(answer.x):
-            self.unphysical = answer.sentence or "the solver's answer is not physical"
+            self.seen = self._nearest(self._fit, None).seen
+        if solution.x is None or not self.projection.is_physical(solution.x):
+            self.unphysical = solution.sentence or "the solver's answer is not physical"
             self._events.add(
                 self._now,
                 "solver",
@@ -191,7 +194,7 @@ class Learner:
             )
             self.physical = self.x is not None
             return
-        self._accept(answer.x)
+        self._accept(solution.x)
 
     def _accept(self, x: np.ndarray) -> None:
         self.x, self.physical = x, True

@@ -1,21 +1,56 @@
-"""What the identifier remembers of the samples it took: a window, all of them, all of them fading,
-or those that say most.
+"""Memories of samples: a window, all of them, all of them fading, or the informative ones.
 
 Each takes one sample at a time and gives what estimators need: the information of what is
 remembered, and, quickly, its triangle.
+
+The fading memory fades only in the directions that new samples say something about. Forgetting
+everything by a factor at every step, as plain recursive least squares does, empties the memory
+while the robot stands still: the covariance grows by 1/λ a step and overflows after some 71,000
+(λ = 0.99), and the parameters drift off on noise. Here forgetting keeps to the subspace of
+information that was excited [Cao2000, Lai2024], in square-root form and block by block. With L the
+triangle of a joint's rows, and E that of the last B of them (which are in L, too):
+
+    E L⁻¹ = U diag(s) Vᵀ         s² ∈ [0, 1]: the share of what is known in each direction that the
+                                 last B samples brought
+    [L z] ← diag(√g) Vᵀ [L z]    g = λ^(B·min(1, s²/τ)),  τ = ½(1 − λᴮ)
+
+B is half of the memory, but at least two rows per column, as fewer cannot show all directions. A
+motion that goes on has s² = 1 − λᴮ in all directions, which are then forgotten by λ per sample, as
+in the plain scheme: a memory of 1/(1 − λ) samples. A direction that nothing excites has s = 0 and
+is not touched, ever; one that noise alone excites gains more than it loses. While the robot stands
+still, the pose's own direction has s = 1 and settles at B/(1 − λᴮ) samples: bounded above and below
+for any number of them. The torques' column goes along, so forgetting as such changes no parameter
+(L x = z before, L x = z after); it does not depend on units; and no matrix is ever squared.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from thetahat.data.samples import MASKED, USABLE, Samples
+from thetahat.identification import factor as f
 from thetahat.identification.information import Information, information
 from thetahat.identification.informative.informative_buffer import InformativeBuffer
 from thetahat.model.robot import Robot
+from thetahat.online.causal_filter import FilteredSample
+from thetahat.online.config import Forgetting, Growing, Informative, MemoryConfig
 from thetahat.online.stacked_factor import Stack
+
+SPANS = 2  # rows per column: fewer cannot show which directions are excited
+HIDDEN = 1e-10  # of a column's length: what keeps L⁻¹ finite in directions that nothing has shown
+
+
+@dataclass(frozen=True, eq=False)
+class JointSums:
+    """Sums over the rows of every joint, (nv,) each."""
+
+    e2: np.ndarray  # squared errors [N²·m² or N²]
+    u2: np.ndarray  # squared torques
+    rows: np.ndarray
 
 
 class Memory(ABC):
@@ -34,9 +69,7 @@ class Memory(ABC):
         return len(self) >= self.size
 
     @abstractmethod
-    def add(
-        self, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, tau: np.ndarray, valid: np.ndarray
-    ) -> None:
+    def add(self, sample: FilteredSample, valid: np.ndarray) -> None:
         """Take one sample, (1, ·) each; valid: (nv,) which torques may be used."""
 
     @abstractmethod
@@ -54,8 +87,8 @@ class Memory(ABC):
         """
 
     @abstractmethod
-    def sums(self, x_base: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(e'e, u'u, rows) of every joint at these base parameters, (nv,) each."""
+    def sums(self, x_base: np.ndarray) -> JointSums:
+        """Sums of every joint's errors and torques at these base parameters."""
 
     @property
     def samples(self) -> Samples | None:
@@ -63,27 +96,30 @@ class Memory(ABC):
         return None
 
 
-class _Kept(Memory):
+@dataclass(frozen=True, eq=False)
+class _Held:
+    """The samples that a memory keeps, (n, ·) each."""
+
+    sample: FilteredSample
+    valid: np.ndarray  # (n, nv) bool
+
+
+class SampleMemory(Memory):
     """A memory that keeps samples: its rows are computed when they are asked for."""
 
     _rows: np.ndarray | None = None
 
     @abstractmethod
-    def _held(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """q, dq, ddq, tau, valid of what is kept."""
+    def _held(self) -> _Held:
+        """What is kept, in the order it came."""
 
     @property
     def samples(self) -> Samples:
         """In the order they came."""
-        *arrays, valid = self._held()
-        reason = None if np.all(valid) else np.where(valid, np.uint8(USABLE), np.uint8(MASKED))
-        return Samples(
-            **{
-                name: array.copy()
-                for name, array in zip(("q", "dq", "ddq", "tau"), arrays, strict=True)
-            },
-            reason=reason,
-        )
+        held = self._held()
+        q, dq, ddq, tau = (array.copy() for array in held.sample)
+        reason = np.where(held.valid, np.uint8(USABLE), np.uint8(MASKED))
+        return Samples(q=q, dq=dq, ddq=ddq, tau=tau, reason=None if np.all(held.valid) else reason)
 
     def information(self) -> Information:
         """Folded anew."""
@@ -91,17 +127,16 @@ class _Kept(Memory):
 
     def _matrices(self) -> np.ndarray:
         if self._rows is None:
-            *arrays, valid = self._held()
-            self._rows = self.stack.rows(
-                *arrays, weights=None if np.all(valid) else valid.astype(float)
-            )
+            held = self._held()
+            weights = None if np.all(held.valid) else held.valid.astype(float)
+            self._rows = self.stack.rows(held.sample, weights)
         return self._rows
 
     def triangle(self, joints: np.ndarray | None = None) -> np.ndarray:
         """Of the rows of what is kept."""
         return self.stack.of_rows(self._matrices(), joints)
 
-    def sums(self, x_base: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def sums(self, x_base: np.ndarray) -> JointSums:
         """From the rows themselves."""
         chunks = self._matrices().reshape(-1, self.stack.height, self._matrices().shape[1])
         starts = self.stack.plan.starts
@@ -110,29 +145,26 @@ class _Kept(Memory):
             u = chunks[:, starts[v + 1] - 1]
             e = u - np.einsum("i,kis->ks", x_base[own], chunks[:, starts[v] : starts[v + 1] - 1])
             e2[v], u2[v] = np.vdot(e, e), np.vdot(u, u)
-        return e2, u2, np.count_nonzero(self._held()[4], axis=0)
+        return JointSums(e2, u2, np.count_nonzero(self._held().valid, axis=0))
 
 
-class Window(_Kept):
+class WindowMemory(SampleMemory):
     """The last `size` samples (paper: 50). What falls out leaves no trace: every update is computed
     from those that are left.
     """
 
     def __init__(self, robot: Robot, size: int) -> None:
         super().__init__(robot, size)
+        # the window moves along, and back once it reaches the end
         widths = (robot.nq, robot.nv, robot.nv, robot.nv)
-        self._arrays = tuple(
-            np.zeros((2 * size, width)) for width in widths
-        )  # the window moves along, and back once it reaches the end
+        self._arrays = FilteredSample(*(np.zeros((2 * size, width)) for width in widths))
         self._valid = np.zeros((2 * size, robot.nv), dtype=bool)
         self._first = 0
 
     def __len__(self) -> int:
         return min(self.count, self.size)
 
-    def add(
-        self, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, tau: np.ndarray, valid: np.ndarray
-    ) -> None:
+    def add(self, sample: FilteredSample, valid: np.ndarray) -> None:
         """The oldest makes room."""
         if len(self) == self.size:
             self._first += 1
@@ -145,7 +177,7 @@ class Window(_Kept):
                 at = self._first + self.size - 1
         else:
             at = self._first + len(self)
-        for array, value in zip(self._arrays, (q, dq, ddq, tau), strict=True):
+        for array, value in zip(self._arrays, sample, strict=True):
             array[at] = value[0]
         self._valid[at] = valid
         self.count += 1
@@ -155,12 +187,12 @@ class Window(_Kept):
         """Empty."""
         self.count, self._first, self._rows = 0, 0, None
 
-    def _held(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    def _held(self) -> _Held:
         span = slice(self._first, self._first + len(self))
-        return (*(array[span] for array in self._arrays), self._valid[span])
+        return _Held(FilteredSample(*(array[span] for array in self._arrays)), self._valid[span])
 
 
-class Informative(_Kept):
+class InformativeMemory(SampleMemory):
     """At most `size` samples, those that tell most about the parameters (`InformativeBuffer`); it
     turns outliers away by itself.
     """
@@ -172,11 +204,9 @@ class Informative(_Kept):
     def __len__(self) -> int:
         return len(self.buffer)
 
-    def add(
-        self, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, tau: np.ndarray, valid: np.ndarray
-    ) -> None:
+    def add(self, sample: FilteredSample, valid: np.ndarray) -> None:
         """Offer one sample."""
-        if self.buffer.push(q[0], dq[0], ddq[0], tau[0], valid=valid):
+        if self.buffer.push(*(array[0] for array in sample), valid=valid):
             self._rows = None
         self.count += 1
 
@@ -184,12 +214,12 @@ class Informative(_Kept):
         """A new buffer."""
         self.buffer, self.count, self._rows = InformativeBuffer(self.robot, self.size), 0, None
 
-    def _held(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        samples = self.buffer.samples
-        return samples.q, samples.dq, samples.ddq, samples.tau, samples.valid
+    def _held(self) -> _Held:
+        kept = self.buffer.samples
+        return _Held(FilteredSample(kept.q, kept.dq, kept.ddq, kept.tau), kept.valid)
 
 
-class Recursive(Memory):
+class RecursiveMemory(Memory):
     """All samples in one triangle per joint, new rows by rotations."""
 
     def __init__(self, robot: Robot, size: int) -> None:
@@ -198,11 +228,9 @@ class Recursive(Memory):
         self._weight = np.zeros(robot.nv)  # rows remembered, faded ones as what is left of them
         self._row = np.zeros(int(np.max(np.diff(self.stack.plan.starts))))
 
-    def add(
-        self, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, tau: np.ndarray, valid: np.ndarray
-    ) -> None:
+    def add(self, sample: FilteredSample, valid: np.ndarray) -> None:
         """Rotate the sample's rows in."""
-        self._fold(self.stack.rows(q, dq, ddq, tau), valid)
+        self._fold(self.stack.rows(sample), valid)
         self._weight += valid
         self.count += 1
 
@@ -244,14 +272,71 @@ class Recursive(Memory):
         """Of every joint's own."""
         return self.stack.of_factors(self._factors, joints)
 
-    def sums(self, x_base: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def sums(self, x_base: np.ndarray) -> JointSums:
         """Read off the triangles."""
         e2, u2 = np.empty(self.robot.nv), np.empty(self.robot.nv)
         for v, (own, R) in enumerate(zip(self.stack.positions, self._triangles(), strict=True)):
             e = R[:, -1] - R[:, :-1] @ x_base[own]
             e2[v], u2[v] = e @ e, R[:, -1] @ R[:, -1]
-        return e2, u2, self._weight.copy()
+        return JointSums(e2, u2, self._weight.copy())
 
 
-class Growing(Recursive):
-    """All samples since the beginning (paper, the leg): the same as folding them at once."""
+class ForgettingMemory(RecursiveMemory):
+    """One triangle per joint, which fades by `factor` per sample in the directions that are
+    excited; 1: nothing fades.
+    """
+
+    def __init__(self, robot: Robot, size: int, factor: float) -> None:
+        super().__init__(robot, size)
+        self.factor = factor
+        half = round(0.5 / (1.0 - factor)) if factor < 1.0 else 0  # of those remembered
+        # B of every joint
+        self.blocks = np.array([max(half, SPANS * len(own), 1) for own in self.stack.positions])
+        self._recent = np.zeros_like(self._factors)
+        self._rows = np.zeros(robot.nv, dtype=np.int64)  # in the block
+
+    def clear(self) -> None:
+        """Empty."""
+        super().clear()
+        self._recent[:], self._rows[:] = 0.0, 0
+
+    def _fold(self, matrices: np.ndarray, valid: np.ndarray) -> None:
+        super()._fold(matrices, valid)
+        if self.factor == 1.0:
+            return
+        self.stack.kernel.fold_sample(
+            matrices, 0, self.stack.starts, valid, self._recent, self._row
+        )
+        self._rows += valid
+        if np.any(self._rows >= self.blocks):
+            with f.blas_threads().limit(limits=1, user_api="blas"):
+                for v in np.flatnonzero(self._rows >= self.blocks):
+                    self._forget(int(v))
+
+    def _forget(self, v: int) -> None:
+        """Let a joint's old rows fade where its last block told something."""
+        whole, recent = self._triangles()[v], self._triangles(self._recent)[v]
+        kept = self.factor ** self.blocks[v]
+        p = len(whole) - 1
+        L, E = whole[:p, :p], recent[:p, :p]
+        lengths = np.linalg.norm(L, axis=0)
+        floor = HIDDEN * np.where(lengths > 0.0, lengths, 1.0)
+        full = f.triangle(np.asfortranarray(np.vstack([L, np.diag(floor)])))
+        both = solve_triangular(full, np.hstack([E.T, L.T]), trans="T", check_finite=False).T
+        _, s, Vt = np.linalg.svd(both[:p] @ both[p:].T)  # E·L⁺, finite where L is short
+        root = kept ** (0.5 * np.minimum(1.0, s**2 / (0.5 * (1.0 - kept))))
+        whole[:p] = f.triangle(np.asfortranarray(root[:, None] * (Vt @ whole[:p])))[:p]
+        whole[p, p] *= np.sqrt(kept)
+        recent[:], self._rows[v], self._weight[v] = 0.0, 0, kept * self._weight[v]
+
+
+def create_memory(config: MemoryConfig, robot: Robot, size: int) -> Memory:
+    """Return an empty memory of this kind; size: samples that fill it."""
+    match config:
+        case Growing():
+            return RecursiveMemory(robot, size)
+        case Forgetting(factor):
+            return ForgettingMemory(robot, size, factor)
+        case Informative():
+            return InformativeMemory(robot, size)
+    return WindowMemory(robot, size)

@@ -4,17 +4,17 @@ nominal robot's values where the data say nothing.
 Base parameters are all that torques show, and many θ have the same ones; a controller needs one
 that a robot can have. Taken is
 
-    min ‖R·(M x − x̂)‖² + weight·‖(x − x₀)/s‖²      over physical x        R: whitened factor of the
-    data, x₀: the nominal robot, s: sizes
+    min ‖R·(M x − x̂)‖² + weight·‖(x − x₀)/s‖²   over physical x
 
-x̂ are the base parameters that were identified, s the size of each parameter (of the body's own
-mass and length). A direction that the data know better than to its own size is theirs; one that
-they know worse stays at the nominal robot. Without the word "physical" the answer is closed,
+R is the whitened factor of the data, x̂ the identified base parameters, x₀ the nominal robot, s the
+size of each parameter (of the body's own mass and length). A direction that the data know better
+than to its own size is theirs; one that they know worse stays at the nominal robot. Without the
+word "physical" the answer is closed,
 
     x = x₀ + S²MᵀRᵀ (R M S² MᵀRᵀ + weight)⁻¹ R (x̂ − M x₀)
 
 and it is the answer wherever it happens to be physical. Where it is not, a semidefinite program
-(consistent.py) finds it, beside the loop.
+(consistent.py) finds it, in the background.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import lapack
 
+from thetahat.data.samples import Samples
 from thetahat.errors import ThetahatError
 from thetahat.identification import factor as f
 from thetahat.identification.consistency.constraints import feasible
@@ -37,7 +38,7 @@ from thetahat.identification.consistency.misfit import (
 from thetahat.identification.consistency.program import MARGIN, Program, smallest_eigenvalue
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.estimators.consistent import Consistent
-from thetahat.identification.estimators.estimator import untouched
+from thetahat.identification.estimators.estimator import Estimator, SampleEstimator, untouched
 from thetahat.identification.information import Information
 from thetahat.identification.parameter_columns import Columns
 from thetahat.identification.solve import solve as solve_information
@@ -45,14 +46,12 @@ from thetahat.model import parameters
 from thetahat.online.stacked_factor import Stack
 
 PHYSICAL = ("consistent",)  # estimators whose parameters a controller may take as they are
-WEIGHT = 1.0  # of the nominal robot: it is taken to be right to within the size of each parameter
-_LENGTHS = np.array(
-    [2, 2, 2, 1, 1, 2, 2, 1, 2, 0]
-)  # powers of a length in kg·m², kg·m and kg, in the order of θ
+# powers of a length in kg·m², kg·m and kg, in the order of θ
+_LENGTHS = np.array([2, 2, 2, 1, 1, 2, 2, 1, 2, 0])
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class PhysicalModel:
     """Parameters for the controller."""
 
     x: np.ndarray | None  # (columns,), None where there are none
@@ -65,10 +64,12 @@ class Found:
 class PhysicalProjection:
     """From base parameters to the physical robot nearest to the nominal one."""
 
-    def __init__(self, stack: Stack, *, weight: float = WEIGHT) -> None:
+    def __init__(self, stack: Stack, *, weight: float = 1.0) -> None:
         self.robot, self._stack, self.weight = stack.robot, stack, weight
         self._columns = Columns(stack.robot)
         self._M, self.x0 = stack.base.map, self._columns.x0  # x0: the nominal robot
+        # a body without any inertia is a place between joints, and stays that
+        self._real = np.any(self.robot.theta.reshape(-1, parameters.SIZE), axis=1)
         self._bodies = self._body_sizes()
         self._nonnegative = np.array(
             [
@@ -85,10 +86,8 @@ class PhysicalProjection:
         mass = np.maximum(mass, LIGHTEST * np.mean(mass)) if np.any(mass) else np.ones_like(mass)
         second = np.abs(np.trace(parameters.to_pseudo_inertia(theta)[:, :3, :3], axis1=1, axis2=2))
         length = np.maximum(np.sqrt(second / mass), SHORTEST)
-        self._real = np.any(
-            theta, axis=1
-        )  # a body without any inertia is a place between joints, and stays that
-        return (np.where(self._real, mass, 0.0)[:, None] * length[:, None] ** _LENGTHS).ravel()
+        real = np.where(self._real, mass, 0.0)
+        return np.ravel(real[:, None] * length[:, None] ** _LENGTHS)
 
     def sizes(self, torques: np.ndarray) -> np.ndarray:
         """s, (columns,). Of a drive term: what would make its joints' usual torques (nv,) at a
@@ -102,7 +101,7 @@ class PhysicalProjection:
         )
         return out
 
-    def nearest(self, R: np.ndarray, z: np.ndarray, torques: np.ndarray) -> Found:
+    def nearest(self, R: np.ndarray, z: np.ndarray, torques: np.ndarray) -> PhysicalModel:
         """The closed form for the whitened factor R and its right side z = R x̂ (or the data's
         own). torques: (nv,) RMS of what is fitted.
         """
@@ -112,15 +111,15 @@ class PhysicalProjection:
         gram[np.diag_indices_from(gram)] += self.weight
         L, failed = lapack.dpotrf(gram, lower=1)
         if failed or not np.all(np.isfinite(L)):
-            return Found(None, False, 0.0, "the data's factor is not finite")
+            return PhysicalModel(None, False, 0.0, "the data's factor is not finite")
         y, _ = lapack.dpotrs(L, z - R @ (self._M @ self.x0), lower=1)
         x = self.x0 + sizes * (scaled.T @ y)
         inverse, _ = lapack.dtrtri(L, lower=1)
         seen = len(R) - self.weight * float(np.sum(inverse**2))
         if not np.all(np.isfinite(x)):
-            return Found(None, False, seen, "the identified parameters are not finite")
+            return PhysicalModel(None, False, seen, "the identified parameters are not finite")
         physical = self.is_physical(x)
-        return Found(x, physical, seen, "" if physical else self.unphysical(x))
+        return PhysicalModel(x, physical, seen, "" if physical else self.unphysical(x))
 
     def is_physical(self, x: np.ndarray) -> bool:
         """Whether every body has mass and moments a rigid body can have, and friction takes energy
@@ -147,7 +146,7 @@ class PhysicalProjection:
         return "a body is too thin to be one"
 
 
-# -- beside the loop -------------------------------------------------------------------------------
+# -- in the background -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,67 +156,63 @@ class Task:
     """
 
     information: Information
-    estimator: object | None
-    samples: object | None
-    x_base: np.ndarray | None  # identified base parameters; None: the data's own
-    weight: float
+    weight: float  # of the nominal robot
+    estimator: Estimator | SampleEstimator | None = None
+    samples: Samples | None = None
+    x_base: np.ndarray | None = None  # identified base parameters; None: the data's own
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
-    """What was found."""
+class Solution:
+    """What a task came to."""
 
     estimate: Estimate | None
-    x: np.ndarray | None
+    x: np.ndarray | None  # (columns,) of a physical robot; None where there is none
     status: str
-    sentence: str = ""
+    sentence: str = ""  # what is wrong
 
 
-def solve(task: Task) -> Answer:
-    """Do it. An error of the library is an answer, too: whoever waits must not die of it."""
-    with np.errstate(all="ignore"):  # what is not finite is found and said below
-        return _solved(task)
+def solve(task: Task) -> Solution:
+    """Solve a task. An error of the library is a solution, too: the loop must not end by it."""
+    with np.errstate(all="ignore"):  # what is not finite is reported below
+        return _solve(task)
 
 
-def _solved(task: Task) -> Answer:
+def _solve(task: Task) -> Solution:
     try:
         if task.estimator is not None:
             estimate = solve_information(task.information, task.estimator, samples=task.samples)
             if estimate.status == "infeasible":
-                return Answer(
+                return Solution(
                     estimate,
                     None,
                     "infeasible",
                     estimate.advice[0] if estimate.advice else "the estimator's demands conflict",
                 )
             ready = estimate.consistent and estimate.method in PHYSICAL
-            return Answer(estimate, estimate.x if ready else None, estimate.status)
+            return Solution(estimate, estimate.x if ready else None, estimate.status)
         with f.blas_threads().limit(limits=1, user_api="blas"):
-            return Answer(None, *_program(task, task.x_base))
+            return _program(task, task.x_base)
     except (ThetahatError, np.linalg.LinAlgError, FloatingPointError) as error:
-        return Answer(None, None, "failed", str(error))
+        return Solution(None, None, "failed", str(error))
 
 
-def _program(task: Task, x_base: np.ndarray | None) -> tuple[np.ndarray | None, str, str]:
-    """The semidefinite program: as `Consistent`, but for the right side, which is what was
+def _program(task: Task, x_base: np.ndarray | None) -> Solution:
+    """Solve the semidefinite program: as `Consistent`, but for the right side, which is what was
     identified.
     """
     if x_base is None:
-        found = solve_information(task.information, Consistent(weight=task.weight, weights="joint"))
-        return (
-            (None if found.status == "infeasible" else found.x),
-            found.status,
-            "; ".join(found.advice[:1]),
+        estimate = solve_information(
+            task.information, Consistent(weight=task.weight, weights="joint")
         )
-    problem = objective(
-        task.information, prior=None, weight=task.weight, metric="euclidean", weights="joint"
-    )
-    problem = replace(problem, z=problem.R @ x_base)
-    allowed = feasible(problem.columns, problem.x0)
-    program = Program(problem, allowed, unseen=untouched(task.information, solution_of(problem)))
-    best = program.solve()
-    return (
-        (None if best.status == "infeasible" or not np.all(np.isfinite(best.x)) else best.x),
-        best.status,
-        "; ".join(best.advice[:1]),
-    )
+        x, status, advice = estimate.x, estimate.status, estimate.advice
+    else:
+        problem = objective(
+            task.information, prior=None, weight=task.weight, metric="euclidean", weights="joint"
+        )
+        problem = replace(problem, z=problem.R @ x_base)
+        unseen = untouched(task.information, solution_of(problem))
+        best = Program(problem, feasible(problem.columns, problem.x0), unseen=unseen).solve()
+        x, status, advice = best.x, best.status, best.advice
+    usable = status != "infeasible" and bool(np.all(np.isfinite(x)))
+    return Solution(None, x if usable else None, status, "; ".join(advice[:1]))

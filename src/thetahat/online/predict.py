@@ -33,7 +33,7 @@ class Predictor:
         )
         self._fixed: Drive | None = None if fixed.is_zero else fixed
 
-    def __deepcopy__(self, memo: dict) -> Predictor:
+    def __deepcopy__(self, memo: dict[int, object]) -> Predictor:
         """Another one, with its own scratch memory."""
         return Predictor(self.robot)
 
@@ -71,7 +71,7 @@ class Predictor:
         (n, nv).
         """
         external = self._external if len(q) == 1 else np.empty((len(q), 0))
-        self._kernel(*self._tree, theta, drive, q, dq, ddq, external, *self._scratch, out)
+        self._kernel(*self._tree, theta, q, dq, ddq, external, *self._scratch, out, drive)
         return out
 
     def fitted(self, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, tau: np.ndarray) -> np.ndarray:
@@ -119,7 +119,7 @@ class Model:
             return drive.coulomb
         if not drive.actuation.constant:
             return np.zeros(self._predictor.robot.nv)
-        return np.abs(drive.actuation.B) @ drive.coulomb
+        return np.asarray(np.abs(drive.actuation.matrix_at(None)) @ drive.coulomb)
 
 
 def has_dry_friction(robot: Robot) -> bool:

@@ -1,11 +1,10 @@
-"""The watch on the model in use: does it still explain the torques, in every control cycle? And if
-not, what is the robot holding?
+"""The residual monitor: does the model in use still explain the torques? And if not, what does the
+robot hold?
 
 Per joint and sign a cumulative sum of the residual r = τ − τ_model over its usual size σ
 [Page1954]:
 
-    g ← max(0, g + h·(±r/σ − drift)),     alarm where g > limit              h: time since the
-    sample before [s]
+    g ← max(0, g + h·(±r/σ − drift)),   alarm where g > limit,   h: [s] since the sample before
 
 An error of at most `drift` σ (3) never alarms, however long it lasts and however its samples hang
 together; one of 6σ alarms after limit/(6 − 3) = 0.1 s, a large one within a few samples. σ is what
@@ -42,11 +41,10 @@ from thetahat.identification.payload.payload_evidence import Evidence
 from thetahat.model.parameters import SIZE
 from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind
+from thetahat.online.causal_filter import FilteredSample
+from thetahat.online.config import MonitorRules
 from thetahat.online.predict import Model, Predictor
 
-DRIFT = 3.0  # σ that may last for ever
-LIMIT = 0.3  # σ·s beyond
-RELATIVE = 0.03  # of the predicted torque: an error of a model that is good
 SLOWLY = 2.5  # times the least speed of a moving joint: below, dry friction may have either sign
 LEAST_ROWS = 20  # of a payload's least squares: twice its unknowns
 FAR = 5.0  # usual errors that a payload may leave of the torques, as RMS
@@ -103,21 +101,20 @@ class PayloadReport:
         )
 
 
-def false_alarm_interval(
-    time_constant: float, *, drift: float = DRIFT, limit: float = LIMIT
-) -> float:
+def false_alarm_interval(time_constant: float, rules: MonitorRules | None = None) -> float:
     """Mean time between false alarms of one joint [s] if residuals were Gaussian of variance σ²,
     independent from one block of 2T to the next.
 
     Siegmund's approximation of a cumulative sum's run length, (e^{2kb} − 2kb − 1)/(2k²), b = limit
     in blocks + 1.166; halved for two signs. Infinite beyond what a double holds.
     """
+    rules = MonitorRules() if rules is None else rules
     block = 2.0 * time_constant
-    b = limit / block + 1.166
-    exponent = 2.0 * drift * b
+    b = rules.limit / block + 1.166
+    exponent = 2.0 * rules.drift * b
     if exponent > 700.0:
         return math.inf
-    return 0.5 * block * (math.exp(exponent) - exponent - 1.0) / (2.0 * drift**2)
+    return 0.5 * block * (math.exp(exponent) - exponent - 1.0) / (2.0 * rules.drift**2)
 
 
 def _units(robot: Robot) -> list[str]:
@@ -137,19 +134,17 @@ class ResidualMonitor:
     """Compares every filtered sample with what a model predicts.
 
     scale: (nv,) σ, usual size of each joint's residual [N·m or N]. min_speed: (nv,) at which a
-        joint moves. lag: [s] that a filtered sample reaches
-    back: a joint that turned round since has friction of either sign.
+        joint moves. lag: [s] that a filtered sample reaches back: a joint that turned round since
+        has friction of either sign. model: what predicts; None: the robot itself.
     """
 
     def __init__(
         self,
         robot: Robot,
         scale: np.ndarray,
+        rules: MonitorRules | None = None,
         *,
         min_speed: np.ndarray | float = 0.02,
-        drift: float = DRIFT,
-        limit: float = LIMIT,
-        relative: float = RELATIVE,
         lag: float = 0.1,
         model: Model | None = None,
     ) -> None:
@@ -161,62 +156,36 @@ class ResidualMonitor:
                 f"scale has shape {scale.shape}; give the usual size of every joint's residual,"
                 f" ({robot.nv},), finite and above zero"
             )
-        if not (drift > 0.0 and limit > 0.0 and relative >= 0.0):
-            raise UsageError(
-                f"drift is {drift!r}, limit {limit!r}, relative {relative!r}; give numbers above"
-                " zero"
-            )
-        self.robot, self.scale, self.drift, self.limit, self.relative = (
-            robot,
-            scale,
-            drift,
-            limit,
-            relative,
-        )
-        self._step, self.lag = online.watch_step, lag
-        self._slow = (
-            SLOWLY * np.broadcast_to(np.asarray(min_speed, dtype=float), (robot.nv,)).copy()
-        )
-        self._sums = np.zeros((2, robot.nv))
+        self.rules = rules = MonitorRules() if rules is None else rules
+        self.robot, self.scale = robot, scale
+        self._kernels, self._rules = online, np.array([rules.drift, rules.relative, lag])
+        self._state = np.zeros((online.SUMS + 2, robot.nv))
+        self._state[online.SLOW_SPEED] = SLOWLY * np.asarray(min_speed, dtype=float)
         self._units = _units(robot)
         self.alarm: Alarm | None = None
         self.use(Predictor(robot).model(Columns(robot).x0) if model is None else model)
 
     def use(self, model: Model, scale: np.ndarray | None = None) -> None:
-        """Watch another model from now on, with what has been summed up so far."""
-        self._model, self._coulomb = model, np.ascontiguousarray(model.coulomb)
-        self._dry = DRY * np.ascontiguousarray(model.dry()) + (model.dry() - self._coulomb)
-        if scale is not None:
-            self.scale = scale
+        """Monitor another model from now on, with what has been summed up so far."""
+        coulomb = model.coulomb
+        dry = DRY * model.dry() + (model.dry() - coulomb)
+        self.scale = self.scale if scale is None else scale
+        self._model, k = model, self._kernels
+        self._state[k.COULOMB], self._state[k.DRY], self._state[k.SCALE] = coulomb, dry, self.scale
 
     def reset(self) -> None:
         """Start anew, as after an alarm or a gap."""
-        self._sums[:], self.alarm = 0.0, None
+        self._state[self._kernels.SUMS :], self.alarm = 0.0, None
 
-    def push(
-        self, t: float, h: float, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, tau: np.ndarray
-    ) -> bool:
-        """Take one filtered sample, (1, ·) each, h seconds after the last; whether it
-        alarms now.
-        """
+    def push(self, t: float, h: float, sample: FilteredSample) -> Alarm | None:
+        """Take one filtered sample, h seconds after the last; return an alarm if it raises one."""
+        q, dq, ddq, tau = sample
         predicted = self._model.torque(q, dq, ddq)
-        worst, v, residual = self._step(
-            h,
-            self.drift,
-            self.relative,
-            self.lag,
-            predicted,
-            dq,
-            ddq,
-            tau,
-            self._slow,
-            self._coulomb,
-            self._dry,
-            self.scale,
-            self._sums,
+        worst, v, residual = self._kernels.cusum_step(
+            h, self._rules, predicted, dq, ddq, tau, self._state
         )
-        if worst <= self.limit or self.alarm is not None:
-            return False
+        if worst <= self.rules.limit or self.alarm is not None:
+            return None
         name, unit = self.robot.velocity_names[v], self._units[v]
         sentence = (
             f"the model in use stopped explaining joint {name!r} at {t:.4g} s:"
@@ -224,35 +193,29 @@ class ResidualMonitor:
             " payload, a collision, or a sensor"
         )
         self.alarm = Alarm(t, name, float(residual), float(self.scale[v]), sentence)
-        return True
+        return self.alarm
 
 
 class PayloadMonitor:
-    """What a named link holds, from samples after an alarm, against a robot that is known
-    otherwise: recursive least squares of ten columns.
+    """Estimates what a named link holds, from samples after an alarm: recursive least squares of
+    ten columns, with the model in use before (`robot`, with its friction) as the known rest.
 
-    robot: the model in use before, with its friction. link: what may hold something. scale: (nv,)
-        usual size of the residuals without it.
+    scale: (nv,) usual size of the residuals without a payload. detected: [s] of the alarm.
     """
 
     def __init__(self, robot: Robot, link: str, scale: np.ndarray, *, detected: float) -> None:
-        self.robot, self.link, self.detected, self.scale = (
-            robot,
-            link,
-            detected,
-            np.asarray(scale, dtype=float),
-        )
+        self.robot, self.link, self.detected = robot, link, detected
+        self.scale = np.asarray(scale, dtype=float)
         self._place = payload_place(robot, link, None)
         self._model = Predictor(robot).model(Columns(robot).x0)
         self._factor = np.zeros((SIZE + 1, SIZE + 1))
         self.rows = 0
 
-    def add(
-        self, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, tau: np.ndarray, valid: np.ndarray
-    ) -> None:
-        """Take one filtered sample, (1, ·) each; valid: (nv,) which torques may be used."""
+    def add(self, sample: FilteredSample, valid: np.ndarray) -> None:
+        """Take one filtered sample; valid: (nv,) which torques may be used."""
         if not np.any(valid):
             return
+        q, dq, ddq, tau = sample
         ten = (
             rigid_body.regressor(self.robot, q[0], dq[0], ddq[0])[:, self._place.span]
             @ self._place.to_body
@@ -283,9 +246,8 @@ class PayloadMonitor:
                 np.linalg.norm(factor[:, :-1] @ payload.theta - factor[:, -1])
             ) / math.sqrt(self.rows - SIZE)
             tries.append((left, sign < 0.0, payload))
-            if (
-                not payload.replaced and payload.mass > 0.0
-            ):  # least squares itself is a body: none fits better
+            # least squares itself is a body: none fits better
+            if not payload.replaced and payload.mass > 0.0:
                 break
         if not tries:
             return None

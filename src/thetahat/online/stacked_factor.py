@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from types import ModuleType
 
 import numpy as np
 from scipy.linalg import lapack
@@ -18,6 +19,7 @@ from thetahat.dynamics import batch
 from thetahat.identification import factor as f
 from thetahat.identification.information import FoldRows, drive_and_torque, fold_plan
 from thetahat.model.robot import Robot
+from thetahat.online.causal_filter import FilteredSample
 
 # reciprocal condition of the column-scaled triangle from which it is solved as it is; below,
 # singular values decide
@@ -49,10 +51,12 @@ class Stack:
         p = len(self.base)
         self.order = np.argsort([len(own) for own in self.positions], kind="stable")
         lists = self._filled(p)
-        self.first = np.concatenate([[0], np.cumsum([len(own) for own in lists])])
-        self.columns = np.concatenate(lists).astype(np.int64)
-        self.source = np.concatenate([self._sources(v, own) for v, own in enumerate(lists)]).astype(
-            np.int64
+        sources = [self._sources(v, own) for v, own in enumerate(lists)]
+        self._order = (  # for the kernels: order of joints, and where each one's columns are
+            self.order,
+            np.concatenate([[0], np.cumsum([len(own) for own in lists])]),
+            np.concatenate(lists).astype(np.int64),
+            np.concatenate(sources).astype(np.int64),
         )
         self.extra_rows = np.array(
             [*(each.row for each in self.plan.columns.drive), *(self.plan.starts[1:] - 1)],
@@ -60,12 +64,12 @@ class Stack:
         )
         self._matrices = np.zeros((0, 0))
 
-    def __deepcopy__(self, memo: dict) -> Stack:
+    def __deepcopy__(self, memo: dict[int, object]) -> Stack:
         """A plan is never changed, and scratch memory belongs to one owner."""
         return Stack(self.robot)
 
     @cached_property
-    def kernel(self):
+    def kernel(self) -> ModuleType:
         """The module of kernels, imported when first used: Numba takes its time."""
         from thetahat.kernels import online
 
@@ -109,17 +113,11 @@ class Stack:
 
     # -- rows --------------------------------------------------------------------------------------
 
-    def rows(
-        self,
-        q: np.ndarray,
-        dq: np.ndarray,
-        ddq: np.ndarray,
-        tau: np.ndarray,
-        weights: np.ndarray | None = None,
-    ) -> np.ndarray:
-        """Every joint's [Y | u] of these samples, chunk after chunk. weights: (samples, nv); the
-        result is scratch, until the next call.
+    def rows(self, sample: FilteredSample, weights: np.ndarray | None = None) -> np.ndarray:
+        """Return every joint's [Y | u] of these samples, chunk after chunk. weights: (samples, nv);
+        the result is scratch, until the next call.
         """
+        q, dq, ddq, tau = sample
         chunks = -(-len(q) // self.kernel.CHUNK)
         if len(self._matrices) < chunks * self.height:
             self._matrices = np.zeros((chunks * self.height, self.kernel.CHUNK))
@@ -132,17 +130,13 @@ class Stack:
         )
         _, gravity, _ = self.robot.kernel_values
         self.kernel.all_rows(
-            *self.robot.tree.rigid_arrays,
-            gravity,
-            q,
-            dq,
-            ddq,
+            (*self.robot.tree.rigid_arrays, gravity),
+            (q, dq, ddq),
             w,
             self.plan.columns.places,
             extras,
             self.extra_rows,
-            self.workspace.nodes,
-            self.workspace.directions,
+            (self.workspace.nodes, self.workspace.directions),
             matrices,
             self.height,
         )
@@ -154,15 +148,7 @@ class Stack:
         """
         R = np.zeros((len(self.base) + 1,) * 2)
         self.kernel.stack_rows(
-            self.order,
-            self.first,
-            self.columns,
-            self.source,
-            self._joints(joints),
-            matrices,
-            self.height,
-            self._work,
-            R,
+            self._order, self._joints(joints), matrices, self.height, self._work, R
         )
         return R
 
@@ -170,15 +156,7 @@ class Stack:
         """The triangle of every joint's own triangles, one after the other in `factors`."""
         R = np.zeros((len(self.base) + 1,) * 2)
         self.kernel.stack_factors(
-            self.order,
-            self.first,
-            self.columns,
-            self.source,
-            self.starts,
-            self._joints(joints),
-            factors,
-            self._work,
-            R,
+            self._order, self.starts, self._joints(joints), factors, self._work, R
         )
         return R
 

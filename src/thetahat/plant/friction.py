@@ -58,10 +58,11 @@ class Friction:
         ]
         self._check()
         up, down = (self._at_zero(sign) for sign in (1.0, -1.0))
+        # f that holds a motor still
         self.low, self.high = (
             np.minimum(up, down),
             np.maximum(up, down),
-        )  # f that holds a motor still
+        )
         self.dry = up > down  # motors that can hold at all
         self.any_dry = bool(np.any(self.dry))
         self.none = not (self.any_dry or np.any(self.viscous) or np.any(self.offset) or self._extra)
@@ -101,7 +102,7 @@ class Friction:
         left out).
         """
         if self.stribeck is None:
-            f = self.viscous * speed + self.coulomb * sign + self.offset
+            f: np.ndarray = self.viscous * speed + self.coulomb * sign + self.offset
         else:
             f = (
                 self.viscous * speed

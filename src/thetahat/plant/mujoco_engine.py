@@ -37,11 +37,12 @@ _OFF = (
     "SENSOR",
     "AUTORESET",
 )
+# com, quaternion, moments: no special position
 _ASKEW = (
     (0.31, -0.17, 0.23),
     (0.5, 0.1, -0.7, 0.5),
     (1.0, 1.1, 1.3),
-)  # com, quaternion, moments: no special position
+)
 
 
 def load_mujoco() -> ModuleType:
@@ -53,7 +54,8 @@ def load_mujoco() -> ModuleType:
             "the MuJoCo plant needs the extra 'mujoco': pip install 'thetahat[mujoco]'; the own"
             " plant needs nothing"
         ) from None
-    return mujoco
+    module: ModuleType = mujoco
+    return module
 
 
 def build_model(robot: Robot) -> Any:
@@ -212,7 +214,7 @@ class MujocoEngine(Engine):
         if self._identity:
             return self._full
         T = self._velocity_map(q)
-        D = T.T @ self._full @ T
+        D: np.ndarray = T.T @ self._full @ T
         return D + self._rotors if self._by_matrix else D
 
     # -- coordinates -------------------------------------------------------------------------------

@@ -60,11 +60,8 @@ class OwnEngine(Engine):
     def __init__(self, robot: Robot) -> None:
         self.robot = robot = rotors_alone(robot)
         kernels, tree, n = batch.kernels(), robot.tree, robot.nv
-        self._aba, self._rnea, self._crba = (
-            kernels.aba.forward_dynamics,
-            kernels.rnea.inverse_dynamics,
-            kernels.crba.mass_matrix,
-        )
+        self._aba, self._rnea = kernels.aba.forward_dynamics, kernels.rnea.inverse_dynamics
+        self._crba = kernels.crba.mass_matrix
         self._tree, self._w = tree.rigid_arrays, batch.Workspace(tree)
         self._theta, self._gravity, self._armature = robot.kernel_values
         self._none, self._pivots, self._still = np.empty((1, 0)), np.empty((1, 1)), np.zeros((1, n))

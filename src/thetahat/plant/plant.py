@@ -25,9 +25,8 @@ from thetahat.plant.realism import Realism, require_body, spread
 from thetahat.plant.sensors import Sensors, streams
 from thetahat.plant.stepper import Stepper
 
-RUNAWAY = (
-    1e4  # [rad/s or m/s]: no joint turns so fast; a simulation that gets there has lost its way
-)
+# [rad/s or m/s]: no joint turns so fast; a simulation that gets there has lost its way
+RUNAWAY = 1e4
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,15 +67,14 @@ class Plant(ABC):
         self.nominal, self.realism, self.seed = robot, realism or Realism(), seed
         require_body(self.realism, robot)
         self.robot = self.realism.applied(robot)
-        stribeck = None if self.realism.stribeck is None else self.robot.drive.value("stribeck")
-        speed = spread(
-            "stribeck_speed", self.realism.stribeck_speed, len(self.robot.drive.viscous), "motor"
-        )
+        drive, motors = self.realism.drive, self.robot.drive
+        stribeck = None if drive.stribeck is None else motors.value("stribeck")
+        speed = spread("stribeck_speed", drive.stribeck_speed, len(motors.viscous), "motor")
         self._friction = Friction(self.robot, stribeck=stribeck, speed=speed)
         self._limits = self.realism.limits(robot)
         payload = self.realism.payload
         self._engine = self._make(self.robot)
-        self._loaded = None if payload is None else self._make(payload.on(self.robot))
+        self._loaded = self._engine if payload is None else self._make(payload.on(self.robot))
         self.reset()
 
     @abstractmethod
@@ -105,13 +103,20 @@ class Plant(ABC):
         self.seed = self.seed if seed is None else seed
         self.streams = streams(self.seed)
         self.t = 0.0
-        self._sensors = Sensors(self.robot, self.realism, self.streams)
+        self._sensors = Sensors(self.robot, self.realism.sensors, self.streams)
         self._pending: deque[tuple[float, np.ndarray]] = deque()
         self._tau = np.zeros(self.nominal.nv)
         payload = self.realism.payload
         now = payload is not None and payload.time <= 0.0
         self._switch = payload.time if payload is not None and not now else np.inf
         self._stepper = Stepper(self._loaded if now else self._engine, self._friction, q, dq)
+
+    def truth(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """True q, dq, and from this moment on ddq and actuator torques; arrays of the plant's own,
+        until time passes.
+        """
+        stepper = self._stepper
+        return stepper.q, stepper.dq, stepper.acceleration(self._tau), self._tau
 
     @property
     def state(self) -> State:
@@ -170,8 +175,7 @@ class Plant(ABC):
             self._move(self._switch)
         if self._switch <= self.t + 1e-12:
             self._switch = np.inf
-            loaded = self._loaded
-            self._stepper.replace_engine(loaded)
+            self._stepper.replace_engine(self._loaded)
         self._move(end)
 
     def _move(self, end: float) -> None:

@@ -5,7 +5,7 @@ payload. All of it optional.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -17,30 +17,8 @@ from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind
 from thetahat.plant.friction import with_stribeck
 
-PerJoint = (
-    float | Sequence[float]
-)  # one value for all, or one per degree of freedom (per motor for friction and armature)
-_NOT_NEGATIVE = (
-    *(
-        "viscous",
-        "coulomb",
-        "stribeck",
-        "armature",
-        "encoder_resolution",
-        "encoder_noise",
-        "speed_noise",
-        "torque_noise",
-    ),
-    *("encoder_delay", "torque_delay", "command_delay", "jitter"),
-)
-_POSITIVE = ("stribeck_speed", "speed_cutoff")
-_ONE = (
-    "speed_cutoff",
-    "encoder_delay",
-    "torque_delay",
-    "command_delay",
-    "jitter",
-)  # one number, not one per joint
+# one value for all, or one per degree of freedom (per motor for friction and armature)
+PerJoint = float | Sequence[float] | np.ndarray
 
 
 @dataclass(frozen=True)
@@ -50,6 +28,7 @@ class Payload:
     body: str  # a body of the robot, or a link welded into one
     mass: float  # [kg]
     com: tuple[float, float, float] = (0.0, 0.0, 0.0)  # [m] in the frame of that body or link
+    # xx, xy, xz, yy, yz, zz about its centre [kg·m²]
     inertia_com: tuple[float, ...] = (
         0.0,
         0.0,
@@ -57,7 +36,7 @@ class Payload:
         0.0,
         0.0,
         0.0,
-    )  # xx, xy, xz, yy, yz, zz about its centre [kg·m²]
+    )
     time: float = 0.0  # [s]
 
     def __post_init__(self) -> None:
@@ -103,84 +82,125 @@ class Payload:
         return robot.with_parameters(all_.ravel())
 
 
-@dataclass(frozen=True)
-class Realism:
-    """Options of a plant; the default adds nothing to the robot, whose own friction and rotors are
-    there in any case.
+def _check(
+    config: object,
+    names: Iterable[str],
+    *,
+    one: bool = False,
+    positive: bool = False,
+    signed: bool = False,
+    finite: bool = True,
+) -> None:
+    """Check numbers of a frozen configuration, and turn arrays into tuples.
 
-    Encoder noise and quantisation are for one-DOF joints; a base's pose is measured exactly.
+    one: one number, not one per joint. positive: above zero; signed: of any sign; else from zero.
     """
-
-    viscous: PerJoint | None = None  # [N·m·s/rad or N·s/m]; None: the robot's own
-    coulomb: PerJoint | None = None  # [N·m or N]; None: the robot's own
-    stribeck: PerJoint | None = (
-        None  # [N·m or N], what breakaway needs beside Coulomb; None: the robot's own
-    )
-    stribeck_speed: PerJoint = 0.05  # [rad/s or m/s]: at this speed 1/e of it is left
-    armature: PerJoint | None = None  # [kg·m² or kg]; None: the robot's own
-    encoder_resolution: PerJoint = 0.0  # [rad or m] of a count; 0: continuous
-    encoder_noise: PerJoint = 0.0  # [rad or m], standard deviation, before quantisation
-    speed_noise: PerJoint = 0.0  # [rad/s or m/s] of a speed sensor, standard deviation
-    # [Hz]: speed is the low-passed difference of the measured positions; None: there is a speed
-    # sensor
-    speed_cutoff: float | None = None
-    # whether speeds are logged; None: those of a sensor, not low-passed differences, which lag
-    # behind the positions
-    log_speed: bool | None = None
-    torque_noise: PerJoint = 0.0  # [N·m or N], standard deviation
-    torque_bias: PerJoint = 0.0  # [N·m or N]
-    encoder_delay: float = 0.0  # [s] of positions and speeds
-    torque_delay: float = 0.0  # [s] of measured torques
-    command_delay: float = 0.0  # [s] from a command to the torque it asks for
-    saturation: bool | PerJoint = (
-        False  # True: the effort limits of the robot's file; or limits [N·m or N]
-    )
-    jitter: float = 0.0  # [s] of the control period, standard deviation
-    payload: Payload | None = None
-
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name == "payload":
-                if not (value is None or isinstance(value, Payload)):
-                    raise UsageError(
-                        f"payload is {value!r}; give a Payload(body, mass, com, inertia_com, time)"
-                    )
-            elif value is not None and not isinstance(value, bool) and field.name != "log_speed":
-                object.__setattr__(self, field.name, self._numbers(field.name, value))
-        if not isinstance(self.log_speed, bool | None):
-            raise UsageError(f"log_speed is {self.log_speed!r}; give True, False or None")
-        for name in (*_NOT_NEGATIVE, *_POSITIVE, "torque_bias"):
-            if isinstance(getattr(self, name), bool):
-                raise UsageError(f"{name} is {getattr(self, name)}; give numbers")
-
-    def _numbers(self, name: str, value: PerJoint) -> float | tuple[float, ...]:
+    for name in names:
+        value = getattr(config, name)
+        if value is None:
+            continue
         try:
             array = np.array(value, dtype=float)
         except (TypeError, ValueError):
             raise UsageError(f"{name} is {value!r}; give a number, or one per joint") from None
-        if (
-            array.ndim > (0 if name in _ONE else 1)
-            or not np.all(np.isfinite(array) | (name == "saturation"))
-            or np.any(np.isnan(array))
-        ):
+        bad = ~np.isfinite(array) if finite else np.isnan(array)
+        if isinstance(value, bool) or array.ndim > (0 if one else 1) or np.any(bad):
+            per_joint = "" if one else ", or one per joint"
+            raise UsageError(f"{name} is {value!r}; give a finite number{per_joint}")
+        if not signed and np.any(array <= 0.0 if positive else array < 0.0):
+            least = "above 0" if positive else "from 0"
+            raise UsageError(f"{name} is {value!r}; give numbers {least}")
+        plain = float(array) if array.ndim == 0 else tuple(array.tolist())
+        object.__setattr__(config, name, plain)
+
+
+@dataclass(frozen=True)
+class DriveModel:
+    """Friction and rotor inertia of every joint's (or motor's) drive; None: the robot's own."""
+
+    viscous: PerJoint | None = None  # [N·m·s/rad or N·s/m]
+    coulomb: PerJoint | None = None  # [N·m or N]
+    stribeck: PerJoint | None = None  # [N·m or N], what breakaway needs beside Coulomb
+    stribeck_speed: PerJoint = 0.05  # [rad/s or m/s]: at this speed 1/e of it is left
+    armature: PerJoint | None = None  # [kg·m² or kg]
+
+    def __post_init__(self) -> None:
+        _check(self, ("viscous", "coulomb", "stribeck", "armature"))
+        _check(self, ("stribeck_speed",), positive=True)
+
+
+@dataclass(frozen=True)
+class SensorModel:
+    """Errors of encoders, speed and torque sensors.
+
+    Encoder noise and quantisation are for one-DOF joints; a base's pose is measured exactly.
+    """
+
+    encoder_resolution: PerJoint = 0.0  # [rad or m] of a count; 0: continuous
+    encoder_noise: PerJoint = 0.0  # [rad or m], standard deviation, before quantisation
+    encoder_delay: float = 0.0  # [s] of positions and speeds
+    speed_noise: PerJoint = 0.0  # [rad/s or m/s] of a speed sensor, standard deviation
+    # [Hz]: speed is the low-passed difference of the measured positions; None: a speed sensor
+    speed_cutoff: float | None = None
+    torque_noise: PerJoint = 0.0  # [N·m or N], standard deviation
+    torque_bias: PerJoint = 0.0  # [N·m or N]
+    torque_delay: float = 0.0  # [s] of measured torques
+
+    def __post_init__(self) -> None:
+        _check(self, ("encoder_resolution", "encoder_noise", "speed_noise", "torque_noise"))
+        _check(self, ("encoder_delay", "torque_delay"), one=True)
+        _check(self, ("speed_cutoff",), one=True, positive=True)
+        _check(self, ("torque_bias",), signed=True)
+
+
+@dataclass(frozen=True)
+class Realism:
+    """What tells a plant from an ideal robot; the default adds nothing to the robot, whose own
+    friction and rotors are there in any case.
+    """
+
+    drive: DriveModel = DriveModel()
+    sensors: SensorModel = SensorModel()
+    command_delay: float = 0.0  # [s] from a command to the torque it asks for
+    # True: the effort limits of the robot's file; or limits [N·m or N]
+    saturation: bool | PerJoint = False
+    jitter: float = 0.0  # [s] of the control period, standard deviation
+    payload: Payload | None = None
+    # whether speeds are logged; None: those of a sensor, not low-passed differences, which lag
+    # behind the positions
+    log_speed: bool | None = None
+
+    def __new__(cls, *args: object, **keywords: object) -> Realism:
+        """Name the new place of keywords that moved into configuration objects."""
+        for place, kind in (("drive", DriveModel), ("sensors", SensorModel)):
+            for name in keywords.keys() & {field.name for field in fields(kind)}:
+                raise UsageError(
+                    f"{name} is not a parameter any more; write {place}={kind.__name__}({name}=…),"
+                    " from thetahat.plant.realism"
+                )
+        return super().__new__(cls)
+
+    def __post_init__(self) -> None:
+        for name, kind in (("drive", DriveModel), ("sensors", SensorModel)):
+            if not isinstance(getattr(self, name), kind):
+                raise UsageError(
+                    f"{name} is {getattr(self, name)!r}; give a {kind.__name__} of"
+                    " thetahat.plant.realism"
+                )
+        _check(self, ("command_delay", "jitter"), one=True)
+        if not isinstance(self.saturation, bool):
+            _check(self, ("saturation",), positive=True, finite=False)
+        if not isinstance(self.payload, Payload | None):
             raise UsageError(
-                f"{name} is {value!r}; give a finite"
-                f" number{'' if name in _ONE else ', or one per joint'}"
+                f"payload is {self.payload!r}; give a Payload(body, mass, com, inertia_com, time)"
             )
-        if (name in _NOT_NEGATIVE and np.any(array < 0.0)) or (
-            name in (*_POSITIVE, "saturation") and np.any(array <= 0.0)
-        ):
-            raise UsageError(
-                f"{name} is {value!r}; give"
-                f" {'numbers from 0' if name in _NOT_NEGATIVE else 'numbers above 0'}"
-            )
-        return float(array) if array.ndim == 0 else tuple(array.tolist())
+        if not isinstance(self.log_speed, bool | None):
+            raise UsageError(f"log_speed is {self.log_speed!r}; give True, False or None")
 
     @property
     def logs_speed(self) -> bool:
         """Whether a log has dq columns."""
-        return self.speed_cutoff is None if self.log_speed is None else self.log_speed
+        return self.sensors.speed_cutoff is None if self.log_speed is None else self.log_speed
 
     # -- what it makes of a robot ------------------------------------------------------------------
 
@@ -190,26 +210,25 @@ class Realism:
         """
         drive, what = robot.drive, "motor" if robot.drive.actuation else "joint"
         motors = len(drive.viscous)
-        driven = (
-            one_dof(robot) if drive.actuation is None else np.ones(motors)
-        )  # one value for all is for joints, not for the base they stand on
+        # one value for all is for joints, not for the base they stand on
+        driven = one_dof(robot) if drive.actuation is None else np.ones(motors)
 
         def values(name: str) -> np.ndarray:
-            value = getattr(self, name)
+            value = getattr(self.drive, name)
             return spread(name, value, motors, what) * (driven if np.ndim(value) == 0 else 1.0)
 
         drive = drive.with_values(
             **{
                 name: values(name)
                 for name in ("viscous", "coulomb", "armature")
-                if getattr(self, name) is not None
+                if getattr(self.drive, name) is not None
             }
         )
-        if self.stribeck is not None:
+        if self.drive.stribeck is not None:
             drive = with_stribeck(
                 drive,
                 values("stribeck"),
-                spread("stribeck_speed", self.stribeck_speed, motors, what),
+                spread("stribeck_speed", self.drive.stribeck_speed, motors, what),
             )
         return replace(robot, drive=drive)
 
@@ -255,18 +274,16 @@ class Realism:
         drive, size = robot.drive, scale * one_dof(robot)
         stated = drive.actuation is not None or np.any(drive.viscous) or np.any(drive.coulomb)
         added = (
-            {}
+            DriveModel()
             if stated
-            else {"viscous": 0.03 * size, "coulomb": 0.04 * size, "stribeck": 0.02 * size}
+            else DriveModel(viscous=0.03 * size, coulomb=0.04 * size, stribeck=0.02 * size)
         )
-        return Realism(
-            **added,
+        sensors = SensorModel(
             encoder_resolution=np.where(turns, 2.0 * np.pi / 2**18, 1e-5),
             speed_cutoff=100.0,
             torque_noise=0.01 * scale,
-            command_delay=1e-3,
-            jitter=2e-5,
         )
+        return Realism(added, sensors, command_delay=1e-3, jitter=2e-5)
 
 
 def one_dof(robot: Robot) -> np.ndarray:

@@ -8,14 +8,15 @@ import numpy as np
 
 from thetahat.errors import UsageError
 from thetahat.model.robot import Robot
-from thetahat.plant.realism import Realism, spread
+from thetahat.plant.realism import SensorModel, spread
 
+# each has numbers of its own: more noise here changes nothing there
 STREAMS = (
     "encoder",
     "speed",
     "torque",
     "clock",
-)  # each has numbers of its own: more noise here changes nothing there
+)
 
 
 def streams(seed: int) -> dict[str, np.random.Generator]:
@@ -56,62 +57,57 @@ class Late:
         t1, y1, r1 = past[1]
         h = t1 - t0
         x = (at - t0) / h
-        line = y0 + x * (y1 - y0)
-        if r0 is None or r1 is None:
-            return line
-        return line + x * (1.0 - x) * ((1.0 - x) * (h * r0 - (y1 - y0)) - x * (h * r1 - (y1 - y0)))
+        line: np.ndarray = y0 + x * (y1 - y0)
+        if r0 is not None and r1 is not None:
+            line += x * (1.0 - x) * ((1.0 - x) * (h * r0 - (y1 - y0)) - x * (h * r1 - (y1 - y0)))
+        return line
 
 
 class Sensors:
     """Encoders, speeds and torques of one robot."""
 
     def __init__(
-        self, robot: Robot, realism: Realism, generators: dict[str, np.random.Generator]
+        self, robot: Robot, model: SensorModel, generators: dict[str, np.random.Generator]
     ) -> None:
         nv, self._generators = robot.nv, generators
         one_dof = [node for node in robot.tree.independent if node.kind.nq == 1]
         self._at = np.array([robot.tree.q_index[node.name] for node in one_dof], dtype=int)
         self._v = np.array([robot.tree.v_index[node.name] for node in one_dof], dtype=int)
         self._plain = len(one_dof) == robot.nq
-        self._resolution = self._values("encoder_resolution", realism, nv)
-        self._encoder_noise = self._values("encoder_noise", realism, nv)
+        self._resolution = self._values("encoder_resolution", model, nv)
+        self._encoder_noise = self._values("encoder_noise", model, nv)
         self._speed_noise, self._torque_noise = (
-            self._values("speed_noise", realism, nv),
-            self._values("torque_noise", realism, nv),
+            self._values("speed_noise", model, nv),
+            self._values("torque_noise", model, nv),
         )
-        self._bias = self._values("torque_bias", realism, nv)
+        self._bias = self._values("torque_bias", model, nv)
         if self._resolution is not None:
             self._steps = np.where(self._resolution > 0.0, self._resolution, 1.0)[self._v]
             self._counted = (self._resolution > 0.0)[self._v]
-        self._cutoff = realism.speed_cutoff
-        self._q, self._dq, self._tau = (
-            Late(realism.encoder_delay),
-            Late(realism.encoder_delay),
-            Late(realism.torque_delay),
-        )
-        self._late = realism.encoder_delay > 0.0
-        self._late_torque = realism.torque_delay > 0.0
+        self._cutoff = model.speed_cutoff
+        self._q, self._dq = Late(model.encoder_delay), Late(model.encoder_delay)
+        self._tau = Late(model.torque_delay)
+        self._late = model.encoder_delay > 0.0
+        self._late_torque = model.torque_delay > 0.0
         self._last: tuple[float, np.ndarray, np.ndarray] | None = None
 
     @staticmethod
-    def _values(name: str, realism: Realism, nv: int) -> np.ndarray | None:
-        values = spread(name, getattr(realism, name), nv, "joint")
+    def _values(name: str, model: SensorModel, nv: int) -> np.ndarray | None:
+        values = spread(name, getattr(model, name), nv, "joint")
         return values if np.any(values) else None
 
     def motion(self, t: float, q: np.ndarray, dq: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Measured (q, dq) at a tick of the controller."""
         if self._late:
-            plain = (
-                self._plain
-                # positions on a curve that their speeds know; quaternions on a line, which is as
-                # good at this distance
-            )
+            # positions on a curve that their speeds know; quaternions on a line, which is as good
+            # at this distance
+            plain = self._plain
             self._q.push(t, q, dq if plain else None)
             self._dq.push(t, dq)
             q, dq = self._q.read(t), self._dq.read(t)
         seen = self._encoded(q)
         if self._cutoff is not None:
-            return seen, self._differenced(t, seen, dq)
+            return seen, self._differenced(t, seen, dq, self._cutoff)
         if self._speed_noise is not None:
             dq = dq + self._speed_noise * self._generators["speed"].standard_normal(len(dq))
         return seen, dq
@@ -133,7 +129,7 @@ class Sensors:
         seen[self._at] = x
         return seen
 
-    def _differenced(self, t: float, seen: np.ndarray, dq: np.ndarray) -> np.ndarray:
+    def _differenced(self, t: float, seen: np.ndarray, dq: np.ndarray, cutoff: float) -> np.ndarray:
         """Speeds of one-DOF joints from their encoders: a backward difference through a low-pass of
         first order.
         """
@@ -143,7 +139,7 @@ class Sensors:
             if t <= t0:
                 return speed0
             dt = t - t0
-            keep = np.exp(-2.0 * np.pi * self._cutoff * dt)
+            keep = np.exp(-2.0 * np.pi * cutoff * dt)
             speed[self._v] = (
                 keep * speed0[self._v] + (1.0 - keep) * (seen[self._at] - seen0[self._at]) / dt
             )

@@ -19,13 +19,21 @@ from thetahat.data.memory_log import column_names, log_from_arrays
 from thetahat.errors import UsageError
 from thetahat.plant.plant import Plant
 from thetahat.plant.realism import Realism
-from thetahat.plant.tracking import Controller, Tracking, check_reference, duration_of, reference
+from thetahat.plant.tracking import (
+    Controller,
+    Reference,
+    Tracking,
+    check_reference,
+    duration_of,
+    reference,
+)
 
 Progress = Callable[[int, int], None]  # rows done, rows in all
+# of the control period: jitter stays inside, so that no tick looks like a gap in the log
 SHORTEST_TICK, LONGEST_TICK = (
     0.1,
     4.0,
-)  # of the control period: jitter stays inside, so that no tick looks like a gap in the log
+)
 MAX_ROWS = 50_000_000  # of one simulation: beyond it a rate or a duration was mistyped
 
 
@@ -146,17 +154,16 @@ def _run(
     plant: Plant,
     controller: Controller,
     t: np.ndarray,
-    wanted: tuple,
-    true: dict,
-    seen: dict,
-    progress: Callable[[int, int], None] | None,
+    wanted: Reference,
+    true: dict[str, np.ndarray],
+    seen: dict[str, np.ndarray],
+    progress: Progress | None,
 ) -> None:
     """The loop: measure, control, command, record, let time pass."""
     rows, every = len(t), max(1, len(t) // 100)
     q_d, dq_d, ddq_d = wanted
     nv = plant.nominal.nv
     for k in range(rows):
-        stepper = plant._stepper
         q, dq = plant.sense_motion()
         u = controller(plant.t, q, dq, (q_d[k], dq_d[k], ddq_d[k]))
         if u.shape != (nv,) or not math.isfinite(sum(u.tolist())):
@@ -165,8 +172,7 @@ def _run(
                 " torques"
             )
         plant.command(u)
-        true["q"][k], true["dq"][k] = stepper.q, stepper.dq
-        true["ddq"][k], true["tau"][k] = stepper.acceleration(plant._tau), plant._tau
+        true["q"][k], true["dq"][k], true["ddq"][k], true["tau"][k] = plant.truth()
         seen["q"][k], seen["dq"][k], seen["tau"][k] = q, dq, plant.sense_torque()
         if progress is not None and k % every == 0:
             progress(k, rows)

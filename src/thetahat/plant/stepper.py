@@ -44,9 +44,8 @@ class Stepper:
     def __init__(self, engine: Engine, friction: Friction, q: np.ndarray, dq: np.ndarray) -> None:
         self.engine, self.friction = engine, friction
         self.q, self.dq = np.array(q, dtype=float), np.array(dq, dtype=float)
-        self.sign = (
-            np.sign(friction.motor_speed(self.dq)) * friction.dry
-        )  # of sliding; 0: holds, or has no dry friction
+        # of sliding; 0: holds, or has no dry friction
+        self.sign = np.sign(friction.motor_speed(self.dq)) * friction.dry
         self._held = self._who_holds()
         n = engine.robot.nv
         self._k = [np.empty(n) for _ in range(4)]
@@ -100,7 +99,8 @@ class Stepper:
         net = self.engine.mass_matrix(self.q) @ (
             a - self.engine.acceleration(self.q, self.dq, np.zeros_like(tau), np.empty_like(tau))
         )
-        return tau - net
+        taken: np.ndarray = tau - net
+        return taken
 
     def _stage(self, q: np.ndarray, dq: np.ndarray, tau: np.ndarray, out: np.ndarray) -> None:
         friction = self.friction
@@ -124,11 +124,11 @@ class Stepper:
         """D⁻¹B of the motors that hold, and λ, (held,), that brings their accelerations to zero:
         the least, where several motors share a joint.
         """
-        alone = self.friction.B is None
-        B = np.eye(len(self.dq))[:, held] if alone else self.friction.B[:, held]
+        motors = self.friction.B
+        B = (np.eye(len(self.dq)) if motors is None else motors)[:, held]
         X = solved(self.engine.mass_matrix(q), B)
         W, rate = B.T @ X, B.T @ a
-        if alone or not np.all(np.isfinite(W)):
+        if motors is None or not np.all(np.isfinite(W)):
             return X, solved(W, rate)
         return X, np.linalg.lstsq(W, rate, rcond=1e-12)[0]
 
@@ -169,7 +169,7 @@ class Stepper:
         q, v, half = self.q, self.dq, 0.5 * h
         v2 = v + half * k1
         if self._rates is not None:
-            return self._trial_on_manifold(tau, h, v2)
+            return self._trial_on_manifold(tau, h, v2, self._rates)
         self._stage(q + half * v, v2, tau, k2)
         v3 = v + half * k2
         self._stage(q + half * v2, v3, tau, k3)
@@ -178,13 +178,13 @@ class Stepper:
         return q + h * (v + (h / 6.0) * (k1 + both)), v + (h / 6.0) * (k1 + both + both + k4)
 
     def _trial_on_manifold(
-        self, tau: np.ndarray, h: float, v2: np.ndarray
+        self, tau: np.ndarray, h: float, v2: np.ndarray, rates: CoordinateRates
     ) -> tuple[np.ndarray, np.ndarray]:
         """The same where rates of q depend on q; quaternions come back to unit length at the end of
         a step.
         """
         k1, k2, k3, k4 = self._k
-        q, v, half, rates = self.q, self.dq, 0.5 * h, self._rates
+        q, v, half = self.q, self.dq, 0.5 * h
         r1 = rates(q, v)
         q2 = q + half * r1
         self._stage(q2, v2, tau, k2)

@@ -45,18 +45,15 @@ class Column:
     wide: bool = False  # text that may break into lines
     code: bool = False  # a hash, a path, an option
     numeric: bool = False  # its strings are numbers, and stand to the right
-    good: float | None = None  # numbers from here on are good,
-    fair: float | None = None  # and below this bad
-    brief: str = ""  # heading on a terminal, instead of title and unit
-    detail: bool = False  # left out on a terminal
+    limits: tuple[float, float] | None = None  # numbers are bad below, good from
+    brief: str | None = None  # heading on a terminal; "": the column is left out there
 
     def level(self, cell: Cell) -> str:
         """Return "good", "bad" or "" of a cell."""
-        if self.good is None or not isinstance(cell, float | bool):
+        if self.limits is None or not isinstance(cell, float | bool):
             return ""
-        if cell >= self.good:
-            return "good"
-        return "bad" if self.fair is not None and cell < self.fair else ""
+        bad, good = self.limits
+        return "good" if cell >= good else "bad" if cell < bad else ""
 
 
 @dataclass(frozen=True)

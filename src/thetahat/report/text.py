@@ -29,7 +29,7 @@ def fitted_joints(estimate: Data) -> list[Data]:
 
 def traced_joints(estimate: Data, traces: Traces) -> list[TracedJoint]:
     """Return the fitted joints that have traces, with their traces."""
-    traced = {joint.name: joint for joint in traces.joints if joint.measured}
+    traced = {joint.name: joint for joint in traces.joints if joint.lines.measured}
     joints = fitted_joints(estimate)
     return [(joint, traced[joint["name"]]) for joint in joints if joint["name"] in traced]
 
@@ -38,7 +38,7 @@ def score(joint: Data, traced: JointTraces | None = None) -> float | None:
     """Return R² held out, else of the fit."""
     values: list[float | None] = [joint["r2_test"], joint["r2_train"]]
     if traced is not None:
-        values += [each.r2 for each in reversed(list(traced.summary.values()))][:1]
+        values += [each.r2 for each in reversed(list(traced.residuals.summary.values()))][:1]
     return next((value for value in values if value is not None), None)
 
 

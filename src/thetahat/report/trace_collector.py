@@ -19,6 +19,8 @@ from thetahat.report.traces import (
     Bins,
     Cloud,
     JointTraces,
+    Lines,
+    Residuals,
     Series,
     Spectrum,
     Stretch,
@@ -140,14 +142,12 @@ class Collector:
         self, j: int, name: str, unit: str, rate: str, parts: dict[str, _Part]
     ) -> JointTraces:
         parts = {part: each for part, each in parts.items() if each.rows[j]}
-        lines = {
-            kind: {
-                part: each.line(j, k)
-                for part, each in parts.items()
-                if kind != "nominal" or self.nominal is not None
-            }
-            for k, kind in enumerate(SERIES)
-        }
+
+        def line(k: int) -> dict[str, Series]:
+            return {part: each.line(j, k) for part, each in parts.items()}
+
+        nominal = {} if self.nominal is None else line(SERIES.index("nominal"))
+        lines = Lines(line(0), line(1), nominal, line(3))
         clouds = {
             part: each.cloud.result(j, nominal=self.nominal is not None)
             for part, each in parts.items()
@@ -160,20 +160,16 @@ class Collector:
             return _bins(cloud.velocity[cloud.moving], values[cloud.moving], fastest)
 
         spectra = {part: each.spectrum(j) for part, each in parts.items()}
-        return JointTraces(
-            name=name,
-            unit=unit,
-            rate=rate,
-            **lines,
-            still=tuple(span for each in parts.values() for span in each.envelope.marked(j)),
-            worst=next((parts[part].worst_stretch(j, part) for part in reversed(parts)), None),
-            cloud=clouds,
+        residuals = Residuals(
+            summary={part: each.summary(j) for part, each in parts.items()},
             spectrum={part: each for part, each in spectra.items() if each is not None},
             against_velocity={part: bins(c, c.residual) for part, c in moving.items()},
             friction={part: bins(c, c.residual + c.friction) for part, c in moving.items()},
             curve=_curve(self.model, j, fastest),
-            summary={part: each.summary(j) for part, each in parts.items()},
         )
+        still = tuple(span for each in parts.values() for span in each.envelope.marked(j))
+        worst = next((parts[part].worst_stretch(j, part) for part in reversed(parts)), None)
+        return JointTraces(name, unit, rate, lines, still, worst, clouds, residuals)
 
 
 def _pieces(samples: Samples) -> Iterator[Samples]:

@@ -84,24 +84,38 @@ class Summary:
 
 
 @dataclass(frozen=True, eq=False)
-class JointTraces:
-    """Traces of one degree of freedom; mappings are by part, "train" and "test"."""
+class Lines:
+    """Lines over time, by part: "train", "test", or both."""
 
-    name: str
-    unit: str  # of its torque: N·m or N
-    rate: str  # of its velocity: rad/s or m/s
     measured: Mapping[str, Series]
     predicted: Mapping[str, Series]
     nominal: Mapping[str, Series]  # empty without a nominal robot
     residual: Mapping[str, Series]  # measured − predicted
-    still: tuple[tuple[float, float], ...]  # stretches of time at standstill [s]
-    worst: Stretch | None  # the stretch predicted worst, of the test part where there is one
-    cloud: Mapping[str, Cloud]
+
+
+@dataclass(frozen=True, eq=False)
+class Residuals:
+    """Statistics of the residual, by part."""
+
+    summary: Mapping[str, Summary]
     spectrum: Mapping[str, Spectrum]
-    against_velocity: Mapping[str, Bins]  # of the residual, moving rows
+    against_velocity: Mapping[str, Bins]  # moving rows
     friction: Mapping[str, Bins]  # of the torque that friction and offset explain, moving rows
     curve: Series | None  # the model's friction over velocity, where it depends on nothing else
-    summary: Mapping[str, Summary]
+
+
+@dataclass(frozen=True, eq=False)
+class JointTraces:
+    """Traces of one degree of freedom."""
+
+    name: str
+    unit: str  # of its torque: N·m or N
+    rate: str  # of its velocity: rad/s or m/s
+    lines: Lines
+    still: tuple[tuple[float, float], ...]  # intervals of standstill [s]
+    worst: Stretch | None  # the interval predicted worst, of the test part where there is one
+    cloud: Mapping[str, Cloud]  # by part
+    residuals: Residuals
 
 
 @dataclass(frozen=True, eq=False)

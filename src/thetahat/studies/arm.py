@@ -4,7 +4,7 @@ wrong guess, the gate, and the switch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -17,13 +17,26 @@ from thetahat.identification.information import information
 from thetahat.identification.parameter_columns import Columns
 from thetahat.model.io.load import load
 from thetahat.model.robot import Robot
+from thetahat.online.config import FilterConfig, SolverConfig
 from thetahat.online.identifier import OnlineIdentifier
 from thetahat.plant.perturb import perturb
 from thetahat.plant.realism import Realism
 from thetahat.studies import study_page
-from thetahat.studies.closed_loop import ClosedLoop
-from thetahat.studies.study import Result, Tell, gate_sentence, plant_of, silent, summary
-from thetahat.studies.study_record import Recorder, Run, score_over_time
+from thetahat.studies.closed_loop import ClosedLoop, Experiment
+from thetahat.studies.study import (
+    Progress,
+    Result,
+    cycle_time,
+    fit_over_time,
+    gate_sentence,
+    numbers,
+    optional_numbers,
+    plant_of,
+    play,
+    silent,
+    summary,
+)
+from thetahat.studies.study_record import Run, score_over_time
 
 NAME = "arm"
 RATE = 1000.0  # [Hz]
@@ -36,17 +49,6 @@ GUESS_SPREAD = 0.4  # how wrong the initial guess is, on purpose
 FIRST, SECOND = (-0.6, -0.9, -1.0, -1.6), (0.9, 0.5, 0.9, -0.2)  # [rad]
 
 
-@dataclass(frozen=True, eq=False)
-class Experiment:
-    """The parts of the loop, made and not yet run: the study runs it, the live page watches it."""
-
-    nominal: Robot
-    model: Robot
-    identifier: OnlineIdentifier
-    controller: ModelSwitch | ComputedTorque
-    loop: ClosedLoop
-
-
 def experiment(engine: str, *, seed: int = 0) -> Experiment:
     """An arm that is not quite as its file says, a nominal model, and a guess that is far from
     both.
@@ -57,7 +59,15 @@ def experiment(engine: str, *, seed: int = 0) -> Experiment:
     guess = Columns(
         model.with_parameters(perturb(nominal, spread=GUESS_SPREAD, seed=seed + 5).theta)
     ).x0
-    identifier = OnlineIdentifier(model, guess, UPDATES, WINDOW, THRESHOLD, alpha=ALPHA, held=True)
+    identifier = OnlineIdentifier(
+        model,
+        guess,
+        UPDATES,
+        WINDOW,
+        THRESHOLD,
+        filter=FilterConfig(held_torque=True),
+        solver=SolverConfig(alpha=ALPHA),
+    )
     controller = ModelSwitch(
         identifier, lambda robot: ComputedTorque(robot, kp=KP, kd=KD), slew=SLEW
     )
@@ -78,47 +88,32 @@ def motion(robot: Robot) -> Moves:
     )
 
 
-def run(engine: str, *, seed: int = 0, tell: Tell = silent) -> Result:
+def run(engine: str, *, seed: int = 0, progress: Progress = silent) -> Result:
     """Run it to its end."""
-    made = experiment(engine, seed=seed)
-    recorder = Recorder(made.nominal, made.loop.count, RATE, made.identifier)
-    for cycle in made.loop.cycles():
-        recorder.add(cycle)
-        if cycle.k % 1000 == 0:
-            tell("moving", cycle.k, made.loop.count)
-    played = recorder.result()
-    gate = {**played.gate_told(), "full_at": filled_at(played)}
-    before, after = spans(played)
-    last = played.updates[-1]
-    told = summary(
-        NAME,
-        engine,
-        seed,
-        played,
-        r2=last.r2_per_joint,
-        over_time=(
-            np.array([u.t for u in played.updates]),
-            np.array([np.nan if u.r2_fit is None else u.r2_fit for u in played.updates]),
-        ),
-        gate=gate,
-        bias=(bias(played, before), bias(played, after)),
-        max_torque_step=made.controller.max_torque_step,
-        cycle=made.loop.seconds["cycle"],
+    parts = experiment(engine, seed=seed)
+    record = play(parts, progress)
+    before, after = spans(record)
+    facts = summary(
+        record,
+        study=NAME,
+        plant=engine,
+        seed=seed,
+        r2=optional_numbers(record.updates[-1].r2_per_joint),
+        r2_over_time=fit_over_time(record),
+        gate={**record.gate_summary(), "full_at": filled_at(record)},
+        bias_before=numbers(bias(record, before)),
+        bias_after=numbers(bias(record, after)),
+        max_torque_step=parts.switch.max_torque_step,
+        cycle_us=cycle_time(parts.loop.seconds["cycle"]),
         slew_bound=SLEW / RATE,
-        peak_to_peak_before=[float(value) for value in swing(played, before)],
-        peak_to_peak_after=[float(value) for value in swing(played, after)],
-        switches=made.controller.switches,
-        fallbacks=made.controller.fallbacks,
+        peak_to_peak_before=numbers(swing(record, before)),
+        peak_to_peak_after=numbers(swing(record, after)),
+        switches=parts.switch.switches,
+        fallbacks=parts.switch.fallbacks,
     )
-    whole = information(made.model, prepare(played.log(NAME), made.model, cutoff=CUTOFF))
-    return Result(
-        told,
-        "Arm",
-        study_page.arm(told, played, score_over_time(whole, played)),
-        made.nominal,
-        played,
-        (_story(told),),
-    )
+    whole = information(parts.model, prepare(record.log(NAME), parts.model, cutoff=CUTOFF))
+    sections = study_page.arm(facts, record, score_over_time(whole, record))
+    return Result(facts, "Arm", sections, parts.nominal, record, (_story(facts),))
 
 
 def filled_at(run: Run) -> float | None:
@@ -140,22 +135,26 @@ def spans(run: Run) -> tuple[slice, slice]:
 
 def bias(run: Run, span: slice) -> np.ndarray:
     """Mean of the joint errors over whole periods, (nv,) [rad]."""
-    return run.error[span].mean(axis=0)
+    return np.asarray(run.error[span].mean(axis=0))
 
 
 def swing(run: Run, span: slice) -> np.ndarray:
     """Peak to peak of the joint errors, (nv,) [rad]."""
-    return np.ptp(run.error[span], axis=0)
+    return np.asarray(np.ptp(run.error[span], axis=0))
 
 
-def _story(told: dict) -> str:
-    if told["gate"]["opened_at"] is None:
-        return gate_sentence(told["gate"])
-    before, after = (np.abs(np.array(told[key])) for key in ("bias_before", "bias_after"))
-    full, opened, step = told["gate"]["full_at"], told["gate"]["opened_at"], told["max_torque_step"]
+def _story(facts: dict[str, Any]) -> str:
+    if facts["gate"]["opened_at"] is None:
+        return gate_sentence(facts["gate"])
+    before, after = (np.abs(np.array(facts[key])) for key in ("bias_before", "bias_after"))
+    full, opened, step = (
+        facts["gate"]["full_at"],
+        facts["gate"]["opened_at"],
+        facts["max_torque_step"],
+    )
     return (
         f"The buffer was full at {full:.1f} s and the gate opened at {opened:.1f} s; the bias of"
         f" the joint errors fell from {before.max():.2g} to {after.max():.2g} rad at most, and no"
         f" switch changed a torque by more than {step:.2g} N·m per cycle."
-        + ("" if told["gate"]["open_at_end"] else f" {gate_sentence(told['gate'])}")
+        + ("" if facts["gate"]["open_at_end"] else f" {gate_sentence(facts['gate'])}")
     )

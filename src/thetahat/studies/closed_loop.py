@@ -14,8 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from thetahat.control.computed_torque import ComputedTorque
 from thetahat.control.controller import Controller
 from thetahat.control.loop_timing import Histogram, Quantiles
+from thetahat.control.model_switch import ModelSwitch
+from thetahat.errors import UsageError
 from thetahat.model.robot import Robot
 from thetahat.online.identifier import OnlineIdentifier
 from thetahat.plant.plant import Plant
@@ -42,6 +45,24 @@ class Cycle:
     model: Robot | None = None  # in charge of the command, where the controller tells
 
 
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """The parts of a loop, made and not yet run: a study runs it, the live page watches it."""
+
+    nominal: Robot
+    model: Robot  # with the drive terms to identify
+    identifier: OnlineIdentifier
+    controller: ModelSwitch | ComputedTorque
+    loop: ClosedLoop
+
+    @property
+    def switch(self) -> ModelSwitch:
+        """The controller of an experiment that changes models."""
+        if not isinstance(self.controller, ModelSwitch):
+            raise UsageError("this experiment's controller keeps its model; it has no switch")
+        return self.controller
+
+
 class ClosedLoop:
     """Iterate over `cycles()`; afterwards `seconds` says what each part of a cycle took, of this
     thread's processor time.
@@ -58,26 +79,16 @@ class ClosedLoop:
         seed: int = 0,
     ) -> None:
         check_reference(motion, plant.nominal)
-        self.plant, self.motion, self.controller, self.identifier, self.rate, self.seed = (
-            plant,
-            motion,
-            controller,
-            identifier,
-            float(rate),
-            seed,
-        )
+        self.plant, self.motion, self.controller = plant, motion, controller
+        self.identifier, self.rate, self.seed = identifier, float(rate), seed
         self.duration = duration_of(motion)
         self.count = int(self.duration * self.rate)
         self._times = {part: Histogram() for part in (*PARTS, "cycle")}
 
     def cycles(self) -> Iterator[Cycle]:
         """From the motion's beginning to its end."""
-        plant, controller, identifier, clock = (
-            self.plant,
-            self.controller,
-            self.identifier,
-            time.thread_time_ns,
-        )
+        plant, controller, identifier = self.plant, self.controller, self.identifier
+        clock = time.thread_time_ns
         for first in range(0, self.count, BLOCK):
             stop = min(first + BLOCK, self.count)
             wanted = reference(self.motion, np.arange(first, stop) / self.rate, plant.nominal)
@@ -90,18 +101,15 @@ class ClosedLoop:
                 u = controller(t, q, dq, goal)
                 decided = clock()
                 plant.command(u)
-                tau = (
-                    plant.sense_torque()
-                    # what acts from now on, so it cannot be known before the command; it is judged
-                    # before the next one
-                )
+                # what acts from now on, so it cannot be known before the command; it is judged
+                # before the next one
+                tau = plant.sense_torque()
                 sensed = clock()
                 if identifier is not None:
                     identifier.push(t, q, dq, tau)
                 done = clock()
-                took = (
-                    decided - begun + done - sensed
-                )  # what a controller on a real robot would pay
+                # what a controller on a real robot would pay
+                took = decided - begun + done - sensed
                 yield Cycle(
                     k,
                     t,

@@ -17,6 +17,7 @@ from thetahat.identification.information import information
 from thetahat.model import parameters
 from thetahat.model.io.load import load
 from thetahat.model.robot import Robot
+from thetahat.online.config import FilterConfig, GateRules, Growing, SolverConfig
 from thetahat.online.identifier import OnlineIdentifier
 from thetahat.plant.perturb import perturb
 from thetahat.plant.realism import Realism
@@ -24,9 +25,8 @@ from thetahat.plant.simulate import Recording, simulate
 from thetahat.report.trace_collector import Collector
 from thetahat.report.traces import Traces
 from thetahat.studies import study_page
-from thetahat.studies.arm import Experiment
-from thetahat.studies.closed_loop import ClosedLoop
-from thetahat.studies.study import Result, Tell, numbers, plant_of, silent, summary
+from thetahat.studies.closed_loop import ClosedLoop, Experiment
+from thetahat.studies.study import Progress, Result, numbers, plant_of, silent, summary
 from thetahat.studies.study_record import Run
 
 NAME = "double-pendulum"
@@ -42,7 +42,12 @@ def experiment(engine: str, *, seed: int = 0) -> Experiment:
     nominal = load(robots.path("double_pendulum"))
     truth = perturb(nominal, seed=seed)
     model = nominal.without_drive().with_drive(viscous=True, coulomb=True)
-    identifier = OnlineIdentifier(model, memory="growing", watch=False, held=True)
+    identifier = OnlineIdentifier(
+        model,
+        filter=FilterConfig(held_torque=True),
+        solver=SolverConfig(memory=Growing()),
+        gate=GateRules(monitor=None),
+    )
     controller = ComputedTorque(nominal, kp=KP, kd=KD)
     plant = plant_of(engine, truth, Realism.typical(truth, seed=seed), seed=seed)
     return Experiment(
@@ -54,14 +59,20 @@ def experiment(engine: str, *, seed: int = 0) -> Experiment:
     )
 
 
-def run(engine: str, *, seed: int = 0, tell: Tell = silent) -> Result:
+def run(engine: str, *, seed: int = 0, progress: Progress = silent) -> Result:
     """Twice: a pendulum without friction and noise, where the fit must be exact, and one as they
     come.
     """
     nominal = load(robots.path("double_pendulum"))
     truth = perturb(nominal, seed=seed)
     clean = _moved(
-        engine, truth.without_drive(), nominal.without_drive(), None, seed, tell, "without noise"
+        engine,
+        truth.without_drive(),
+        nominal.without_drive(),
+        None,
+        seed,
+        progress,
+        "without noise",
     )
     noisy = _moved(
         engine,
@@ -69,7 +80,7 @@ def run(engine: str, *, seed: int = 0, tell: Tell = silent) -> Result:
         nominal,
         Realism.typical(truth, seed=seed),
         seed,
-        tell,
+        progress,
         "with friction and noise",
     )
     true = Samples(
@@ -78,17 +89,17 @@ def run(engine: str, *, seed: int = 0, tell: Tell = silent) -> Result:
     exact, exact_traces = _fitted(nominal.without_drive(), nominal.without_drive(), true)
     model = nominal.without_drive().with_drive(viscous=True, coulomb=True)
     real, traces = _fitted(model, nominal, prepare(noisy.log, model, cutoff=CUTOFF))
-    counts, played = _seen(exact), Run.of(nominal, noisy)
-    told = summary(
-        NAME,
-        engine,
-        seed,
-        played,
-        r2=real.r2_per_joint,
+    counts, record = _seen(exact), Run.of(nominal, noisy)
+    facts = summary(
+        record,
+        study=NAME,
+        plant=engine,
+        seed=seed,
+        r2=numbers(real.r2_per_joint),
         r2_noise_free=numbers(exact.r2_per_joint),
         parameters_seen=counts,
     )
-    sections = study_page.double_pendulum(told, played, traces, exact_traces)
+    sections = study_page.double_pendulum(facts, record, traces, exact_traces)
     text = (
         (
             f"R² {_list(exact.r2_per_joint, 7)} per joint without noise,"
@@ -98,7 +109,7 @@ def run(engine: str, *, seed: int = 0, tell: Tell = silent) -> Result:
         + ", ".join(f"{count} of {name}" for name, count in counts.items())
         + ".",
     )
-    return Result(told, "Double pendulum", sections, nominal, played, text)
+    return Result(facts, "Double pendulum", sections, nominal, record, text)
 
 
 def motion(robot: Robot) -> Sinusoids:
@@ -124,7 +135,7 @@ def _moved(
     nominal: Robot,
     realism: Realism | None,
     seed: int,
-    tell: Tell,
+    progress: Progress,
     what: str,
 ) -> Recording:
     plant = plant_of(engine, truth, realism, seed=seed)
@@ -135,7 +146,7 @@ def _moved(
         rate=RATE,
         seed=seed,
         controller=controller,
-        progress=lambda done, total: tell(what, done, total),
+        progress=lambda done, total: progress(what, done, total),
     )
 
 
@@ -147,12 +158,12 @@ def _fitted(model: Robot, nominal: Robot, samples: Samples) -> tuple[Estimate, T
     return estimate, collector.result()
 
 
-def _seen(found: Estimate) -> dict[str, int]:
+def _seen(estimate: Estimate) -> dict[str, int]:
     """How many parameters of each link are effectively used (paper: three in a plane): base
     parameters that it leads.
     """
-    leading = found.base.independent // parameters.SIZE
-    return {name: int(np.sum(leading == b)) for b, name in enumerate(found.robot.body_names)}
+    leading = estimate.base.independent // parameters.SIZE
+    return {name: int(np.sum(leading == b)) for b, name in enumerate(estimate.robot.body_names)}
 
 
 def _list(values: np.ndarray, digits: int) -> str:

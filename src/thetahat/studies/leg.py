@@ -9,20 +9,31 @@ import numpy as np
 from thetahat import robots
 from thetahat.control.computed_torque import ComputedTorque
 from thetahat.data.prepare import prepare
+from thetahat.errors import UsageError
 from thetahat.excite.trajectories import Sinusoids
 from thetahat.identification.information import information
 from thetahat.identification.parameter_columns import Columns
 from thetahat.model.io.load import load
 from thetahat.model.robot import Robot
+from thetahat.online.config import FilterConfig, GateRules, Growing, SolverConfig
 from thetahat.online.identifier import OnlineIdentifier
 from thetahat.plant.perturb import perturb
 from thetahat.plant.realism import Realism
 from thetahat.report.trace_collector import Collector
 from thetahat.studies import study_page
-from thetahat.studies.arm import Experiment
-from thetahat.studies.closed_loop import ClosedLoop
-from thetahat.studies.study import Result, Tell, plant_of, silent, summary
-from thetahat.studies.study_record import Recorder, score_over_time
+from thetahat.studies.closed_loop import ClosedLoop, Experiment
+from thetahat.studies.study import (
+    Progress,
+    Result,
+    cycle_time,
+    numbers,
+    over_time,
+    plant_of,
+    play,
+    silent,
+    summary,
+)
+from thetahat.studies.study_record import score_over_time
 
 NAME = "leg"
 DURATION, RATE = 40.0, 1000.0  # [s], [Hz]
@@ -39,11 +50,9 @@ def experiment(engine: str, *, seed: int = 0, duration: float = DURATION) -> Exp
     identifier = OnlineIdentifier(
         model,
         _guess(nominal, model, seed),
-        memory="growing",
-        alpha=ALPHA,
-        blend="always",
-        watch=False,
-        held=True,
+        filter=FilterConfig(held_torque=True),
+        solver=SolverConfig(memory=Growing(), alpha=ALPHA, blend="always"),
+        gate=GateRules(monitor=None),
     )
     controller = ComputedTorque(nominal, kp=400.0, kd=40.0)
     plant = plant_of(engine, truth, Realism.typical(truth, seed=seed), seed=seed)
@@ -60,43 +69,41 @@ def _guess(nominal: Robot, model: Robot, seed: int) -> np.ndarray:
     ).x0
 
 
-def run(engine: str, *, seed: int = 0, tell: Tell = silent, duration: float = DURATION) -> Result:
+def run(
+    engine: str, *, seed: int = 0, progress: Progress = silent, duration: float = DURATION
+) -> Result:
     """Run it to its end."""
-    made = experiment(engine, seed=seed, duration=duration)
-    nominal, model, identifier, loop = made.nominal, made.model, made.identifier, made.loop
-    guess = _guess(nominal, model, seed)
-    recorder = Recorder(nominal, loop.count, RATE, identifier)
-    for cycle in loop.cycles():
-        recorder.add(cycle)
-        if cycle.k % 1000 == 0:
-            tell("moving", cycle.k, loop.count)
-    played = recorder.result()
-    samples = prepare(played.log(NAME), model, cutoff=CUTOFF)
+    parts = experiment(engine, seed=seed, duration=duration)
+    nominal, model = parts.nominal, parts.model
+    record = play(parts, progress)
+    samples = prepare(record.log(NAME), model, cutoff=CUTOFF)
     whole = information(model, samples)
-    t, r2 = score_over_time(whole, played)
-    last = next(update.x_base for update in reversed(played.updates) if update.x_base is not None)
-    final = whole.r2_per_joint(last)
-    told = summary(
-        NAME,
-        engine,
-        seed,
-        played,
-        r2=final,
-        over_time=(t, r2),
-        cycle=loop.seconds["cycle"],
-        r2_guess=whole.r2(whole.base.map @ guess),
+    t, r2 = score_over_time(whole, record)
+    known = [update.x_base for update in record.updates if update.x_base is not None]
+    estimate = parts.identifier.estimate
+    if not known or estimate is None:
+        raise UsageError(f"{duration:g} s are too short for an update; give a longer duration")
+    facts = summary(
+        record,
+        study=NAME,
+        plant=engine,
+        seed=seed,
+        r2=numbers(whole.r2_per_joint(known[-1])),
+        r2_over_time=over_time(t, r2),
+        cycle_us=cycle_time(parts.loop.seconds["cycle"]),
+        r2_guess=whole.r2(whole.base.map @ _guess(nominal, model, seed)),
     )
-    collector = Collector(model.with_parameters(identifier.estimate), nominal)
+    collector = Collector(model.with_parameters(estimate), nominal)
     collector.add(samples, "train")
-    tracked = study_page.torque_as_it_was_known(whole, played, samples)
-    sections = study_page.leg(told, played, collector.result(), tracked)
+    tracked = study_page.torque_as_it_was_known(whole, record, samples)
+    sections = study_page.leg(facts, record, collector.result(), tracked)
     text = (
         (
             f"R² of the estimate on the whole run: {r2[0]:.3f} at first, {r2[-1]:.4f} at the end;"
-            f" of the guess {told['r2_guess']:.3f}."
+            f" of the guess {facts['r2_guess']:.3f}."
         ),
     )
-    return Result(told, "Leg", sections, nominal, played, text)
+    return Result(facts, "Leg", sections, nominal, record, text)
 
 
 def motion(robot: Robot, duration: float = DURATION) -> Sinusoids:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,14 +14,17 @@ from thetahat.model.robot import Robot
 from thetahat.plant.plant import MujocoPlant, OwnPlant, Plant
 from thetahat.plant.realism import Realism
 from thetahat.report.section import Section
-from thetahat.studies.study_record import Run
+from thetahat.studies.closed_loop import Experiment
+from thetahat.studies.study_record import Recorder, Run
 
 SCHEMA = "thetahat/study/1"
-Tell = Callable[[str, int, int], None]  # what goes on, cycles done, cycles in all
+COMMON = ("r2", "r2_over_time", "gate", "bias_before", "bias_after", "max_torque_step", "cycle_us")
+REPORT_EVERY = 500  # cycles between two reports of progress
+Progress = Callable[[str, int, int], None]  # activity, cycles done, cycles in all
 
 
-def silent(what: str, done: int, total: int) -> None:
-    """Tell nobody."""
+def silent(activity: str, done: int, total: int) -> None:
+    """Report no progress."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,57 +49,62 @@ def plant_of(engine: str, robot: Robot, realism: Realism | None, *, seed: int) -
     return kinds[engine](robot, realism=realism, seed=seed)
 
 
-def summary(
-    study: str,
-    engine: str,
-    seed: int,
-    run: Run,
-    *,
-    r2: np.ndarray | None,
-    over_time: tuple[np.ndarray, np.ndarray] | None = None,
-    gate: dict[str, Any] | None = None,
-    bias: tuple[np.ndarray, np.ndarray] | None = None,
-    max_torque_step: float | None = None,
-    cycle: Quantiles | None = None,
-    **more: Any,
-) -> dict[str, Any]:
-    """`summary.json`, schema thetahat/study/1; None where a study has no such thing."""
-    before, after = (None, None) if bias is None else (numbers(part) for part in bias)
-    return {
-        "schema": SCHEMA,
-        "study": study,
-        "plant": engine,
-        "seed": seed,
-        "joints": list(run.robot.velocity_names),
-        "r2": None if r2 is None else numbers(r2),
-        "r2_over_time": (
-            None if over_time is None else {"t": numbers(over_time[0]), "r2": numbers(over_time[1])}
-        ),
-        "gate": gate,
-        "bias_before": before,
-        "bias_after": after,
-        "max_torque_step": max_torque_step,
-        "cycle_us": None if cycle is None else {"p50": cycle.p50, "p99": cycle.p99},
-        **more,
-    }
+def play(experiment: Experiment, progress: Progress) -> Run:
+    """Run an experiment to its end, and record it."""
+    loop = experiment.loop
+    recorder = Recorder(experiment.nominal, loop.count, loop.rate, experiment.identifier)
+    for cycle in loop.cycles():
+        recorder.add(cycle)
+        if cycle.k % REPORT_EVERY == 0:
+            progress("moving", cycle.k, loop.count)
+    return recorder.result()
+
+
+def summary(run: Run, *, study: str, plant: str, seed: int, **values: Any) -> dict[str, Any]:
+    """Return `summary.json`, schema thetahat/study/1; None where a study has no such thing."""
+    common = dict.fromkeys(COMMON)
+    joints = list(run.robot.velocity_names)
+    head = {"schema": SCHEMA, "study": study, "plant": plant, "seed": seed, "joints": joints}
+    return head | common | values
+
+
+def fit_over_time(run: Run) -> dict[str, Any]:
+    """R² of every update's fit, by time."""
+    r2 = [np.nan if update.r2_fit is None else update.r2_fit for update in run.updates]
+    return over_time([update.t for update in run.updates], r2)
+
+
+def over_time(t: Sequence[float] | np.ndarray, r2: Sequence[float] | np.ndarray) -> dict[str, Any]:
+    """A curve of R² for `summary.json`."""
+    return {"t": numbers(t), "r2": numbers(r2)}
+
+
+def cycle_time(quantiles: Quantiles) -> dict[str, float]:
+    """[µs] of a cycle for `summary.json`."""
+    return {"p50": quantiles.p50, "p99": quantiles.p99}
 
 
 def gate_sentence(gate: dict[str, Any]) -> str:
     """When the gate opened and why it did, and that it closed later, where it did."""
     if gate["opened_at"] is None:
         return f"The gate stayed closed: {gate['reason']}."
-    said = f"The gate opened at {gate['opened_at']:.1f} s: {gate['reason']}."
+    opened = f"The gate opened at {gate['opened_at']:.1f} s: {gate['reason']}."
     if not gate["closings"]:
-        return said
+        return opened
     last, times = gate["closings"][-1], len(gate["closings"])
     often = "It closed" if times == 1 else f"It closed {times} times, last"
     return (
-        f"{said} {often} at {last['t']:.1f} s:"
+        f"{opened} {often} at {last['t']:.1f} s:"
         f" {last['reason']}{', and opened again' if gate['open_at_end'] else ''}."
     )
 
 
 def numbers(values: Any) -> list[float | None]:
     """Finite numbers, None for the others."""
-    array = np.ma.filled(np.ma.asarray(values, dtype=float), np.nan)
+    array: np.ndarray = np.ma.filled(np.ma.asarray(values, dtype=float), np.nan)
     return [float(value) if np.isfinite(value) else None for value in array]
+
+
+def optional_numbers(values: np.ndarray | None) -> list[float | None] | None:
+    """The same; None where there are no values at all."""
+    return None if values is None else numbers(values)

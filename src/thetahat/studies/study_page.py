@@ -23,23 +23,23 @@ MOST_LINES = 12  # joints in one figure
 
 
 def double_pendulum(
-    told: dict[str, Any], run: Run, noisy: Traces, clean: Traces
+    facts: dict[str, Any], run: Run, noisy: Traces, clean: Traces
 ) -> tuple[Section, ...]:
     """Paper: joint trajectories, measured and computed torque over time, and as scatter with R²."""
     columns = (
         Column("joint"),
         Column("R² without noise", decimals=9),
-        Column("R² with friction and noise", decimals=4, good=0.99, fair=0.9),
+        Column("R² with friction and noise", decimals=4, limits=(0.9, 0.99)),
     )
-    rows = zip(told["joints"], told["r2_noise_free"], told["r2"], strict=True)
-    seen = ", ".join(f"{count} of {name}" for name, count in told["parameters_seen"].items())
+    rows = zip(facts["joints"], facts["r2_noise_free"], facts["r2"], strict=True)
+    seen = ", ".join(f"{count} of {name}" for name, count in facts["parameters_seen"].items())
     verdict = Section(
         "Result",
         "result",
         (
             Note(
                 "Offline identification by the pseudo-inverse, without an initial guess.",
-                "good" if min(told["r2"]) >= 0.99 else "warning",
+                "good" if min(facts["r2"]) >= 0.99 else "warning",
             ),
             Table(columns, tuple(rows)),
             Text(f"In a plane the torques depend on three of a link's ten parameters: {seen}."),
@@ -54,12 +54,14 @@ def double_pendulum(
     )
 
 
-def leg(told: dict[str, Any], run: Run, traces: Traces, tracked: np.ndarray) -> tuple[Section, ...]:
+def leg(
+    facts: dict[str, Any], run: Run, traces: Traces, tracked: np.ndarray
+) -> tuple[Section, ...]:
     """Paper: torque as it was computed with what was known then, and R² over time."""
-    t, r2 = np.array(told["r2_over_time"]["t"]), np.array(told["r2_over_time"]["r2"], dtype=float)
+    t, r2 = np.array(facts["r2_over_time"]["t"]), np.array(facts["r2_over_time"]["r2"], dtype=float)
     verdict = Note(
         f"R² of the estimate on the whole run rose to {r2[-1]:.4f}; that of the initial guess is"
-        f" {told['r2_guess']:.3f}.",
+        f" {facts['r2_guess']:.3f}.",
         _level(r2[-1]),
     )
     curve = online_run.r2_over_time({"each estimate, on the whole run": Series(t, r2)})
@@ -68,10 +70,10 @@ def leg(told: dict[str, Any], run: Run, traces: Traces, tracked: np.ndarray) -> 
         " whole run."
     )
     panels = []
-    for j, (name, joint) in enumerate(zip(told["joints"], traces.joints, strict=True)):
+    for j, (name, joint) in enumerate(zip(facts["joints"], traces.joints, strict=True)):
         then = Series(tracked[:, 0], tracked[:, 1 + j])
         panels.append(
-            Panel(name, torque_over_time(joined(joint.measured), then, unit=joint.unit), name)
+            Panel(name, torque_over_time(joined(joint.lines.measured), then, unit=joint.unit), name)
         )
     torque = Figure(
         tuple(panels),
@@ -94,17 +96,17 @@ def torque_as_it_was_known(whole: Information, run: Run, samples: Samples) -> np
     """
     kept = samples.subset(slice(None, None, run.step))
     out = np.full((len(kept), 1 + run.robot.nv), np.nan)
-    out[:, 0] = kept.t
+    t = np.asarray(kept.t)
+    out[:, 0] = t
     known = [update for update in run.updates if update.x_base is not None]
     ends = [*(update.t for update in known[1:]), np.inf]
     base = whole.base
     for update, end in zip(known, ends, strict=True):
-        rows = np.flatnonzero((kept.t >= update.t) & (kept.t < end))
+        rows = np.flatnonzero((t >= update.t) & (t < end))
         if len(rows):
             x = np.zeros(base.columns)
-            x[base.independent] = (
-                update.x_base
-            )  # any x with these base parameters gives the same torques
+            # any x with these base parameters gives the same torques
+            x[base.independent] = update.x_base
             out[rows, 1:] = rigid_body.inverse_dynamics(
                 whole.robot.with_parameters(x), kept.q[rows], kept.dq[rows], kept.ddq[rows]
             )
@@ -112,17 +114,22 @@ def torque_as_it_was_known(whole: Information, run: Run, samples: Samples) -> np
 
 
 def arm(
-    told: dict[str, Any], run: Run, scored: tuple[np.ndarray, np.ndarray]
+    facts: dict[str, Any], run: Run, scored: tuple[np.ndarray, np.ndarray]
 ) -> tuple[Section, ...]:
     """Paper: the motion, R² converging, joint errors before and after the switch, tiles."""
-    return (_gate(told, run, Series(*scored)), _errors(told, run), _trajectories(run), _tiles(run))
+    return (
+        _gate(facts, run, Series(*scored)),
+        _errors(facts, run),
+        _trajectories(run),
+        _tiles(run),
+    )
 
 
-def valkyrie(told: dict[str, Any], run: Run) -> tuple[Section, ...]:
+def valkyrie(facts: dict[str, Any], run: Run) -> tuple[Section, ...]:
     """The same loop at 44 joints, and what each part of a cycle costs."""
     columns = (Column("part"), Column("p50", "µs"), Column("p99", "µs"), Column("largest", "µs"))
     rows = tuple(
-        (part, each["p50"], each["p99"], each["max"]) for part, each in told["parts_us"].items()
+        (part, each["p50"], each["p99"], each["max"]) for part, each in facts["parts_us"].items()
     )
     cost = Table(
         columns,
@@ -130,18 +137,18 @@ def valkyrie(told: dict[str, Any], run: Run) -> tuple[Section, ...]:
         "Processor time of this thread per control cycle; the largest are cycles with an update.",
     )
     joints = Table(
-        (Column("joint"), Column("R² held out", decimals=4, good=0.95, fair=0.8)),
-        tuple(zip(told["joints"], told["r2"] or [], strict=False)),
+        (Column("joint"), Column("R² held out", decimals=4, limits=(0.8, 0.95))),
+        tuple(zip(facts["joints"], facts["r2"] or [], strict=False)),
     )
     count = (
-        f"{len(told['joints'])} joints, {told['base_parameters']} base parameters with friction,"
-        f" {told['rank']} of them known."
+        f"{len(facts['joints'])} joints, {facts['base_parameters']} base parameters with friction,"
+        f" {facts['rank']} of them known."
     )
     return (
-        _gate(told, run),
+        _gate(facts, run),
         Section("Cost per cycle", "cost", (Text(count), cost)),
         Section("Joints", "joints", (joints,)),
-        _errors(told, run),
+        _errors(facts, run),
         _tiles(run),
     )
 
@@ -149,9 +156,9 @@ def valkyrie(told: dict[str, Any], run: Run) -> tuple[Section, ...]:
 # -- sections --------------------------------------------------------------------------------------
 
 
-def _gate(told: dict[str, Any], run: Run, whole: Series | None = None) -> Section:
+def _gate(facts: dict[str, Any], run: Run, whole: Series | None = None) -> Section:
     verdict = Note(
-        gate_sentence(told["gate"]), "good" if told["gate"]["open_at_end"] else "warning"
+        gate_sentence(facts["gate"]), "good" if facts["gate"]["open_at_end"] else "warning"
     )
     t = np.array([update.t for update in run.updates])
     curves = {
@@ -161,7 +168,7 @@ def _gate(told: dict[str, Any], run: Run, whole: Series | None = None) -> Sectio
     if whole is not None:
         curves = {"of each estimate on the whole run": whole, **curves}
     curve = online_run.r2_over_time(
-        curves, threshold=0.95, identified=_identified(run), full_at=told["gate"].get("full_at")
+        curves, threshold=0.95, identified=_identified(run), full_at=facts["gate"].get("full_at")
     )
     return Section(
         "Result",
@@ -176,7 +183,7 @@ def _gate(told: dict[str, Any], run: Run, whole: Series | None = None) -> Sectio
     )
 
 
-def _errors(told: dict[str, Any], run: Run) -> Section:
+def _errors(facts: dict[str, Any], run: Run) -> Section:
     blocks: list[Block] = []
     t, identified = run.t[run.drawn], _identified(run)
     names = run.robot.velocity_names
@@ -198,7 +205,7 @@ def _errors(told: dict[str, Any], run: Run) -> Section:
             "joint",
         )
     )
-    if told["bias_before"] is not None:
+    if facts["bias_before"] is not None:
         columns = (
             Column("joint"),
             *(
@@ -212,21 +219,21 @@ def _errors(told: dict[str, Any], run: Run) -> Section:
             ),
         )
         keys = ("bias_before", "bias_after", "peak_to_peak_before", "peak_to_peak_after")
-        told_of_swing = (
+        swing = (
             "Over whole periods of the motion. The bias goes with the wrong model; friction that is"
             " compensated shrinks the peak-to-peak, too."
         )
         blocks.append(
             Table(
                 columns,
-                tuple(zip(told["joints"], *(told[key] for key in keys), strict=True)),
-                told_of_swing,
+                tuple(zip(facts["joints"], *(facts[key] for key in keys), strict=True)),
+                swing,
             )
         )
-    if told["max_torque_step"] is not None:
+    if facts["max_torque_step"] is not None:
         step = (
-            f"A switch of models changed the torque by at most {told['max_torque_step']:.3g} N·m in"
-            f" one cycle (bound {told['slew_bound']:.3g})."
+            f"A switch of models changed the torque by at most {facts['max_torque_step']:.3g} N·m"
+            f" in one cycle (bound {facts['slew_bound']:.3g})."
         )
         blocks.append(Text(step))
     return Section("Joint errors", "errors", tuple(blocks))
@@ -261,7 +268,10 @@ def _torque(traces: Traces, title: str, anchor: str) -> Section:
     panels = []
     for joint in traces.joints:
         drawn = torque_over_time(
-            joined(joint.measured), joined(joint.predicted), unit=joint.unit, still=joint.still
+            joined(joint.lines.measured),
+            joined(joint.lines.predicted),
+            unit=joint.unit,
+            still=joint.still,
         )
         panels.append(Panel(joint.name, drawn))
     caption = "Measured torque, and the torque computed from the identified parameters."
@@ -271,7 +281,7 @@ def _torque(traces: Traces, title: str, anchor: str) -> Section:
 def _scatter(traces: Traces, anchor: str) -> Section:
     panels = []
     for joint in traces.joints:
-        found = joint.summary["train"].r2
+        found = joint.residuals.summary["train"].r2
         title = f"{shown(fit(joint.name, 18))}: R² {'–' if found is None else f'{found:.6f}'}"
         panels.append(
             Panel(joint.name, torque_scatter(joint.cloud, unit=joint.unit, title=title, size=300))

@@ -94,7 +94,7 @@ class Run:
         """[s] when the gate first opened."""
         return next((change.t for change in self.gate if change.open), None)
 
-    def gate_told(self) -> dict[str, Any]:
+    def gate_summary(self) -> dict[str, Any]:
         """For `summary.json`: when the gate first opened and why it did, or why it never did; and
         every time it closed again.
         """
@@ -143,12 +143,8 @@ class Recorder:
         """Keep a cycle; the update that it brought, if any."""
         k, arrays = cycle.k, self._arrays
         self._t[k], self._identified[k] = cycle.t, cycle.identified
-        arrays["q"][k], arrays["dq"][k], arrays["tau"][k], arrays["wanted"][k] = (
-            cycle.q,
-            cycle.dq,
-            cycle.tau,
-            cycle.wanted[0],
-        )
+        arrays["q"][k], arrays["dq"][k], arrays["tau"][k] = cycle.q, cycle.dq, cycle.tau
+        arrays["wanted"][k] = cycle.wanted[0]
         arrays["error"][k], arrays["u"][k] = cycle.wanted[0] - cycle.true, cycle.u
         self._count = k + 1
         if cycle.model is not None and (not self._models or self._models[-1][1] is not cycle.model):
@@ -160,7 +156,7 @@ class Recorder:
             self._gate.append(GateChange(cycle.t, identifier.gate.open, identifier.gate.reason))
         if identifier is None or identifier.updates == len(self._updates):
             return None
-        self._updates.append(_said(identifier, cycle.t))
+        self._updates.append(_update(identifier, cycle.t))
         return self._updates[-1]
 
     def result(self) -> Run:
@@ -179,7 +175,7 @@ class Recorder:
         )
 
 
-def _said(identifier: OnlineIdentifier, t: float) -> Update:
+def _update(identifier: OnlineIdentifier, t: float) -> Update:
     gate: Any = identifier.gate
     estimate = identifier.estimate
     return Update(
@@ -197,8 +193,7 @@ def _said(identifier: OnlineIdentifier, t: float) -> Update:
 
 def score_over_time(whole: Information, run: Run) -> tuple[np.ndarray, np.ndarray]:
     """(t, R² of each update's estimate on the whole run)."""
-    known = [update for update in run.updates if update.x_base is not None]
-    scores = [whole.r2(update.x_base) for update in known]
-    return np.array([update.t for update in known]), np.array(
-        [np.nan if score is None else score for score in scores]
-    )
+    known = [(update.t, update.x_base) for update in run.updates if update.x_base is not None]
+    scores = [whole.r2(x_base) for _, x_base in known]
+    r2 = np.array([np.nan if score is None else score for score in scores])
+    return np.array([t for t, _ in known]), r2

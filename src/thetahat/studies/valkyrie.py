@@ -12,14 +12,24 @@ from thetahat.control.model_switch import ModelSwitch
 from thetahat.excite.trajectories import Sinusoids
 from thetahat.model.io.load import load
 from thetahat.model.robot import Robot
+from thetahat.online.config import FilterConfig, GateRules
 from thetahat.online.identifier import OnlineIdentifier
 from thetahat.plant.perturb import perturb
 from thetahat.plant.realism import Realism
 from thetahat.studies import study_page
-from thetahat.studies.arm import Experiment
-from thetahat.studies.closed_loop import ClosedLoop
-from thetahat.studies.study import Result, Tell, gate_sentence, plant_of, silent, summary
-from thetahat.studies.study_record import Recorder
+from thetahat.studies.closed_loop import ClosedLoop, Experiment
+from thetahat.studies.study import (
+    Progress,
+    Result,
+    cycle_time,
+    fit_over_time,
+    gate_sentence,
+    optional_numbers,
+    plant_of,
+    play,
+    silent,
+    summary,
+)
 
 NAME = "valkyrie"
 DURATION, RATE = 30.0, 500.0  # [s], [Hz]
@@ -38,7 +48,15 @@ def experiment(engine: str, *, seed: int = 0) -> Experiment:
     truth = perturb(nominal, seed=seed)
     model = nominal.with_drive(viscous=True, coulomb=True)
     floor = [FLOOR * node.limits.effort for node in nominal.tree.independent]
-    identifier = OnlineIdentifier(model, None, UPDATES, WINDOW, THRESHOLD, floor=floor, held=True)
+    identifier = OnlineIdentifier(
+        model,
+        None,
+        UPDATES,
+        WINDOW,
+        THRESHOLD,
+        filter=FilterConfig(held_torque=True),
+        gate=GateRules(floor=floor),
+    )
     controller = ModelSwitch(
         identifier, lambda robot: ComputedTorque(robot, kp=KP, kd=KD), slew=SLEW
     )
@@ -72,43 +90,32 @@ def motion(robot: Robot) -> Sinusoids:
     )
 
 
-def run(engine: str, *, seed: int = 0, tell: Tell = silent) -> Result:
+def run(engine: str, *, seed: int = 0, progress: Progress = silent) -> Result:
     """Run it to its end."""
-    made = experiment(engine, seed=seed)
-    recorder = Recorder(made.nominal, made.loop.count, RATE, made.identifier)
-    for cycle in made.loop.cycles():
-        recorder.add(cycle)
-        if cycle.k % 250 == 0:
-            tell("moving", cycle.k, made.loop.count)
-    played = recorder.result()
-    seconds = made.loop.seconds
-    last = played.updates[-1]
-    told = summary(
-        NAME,
-        engine,
-        seed,
-        played,
-        r2=last.r2_per_joint if last.r2_per_joint is not None else None,
-        over_time=(
-            np.array([u.t for u in played.updates]),
-            np.array([np.nan if u.r2_fit is None else u.r2_fit for u in played.updates]),
-        ),
-        gate=played.gate_told(),
-        max_torque_step=made.controller.max_torque_step,
-        cycle=seconds["cycle"],
+    parts = experiment(engine, seed=seed)
+    record = play(parts, progress)
+    seconds, gate = parts.loop.seconds, parts.identifier.gate
+    facts = summary(
+        record,
+        study=NAME,
+        plant=engine,
+        seed=seed,
+        r2=optional_numbers(record.updates[-1].r2_per_joint),
+        r2_over_time=fit_over_time(record),
+        gate=record.gate_summary(),
+        max_torque_step=parts.switch.max_torque_step,
+        cycle_us=cycle_time(seconds["cycle"]),
         slew_bound=SLEW / RATE,
-        base_parameters=made.identifier.gate.structural_rank,
-        rank=made.identifier.gate.rank,
-        parts_us={
-            part: {"p50": found.p50, "p99": found.p99, "max": found.max}
-            for part, found in seconds.items()
-        },
+        base_parameters=gate.structural_rank,
+        rank=gate.rank,
+        parts_us={part: cycle_time(each) | {"max": each.max} for part, each in seconds.items()},
     )
     text = (
         (
-            f"{made.nominal.nv} joints, {told['base_parameters']} base parameters with friction."
-            f" {gate_sentence(told['gate'])}"
+            f"{parts.nominal.nv} joints, {facts['base_parameters']} base parameters with friction."
+            f" {gate_sentence(facts['gate'])}"
         ),
         f"Per cycle: control {seconds['control']}, identification {seconds['identify']}.",
     )
-    return Result(told, "Valkyrie", study_page.valkyrie(told, played), made.nominal, played, text)
+    sections = study_page.valkyrie(facts, record)
+    return Result(facts, "Valkyrie", sections, parts.nominal, record, text)

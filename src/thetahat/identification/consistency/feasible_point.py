@@ -29,9 +29,7 @@ class FeasiblePoint:
 
 
 def find_feasible_point(problem: Problem, start: np.ndarray, *, known: np.ndarray) -> FeasiblePoint:
-    """The start itself, where it is inside; else the deepest point near it, by Clarabel. known: [F
-    | e].
-    """
+    """Return the start where it is inside, else the deepest point near it. known: [F | e]."""
     rows, blocks = len(problem.low), len(problem.first)
     depth = min(
         float(np.min(problem.G @ start - problem.low, initial=1.0)),

@@ -33,10 +33,8 @@ TO_BOUNDARY = 0.98
 # of what there is to gain, per constraint: the first μ; a tenth saves an iteration, and lost one of
 # 500 random problems
 FIRST = 1.0
-CRAMPED, CENTRING = (
-    0.3,
-    0.5,
-)  # a step shorter than this is tried again without second order, with this share of μ
+# a step shorter than this is tried again without second order, with this share of μ
+CRAMPED, CENTRING = 0.3, 0.5
 # of every direction, so that the gradient of the Lagrangian ends where it should even where Z is
 # large
 REFINEMENTS = 2
@@ -46,9 +44,7 @@ PLACES = 10  # numbers of a body
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """The numbers of a problem. The first entries of v are bodies, ten each; what follows is
-    single.
-    """
+    """The data of a problem. v holds bodies first, ten entries each, then single entries."""
 
     T: np.ndarray  # (k, k) upper triangular; of full rank, unless every body has an entropic block
     t: np.ndarray  # (k,)
@@ -88,9 +84,7 @@ class Problem:
 
     @cached_property
     def single(self) -> tuple[np.ndarray, np.ndarray]:
-        """(rows of G that bound one entry of v which is no body's, those entries): their place is
-        the diagonal.
-        """
+        """(rows of G that bound one entry of v which is no body's, those entries)."""
         after = PLACES * len(self.stacking[0])
         rows = np.flatnonzero(
             (np.count_nonzero(self.G, axis=1) == 1) & np.any(self.G[:, after:], axis=1)
@@ -248,9 +242,7 @@ def gap(problem: Problem, point: Point) -> float:
 
 
 def _step(problem: Problem, point: Point) -> Point | None:
-    """Predictor, corrector, and as far as the boundary allows; None where rounding lets it go no
-    further.
-    """
+    """Predictor and corrector, as far as the boundary allows; None where rounding prevents it."""
     try:
         frame = _Frame(problem, point)
     except np.linalg.LinAlgError:
@@ -322,9 +314,7 @@ class _Factor:
         )
 
     def solve(self, top: np.ndarray, bodies: np.ndarray, linear: np.ndarray) -> np.ndarray:
-        """The least-squares solution for right sides of T's rows, of the blocks' (blocks, 16), and
-        of linear constraints.
-        """
+        """Solve for right sides of T's rows, the blocks' (blocks, 16), and linear constraints."""
         problem, k = self._problem, len(top)
         starts, place, depth = problem.stacking
         stacked = np.zeros((depth * len(starts), 16))

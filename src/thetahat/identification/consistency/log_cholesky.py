@@ -42,10 +42,8 @@ from thetahat.identification.consistency.interior_point import (
     symmetric,
 )
 
-COLD, LEAST = (
-    1e-2,
-    1e-12,
-)  # μ to begin with: this share of what f may lose per constraint, and no less [noise variances]
+# μ to begin with: this share of what f may lose per constraint, and no less [noise variances]
+COLD, LEAST = 1e-2, 1e-12
 FACE, INSIDE = (
     1e-4,
     1e-2,
@@ -61,10 +59,8 @@ FAR, NEAR = (
         # entropic)
     ),
 )
-CRAMPED, CENTRING = (
-    0.3,
-    0.5,
-)  # a step shorter than this is tried again without second order, with this share of μ
+# a step shorter than this is tried again without second order, with this share of μ
+CRAMPED, CENTRING = 0.3, 0.5
 SHORTEST = 1e-9  # a step below this goes nowhere
 BLOCK = 16  # columns at a time in the QR
 NAME = "log-Cholesky Newton"
@@ -83,20 +79,18 @@ def minimise(
     iterations: int,
     tolerance: float,
 ) -> Minimum:
-    """The best v: the one without constraints, if it meets them; else from a near start; else from
-    one strictly inside.
-    """
+    """Minimise from the unconstrained optimum if feasible, a close start, or an interior one."""
     best: Minimum | None = None
     steps = 0
     for point in _starts(problem, start, near):
         try:
-            found = _searched(
+            minimum = _searched(
                 _Frame(problem, point), iterations=iterations - steps, tolerance=tolerance
             )
         except np.linalg.LinAlgError:  # a start so near to the boundary that rounding is larger
             continue
-        steps += found.iterations
-        best = found if best is None or found.gap < best.gap else best
+        steps += minimum.iterations
+        best = minimum if best is None or minimum.gap < best.gap else best
         if best.gap <= tolerance * (1.0 + best.value) or steps >= iterations:
             break
     if best is None:
@@ -182,13 +176,11 @@ def _near(problem: Problem, v: np.ndarray) -> Point:
         if np.any(problem.entropic)
         else problem.T
     )
-    left, E = (
-        solve_triangular(R, gradient, transposed=True),
-        solve_triangular(R, forms, transposed=True),
-    )
-    found = np.maximum(np.linalg.lstsq(E, left, rcond=None)[0], 0.0)
-    mu = max(0.5 * float(np.sum((left - E @ found) ** 2)) / _cones(problem), LEAST)
-    depth = np.clip(mu / np.maximum(found, mu), LEAST, INSIDE)
+    left = solve_triangular(R, gradient, transposed=True)
+    E = solve_triangular(R, forms, transposed=True)
+    multipliers = np.maximum(np.linalg.lstsq(E, left, rcond=None)[0], 0.0)
+    mu = max(0.5 * float(np.sum((left - E @ multipliers) ** 2)) / _cones(problem), LEAST)
+    depth = np.clip(mu / np.maximum(multipliers, mu), LEAST, INSIDE)
     values[face], y[held] = depth[: len(body)], depth[len(body) :]
     X = (vectors * values[:, None, :]) @ np.swapaxes(vectors, 1, 2)
     out = v.copy()
@@ -235,9 +227,7 @@ class _Frame:
         self.mu = self._mean(None, 0.0)
 
     def stepped(self) -> _Frame | None:
-        """Predictor, corrector, and as far as the boundary allows; None where rounding lets it go
-        no further.
-        """
+        """Predictor and corrector, up to the boundary; None where rounding prevents it."""
         self._factorise()
         affine = self._direction(0.0, 0.0, 0.0)
         sigma = min(self._mean(affine, min(1.0, self._reach(affine))) / self.mu, 1.0) ** 3
@@ -275,17 +265,13 @@ class _Frame:
     def _direction(
         self, mu: float, curved: np.ndarray | float, curved_y: np.ndarray | float
     ) -> _Direction:
-        """Newton's direction to the least F of this μ and ρ = 0, less what is known of second
-        order.
-        """
+        """Newton's direction to the minimum of F for this μ and ρ = 0, less second-order terms."""
         wanted, wanted_y = np.maximum(mu, self.problem.gamma)[:, None] * _ON - curved, mu - curved_y
         dv = self.factor.solve(
             self.top, _TWICE * (wanted - self.pull) / self.rows, wanted_y / np.sqrt(self.m)
         )
-        dX, dy = (
-            (self.slopes @ dv[self.problem.places][..., None])[..., 0],
-            dv[self.problem.single[1]] / self.y,
-        )
+        dX = (self.slopes @ dv[self.problem.places][..., None])[..., 0]
+        dy = dv[self.problem.single[1]] / self.y
         return _Direction(
             dv, dX, wanted - self.curvature * dX - self.Z, dy, wanted_y - self.m * dy - self.m
         )
@@ -327,9 +313,7 @@ class _Factor:
         )
 
     def solve(self, top: np.ndarray, bodies: np.ndarray, drives: np.ndarray) -> np.ndarray:
-        """The least-squares solution for right sides of T's rows, of the bodies' (bodies, 10), and
-        of drive terms.
-        """
+        """Solve for right sides of T's rows, of the bodies' (bodies, 10), and of drive terms."""
         right = np.zeros((len(top), 1), order="F")
         right[self._problem.places, 0] = (bodies[:, None, :] @ self._Q)[:, 0]
         right[self._problem.single[1], 0] = drives

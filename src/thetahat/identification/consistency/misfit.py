@@ -32,13 +32,8 @@ from thetahat.model import parameters
 from thetahat.model.robot import Robot
 
 METRICS = ("euclidean", "entropic")
-NONNEGATIVE = (
-    "viscous",
-    "coulomb",
-    "armature",
-    "stribeck",
-    "load",
-)  # what no drive has below zero; an offset has either sign
+# what no drive has below zero; an offset has either sign
+NONNEGATIVE = "viscous", "coulomb", "armature", "stribeck", "load"
 # principal second moments of a reference body, relative to their sum: a rod or a point would hold J
 # on a line for ever
 FLOOR = 1e-3
@@ -76,9 +71,7 @@ class Objective:
 
     @cached_property
     def units(self) -> tuple[np.ndarray, np.ndarray]:
-        """(mass, length) of every body, (bodies,) [kg], [m]: its own, where they are usable as
-        units.
-        """
+        """(mass, length) of every body, (bodies,) [kg], [m], usable as units."""
         theta0 = self.x0[: self.columns.inertial].reshape(-1, parameters.SIZE)
         mass = np.abs(theta0[:, parameters.M])
         mass = np.maximum(mass, LIGHTEST * np.mean(mass)) if np.any(mass) else np.ones_like(mass)
@@ -152,15 +145,11 @@ class Objective:
         )
 
     def misfit(self, x: np.ndarray) -> float:
-        """‖R·M·x − z‖² per row of the log: what x leaves beyond the best fit without constraints,
-        in noise variances.
-        """
+        """Return ‖R·M·x − z‖² per row of the log, in noise variances."""
         return 2.0 * self.data(x) / max(int(np.sum(self.information.rows)), 1)
 
     def tempered(self, misfit: float) -> Objective:
-        """The same objective with a noise variance `misfit` times as large: what a model cannot
-        explain is noise to its parameters.
-        """
+        """Return the objective with a noise variance `misfit` times as large."""
         root = np.sqrt(misfit)
         weights = replace(
             self.weights, variance=self.weights.variance * misfit, noise=self.weights.noise * root
@@ -188,14 +177,14 @@ def objective(
     x0 = guess(information, prior)
     if metric == "entropic" and weight:
         _require_physical(information.robot, x0)
-    found = weigh(information, weights)
+    joint_weights = weigh(information, weights)
     rms = information.torque_norms() / np.sqrt(np.maximum(information.rows, 1))
     whitening = (
-        np.minimum(found.whitening, 1.0 / np.where(rms > 0.0, CERTAIN * rms, np.inf))
-        if found.joints is not None
-        else found.whitening
+        np.minimum(joint_weights.whitening, 1.0 / np.where(rms > 0.0, CERTAIN * rms, np.inf))
+        if joint_weights.joints is not None
+        else joint_weights.whitening
     )
-    if found.joints is None:  # one factor for all, as the equation weighs them
+    if joint_weights.joints is None:  # one factor for all, as the equation weighs them
         whitening = (
             np.minimum(whitening, 1.0 / (CERTAIN * float(np.max(rms))))
             if np.any(rms)
@@ -203,7 +192,7 @@ def objective(
         )
     factor = information.stacked(np.where(np.isfinite(whitening), whitening, 1.0))
     return Objective(
-        information, found, factor[:-1, :-1], factor[:-1, -1], x0, float(weight), metric
+        information, joint_weights, factor[:-1, :-1], factor[:-1, -1], x0, float(weight), metric
     )
 
 

@@ -128,9 +128,7 @@ def untouched(information: Information, solution: f.Solution) -> np.ndarray:
 
 
 def covariance_of_data(solution: f.Solution, variance: float) -> np.ndarray:
-    """Return σ²(RᵀR)⁻¹ in the directions seen; infinite where a parameter takes part in one that
-    is not.
-    """
+    """Return σ²(RᵀR)⁻¹; infinite for parameters in a direction that the data do not determine."""
     covariance: np.ndarray = variance * solution.inverse @ solution.inverse.T
     if solution.directions.size:
         share = np.linalg.norm(solution.directions, axis=1)

@@ -14,10 +14,8 @@ from thetahat.identification.information import Information
 KINDS = (None, "joint", "iterated")
 # of a joint's RMS torque: noise below it is rounding, and weights of its inverse would be chance
 EXACT = 1e-10
-ROUNDS, SETTLED = (
-    30,
-    1e-3,
-)  # of re-weighting; relative change of the noise at which it ends: weights need no more digits
+# of re-weighting; relative change of the noise at which it ends: weights need no more digits
+ROUNDS, SETTLED = 30, 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,9 +28,7 @@ class Weights:
 
     @property
     def whitening(self) -> np.ndarray:
-        """(nv,) factors that make the noise of every row one: the data's part of a
-        log-likelihood.
-        """
+        """Factors that make the noise of every row one, (nv,)."""
         factors: np.ndarray = np.ones(len(self.noise)) if self.joints is None else self.joints
         return np.asarray(factors / np.sqrt(self.variance))
 
@@ -65,9 +61,7 @@ def weigh(information: Information, kind: str | None) -> Weights:
 
 
 def _fit(factor: np.ndarray, *, full: bool) -> tuple[np.ndarray, np.ndarray]:
-    """(x, its inverse factor) of least squares. Weights do not change the rank, so no singular
-    values are asked for where it is full.
-    """
+    """(x, its inverse factor) of least squares; no singular values where the rank is full."""
     if not full:
         solution = f.solve(factor)
         return solution.x, solution.inverse

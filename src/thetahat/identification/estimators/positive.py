@@ -40,9 +40,7 @@ class Positive:
     name = "positive"
 
     def estimate(self, information: Information) -> Estimate:
-        """The estimate; `NotIdentifiable` where the data see fewer directions than the
-        robot has.
-        """
+        """Return the estimate; `NotIdentifiable` where the rank is short."""
         if information.rank < len(information.base):
             raise NotIdentifiable(
                 f"rank {information.rank} of {len(information.base)}: {information.missing()[0]}"

@@ -34,9 +34,7 @@ class Prior:
     name = "prior"
 
     def estimate(self, information: Information) -> Estimate:
-        """The estimate, from the factor R of the base columns: Y = Q R M, so the rows are [αR·M;
-        (1−α)1].
-        """
+        """Return the estimate from the rows [αR·M; (1−α)1], Y = Q R M."""
         if not 0.0 < self.alpha < 1.0:
             raise UsageError(
                 f"alpha is {self.alpha!r}; give a number between 0 (the guess alone) and 1 (the"

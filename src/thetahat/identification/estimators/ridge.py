@@ -69,9 +69,7 @@ class RidgePath:
     held_out_information: Information | None = None
 
     def x(self, strength: float) -> np.ndarray:
-        """x_λ, (columns,); zero strength: of all least-squares solutions the one nearest to the
-        guess.
-        """
+        """Return x_λ, (columns,); λ = 0: the least-squares solution nearest to the guess."""
         return np.asarray(self._x(np.array([_strength(strength)]))[0])
 
     def _x(self, strengths: np.ndarray) -> np.ndarray:
@@ -85,9 +83,7 @@ class RidgePath:
 
     @cached_property
     def misfit(self) -> np.ndarray:
-        """‖R·M·x_λ − z‖² with what no parameters explain, (count,), in units of the noise variance:
-        n where it is noise alone.
-        """
+        """Squared misfit of every strength, (count,), in noise variances: n for noise alone."""
         strengths, svd = self.strengths[:, None], self.decomposition
         pulled = strengths * svd.coefficients / (svd.singular**2 + strengths)
         return np.asarray(svd.least + np.sum(pulled**2, axis=1))
@@ -99,9 +95,7 @@ class RidgePath:
 
     @cached_property
     def freedom(self) -> np.ndarray:
-        """Effective degrees of freedom of every fit, (count,): from the rank of the data
-        down to 0.
-        """
+        """Effective degrees of freedom of every fit, (count,), from the rank down to 0."""
         squares = self.decomposition.singular**2
         return np.asarray(np.sum(squares / (squares + self.strengths[:, None]), axis=1))
 
@@ -112,16 +106,12 @@ class RidgePath:
 
     @cached_property
     def gcv(self) -> np.ndarray:
-        """n·misfit²/(n − degrees of freedom)², (count,): what a left-out row is predicted with,
-        squared.
-        """
+        """Generalised cross-validation n·misfit²/(n − degrees of freedom)², (count,)."""
         return np.asarray(self.rows * self.misfit / np.maximum(self.rows - self.freedom, 1.0) ** 2)
 
     @cached_property
     def held_out(self) -> np.ndarray | None:
-        """Mean square of the held-out log's residuals in units of the fit's noise, (count,); None
-        without one.
-        """
+        """Mean square of held-out residuals in units of the noise, (count,); None without."""
         other = self.held_out_information
         if other is None:
             return None
@@ -178,10 +168,10 @@ def ridge_path(
         raise UsageError(f"count is {count!r}; give at least 2 strengths")
     if held_out is not None:
         _check_held_out(information, held_out)
-    x0, found = guess(information, prior), weigh(information, weights)
-    factor = information.stacked(found.whitening)
+    x0, joint_weights = guess(information, prior), weigh(information, weights)
+    factor = information.stacked(joint_weights.whitening)
     R, z, rho = factor[:-1, :-1], factor[:-1, -1], factor[-1, -1]
-    scale = Objective(information, found, R, z, x0, 0.0, "euclidean").scale
+    scale = Objective(information, joint_weights, R, z, x0, 0.0, "euclidean").scale
     M = information.base.map
     U, d, Vt = np.linalg.svd(R @ (M * scale), full_matrices=False)
     rank = int(np.sum(d > f.RANK * d[0])) if len(d) and d[0] > 0.0 else 0
@@ -197,7 +187,7 @@ def ridge_path(
     least = float(rho**2 + np.sum(beta[rank:] ** 2))
     return RidgePath(
         information,
-        found,
+        joint_weights,
         strengths,
         x0,
         scale,

@@ -40,16 +40,11 @@ from thetahat.identification.parameter_columns import Columns
 HUBER = 1.345  # k at which Gaussian noise costs 5 % of efficiency
 MAD = 1.482602218505602  # 1/Φ⁻¹(3/4): from the median of |e| to a standard deviation
 PIECE = 65_536  # samples whose residuals are held at once
-BINS, PER_OCTAVE, OCTAVES = (
-    12_800,
-    256,
-    40,
-)  # of the histogram of |e|: 0.27 % wide, from 2⁻⁴⁰ to 2¹⁰ of the joint's RMS torque
+# of the histogram of |e|: 0.27 % wide, from 2⁻⁴⁰ to 2¹⁰ of the joint's RMS torque
+BINS, PER_OCTAVE, OCTAVES = 12_800, 256, 40
 ROUNDS = 60
-SCALE_ROUNDS, SCALE_SETTLED = (
-    20,
-    1e-3,
-)  # σ_j is held after that many rounds, or that relative change: what is left is convex
+# σ_j is held after that many rounds, or that relative change: what is left is convex
+SCALE_ROUNDS, SCALE_SETTLED = 20, 1e-3
 SETTLED = 1e-6  # of a standard deviation of the parameters, by which the last round may move them
 PRECISION = 1e-12  # of the torque: below, a round moves the parameters by rounding
 STALLED, RATE = (
@@ -80,28 +75,22 @@ class Robust:
     name = "robust"
 
     def estimate_from_samples(self, information: Information, samples: Source) -> Estimate:
-        """The estimate; samples are what the information was folded from. R² is that of all rows,
-        outliers too.
-        """
+        """Return the estimate; R² is that of all rows, outliers included."""
         self._check(samples)
         log = _Log(information, samples)
         estimate = self.inner.estimate(information)
         tally = log.tally(estimate.x_base)
-        scale, held, change, settled, rounds = (
-            tally.scale(),
-            False,
-            np.inf,
-            estimate.status == "infeasible",
-            0,
-        )
+        scale = tally.scale()
+        held = False
+        change = np.inf
+        settled = estimate.status == "infeasible"
+        rounds = 0
         while not settled and rounds < ROUNDS:
             pseudo, tally = log.pseudo(estimate.x_base, scale, self.threshold)
             x_base, estimate = estimate.x_base, self.inner.estimate(pseudo)
-            before, change, rounds = (
-                change,
-                log.distance(estimate.x_base - x_base, scale),
-                rounds + 1,
-            )
+            before = change
+            change = log.distance(estimate.x_base - x_base, scale)
+            rounds = rounds + 1
             if (
                 not held
                 # the tally is of the residuals that this round began with; the first round's is
@@ -144,15 +133,11 @@ class Robust:
     def _reported(
         self, information: Information, estimate: Estimate, weights: Reweighting
     ) -> Estimate:
-        """The estimate with the scores of the torques that were measured, and a sentence per joint
-        with outliers.
-        """
+        """The estimate with scores of the measured torques, and advice on joints with outliers."""
         names, advice = information.robot.velocity_names, []
         for v in np.flatnonzero(weights.outliers > NOTABLE):
-            share, beyond = (
-                100.0 * weights.outliers[v],
-                weights.threshold * weights.scale[v] / OUTLIER,
-            )
+            share = 100.0 * weights.outliers[v]
+            beyond = weights.threshold * weights.scale[v] / OUTLIER
             advice.append(
                 f"{names[v]}: {share:.1f} % of its torques are outliers, more than {beyond:.3g}"
                 " off, and count less than a third"
@@ -179,9 +164,7 @@ class Robust:
 
 @dataclass(eq=False)
 class _Tally:
-    """Counts of residuals, per degree of freedom, of one pass over the log: the same in whichever
-    batches they come.
-    """
+    """Counts of residuals per degree of freedom of one pass over the log, however batched."""
 
     unit: np.ndarray  # (nv,) RMS torque
     limit: np.ndarray  # (nv,) beyond which a residual is clipped
@@ -204,9 +187,7 @@ class _Tally:
             self.histogram[v] += np.bincount(place[valid[:, v], v], minlength=BINS)
 
     def scale(self) -> np.ndarray:
-        """σ_j from the median of |e|, (nv,), interpolated in its bin; one where a joint has no
-        rows.
-        """
+        """σ_j from the median of |e|, (nv,), interpolated in its bin; one without rows."""
         out = np.ones(len(self.unit))
         for v in np.flatnonzero(self.rows):
             up_to, half = np.cumsum(self.histogram[v]), 0.5 * self.rows[v]
@@ -241,9 +222,7 @@ class _Log:
     def pseudo(
         self, x_base: np.ndarray, scale: np.ndarray, threshold: float
     ) -> tuple[Information, _Tally]:
-        """The information of the pseudo-torques at x: folded from the clipped residuals w·e, to
-        which Y x is added in the factor.
-        """
+        """The information of the pseudo-torques at x, folded from clipped residuals w·e."""
         info, tally = self.information, _Tally(self.unit, threshold * scale)
         folded = information(info.robot, self._clipped(x_base, tally))
         if not (
@@ -304,9 +283,7 @@ class _Log:
                 yield part if len(part) <= PIECE else part.subset(slice(first, first + PIECE))
 
     def _predicted(self, samples: Samples, x_base: np.ndarray) -> np.ndarray:
-        """Y[:, independent]·x_base, (n, nv): the torque of the columns that were fitted, and of no
-        other drive term.
-        """
+        """Y[:, independent]·x_base, (n, nv): the torque of the columns that were fitted."""
         robot = self.information.robot
         if samples.q.shape[1] != robot.nq or samples.dq.shape[1] != robot.nv:
             raise UsageError(

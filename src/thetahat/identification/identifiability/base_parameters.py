@@ -74,12 +74,10 @@ class BaseParameters:
         # weak one: to its kind's)
     )
     scale: np.ndarray  # (columns,) norm of each column at typical states, for rank decisions
-    order: (
-        np.ndarray
-    )  # (columns,) rank of each column among those that may name a group, and in a sum
-    share: (
-        np.ndarray
-    )  # (strong, weak): what of each weak column the strong ones hold, all but a millionth of it
+    # (columns,) rank of each column among those that may name a group, and in a sum
+    order: np.ndarray
+    # (strong, weak): what of each weak column the strong ones hold, all but a millionth of it
+    share: np.ndarray
 
     def __post_init__(self) -> None:
         for name in ("independent", "map", "weak", "strength", "scale", "order", "share"):
@@ -246,9 +244,7 @@ def _find(robot: Robot) -> BaseParameters:
 
 
 def _attempt(columns: Columns, rng: np.random.Generator, samples: int) -> BaseParameters | None:
-    """Base parameters from one draw of states, or None where the check at other states does not
-    confirm them.
-    """
+    """Base parameters from one draw of states; None where other states do not confirm them."""
     robot, n = columns.robot, columns.count
     states, load = random_states(robot, rng, samples), _load(robot, rng, samples)
     Y = _rows(columns, rigid_body.regressor(robot, *states), states, load)
@@ -293,9 +289,7 @@ class _Reduction:
 def _rows(
     columns: Columns, Y: np.ndarray, states: tuple[np.ndarray, ...], load: np.ndarray | None
 ) -> np.ndarray:
-    """All rows of [Y | Y_drive], each of length one: fast states would drown the slow ones, in
-    which friction and gravity show.
-    """
+    """Rows of [Y | Y_drive], each of norm one, so that fast states do not hide slow ones."""
     q, dq, ddq = states
     Y = np.concatenate([Y, columns.drive.columns(dq, ddq, q=q, load=load)], axis=-1).reshape(
         -1 if columns.count else 0, columns.count
@@ -331,9 +325,7 @@ def _scales(columns: Columns, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _blocks(touches: np.ndarray, seen: np.ndarray) -> list[np.ndarray]:
-    """Columns that share no row with any other block's: branches that part at the base do not see
-    each other.
-    """
+    """Columns that share no row with any other block's, such as separate branches."""
     left, blocks = set(np.flatnonzero(seen)), []
     while left:
         block = np.zeros(touches.shape[1], dtype=bool)
@@ -412,9 +404,7 @@ def _remainder(
 
 
 def _distances(square: np.ndarray) -> np.ndarray:
-    """Distance of every column from the span of the others: one over the norm of its row in the
-    inverse.
-    """
+    """Distance of every column from the span of the others."""
     return np.asarray(1.0 / np.linalg.norm(np.linalg.inv(square), axis=1))
 
 
@@ -447,9 +437,7 @@ def _exchange(R: np.ndarray, chosen: np.ndarray, preference: np.ndarray) -> np.n
 def _confirmed(
     columns: Columns, rng: np.random.Generator, scale: np.ndarray, reduction: _Reduction
 ) -> bool:
-    """Whether the dependent columns depend at fresh states too, in extended precision: no unlucky
-    draw, no rounding.
-    """
+    """Whether the dependent columns depend at fresh states too, in extended precision."""
     states, load = random_states(columns.robot, rng, FRESH), _load(columns.robot, rng, FRESH)
     Y = _rows(columns, extended_regressor(columns.robot, *states), states, load) / scale
     K = reduction.K

@@ -88,11 +88,9 @@ def _placement(robot: Robot, i: int, q: np.ndarray) -> tuple[np.ndarray, np.ndar
     """Rotation (samples, 3, 3) and position (samples, 3) of node i in its parent."""
     topology, geometry, _, axes, _ = robot.tree.arrays
     node, first, d = robot.tree.nodes[i], topology[i, Q_INDEX], topology[i, FIRST_DOF]
-    fixed, ratio, offset = (
-        _orthonormal(node.rotation.astype(q.dtype)),
-        geometry[i, 30],
-        geometry[i, 31],
-    )
+    fixed = _orthonormal(node.rotation.astype(q.dtype))
+    ratio = geometry[i, 30]
+    offset = geometry[i, 31]
     R = np.broadcast_to(fixed, (len(q), 3, 3))
     p = np.broadcast_to(node.translation.astype(q.dtype), (len(q), 3))
     match node.kind:

@@ -26,9 +26,7 @@ def short_labels(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def column_labels(pairs: Iterable[tuple[str, str]], inertial: int) -> tuple[str, ...]:
-    """Ixx_link1, …, viscous_joint1, … with the words that all bodies, or all motors, share left
-    out.
-    """
+    """Ixx_link1, …, viscous_joint1, … without the words that all bodies or motors share."""
     pairs = list(pairs)
     out: list[str] = []
     for part in (pairs[:inertial], pairs[inertial:]):
@@ -39,9 +37,7 @@ def column_labels(pairs: Iterable[tuple[str, str]], inertial: int) -> tuple[str,
 
 
 def coefficient(value: float) -> str:
-    """A number in front of a name: nothing for one, three significant digits otherwise
-    (0.0519·).
-    """
+    """A coefficient in front of a name: nothing for one, else three digits (0.0519·)."""
     # twice, so that equal numbers stay equal where rounding leaves them on both sides of a tie
     text = f"{float(f'{value:.8g}'):.3g}"
     return "" if text == "1" else f"{text}·"

@@ -168,16 +168,12 @@ class InformativeBuffer:
 
     @property
     def x_base(self) -> np.ndarray:
-        """The buffer's own fit of the strong base parameters, (p,): joints weighted, zero in
-        directions not seen.
-        """
+        """The buffer's own fit of the strong base parameters, (p,), zero where not seen."""
         return np.asarray(self._scale * (self._P @ self._Ab))
 
     @property
     def log_det(self) -> float:
-        """Log-determinant of the information held, rows over their noise and columns scaled; −∞
-        when empty.
-        """
+        """Log-determinant of the information held, rows over their noise; −∞ when empty."""
         return -float(np.linalg.slogdet(self._P)[1]) if self._n else -np.inf
 
     def forget(self) -> None:
@@ -357,9 +353,7 @@ class InformativeBuffer:
     # -- updates -----------------------------------------------------------------------------------
 
     def _remove(self, slot: int) -> bool:
-        """P and H without this sample; False where it alone showed a direction, so that they must
-        be made anew.
-        """
+        """P and H without this sample; False where it alone showed a direction."""
         A = self._A[slot]
         T = A @ self._P
         S = np.eye(len(A)) - T @ A.T
@@ -387,9 +381,7 @@ class InformativeBuffer:
         self.counts.kept += 1
 
     def _refresh(self) -> None:
-        """Noise of every joint, samples that do not fit the others, and P made anew from what is
-        held.
-        """
+        """Update the noise, samples that do not fit the others, and P from what is held."""
         if self.full:
             self._weigh()
         self._ridge = RIDGE * max(float(np.sum(self._A**2)) / len(self._P), TINY)

@@ -57,9 +57,8 @@ class Selection:
     samples: int  # how many there were to choose from
     rank: int  # directions the selection keeps, of
     full_rank: int  # those that all samples show
-    spread: tuple[
-        float, float
-    ]  # least and greatest ratio of its information to that of all samples, over all directions
+    # least and greatest ratio of its information to that of all samples, over all directions
+    spread: tuple[float, float]
     loss: (
         np.ma.MaskedArray
         # (nv,) R² on all samples that its least-squares estimate loses, the worse of plain and
@@ -163,9 +162,7 @@ def _as_few_as_will_do(source: _Source, tolerance: float) -> Selection:
 
 @dataclass(frozen=True, eq=False)
 class _Fit:
-    """A weighted least-squares fit of all samples; whitened = in coordinates in which its
-    information is the identity.
-    """
+    """A weighted least-squares fit of all samples, with its whitening."""
 
     weights: np.ndarray  # (nv,) so that residuals are about one
     x: np.ndarray  # (p,)
@@ -179,9 +176,7 @@ class _Fit:
 
 @dataclass(frozen=True, eq=False)
 class _Source:
-    """All samples, their information, the fits to reproduce, and the mass each sample is drawn
-    with.
-    """
+    """All samples, their information, the fits to reproduce, and each sample's mass."""
 
     samples: Samples
     full: Information
@@ -199,10 +194,8 @@ class _Source:
                 " there is nothing to choose from"
             )
         plain, joint = _fits(full)
-        rows, leverage = (
-            np.sum(samples.valid, axis=1).astype(float),
-            _leverage(full, joint, samples),
-        )
+        rows = np.sum(samples.valid, axis=1).astype(float)
+        leverage = _leverage(full, joint, samples)
         leverage = leverage if np.any(leverage) else rows
         mass = (1.0 - UNIFORM) * leverage / np.sum(leverage) + UNIFORM * rows / np.sum(rows)
         return _Source(samples, full, plain, joint, mass, threads)
@@ -227,10 +220,8 @@ class _Source:
             shown = np.sum(Z * Z, axis=1)
             most = np.argmax(shown, axis=0)
             better = shown[most, np.arange(len(best))] > best
-            best, where = (
-                np.where(better, shown[most, np.arange(len(best))], best),
-                np.where(better, part.start + most, where),
-            )
+            best = np.where(better, shown[most, np.arange(len(best))], best)
+            where = np.where(better, part.start + most, where)
         return np.unique(where)
 
     def features(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -267,17 +258,13 @@ def _left_out(samples: Samples) -> str:
 
 
 def _scale(noise: np.ndarray, torque: np.ndarray) -> np.ndarray:
-    """1/σ from the mean squares of residual and torque; held where the residual is mere rounding, 1
-    where there is no torque.
-    """
+    """1/σ from mean squares of residual and torque, bounded; 1 where there is no torque."""
     level = np.maximum(noise, NOISE**2 * torque)
     return 1.0 / np.sqrt(np.where(level > 0.0, level, 1.0))
 
 
 def _fits(full: Information) -> tuple[_Fit, _Fit]:
-    """Plain least squares, and with joints weighted by their residuals in it, as `LeastSquares`
-    fits them.
-    """
+    """Plain least squares, and with joints weighted by its residuals."""
     count = np.maximum(full.rows, 1)
     noise, torque = full.residual_norms(full.solution.x) ** 2, full.torque_norms() ** 2
     plain = np.full(
@@ -370,9 +357,7 @@ def _draw(mass: np.ndarray, count: int, forced: np.ndarray) -> tuple[np.ndarray,
 
 
 def _whitened(source: _Source, chosen: Information) -> tuple[np.ndarray, np.ndarray]:
-    """Singular values and directions of the selection's factor where that of all samples is the
-    identity.
-    """
+    """Singular values and directions of the selection's factor, whitened by all samples'."""
     R = chosen.stacked(source.joint.weights)[:-1, :-1] @ source.joint.inverse
     _, s, Vt = np.linalg.svd(R, full_matrices=False)
     return s, Vt
@@ -411,10 +396,8 @@ def _calibrated(G: np.ndarray, total: np.ndarray, drawn: np.ndarray) -> np.ndarr
 
 def _measured(source: _Source, rows: np.ndarray, weights: np.ndarray) -> Selection:
     """The selection with its certificate."""
-    full, chosen = (
-        source.full,
-        _weighted(source.full.robot, source.samples, rows, weights, source.threads),
-    )
+    full = source.full
+    chosen = _weighted(source.full.robot, source.samples, rows, weights, source.threads)
     s, _ = _whitened(source, chosen)
     pairs = zip((source.plain, source.joint), _fits(chosen), strict=True)
     losses = [full.r2_per_joint(best.x) - full.r2_per_joint(mine.x) for best, mine in pairs]

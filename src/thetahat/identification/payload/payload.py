@@ -149,9 +149,7 @@ class Payload:
         return self.certificate is not None
 
     def added_to(self, robot: Robot) -> Robot:
-        """The robot holding it: the same links, the carrier's ten numbers with the
-        payload's added.
-        """
+        """Return the robot holding it: the payload's parameters are added to the carrier's."""
         place = payload_place(robot, self.link, self.frame)
         theta = robot.theta.copy()
         theta[place.span] += place.to_body @ self.theta
@@ -222,18 +220,14 @@ def payload_from_difference(
             f" {unloaded.robot.name!r}): geometry, gravity or drive columns differ; fold both logs"
             " with the same robot"
         )
-    place, columns, base = (
-        payload_place(loaded.robot, link, frame),
-        Columns(loaded.robot),
-        loaded.base,
-    )
+    place = payload_place(loaded.robot, link, frame)
+    columns = Columns(loaded.robot)
+    base = loaded.base
     changed = _changed(columns, differing)
     factors = _inflation(inflation, 2, loaded.robot.nv)
     with f.blas_threads().limit(limits=1, user_api="blas"):
-        with_load, without = (
-            whitened(loaded, weights, factors[0]),
-            whitened(unloaded, weights, factors[1]),
-        )
+        with_load = whitened(loaded, weights, factors[0])
+        without = whitened(unloaded, weights, factors[1])
         A, B = with_load.rows, without.rows
         shared = np.vstack(
             [
@@ -281,19 +275,15 @@ def payload_on_link(
     )
     with f.blas_threads().limit(limits=1, user_api="blas"):
         run = whitened(information, weights, factors[0])
-        ten, left = (
-            run.rows @ (base.map[:, place.span] @ place.to_body),
-            run.right - run.rows @ (base.map @ x),
-        )
+        ten = run.rows @ (base.map[:, place.span] @ place.to_body)
+        left = run.right - run.rows @ (base.map @ x)
         advice: tuple[str, ...] = ()
         if isinstance(without, Robot):
             evidence = eliminated(np.zeros((len(left), 0)), ten, left, runs=(run,))
         else:
             prior, advice = prior_rows(without)
-            shared, ten = (
-                np.vstack([run.rows, prior]),
-                np.vstack([ten, np.zeros((len(prior), SIZE))]),
-            )
+            shared = np.vstack([run.rows, prior])
+            ten = np.vstack([ten, np.zeros((len(prior), SIZE))])
             evidence = eliminated(
                 shared,
                 ten,
@@ -385,10 +375,8 @@ def _require(information: Information, what: str) -> None:
 
 def _changed(columns: Columns, terms: Iterable[str]) -> list[int]:
     """Positions in x of these drive terms."""
-    terms, identified = (
-        ((terms,) if isinstance(terms, str) else tuple(terms)),
-        columns.drive.identified,
-    )
+    terms = (terms,) if isinstance(terms, str) else tuple(terms)
+    identified = columns.drive.identified
     for term in terms:
         if term not in identified:
             raise UsageError(
@@ -508,9 +496,7 @@ def fit_payload(evidence: Evidence, place: PayloadPlace, *, typical: float, size
 
 
 def _compact(sight: Sight, size: float) -> np.ndarray:
-    """A small ball where the data put the payload, in units of sight.scale: what stands in for
-    numbers that are not seen.
-    """
+    """A small ball where the data put the payload, in units of sight.scale."""
     fitted, com, _ = parameters.to_mass_com_inertia(sight.scale * sight.best(np.zeros(SIZE)))
     least = float(0.1 * sight.scale[M])
     mass = max(float(fitted), least)
@@ -579,11 +565,9 @@ def _spreads(
         )
     mass, c, _ = parameters.to_mass_com_inertia(theta)
     unit, one = np.eye(SIZE), np.eye(3)
-    dm, dh, dI = (
-        unit[M],
-        unit[list(FIRST_MOMENT)],
-        np.moveaxis(parameters.inertia_about_origin(unit), 0, -1),
-    )
+    dm = unit[M]
+    dh = unit[list(FIRST_MOMENT)]
+    dI = np.moveaxis(parameters.inertia_about_origin(unit), 0, -1)
     cross = dh[:, None, :] * c[:, None] + c[:, None, None] * dh  # dh cᵀ + c dhᵀ
     inertia = (
         dI

@@ -63,9 +63,7 @@ def whitened(information: Information, kind: str, inflation: np.ndarray) -> Run:
 
 
 def prior_rows(estimate: Estimate) -> tuple[np.ndarray, tuple[str, ...]]:
-    """(rows W with WᵀW the inverse covariance of the base parameters that an estimate knows, advice
-    where it does not know all).
-    """
+    """(W with WᵀW the inverse covariance of what an estimate determines, advice)."""
     variance = np.diag(estimate.covariance)
     knows = np.flatnonzero(np.isfinite(variance))
     std = np.sqrt(np.maximum(variance[knows], np.finfo(float).tiny))
@@ -87,9 +85,7 @@ def prior_rows(estimate: Estimate) -> tuple[np.ndarray, tuple[str, ...]]:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """The factor of the payload's ten columns, all else eliminated, and how well the whole fits
-    beside fits of each run alone.
-    """
+    """The factor of the payload's ten columns with all else eliminated, and its misfit."""
 
     factor: np.ndarray  # (11, 11)
     surplus: float  # of the squared misfit over that of the separate fits
@@ -140,9 +136,7 @@ class Sight:
         return np.asarray(self.directions.T @ along)
 
     def spread(self, gradients: np.ndarray) -> np.ndarray:
-        """(…, 10) gradients of numbers with respect to θ_p → (…, 10) their standard deviation along
-        each direction.
-        """
+        """Return the standard deviation along each direction, (…, 10), of these gradients."""
         along = (gradients * self.scale) @ self.directions.T
         along[
             self._gone & (np.abs(along) <= ROUNDED * np.linalg.norm(along, axis=-1, keepdims=True))

@@ -59,9 +59,7 @@ TERM = Threshold(gain=20.0, loss=0.05)  # one more friction term
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """Squared errors of held-out torques, predicted by a fit to the other blocks: rows in motion,
-    then those at standstill.
-    """
+    """Squared errors of held-out torques: rows in motion, then at standstill, block by block."""
 
     squares: np.ndarray  # (parts, nv), two parts a block
     rows: np.ndarray  # (parts, nv)
@@ -80,9 +78,7 @@ class Predictions:
         return mean
 
     def _gains(self, before: Predictions, joints: list[int] | None) -> np.ndarray:
-        """Gain in log-likelihood over those before, block by block, summed over these joints or
-        all, (folds,).
-        """
+        """Gain in log-likelihood, block by block, summed over these joints or all, (folds,)."""
         seen = (self.rows >= LEAST_ROWS) & (before.rows >= LEAST_ROWS)
         parts = np.where(
             seen, before.independent * 0.5 * np.log(before._mean() / self._mean()), 0.0
@@ -92,9 +88,7 @@ class Predictions:
         return total
 
     def gain(self, before: Predictions, joints: list[int] | None = None) -> tuple[float, float]:
-        """Return the gain in log-likelihood of these joints, or all, and its standard error, from
-        how much it differs between blocks.
-        """
+        """Return the gain in log-likelihood, and its standard error between blocks."""
         each = self._gains(before, joints)
         return float(np.sum(each)), float(np.std(each, ddof=1) * np.sqrt(len(each)))
 
@@ -111,9 +105,7 @@ class Predictions:
         return gain > max(threshold.gain, error) and lost <= threshold.loss * (gain + lost)
 
     def relative_square(self, before: Predictions) -> float:
-        """Return the mean square error relative to before, over all joints and blocks by their
-        independent rows.
-        """
+        """Return the mean square error relative to before, by independent rows."""
         seen = (self.rows >= LEAST_ROWS) & (before.rows >= LEAST_ROWS)
         weight = np.where(seen, before.independent, 0.0)
         return float(
@@ -243,13 +235,11 @@ def period_of(samples: Samples) -> float | None:
 
 def thinned(samples: Samples) -> Samples:
     """Return as few rows as hold all that the low-pass let through."""
-    cutoff, period = (
-        max(
-            samples.cutoff or 0.0,
-            samples.provenance.get("settings", {}).get("torque_cutoff") or 0.0,
-        ),
-        period_of(samples),
+    cutoff = max(
+        samples.cutoff or 0.0,
+        samples.provenance.get("settings", {}).get("torque_cutoff") or 0.0,
     )
+    period = period_of(samples)
     if not cutoff or not period:
         return samples
     step = max(1, int(1.0 / (ROWS_PER_CYCLE * cutoff * period)))
@@ -261,9 +251,7 @@ def thinned(samples: Samples) -> Samples:
 
 
 def _to_score(part: Samples) -> tuple[Samples, Samples]:
-    """(rows in motion, rows at standstill), but for those beside the cuts, which the low-pass
-    reaches over.
-    """
+    """(rows in motion, rows at standstill) whose low-pass does not reach over a cut."""
     period = period_of(part)
     rows = round(1.0 / (part.cutoff * period)) if part.cutoff and period else 0
     part = part.subset(slice(rows, len(part) - rows)) if len(part) > 2 * rows + LEAST_ROWS else part

@@ -133,9 +133,7 @@ def _law_of(robot: Robot) -> FrictionDirection:
 def choose_further_friction(
     validation: CrossValidation, robot: Robot, samples: Samples, *, terms: Sequence[str] = TERMS
 ) -> tuple[Robot, list[str]]:
-    """Return the robot with friction terms beyond viscous and Coulomb, for motors that gain by
-    them, and the reasons.
-    """
+    """Return the robot with further friction terms of motors that gain by them, and why."""
     speed, _ = _scales(robot, samples)
     ones = np.ones(len(speed))
     kinds: dict[str, tuple[Callable[[np.ndarray], DriveTerm], Sequence[np.ndarray]]] = {
@@ -174,9 +172,7 @@ def choose_further_friction(
 
 
 def _loaded(robot: Robot, samples: Samples) -> np.ndarray:
-    """Whether a motor carries enough, by the robot's own values, for friction to depend on it,
-    (motors,) bool.
-    """
+    """Whether a motor carries enough load for friction to depend on it, (motors,) bool."""
     load = rigid_body.inverse_dynamics(robot, samples.q, samples.dq, samples.ddq, rigid=True)
     actuation = robot.drive.actuation
     pull = np.eye(robot.nv)
@@ -229,9 +225,7 @@ def _motor_names(robot: Robot) -> tuple[str, ...]:
 
 
 def _scales(robot: Robot, samples: Samples) -> tuple[np.ndarray, np.ndarray]:
-    """(RMS speed, standard deviation of the travel) of every motor, over rows in motion; one where
-    it never moves.
-    """
+    """(RMS speed, standard deviation of the travel) of every motor, over rows in motion."""
     actuation = robot.drive.actuation
     speed = (
         samples.dq

@@ -228,9 +228,7 @@ class _Search:
 
 
 def _cutoffs(log: LogLike, suggested: float, torque: float) -> list[float]:
-    """The torque's own cut-off, then others around the one that the spectra suggest, as far as the
-    sampling rate allows.
-    """
+    """The torque's cut-off, then others around the suggested one, as the rate allows."""
     highest = MOST / max(mean_period(run) for run in log.runs)
     return list(
         dict.fromkeys(

@@ -87,15 +87,11 @@ def corrected(
 def noise_covariance(
     information: Information, x_base: np.ndarray, samples: Source, weights: np.ndarray | None = None
 ) -> tuple[np.ndarray, NoiseModel]:
-    """(covariance of base parameters by least squares, what the residuals at x_base say of the
-    noise). weights: (nv,) factors on joints' rows.
-    """
+    """Return the covariance of base parameters by least squares, and the noise model."""
     with f.blas_threads().limit(limits=1, user_api="blas"):
         solution = f.solve(information.stacked(weights))
-        freedom, rows = (
-            max(int(np.sum(information.rows)) - solution.rank, 1),
-            max(int(np.sum(information.rows)), 1),
-        )
+        freedom = max(int(np.sum(information.rows)) - solution.rank, 1)
+        rows = max(int(np.sum(information.rows)), 1)
         floor = EXACT * np.linalg.norm(
             information.torque_norms() * (1.0 if weights is None else weights)
         )
@@ -117,9 +113,7 @@ def sandwich(
     autocovariances: Sequence[np.ndarray],
     weights: np.ndarray | None = None,
 ) -> np.ndarray:
-    """The covariance of least squares where joint j's noise has the autocovariance c_j(0), c_j(1),
-    … along every stretch of rows.
-    """
+    """Return the covariance of least squares for given autocovariances of joint noise."""
     with f.blas_threads().limit(limits=1, user_api="blas"):
         solution = f.solve(information.stacked(weights))
         parts = _parts(information, solution, weights)
@@ -235,9 +229,7 @@ def _together(parts: list[_Part], shares: list[np.ndarray], rank: int) -> np.nda
 
 
 def _definite(middle: np.ndarray) -> np.ndarray:
-    """The same with eigenvalues no smaller than what cutting the autocovariance may have taken from
-    them.
-    """
+    """The same with eigenvalues no smaller than truncating c may have taken."""
     values, vectors = np.linalg.eigh(middle)
     return np.asarray(
         (vectors * np.maximum(values, TAIL * np.max(values, initial=0.0))) @ vectors.T
@@ -279,9 +271,7 @@ def _noise_model(
 
 
 class _Pairs:
-    """Σ_t x_t·x_{t+k} over all pairs of rows of a stretch, for lags below a block's length, summed
-    over several series.
-    """
+    """Σ_t x_t·x_{t+k} over pairs of rows of a segment, summed over several series."""
 
     def __init__(self, rows: int) -> None:
         """rows: of the log. One that is shorter than a block has no block that continues another,
@@ -303,9 +293,7 @@ class _Pairs:
         self._before = now
 
     def sums(self) -> np.ndarray:
-        """(LAGS,). A partner at lag k is in the same block, or in the next, which begins LAGS rows
-        later.
-        """
+        """(LAGS,): partners at lag k are in the same block, or in the next."""
         same = fft.irfft(self.power, self._length)[: self._length // 2]
         if len(same) == LAGS:
             return np.asarray(same + fft.irfft(self.cross, self._length)[LAGS:])
@@ -320,10 +308,8 @@ def _lag_sums(
     pool: ThreadPoolExecutor,
 ) -> tuple[list[LagSums], float | None]:
     """Lag sums of every joint that has rows, and the period."""
-    plan, held = (
-        row_plan(information),
-        [[_Pairs(information.samples) for _ in range(3)] for _ in parts],
-    )
+    plan = row_plan(information)
+    held = [[_Pairs(information.samples) for _ in range(3)] for _ in parts]
     longest = length = count = 0
     period, used = None, np.zeros(len(information.rows), dtype=np.int64)
     for number, block in enumerate(blocks(samples, plan.information.robot, LAGS, reach=LAGS)):

@@ -58,9 +58,7 @@ class Elimination:
 
 @dataclass(frozen=True, eq=False)
 class Essential:
-    """The parameters kept, how well each is known before and after, and what went in which
-    order.
-    """
+    """The parameters kept, their uncertainty before and after, and the elimination."""
 
     base: BaseParameters
     kept: np.ndarray  # positions among the base parameters, ascending
@@ -213,9 +211,7 @@ class _Fit:
         )
 
     def worst(self) -> int:
-        """Which one to drop next: of those not seen (or exactly zero) the one whose column is
-        smallest, else the largest relative deviation.
-        """
+        """The parameter to drop next: an unidentifiable one first, else the least certain."""
         hidden = np.flatnonzero(~np.isfinite(self.relative))
         return (
             int(hidden[np.argmin(self._size[hidden])])

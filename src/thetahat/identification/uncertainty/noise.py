@@ -78,9 +78,7 @@ MISFIT = 0.2  # of the RMS torque is left: model error rather than noise
 
 @dataclass(frozen=True, eq=False)
 class LagSums:
-    """Sums over pairs of one joint's rows, each (LAGS,), lag 0 first, and the length of its longest
-    stretch.
-    """
+    """Sums over pairs of one joint's rows, (LAGS,) each, and its longest segment."""
 
     residual: np.ndarray  # r
     pairs: np.ndarray  # n
@@ -90,9 +88,7 @@ class LagSums:
 
 @dataclass(frozen=True, eq=False)
 class Autocovariance:
-    """c(k), k = 0 … of one joint's noise, as far as it matters, and what is known of its
-    slow part.
-    """
+    """Autocovariance c(k), k = 0 … of one joint's noise, and its slow part."""
 
     c: np.ndarray  # (lags,) [(N·m)² or N²]
     # S(0)/c(0) = 1 + 2 Σ_k c(k)/c(0): rows that make one independent one, for what varies slowly
@@ -146,9 +142,7 @@ class NoiseModel:
 
     @property
     def misfit(self) -> np.ndarray:
-        """(nv,) bool: what is left is a large part of the torque and as slow as the motion, so
-        model error (or a wander) rather than sensor noise.
-        """
+        """Whether the residual is large and as slow as the motion: model error, (nv,) bool."""
         slow = [model is not None and model.slow > SLOWLY for model in self.autocovariances]
         return np.array(slow, dtype=bool) & (self.left > MISFIT)
 
@@ -181,9 +175,7 @@ class NoiseModel:
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """A sentence per joint whose noise varies too slowly for this log, or which has too few
-        rows; then what a misfit means.
-        """
+        """A sentence per joint whose noise is too slow for this log, or with too few rows."""
         out = []
         for v in np.flatnonzero(~self.resolved):
             model = self.autocovariances[v]
@@ -265,15 +257,13 @@ def _mean(S: np.ndarray) -> float:
 
 
 def _slow(sums: LagSums) -> float:
-    """The share of the residual's power at the frequencies of the motion: those below which nine
-    tenths of the regressor's power lie.
-    """
+    """Share of the residual's power at the frequencies of the motion."""
     window = 1.0 - np.arange(LAGS) / LAGS  # longer logs end behind the last lag, which would leak
-    found, moving = (
+    residual, moving = (
         np.cumsum(np.maximum(_spectrum(window * part), 0.0))
         for part in (sums.residual, sums.leverage)
     )
-    return float(found[int(np.argmax(moving >= MOTION * moving[-1]))] / found[-1])
+    return float(residual[int(np.argmax(moving >= MOTION * moving[-1]))] / residual[-1])
 
 
 def _spectrum(c: np.ndarray) -> np.ndarray:
@@ -292,9 +282,7 @@ def _thinning(sums: LagSums, reach: int) -> int:
 
 
 def _recursive(sums: LagSums, taken: np.ndarray, reach: int, d: int) -> tuple[np.ndarray, int]:
-    """(spectrum, order) of the recursion whose autocovariance, less what the fit takes of it, is
-    the residual's.
-    """
+    """(spectrum, order) of the autoregression that explains the residual's autocovariance."""
     rows, before, lost = sums.pairs[0], None, sums.leverage
     for _ in range(ROUNDS):
         power, pairs = (
@@ -375,7 +363,7 @@ class _Bands:
                 break
             edges.append(lower)
         self.edges = np.array([0, *edges[::-1]])  # ascending
-        self.found = self._sum(_spectrum(self._window * sums.residual))
+        self.power = self._sum(_spectrum(self._window * sums.residual))
         bins = np.diff(self.edges)  # white noise has n(0) in each, before the fit takes its part
         self.freedom = (
             bins
@@ -402,7 +390,7 @@ class _Bands:
     def deviance(self, S: np.ndarray) -> float:
         """−2 log-likelihood of the residual's power, but for a constant."""
         left = self.left(S)
-        return float(self.freedom @ (np.log(left) + self.found / left))
+        return float(self.freedom @ (np.log(left) + self.power / left))
 
 
 @cache
@@ -420,11 +408,11 @@ def _relaxations(sums: LagSums, bands: _Bands) -> tuple[np.ndarray, int]:
     """
     shapes = _shapes(int(np.log2(max(min(sums.longest, LAGS) / 8, 1.0))))
     left = np.array([bands.left(S) for S in shapes])
-    b = np.full(len(shapes), np.sum(bands.found) / np.sum(left))
+    b = np.full(len(shapes), np.sum(bands.power) / np.sum(left))
     for _ in range(STEPS):
         model = b @ left
         b *= np.sqrt(
-            (left @ (bands.freedom * bands.found / model**2)) / (left @ (bands.freedom / model))
+            (left @ (bands.freedom * bands.power / model**2)) / (left @ (bands.freedom / model))
         )
     power = b * shapes[:, 0]  # at zero frequency, where slow noise matters
     b[power < SMALL * np.sum(power)] = 0.0
@@ -441,7 +429,7 @@ def _departures(S: np.ndarray, bands: _Bands) -> np.ndarray:
     ]  # three thirds of an octave
     for group in groups:
         freedom = np.sum(bands.freedom[group])
-        ratio = np.sum(bands.found[group]) / np.sum(left[group])
+        ratio = np.sum(bands.power[group]) / np.sum(left[group])
         chance = 2.0 * min(
             special.chdtr(freedom, ratio * freedom), special.chdtrc(freedom, ratio * freedom)
         )
@@ -460,9 +448,7 @@ def _memory(c: np.ndarray) -> float:
 
 
 def _cut(c: np.ndarray, longest: int) -> np.ndarray:
-    """c as far as it matters; where it lasts longer than LAGS and the rows do, it is let down to
-    zero there.
-    """
+    """c as far as it matters, tapered to zero where it lasts longer than LAGS."""
     if (
         longest > LAGS and np.max(np.abs(c[-LAGS // 16 :])) > LASTING * c[0]
     ):  # cut as it is it would be no autocovariance: powers below zero

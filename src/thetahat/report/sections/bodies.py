@@ -159,9 +159,9 @@ def body_table(estimate: Data) -> Table | Note:
         Column("mass", "kg"),
         Column("nominal", "kg", brief="nominal"),
         Column("centre of mass", "m", numeric=True),
-        Column("moved", "mm", detail=True),
-        Column("principal moments", "kg·m²", numeric=True, detail=True),
-        Column("nominal", "kg·m²", numeric=True, detail=True),
+        Column("moved", "mm", brief=""),
+        Column("principal moments", "kg·m²", numeric=True, brief=""),
+        Column("nominal", "kg·m²", numeric=True, brief=""),
         Column("individually identifiable", wide=True),
     )
     rows = []

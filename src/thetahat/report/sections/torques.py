@@ -30,17 +30,17 @@ NOTHING = Note("No joint has torques that can be drawn.")
 SCORES = {  # columns of a table of scores, by their names in the data
     "name": Column("joint"),
     "r2_train": Column("R² fit", decimals=4),
-    "r2_test": Column("R² test", decimals=4, good=GOOD, fair=FAIR),
-    "r2_nominal": Column("R² nominal", decimals=4, detail=True),
-    "r2_pseudo_inverse": Column("R² pinv", decimals=4, detail=True),
+    "r2_test": Column("R² test", decimals=4, limits=(FAIR, GOOD)),
+    "r2_nominal": Column("R² nominal", decimals=4, brief=""),
+    "r2_pseudo_inverse": Column("R² pinv", decimals=4, brief=""),
     "r2_test_moving": Column("R² moving", decimals=4, brief="moving"),
     "r2_test_raw": Column("R² raw", decimals=4, brief="raw"),
-    "rms_train": Column("RMS fit", detail=True),
+    "rms_train": Column("RMS fit", brief=""),
     "rms_test": Column("RMS test", brief="RMS"),
     "rms_pseudo_inverse": Column("RMS pinv", brief="pinv"),
     "rms_nominal": Column("RMS nominal", brief="nominal"),
-    "rows_train": Column("rows fit", detail=True),
-    "rows_test": Column("rows test", detail=True),
+    "rows_train": Column("rows fit", brief=""),
+    "rows_test": Column("rows test", brief=""),
 }
 
 
@@ -109,9 +109,9 @@ def torque(estimate: Data, traces: Traces) -> Section:
         return Section("Torque over time", "torque", (NOTHING,))
     drawings = [
         figures.torque_over_time(
-            joined(traced.measured),
-            joined(traced.predicted),
-            joined(traced.nominal) if traced.nominal else None,
+            joined(traced.lines.measured),
+            joined(traced.lines.predicted),
+            joined(traced.lines.nominal) if traced.lines.nominal else None,
             unit=traced.unit,
             clock=traces.clock,
             held_out=traces.spans.get("test"),
@@ -178,10 +178,10 @@ def residuals(estimate: Data, traces: Traces) -> Section:
         return Section("Residuals", "residuals", (NOTHING,))
     over_time = [
         figures.residual_over_time(
-            joined(traced.residual),
+            joined(traced.lines.residual),
             unit=traced.unit,
             clock=traces.clock,
-            rms=list(traced.summary.values())[-1].rms,
+            rms=list(traced.residuals.summary.values())[-1].rms,
             held_out=traces.spans.get("test"),
             still=traced.still,
         )
@@ -191,10 +191,12 @@ def residuals(estimate: Data, traces: Traces) -> Section:
         _summary(joints, "test" if "test" in traces.spans else "train"),
         _choice(joints, over_time, "Residual (measured − predicted torque) over time."),
     ]
-    with_spectrum = [each for each in joints if each[1].spectrum]
+    with_spectrum = [each for each in joints if each[1].residuals.spectrum]
     if with_spectrum:
         drawings = [
-            figures.residual_spectrum(traced.spectrum, unit=traced.unit, cutoff=traces.cutoff)
+            figures.residual_spectrum(
+                traced.residuals.spectrum, unit=traced.unit, cutoff=traces.cutoff
+            )
             for _, traced in with_spectrum
         ]
         caption = (
@@ -205,7 +207,7 @@ def residuals(estimate: Data, traces: Traces) -> Section:
         blocks.append(_choice(with_spectrum, drawings, caption))
     else:
         blocks.append(Note("The runs are too short for a spectrum."))
-    bins = ((each, each[1].against_velocity.values()) for each in joints)
+    bins = ((each, each[1].residuals.against_velocity.values()) for each in joints)
     moving = [each for each, parts in bins if any(len(part.centre) for part in parts)]
     if moving:
         blocks += _friction_figures(moving)
@@ -214,11 +216,14 @@ def residuals(estimate: Data, traces: Traces) -> Section:
 
 def _friction_figures(joints: list[TracedJoint]) -> list[Block]:
     against = [
-        figures.residual_against_velocity(t.cloud, t.against_velocity, unit=t.unit, rate=t.rate)
+        figures.residual_against_velocity(
+            t.cloud, t.residuals.against_velocity, unit=t.unit, rate=t.rate
+        )
         for _, t in joints
     ]
     curves = [
-        figures.friction_curve(t.curve, t.friction, unit=t.unit, rate=t.rate) for _, t in joints
+        figures.friction_curve(t.residuals.curve, t.residuals.friction, unit=t.unit, rate=t.rate)
+        for _, t in joints
     ]
     return [
         _choice(
@@ -242,7 +247,7 @@ def _summary(joints: list[TracedJoint], part: str) -> Table:
     columns = (*map(Column, titles), Column("at", "s"), Column("rows"))
     rows = []
     for joint, traced in joints:
-        each = traced.summary.get(part)
+        each = traced.residuals.summary.get(part)
         if each is not None:
             below = float(np.quantile(np.abs(traced.cloud[part].residual), 0.95))
             errors = (each.mean, each.rms, below, each.largest, each.at, each.rows)

@@ -110,7 +110,7 @@ def test_other_numbers_for_the_same_log_need_another_format(tmp_path: Path) -> N
     mine, theirs = found(tmp_path)
     advice = (
         "preparing or folding yields other numbers than before: raise DATA_FORMAT in"
-        " thetahat/fleet/fingerprint.py, so that stores compute anew"
+        " thetahat/engine/fingerprint.py, so that stores compute anew"
     )
     assert mine == counts, advice
     assert theirs == pytest.approx(sizes, rel=RELATIVE), advice
