@@ -61,9 +61,7 @@ def demo(
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
 ) -> None:
-    """Run the whole workflow in under a minute: simulate a log, identify the robot, compare torque
-    prediction and tracking.
-    """
+    """Run the whole workflow in under a minute: simulate, identify, validate, control."""
     began = time.monotonic()
     if robot not in robots.names():
         raise UsageError(

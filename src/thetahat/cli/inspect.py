@@ -30,9 +30,7 @@ def inspect(
     floating_base: arguments.FloatingBase = False,
     gravity: arguments.Gravity = None,
 ) -> None:
-    """Show a robot's tree, degrees of freedom, masses and drive terms, and check each link's
-    physical consistency.
-    """
+    """Show a robot's tree, masses and drive terms, and check its physical consistency."""
     file, vector = arguments.robot_file(robot), arguments.gravity(gravity)
     from thetahat.model.io.load import load
 
