@@ -6,8 +6,8 @@ diagonal of the triangle U, and what is above it. Friction and rotor inertia are
 φ is physical, and log det X is linear in them, so a barrier adds no curvature. Newton's method
 follows the least of
 
-    F(η, φ) = f(x) − ρ·ℓᵀx − μ·[Σ log det X + Σ log y]        ℓ such that the start is the least F
-    of ρ = 1; then ρ, μ → 0
+    F(η, φ) = f(x) − ρ·ℓᵀx − μ·[Σ log det X + Σ log y]
+              ℓ such that the start is the least F of ρ = 1; then ρ, μ → 0
 
 Second derivatives of F come from f, which is quadratic in x, and from x, which is curved in η:
 those of tr(Z X), Z the gradient of f − ρ·ℓᵀx. S is free up to a rotation, and the one with SᵀZ S =
