@@ -2,7 +2,7 @@
 parameter nullspace [Wensing2024].
 
 No state is drawn and no regressor evaluated, so this is a second, independent way to the count of
-`identifiability.py`.
+`base_parameters.py`.
 
 A change δθ is invisible if the mass matrix and the gravity torque it makes vanish in every
 configuration: for every joint i,

@@ -21,7 +21,7 @@ valleys of f are straight there: along η it took 25 to 32 steps on the boundary
 of 1e-6. Measured, seven links: 13 to 15 steps to an optimum on the boundary, 5 to 8 from that of a
 log 10 % shorter (none saved from one half as long); entropic 8 to 10, and 2 to 5; none where the
 boundary holds nothing. 300 random problems of 2 to 44 joints: median 17 to 21, entropic 12 to 15,
-at most 33. Z proves how far f is from its least value (`interior.gap`).
+at most 33. Z proves how far f is from its least value (`interior_point.gap`).
 """
 
 from __future__ import annotations
