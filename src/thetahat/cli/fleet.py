@@ -62,7 +62,7 @@ def fleet(
             show_default=True,
         ),
     ] = 0.01,
-    armature: Annotated[bool, option("Identify rotor inertia, too.", "--armature")] = False,
+    armature: Annotated[bool, option("Also identify rotor inertia.", "--armature")] = False,
     workers: engine_options.Workers = None,
     scheduler: engine_options.Scheduler = None,
     store: engine_options.Store = None,

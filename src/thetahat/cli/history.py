@@ -41,7 +41,7 @@ def history(
     until: Annotated[
         str | None, option("Show only runs before this date or time.", metavar="DATE")
     ] = None,
-    done: Annotated[bool, option("Only runs that have an estimate.", "--done")] = False,
+    done: Annotated[bool, option("Show only runs that have an estimate.", "--done")] = False,
     limit: Annotated[
         int,
         option(

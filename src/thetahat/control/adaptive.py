@@ -205,19 +205,9 @@ class AdaptiveTerms:
         tau, gradient = np.zeros((1, n)), np.zeros((1, len(theta)))
         self.tau, self.gradient = tau[0], gradient[0]
         self._kernel = batch.kernels().slotine_li.torque_and_gradient
-        self._arguments = (
-            *tree.rigid_arrays,
-            gravity,
-            self.theta,
-            *state,
-            w.nodes,
-            w.directions,
-            w.composite,
-            w.forces,
-            w.torques,
-            tau,
-            gradient,
-        )
+        scratch = (w.nodes, w.directions, w.composite, w.forces, w.torques)
+        model = (*tree.rigid_arrays, gravity, self.theta)
+        self._arguments = (*model, *state, *scratch, tau, gradient)
         self()  # compiles it now, not in the first cycle of a loop
 
     def __call__(self) -> None:

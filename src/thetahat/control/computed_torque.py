@@ -51,18 +51,8 @@ class InverseDynamics:
         self.q, self.dq, self.ddq = (array[0] for array in state)
         self._tau: np.ndarray = tau[0]
         self._kernel = batch.kernels().rnea.inverse_dynamics
-        self._arguments = (
-            *tree.rigid_arrays,
-            gravity,
-            theta,
-            *state,
-            np.empty((1, 0)),
-            w.nodes,
-            w.directions,
-            w.forces,
-            w.torques,
-            tau,
-        )
+        scratch = (np.empty((1, 0)), w.nodes, w.directions, w.forces, w.torques)
+        self._arguments = (*tree.rigid_arrays, gravity, theta, *state, *scratch, tau)
         self()  # compiles it, where it is the first of its kind: not in the first cycle of a loop
 
     def __call__(self) -> np.ndarray:
@@ -176,20 +166,9 @@ class ComputedTorque(ModelController):
         tau = np.zeros((1, robot.nv))
         self._tau: np.ndarray = tau[0]
         self._kernel = k.computed_torque
-        self._arguments = (
-            *tree.rigid_arrays,
-            gravity,
-            theta,
-            state,
-            constants,
-            measured,
-            np.empty((1, 0)),
-            w.nodes,
-            w.directions,
-            w.forces,
-            w.torques,
-            tau,
-        )
+        model = (*tree.rigid_arrays, gravity, theta)
+        scratch = (np.empty((1, 0)), w.nodes, w.directions, w.forces, w.torques)
+        self._arguments = (*model, state, constants, measured, *scratch, tau)
         self._kernel(*self._arguments)  # compiles it now, not in the first cycle of a loop
 
     def _torque(self, t: float, q: np.ndarray, dq: np.ndarray, wanted: Reference) -> np.ndarray:

@@ -143,14 +143,8 @@ class Loop:
                 and counts as missing.
 
         """
-        run = _Run(
-            self,
-            read,
-            control,
-            write,
-            getattr(control, "halt", None) if halt is None else halt,
-            stamp,
-        )
+        halt = getattr(control, "halt", None) if halt is None else halt
+        run = _Run(self, read, control, write, halt, stamp)
         self._asked = None
         with (
             _caught_signals(self) if self._signals else _nothing(),

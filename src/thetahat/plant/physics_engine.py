@@ -85,18 +85,9 @@ class OwnEngine(Engine):
 
     def mass_matrix(self, q: np.ndarray) -> np.ndarray:
         """D(q) by composite bodies."""
-        w = self._w
-        self._crba(
-            *self._tree,
-            self._theta,
-            self._n,
-            q[None],
-            w.nodes,
-            w.directions,
-            w.composite,
-            w.matrix,
-            self._D.reshape(1, -1),
-        )
+        w, out = self._w, self._D.reshape(1, -1)
+        scratch = (w.nodes, w.directions, w.composite, w.matrix)
+        self._crba(*self._tree, self._theta, self._n, q[None], *scratch, out)
         self._D += self._rotors
         return self._D
 
@@ -104,20 +95,9 @@ class OwnEngine(Engine):
         self, q: np.ndarray, dq: np.ndarray, tau: np.ndarray, out: np.ndarray
     ) -> np.ndarray:
         w = self._w
-        self._rnea(
-            *self._tree,
-            self._gravity,
-            self._theta,
-            q[None],
-            dq[None],
-            self._still,
-            self._none,
-            w.nodes,
-            w.directions,
-            w.forces,
-            w.torques,
-            self._bias,
-        )
+        model, state = (*self._tree, self._gravity, self._theta), (q[None], dq[None], self._still)
+        scratch = (self._none, w.nodes, w.directions, w.forces, w.torques)
+        self._rnea(*model, *state, *scratch, self._bias)
         out[:] = solved(self.mass_matrix(q), tau - self._bias[0])
         return out
 

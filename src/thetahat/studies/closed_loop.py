@@ -110,19 +110,9 @@ class ClosedLoop:
                 done = clock()
                 # what a controller on a real robot would pay
                 took = decided - begun + done - sensed
-                yield Cycle(
-                    k,
-                    t,
-                    q,
-                    dq,
-                    tau,
-                    u,
-                    goal,
-                    true,
-                    bool(getattr(controller, "identified", False)),
-                    took,
-                    getattr(controller, "robot", None),
-                )
+                identified = bool(getattr(controller, "identified", False))
+                model = getattr(controller, "robot", None)
+                yield Cycle(k, t, q, dq, tau, u, goal, true, identified, took, model)
                 resumed = clock()
                 plant.advance((k + 1) / self.rate - plant.t)
                 for part, ns in zip(

@@ -70,18 +70,8 @@ class Run:
         rate = 1.0 / float(np.median(np.diff(recording.t)))
         step, dq = max(1, round(rate / DRAWN)), measured.get("dq", recording.dq)
         still = np.zeros(len(recording.t), dtype=bool)
-        return Run(
-            robot,
-            recording.t,
-            measured["q"],
-            dq,
-            measured["tau"],
-            wanted,
-            wanted - recording.q,
-            still,
-            (),
-            step,
-        )
+        q, tau, error = measured["q"], measured["tau"], wanted - recording.q
+        return Run(robot, recording.t, q, dq, tau, wanted, error, still, (), step)
 
     @property
     def drawn(self) -> slice:
@@ -124,12 +114,8 @@ class Recorder:
         self._arrays = {
             name: np.empty((count, width))
             for name, width in (
-                ("q", robot.nq),
-                ("dq", robot.nv),
-                ("tau", robot.nv),
-                ("u", robot.nv),
-                ("wanted", robot.nq),
-                ("error", robot.nv),
+                *(("q", robot.nq), ("dq", robot.nv), ("tau", robot.nv), ("u", robot.nv)),
+                *(("wanted", robot.nq), ("error", robot.nv)),
             )
         }
         self._t, self._identified = np.empty(count), np.zeros(count, dtype=bool)
