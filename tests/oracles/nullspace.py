@@ -2,13 +2,13 @@
 parameter nullspace [Wensing2024].
 
 No state is drawn and no regressor evaluated, so this is a second, independent way to the count of
-`identifiability.py`.
+`base_parameters.py`.
 
 A change δθ is invisible if the mass matrix and the gravity torque it makes vanish in every
 configuration: for every joint i,
 
-    φᵀ I(δθᶜ_i(q)) v = 0    for all φ in the joint's screws S_i, all v that body i can attain, all q
-    beyond i
+    φᵀ I(δθᶜ_i(q)) v = 0    for all φ in the joint's screws S_i, all v that body i can attain,
+                            all q beyond i
 
 with δθᶜ_i the change of the composite of i and all it carries. Gravity counts as one more velocity
 of the world. Each such condition is a functional c on ten numbers, and it is enough to know their
@@ -16,10 +16,9 @@ spans. Across a joint, velocities move by X = exp(−q s×) X_0 and parameters b
 so that over all q a span becomes the smallest one that holds it and is closed under s×, or A_s:
 observability of a linear system. Going up from the base, per node i with parent p:
 
-    V_i = S_i + closure(X_i V_p)                                        velocities that i can attain
-    Z_i = {φᵀ I(·) v} + {o A_s : o ∈ closure(W_p T_i)}                  functionals that must vanish
-    on δθᶜ_i W_i = Z_i + W_p T_i                                                 functionals that
-    must be constant on it
+    V_i = S_i + closure(X_i V_p)                          velocities that i can attain
+    Z_i = {φᵀ I(·) v} + {o A_s : o ∈ closure(W_p T_i)}    functionals that must vanish on δθᶜ_i
+    W_i = Z_i + W_p T_i                                   functionals that must be constant on it
 
 The composites at one configuration are as free as the bodies' own parameters, so Σ dim Z_i are
 identifiable, and a null vector of Z_i is a transfer: +n on body i, −T_i n on its parent. A joint

@@ -1,8 +1,7 @@
 """Adaptation laws: how an estimate moves along the gradient g = Yᵀs of adaptive control.
 
-    Euclidean   Θ̂̇ = −Γ g
-    [Slotine1987] LogDet      Ṗ̂ = −(1/γ) P̂ L P̂ for every body, tr(L P(θ)) = g·θ for every θ
-    [LeeKwon2018]
+    Euclidean   Θ̂̇ = −Γ g                                                            [Slotine1987]
+    LogDet      Ṗ̂ = −(1/γ) P̂ L P̂ for every body, tr(L P(θ)) = g·θ for every θ       [LeeKwon2018]
 
 P is the body's pseudo-inertia; the second is the natural gradient of the log-det divergence
 log(|P̂|/|P|) + tr(P̂⁻¹P) − 4, a metric in which unphysical bodies are infinitely far away. A

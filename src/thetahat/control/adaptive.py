@@ -2,8 +2,8 @@
 know.
 
     q̃ = q − q_d,   q̇_r = q̇_d − Λ q̃,   q̈_r = q̈_d − Λ q̃̇,   s = q̇ − q̇_r = q̃̇ + Λ q̃
-    U = Y(q, q̇, q̇_r, q̈_r)·Θ̂ + friction(q̇_r) − K s,   Θ̂ moves along −Yᵀs as its law says
-    (laws.py)
+    U = Y(q, q̇, q̇_r, q̈_r)·Θ̂ + friction(q̇_r) − K s
+    Θ̂ moves along −Yᵀs as its law says (adaptation_laws.py)
 
 Y·Θ = D q̈_r + C q̇_r + G with Ḋ − 2C skew, so V = ½ sᵀD s + distance(Θ̂, Θ) falls as V̇ ≤ −sᵀK s: s
 and with it the error go to zero. Friction is evaluated at the reference speed: it does not chatter,

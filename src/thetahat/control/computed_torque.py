@@ -1,7 +1,7 @@
 """Computed torque, gravity compensation and PD.
 
     computed torque       U = Y(q, q̇, q̈_cmd)·Θ̂ = D(q) q̈_cmd + C(q, q̇)q̇ + G(q) + friction
-    (paper, eq. computedtorque)
+                          (paper, eq. computedtorque)
                           q̈_cmd = q̈_d + kd ė + kp e,   e = q_d − q
     gravity compensation  U = G(q) + kp e + kd ė
     PD                    U = kp e + kd ė

@@ -7,7 +7,7 @@ and the command is that of the streams' rule:
 
     1–19 calls in a row   hold: the last command again (zero before there was one)
     from the 20th on      `halt()`: the torque that holds the robot still where it was last seen
-    (zero where no model says)
+                          (zero where no model says)
 
 An array of another size is refused, at any time: it comes from another robot.
 """

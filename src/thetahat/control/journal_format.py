@@ -1,14 +1,15 @@
 """The journal's file format: frames that say themselves whether they are whole.
 
     file    "THETAHAT JOURNAL 1\\n", then frames
-    frame   marker (4 bytes), length of the payload (u32), CRC-32 of what follows (u32), number
-    (u64), payload; little-endian
+    frame   marker (4 bytes), length of the payload (u32), CRC-32 of what follows (u32),
+            number (u64), payload; little-endian
 
-    payload  "S" JSON {"id": 3, "kind": "cycle", "fields": [["q", [7]], …]}     the layout of
-    records to come, once per file
-             "N" id (u16), time (f64), doubles                                 a record of numbers:
-             exact, NaN and all "J" JSON {"kind": …, "t": …, "values": {…}}
-             any other record
+    payload  "S" JSON {"id": 3, "kind": "cycle", "fields": [["q", [7]], …]}
+                 the layout of records to come, once per file
+             "N" id (u16), time (f64), doubles
+                 a record of numbers: exact, NaN and all
+             "J" JSON {"kind": …, "t": …, "values": {…}}
+                 any other record
 
 Numbers count up by one per frame through all files of a journal, so that what is missing shows. A
 frame that was cut (a kill, a full disk) fails its CRC or its length; the next whole one is found by

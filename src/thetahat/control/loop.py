@@ -1,13 +1,15 @@
 """A loop at a fixed rate: read, control, write, wait for the next deadline; and what it does when
 something does not come in time.
 
-a cycle ends after its deadline   the deadlines it missed are skipped and counted; never a burst of
-cycles to catch up late by 200 ms or more (stall)    deadlines begin anew from now; `Cycle.stalled`
-tells the controller, which falls back for that cycle 1–19 samples missing in a row     the last
-command is written again the 20th                          the halt command is written, and the loop
-ends SIGTERM, SIGINT                   the cycle is finished, the halt command is written, and the
-loop ends; a second signal acts as usual an error in read, control, write  the halt command is
-written, and the error is raised
+    a cycle ends after its deadline   the deadlines it missed are skipped and counted; never a
+                                      burst of cycles to catch up
+    late by 200 ms or more (stall)    deadlines begin anew from now; `Cycle.stalled` tells the
+                                      controller, which falls back for that cycle
+    1–19 samples missing in a row     the last command is written again
+    the 20th                          the halt command is written, and the loop ends
+    SIGTERM, SIGINT                   the cycle is finished, the halt command is written, and the
+                                      loop ends; a second signal acts as usual
+    an error in read, control, write  the halt command is written, and the error is raised
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@ is, nominal at once when it closes.
 
 Whichever model is in charge, the command is that of its controller plus an offset that dies out:
 
-    u = u_model(t) + o,    o = u_before − u_model at the cycle of the switch,    |o_j| then falls by
-    slew_j·dt per cycle, to zero
+    u = u_model(t) + o
+    o = u_before − u_model at the cycle of the switch
+    |o_j| then falls by slew_j·dt per cycle, to zero
 
 so the part of the torque that the switch is to blame for changes by at most slew·dt in a cycle; the
 rest is the motion's own torque under one model. `max_torque_step` is the largest such change that

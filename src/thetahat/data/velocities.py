@@ -4,8 +4,8 @@ For joints of one degree of freedom they are the same. Planar, ball and free joi
 twists, angular first, and their orientation is a quaternion p, filtered as four numbers and
 therefore of length near, not exactly, one:
 
-    ω = 2 vec(p̄ ∘ ṗ)/|p|²,   ω̇ = 2 vec(p̄ ∘ p̈)/|p|² − 2 (p·ṗ/|p|²) ω,   v = Rᵀẋ,   v̇ = Rᵀẍ − ω ×
-    v
+    ω = 2 vec(p̄ ∘ ṗ)/|p|²,   ω̇ = 2 vec(p̄ ∘ p̈)/|p|² − 2 (p·ṗ/|p|²) ω
+    v = Rᵀẋ,                 v̇ = Rᵀẍ − ω × v
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@ do not explain, and its own do.
 
 For file i, with R_i its factor and x_−i the least-squares fit of all others,
 
-    left_i = ‖R_i x_−i − z_i‖²   against   own_i = min ‖R_i x − z_i‖²,   and what chance explains,
-    σ²·‖R_i R_−i⁻¹‖²
+    left_i = ‖R_i x_−i − z_i‖²   against   own_i = min ‖R_i x − z_i‖²
+    and what chance explains, σ²·‖R_i R_−i⁻¹‖²
 
 A file is foreign where `left` is more than `TIMES` what its own fit leaves and chance explains,
 more than `TIMES` that of the other files, and more than a fifth of its torque: another arm or a

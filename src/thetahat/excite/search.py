@@ -1,7 +1,7 @@
 """The search for the best motion: an interior-point method whose every motion keeps every limit.
 
-    minimise  φ(X) − μ·Σ log(1 − r²)/n,   r all ratios of limits at the n samples of the grid, for a
-    falling row of μ
+    minimise  φ(X) − μ·Σ log(1 − r²)/n
+              r all ratios of limits at the n samples of the grid, for a falling row of μ
 
 The barrier's curvature is known (its linear limits exactly, the others by their first derivatives),
 that of φ is learned by damped BFGS updates; steps end before the first linear limit, and backtrack

@@ -1,11 +1,13 @@
 """The trajectories: Fourier series, sums of sinusoids, quintic moves from rest to rest, splines.
 Each starts and ends at rest.
 
-Fourier     q = c + Σ_k a_k/(kω) sin kωt − b_k/(kω) cos kωt,   Σ a_k = 0 and Σ k b_k = 0, so that q̇
-= q̈ = 0 at t = 0  [Swevers1997] Sinusoids   q = c + w(t) Σ_k A_k sin(2πf_k t + φ_k),   w a quintic
-ramp from 0 to 1 and, at the end, back Moves       q = p_i + (p_{i+1} − p_i) s(τ),   s = 10τ³ − 15τ⁴
-+ 6τ⁵, and a rest of `dwell` seconds in every point Spline      a spline of degree five through the
-points, four times continuously differentiable
+    Fourier     q = c + Σ_k a_k/(kω) sin kωt − b_k/(kω) cos kωt                      [Swevers1997]
+                Σ a_k = 0 and Σ k b_k = 0, so that q̇ = q̈ = 0 at t = 0
+    Sinusoids   q = c + w(t) Σ_k A_k sin(2πf_k t + φ_k)
+                w a quintic ramp from 0 to 1 and, at the end, back
+    Moves       q = p_i + (p_{i+1} − p_i) s(τ)
+                s = 10τ³ − 15τ⁴ + 6τ⁵, and a rest of `dwell` seconds in every point
+    Spline      a spline of degree five through the points, four times continuously differentiable
 """
 
 from __future__ import annotations

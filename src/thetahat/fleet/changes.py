@@ -1,8 +1,8 @@
 """Whether a parameter of one robot has changed over its periods: by a step, for a spell, or by a
 drift.
 
-    y_t = a + b·x_t + e_t,    e_t ~ N(0, v_t + τ²)      x_t = [t ≥ k] for a step at k, [k ≤ t < l]
-    for a spell, the time from 0 to 1 for a drift
+    y_t = a + b·x_t + e_t,    e_t ~ N(0, v_t + τ²)
+    x_t = [t ≥ k] for a step at k, [k ≤ t < l] for a spell, the time from 0 to 1 for a drift
 
 v_t is the variance of period t's estimate, which the fit states. τ² is the honest scatter from one
 period to the next (temperature, another operator): whatever v_t does not explain of the residuals

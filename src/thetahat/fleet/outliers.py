@@ -1,8 +1,8 @@
 """Each robot against the others of its kind: a centre and a spread that outliers do not move, and
 how far every robot is from them.
 
-    y_r = μ + d_r + e_r,     d_r ~ N(0, σ²) from one robot to the next, e_r ~ N(0, v_r) by
-    estimation
+    y_r = μ + d_r + e_r,     d_r ~ N(0, σ²) from one robot to the next
+                             e_r ~ N(0, v_r) by estimation
 
 Robot r is compared with all others, less those found before: μ by weights 1/(v + σ²), σ² by Paule
 and Mandel's equation, so that

@@ -5,8 +5,8 @@ The mass on a link is not among the base parameters, but a payload θ_p on body 
 G_i·θ_p, with G_i ten columns of the base map. So from the difference of two periods it is known by
 generalised least squares; friction may change too, so its columns F are unknown as well:
 
-    m = e_mᵀ (AᵀΛA)⁻¹ AᵀΛ · x_base = wᵀ·x_base,      A = [G_i  F],    Λ = Σ C_t⁻¹ over all robots
-    and periods
+    m = e_mᵀ (AᵀΛA)⁻¹ AᵀΛ · x_base = wᵀ·x_base
+    A = [G_i  F],    Λ = Σ C_t⁻¹ over all robots and periods
 
 with one w for all robots of a kind: then wᵀx of two periods, or of two robots, differ by the mass
 that would explain their difference best.

@@ -4,8 +4,8 @@ All inertial base parameters of a period are one vector b_t with its covariance 
 scatters from period to period on the diagonal, V_t = C_t + diag τ², the difference of the means
 before and after k is d_k, with covariance S_k = (Σ_before V⁻¹)⁻¹ + (Σ_after V⁻¹)⁻¹, and
 
-    k = argmax d_kᵀ S_k⁻¹ d_k,       body = argmin over i of  min_θ (d − G_i θ)ᵀ S⁻¹ (d − G_i θ) +
-    2·rank G_i
+    k = argmax d_kᵀ S_k⁻¹ d_k
+    body = argmin over i of  min_θ (d − G_i θ)ᵀ S⁻¹ (d − G_i θ) + 2·rank G_i
 
 A payload on body i changes the base parameters by G_i·θ (parameter_series.py), so the body that
 leaves least unexplained carries it [Akaike1974].

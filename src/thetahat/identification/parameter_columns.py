@@ -1,8 +1,8 @@
 """The columns of a robot's regressor: ten per body, then one per motor for every drive term to be
 identified.
 
-τ = [Y | Y_drive]·x,    x = [θ (10·bodies) ; drive terms, grouped by term in the order of the drive,
-one per motor]
+    τ = [Y | Y_drive]·x
+    x = [θ (10·bodies) ; drive terms, grouped by term in the order of the drive, one per motor]
 """
 
 from __future__ import annotations

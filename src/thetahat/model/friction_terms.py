@@ -5,7 +5,7 @@ motion and are multiplied by its direction d,
 
     d = sign(q̇_m)                                  a law without a scale
     d = tanh(q̇_m/zone)                             a zone of speed around zero
-    ∂d/∂q_m = (1 − d·sign(q̇_m))/travel              hysteresis over a distance [Dahl1976]
+    ∂d/∂q_m = (1 − d·sign(q̇_m))/travel             hysteresis over a distance [Dahl1976]
 
 `FrictionDirection` holds zone and travel of every motor; both zero is the sign.
 """

@@ -1,8 +1,8 @@
 """Friction of a drive as the plants apply it: its formula at every speed but zero, and a range of
 torques that hold at zero.
 
-    τ = B f,   f = viscous·q̇_m + sign(q̇_m)·(coulomb + stribeck·exp(−(q̇_m/speed)²)) + offset,
-    q̇_m = Bᵀq̇
+    τ = B f,   q̇_m = Bᵀq̇
+    f = viscous·q̇_m + sign(q̇_m)·(coulomb + stribeck·exp(−(q̇_m/speed)²)) + offset
 
 The sign is not read off the speed but handed in: a motor slides one way or the other, or holds.
 While it slides the formula is smooth, so that an integrator of high order keeps its order; while it

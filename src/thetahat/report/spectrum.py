@@ -13,7 +13,7 @@ class Welch:
     """Mean of |rfft|² over Hann windows of `length` rows, each half over the last, mean removed;
     one spectrum per channel.
 
-    P(f) = 2/(fs·Σw²)·mean |Σ w(x − x̄) e^{−2πift}|²    (once at f = 0 and at fs/2)
+        P(f) = 2/(fs·Σw²)·mean |Σ w(x − x̄) e^{−2πift}|²    (once at f = 0 and at fs/2)
 
     A window counts for a channel if none of its rows is masked there.
     """

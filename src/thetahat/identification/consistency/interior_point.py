@@ -1,8 +1,9 @@
 """Least squares over bodies that exist: a primal-dual interior-point method in which every step is
 a QR, never a Gram matrix.
 
-    minimise   ½‖T v − t‖² + Σ_b γ_b [tr X_b − log det X_b − 4]     subject to   X_b ⪰ 0,   G v ≥ l
-    X_b = Σ_j v[first_b + j]·shape_bj
+    minimise     ½‖T v − t‖² + Σ_b γ_b [tr X_b − log det X_b − 4]
+    subject to   X_b ⪰ 0,   G v ≥ l
+                 X_b = Σ_j v[first_b + j]·shape_bj
 
 T is the triangular factor of data and prior. Blocks with γ_b > 0 are the entropic prior's: their
 barrier is part of the objective, and stays; that of the others goes to zero. With X = L Lᵀ and the

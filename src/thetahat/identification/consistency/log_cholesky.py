@@ -6,8 +6,8 @@ diagonal of the triangle U, and what is above it. Friction and rotor inertia are
 φ is physical, and log det X is linear in them, so a barrier adds no curvature. Newton's method
 follows the least of
 
-    F(η, φ) = f(x) − ρ·ℓᵀx − μ·[Σ log det X + Σ log y]        ℓ such that the start is the least F
-    of ρ = 1; then ρ, μ → 0
+    F(η, φ) = f(x) − ρ·ℓᵀx − μ·[Σ log det X + Σ log y]
+              ℓ such that the start is the least F of ρ = 1; then ρ, μ → 0
 
 Second derivatives of F come from f, which is quadratic in x, and from x, which is curved in η:
 those of tr(Z X), Z the gradient of f − ρ·ℓᵀx. S is free up to a rotation, and the one with SᵀZ S =
@@ -21,7 +21,7 @@ valleys of f are straight there: along η it took 25 to 32 steps on the boundary
 of 1e-6. Measured, seven links: 13 to 15 steps to an optimum on the boundary, 5 to 8 from that of a
 log 10 % shorter (none saved from one half as long); entropic 8 to 10, and 2 to 5; none where the
 boundary holds nothing. 300 random problems of 2 to 44 joints: median 17 to 21, entropic 12 to 15,
-at most 33. Z proves how far f is from its least value (`interior.gap`).
+at most 33. Z proves how far f is from its least value (`interior_point.gap`).
 """
 
 from __future__ import annotations

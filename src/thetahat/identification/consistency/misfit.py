@@ -1,15 +1,16 @@
 """What a physically consistent fit minimises, whichever way it does so: the data's misfit, and the
 distance from a nominal robot.
 
-    f(x) = ½‖R·M·x − z‖² + w·d(x, x₀)        in units of the noise variance: a negative
-    log-likelihood and a negative log-prior
+    f(x) = ½‖R·M·x − z‖² + w·d(x, x₀)
+           in units of the noise variance: a negative log-likelihood and a negative log-prior
 
 R, z are the whitened factor of the log (every joint's rows over its noise), M the map to base
 parameters. The distance is
 
-    euclidean   ½ Σ_k ((x_k − x₀_k)/s_k)²                            with s a size of each
-    parameter: kg, kg·m, kg·m² of the body itself entropic    Σ_bodies tr(J₀⁻¹J) − log det(J₀⁻¹J) −
-    4               the same in every frame and unit [Lee2020]; J pseudo-inertias
+    euclidean   ½ Σ_k ((x_k − x₀_k)/s_k)²
+                with s a size of each parameter: kg, kg·m, kg·m² of the body itself
+    entropic    Σ_bodies tr(J₀⁻¹J) − log det(J₀⁻¹J) − 4
+                the same in every frame and unit [Lee2020]; J pseudo-inertias
 
 and, for drive terms, the euclidean one in both. Near x₀ the two agree where the body is as long as
 it is wide.

@@ -1,7 +1,8 @@
 """The semidefinite program of a physically consistent fit, and its solution with a certificate.
 
 minimise f(x) (misfit.py)   subject to   J(θ_i) ⪰ 0 for every body i [Wensing2018],
-friction and rotor inertia ≥ 0,   x = c + E·v and the bounds of constraints.py
+                                         friction and rotor inertia ≥ 0,
+                                         x = c + E·v and the bounds of constraints.py
 """
 
 from __future__ import annotations

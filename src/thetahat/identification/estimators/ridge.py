@@ -1,14 +1,15 @@
 """The ridge path: from least squares to the initial guess, every strength of the pull from one
 decomposition.
 
-    x_λ = argmin ‖R·M·x − z‖² + λ‖(x − x₀)/s‖²        R, z in units of the noise; x₀ the guess, s a
-    size of each parameter
+    x_λ = argmin ‖R·M·x − z‖² + λ‖(x − x₀)/s‖²
+          R, z in units of the noise; x₀ the guess, s a size of each parameter
 
 With A = R·M·diag(s) = U·diag(d)·Vᵀ and β = Uᵀ(z − R·M·x₀), all strengths follow without another
 fit:
 
-    x_λ = x₀ + diag(s)·V·(d·β/(d² + λ)),    misfit² = ρ² + Σ(λβ/(d² + λ))²,    degrees of freedom =
-    Σ d²/(d² + λ)
+    x_λ = x₀ + diag(s)·V·(d·β/(d² + λ))
+    misfit² = ρ² + Σ(λβ/(d² + λ))²
+    degrees of freedom = Σ d²/(d² + λ)
 
 Chosen by generalised cross-validation, n·misfit²/(n − degrees of freedom)² [Golub1979]; by the
 discrepancy principle, the strongest pull whose misfit² is still that of the noise, n [Hansen1998];

@@ -1,15 +1,16 @@
 """`Robust`: any estimator, with samples that do not fit the others held back (Huber). The one
 re-weighting loop of the library.
 
-    minimise Σ_j a_j Σ_i ρ(e_ij/σ_j),    e = u − Y x,    ρ(r) = r²/2 for |r| ≤ k,  k|r| − k²/2
-    beyond         [Huber1973]
+    minimise Σ_j a_j Σ_i ρ(e_ij/σ_j),    e = u − Y x                                   [Huber1973]
+             ρ(r) = r²/2 for |r| ≤ k,  k|r| − k²/2 beyond
 
 A sample counts with the weight w = min(1, kσ_j/|e|). σ_j is the joint's own: 1.4826 × the median of
 |e|, which half of its rows cannot move. What the inner estimator is handed are not the weighted
 rows but pseudo-torques,
 
-    u* = Y x + (K_j/m_j)·w·e,    m_j = share of the joint's rows with w = 1,    K_j = 1 + (p/n)(1 −
-    m_j)/m_j      [Street1988]
+    u* = Y x + (K_j/m_j)·w·e                                                          [Street1988]
+    m_j = share of the joint's rows with w = 1
+    K_j = 1 + (p/n)(1 − m_j)/m_j
 
 Both have their fixed point at the same Yᵀ(w·e) = 0; but least squares on weighted rows misjudges
 its noise, while on pseudo-torques σ²(YᵀY)⁻¹ is the M-estimator's covariance, K²·Σψ²/(n −

@@ -1,8 +1,8 @@
 """What a robot holds: mass, centre of mass and inertia, from two runs, or from one run of a robot
 that is known.
 
-    u = Y·(x + E·θ_p) + noise       E puts the payload's ten numbers θ_p on the body that carries it
-    [Atkeson1986]
+    u = Y·(x + E·θ_p) + noise                                                        [Atkeson1986]
+        E puts the payload's ten numbers θ_p on the body that carries it
 
 Two runs: x is unknown and the same in both, and only the loaded one has θ_p; one least-squares
 problem, from the two factors alone. One run: x is a robot's, or an estimate's, which is then known

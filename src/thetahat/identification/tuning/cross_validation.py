@@ -4,8 +4,8 @@ Each block is predicted by a fit to all the others; a choice (a friction law, a 
 of a prior) is judged by the log-likelihood of those predictions, per joint, each block k with a
 noise of its own:
 
-    gain_j = Σ_k n_jk·log(rms_before / rms_after)        n_jk independent rows, two per cycle of the
-    low-pass
+    gain_j = Σ_k n_jk·log(rms_before / rms_after)
+             n_jk independent rows, two per cycle of the low-pass
 
 A block in which something happens that no model explains, a contact, thus counts for no more than
 its length. Rows at standstill, where dry friction may hold any torque within its limits, are scored

@@ -4,8 +4,8 @@ One after another the base parameter that is known worst, by its relative standa
 to zero and the others fitted again, from the factor alone, until all that are left are known well
 enough or the residual rises by more than chance [Janot2014]:
 
-    F_step = ρ_after² − ρ_before²,   F_total = (ρ_after² − ρ_full²)/(dropped so far),   in units of
-    the noise variance, ρ = ‖u − Y x‖
+    F_step = ρ_after² − ρ_before²,   F_total = (ρ_after² − ρ_full²)/(dropped so far)
+             in units of the noise variance, ρ = ‖u − Y x‖
 
 Both are compared with Fisher's F at the level stated: the one step, and all that was dropped
 together.

@@ -1,7 +1,8 @@
 """The autocovariance of a joint's torque noise, from what a fit left of it.
 
-    r(k) = Σ_t e_t·e_{t+k},   n(k) pairs,   a(k) = Σ_t z_tᵀz_{t+k}     (z: the joint's rows in
-    whitened columns, Σ zᵀz = its share of the fit) E r(k) ≈ n(k)·c(k) − (c ⋆ a)(k)
+    r(k) = Σ_t e_t·e_{t+k},   n(k) pairs,   a(k) = Σ_t z_tᵀz_{t+k}
+           (z: the joint's rows in whitened columns, Σ zᵀz = its share of the fit)
+    E r(k) ≈ n(k)·c(k) − (c ⋆ a)(k)
 
 The last term is what the fit took: e = (1 − P)·noise, whose power is missing where the regressor
 has its own, at low frequency mostly. (Exact for white noise; else as if P·T·Pᵀ were the symmetric

@@ -1,8 +1,8 @@
 """How well the torque is known: confidence bands of a prediction, from the covariance of the base
 parameters.
 
-τ̂ = Y·x,    half-width = z·√(diag(Y·Cov·Yᵀ) + σ²)        σ: the noise of a measured torque, where
-the band is to hold that
+    τ̂ = Y·x,    half-width = z·√(diag(Y·Cov·Yᵀ) + σ²)
+                σ: the noise of a measured torque, where the band is to hold that
 """
 
 from __future__ import annotations
