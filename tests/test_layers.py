@@ -44,7 +44,15 @@ PARTS = {
     "fleet": ("manifest", "analysis", "fleet_page"),
     "engine": ("sources", "cache", "shards", "reduce", "local", "sharded", "open_engine"),
     "pipeline": ("settings", "dataset", "results", "outputs", "identification", "identify"),
-    "live": ("sample_sources", "publisher", "session", "server"),
+    "live": (
+        "viewers",
+        "downloads",
+        "shared_state",
+        "sample_loop",
+        "publisher",
+        "session",
+        "server",
+    ),
     "cli": ("exit_status", "arguments", "identify", "demo", "app"),
 }
 UPWARD = {  # the only imports of a later stage, each inside a function, with its reason

@@ -15,7 +15,7 @@ from fault_streams import MISS, PERIOD, clean, identifier
 
 from thetahat.online.sample_verdict import EVENTS
 
-SHORT, LONG = 8, 10_000
+SHORT, LONG = 4, 10_000
 
 
 @pytest.mark.parametrize("kind", KINDS)

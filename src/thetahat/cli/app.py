@@ -22,10 +22,11 @@ from thetahat.cli.watch import app as watch
 
 app = typer.Typer(
     help=(
-        "Θ̂: identify what a robot is made of while it moves, and control it with what it learned."
+        "Θ̂: identify a robot's inertial and friction parameters from its motion, and control it"
+        " with the identified model."
     ),
     no_args_is_help=True,
-    pretty_exceptions_enable=False,  # thetahat.cli.exit_status says what went wrong
+    pretty_exceptions_enable=False,  # thetahat.cli.exit_status prints errors
     # panels squeeze the words into half a line, and loading them is half the time of --help
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},

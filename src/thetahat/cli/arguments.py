@@ -18,7 +18,7 @@ PLANTS = ("mujoco", "own")
 
 
 def option(text: str, *names: str, **more: Any) -> Any:
-    """An option whose default is not worth showing, unless told so."""
+    """An option whose default is not shown, unless `show_default` is given."""
     return typer.Option(*names, help=text, show_default=more.pop("show_default", False), **more)
 
 
@@ -51,13 +51,13 @@ Robot = Annotated[
         show_default=False,
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print a machine-readable answer.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Quiet = Annotated[
     bool,
-    typer.Option("--quiet", "-q", help="No warnings or progress on stderr; errors are still said."),
+    typer.Option("--quiet", "-q", help="Suppress warnings and progress; errors are still printed."),
 ]
 FloatingBase = Annotated[
-    bool, typer.Option("--floating-base", help="Free the root link: six more degrees of freedom.")
+    bool, typer.Option("--floating-base", help="Model the root link as a floating base.")
 ]
 Gravity = Annotated[
     str | None,
@@ -71,21 +71,21 @@ Logs = Annotated[
     list[str],
     typer.Argument(
         metavar="LOG",
-        help="Logs of its motion: CSV, Parquet, NPZ, ROS bags, MCAP.",
+        help="Logs of its motion: CSV, Parquet, NPZ, ROS bags or MCAP.",
         show_default=False,
     ),
 ]
 Columns = Annotated[
     str | None,
-    option('Names of columns, such as "q={joint}_pos,tau={joint}_eff".', metavar="PATTERNS"),
+    option('Column name patterns, such as "q={joint}_pos,tau={joint}_eff".', metavar="PATTERNS"),
 ]
 Topic = Annotated[
-    str | None, option("Topic of a bag to read, where several hold joint states.", metavar="NAME")
+    str | None, option("Joint-state topic to read from a bag that has several.", metavar="NAME")
 ]
-Salvage = Annotated[bool, option("Read what is left of a file that was cut off.", "--salvage")]
+Salvage = Annotated[bool, option("Read the intact part of a truncated file.", "--salvage")]
 Plant = Annotated[
     str | None,
-    option("Engine: mujoco or own; default: mujoco where it is installed.", metavar="NAME"),
+    option("Simulation engine: mujoco or own; default: mujoco if it is installed.", metavar="NAME"),
 ]
 
 

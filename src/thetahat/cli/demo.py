@@ -34,7 +34,7 @@ def demo(
     out: Annotated[
         str,
         option(
-            "Folder for all that is written; made if absent.",
+            "Output folder; created if needed.",
             "--out",
             "-o",
             metavar="DIR",
@@ -44,7 +44,7 @@ def demo(
     robot: Annotated[
         str,
         option(
-            f"One of those that ship: {', '.join(robots.names())}.",
+            f"Bundled robot: {', '.join(robots.names())}.",
             metavar="NAME",
             show_default=True,
         ),
@@ -53,14 +53,16 @@ def demo(
     seed: Annotated[
         int,
         option(
-            "Of how the robot was built, its noise and its motions.", metavar="N", show_default=True
+            "Random seed of the simulated robot's parameters, noise and motions.",
+            metavar="N",
+            show_default=True,
         ),
     ] = 0,
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
 ) -> None:
-    """Show the whole path in under a minute: move a simulated robot, identify it from its log, see
-    that it is predicted and followed better.
+    """Run the whole workflow in under a minute: simulate a log, identify the robot, compare torque
+    prediction and tracking.
     """
     began = time.monotonic()
     if robot not in robots.names():

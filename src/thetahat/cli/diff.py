@@ -17,7 +17,7 @@ from thetahat.files import as_text
 Which = Annotated[
     str,
     typer.Argument(
-        help="The number of a run of the store, an estimate.json, or the folder it is in.",
+        help="Run number in the store, an estimate.json, or the folder that contains it.",
         show_default=False,
     ),
 ]
@@ -32,7 +32,11 @@ def diff(
     store: engine_options.Store = None,
     limit: Annotated[
         int,
-        option("Parameters shown, the most changed first; 0: all.", metavar="N", show_default=True),
+        option(
+            "Number of parameters to show, most changed first; 0: all.",
+            metavar="N",
+            show_default=True,
+        ),
     ] = SHOWN,
     json: arguments.Json = False,
 ) -> None:

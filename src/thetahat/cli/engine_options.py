@@ -19,12 +19,12 @@ STORE = "THETAHAT_STORE"  # environment variable
 
 Workers = Annotated[
     int | None,
-    option("Processes on this machine that share the work (extra dask).", "--workers", metavar="N"),
+    option("Number of local worker processes (needs the extra dask).", "--workers", metavar="N"),
 ]
 Scheduler = Annotated[
     str | None,
     option(
-        "Address of a Dask scheduler whose workers share the work.",
+        "Address of a Dask scheduler to run on.",
         "--scheduler",
         metavar="ADDRESS",
     ),
@@ -32,7 +32,7 @@ Scheduler = Annotated[
 Store = Annotated[
     str | None,
     option(
-        "Folder that caches results and records every run; made if absent.",
+        "Folder that caches results and records every run; created if needed.",
         "--store",
         metavar="DIR",
         envvar=STORE,

@@ -40,38 +40,36 @@ class ExciteOptions:
     harmonics: int = setting("Harmonics of every joint's Fourier series.", 5, "N", shown=True)
     points: int | None = setting("Use a spline through this many points instead.", None, "N")
     criterion: str = setting(
-        "What to optimise: log-det of the information, or its condition number.",
+        "Optimality criterion: log-det of the information matrix, or condition number.",
         CRITERIA[0],
         shown=True,
     )
-    rate: float = setting("Samples per second of the file.", 1000.0, "HZ", shown=True)
-    starts: int = setting("Random motions to start the search from.", 24, "N", shown=True)
-    seconds: float = setting("Time limit of the design.", 600.0, "S", shown=True)
-    seed: int = setting("Seed of the random motions.", 0, "N", shown=True)
+    rate: float = setting("Sample rate of the output file.", 1000.0, "HZ", shown=True)
+    starts: int = setting("Number of random initial motions.", 24, "N", shown=True)
+    seconds: float = setting("Time limit of the optimisation.", 600.0, "S", shown=True)
+    seed: int = setting("Random seed of the initial motions.", 0, "N", shown=True)
     start: str | None = setting(
-        "Pose to start and end in, one number per joint; default: optimised.", None, "Q1,Q2,…"
+        "Start and end configuration, one number per joint; default: optimised.", None, "Q1,Q2,…"
     )
     joints: str | None = setting("Move these joints only; the others stay at zero.", None, "A,B,C")
     margin: float = setting("Fraction of the file's limits to use.", 0.95, "PART", shown=True)
     velocity: float | None = setting(
-        "Velocity limit of all joints, in place of the file's.", None, "RAD/S"
+        "Velocity limit of all joints; overrides the file's.", None, "RAD/S"
     )
     acceleration: float | None = setting("Acceleration limit of all joints.", None, "RAD/S²")
-    torque: float | None = setting(
-        "Torque limit of all joints, in place of the file's.", None, "N·M"
-    )
+    torque: float | None = setting("Torque limit of all joints; overrides the file's.", None, "N·M")
     inside: list[str] | None = setting(
-        "Keep a link's origin in a box; may be repeated.", None, "LINK:X,X,Y,Y,Z,Z"
+        "Keep a link's origin inside a box; may be repeated.", None, "LINK:X,X,Y,Y,Z,Z"
     )
     outside: list[str] | None = setting(
-        "Keep a link's origin out of a box; may be repeated.", None, "LINK:X,X,Y,Y,Z,Z"
+        "Keep a link's origin outside a box; may be repeated.", None, "LINK:X,X,Y,Y,Z,Z"
     )
     friction: str = setting(
-        "Friction terms that the log should show, or none.", ",".join(FRICTION), shown=True
+        "Friction terms to be identified, or none.", ",".join(FRICTION), shown=True
     )
-    armature: bool = setting("Rotor inertia, too.", False, flags="--armature")
+    armature: bool = setting("Make rotor inertia identifiable as well.", False, flags="--armature")
     after: list[str] | None = setting(
-        "A log that exists already: design what adds most to it.", None, "LOG"
+        "Existing log; design the motion that adds most information to it.", None, "LOG"
     )
 
     def __post_init__(self) -> None:
@@ -88,7 +86,7 @@ def excite(
     out: Annotated[
         str,
         option(
-            "File for the motion: .csv, .parquet or .npz with t, q., dq., ddq. columns.",
+            "Motion file to write (.csv, .parquet or .npz) with columns t, q., dq., ddq.",
             "--out",
             "-o",
             metavar="TRAJECTORY",
@@ -99,7 +97,7 @@ def excite(
     gravity: arguments.Gravity = None,
     options: ExciteOptions,
 ) -> None:
-    """Design a motion from which the robot can be identified."""
+    """Design an exciting motion for identification."""
     began = time.monotonic()
     file, vector = arguments.robot_file(robot), arguments.gravity(gravity)
     target = arguments.table_file(out, "--out", keep=[file, *map(Path, options.after or ())])

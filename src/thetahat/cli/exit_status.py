@@ -88,9 +88,8 @@ def guarded() -> Iterator[None]:
     """Turn whatever a verb raises into its exit code and one sentence."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(
-                errors="replace"
-            )  # a terminal that cannot show θ shows ? instead of failing
+            # a terminal that cannot show θ shows ? instead of failing
+            stream.reconfigure(errors="replace")
     warnings.showwarning = lambda message, *_, **__: say(message, "warning")
     try:
         yield

@@ -1,6 +1,4 @@
-"""`thetahat fleet MANIFEST`: many robots over their lives: what changed, and who is unlike the
-others.
-"""
+"""`thetahat fleet MANIFEST`: parameter changes and outliers in a fleet of robots over time."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ Manifest = Annotated[
     str,
     typer.Argument(
         metavar="MANIFEST",
-        help="TOML or CSV: robot file and logs of every robot, by its id.",
+        help="TOML or CSV file that lists the robot file and the logs of every robot.",
         show_default=False,
     ),
 ]
@@ -47,24 +45,24 @@ def fleet(
     out: Annotated[
         str,
         option(
-            "Folder for fleet.parquet, fleet.html and fleet.json; made if absent.",
+            "Folder for fleet.parquet, fleet.html and fleet.json; created if needed.",
             "--out",
             "-o",
             metavar="DIR",
         ),
     ],
     by: Annotated[
-        str, option(f"What a period is: {', '.join(BY)}.", metavar="PERIOD", show_default=True)
+        str, option(f"Period unit: {', '.join(BY)}.", metavar="PERIOD", show_default=True)
     ] = BY[0],
     level: Annotated[
         float,
         option(
-            "Probability that any finding of the whole fleet is by chance.",
+            "Family-wise false-alarm probability over the whole fleet.",
             metavar="P",
             show_default=True,
         ),
     ] = 0.01,
-    armature: Annotated[bool, option("Identify rotor inertia, too.", "--armature")] = False,
+    armature: Annotated[bool, option("Also identify rotor inertia.", "--armature")] = False,
     workers: engine_options.Workers = None,
     scheduler: engine_options.Scheduler = None,
     store: engine_options.Store = None,
@@ -72,7 +70,7 @@ def fleet(
     quiet: arguments.Quiet = False,
     settings: IdentifySettings,
 ) -> None:
-    """Estimate every robot of a fleet period by period; find payloads, wear and outliers."""
+    """Identify every robot of a fleet period by period; detect payloads, wear and outliers."""
     began = time.monotonic()
     options = _options(by, level, settings, armature=armature)
     where, folder = engine_options.engine_options(workers, scheduler, store), Path(out)

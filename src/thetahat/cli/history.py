@@ -1,4 +1,4 @@
-"""`thetahat history`: the runs that a store remembers."""
+"""`thetahat history`: the runs recorded in a store."""
 
 from __future__ import annotations
 
@@ -20,34 +20,37 @@ SCHEMA = "thetahat/history/1"
 def history(
     *,
     store: engine_options.Store = None,
-    robot: Annotated[
-        str | None, option("Only runs of this robot, by its name.", metavar="NAME")
-    ] = None,
+    robot: Annotated[str | None, option("Show only runs of this robot.", metavar="NAME")] = None,
     period: Annotated[
-        str | None, option("Only runs of this period of a fleet.", metavar="NAME")
+        str | None, option("Show only runs of this fleet period.", metavar="NAME")
     ] = None,
-    method: Annotated[str | None, option("Only runs by this method.", metavar="NAME")] = None,
+    method: Annotated[
+        str | None, option("Show only runs with this method.", metavar="NAME")
+    ] = None,
     log: Annotated[
         str | None,
         option(
-            "Only runs with this log: part of its path, or the beginning of its SHA-256.",
+            "Show only runs with this log: part of its path, or a prefix of its SHA-256.",
             metavar="TEXT",
         ),
     ] = None,
     since: Annotated[
         str | None,
-        option("Only runs from this day on, or from this moment (ISO 8601, UTC).", metavar="DATE"),
+        option("Show only runs since this date or time (ISO 8601, UTC).", metavar="DATE"),
     ] = None,
     until: Annotated[
-        str | None, option("Only runs before this day or moment.", metavar="DATE")
+        str | None, option("Show only runs before this date or time.", metavar="DATE")
     ] = None,
-    done: Annotated[bool, option("Only runs that have an estimate.", "--done")] = False,
+    done: Annotated[bool, option("Show only runs that have an estimate.", "--done")] = False,
     limit: Annotated[
-        int, option("The latest runs, at most so many; 0: all.", metavar="N", show_default=True)
+        int,
+        option(
+            "Maximum number of runs to show, latest first; 0: all.", metavar="N", show_default=True
+        ),
     ] = 50,
     json: arguments.Json = False,
 ) -> None:
-    """List the runs that a store remembers, latest first: robot, method, samples, R², verdict."""
+    """List the runs recorded in a store, latest first: robot, method, samples, R², verdict."""
     if limit < 0:
         raise UsageError(f"--limit is {limit}; give a whole number from 0")
     folder = required(store)

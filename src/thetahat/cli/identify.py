@@ -22,7 +22,7 @@ def identify(
     out: Annotated[
         str,
         option(
-            "Folder for estimate.json, report.html and the robot file; made if absent.",
+            "Folder for estimate.json, report.html and the robot file; created if needed.",
             "--out",
             "-o",
             metavar="DIR",

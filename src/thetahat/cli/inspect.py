@@ -1,4 +1,4 @@
-"""`thetahat inspect ROBOT`: what is in a robot file, and whether a machine like that can exist."""
+"""`thetahat inspect ROBOT`: contents and physical consistency of a robot file."""
 
 from __future__ import annotations
 
@@ -18,11 +18,8 @@ if TYPE_CHECKING:
 
 SCHEMA = "thetahat/inspect/1"
 LARGEST = 300  # degrees of freedom whose base parameters are looked for: beyond it minutes pass
-KINDS = {
-    "alone": "alone",
-    "group": "in_sums",
-    "never": "never",
-}  # of parameters, and their names in the answer
+# of parameters, and their names in the answer
+KINDS = {"alone": "alone", "group": "in_sums", "never": "never"}
 
 
 def inspect(
@@ -33,8 +30,8 @@ def inspect(
     floating_base: arguments.FloatingBase = False,
     gravity: arguments.Gravity = None,
 ) -> None:
-    """Show a robot: tree, degrees of freedom, masses, drive terms, and whether each link is
-    physical.
+    """Show a robot's tree, degrees of freedom, masses and drive terms, and check each link's
+    physical consistency.
     """
     file, vector = arguments.robot_file(robot), arguments.gravity(gravity)
     from thetahat.model.io.load import load
@@ -97,9 +94,8 @@ def _base(robot: Robot, bodies: list[dict[str, Any]]) -> list[str] | None:
 def _joint(robot: Robot, node: Node) -> dict[str, Any]:
     nodes = robot.tree.nodes
     parent = node.parent
-    while (
-        parent >= 0 and nodes[parent].body is None
-    ):  # a placeholder between two joints of one body
+    # a placeholder between two joints of one body
+    while parent >= 0 and nodes[parent].body is None:
         parent = nodes[parent].parent
     return {
         "name": node.name,

@@ -33,37 +33,39 @@ DELAY = 1e-3  # [s] of a command
 
 @dataclass(frozen=True, kw_only=True)
 class SimulateOptions:
-    """Options of `thetahat simulate`: what tells a real robot from an ideal one."""
+    """Options of `thetahat simulate`: friction, sensors and timing of the simulated robot."""
 
-    rate: float = setting("Rate of controller and log.", 1000.0, "HZ", shown=True)
-    seed: int = setting("Seed of everything random.", 0, "N", shown=True)
+    rate: float = setting("Rate of the controller and of the log.", 1000.0, "HZ", shown=True)
+    seed: int = setting("Random seed.", 0, "N", shown=True)
     ideal: bool = setting(
-        "No noise, quantisation or delay unless asked for; friction stays.", False, flags="--ideal"
+        "No noise, quantisation or delay unless set by an option; friction stays.",
+        False,
+        flags="--ideal",
     )
     viscous: float | None = setting(
-        "Viscous friction of all joints, in place of the file's.", None, "N·M·S/RAD"
+        "Viscous friction of all joints; overrides the file's.", None, "N·M·S/RAD"
     )
     coulomb: float | None = setting(
-        "Coulomb friction of all joints, in place of the file's.", None, "N·M"
+        "Coulomb friction of all joints; overrides the file's.", None, "N·M"
     )
     stribeck: float | None = setting("Breakaway torque above Coulomb friction.", None, "N·M")
     armature: float | None = setting(
-        "Rotor inertia of all joints, in place of the file's.", None, "KG·M²"
+        "Rotor inertia of all joints; overrides the file's.", None, "KG·M²"
     )
-    encoder: float | None = setting("Resolution of the encoders; default: 2π/2¹⁹.", None, "RAD")
-    encoder_noise: float = setting("Noise of positions.", 0.0, "RAD")
+    encoder: float | None = setting("Encoder resolution; default: 2π/2¹⁹.", None, "RAD")
+    encoder_noise: float = setting("Standard deviation of position noise.", 0.0, "RAD")
     torque_noise: float | None = setting(
-        "Noise of torques; default: 0.3 % of the effort limit.", None, "N·M"
+        "Standard deviation of torque noise; default: 0.3 % of the effort limit.", None, "N·M"
     )
-    torque_bias: float = setting("Bias of torques.", 0.0, "N·M")
-    delay: float | None = setting("Delay from a command to its torque; default: 1 ms.", None, "S")
-    sensor_delay: float = setting("Delay of measured torques.", 0.0, "S")
+    torque_bias: float = setting("Bias of measured torques.", 0.0, "N·M")
+    delay: float | None = setting("Actuation delay; default: 1 ms.", None, "S")
+    sensor_delay: float = setting("Delay of the torque measurement.", 0.0, "S")
     jitter: float = setting("Jitter of the control period.", 0.0, "S")
     saturation: bool = setting(
         "Saturate torques at the file's effort limits.", False, flags="--saturation"
     )
     payload: str | None = setting(
-        "A point mass on a link, from a time on.", None, "LINK:KG,X,Y,Z[@S]"
+        "Point mass attached to a link, optionally from time S.", None, "LINK:KG,X,Y,Z[@S]"
     )
 
     def realism(self, robot: Robot) -> Realism:
@@ -100,13 +102,13 @@ def simulate(
         str,
         typer.Argument(
             metavar="TRAJECTORY",
-            help="A motion as `thetahat excite` writes it.",
+            help="Motion file, as written by `thetahat excite`.",
             show_default=False,
         ),
     ],
     *,
     out: Annotated[
-        str, option("File for the log: .csv, .parquet or .npz.", "--out", "-o", metavar="LOG")
+        str, option("Log file to write: .csv, .parquet or .npz.", "--out", "-o", metavar="LOG")
     ],
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
@@ -114,14 +116,14 @@ def simulate(
     truth: Annotated[
         str | None,
         option(
-            "Robot file of the simulated robot, where the controller's model differs.",
+            "Robot file to simulate; the controller still uses ROBOT.",
             metavar="ROBOT",
         ),
     ] = None,
     gravity: arguments.Gravity = None,
     options: SimulateOptions,
 ) -> None:
-    """Simulate a robot that plays a motion, and write its log."""
+    """Simulate a robot that tracks a motion, and write its log."""
     began = time.monotonic()
     file, vector = arguments.robot_file(robot), arguments.gravity(gravity)
     true_file = file if truth is None else arguments.robot_file(truth)

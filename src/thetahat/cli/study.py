@@ -44,7 +44,7 @@ def study(
     out: Annotated[
         str,
         option(
-            "Folder for summary.json, report.html and run.parquet; made if absent.",
+            "Folder for summary.json, report.html and run.parquet; created if needed.",
             "--out",
             "-o",
             metavar="DIR",
@@ -52,14 +52,17 @@ def study(
     ],
     plant: arguments.Plant = None,
     seed: Annotated[
-        int, option("Of how the robot was built, and of its noise.", metavar="N", show_default=True)
+        int,
+        option(
+            "Random seed of the simulated robot's parameters and noise.",
+            metavar="N",
+            show_default=True,
+        ),
     ] = 0,
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
 ) -> None:
-    """Run one of the paper's experiments on a simulated robot: identify it while it moves, and
-    write its figures.
-    """
+    """Reproduce one of the paper's experiments in simulation: online identification and control."""
     began = time.monotonic()
     if name not in STUDIES:
         raise UsageError(f"study {name!r} is unknown; studies: {', '.join(STUDIES)}")

@@ -33,19 +33,17 @@ def validate(
     *,
     estimate: Annotated[
         str | None,
-        option("An estimate.json whose values are scored, beside those of ROBOT.", metavar="FILE"),
+        option("estimate.json to score, compared with the values of ROBOT.", metavar="FILE"),
     ] = None,
     against: Annotated[
         str | None,
-        option(
-            "Robot file to compare with; default, with --estimate: ROBOT as it is.", metavar="ROBOT"
-        ),
+        option("Robot file to compare with; default with --estimate: ROBOT.", metavar="ROBOT"),
     ] = None,
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
     settings: IdentifySettings,
 ) -> None:
-    """Score a robot on a log: R² and RMS per joint of the torques it predicts."""
+    """Score predicted torques on a log: R² and RMS per joint."""
     began = time.monotonic()
     file = arguments.robot_file(robot)
     other = None if against is None else arguments.robot_file(against)

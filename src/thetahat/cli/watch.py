@@ -33,8 +33,8 @@ FASTEST = 1000.0
 
 app = typer.Typer(
     help=(
-        "Watch a robot being identified, in the browser: a study, a log that is played, or joint"
-        " states from outside."
+        "Watch online identification in the browser: of a study, a replayed log, or streamed joint"
+        " states."
     ),
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -45,21 +45,21 @@ app = typer.Typer(
 class PageOptions:
     """Options of the live page."""
 
-    port: int = setting("Port of the page; 0: any free one.", 8765, "N", shown=True)
+    port: int = setting("Port of the page; 0: any free port.", 8765, "N", shown=True)
     host: str = setting("Address to listen on.", "127.0.0.1", "ADDRESS", shown=True)
     allow_remote: bool = setting(
-        "Let other machines see and control the page: needed for any --host but this machine's"
-        " own.",
+        "Let other machines open and control the page; required for any --host other than"
+        " loopback.",
         False,
         flags="--allow-remote",
     )
     open: bool = setting(
-        "Open the page in the browser; default: yes, where there is a screen.",
+        "Open the page in a browser; default: yes, if there is a display.",
         True,
         flags="--open/--no-open",
     )
     token: str | None = setting(
-        "Secret in the link; default: a random one for every start.", None, "TEXT"
+        "Access token in the link; default: a new random token.", None, "TEXT"
     )
 
 
@@ -67,15 +67,17 @@ class PageOptions:
 class IdentifierOptions:
     """Options of the online identifier."""
 
-    rate: float = setting("Updates per second.", 3.0, "HZ", shown=True)
-    window: int = setting("Samples in the buffer.", 50, "N", shown=True)
+    rate: float = setting("Rate of identification updates.", 3.0, "HZ", shown=True)
+    window: int = setting("Buffer size, in samples.", 50, "N", shown=True)
     threshold: float = setting("R² at which the gate opens.", 0.95, "R2", shown=True)
-    cutoff: float = setting("Causal low-pass on all channels.", 10.0, "HZ", shown=True)
+    cutoff: float = setting(
+        "Cut-off of the causal low-pass on all channels.", 10.0, "HZ", shown=True
+    )
     friction: str = setting(
         "Friction terms to identify, or none.", ",".join(FRICTION), "TERMS", shown=True
     )
     payload_link: str | None = setting(
-        "Link that may take up a payload, whose mass is reported.", None, "LINK"
+        "Link that may carry a payload; its mass is reported.", None, "LINK"
     )
 
     def __post_init__(self) -> None:
@@ -103,7 +105,7 @@ class IdentifierOptions:
 
 Speed = Annotated[
     float,
-    option("Playback speed: 1 is real time.", metavar="TIMES", show_default=True),
+    option("Playback speed relative to real time.", metavar="TIMES", show_default=True),
 ]
 
 
@@ -123,13 +125,14 @@ def study(
     speed: Speed = 1.0,
     plant: arguments.Plant = None,
     seed: Annotated[
-        int, option("Seed of the simulated robot and its noise.", metavar="N", show_default=True)
+        int,
+        option("Random seed of the simulated robot and its noise.", metavar="N", show_default=True),
     ] = 0,
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
     page: PageOptions,
 ) -> None:
-    """Run one of the paper's experiments and watch it: gate, switch, tracking before and after."""
+    """Run one of the paper's experiments: gate, model switch, tracking errors."""
     if name not in STUDIES:
         raise UsageError(f"study {name!r} is unknown; studies: {', '.join(STUDIES)}")
     if seed < 0:
@@ -163,7 +166,7 @@ def replay(
     page: PageOptions,
     identifier: IdentifierOptions,
 ) -> None:
-    """Play a log through the online identifier at the rate of its time stamps, and watch it."""
+    """Replay a log through the online identifier at the rate of its time stamps."""
     file, vector, times = arguments.robot_file(robot), arguments.gravity(gravity), _speed(speed)
 
     def session() -> Session:
@@ -187,14 +190,15 @@ def listen(
     *,
     gravity: arguments.Gravity = None,
     sample_rate: Annotated[
-        float, option("Expected samples per second.", metavar="HZ", show_default=True)
+        float,
+        option("Expected sample rate; other rates are accepted.", metavar="HZ", show_default=True),
     ] = 1000.0,
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
     page: PageOptions,
     identifier: IdentifierOptions,
 ) -> None:
-    """Receive joint states over a WebSocket, identify the robot from them, and watch it."""
+    """Identify a robot from joint states received over a WebSocket, one frame per sample."""
     file, vector = arguments.robot_file(robot), arguments.gravity(gravity)
     arguments.positive("--sample-rate", sample_rate, "Hz")
 

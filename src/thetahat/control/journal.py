@@ -223,9 +223,8 @@ class Journal:
         for part in [*_aside(self.path)[-1:], self.path]:
             with part.open("rb") as file:
                 begins = file.read(len(MAGIC))
-                if begins != MAGIC and not (
-                    part == self.path and MAGIC.startswith(begins)
-                ):  # cut while it was begun, or new
+                # cut while it was begun, or new
+                if begins != MAGIC and not (part == self.path and MAGIC.startswith(begins)):
                     raise _no_journal(part)
                 for found in frames(file, len(MAGIC)) if begins == MAGIC else ():
                     if not isinstance(found, Damage):

@@ -60,9 +60,8 @@ def _check_time(
         at = robot.tree.v_index[node.name]
         dq, slope = windows.dq[:, at], windows.slope[:, at]
         product, squares = dq @ slope, np.sqrt((dq @ dq) * (slope @ slope))
-        if (
-            node.name not in columns.locked and squares > 0 and product > 0.8 * squares
-        ):  # moving, and both tell of the same motion
+        # moving, and both tell of the same motion
+        if node.name not in columns.locked and squares > 0 and product > 0.8 * squares:
             ratios.append(np.sqrt((slope @ slope) / (dq @ dq)))
             names.append(node.name if node.kind is JointKind.REVOLUTE else "")
     if not ratios:
@@ -270,9 +269,8 @@ class _Torques:
                 np.maximum(r2 - without, 0.0)[loaded].mean() for r2 in (other, as_logged)
             )  # what gravity adds
             better = bool(gain > 2.0 * before + 0.02 and other[loaded].mean() > 0.6)
-            margin = (
-                0.02 if flipped >= set(np.flatnonzero(loaded).tolist()) else -0.02
-            )  # all turned at once: rather the mounting
+            # all turned at once: rather the mounting
+            margin = 0.02 if flipped >= set(np.flatnonzero(loaded).tolist()) else -0.02
             if better and other.sum() / len(self._joints) + margin > with_signs.sum() / len(
                 self._joints
             ):

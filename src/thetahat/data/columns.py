@@ -123,9 +123,8 @@ class Resolver:
         self._widths, self._patterns = widths, patterns
         self._joints = robot.tree.independent
         self._columns: dict[tuple[str, int], str] = {}
-        self._unknown: dict[
-            str, None
-        ] = {}  # names of joints that the robot does not have, in order
+        # names of joints that the robot does not have, in order
+        self._unknown: dict[str, None] = {}
 
     def resolve(self) -> ColumnMap:
         """Return the map; raise an error that says what is missing."""

@@ -200,9 +200,8 @@ def _filesystem(url: str) -> Iterator[tuple[Any, str]]:
             " 'thetahat[dask]'"
         ) from None
     try:
-        yield fsspec.core.url_to_fs(
-            url, **({"skip_instance_cache": True} if "::" in url else {})
-        )  # an archive's list of files may be old
+        # an archive's list of files may be old
+        yield fsspec.core.url_to_fs(url, **({"skip_instance_cache": True} if "::" in url else {}))
     except ThetahatError:
         raise
     except ImportError as error:
@@ -238,17 +237,15 @@ def _fetched(url: str) -> Path:
                     target.write(data)
             evict(folder.glob("*/*"), FETCHED_BYTES, keep=copy, in_use=_in_use)
         with suppress(OSError):
-            os.utime(
-                copy, (time.time(), copy.stat().st_mtime)
-            )  # used now; when it was written must not change under a reader's eyes
+            # used now; when it was written must not change under a reader's eyes
+            os.utime(copy, (time.time(), copy.stat().st_mtime))
         return copy
 
 
 # -- copies in use ---------------------------------------------------------------------------------
 
-_held: OrderedDict[Path, Any] = (
-    OrderedDict()
-)  # copies this process has in use, each with a shared lock that ends with the process
+# copies this process has in use, each with a shared lock that ends with the process
+_held: OrderedDict[Path, Any] = OrderedDict()
 
 
 def _hold(copy: Path) -> bool:

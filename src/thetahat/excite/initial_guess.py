@@ -13,9 +13,8 @@ from thetahat.excite.objective import Problem
 
 POSES = 2000  # tried, where the middle of the position limits cannot be held
 SPREAD = 0.5  # of the reach: how far from the middle the centre of a motion is drawn first
-LADDER = np.geomspace(
-    1e-3, 1.0, 25
-)  # scales tried in turn, of those that the limits of position, velocity and acceleration allow
+# scales tried in turn, of those that the limits of position, velocity and acceleration allow
+LADDER = np.geomspace(1e-3, 1.0, 25)
 BISECTIONS = 20
 STILL = 0.999  # of a limit that a pose may take
 

@@ -34,9 +34,8 @@ class Box:
     lower: np.ndarray  # (3,) [m]
     upper: np.ndarray  # (3,) [m]
     inside: bool = True
-    points: np.ndarray = field(
-        default_factory=lambda: np.zeros((1, 3))
-    )  # (k, 3) in the link's frame [m]; the frame's origin unless told
+    # (k, 3) in the link's frame [m]; the frame's origin unless told
+    points: np.ndarray = field(default_factory=lambda: np.zeros((1, 3)))
 
     def __post_init__(self) -> None:
         for name, shape in (("lower", (3,)), ("upper", (3,)), ("points", (None, 3))):

@@ -95,9 +95,8 @@ class Problem:
     noise: np.ndarray  # (nv,) standard deviation of each joint's torque
     rate: float  # [Hz] of the samples the log will hold
     earlier: np.ndarray | None = None  # (p, p) information of earlier logs
-    tight: float = (
-        1.005  # factor on all ratios: what a motion may take more between two samples of the grid
-    )
+    # factor on all ratios: what a motion may take more between two samples of the grid
+    tight: float = 1.005
 
     @cached_property
     def times(self) -> np.ndarray:
@@ -224,9 +223,8 @@ class Problem:
         """Σ G·Y_drive at the moved states, (n, states)."""
         n, nv, columns = G.shape
         drive, order = self._soft
-        if (
-            drive.actuation is None and not self._needs_load
-        ):  # a motor's columns are in its own joint's row alone
+        # a motor's columns are in its own joint's row alone
+        if drive.actuation is None and not self._needs_load:
             terms, motors = len(drive.identified), list(drive.column_motors)
             values = np.stack(
                 [column[:, motors] for column in drive.motor_columns(flat[1], flat[2])[1]], axis=1

@@ -22,9 +22,8 @@ from thetahat.excite.objective import Look, Problem
 TO_WALL = 0.95  # of the way to the first limit that a step may go
 FALL = 1e-4  # of the predicted decrease that a step must bring
 HALVINGS = 12
-SETTLED = (
-    2e-4  # predicted decrease of the sum at which a barrier is done; φ is a logarithm, so relative
-)
+# predicted decrease of the sum at which a barrier is done; φ is a logarithm, so relative
+SETTLED = 2e-4
 
 
 @dataclass
@@ -32,9 +31,8 @@ class Budget:
     """Count of the evaluations made, and a time limit far beyond what they usually take."""
 
     deadline: float  # of time.monotonic()
-    progress: Callable[[float], None] | None = (
-        None  # called with the criterion φ of every motion accepted
-    )
+    # called with the criterion φ of every motion accepted
+    progress: Callable[[float], None] | None = None
     evaluations: int = 0
     best: float = field(default=np.inf)
     cut: bool = False  # whether the time limit has ended a search
@@ -59,9 +57,8 @@ class Climb:
     look: Look
     curvature: np.ndarray | None = None  # (x, x)
     last: tuple[np.ndarray, np.ndarray] | None = None  # X and ∂φ/∂X before
-    history: list[np.ndarray] = field(
-        default_factory=list
-    )  # X at the beginning and after each weight of the barrier
+    # X at the beginning and after each weight of the barrier
+    history: list[np.ndarray] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.history.append(self.look.X)

@@ -273,9 +273,8 @@ def _over_life(analysis: FleetAnalysis, robot: RobotHistory, term: str) -> dict[
         for k, each in enumerate(robot.space.parameters)
         if each.term == term and each.kind in (FRICTION, PAYLOAD)
     ]
-    if (
-        term == "mass"
-    ):  # one mass explains what changed; the others would say the same change once more
+    # one mass explains what changed; the others would say the same change once more
+    if term == "mass":
         marked = [k for k in mine if analysis.findings.series[robot.name][k].significant]
         mine = marked or mine[-1:]
     for number, k in enumerate(mine):

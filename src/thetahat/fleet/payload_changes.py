@@ -85,9 +85,8 @@ class _Vectors:
     rows: np.ndarray  # (T,) numbers of these periods
     b: np.ndarray  # (T, n)
     precision: np.ndarray  # (T, n, n) V⁻¹
-    series: tuple[
-        tuple[Parameter, np.ndarray, np.ndarray], ...
-    ]  # base parameters and masses on links
+    # base parameters and masses on links
+    series: tuple[tuple[Parameter, np.ndarray, np.ndarray], ...]
     places: np.ndarray  # (n,) of b in the base
 
     @staticmethod
@@ -99,9 +98,8 @@ class _Vectors:
             if parameter.kind in (INERTIAL, PAYLOAD)
         ]
         often = max((int(np.sum(np.isfinite(y))) for _, y, _ in every), default=0)
-        looked = [
-            each for each in every if 2 * int(np.sum(np.isfinite(each[1]))) > often
-        ]  # what motion seldom shows would cost the rest
+        # what motion seldom shows would cost the rest
+        looked = [each for each in every if 2 * int(np.sum(np.isfinite(each[1]))) > often]
         if not any(parameter.kind == INERTIAL for parameter, _, _ in looked):
             return None
         rows = np.flatnonzero(np.all([np.isfinite(y) for _, y, _ in looked], axis=0))

@@ -82,9 +82,8 @@ class PeriodTask:
 class PeriodEstimate:
     """What the logs of a period say. Unidentifiable parameters have an infinite variance."""
 
-    x_base: (
-        np.ndarray
-    )  # (p,) by least squares: free of any prior, so that differences mean something
+    # (p,) by least squares: free of any prior, so that differences mean something
+    x_base: np.ndarray
     covariance: np.ndarray  # (p, p), with the noise's correlation
     masses: np.ndarray  # (bodies,) [kg] of the physically consistent fit
     r2: float | None  # of least squares

@@ -211,9 +211,8 @@ def _friction(estimate: Estimate) -> dict[str, Any] | None:
         spreads: list[float | None] = [None] * len(drive.viscous)
         at = columns.inertial + drive.identified.index(shape.term) * len(drive.column_motors)
         for k, motor in enumerate(drive.column_motors):
-            if (
-                not shape.settings or np.broadcast_to(shape.settings[0][1], values.shape)[motor]
-            ):  # of a motor that has the term at all
+            # of a motor that has the term at all
+            if not shape.settings or np.broadcast_to(shape.settings[0][1], values.shape)[motor]:
                 values[motor], spreads[motor] = (
                     estimate.drive[shape.term][k],
                     number(estimate.full_std[at + k]),

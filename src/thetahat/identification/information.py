@@ -449,9 +449,8 @@ def _fold(
     used = np.full(plan.robot.nv, len(q)) if weights is None else np.count_nonzero(weights, axis=0)
     direction = samples.direction_of(plan.robot.drive)
     direction = np.empty((len(q), 0)) if direction is None else direction
-    parts: dict[
-        int, list[np.ndarray]
-    ] = {}  # by where the part begins: threads end in any order, the result is to be one
+    # by where the part begins: threads end in any order, the result is to be one
+    parts: dict[int, list[np.ndarray]] = {}
 
     def call(workspace: batch.Workspace, *arrays: np.ndarray) -> None:
         parts[arrays[0].ctypes.data] = _fold_part(plan, workspace, FoldRows(*arrays))

@@ -42,9 +42,8 @@ def solve(
                 " again, or check its units"
             )
     chosen: Estimator | SampleEstimator = Consistent() if estimator is None else estimator
-    with f.blas_threads().limit(
-        limits=1, user_api="blas"
-    ):  # small matrices; threads woken for them would spin beside the next fold
+    # small matrices; threads woken for them would spin beside the next fold
+    with f.blas_threads().limit(limits=1, user_api="blas"):
         if isinstance(chosen, SampleEstimator):
             if samples is None:
                 raise UsageError(

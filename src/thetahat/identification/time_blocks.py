@@ -81,9 +81,8 @@ def base_rows(plan: RowPlan, block: Block) -> np.ndarray:
             int(at[0]),
         )
 
-    state = [
-        np.array(a, dtype=float, order="C") for a in (q, dq, ddq)
-    ]  # writeable: Numba compiles for no other kind
+    # writeable: Numba compiles for no other kind
+    state = [np.array(a, dtype=float, order="C") for a in (q, dq, ddq)]
     batch.run(robot, None, 1.0, call, np.arange(count), *state, weights)
     out = out[:, :count]
     if plan.columns.drive:

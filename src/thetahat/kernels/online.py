@@ -45,20 +45,16 @@ FIRST_DQ, FIRST_STEP, FIRST_TAU = range(3)
 STEPPED, TAKEN, NOT_FINITE, SPIKE_Q, SPIKE_DQ, SPIKE_TAU = -1, 0, 1, 2, 3, 4
 CODE = 10_000
 
-SPIKE = (
-    10.0  # usual innovations from which a sample is a spike: far beyond noise (20σ), well below 50σ
-)
+# usual innovations from which a sample is a spike: far beyond noise (20σ), well below 50σ
+SPIKE = 10.0
 RISE, FALL = (
     0.0475,
     0.0025,
     # how much the idea of a usual innovation grows or shrinks with one sample: they balance where
     # one in twenty is larger
 )
-LEAST_Q, LEAST_DQ, LEAST_TAU = (
-    1e-6,
-    1e-4,
-    1e-4,
-)  # least usual innovation [rad], [rad/s]; of the RMS torque
+# least usual innovation [rad], [rad/s]; of the RMS torque
+LEAST_Q, LEAST_DQ, LEAST_TAU = (1e-6, 1e-4, 1e-4)
 # encoder counts that are no leap: a slow joint stands between two, and its speed, which is made of
 # them, leaps with each
 COUNTS = 1.5

@@ -51,9 +51,8 @@ class BackgroundSolver:
             initializer=_begin,
             initargs=(plain(self._robot),),
         )
-        self._warm = executor.submit(
-            _stack
-        )  # an interpreter takes seconds to start, which no task should have to wait for
+        # an interpreter takes seconds to start, which no task should have to wait for
+        self._warm = executor.submit(_stack)
         return executor
 
     @property
@@ -100,9 +99,8 @@ class BackgroundSolver:
         executor, self._executor, self._future, self._warm = self._executor, None, None, None
         if executor is None:
             return
-        workers = list(
-            (getattr(executor, "_processes", None) or {}).values()
-        )  # before Python 3.14 an executor has no other way to end them
+        # before Python 3.14 an executor has no other way to end them
+        workers = list((getattr(executor, "_processes", None) or {}).values())
         executor.shutdown(wait=False, cancel_futures=True)
         for worker in workers:
             worker.kill()

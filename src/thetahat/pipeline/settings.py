@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from thetahat.model.robot import Robot
 
 METHODS = ("consistent", "least-squares", "prior", "positive", "smooth")
-CONSISTENT = ("consistent", "smooth")  # methods whose every body is one that can exist
+CONSISTENT = ("consistent", "smooth")  # methods whose bodies are all physically consistent
 WITH_PRIOR = ("consistent", "prior", "smooth")
 METRICS = ("entropic", "euclidean")
 FRICTION = ("viscous", "coulomb", "offset")
@@ -60,7 +60,7 @@ class IdentifySettings:
     )
     robust: bool = setting("Reduce the weight of torque outliers (Huber).", False, flags="--robust")
     weights: str | None = setting(
-        "Weights of the joints: joint (by residual), iterated (until they settle), none.",
+        "Joint weights: joint (inverse residual), iterated (to convergence), none.",
         WEIGHTS[0],
         "NAME",
         shown=True,
@@ -69,15 +69,17 @@ class IdentifySettings:
         "Friction terms to identify, or none.", FRICTION, "TERMS", shown=True
     )
     armature: bool | None = setting(
-        "Identify rotor inertia; default: only if the log shows it.",
+        "Identify rotor inertia; default: only if it improves the BIC by more than 10.",
         None,
         flags="--armature/--no-armature",
     )
     cutoff: float | None = setting(
-        "Low-pass of motion and torque; default: chosen from the training rows.", None, "HZ"
+        "Low-pass cut-off for motion and torque; default: chosen from the training rows.",
+        None,
+        "HZ",
     )
     score_cutoff: float | None = setting(
-        "Low-pass of the torque that is scored; default: that of the fit.", None, "HZ"
+        "Low-pass cut-off for scored torques; default: that of the fit.", None, "HZ"
     )
     gravity: tuple[float, float, float] | None = setting(
         "Gravity in the robot's world frame, in m/s²; default: the file's, or 0,0,-9.81.",
@@ -85,33 +87,31 @@ class IdentifySettings:
         "X,Y,Z",
     )
     holdout: float | None = setting(
-        "Fraction of the log, at its end, that is scored and not fitted; default: 0.3, 0 for none.",
+        "Fraction at the end of the log held out for scoring; default: 0.3, 0 for none.",
         None,
         "FRACTION",
     )
     min_speed: float | None = setting(
-        "A joint slower than this, in rad/s or m/s, counts as standing still and leaves the fit;"
-        " default: chosen.",
+        "Speed in rad/s or m/s below which a joint is at standstill and not fitted; default:"
+        " chosen from the training rows.",
         None,
         "SPEED",
     )
     columns: str | None = setting(
-        'Names of columns, such as "q={joint}_pos,tau={joint}_eff".', None, "PATTERNS"
+        'Column name patterns, such as "q={joint}_pos,tau={joint}_eff".', None, "PATTERNS"
     )
     joints: tuple[str, ...] = setting(
         "Fit and score the torques of these joints only.", (), "A,B,C"
     )
     actuation: str | os.PathLike[str] | None = setting(
-        "CSV file that maps motors to joints: a row per joint, a column per motor.", None, "FILE"
+        "CSV file of the actuation matrix: a row per joint, a column per motor.", None, "FILE"
     )
     topic: str | None = setting(
-        "Topic of a bag to read, where several hold joint states.", None, "NAME"
+        "Joint-state topic to read from a bag that has several.", None, "NAME"
     )
-    salvage: bool = setting(
-        "Read what is left of a file that was cut off.", False, flags="--salvage"
-    )
+    salvage: bool = setting("Read the intact part of a truncated file.", False, flags="--salvage")
     load_friction: bool = setting(
-        "Allow friction that grows with the load, which cannot be simulated here.",
+        "Allow load-dependent friction, which the simulators here do not model.",
         False,
         flags="--load-friction",
     )
@@ -144,7 +144,7 @@ class IdentifySettings:
             )
 
     def _check_method(self) -> None:
-        """Raise where an option is out of range, or means nothing to the method."""
+        """Raise where an option is out of range or does not apply to the method."""
         for name, methods in (
             ("prior", WITH_PRIOR),
             ("prior_weight", CONSISTENT),
@@ -180,7 +180,7 @@ class IdentifySettings:
 
     @property
     def consistent(self) -> bool:
-        """Whether the method yields bodies that can exist."""
+        """Whether the method yields physically consistent bodies."""
         return self.method in CONSISTENT
 
     def changed(self) -> dict[str, Any]:

@@ -80,9 +80,8 @@ def build_model(robot: Robot) -> Any:
         bodies.append(body)
     model = spec.compile()
     for name in _OFF:
-        model.opt.disableflags |= int(
-            getattr(mujoco.mjtDisableBit, f"mjDSBL_{name}", 0)
-        )  # a bit that this version has not, it need not
+        # a bit that this version has not, it need not
+        model.opt.disableflags |= int(getattr(mujoco.mjtDisableBit, f"mjDSBL_{name}", 0))
     _fill_inertias(robot, model)
     mujoco.mj_setConst(model, mujoco.MjData(model))
     return model
@@ -171,9 +170,8 @@ class MujocoEngine(Engine):
             self.model.dof_armature[:] = np.diag(self._rotors)
         self._identity = self._plain and not self._by_matrix and not np.any(self._shift)
         self._full = np.empty((self.model.nv, self.model.nv))
-        self._old_full = hasattr(
-            self.data, "qM"
-        )  # before MuJoCo 4 mj_fullM took the sparse matrix itself
+        # before MuJoCo 4 mj_fullM took the sparse matrix itself
+        self._old_full = hasattr(self.data, "qM")
 
     # -- acceleration ------------------------------------------------------------------------------
 

@@ -27,9 +27,8 @@ def perturb(robot: Robot, *, spread: float = 0.15, friction: float = 0.3, seed: 
     J = parameters.to_pseudo_inertia(robot.theta.reshape(-1, 10))
     T = np.broadcast_to(np.eye(4), J.shape).copy()
     noise = spread * np.clip(rng.standard_normal(J.shape), -2.0, 2.0)
-    size = np.sqrt(
-        np.trace(J[:, :3, :3], axis1=1, axis2=2) / np.maximum(J[:, 3, 3], 1e-12)
-    )  # radius of gyration [m]
+    # radius of gyration [m]
+    size = np.sqrt(np.trace(J[:, :3, :3], axis1=1, axis2=2) / np.maximum(J[:, 3, 3], 1e-12))
     noise[:, :3, 3] *= size[:, None]
     noise[:, 3, :3] = 0.0
     theta = parameters.from_pseudo_inertia((T + noise) @ J @ np.swapaxes(T + noise, 1, 2))

@@ -59,9 +59,8 @@ class Run:
     updates: tuple[Update, ...]
     step: int  # cycles between two drawn points
     u: np.ndarray | None = None  # (n, nv) commanded [N·m or N]
-    models: tuple[
-        tuple[int, Robot], ...
-    ] = ()  # (first cycle, the model in charge of the commands from it on)
+    # (first cycle, the model in charge of the commands from it on)
+    models: tuple[tuple[int, Robot], ...] = ()
     gate: tuple[GateChange, ...] = ()
 
     @staticmethod

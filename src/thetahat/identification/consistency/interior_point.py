@@ -132,9 +132,8 @@ class Point:
     v: np.ndarray
     Z: np.ndarray  # (blocks, 4, 4) ≻ 0
     y: np.ndarray  # (rows,) > 0
-    roots: tuple[np.ndarray, np.ndarray] | None = (
-        None  # Cholesky factors of X and Z, where they are known already
-    )
+    # Cholesky factors of X and Z, where they are known already
+    roots: tuple[np.ndarray, np.ndarray] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,18 +148,16 @@ class Minimum:
 
 def minimise(problem: Problem, start: np.ndarray) -> Minimum:
     """The best v, from a start strictly inside of all constraints."""
-    free = (
-        None if np.any(problem.entropic) else solve_triangular(problem.T, problem.t)
-    )  # best of all, were there no constraints
+    # best of all, were there no constraints
+    free = None if np.any(problem.entropic) else solve_triangular(problem.T, problem.t)
     if free is not None and _allowed(problem, free):
         return Minimum(free, problem.constant, 0.0, 0)
     point = _begin(problem, start)
     best, least, iterations = point, np.inf, 0
     while iterations < ITERATIONS:
         value = problem.value(point.v)
-        near = (
-            ENOUGH if np.any(problem.entropic) else NEAR
-        )  # the bound costs a factorisation with entropic blocks, and some time without
+        # the bound costs a factorisation with entropic blocks, and some time without
+        near = ENOUGH if np.any(problem.entropic) else NEAR
         if _mean(problem, point) <= near * (1.0 + value):
             bound = gap(problem, point)
             if bound < least:
@@ -174,9 +171,8 @@ def minimise(problem: Problem, start: np.ndarray) -> Minimum:
     if not np.isfinite(least):
         best, least = point, gap(problem, point)
     value = float(problem.value(best.v))
-    return Minimum(
-        best.v, value, min(float(least), value), iterations
-    )  # no part of the objective is below zero
+    # no part of the objective is below zero
+    return Minimum(best.v, value, min(float(least), value), iterations)
 
 
 def _allowed(problem: Problem, v: np.ndarray) -> bool:
@@ -215,9 +211,8 @@ def gap(problem: Problem, point: Point) -> float:
     complementary = float(np.sum(X * Z)) + float(point.y @ (problem.G @ point.v - problem.low))
     if not np.any(entropic):
         slope = residual - solve_triangular(problem.T, problem.adjoint(Z, point.y), transposed=True)
-        with np.errstate(
-            over="ignore"
-        ):  # far from the optimum, in units of a tiny noise: no bound yet
+        # far from the optimum, in units of a tiny noise: no bound yet
+        with np.errstate(over="ignore"):
             return complementary + 0.5 * float(slope @ slope)
     L_inverse = np.linalg.inv(np.linalg.cholesky(X))
     inverse = np.swapaxes(L_inverse, 1, 2) @ L_inverse
@@ -376,9 +371,8 @@ class _Frame:
         without that, a first guess, not refined.
         """
         problem, point = self.problem, self.point
-        wanted = (
-            np.maximum(mu, problem.gamma)[:, None, None] * self.X_inverse
-        )  # Z + dZ + sym(X⁻¹ dX Z)
+        # Z + dZ + sym(X⁻¹ dX Z)
+        wanted = np.maximum(mu, problem.gamma)[:, None, None] * self.X_inverse
         wanted_y = mu / self.s
         if before is not None and curved:
             wanted = wanted - symmetric(self.X_inverse @ before.dX @ before.dZ)

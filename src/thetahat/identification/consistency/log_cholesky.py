@@ -103,9 +103,8 @@ def _searched(frame: _Frame, *, iterations: int, tolerance: float) -> Minimum:
     problem, best, least, steps = frame.problem, frame.point, np.inf, 0
     while True:
         value = problem.value(frame.point.v)
-        if not np.any(problem.entropic) or frame.mu <= tolerance * (
-            1.0 + value
-        ):  # its bound costs a factorisation
+        # its bound costs a factorisation
+        if not np.any(problem.entropic) or frame.mu <= tolerance * (1.0 + value):
             bound = gap(problem, frame.point)
             if bound < least:
                 best, least = frame.point, bound
@@ -118,9 +117,8 @@ def _searched(frame: _Frame, *, iterations: int, tolerance: float) -> Minimum:
     if not np.isfinite(least):
         best, least = frame.point, gap(problem, frame.point)
     value = float(problem.value(best.v))
-    return Minimum(
-        best.v, value, min(float(least), value), steps
-    )  # no part of the objective is below zero
+    # no part of the objective is below zero
+    return Minimum(best.v, value, min(float(least), value), steps)
 
 
 # -- where to start --------------------------------------------------------------------------------
@@ -220,9 +218,8 @@ class _Frame:
             raise np.linalg.LinAlgError("a multiplier is not positive")
         self.inverse = np.swapaxes(Q, 1, 2) @ np.linalg.inv(L)  # S⁻¹
         S = L @ Q
-        self.pull = (
-            problem.gamma[:, None] * (np.swapaxes(S, 1, 2) @ S)[:, _I, _J]
-        )  # gradient of γ tr X
+        # gradient of γ tr X
+        self.pull = problem.gamma[:, None] * (np.swapaxes(S, 1, 2) @ S)[:, _I, _J]
         self.g, self.curvature, self.Z = g, g[:, _I], g[:, _I] * _ON
         self.mu = self._mean(None, 0.0)
 

@@ -42,9 +42,8 @@ FLOOR = 1e-3
 CERTAIN = 1e-6
 LIGHTEST = 1e-4  # of the mean body: what a body's own mass is worth as a unit, at least
 SHORTEST = 1e-2  # [m] what a body's own radius of gyration is worth as a unit, at least
-_LENGTHS = np.array(
-    [2, 2, 2, 1, 1, 2, 2, 1, 2, 0]
-)  # powers of a length in kg·m², kg·m and kg, in the order of θ
+# powers of a length in kg·m², kg·m and kg, in the order of θ
+_LENGTHS = np.array([2, 2, 2, 1, 1, 2, 2, 1, 2, 0])
 
 
 @dataclass(frozen=True, eq=False)

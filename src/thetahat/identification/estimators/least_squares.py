@@ -59,9 +59,8 @@ def minimum_norm(information: Information, solution: f.Solution) -> np.ndarray:
     M = information.base.map
     if solution.rank == len(information.base):
         return np.asarray(np.linalg.lstsq(M, solution.x, rcond=None)[0])
-    scale = np.linalg.norm(
-        solution.seen, axis=1, keepdims=True
-    )  # rows of one size, so that none is taken for rounding
+    # rows of one size, so that none is taken for rounding
+    scale = np.linalg.norm(solution.seen, axis=1, keepdims=True)
     return np.asarray(
         np.linalg.lstsq(solution.seen / scale @ M, solution.seen / scale @ solution.x, rcond=None)[
             0

@@ -51,9 +51,8 @@ class Positive:
         positive = np.array(
             [k for k, (name, _) in enumerate(columns.pairs) if name in POSITIVE], dtype=int
         )
-        hidden = np.linalg.qr(information.base.nullspace)[
-            0
-        ].T  # orthonormal: changes of x that no motion shows
+        # orthonormal: changes of x that no motion shows
+        hidden = np.linalg.qr(information.base.nullspace)[0].T
         data = np.column_stack([f.R @ (information.base.map * scale), f.z])
         least = np.column_stack([np.sqrt(FAINT) * hidden * scale, np.zeros(len(hidden))])
         T = factor.triangle(np.asfortranarray(np.vstack([data, least])))

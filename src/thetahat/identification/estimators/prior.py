@@ -47,9 +47,8 @@ class Prior:
         rows = np.vstack([self.alpha * R @ M, (1.0 - self.alpha) * np.eye(M.shape[1])])
         Q, T = np.linalg.qr(rows)
         x = solve_triangular(T, Q.T @ np.concatenate([self.alpha * z, (1.0 - self.alpha) * x0]))
-        gain = M @ solve_triangular(
-            T, self.alpha * Q[: len(R)].T
-        )  # x_base = gain·z + what the guess adds
+        # x_base = gain·z + what the guess adds
+        gain = M @ solve_triangular(T, self.alpha * Q[: len(R)].T)
         return estimated(
             information,
             f.solve(factor),

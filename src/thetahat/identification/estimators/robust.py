@@ -229,12 +229,10 @@ class _Log:
             np.array_equal(folded.base.independent, info.base.independent)
             and np.array_equal(folded.base.map, info.base.map)
         ):
-            folded = submodel.seen_through(
-                folded, info.robot, info.base
-            )  # the information is a view, of some joints or terms
-        inside = np.maximum(
-            tally.inside / np.maximum(tally.rows, 1), 0.5
-        )  # half are inside k ≥ 1 by the median; while σ is held, nearly so
+            # the information is a view, of some joints or terms
+            folded = submodel.seen_through(folded, info.robot, info.base)
+        # half are inside k ≥ 1 by the median; while σ is held, nearly so
+        inside = np.maximum(tally.inside / np.maximum(tally.rows, 1), 0.5)
         gain = (1.0 + len(info.base) / np.sum(info.rows) * (1.0 - inside) / inside) / inside
         factors = []
         for v, (positions, R) in enumerate(zip(folded.positions, folded.factors, strict=True)):

@@ -198,9 +198,8 @@ def base_parameters(robot: Robot, *, drive: bool = True) -> BaseParameters:
     cached = _cache.setdefault(robot.tree, {})
     result = cached.get(key)
     if result is None:
-        with threadpool_limits(
-            limits=1
-        ):  # small matrices: waking more threads costs more than it gains
+        # small matrices: waking more threads costs more than it gains
+        with threadpool_limits(limits=1):
             result = _find(robot)
         if len(cached) >= KEPT:  # a search over friction models needs many, each once
             cached.pop(next(iter(cached)), None)

@@ -43,16 +43,14 @@ OUTLIER = 6.0  # robust standard deviations, of residual and fit together
 # samples turned away beyond TOLERATED before the guard asks whether it is the robot that has
 # changed
 PATIENCE = 25
-TOLERATED = (
-    0.2  # share of samples turned away that is a matter of course: friction at reversal, contacts
-)
+# share of samples turned away that is a matter of course: friction at reversal, contacts
+TOLERATED = 0.2
 SUSPECTS = 0.1  # share of the buffer that may be marked old at once for not fitting the rest
 NORMAL = 1.4826  # standard deviation of a normal variable over its median absolute value
 # of a joint's RMS torque: models of real robots err by this much everywhere, so it makes no outlier
 NOISE = 1e-2
-ADAPT = (
-    0.05  # how much the guard's idea of a usual prediction error may grow or shrink with one sample
-)
+# how much the guard's idea of a usual prediction error may grow or shrink with one sample
+ADAPT = 0.05
 # what others hold of a direction, below which taking a sample out by an update would lose too many
 # digits
 ALONE = 1e-6
@@ -113,14 +111,10 @@ class InformativeBuffer:
         self.size, self.outlier, self.patience = int(size), float(outlier), int(patience)
         self.counts = Counts()
         self._scale = 1.0 / self._base.scale[self._base.independent]
-        self._n, self._unrest, self._since = (
-            0,
-            0.0,
-            0,
-        )  # samples held, rejections on record, replacements since P was made
-        self._state = [
-            np.zeros((size, width)) for width in (robot.nq, nv, nv, nv)
-        ]  # q, dq, ddq, tau
+        # samples held, rejections on record, replacements since P was made
+        self._n, self._unrest, self._since = (0, 0.0, 0)
+        # q, dq, ddq, tau
+        self._state = [np.zeros((size, width)) for width in (robot.nq, nv, nv, nv)]
         self._valid = np.ones((size, nv), dtype=bool)
         self._arrival = np.zeros(size, dtype=np.int64)
         self._old = np.zeros(size, dtype=bool)  # to be replaced first
@@ -215,9 +209,8 @@ class InformativeBuffer:
         if not np.any(usable):
             self.counts.redundant += 1
             return False
-        with f.blas_threads().limit(
-            limits=1, user_api="blas"
-        ):  # small matrices: BLAS's threads cost more than they gain
+        # small matrices: BLAS's threads cost more than they gain
+        with f.blas_threads().limit(limits=1, user_api="blas"):
             return self._offer(state, usable)
 
     def _offer(self, state: list[np.ndarray], usable: np.ndarray) -> bool:
@@ -298,9 +291,8 @@ class InformativeBuffer:
 
     def _is_outlier(self, T: np.ndarray, A: np.ndarray, b: np.ndarray) -> bool:
         """Whether the buffer's fit cannot explain the sample; keeps record of it."""
-        error = np.abs(b - T @ self._Ab) / np.sqrt(
-            1.0 + np.sum(T * A, axis=1)
-        )  # over noise and the fit's own uncertainty there
+        # over noise and the fit's own uncertainty there
+        error = np.abs(b - T @ self._Ab) / np.sqrt(1.0 + np.sum(T * A, axis=1))
         strange = bool(np.any(error > self.outlier * self._usual))
         # A median moves by steps, however far off one error is; errors that last move it as far as
         # they need, so nothing is locked out for ever.
@@ -390,9 +382,8 @@ class InformativeBuffer:
 
     def _weigh(self) -> None:
         """σ_j from the median residual, and which samples to let go of."""
-        left = np.sqrt(
-            np.maximum(1.0 - np.einsum("njj->nj", self._H), 1e-6)
-        )  # what of a residual the sample did not fit away itself
+        # what of a residual the sample did not fit away itself
+        left = np.sqrt(np.maximum(1.0 - np.einsum("njj->nj", self._H), 1e-6))
         residual = np.where(
             self._valid, np.abs(self._b - self._A @ (self._P @ self._Ab)) / left, np.inf
         )

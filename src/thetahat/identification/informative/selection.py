@@ -26,9 +26,8 @@ from thetahat.identification.information import Information, information
 from thetahat.identification.parameter_columns import full_regressor
 from thetahat.model.robot import Robot
 
-TOLERANCE = (
-    1e-3  # R² that the estimate from the selected samples may lose on all of them, on any joint
-)
+# R² that the estimate from the selected samples may lose on all of them, on any joint
+TOLERANCE = 1e-3
 # share of the mass that does not ask for leverage: draws no sample with a weight above √(2n/k), so
 # no dull one can shout
 UNIFORM = 0.5
@@ -123,9 +122,8 @@ def informative(
         raise UsageError(
             f"count is {count!r}; give the number of samples to choose, from 1, or None"
         )
-    with f.blas_threads().limit(
-        limits=1, user_api="blas"
-    ):  # matrices are small: BLAS's threads cost more than they gain
+    # matrices are small: BLAS's threads cost more than they gain
+    with f.blas_threads().limit(limits=1, user_api="blas"):
         source = _Source.of(robot, samples, threads)
         return (
             _as_few_as_will_do(source, tolerance)

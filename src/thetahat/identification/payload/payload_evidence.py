@@ -30,9 +30,8 @@ ROUNDED = (
     # file (1.5708 for π/2)
 )
 FLOOR = 1e-13  # relative eigenvalue of a correlation matrix: below, rounding
-_LENGTHS = np.array(
-    [2, 2, 2, 1, 1, 2, 2, 1, 2, 0]
-)  # powers of a length in kg·m², kg·m and kg, in the order of θ
+# powers of a length in kg·m², kg·m and kg, in the order of θ
+_LENGTHS = np.array([2, 2, 2, 1, 1, 2, 2, 1, 2, 0])
 
 
 @dataclass(frozen=True, eq=False)

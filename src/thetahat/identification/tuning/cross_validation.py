@@ -38,9 +38,8 @@ LEAST_ROWS = 8  # of a time block
 # stands
 STILL = 0.2
 EXACT = 1e-4  # of the RMS torque: better predictions gain nothing
-METRIC = (
-    "entropic"  # of the prior by default: the same in every frame, keeps bodies from being flat
-)
+# of the prior by default: the same in every frame, keeps bodies from being flat
+METRIC = "entropic"
 WEIGHT = 10.0  # of the prior while friction and low-pass are chosen
 IMPROVES = "improves cross-validated log-likelihood"
 

@@ -60,9 +60,8 @@ def corrected(
     squares, the blend with a guess, ridge. Q follows from the covariance the estimate has,
     σ²·Q·H·Q.
     """
-    with f.blas_threads().limit(
-        limits=1, user_api="blas"
-    ):  # joints go side by side, and BLAS's own threads would fight with theirs
+    # joints go side by side, and BLAS's own threads would fight with theirs
+    with f.blas_threads().limit(limits=1, user_api="blas"):
         weights = weights if isinstance(weights, Weights) else weigh(information, weights)
         solution = f.solve(information.stacked(weights.joints))
         middle, model = _middle(
@@ -73,9 +72,8 @@ def corrected(
             solution,
             variance=weights.variance,
         )
-        independent = all(
-            each is None or each.few for each in model.autocovariances
-        )  # then it is the covariance the estimate has
+        # then it is the covariance the estimate has
+        independent = all(each is None or each.few for each in model.autocovariances)
         covariance = (
             estimate.covariance
             if independent
@@ -398,9 +396,8 @@ class _Product:
         """The next block's rows of this joint, (its base columns, samples)."""
         z = self.part.columns.T @ rows
         held = 0 if block.first else self._before.shape[1]
-        length = min(
-            2 * self.size, fft.next_fast_len(z.shape[1] + self.reach + held, real=True)
-        )  # a short log needs no full circle
+        # a short log needs no full circle
+        length = min(2 * self.size, fft.next_fast_len(z.shape[1] + self.reach + held, real=True))
         smooth = fft.irfft(fft.rfft(z, length) * self._response(length), length, overwrite_x=True)
         self.total += z @ smooth[:, : z.shape[1]].T
         if not block.first:

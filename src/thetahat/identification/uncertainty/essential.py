@@ -141,9 +141,8 @@ def essential(
         raise UsageError(
             f"limit is {limit!r}; give a relative standard deviation in percent, above 0"
         )
-    with f.blas_threads().limit(
-        limits=1, user_api="blas"
-    ):  # small matrices: waking more threads costs more than it gains
+    # small matrices: waking more threads costs more than it gains
+    with f.blas_threads().limit(limits=1, user_api="blas"):
         return _eliminate(information, weights, noise, level=level, limit=limit)
 
 

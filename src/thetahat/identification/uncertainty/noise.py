@@ -45,13 +45,11 @@ POWER = 0.99  # of the noise lies below the frequency up to which it is modelled
 ROLL = 0.15  # half width of the raised cosine, relative to the frequency it is centred on
 ORDER = 48  # of the recursion, at most
 PAIRS = 0.05  # of the rows must have a partner at a lag for the recursion to use it
-REFLECTION = (
-    0.99999  # reflection coefficient at which the recursion ends: what it leaves is rounding
-)
+# reflection coefficient at which the recursion ends: what it leaves is rounding
+REFLECTION = 0.99999
 EXHAUSTED = 1e-12  # of the variance: so does it where the innovation is this small
-GRID = (
-    0.02  # by which c(0) and the mean of S may differ before lines count as narrower than the grid
-)
+# by which c(0) and the mean of S may differ before lines count as narrower than the grid
+GRID = 0.02
 ROUNDS, SETTLED = (
     20,
     1e-3,
@@ -95,9 +93,8 @@ class Autocovariance:
     level: float
     order: int  # of the recursion
     thinned: int  # d: modelled at every d-th lag
-    resolved: (
-        bool  # whether the log is much longer than the correlation, and has rows enough to tell
-    )
+    # whether the log is much longer than the correlation, and has rows enough to tell
+    resolved: bool
     few: bool = False  # too few rows: c(0) is what independent rows have
     slow: float = 0.0  # share of the residual's power at the frequencies of the motion
 
@@ -227,9 +224,8 @@ def fit(sums: LagSums, floor: float, alone: float) -> Autocovariance:
         return Autocovariance(np.array([alone]), 1.0, 0, 1, resolved=False, few=True)
     if not variance > floor:
         return Autocovariance(np.array([floor or alone]), 1.0, 0, 1, resolved=True)
-    sums = replace(
-        sums, residual=sums.residual / variance
-    )  # from here on in units of the variance white noise would have
+    # from here on in units of the variance white noise would have
+    sums = replace(sums, residual=sums.residual / variance)
     reach = int(np.argmax(sums.pairs < PAIRS * rows)) or LAGS  # lags that enough pairs of rows have
     reach = max(min(reach, sums.longest, LAGS), 1)
     d = _thinning(sums, reach)
@@ -332,9 +328,8 @@ def _all_lags(phi: np.ndarray, innovation: float, d: int) -> np.ndarray:
     if not len(phi) and d == 1:
         return np.full(LAGS + 1, innovation)
     frequency = np.arange(LAGS + 1) / LAGS  # of half the rate
-    impulse = np.zeros(
-        2 * LAGS
-    )  # 1 − Σ φ_m z^{md}, whose transform is the response at every frequency of the grid
+    # 1 − Σ φ_m z^{md}, whose transform is the response at every frequency of the grid
+    impulse = np.zeros(2 * LAGS)
     impulse[0] = 1.0
     np.subtract.at(impulse, d * np.arange(1, len(phi) + 1) % (2 * LAGS), phi)
     S: np.ndarray = innovation / np.abs(fft.rfft(impulse)) ** 2
@@ -424,9 +419,8 @@ def _departures(S: np.ndarray, bands: _Bands) -> np.ndarray:
     elsewhere, (LAGS + 1,).
     """
     out, left = np.ones(LAGS + 1), bands.left(S)
-    groups = [
-        slice(max(stop - 3, 0), stop) for stop in range(len(left), 0, -3)
-    ]  # three thirds of an octave
+    # three thirds of an octave
+    groups = [slice(max(stop - 3, 0), stop) for stop in range(len(left), 0, -3)]
     for group in groups:
         freedom = np.sum(bands.freedom[group])
         ratio = np.sum(bands.power[group]) / np.sum(left[group])
@@ -449,9 +443,8 @@ def _memory(c: np.ndarray) -> float:
 
 def _cut(c: np.ndarray, longest: int) -> np.ndarray:
     """c as far as it matters, tapered to zero where it lasts longer than LAGS."""
-    if (
-        longest > LAGS and np.max(np.abs(c[-LAGS // 16 :])) > LASTING * c[0]
-    ):  # cut as it is it would be no autocovariance: powers below zero
+    # cut as it is it would be no autocovariance: powers below zero
+    if longest > LAGS and np.max(np.abs(c[-LAGS // 16 :])) > LASTING * c[0]:
         c = c * (1.0 - np.arange(LAGS) / LAGS)
     left = np.cumsum(np.abs(c[::-1]))[::-1]
     return c[
