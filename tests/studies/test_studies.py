@@ -247,7 +247,7 @@ def test_the_verb_on_the_arm_and_the_leg(
     result: Result = request.getfixturevalue(f"{name}s")
     engine, asked = result.summary["plant"], []
 
-    def run(engine: str, *, seed: int, tell: Callable) -> Result:
+    def run(engine: str, *, seed: int, progress: Callable) -> Result:
         asked.append((engine, seed))
         return result
 
