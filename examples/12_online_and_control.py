@@ -34,22 +34,12 @@ def main() -> None:
     nominal = th.load(robots.path("valkyrie_arm"))
     truth = perturb(nominal, seed=2)
     plant = th.OwnPlant(truth, realism=th.Realism.typical(truth))
-    identifier = th.OnlineIdentifier(
-        nominal.with_drive(viscous=True, coulomb=True, offset=True),
-        rate=3.0,
-        window=50,
-        threshold=0.95,
-    )
+    identifier = th.OnlineIdentifier(nominal.with_drive(viscous=True, coulomb=True, offset=True))
     controller = ModelSwitch(
         identifier, lambda robot: th.ComputedTorque(robot, kp=400.0, kd=40.0), slew=50.0
     )
-    motion = tick_tock(
-        nominal,
-        np.array([-0.6, -0.9, -1.0, -1.6]),
-        np.array([0.9, 0.5, 0.9, -0.2]),
-        time=1.6,
-        repeats=7,
-    )
+    poses = [-0.6, -0.9, -1.0, -1.6], [0.9, 0.5, 0.9, -0.2]
+    motion = tick_tock(nominal, *poses, time=1.6, repeats=7)
     goals = motion.at(np.arange(0.0, SECONDS + 1.0, 1.0 / RATE))
     errors = []
 
@@ -70,16 +60,10 @@ def main() -> None:
         with Journal(path) as journal:
             online = OnlineControl(identifier, controller, wanted=wanted, journal=journal)
             Loop(RATE, clock=VirtualClock()).run(read, online, write, duration=SECONDS)
-        opened = next(
-            (
-                record
-                for record in Journal.read(path)
-                if record.kind == "gate" and record.values["open"]
-            ),
-            None,
-        )
-        assert opened is not None, identifier.gate.reason
-        print(f"{opened.t:.1f} s: open: {opened.values['reason']}")
+        gates = [record for record in Journal.read(path) if record.kind == "gate"]
+        opened = [record for record in gates if record.values["open"]]
+        assert opened, identifier.gate.reason
+        print(f"{opened[0].t:.1f} s: open: {opened[0].values['reason']}")
         print(f"the journal holds {Journal.report(path)}")
     rms = [
         np.sqrt(np.mean(np.square(part), axis=0))

@@ -220,7 +220,7 @@ def test_controls_reach_the_loop(chromium: Any) -> None:
         cases.until(lambda: not session.shared.status.forced, "released")
         page.select_option("#joint", "2")
         cases.until(
-            lambda: any(viewer.joint == 2 for viewer in session.publisher._viewers),
+            lambda: any(viewer.joint == 2 for viewer in session.publisher.viewers),
             "the chosen joint",
         )
         assert seen.errors == seen.console == []
