@@ -11,6 +11,7 @@ holds, f is whatever keeps it still within [f(0−), f(0+)].
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -22,7 +23,7 @@ from thetahat.model.robot import Robot
 
 STRIBECK = "stribeck"
 BARELY = 1e-9  # [rad/s or m/s] "just above zero" for shapes known only as functions
-STEEPEST = np.sqrt(2.0 / np.e)  # the steepest slope of exp(−x²)
+STEEPEST = math.sqrt(2.0 / math.e)  # the steepest slope of exp(−x²)
 
 
 def with_stribeck(drive: Drive, value: np.ndarray, speed: np.ndarray) -> Drive:
