@@ -126,6 +126,6 @@ class Friction:
         equation of motion.
         """
         slope = self.viscous.copy()
-        if self.stribeck is not None:
+        if self.stribeck is not None and self.speed is not None:
             slope += STEEPEST * self.stribeck / self.speed
         return slope
