@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow coverage golden bench real scale docs reference lint format clean
+.PHONY: help demo test test-slow coverage golden bench real trust scale docs reference lint format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ golden: $(VENV)/.dev ## compute the golden numbers of the tests again, and print
 
 real: $(VENV)/.dev ## identify the real robots of ../shared/data, and write the tables to build/real
 	$(BIN)/python -m benchmarks.real $(ARGS)
+
+trust: $(VENV)/.dev ## random arms with planted truth or faults, identified with defaults (ARGS="arms --count 200", faults, clean)
+	$(BIN)/python -m benchmarks.trust $(ARGS)
 
 bench: $(VENV)/.dev ## measure speed side by side with Pinocchio
 	$(BIN)/python -m benchmarks $(ARGS)
