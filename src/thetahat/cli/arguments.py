@@ -12,6 +12,7 @@ import typer
 
 from thetahat import robots
 from thetahat.errors import StorageError, UsageError, known
+from thetahat.studies import STUDIES
 
 TABLES = (".csv", ".parquet", ".npz")
 PLANTS = ("mujoco", "own")
@@ -20,6 +21,11 @@ PLANTS = ("mujoco", "own")
 def option(text: str, *names: str, **more: Any) -> Any:
     """An option whose default is not shown, unless `show_default` is given."""
     return typer.Option(*names, help=text, show_default=more.pop("show_default", False), **more)
+
+
+def output(text: str, metavar: str, **more: Any) -> Any:
+    """The option --out, -o of a verb."""
+    return option(text, "--out", "-o", metavar=metavar, **more)
 
 
 def verb(app: typer.Typer) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -39,6 +45,10 @@ def _complete_robot(incomplete: str) -> list[str]:
     return [name for name in robots.names() if name.startswith(incomplete)]
 
 
+def _complete_study(incomplete: str) -> list[str]:
+    return [name for name in STUDIES if name.startswith(incomplete)]
+
+
 Robot = Annotated[
     str,
     typer.Argument(
@@ -48,6 +58,15 @@ Robot = Annotated[
             f" {', '.join(robots.names())}."
         ),
         autocompletion=_complete_robot,
+        show_default=False,
+    ),
+]
+Study = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help=f"One of {', '.join(STUDIES)}.",
+        autocompletion=_complete_study,
         show_default=False,
     ),
 ]
@@ -89,11 +108,6 @@ Plant = Annotated[
 ]
 
 
-def robot_file(text: str) -> Path:
-    """Return the file that ROBOT means."""
-    return robots.find(text)
-
-
 def plant(name: str | None) -> str:
     """The engine to simulate with: MuJoCo where it is installed, else the project's own."""
     if name is None:
@@ -101,6 +115,21 @@ def plant(name: str | None) -> str:
     if name not in PLANTS:
         raise UsageError(f"--plant is {name!r}; plants: {', '.join(PLANTS)}")
     return name
+
+
+def study_with_seed(name: str, seed: int) -> str:
+    """Return the module of a study; the seed is checked too."""
+    if name not in STUDIES:
+        raise UsageError(f"study {name!r} is unknown; studies: {', '.join(STUDIES)}")
+    whole_number("--seed", seed)
+    return STUDIES[name]
+
+
+def whole_number(option: str, value: int, least: int = 0) -> int:
+    """A whole number that is not below `least`."""
+    if value < least:
+        raise UsageError(f"{option} is {value}; give a whole number from {least}")
+    return value
 
 
 def gravity(text: str | None) -> tuple[float, float, float] | None:
@@ -127,20 +156,14 @@ def numbers(text: str, option: str, count: int) -> tuple[float, ...]:
 
 def names(text: str, option: str, among: tuple[str, ...]) -> tuple[str, ...]:
     """Names with commas between them, each one of `among`."""
-    names_given = listed(text, option)
+    names_given = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not names_given:
+        raise UsageError(f"{option} is empty; give names with commas")
     for name in names_given:
         if name not in among:
             raise UsageError(
                 f"{option} names {name!r}, which the robot does not have; it has: {known(among)}"
             )
-    return names_given
-
-
-def listed(text: str | None, option: str) -> tuple[str, ...]:
-    """Names with commas between them; none where the option was not given."""
-    names_given = tuple(part.strip() for part in (text or "").split(",") if part.strip())
-    if text is not None and not names_given:
-        raise UsageError(f"{option} is empty; give names with commas")
     return names_given
 
 

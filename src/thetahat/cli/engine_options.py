@@ -22,12 +22,7 @@ Workers = Annotated[
     option("Number of local worker processes (needs the extra dask).", "--workers", metavar="N"),
 ]
 Scheduler = Annotated[
-    str | None,
-    option(
-        "Address of a Dask scheduler to run on.",
-        "--scheduler",
-        metavar="ADDRESS",
-    ),
+    str | None, option("Address of a Dask scheduler to run on.", "--scheduler", metavar="ADDRESS")
 ]
 Store = Annotated[
     str | None,

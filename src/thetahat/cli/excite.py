@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from thetahat import robots
 from thetahat.cli import arguments
-from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import collect_warnings, emit
 from thetahat.cli.progress import Progress
 from thetahat.cli.settings_options import friction_terms, with_options
@@ -85,11 +85,9 @@ def excite(
     *,
     out: Annotated[
         str,
-        option(
+        arguments.output(
             "Motion file to write (.csv, .parquet or .npz) with columns t, q., dq., ddq.",
-            "--out",
-            "-o",
-            metavar="TRAJECTORY",
+            "TRAJECTORY",
         ),
     ],
     json: arguments.Json = False,
@@ -99,7 +97,7 @@ def excite(
 ) -> None:
     """Design an exciting motion for identification."""
     began = time.monotonic()
-    file, vector = arguments.robot_file(robot), arguments.gravity(gravity)
+    file, vector = robots.find(robot), arguments.gravity(gravity)
     target = arguments.table_file(out, "--out", keep=[file, *map(Path, options.after or ())])
     with collect_warnings(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
         progress.stage("loading the robot")

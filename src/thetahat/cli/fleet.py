@@ -44,11 +44,8 @@ def fleet(
     *,
     out: Annotated[
         str,
-        option(
-            "Folder for fleet.parquet, fleet.html and fleet.json; created if needed.",
-            "--out",
-            "-o",
-            metavar="DIR",
+        arguments.output(
+            "Folder for fleet.parquet, fleet.html and fleet.json; created if needed.", "DIR"
         ),
     ],
     by: Annotated[
@@ -119,17 +116,12 @@ def _data(analysis: FleetAnalysis, warnings: list[str]) -> dict[str, Any]:
 
 def write(analysis: FleetAnalysis, data: dict[str, Any], folder: Path) -> list[Path]:
     """The table, the page, and fleet.json last, so that it says that all are there."""
-    from thetahat.files import write_atomically
+    from thetahat.files import make_folder, write_atomically
     from thetahat.fleet.fleet_page import sections, titles
     from thetahat.fleet.fleet_table import parquet
     from thetahat.report.page import render
 
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(
-            f"--out {str(folder)!r} cannot be made: {error.strerror or error}; give another folder"
-        ) from None
+    make_folder(folder)
     title, subtitle = titles(data)
     return [
         write_atomically(folder / "fleet.parquet", parquet(analysis)),

@@ -21,11 +21,8 @@ def identify(
     *,
     out: Annotated[
         str,
-        option(
-            "Folder for estimate.json, report.html and the robot file; created if needed.",
-            "--out",
-            "-o",
-            metavar="DIR",
+        arguments.output(
+            "Folder for estimate.json, report.html and the robot file; created if needed.", "DIR"
         ),
     ],
     json: arguments.Json = False,

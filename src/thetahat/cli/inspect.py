@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from thetahat import robots
 from thetahat.cli import arguments
 from thetahat.cli.exit_status import collect_warnings, emit
 from thetahat.cli.progress import Progress
@@ -31,7 +32,7 @@ def inspect(
     gravity: arguments.Gravity = None,
 ) -> None:
     """Show a robot's tree, masses and drive terms, and check its physical consistency."""
-    file, vector = arguments.robot_file(robot), arguments.gravity(gravity)
+    file, vector = robots.find(robot), arguments.gravity(gravity)
     from thetahat.model.io.load import load
 
     with collect_warnings(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:

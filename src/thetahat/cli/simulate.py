@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from thetahat import robots
 from thetahat.cli import arguments
 from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import collect_warnings, emit
@@ -107,26 +108,21 @@ def simulate(
         ),
     ],
     *,
-    out: Annotated[
-        str, option("Log file to write: .csv, .parquet or .npz.", "--out", "-o", metavar="LOG")
-    ],
+    out: Annotated[str, arguments.output("Log file to write: .csv, .parquet or .npz.", "LOG")],
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
     plant: arguments.Plant = None,
     truth: Annotated[
         str | None,
-        option(
-            "Robot file to simulate; the controller still uses ROBOT.",
-            metavar="ROBOT",
-        ),
+        option("Robot file to simulate; the controller still uses ROBOT.", metavar="ROBOT"),
     ] = None,
     gravity: arguments.Gravity = None,
     options: SimulateOptions,
 ) -> None:
     """Simulate a robot that tracks a motion, and write its log."""
     began = time.monotonic()
-    file, vector = arguments.robot_file(robot), arguments.gravity(gravity)
-    true_file = file if truth is None else arguments.robot_file(truth)
+    file, vector = robots.find(robot), arguments.gravity(gravity)
+    true_file = file if truth is None else robots.find(truth)
     motion_file = arguments.input_file(trajectory, "TRAJECTORY")
     target = arguments.table_file(out, "--out", keep=[file, motion_file, true_file])
     engine = arguments.plant(plant)

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from thetahat import robots
 from thetahat.cli import arguments
 from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import collect_warnings, emit, say
 from thetahat.cli.progress import Progress
 from thetahat.cli.settings_options import friction_terms, with_options
-from thetahat.cli.study import STUDIES, complete_study
 from thetahat.errors import UsageError
 from thetahat.files import as_text
 from thetahat.pipeline.settings import FRICTION, setting
@@ -83,8 +83,7 @@ class IdentifierOptions:
     def __post_init__(self) -> None:
         arguments.positive("--rate", self.rate, "Hz")
         arguments.positive("--cutoff", self.cutoff, "Hz")
-        if self.window < 1:
-            raise UsageError(f"--window is {self.window}; give a whole number from 1")
+        arguments.whole_number("--window", self.window, 1)
         if not 0.0 <= self.threshold <= 1.0:
             raise UsageError(f"--threshold is {self.threshold}; give an R² from 0 to 1")
         friction_terms(self.friction)
@@ -112,15 +111,7 @@ Speed = Annotated[
 @arguments.verb(app)
 @with_options(PageOptions, "page")
 def study(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME",
-            help=f"One of {', '.join(STUDIES)}.",
-            autocompletion=complete_study,
-            show_default=False,
-        ),
-    ],
+    name: arguments.Study,
     *,
     speed: Speed = 1.0,
     plant: arguments.Plant = None,
@@ -133,10 +124,7 @@ def study(
     page: PageOptions,
 ) -> None:
     """Run one of the paper's experiments: gate, model switch, tracking errors."""
-    if name not in STUDIES:
-        raise UsageError(f"study {name!r} is unknown; studies: {', '.join(STUDIES)}")
-    if seed < 0:
-        raise UsageError(f"--seed is {seed}; give a whole number from 0")
+    arguments.study_with_seed(name, seed)
     engine, times = arguments.plant(plant), _speed(speed)
 
     def session() -> Session:
@@ -167,7 +155,7 @@ def replay(
     identifier: IdentifierOptions,
 ) -> None:
     """Replay a log through the online identifier at the rate of its time stamps."""
-    file, vector, times = arguments.robot_file(robot), arguments.gravity(gravity), _speed(speed)
+    file, vector, times = robots.find(robot), arguments.gravity(gravity), _speed(speed)
 
     def session() -> Session:
         from thetahat.data.log import read_log
@@ -199,7 +187,7 @@ def listen(
     identifier: IdentifierOptions,
 ) -> None:
     """Identify a robot from joint states received over a WebSocket, one frame per sample."""
-    file, vector = arguments.robot_file(robot), arguments.gravity(gravity)
+    file, vector = robots.find(robot), arguments.gravity(gravity)
     arguments.positive("--sample-rate", sample_rate, "Hz")
 
     def session() -> Session:
