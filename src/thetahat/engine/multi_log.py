@@ -17,6 +17,8 @@ from thetahat.engine.sources import Item
 from thetahat.errors import MalformedInput, ThetahatError, known
 from thetahat.model.robot import Robot
 
+Span = tuple[int, int] | None  # first row of a log and one past the last; None: all rows
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -30,6 +32,11 @@ class Failure:
     def of(name: str, error: ThetahatError) -> Failure:
         """Return the failure of an error."""
         return Failure(name, str(error), error.exit_code)
+
+    def error(self, sentence: str) -> ThetahatError:
+        """Return an error with its exit code."""
+        kinds = {kind.exit_code: kind for kind in reversed(ThetahatError.__subclasses__())}
+        return kinds.get(self.exit_code, MalformedInput)(sentence)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,11 +182,6 @@ def _difference(item: Item, file: ScannedFile, other: tuple[Item, ScannedFile]) 
 
 def refused(failures: Sequence[Failure]) -> ThetahatError:
     """Return the error where no file is left: that of the first."""
-    kinds = {
-        error.exit_code: error
-        for error in ThetahatError.__subclasses__()
-        if error.__name__ != "MissingExtra"
-    }
     first = failures[0]
     rest = f" (and {len(failures) - 1} more logs cannot be used)" if len(failures) > 1 else ""
-    return kinds.get(first.exit_code, MalformedInput)(first.sentence + rest)
+    return first.error(first.sentence + rest)
