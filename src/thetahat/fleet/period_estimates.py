@@ -15,9 +15,8 @@ import numpy as np
 from thetahat import __version__
 from thetahat.data.prepare import Settings
 from thetahat.engine.excerpt_uncertainty import estimate_with_excerpt
-from thetahat.engine.file_scan import ScannedFile
 from thetahat.engine.fingerprint import fingerprint
-from thetahat.engine.multi_log import Failure, MultiLog, merge_files, refused
+from thetahat.engine.multi_log import Failure, MultiLog, ScannedFile, merge_files, refused
 from thetahat.engine.reduce import ShardReducer
 from thetahat.engine.row_reader import Reading
 from thetahat.engine.shard_work import Fold, Preparation
