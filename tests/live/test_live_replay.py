@@ -54,7 +54,7 @@ def test_a_log_is_played_row_by_row_without_looking_ahead(speeds: bool) -> None:
     cut = Session(Replay(robot, short, Settings(rate=6.0, window=12)), speed=10.0)
     with cut:
         until(lambda: cut.shared.ended, "the end of the first half")
-    np.testing.assert_allclose(cut.identifier.estimate.x, half, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(cut.source.identifier.estimate.x, half, rtol=1e-6, atol=1e-9)
 
 
 def test_a_log_is_played_at_the_pace_of_its_stamps() -> None:

@@ -17,7 +17,7 @@ from thetahat import robots
 from thetahat.errors import UsageError
 from thetahat.identification.verdict import judge
 from thetahat.model import parameters
-from thetahat.report.figures import base, score_bars, time_series
+from thetahat.report.figures import bars, base, time_series
 from thetahat.report.figures.stick_figure import bones, ellipsoid, margin
 from thetahat.report.page import asset, plotly_script, render
 from thetahat.report.section import Column, Figure, Note, Panel, Section, Table, Text, plain
@@ -69,12 +69,12 @@ def test_figures_take_live_data_without_a_report() -> None:
             time_series.residual_over_time(series, rms=0.1),
         ):
             json.dumps(figure, allow_nan=False)
-    assert score_bars.r2_by_joint(["a", "b"], {"test": [None, 0.99], "nominal": [None, None]})[
-        "data"
-    ][0]["x"] == [None, pytest.approx(0.01)]
+    assert bars.r2_by_joint(["a", "b"], {"test": [None, 0.99], "nominal": [None, None]})["data"][0][
+        "x"
+    ] == [None, pytest.approx(0.01)]
     json.dumps(
         [
-            score_bars.rms_by_joint(["a"], {"test": [None]}),
+            bars.rms_by_joint(["a"], {"test": [None]}),
             time_series.torque_scatter({}),
             time_series.residual_spectrum({}),
             time_series.friction_curve(None, {}),

@@ -78,14 +78,6 @@ Quiet = Annotated[
 FloatingBase = Annotated[
     bool, typer.Option("--floating-base", help="Model the root link as a floating base.")
 ]
-Gravity = Annotated[
-    str | None,
-    typer.Option(
-        metavar="X,Y,Z",
-        help="Gravity in the robot's world frame, in m/s²; default: the file's, or 0,0,-9.81.",
-        show_default=False,
-    ),
-]
 Logs = Annotated[
     list[str],
     typer.Argument(
@@ -94,14 +86,6 @@ Logs = Annotated[
         show_default=False,
     ),
 ]
-Columns = Annotated[
-    str | None,
-    option('Column name patterns, such as "q={joint}_pos,tau={joint}_eff".', metavar="PATTERNS"),
-]
-Topic = Annotated[
-    str | None, option("Joint-state topic to read from a bag that has several.", metavar="NAME")
-]
-Salvage = Annotated[bool, option("Read the intact part of a truncated file.", "--salvage")]
 Plant = Annotated[
     str | None,
     option("Simulation engine: mujoco or own; default: mujoco if it is installed.", metavar="NAME"),
@@ -130,14 +114,6 @@ def whole_number(option: str, value: int, least: int = 0) -> int:
     if value < least:
         raise UsageError(f"{option} is {value}; give a whole number from {least}")
     return value
-
-
-def gravity(text: str | None) -> tuple[float, float, float] | None:
-    """Return three finite numbers from "X,Y,Z"; None where the option was not given."""
-    if text is None:
-        return None
-    x, y, z = numbers(text, "--gravity", 3)
-    return x, y, z
 
 
 def numbers(text: str, option: str, count: int) -> tuple[float, ...]:

@@ -70,17 +70,20 @@ def fleet(
     where, folder = engine_options.engine_options(workers, scheduler, store), Path(out)
     path = arguments.input_file(manifest, "MANIFEST")
     require_folder(folder, [folder / name for name in FILES], [path])
+    from thetahat.engine.open_engine import open_reducer
+
     with (
         collect_warnings(quiet=quiet) as warnings,
         Progress(quiet=quiet) as progress,
-        engine_options.reducer(where, progress) as reducer,
+        open_reducer(where, progress) as reducer,
     ):
         from thetahat.fleet.analysis import analyze_fleet
+        from thetahat.fleet.fleet_table import as_data
         from thetahat.fleet.manifest import read_manifest
 
         analysis = analyze_fleet(read_manifest(path), options, reducer)
         progress.stage("writing")
-        data = _data(analysis, warnings)
+        data = {**as_data(analysis), "warnings": list(warnings)}
         files = write(analysis, data, folder)
         reducer.write(analysis.record)
     if json:
@@ -106,12 +109,6 @@ def _options(by: str, level: float, settings: IdentifySettings, *, armature: boo
         raise UsageError(f"--level is {level}; give a probability between 0 and 1, such as 0.01")
     given = {name: getattr(settings, name) for name in SETTINGS}
     return FleetOptions(by=by, level=level, armature=armature, **given)
-
-
-def _data(analysis: FleetAnalysis, warnings: list[str]) -> dict[str, Any]:
-    from thetahat.fleet.fleet_table import as_data
-
-    return {**as_data(analysis), "warnings": list(warnings)}
 
 
 def write(analysis: FleetAnalysis, data: dict[str, Any], folder: Path) -> list[Path]:

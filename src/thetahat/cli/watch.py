@@ -19,10 +19,10 @@ from thetahat.cli import arguments
 from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import collect_warnings, emit, say
 from thetahat.cli.progress import Progress
-from thetahat.cli.settings_options import friction_terms, with_options
+from thetahat.cli.settings_options import friction_terms, with_options, with_settings
 from thetahat.errors import UsageError
 from thetahat.files import as_text
-from thetahat.pipeline.settings import FRICTION, setting
+from thetahat.pipeline.settings import FRICTION, IdentifySettings, setting
 
 if TYPE_CHECKING:
     from thetahat.live.sample_sources import Settings
@@ -140,22 +140,20 @@ def study(
 @arguments.verb(app)
 @with_options(PageOptions, "page")
 @with_options(IdentifierOptions, "identifier")
+@with_settings("gravity", "columns", "topic", "salvage")
 def replay(
     robot: arguments.Robot,
     logs: arguments.Logs,
     *,
     speed: Speed = 1.0,
-    gravity: arguments.Gravity = None,
-    columns: arguments.Columns = None,
-    topic: arguments.Topic = None,
-    salvage: arguments.Salvage = False,
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
     page: PageOptions,
     identifier: IdentifierOptions,
+    settings: IdentifySettings,
 ) -> None:
     """Replay a log through the online identifier at the rate of its time stamps."""
-    file, vector, times = robots.find(robot), arguments.gravity(gravity), _speed(speed)
+    file, times = robots.find(robot), _speed(speed)
 
     def session() -> Session:
         from thetahat.data.log import read_log
@@ -163,8 +161,9 @@ def replay(
         from thetahat.live.session import Session
         from thetahat.model.io.load import load
 
-        loaded = load(file, gravity=vector)
-        log = read_log(list(logs), loaded, columns=columns, topic=topic, salvage=salvage)
+        loaded = load(file, gravity=settings.gravity)
+        how = {name: getattr(settings, name) for name in ("columns", "topic", "salvage")}
+        log = read_log(list(logs), loaded, **how)
         return Session(Replay(loaded, log, identifier.settings()), speed=times)
 
     _serve(session, page, json=json, quiet=quiet)
@@ -173,10 +172,10 @@ def replay(
 @arguments.verb(app)
 @with_options(PageOptions, "page")
 @with_options(IdentifierOptions, "identifier")
+@with_settings("gravity")
 def listen(
     robot: arguments.Robot,
     *,
-    gravity: arguments.Gravity = None,
     sample_rate: Annotated[
         float,
         option("Expected sample rate; other rates are accepted.", metavar="HZ", show_default=True),
@@ -185,9 +184,10 @@ def listen(
     quiet: arguments.Quiet = False,
     page: PageOptions,
     identifier: IdentifierOptions,
+    settings: IdentifySettings,
 ) -> None:
     """Identify a robot from joint states received over a WebSocket, one frame per sample."""
-    file, vector = robots.find(robot), arguments.gravity(gravity)
+    file = robots.find(robot)
     arguments.positive("--sample-rate", sample_rate, "Hz")
 
     def session() -> Session:
@@ -195,7 +195,8 @@ def listen(
         from thetahat.live.session import Session
         from thetahat.model.io.load import load
 
-        return Session(Listen(load(file, gravity=vector), identifier.settings(), rate=sample_rate))
+        loaded = load(file, gravity=settings.gravity)
+        return Session(Listen(loaded, identifier.settings(), rate=sample_rate))
 
     _serve(session, page, json=json, quiet=quiet)
 

@@ -34,27 +34,19 @@ class Progress(Protocol):
 
     def stage(self, text: str, total: int | None = None) -> None:
         """Say what goes on now."""
+        return
 
     def count(self, parts: Iterable[S], text: str, total: int) -> Iterator[S]:
         """Pass parts on and count what is in them."""
-
-    def update(self, text: str, done: int, total: int) -> None:
-        """Say how much of the stage is done."""
-
-
-class NoProgress:
-    """Tells nobody."""
-
-    def stage(self, text: str, total: int | None = None) -> None:
-        """Do nothing."""
-
-    def count(self, parts: Iterable[S], text: str, total: int) -> Iterator[S]:
-        """Pass parts on."""
-        del text, total
         return iter(parts)
 
     def update(self, text: str, done: int, total: int) -> None:
-        """Do nothing."""
+        """Say how much of the stage is done."""
+        return
+
+
+class NoProgress(Progress):
+    """Tells nobody."""
 
 
 @dataclass(frozen=True, eq=False)

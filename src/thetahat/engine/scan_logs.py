@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from os import PathLike
 from threading import Event
 
@@ -67,10 +68,6 @@ def _scanned(robot: Robot, table: Table, columns: ColumnMap, *, divisible: bool)
     return ScannedFile(scan, tuple(table.states), tuple(table.notes), divisible, line_places(table))
 
 
-def _name(item: Item) -> str:
-    return item.name
-
-
 @dataclass(frozen=True, eq=False)
 class LogScanner:
     """Workers, a store, and what files are read as."""
@@ -101,7 +98,7 @@ class LogScanner:
         files |= self._touched([item for item in wanted if item not in files], states)
         self.progress("scanning", len(files), len(wanted))
         missing = [item for item in wanted if item not in files]
-        job = Job((self.robot, self.reading), scan_file, _name)
+        job = Job((self.robot, self.reading), scan_file, attrgetter("name"))
         for number, result in self.workers.each(job, missing):
             item = missing[number]
             files[item] = result
@@ -123,7 +120,7 @@ class LogScanner:
             return {}
         touched = [item for item in missing if not item.remote and self.store.knows(item)]
         out: dict[Item, ScannedFile] = {}
-        for number, digest in self.workers.each(Job(None, digest_of, _name), touched):
+        for number, digest in self.workers.each(Job(None, digest_of, attrgetter("name")), touched):
             item = touched[number]
             known = None if isinstance(digest, Failure) else self._stored(item, digest)
             if known is not None:

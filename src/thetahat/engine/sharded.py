@@ -75,7 +75,7 @@ class ShardedEngine(Engine):
     ) -> Settings:
         """Choose how rows are filtered, or take what an earlier run of the store chose."""
         del robot
-        choices = SettingsOptions(cutoff, min_speed=min_speed)
+        choices = SettingsOptions(cutoff, min_speed)
         return self._reducer.choose(self._files[id(log)], choices, span)
 
     def tune(self, log: Log, request: Tuning) -> Tuned:

@@ -50,11 +50,7 @@ class SettingsOptions:
     """
 
     cutoff: float | None = None
-    torque_cutoff: float | None = None
     min_speed: float | tuple[float, ...] | None = None
-    decimate: int | str | None = None
-    order: int = 4
-    derivative: str = "butterworth"
 
 
 @dataclass(frozen=True)

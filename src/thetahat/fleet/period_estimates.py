@@ -56,6 +56,17 @@ class Recipe:
         """How its shards are folded."""
         return Fold(Preparation(self.robot, self.settings, self.locked), self.fitted)
 
+    def as_data(self) -> dict[str, Any]:
+        """For JSON."""
+        names = ("cutoff", "torque_cutoff", "delay")
+        return {
+            **{name: getattr(self.settings, name) for name in names},
+            "min_speed": list(self.settings.min_speed),
+            "friction": list(self.fitted.drive.identified),
+            "prior_weight": self.weight,
+            "locked": list(self.locked),
+        }
+
 
 @dataclass(frozen=True)
 class PeriodTask:
@@ -173,7 +184,7 @@ def as_json(
 
     What schema thetahat/estimate/1 calls the same has the same names.
     """
-    settings, drive, source = recipe.settings, recipe.fitted.drive, recipe.robot.source
+    source = recipe.robot.source
     std = np.sqrt(np.diag(estimate.covariance))
     gone = {failure.name for failure in estimate.left_out}
     return {
@@ -205,17 +216,7 @@ def as_json(
                 if item.name not in gone
             ],
             "version": __version__,
-            "settings": {
-                "cutoff": settings.cutoff,
-                "torque_cutoff": settings.torque_cutoff,
-                "delay": settings.delay,
-                "min_speed": list(settings.min_speed),
-                "friction": list(drive.identified),
-                "prior_weight": recipe.weight,
-                "metric": recipe.metric,
-                "weights": "iterated",
-                "locked": list(recipe.locked),
-            },
+            "settings": {**recipe.as_data(), "metric": recipe.metric, "weights": "iterated"},
         },
     }
 

@@ -12,7 +12,7 @@ from thetahat.identification.identifiability.naming import short_labels
 from thetahat.model import parameters as ten
 from thetahat.model.drive import TERMS
 from thetahat.model.robot import Robot
-from thetahat.report.figures import parameter_bars
+from thetahat.report.figures import bars
 from thetahat.report.figures.stick_figure import margin, robot_figure
 from thetahat.report.section import Block, Column, Figure, Note, Panel, Section, Table, Text
 from thetahat.report.text import (
@@ -106,7 +106,7 @@ def _interval_panels(base: Sequence[Data]) -> tuple[Panel, ...]:
         parts = [mine[at : at + ROWS] for at in range(0, len(mine), ROWS)]
         for number, entries in enumerate(parts, start=1):
             names = [entry["name"] for entry in entries]
-            drawing = parameter_bars.parameter_intervals(
+            drawing = bars.parameter_intervals(
                 names,
                 [entry["value"] for entry in entries],
                 [entry["std"] for entry in entries],
@@ -251,7 +251,7 @@ def consistency(estimate: Data, robot: Robot, identified: Robot, pose: np.ndarra
         "Triangle inequality of the principal moments I₁ ≤ I₂ ≤ I₃: 1/3 for a ball, 0 for a flat"
         " plate or a rod, negative for no rigid body."
     )
-    drawing = parameter_bars.consistency_margins(labels(robot.body_names), *margins)
+    drawing = bars.consistency_margins(labels(robot.body_names), *margins)
     blocks.append(Figure((Panel("margins", drawing),), caption))
     return Section("Physical consistency", "bodies", tuple(blocks))
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from thetahat.report.figures import score_bars, time_series
+from thetahat.report.figures import bars, time_series
 from thetahat.report.figures.base import Drawing, fit, shown
 from thetahat.report.section import Block, Column, Figure, Note, Panel, Section, Table
 from thetahat.report.text import (
@@ -91,8 +91,8 @@ def scores(estimate: Data, traces: Traces) -> Section:
         return {kind: [joint.get(f"{prefix}_{kind}") for joint in joints] for kind in KINDS}
 
     panels = (
-        Panel("R²", score_bars.r2_by_joint(names, by_kind("r2"))),
-        Panel("RMS", score_bars.rms_by_joint(names, by_kind("rms"), unit=unit)),
+        Panel("R²", bars.r2_by_joint(names, by_kind("r2"))),
+        Panel("RMS", bars.rms_by_joint(names, by_kind("rms"), unit=unit)),
     )
     caption = "R² and RMS of every joint. The axis of R² is logarithmic in 1 − R²."
     blocks = (Figure(panels, caption, arrangement="grid"), score_table(estimate, unit))
