@@ -8,14 +8,14 @@ from thetahat.errors import NotIdentifiable, UsageError
 from thetahat.identification import factor as f
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.estimators.consistent import Consistent
-from thetahat.identification.estimators.estimator import AnyEstimator, SampleEstimator, Source
+from thetahat.identification.estimators.estimator import Estimator, SampleEstimator, Source
 from thetahat.identification.information import Information
 from thetahat.identification.uncertainty.autocorrelation import corrected
 
 
 def solve(
     information: Information,
-    estimator: AnyEstimator | None = None,
+    estimator: Estimator | SampleEstimator | None = None,
     *,
     samples: Source | None = None,
 ) -> Estimate:
@@ -41,7 +41,7 @@ def solve(
                 f"the information of joint {name!r} holds a number that is not finite; fold the log"
                 " again, or check its units"
             )
-    chosen: AnyEstimator = Consistent() if estimator is None else estimator
+    chosen: Estimator | SampleEstimator = Consistent() if estimator is None else estimator
     # small matrices; threads woken for them would spin beside the next fold
     with f.blas_threads().limit(limits=1, user_api="blas"):
         if isinstance(chosen, SampleEstimator):
