@@ -207,7 +207,7 @@ def cycle_times(phase: float = PHASE, count: int = PHASES) -> CycleTimes:
             )
             session.command("pause")
             time.sleep(0.2)
-            late, cycles = session.shared.status.late, session.shared.ring.cycles
+            late, cycles = session.shared.status.late, session.shared.cycles
         table = np.load(path)
     told, edge, out = [frames for part in parts for frames in part["frames"]], int(EDGE * 1e9), {}
     for on in (False, True):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from thetahat.report import figures
+from thetahat.report.figures import time_series
 from thetahat.report.page import render
 from thetahat.report.section import Column, Figure, Panel, Section, Table
 from thetahat.report.traces import Series
@@ -62,7 +62,7 @@ def page(cases: list[tuple[str, list[str], list[list[str]], tuple[str, ...], Tra
 def _torques(joints: tuple[str, ...], trace: Trace) -> Figure:
     panels = []
     for j, name in enumerate(joints):
-        drawn = figures.torque_over_time(
+        drawn = time_series.torque_over_time(
             *(Series(trace.t, values[:, j]) for values in (trace.measured, trace.predicted))
         )
         drawn["layout"]["yaxis"]["title"] = {"text": f"{name} [N·m]"}

@@ -103,6 +103,16 @@ def require_folder(
         )
 
 
+def make_folder(folder: Path) -> None:
+    """Make the output folder of a verb where it does not exist."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(
+            f"--out {str(folder)!r} cannot be made: {error.strerror or error}; give another folder"
+        ) from None
+
+
 def as_text(data: dict[str, Any]) -> str:
     """Return JSON as it is written and printed."""
     return json.dumps(data, indent=2, allow_nan=False, ensure_ascii=False) + "\n"

@@ -18,7 +18,7 @@ from store_cases import ROWS, run, same, settle
 import thetahat as th
 from thetahat.data.formats import Table
 from thetahat.data.types import Mask
-from thetahat.engine import file_scan, row_reader
+from thetahat.engine import row_reader, scan_logs
 from thetahat.engine.cache import Store
 from thetahat.engine.fingerprint import fingerprint, robot_fingerprint
 from thetahat.engine.reduce import ShardReducer
@@ -46,7 +46,7 @@ class Watched:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.names: list[str] = []
-        for module in (file_scan, row_reader):
+        for module in (row_reader, scan_logs):
             monkeypatch.setattr(module, "open_table", partial(self._open, module.open_table))
 
     def _open(self, original: Callable[..., Table], path: Path, **options: object) -> Table:

@@ -53,15 +53,17 @@ def test_a_loop_apart_says_the_same_and_obeys() -> None:
         until(lambda: len(reader.all("frame")) > 10, "frames")
         session.command("pause")
         until(lambda: reader.state["paused"], "paused")
-        cycles = session.shared.ring.cycles
+        cycles = session.shared.cycles
         time.sleep(0.3)
-        assert session.shared.ring.cycles == cycles
+        assert session.shared.cycles == cycles
         session.command("resume")
         until(lambda: bool(reader.all("bye")), "the end")
-        assert session.shared.ring.cycles == plain.loop.count == 1500
-        np.testing.assert_array_equal(session.snapshot.samples["q"], plain.identifier.samples.q)
+        assert session.shared.cycles == plain.loop.count == 1500
+        np.testing.assert_array_equal(
+            session.shared.snapshot.samples["q"], plain.identifier.samples.q
+        )
         held, ends = (
-            session.snapshot.held["tau"],
+            session.shared.snapshot.held["tau"],
             plain.identifier.held_out.tau,
         )  # of the last update, and of the end, which has some newer ones
         both = held[np.flatnonzero(np.all(held == ends[0], axis=1))[0] :]

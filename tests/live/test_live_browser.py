@@ -167,7 +167,7 @@ def test_a_run_is_watched_taken_home_and_survives_a_restart(chromium: Any, mode:
 
 def until_learned(session: Session) -> None:
     cases.until(
-        lambda: session.snapshot is not None and session.snapshot.count >= 12,
+        lambda: session.shared.snapshot is not None and session.shared.snapshot.count >= 12,
         "something is learned",
     )
 

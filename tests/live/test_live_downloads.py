@@ -99,7 +99,10 @@ def test_a_joint_whose_name_is_no_text_harms_no_viewer_and_no_file() -> None:
             }
             sender.send(json.dumps({"t": frame["t"], **extra}))
         until(
-            lambda: server.session.snapshot is not None and server.session.snapshot.count > 5,
+            lambda: (
+                server.session.shared.snapshot is not None
+                and server.session.shared.snapshot.count > 5
+            ),
             "something is learned",
         )
         receive(page, "frame")
@@ -123,7 +126,7 @@ def test_a_log_whose_name_is_no_text_can_be_watched_and_taken_home() -> None:
         for k in range(len(t)):
             source.offer(Sample(t[k], q[k], dq[k], tau[k]))
         until(
-            lambda: session.snapshot is not None and session.snapshot.count > 5,
+            lambda: session.shared.snapshot is not None and session.shared.snapshot.count > 5,
             "something is learned",
         )
         until(lambda: bool(reader.all("hello")), "the whole picture")
@@ -154,7 +157,7 @@ def test_a_sender_that_changes_its_names_all_the_time_does_not_fill_the_events()
                     }
                 )
             )
-        until(lambda: server.session.shared.ring.cycles == len(t), "all samples")
+        until(lambda: server.session.shared.cycles == len(t), "all samples")
         told = [
             event for event in server.session.shared.events.all if "are ignored" in event["message"]
         ]
@@ -200,7 +203,7 @@ def test_who_was_sent_away_gets_it_later(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(session_module, "PATIENCE", 0.1)
     session, asked = Session(cases.listener()), []
 
-    def request(wanted: DownloadRequest) -> Future:
+    def request(_: object, wanted: DownloadRequest) -> Future:
         asked.append((wanted.snapshot.t, Future()))
         return asked[-1][-1]
 
@@ -209,7 +212,7 @@ def test_who_was_sent_away_gets_it_later(monkeypatch: pytest.MonkeyPatch) -> Non
             t, session.shared.gate, Snapshot(t, None, (), np.zeros(0), 7, {}, None)
         )
 
-    monkeypatch.setattr(session.worker, "downloads", request)
+    monkeypatch.setattr(session.worker, "submit", request)
     learn(1.0)
     for t in (1.0, 2.0):
         with pytest.raises(NotReady, match=r"not ready after 0.1 s; try again in a while"):
@@ -259,7 +262,7 @@ def test_those_who_ask_at_once_share_one_process(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr("thetahat.live.session.ProcessPoolExecutor", Slow)
     worker = Session(cases.listener()).worker
-    threads = [threading.Thread(target=worker.parameters, args=(None,)) for _ in range(4)]
+    threads = [threading.Thread(target=worker.submit, args=(None, None)) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -251,7 +251,7 @@ def test_bad_frames_among_good_ones_are_answered_and_harm_nothing(robot: th.Robo
                 numbers.append(sent)
             socket.send(frame)
             sent += 1
-        until(lambda: server.session.shared.ring.cycles == len(good), "all samples")
+        until(lambda: server.session.shared.cycles == len(good), "all samples")
         found = answers(socket, len(bad))
         assert [answer["frame"] for answer in found] == numbers
         assert all(answer["type"] == "error" and answer["reason"] for answer in found)
@@ -271,21 +271,21 @@ def test_a_frame_that_is_too_large_ends_the_connection_and_nothing_else(robot: t
     with served(cases.listener()) as server:
         with viewer(server, "/joint-states") as socket:
             socket.send(json.dumps(message(robot)))
-            until(lambda: server.session.shared.ring.cycles == 1, "a sample")
+            until(lambda: server.session.shared.cycles == 1, "a sample")
             socket.send("x" * 200_000)
             with pytest.raises(ConnectionClosed) as ended:
                 socket.recv(timeout=cases.PATIENCE)
             assert ended.value.rcvd.code == 1009
         with viewer(server, "/joint-states") as socket, viewer(server) as page:
             socket.send(json.dumps(message(robot, t=2.0)))
-            until(lambda: server.session.shared.ring.cycles == 2, "the samples before and after")
+            until(lambda: server.session.shared.cycles == 2, "the samples before and after")
             receive(page, "hello")
 
 
 def test_one_robot_has_one_sender(robot: th.Robot) -> None:
     with served(cases.listener()) as server, viewer(server, "/joint-states") as first:
         first.send(json.dumps(message(robot)))
-        until(lambda: server.session.shared.ring.cycles == 1, "a sample")
+        until(lambda: server.session.shared.cycles == 1, "a sample")
         with viewer(server, "/joint-states") as second:
             assert (
                 "another sender is connected"
@@ -294,7 +294,7 @@ def test_one_robot_has_one_sender(robot: th.Robot) -> None:
             with pytest.raises(ConnectionClosed):
                 second.recv(timeout=cases.PATIENCE)
         first.send(json.dumps(message(robot, t=2.0)))
-        until(lambda: server.session.shared.ring.cycles == 2, "the first goes on")
+        until(lambda: server.session.shared.cycles == 2, "the first goes on")
     with served(cases.study()) as server, viewer(server, "/joint-states") as socket:
         assert "does not listen" in strict(socket.recv(timeout=cases.PATIENCE))["reason"]
 
@@ -312,7 +312,7 @@ def test_a_pause_holds_the_picture_and_not_the_identification(robot: th.Robot) -
             pass
         for k in range(len(t)):
             socket.send(json.dumps(state(robot, t[k], q[k], None, tau[k])))
-        until(lambda: server.session.shared.ring.cycles == len(t), "all samples")
+        until(lambda: server.session.shared.cycles == len(t), "all samples")
         seen: list[dict[str, Any]] = []
         receive(page, "frame", seen=seen)
         assert all(not each["extend"] for each in seen if each["type"] == "frame")
@@ -352,7 +352,7 @@ def listened(seconds: float, kind: str) -> tuple[dict[str, Any], Server, list[in
         finally:
             process.kill()
             process.stdout.close()
-        until(lambda: server.session.shared.ring.cycles >= sent["sent"], "all samples identified")
+        until(lambda: server.session.shared.cycles >= sent["sent"], "all samples identified")
     return sent, server, memory
 
 
@@ -361,16 +361,16 @@ def test_no_frame_is_lost_at_1_khz() -> None:
     sent, server, _ = listened(2.0, "both")
     assert sent["sent"] == 2000
     assert sent["answers"] == 0
-    assert server.session.shared.ring.cycles == server.session.source.received == 2000
+    assert server.session.shared.cycles == server.session.source.received == 2000
     assert (server.session.source.lost, server.session.refused) == (0, 0)
-    assert server.session.identifier.updates >= 10
+    assert server.session.source.identifier.updates >= 10
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["json", "binary"])
 def test_no_frame_is_lost_in_a_minute_at_1_khz_and_memory_is_flat(kind: str) -> None:
     sent, server, memory = listened(60.0, kind)
-    assert sent["sent"] == server.session.shared.ring.cycles == 60_000
+    assert sent["sent"] == server.session.shared.cycles == 60_000
     assert sent["took"] < 61.0
     assert (
         sent["answers"],
@@ -400,5 +400,5 @@ def test_the_bridge_of_the_examples_feeds_the_page() -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout == "sent 1000 samples\n"
-        until(lambda: server.session.shared.ring.cycles == 1000, "all samples")
-        assert server.session.identifier.updates > 5
+        until(lambda: server.session.shared.cycles == 1000, "all samples")
+        assert server.session.source.identifier.updates > 5

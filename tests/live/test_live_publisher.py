@@ -53,7 +53,7 @@ def test_the_model_on_the_page_is_the_one_that_commanded_last(session: Session) 
     """The gate permits, the controller decides: rows of a nominal controller behind an open gate
     are nominal.
     """
-    viewer = session.attach()
+    viewer = session.viewers.attach()
     ticked(session, viewer)
     session.shared.gate = OPEN
     for t, flags, model in (
@@ -70,7 +70,7 @@ def test_the_model_on_the_page_is_the_one_that_commanded_last(session: Session) 
 
 def test_where_no_controller_of_ours_runs_the_gate_says_which_model_may_be_used() -> None:
     session = Session(cases.listener())
-    viewer = session.attach()
+    viewer = session.viewers.attach()
     ticked(session, viewer)
     session.shared.gate = OPEN
     assert ticked(session, viewer)[-1]["state"]["model"] == "identified"
@@ -120,7 +120,7 @@ def test_nothing_of_what_was_forgotten_stays_on_the_page(session: Session) -> No
     """Parameters, their condition and the ellipsoids are those of the nominal robot again; a fit
     that was on its way is not shown.
     """
-    publisher, viewer = session.publisher, session.attach()
+    publisher, viewer = session.publisher, session.viewers.attach()
     begun = ticked(session, viewer)[0]
     assert begun["type"] == "hello"
     learned(session, 1.0)
@@ -164,7 +164,7 @@ def times(messages: list[dict[str, Any]], panel: str = "error") -> list[float]:
 
 
 def test_the_last_points_of_a_run_are_sent(session: Session) -> None:
-    viewer = session.attach()
+    viewer = session.viewers.attach()
     ticked(session, viewer)
     row(session, 0.1)
     assert times(ticked(session, viewer)) == [0.1]
@@ -179,7 +179,7 @@ def test_the_last_points_of_a_run_are_sent(session: Session) -> None:
 def test_the_last_points_before_a_pause_are_sent_and_what_comes_meanwhile_is_not(
     session: Session,
 ) -> None:
-    viewer, shared = session.attach(), session.shared
+    viewer, shared = session.viewers.attach(), session.shared
     ticked(session, viewer)
     row(session, 0.1)
     shared.report(Status(0.1, 0, 0, False, True, 0.0), shared.gate)

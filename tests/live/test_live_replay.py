@@ -47,14 +47,14 @@ def test_a_log_is_played_row_by_row_without_looking_ahead(speeds: bool) -> None:
             if k == 500:
                 half = by_hand.estimate.x.copy()
     np.testing.assert_allclose(
-        session.identifier.estimate.x, by_hand.estimate.x, rtol=1e-9, atol=1e-12
+        session.source.identifier.estimate.x, by_hand.estimate.x, rtol=1e-9, atol=1e-12
     )
-    assert session.identifier.updates == by_hand.updates
+    assert session.source.identifier.updates == by_hand.updates
     short = log_of(robot, 501 / 200.0, speeds=speeds)
     cut = Session(Replay(robot, short, Settings(rate=6.0, window=12)), speed=10.0)
     with cut:
         until(lambda: cut.shared.ended, "the end of the first half")
-    np.testing.assert_allclose(cut.identifier.estimate.x, half, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(cut.source.identifier.estimate.x, half, rtol=1e-6, atol=1e-9)
 
 
 def test_a_log_is_played_at_the_pace_of_its_stamps() -> None:
@@ -65,7 +65,7 @@ def test_a_log_is_played_at_the_pace_of_its_stamps() -> None:
         until(lambda: session.shared.ended, "the end")
         took = time.monotonic() - begun
     assert 0.45 <= took < 5.0
-    assert session.shared.ring.cycles == 400
+    assert session.shared.cycles == 400
 
 
 @pytest.mark.slow

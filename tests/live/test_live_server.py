@@ -88,7 +88,7 @@ def test_the_token_becomes_a_cookie_that_other_sites_do_not_send(server: Server)
 
 
 def test_downloads_are_files(server: Server) -> None:
-    until(lambda: server.session.snapshot is not None, "something is learned")
+    until(lambda: server.session.shared.snapshot is not None, "something is learned")
     for name, kind in (
         ("estimate.json", "application/json"),
         ("robot", "application/xml"),
@@ -336,7 +336,7 @@ def test_a_thousand_hostile_requests_are_refused_and_nothing_falls_over(server: 
     """
     with viewer(server) as page:
         receive(page, "hello")
-        cycles, found = server.session.shared.ring.cycles, Counter()
+        cycles, found = server.session.shared.cycles, Counter()
         for what, status in itertools.islice(hostile(server), HOSTILE):
             found[what, status] += 1
         accepted = {key: count for key, count in found.items() if 100 <= key[1] < 400}
@@ -368,7 +368,7 @@ def test_a_thousand_hostile_requests_are_refused_and_nothing_falls_over(server: 
         for (what, status), count in found.items():
             assert status in expected[what], f"{what}: {count} times {status}"
         assert sum(found.values()) == HOSTILE
-        assert server.session.shared.ring.cycles > cycles, "the run went on"
+        assert server.session.shared.cycles > cycles, "the run went on"
         assert server.session.shared.failure == ""
         receive(page, "frame")
     assert get(server, "/")[0] == 200
@@ -435,7 +435,7 @@ def test_names_are_data_and_nothing_else(tmp_path: Path) -> None:
             sender.send(json.dumps(cases.state(robot, t[k], q[k], dq[k], tau[k])))
         hello = receive(page, "hello")
         assert any(NAME in name for name in (*hello["joints"], *hello["bodies"]))
-        until(lambda: server.session.snapshot is not None, "something is learned")
+        until(lambda: server.session.shared.snapshot is not None, "something is learned")
         status, body, _ = get(server, "/download/report.html")
         assert status == 200
         assert NAME.encode() not in body

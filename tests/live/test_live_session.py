@@ -226,14 +226,16 @@ def test_the_nominal_model_is_forced_and_released_while_the_gate_stays_open() ->
     reader = Reader(session)
     with session:
         until(
-            lambda: session.identifier.clock > 6.0 and reader.state.get("model") == "identified",
+            lambda: (
+                session.source.identifier.clock > 6.0 and reader.state.get("model") == "identified"
+            ),
             "the gate opens, for good",
         )
         session.command("force_nominal")
         until(lambda: reader.state["forced"], "forced")
         time.sleep(0.2)
         for _ in range(50):
-            assert session.identifier.gate.open, "the gate itself is honest, and stays open"
+            assert session.source.identifier.gate.open, "the gate itself is honest, and stays open"
             assert not session.source.controller.identified, "not a cycle on the identified model"
             assert reader.state["model"] == "nominal"
             time.sleep(0.01)
@@ -262,9 +264,9 @@ def test_a_pause_stops_the_clock_and_not_the_page() -> None:
         session.command("pause")
         until(lambda: reader.state["paused"], "paused")
         time.sleep(0.1)
-        cycles, frames = session.shared.ring.cycles, len(reader.all("frame"))
+        cycles, frames = session.shared.cycles, len(reader.all("frame"))
         time.sleep(1.2)
-        assert session.shared.ring.cycles == cycles
+        assert session.shared.cycles == cycles
         assert len(reader.all("frame")) > frames, "the page hears that the server is there"
         session.command("reset")
         until(
@@ -272,8 +274,8 @@ def test_a_pause_stops_the_clock_and_not_the_page() -> None:
             "commands are obeyed meanwhile",
         )
         session.command("resume")
-        until(lambda: session.shared.ring.cycles > cycles + 50, "it goes on")
-        assert session.shared.ring.cycles < cycles + 2000, "and does not hurry after what it missed"
+        until(lambda: session.shared.cycles > cycles + 50, "it goes on")
+        assert session.shared.cycles < cycles + 2000, "and does not hurry after what it missed"
     reader.close()
 
 
@@ -313,7 +315,7 @@ def test_a_loop_that_fails_is_told_and_does_not_take_the_page_with_it() -> None:
 
 def test_a_viewer_that_takes_nothing_costs_a_bounded_queue_and_gets_the_picture_later() -> None:
     session = Session(cases.study(), speed=1.0)
-    lazy, reader = session.attach(), Reader(session)
+    lazy, reader = session.viewers.attach(), Reader(session)
     with session:
         until(lambda: len(reader.all("frame")) > 2 * QUEUE, "many frames")
         assert lazy.dropped > 0
@@ -328,7 +330,7 @@ def test_a_viewer_that_takes_nothing_costs_a_bounded_queue_and_gets_the_picture_
 
 def test_a_viewer_that_draws_too_slowly_gets_the_newest_picture_instead_of_a_backlog() -> None:
     session = Session(cases.study(), speed=1.0)
-    slow = session.attach()
+    slow = session.viewers.attach()
     with session:
         until(lambda: any(message["type"] == "frame" for message in taken(slow)), "frames")
         slow.acknowledge(0)  # it answers, but never to a frame of now
@@ -412,7 +414,10 @@ def test_every_study_can_be_watched(study: Any) -> None:
     session = Session(Study(study.NAME, study.experiment("own")), speed=20.0)
     reader = Reader(session)
     with session:
-        until(lambda: session.identifier.updates > 4 and len(reader.all("frame")) > 10, "updates")
+        until(
+            lambda: session.source.identifier.updates > 4 and len(reader.all("frame")) > 10,
+            "updates",
+        )
     reader.close()
     assert session.shared.failure == ""
     assert reader.all("frame")[-1]["t"] > 1.0

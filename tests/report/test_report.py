@@ -17,11 +17,10 @@ from thetahat import robots
 from thetahat.errors import UsageError
 from thetahat.identification.verdict import judge
 from thetahat.model import parameters
-from thetahat.report import figures
-from thetahat.report.figures import base
+from thetahat.report.figures import bars, base, time_series
 from thetahat.report.figures.stick_figure import bones, ellipsoid, margin
 from thetahat.report.page import asset, plotly_script, render
-from thetahat.report.section import Column, Figure, Note, Panel, Section, Table, Text, as_data
+from thetahat.report.section import Column, Figure, Note, Panel, Section, Table, Text, plain
 from thetahat.report.traces import Series
 
 GROUNDS = ("#ffffff", "#14171b")  # of page.css, light and dark
@@ -66,19 +65,19 @@ def test_figures_take_live_data_without_a_report() -> None:
     for t, y in (([], []), ([0.0], [1.0]), ([0.0, 1.0], [np.nan, np.nan])):
         series = Series(np.array(t), np.array(y))
         for figure in (
-            figures.torque_over_time(series, series, series),
-            figures.residual_over_time(series, rms=0.1),
+            time_series.torque_over_time(series, series, series),
+            time_series.residual_over_time(series, rms=0.1),
         ):
             json.dumps(figure, allow_nan=False)
-    assert figures.r2_by_joint(["a", "b"], {"test": [None, 0.99], "nominal": [None, None]})["data"][
-        0
-    ]["x"] == [None, pytest.approx(0.01)]
+    assert bars.r2_by_joint(["a", "b"], {"test": [None, 0.99], "nominal": [None, None]})["data"][0][
+        "x"
+    ] == [None, pytest.approx(0.01)]
     json.dumps(
         [
-            figures.rms_by_joint(["a"], {"test": [None]}),
-            figures.torque_scatter({}),
-            figures.residual_spectrum({}),
-            figures.friction_curve(None, {}),
+            bars.rms_by_joint(["a"], {"test": [None]}),
+            time_series.torque_scatter({}),
+            time_series.residual_spectrum({}),
+            time_series.friction_curve(None, {}),
         ]
     )
 
@@ -183,10 +182,10 @@ def test_sections_are_data_in_the_order_engineers_ask(case: report_cases.Case) -
             "provenance",
         )
     ]
-    data = as_data(sections)
+    data = plain(sections)
     assert json.loads(json.dumps(data, allow_nan=False)) == data
-    kinds = {block["kind"] for section in data for block in section["blocks"]}
-    assert kinds == {"text", "note", "table", "figure"}
+    kinds = {type(block) for section in sections for block in section.blocks}
+    assert kinds == {Text, Note, Table, Figure}
 
 
 def test_what_is_not_finite_is_null() -> None:
@@ -201,7 +200,7 @@ def test_what_is_not_finite_is_null() -> None:
             ),
         )
     )
-    (data,) = as_data([Section("x", "x", (figure, Table((Column("a"),), ((float("nan"),),))))])
+    (data,) = plain([Section("x", "x", (figure, Table((Column("a"),), ((float("nan"),),))))])
     assert data["blocks"][0]["panels"][0]["figure"]["data"] == [{"x": [1.0, None], "y": [None, 3]}]
     assert data["blocks"][1]["rows"] == [[None]]
 
@@ -339,4 +338,4 @@ def test_mistakes_in_sections_are_named() -> None:
     with pytest.raises(UsageError, match="level is 'worse'"):
         Note("x", "worse")
     with pytest.raises(UsageError, match="cannot be put on a page"):
-        as_data([Section("x", "x", (Figure((Panel("p", {"data": object(), "layout": {}}),)),))])
+        plain([Section("x", "x", (Figure((Panel("p", {"data": object(), "layout": {}}),)),))])

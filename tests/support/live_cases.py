@@ -235,7 +235,7 @@ class Reader:
     """A viewer that reads everything, in a thread, and says what it drew."""
 
     def __init__(self, session: Session) -> None:
-        self.viewer, self.messages, self._over = session.attach(), [], threading.Event()
+        self.viewer, self.messages, self._over = session.viewers.attach(), [], threading.Event()
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 

@@ -22,8 +22,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from thetahat.report.figures import online_run, stick_figure, torque_over_time
+from thetahat.report.figures import online_run, stick_figure
 from thetahat.report.figures.base import BLUE, ORANGE, axis, figure, line, linear
+from thetahat.report.figures.time_series import torque_over_time
 from thetahat.report.page import plotly_file
 from thetahat.report.traces import Series
 

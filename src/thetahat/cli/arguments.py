@@ -12,6 +12,7 @@ import typer
 
 from thetahat import robots
 from thetahat.errors import StorageError, UsageError, known
+from thetahat.studies import STUDIES
 
 TABLES = (".csv", ".parquet", ".npz")
 PLANTS = ("mujoco", "own")
@@ -20,6 +21,11 @@ PLANTS = ("mujoco", "own")
 def option(text: str, *names: str, **more: Any) -> Any:
     """An option whose default is not shown, unless `show_default` is given."""
     return typer.Option(*names, help=text, show_default=more.pop("show_default", False), **more)
+
+
+def output(text: str, metavar: str, **more: Any) -> Any:
+    """The option --out, -o of a verb."""
+    return option(text, "--out", "-o", metavar=metavar, **more)
 
 
 def verb(app: typer.Typer) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -39,6 +45,10 @@ def _complete_robot(incomplete: str) -> list[str]:
     return [name for name in robots.names() if name.startswith(incomplete)]
 
 
+def _complete_study(incomplete: str) -> list[str]:
+    return [name for name in STUDIES if name.startswith(incomplete)]
+
+
 Robot = Annotated[
     str,
     typer.Argument(
@@ -51,6 +61,15 @@ Robot = Annotated[
         show_default=False,
     ),
 ]
+Study = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help=f"One of {', '.join(STUDIES)}.",
+        autocompletion=_complete_study,
+        show_default=False,
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Quiet = Annotated[
     bool,
@@ -58,14 +77,6 @@ Quiet = Annotated[
 ]
 FloatingBase = Annotated[
     bool, typer.Option("--floating-base", help="Model the root link as a floating base.")
-]
-Gravity = Annotated[
-    str | None,
-    typer.Option(
-        metavar="X,Y,Z",
-        help="Gravity in the robot's world frame, in m/s²; default: the file's, or 0,0,-9.81.",
-        show_default=False,
-    ),
 ]
 Logs = Annotated[
     list[str],
@@ -75,23 +86,10 @@ Logs = Annotated[
         show_default=False,
     ),
 ]
-Columns = Annotated[
-    str | None,
-    option('Column name patterns, such as "q={joint}_pos,tau={joint}_eff".', metavar="PATTERNS"),
-]
-Topic = Annotated[
-    str | None, option("Joint-state topic to read from a bag that has several.", metavar="NAME")
-]
-Salvage = Annotated[bool, option("Read the intact part of a truncated file.", "--salvage")]
 Plant = Annotated[
     str | None,
     option("Simulation engine: mujoco or own; default: mujoco if it is installed.", metavar="NAME"),
 ]
-
-
-def robot_file(text: str) -> Path:
-    """Return the file that ROBOT means."""
-    return robots.find(text)
 
 
 def plant(name: str | None) -> str:
@@ -103,12 +101,19 @@ def plant(name: str | None) -> str:
     return name
 
 
-def gravity(text: str | None) -> tuple[float, float, float] | None:
-    """Return three finite numbers from "X,Y,Z"; None where the option was not given."""
-    if text is None:
-        return None
-    x, y, z = numbers(text, "--gravity", 3)
-    return x, y, z
+def study_with_seed(name: str, seed: int) -> str:
+    """Return the module of a study; the seed is checked too."""
+    if name not in STUDIES:
+        raise UsageError(f"study {name!r} is unknown; studies: {', '.join(STUDIES)}")
+    whole_number("--seed", seed)
+    return STUDIES[name]
+
+
+def whole_number(option: str, value: int, least: int = 0) -> int:
+    """A whole number that is not below `least`."""
+    if value < least:
+        raise UsageError(f"{option} is {value}; give a whole number from {least}")
+    return value
 
 
 def numbers(text: str, option: str, count: int) -> tuple[float, ...]:
@@ -127,20 +132,14 @@ def numbers(text: str, option: str, count: int) -> tuple[float, ...]:
 
 def names(text: str, option: str, among: tuple[str, ...]) -> tuple[str, ...]:
     """Names with commas between them, each one of `among`."""
-    names_given = listed(text, option)
+    names_given = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not names_given:
+        raise UsageError(f"{option} is empty; give names with commas")
     for name in names_given:
         if name not in among:
             raise UsageError(
                 f"{option} names {name!r}, which the robot does not have; it has: {known(among)}"
             )
-    return names_given
-
-
-def listed(text: str | None, option: str) -> tuple[str, ...]:
-    """Names with commas between them; none where the option was not given."""
-    names_given = tuple(part.strip() for part in (text or "").split(",") if part.strip())
-    if text is not None and not names_given:
-        raise UsageError(f"{option} is empty; give names with commas")
     return names_given
 
 

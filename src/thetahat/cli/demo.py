@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from thetahat import robots
 from thetahat.cli import arguments
-from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import collect_warnings, emit
 from thetahat.cli.progress import Progress
+from thetahat.cli.settings_options import with_options
 from thetahat.errors import UsageError
 from thetahat.files import as_text, require_folder
+from thetahat.pipeline.settings import setting
 
 if TYPE_CHECKING:
     from thetahat.control.controller import Controller
@@ -29,47 +30,38 @@ KP, KD = 400.0, 40.0  # [1/s²], [1/s] of the controller
 TERMS = {"viscous": True, "coulomb": True, "offset": True}
 
 
+@dataclass(frozen=True, kw_only=True)
+class DemoOptions:
+    """Options of `thetahat demo`."""
+
+    robot: str = setting(f"Bundled robot: {', '.join(robots.names())}.", "arm4", "NAME", shown=True)
+    seed: int = setting(
+        "Random seed of the simulated robot's parameters, noise and motions.", 0, "N", shown=True
+    )
+
+    def __post_init__(self) -> None:
+        if self.robot not in robots.names():
+            shipped = ", ".join(robots.names())
+            raise UsageError(
+                f"--robot is {self.robot!r}; robots that ship with thetahat: {shipped}"
+            )
+        arguments.whole_number("--seed", self.seed)
+
+
+@with_options(DemoOptions)
 def demo(
     *,
     out: Annotated[
-        str,
-        option(
-            "Output folder; created if needed.",
-            "--out",
-            "-o",
-            metavar="DIR",
-            show_default=True,
-        ),
+        str, arguments.output("Output folder; created if needed.", "DIR", show_default=True)
     ] = FOLDER,
-    robot: Annotated[
-        str,
-        option(
-            f"Bundled robot: {', '.join(robots.names())}.",
-            metavar="NAME",
-            show_default=True,
-        ),
-    ] = "arm4",
     plant: arguments.Plant = None,
-    seed: Annotated[
-        int,
-        option(
-            "Random seed of the simulated robot's parameters, noise and motions.",
-            metavar="N",
-            show_default=True,
-        ),
-    ] = 0,
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
+    options: DemoOptions,
 ) -> None:
     """Run the whole workflow in under a minute: simulate, identify, validate, control."""
-    began = time.monotonic()
-    if robot not in robots.names():
-        raise UsageError(
-            f"--robot is {robot!r}; robots that ship with thetahat: {', '.join(robots.names())}"
-        )
-    if seed < 0:
-        raise UsageError(f"--seed is {seed}; give a whole number from 0")
-    file, engine = robots.path(robot), arguments.plant(plant)
+    began, seed = time.monotonic(), options.seed
+    file, engine = robots.path(options.robot), arguments.plant(plant)
     require_folder(Path(out), [])
     with collect_warnings(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
         from thetahat.model.io.load import load

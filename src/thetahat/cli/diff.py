@@ -8,10 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from thetahat.cli import arguments, engine_options
-from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import emit, plain
 from thetahat.cli.history import required
-from thetahat.errors import StorageError, UsageError
+from thetahat.errors import StorageError
 from thetahat.files import as_text
 
 Which = Annotated[
@@ -32,7 +31,7 @@ def diff(
     store: engine_options.Store = None,
     limit: Annotated[
         int,
-        option(
+        arguments.option(
             "Number of parameters to show, most changed first; 0: all.",
             metavar="N",
             show_default=True,
@@ -41,8 +40,7 @@ def diff(
     json: arguments.Json = False,
 ) -> None:
     """Compare two runs: parameters in standard deviations, R², settings and logs."""
-    if limit < 0:
-        raise UsageError(f"--limit is {limit}; give a whole number from 0")
+    arguments.whole_number("--limit", limit)
     from thetahat.fleet.estimate_diff import compare_estimates
 
     changes = compare_estimates(_answer(a, store), _answer(b, store))

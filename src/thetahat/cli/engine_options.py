@@ -8,12 +8,8 @@ from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import say
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from thetahat.cli.progress import Progress
     from thetahat.engine.open_engine import EngineOptions
     from thetahat.engine.protocol import Completion
-    from thetahat.engine.reduce import ShardReducer
 
 STORE = "THETAHAT_STORE"  # environment variable
 
@@ -22,12 +18,7 @@ Workers = Annotated[
     option("Number of local worker processes (needs the extra dask).", "--workers", metavar="N"),
 ]
 Scheduler = Annotated[
-    str | None,
-    option(
-        "Address of a Dask scheduler to run on.",
-        "--scheduler",
-        metavar="ADDRESS",
-    ),
+    str | None, option("Address of a Dask scheduler to run on.", "--scheduler", metavar="ADDRESS")
 ]
 Store = Annotated[
     str | None,
@@ -47,13 +38,6 @@ def engine_options(workers: int | None, scheduler: str | None, store: str | None
     from thetahat.engine.open_engine import EngineOptions
 
     return EngineOptions(workers, scheduler, None if store is None else Path(store))
-
-
-def reducer(options: EngineOptions, progress: Progress) -> AbstractContextManager[ShardReducer]:
-    """Open workers and store."""
-    from thetahat.engine.open_engine import open_reducer
-
-    return open_reducer(options, progress)
 
 
 def say_completion(completion: Completion) -> None:

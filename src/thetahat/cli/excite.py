@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from thetahat import robots
 from thetahat.cli import arguments
-from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import collect_warnings, emit
 from thetahat.cli.progress import Progress
-from thetahat.cli.settings_options import friction_terms, with_options
+from thetahat.cli.settings_options import friction_terms, with_options, with_settings
 from thetahat.errors import UsageError
 from thetahat.files import as_text
-from thetahat.pipeline.settings import FRICTION, setting
+from thetahat.pipeline.settings import FRICTION, IdentifySettings, setting
 
 if TYPE_CHECKING:
     import numpy as np
@@ -80,31 +80,30 @@ class ExciteOptions:
 
 
 @with_options(ExciteOptions)
+@with_settings("gravity")
 def excite(
     robot: arguments.Robot,
     *,
     out: Annotated[
         str,
-        option(
+        arguments.output(
             "Motion file to write (.csv, .parquet or .npz) with columns t, q., dq., ddq.",
-            "--out",
-            "-o",
-            metavar="TRAJECTORY",
+            "TRAJECTORY",
         ),
     ],
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
-    gravity: arguments.Gravity = None,
     options: ExciteOptions,
+    settings: IdentifySettings,
 ) -> None:
     """Design an exciting motion for identification."""
     began = time.monotonic()
-    file, vector = arguments.robot_file(robot), arguments.gravity(gravity)
+    file, gravity = robots.find(robot), settings.gravity
     target = arguments.table_file(out, "--out", keep=[file, *map(Path, options.after or ())])
     with collect_warnings(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
         progress.stage("loading the robot")
-        moved, excited = _robots(file, vector, options)
-        earlier = _earlier(options.after, file, vector, excited, progress)
+        moved, excited = _robots(file, gravity, options)
+        earlier = _earlier(options.after, file, gravity, excited, progress)
         motion_design = _design(excited, earlier, options, progress)
         motion = motion_design.trajectory.sampled(options.rate)
         _whole(motion, moved).save(target)

@@ -112,19 +112,9 @@ def verdict(error: Exception) -> tuple[int, str]:
         return error.exit_code, str(error)
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
-        return (
-            STORAGE,
-            (
-                f"{where}{error.strerror or error}; check the path, its permissions and the room on"
-                " its disk"
-            ),
-        )
+        advice = "check the path, its permissions and the room on its disk"
+        return STORAGE, f"{where}{error.strerror or error}; {advice}"
     if isinstance(error, MemoryError):
         return UNEXPECTED, "out of memory; try a smaller input or a larger machine"
-    return (
-        UNEXPECTED,
-        (
-            f"unexpected {type(error).__name__}: {error} (a bug; set THETAHAT_DEBUG=1 for the"
-            " traceback)"
-        ),
-    )
+    what = f"unexpected {type(error).__name__}: {error}"
+    return UNEXPECTED, f"{what} (a bug; set THETAHAT_DEBUG=1 for the traceback)"

@@ -11,22 +11,19 @@ import typer
 
 from thetahat.cli import arguments, engine_options
 from thetahat.cli.arguments import option
-from thetahat.cli.exit_status import collect_warnings, emit, say
+from thetahat.cli.exit_status import collect_warnings, emit
 from thetahat.cli.progress import Progress
 from thetahat.cli.settings_options import with_settings
-from thetahat.errors import StorageError, ThetahatError, UsageError
+from thetahat.errors import UsageError
 from thetahat.files import as_text, require_folder
 from thetahat.pipeline.settings import IdentifySettings
 
 if TYPE_CHECKING:
-    from thetahat.engine.multi_log import Failure
     from thetahat.fleet.analysis import FleetAnalysis, FleetOptions
 
 SETTINGS = ("friction", "cutoff", "min_speed", "tune", "columns", "topic", "salvage")
 BY = ("log", "day", "week", "month")
 FILES = ("fleet.parquet", "fleet.html", "fleet.json")
-SHOWN = 12  # things left out that are named; the others are counted
-
 
 Manifest = Annotated[
     str,
@@ -44,11 +41,8 @@ def fleet(
     *,
     out: Annotated[
         str,
-        option(
-            "Folder for fleet.parquet, fleet.html and fleet.json; created if needed.",
-            "--out",
-            "-o",
-            metavar="DIR",
+        arguments.output(
+            "Folder for fleet.parquet, fleet.html and fleet.json; created if needed.", "DIR"
         ),
     ],
     by: Annotated[
@@ -76,17 +70,20 @@ def fleet(
     where, folder = engine_options.engine_options(workers, scheduler, store), Path(out)
     path = arguments.input_file(manifest, "MANIFEST")
     require_folder(folder, [folder / name for name in FILES], [path])
+    from thetahat.engine.open_engine import open_reducer
+
     with (
         collect_warnings(quiet=quiet) as warnings,
         Progress(quiet=quiet) as progress,
-        engine_options.reducer(where, progress) as reducer,
+        open_reducer(where, progress) as reducer,
     ):
         from thetahat.fleet.analysis import analyze_fleet
+        from thetahat.fleet.fleet_table import as_data
         from thetahat.fleet.manifest import read_manifest
 
         analysis = analyze_fleet(read_manifest(path), options, reducer)
         progress.stage("writing")
-        data = _data(analysis, warnings)
+        data = {**as_data(analysis), "warnings": list(warnings)}
         files = write(analysis, data, folder)
         reducer.write(analysis.record)
     if json:
@@ -95,8 +92,11 @@ def fleet(
         from thetahat.cli.fleet_view import draw
 
         draw(data, files, time.monotonic() - began)
-    damaged = () if reducer.store is None else tuple(reducer.store.damaged)
-    conclude(analysis.failures, reducer.store_failures, damaged)
+    from thetahat.engine.sharded import completion_of
+
+    nouns = "robot, period or log", "robots, periods or logs"
+    more = " (--json lists all)"
+    engine_options.say_completion(completion_of(reducer, analysis.failures, nouns, more=more))
 
 
 def _options(by: str, level: float, settings: IdentifySettings, *, armature: bool) -> FleetOptions:
@@ -111,25 +111,14 @@ def _options(by: str, level: float, settings: IdentifySettings, *, armature: boo
     return FleetOptions(by=by, level=level, armature=armature, **given)
 
 
-def _data(analysis: FleetAnalysis, warnings: list[str]) -> dict[str, Any]:
-    from thetahat.fleet.fleet_table import as_data
-
-    return {**as_data(analysis), "warnings": list(warnings)}
-
-
 def write(analysis: FleetAnalysis, data: dict[str, Any], folder: Path) -> list[Path]:
     """The table, the page, and fleet.json last, so that it says that all are there."""
-    from thetahat.files import write_atomically
+    from thetahat.files import make_folder, write_atomically
     from thetahat.fleet.fleet_page import sections, titles
     from thetahat.fleet.fleet_table import parquet
     from thetahat.report.page import render
 
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(
-            f"--out {str(folder)!r} cannot be made: {error.strerror or error}; give another folder"
-        ) from None
+    make_folder(folder)
     title, subtitle = titles(data)
     return [
         write_atomically(folder / "fleet.parquet", parquet(analysis)),
@@ -138,33 +127,3 @@ def write(analysis: FleetAnalysis, data: dict[str, Any], folder: Path) -> list[P
         ),
         write_atomically(folder / "fleet.json", as_text(data)),
     ]
-
-
-def conclude(
-    left_out: tuple[Failure, ...], trouble: list[Failure], damaged: tuple[str, ...]
-) -> None:
-    """Say what was left out, and raise with the exit code of the first."""
-    for key in damaged:
-        say(f"entry {key[:12]}… of the store was damaged and is computed anew", "warning")
-    if not left_out and not trouble:
-        return
-    for failure in left_out[:SHOWN]:
-        say(failure.sentence, "warning")
-    if len(left_out) > SHOWN:
-        say(f"{len(left_out) - SHOWN} more were left out (--json lists all)", "warning")
-    first, kinds = (
-        (*left_out, *trouble)[0],
-        {each.exit_code: each for each in ThetahatError.__subclasses__()},
-    )
-    if not left_out:
-        raise StorageError(first.sentence)
-    for failure in trouble:
-        say(failure.sentence, "warning")
-    count = (
-        "1 robot, period or log was"
-        if len(left_out) == 1
-        else f"{len(left_out)} robots, periods or logs were"
-    )
-    raise kinds.get(first.exit_code, ThetahatError)(
-        f"{count} left out; the answer is of the others, so repair or remove what is named above"
-    )

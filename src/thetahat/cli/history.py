@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from thetahat.cli import arguments, engine_options
-from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import emit
+from thetahat.cli.settings_options import with_options
 from thetahat.errors import UsageError
 from thetahat.files import as_text
+from thetahat.pipeline.settings import setting
 
 if TYPE_CHECKING:
     from thetahat.engine.run_records import RunRecord
@@ -17,56 +19,42 @@ if TYPE_CHECKING:
 SCHEMA = "thetahat/history/1"
 
 
+@dataclass(frozen=True, kw_only=True)
+class HistoryOptions:
+    """Options of `thetahat history`: which runs are listed."""
+
+    robot: str | None = setting("Show only runs of this robot.", None, "NAME")
+    period: str | None = setting("Show only runs of this fleet period.", None, "NAME")
+    method: str | None = setting("Show only runs with this method.", None, "NAME")
+    log: str | None = setting(
+        "Show only runs with this log: part of its path, or a prefix of its SHA-256.", None, "TEXT"
+    )
+    since: str | None = setting(
+        "Show only runs since this date or time (ISO 8601, UTC).", None, "DATE"
+    )
+    until: str | None = setting("Show only runs before this date or time.", None, "DATE")
+    done: bool = setting("Show only runs that have an estimate.", False, flags="--done")
+    limit: int = setting(
+        "Maximum number of runs to show, latest first; 0: all.", 50, "N", shown=True
+    )
+
+
+@with_options(HistoryOptions)
 def history(
     *,
     store: engine_options.Store = None,
-    robot: Annotated[str | None, option("Show only runs of this robot.", metavar="NAME")] = None,
-    period: Annotated[
-        str | None, option("Show only runs of this fleet period.", metavar="NAME")
-    ] = None,
-    method: Annotated[
-        str | None, option("Show only runs with this method.", metavar="NAME")
-    ] = None,
-    log: Annotated[
-        str | None,
-        option(
-            "Show only runs with this log: part of its path, or a prefix of its SHA-256.",
-            metavar="TEXT",
-        ),
-    ] = None,
-    since: Annotated[
-        str | None,
-        option("Show only runs since this date or time (ISO 8601, UTC).", metavar="DATE"),
-    ] = None,
-    until: Annotated[
-        str | None, option("Show only runs before this date or time.", metavar="DATE")
-    ] = None,
-    done: Annotated[bool, option("Show only runs that have an estimate.", "--done")] = False,
-    limit: Annotated[
-        int,
-        option(
-            "Maximum number of runs to show, latest first; 0: all.", metavar="N", show_default=True
-        ),
-    ] = 50,
     json: arguments.Json = False,
+    options: HistoryOptions,
 ) -> None:
     """List the runs recorded in a store, latest first: robot, method, samples, R², verdict."""
-    if limit < 0:
-        raise UsageError(f"--limit is {limit}; give a whole number from 0")
+    arguments.whole_number("--limit", options.limit)
     folder = required(store)
     from thetahat.engine.cache import Store
     from thetahat.engine.run_records import RunFilter, find_runs
 
-    wanted = RunFilter(
-        robot,
-        period,
-        method,
-        log,
-        moment(since, "--since"),
-        moment(until, "--until"),
-        done,
-        limit or None,
-    )
+    since, until = moment(options.since, "--since"), moment(options.until, "--until")
+    given = asdict(options) | {"since": since, "until": until, "limit": options.limit or None}
+    wanted = RunFilter(**given)
     with Store(folder, create=False) as opened:
         records = find_runs(opened, wanted)
     if json:

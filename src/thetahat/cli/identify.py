@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from thetahat.cli import arguments, engine_options
 from thetahat.cli.arguments import option
@@ -13,6 +13,9 @@ from thetahat.cli.settings_options import with_settings
 from thetahat.files import as_text
 from thetahat.pipeline.settings import IdentifySettings
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 @with_settings()
 def identify(
@@ -21,11 +24,8 @@ def identify(
     *,
     out: Annotated[
         str,
-        option(
-            "Folder for estimate.json, report.html and the robot file; created if needed.",
-            "--out",
-            "-o",
-            metavar="DIR",
+        arguments.output(
+            "Folder for estimate.json, report.html and the robot file; created if needed.", "DIR"
         ),
     ],
     json: arguments.Json = False,
@@ -64,7 +64,34 @@ def identify(
                 if finding["kind"] in GRAVE:
                     say(finding["message"], "warning")
     else:
-        from thetahat.cli.identify_view import draw
-
         draw(answer.data, files=list(answer.files), seconds=time.monotonic() - began)
     engine_options.say_completion(answer.completion)
+
+
+def draw(estimate: dict[str, Any], *, files: list[Path], seconds: float) -> None:
+    """Print the result to stdout, from the sections of its report."""
+    from thetahat.cli.terminal import findings, show, written
+    from thetahat.report.identification_report import parity, processing
+    from thetahat.report.section import Text
+    from thetahat.report.sections import bodies, torques
+    from thetahat.report.text import GRAVE
+    from thetahat.report.verdict_section import verdict
+
+    show(
+        [
+            verdict(estimate).blocks,
+            torques.score_table(estimate),
+            bodies.drive_table(estimate),
+            bodies.body_table(estimate),
+            [
+                *bodies.consistency_notes(estimate),
+                *bodies.identifiability_notes(estimate),
+                *map(Text, parity(estimate)),
+            ],
+            [
+                *findings(estimate["findings"], skip=(*GRAVE, "locked-joints")),
+                *map(Text, processing(estimate)),
+            ],
+            written(files, seconds),
+        ]
+    )

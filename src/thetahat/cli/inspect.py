@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from thetahat import robots
 from thetahat.cli import arguments
 from thetahat.cli.exit_status import collect_warnings, emit
 from thetahat.cli.progress import Progress
+from thetahat.cli.settings_options import with_settings
 from thetahat.files import as_text
+from thetahat.pipeline.settings import IdentifySettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,21 +25,22 @@ LARGEST = 300  # degrees of freedom whose base parameters are looked for: beyond
 KINDS = {"alone": "alone", "group": "in_sums", "never": "never"}
 
 
+@with_settings("gravity")
 def inspect(
     robot: arguments.Robot,
     *,
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
     floating_base: arguments.FloatingBase = False,
-    gravity: arguments.Gravity = None,
+    settings: IdentifySettings,
 ) -> None:
     """Show a robot's tree, masses and drive terms, and check its physical consistency."""
-    file, vector = arguments.robot_file(robot), arguments.gravity(gravity)
+    file = robots.find(robot)
     from thetahat.model.io.load import load
 
     with collect_warnings(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
         progress.stage("loading the robot")
-        loaded = load(file, floating_base=floating_base, gravity=vector)
+        loaded = load(file, floating_base=floating_base, gravity=settings.gravity)
         progress.stage("finding what can be identified")
         data = {**describe(loaded), "warnings": list(warnings)}
     if json:

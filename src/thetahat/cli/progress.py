@@ -9,22 +9,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sized
 from types import TracebackType
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from thetahat.excite.design import Progress as SearchProgress
 
 PATIENCE = 1.0  # [s]
 T = TypeVar("T", bound=Sized)
-
-
-class Share(Protocol):
-    """How far a search is."""
-
-    @property
-    def criterion(self) -> float:
-        """Value of the best so far."""
-
-    @property
-    def done(self) -> float:
-        """Part of the work, 0 to 1."""
 
 
 class Progress:
@@ -103,11 +94,11 @@ class Progress:
         if self._shown:
             self._bar.update(self._task, completed=done, total=total, description=text)
 
-    def share(self, text: str) -> Callable[[Share], None]:
+    def share(self, text: str) -> Callable[[SearchProgress], None]:
         """Return a function that shows the progress of a search and its best value."""
         self.stage(text, 1000)
 
-        def tell(so_far: Share) -> None:
+        def tell(so_far: SearchProgress) -> None:
             if self._shown:
                 shown = f"{text}: {so_far.criterion:.4g}"
                 self._bar.update(self._task, completed=round(1000 * so_far.done), description=shown)

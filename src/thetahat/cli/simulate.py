@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from thetahat import robots
 from thetahat.cli import arguments
 from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import collect_warnings, emit
 from thetahat.cli.progress import Progress
-from thetahat.cli.settings_options import with_options
+from thetahat.cli.settings_options import with_options, with_settings
 from thetahat.errors import UsageError
 from thetahat.files import as_text
-from thetahat.pipeline.settings import setting
+from thetahat.pipeline.settings import IdentifySettings, setting
 
 if TYPE_CHECKING:
     from thetahat.model.robot import Robot
@@ -96,6 +97,7 @@ class SimulateOptions:
 
 
 @with_options(SimulateOptions)
+@with_settings("gravity")
 def simulate(
     robot: arguments.Robot,
     trajectory: Annotated[
@@ -107,26 +109,21 @@ def simulate(
         ),
     ],
     *,
-    out: Annotated[
-        str, option("Log file to write: .csv, .parquet or .npz.", "--out", "-o", metavar="LOG")
-    ],
+    out: Annotated[str, arguments.output("Log file to write: .csv, .parquet or .npz.", "LOG")],
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
     plant: arguments.Plant = None,
     truth: Annotated[
         str | None,
-        option(
-            "Robot file to simulate; the controller still uses ROBOT.",
-            metavar="ROBOT",
-        ),
+        option("Robot file to simulate; the controller still uses ROBOT.", metavar="ROBOT"),
     ] = None,
-    gravity: arguments.Gravity = None,
     options: SimulateOptions,
+    settings: IdentifySettings,
 ) -> None:
     """Simulate a robot that tracks a motion, and write its log."""
     began = time.monotonic()
-    file, vector = arguments.robot_file(robot), arguments.gravity(gravity)
-    true_file = file if truth is None else arguments.robot_file(truth)
+    file = robots.find(robot)
+    true_file = file if truth is None else robots.find(truth)
     motion_file = arguments.input_file(trajectory, "TRAJECTORY")
     target = arguments.table_file(out, "--out", keep=[file, motion_file, true_file])
     engine = arguments.plant(plant)
@@ -134,7 +131,7 @@ def simulate(
         progress.stage("loading the robot")
         from thetahat.model.io.load import load
 
-        nominal, simulated = (load(each, gravity=vector) for each in (file, true_file))
+        nominal, simulated = (load(each, gravity=settings.gravity) for each in (file, true_file))
         if simulated.joint_names != nominal.joint_names:
             raise UsageError(
                 f"--truth {true_file.name} has other joints than {file.name}; give a variant of the"

@@ -9,45 +9,25 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from thetahat.cli import arguments
 from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import collect_warnings, emit, plain
 from thetahat.cli.progress import Progress
-from thetahat.errors import StorageError, UsageError
-from thetahat.files import as_text, require_folder, write_atomically
+from thetahat.files import as_text, make_folder, require_folder, write_atomically
 
 if TYPE_CHECKING:
     from thetahat.studies.study import Result
 
-STUDIES = {"double-pendulum": "double_pendulum", "leg": "leg", "arm": "arm", "valkyrie": "valkyrie"}
 FILES = ("summary.json", "report.html", "run.parquet")
 
 
-def complete_study(incomplete: str) -> list[str]:
-    """Return the studies whose names begin like this."""
-    return [name for name in STUDIES if name.startswith(incomplete)]
-
-
 def study(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME",
-            help=f"One of {', '.join(STUDIES)}.",
-            autocompletion=complete_study,
-            show_default=False,
-        ),
-    ],
+    name: arguments.Study,
     *,
     out: Annotated[
         str,
-        option(
-            "Folder for summary.json, report.html and run.parquet; created if needed.",
-            "--out",
-            "-o",
-            metavar="DIR",
+        arguments.output(
+            "Folder for summary.json, report.html and run.parquet; created if needed.", "DIR"
         ),
     ],
     plant: arguments.Plant = None,
@@ -63,36 +43,21 @@ def study(
     quiet: arguments.Quiet = False,
 ) -> None:
     """Reproduce one of the paper's experiments in simulation: online identification and control."""
-    began = time.monotonic()
-    if name not in STUDIES:
-        raise UsageError(f"study {name!r} is unknown; studies: {', '.join(STUDIES)}")
-    if seed < 0:
-        raise UsageError(f"--seed is {seed}; give a whole number from 0")
+    began, module = time.monotonic(), arguments.study_with_seed(name, seed)
     engine, folder = arguments.plant(plant), Path(out)
     require_folder(folder, [folder / file for file in FILES])
     with collect_warnings(quiet=quiet), Progress(quiet=quiet) as progress:
         progress.stage(f"preparing {name}")
-        result: Result = importlib.import_module(f"thetahat.studies.{STUDIES[name]}").run(
-            engine, seed=seed, progress=progress.update
-        )
+        run = importlib.import_module(f"thetahat.studies.{module}").run
+        result: Result = run(engine, seed=seed, progress=progress.update)
         progress.stage("writing")
         files = write(result, folder)
     if json:
         emit(as_text(result.summary))
         return
-    names = ", ".join(plain(file) for file in files)
-    emit(
-        "\n".join(
-            [
-                *result.text,
-                (
-                    f"Wrote {names} in {time.monotonic() - began:.0f} s; look at"
-                    f" {plain(folder / 'report.html')}."
-                ),
-            ]
-        )
-        + "\n"
-    )
+    names, page = ", ".join(plain(file) for file in files), plain(folder / "report.html")
+    wrote = f"Wrote {names} in {time.monotonic() - began:.0f} s; look at {page}."
+    emit("\n".join([*result.text, wrote]) + "\n")
 
 
 def write(result: Result, folder: Path) -> list[Path]:
@@ -100,21 +65,12 @@ def write(result: Result, folder: Path) -> list[Path]:
     from thetahat.data.formats.write_log import write_table
     from thetahat.report.page import render
 
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(
-            f"--out {str(folder)!r} cannot be made: {error.strerror or error}; give another folder"
-        ) from None
+    make_folder(folder)
     run, step = result.run, result.run.drawn
     names = run.robot.joint_names
     columns = {"t": run.t[step], "identified": run.identified[step].astype(float)}
-    for kind, array in (
-        ("q", run.q),
-        ("wanted", run.wanted),
-        ("tau", run.tau),
-        ("error", run.error),
-    ):
+    arrays = {"q": run.q, "wanted": run.wanted, "tau": run.tau, "error": run.error}
+    for kind, array in arrays.items():
         columns |= {f"{kind}.{joint}": array[step, j] for j, joint in enumerate(names)}
     title = f"{result.title}, seed {result.summary['seed']}, {result.summary['plant']} plant"
     return [

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from thetahat import __version__
+from thetahat import __version__, robots
 from thetahat.cli import arguments
 from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import collect_warnings, emit
@@ -45,8 +45,8 @@ def validate(
 ) -> None:
     """Score predicted torques on a log: R² and RMS per joint."""
     began = time.monotonic()
-    file = arguments.robot_file(robot)
-    other = None if against is None else arguments.robot_file(against)
+    file = robots.find(robot)
+    other = None if against is None else robots.find(against)
     source = None if estimate is None else arguments.input_file(estimate, "--estimate")
     with collect_warnings(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
         from thetahat.identification.read_estimate import read_estimate

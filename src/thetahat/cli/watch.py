@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from thetahat import robots
 from thetahat.cli import arguments
 from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import collect_warnings, emit, say
 from thetahat.cli.progress import Progress
-from thetahat.cli.settings_options import friction_terms, with_options
-from thetahat.cli.study import STUDIES, complete_study
+from thetahat.cli.settings_options import friction_terms, with_options, with_settings
 from thetahat.errors import UsageError
 from thetahat.files import as_text
-from thetahat.pipeline.settings import FRICTION, setting
+from thetahat.pipeline.settings import FRICTION, IdentifySettings, setting
 
 if TYPE_CHECKING:
     from thetahat.live.sample_sources import Settings
@@ -83,8 +83,7 @@ class IdentifierOptions:
     def __post_init__(self) -> None:
         arguments.positive("--rate", self.rate, "Hz")
         arguments.positive("--cutoff", self.cutoff, "Hz")
-        if self.window < 1:
-            raise UsageError(f"--window is {self.window}; give a whole number from 1")
+        arguments.whole_number("--window", self.window, 1)
         if not 0.0 <= self.threshold <= 1.0:
             raise UsageError(f"--threshold is {self.threshold}; give an R² from 0 to 1")
         friction_terms(self.friction)
@@ -112,15 +111,7 @@ Speed = Annotated[
 @arguments.verb(app)
 @with_options(PageOptions, "page")
 def study(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME",
-            help=f"One of {', '.join(STUDIES)}.",
-            autocompletion=complete_study,
-            show_default=False,
-        ),
-    ],
+    name: arguments.Study,
     *,
     speed: Speed = 1.0,
     plant: arguments.Plant = None,
@@ -133,10 +124,7 @@ def study(
     page: PageOptions,
 ) -> None:
     """Run one of the paper's experiments: gate, model switch, tracking errors."""
-    if name not in STUDIES:
-        raise UsageError(f"study {name!r} is unknown; studies: {', '.join(STUDIES)}")
-    if seed < 0:
-        raise UsageError(f"--seed is {seed}; give a whole number from 0")
+    arguments.study_with_seed(name, seed)
     engine, times = arguments.plant(plant), _speed(speed)
 
     def session() -> Session:
@@ -152,22 +140,20 @@ def study(
 @arguments.verb(app)
 @with_options(PageOptions, "page")
 @with_options(IdentifierOptions, "identifier")
+@with_settings("gravity", "columns", "topic", "salvage")
 def replay(
     robot: arguments.Robot,
     logs: arguments.Logs,
     *,
     speed: Speed = 1.0,
-    gravity: arguments.Gravity = None,
-    columns: arguments.Columns = None,
-    topic: arguments.Topic = None,
-    salvage: arguments.Salvage = False,
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
     page: PageOptions,
     identifier: IdentifierOptions,
+    settings: IdentifySettings,
 ) -> None:
     """Replay a log through the online identifier at the rate of its time stamps."""
-    file, vector, times = arguments.robot_file(robot), arguments.gravity(gravity), _speed(speed)
+    file, times = robots.find(robot), _speed(speed)
 
     def session() -> Session:
         from thetahat.data.log import read_log
@@ -175,8 +161,9 @@ def replay(
         from thetahat.live.session import Session
         from thetahat.model.io.load import load
 
-        loaded = load(file, gravity=vector)
-        log = read_log(list(logs), loaded, columns=columns, topic=topic, salvage=salvage)
+        loaded = load(file, gravity=settings.gravity)
+        how = {name: getattr(settings, name) for name in ("columns", "topic", "salvage")}
+        log = read_log(list(logs), loaded, **how)
         return Session(Replay(loaded, log, identifier.settings()), speed=times)
 
     _serve(session, page, json=json, quiet=quiet)
@@ -185,10 +172,10 @@ def replay(
 @arguments.verb(app)
 @with_options(PageOptions, "page")
 @with_options(IdentifierOptions, "identifier")
+@with_settings("gravity")
 def listen(
     robot: arguments.Robot,
     *,
-    gravity: arguments.Gravity = None,
     sample_rate: Annotated[
         float,
         option("Expected sample rate; other rates are accepted.", metavar="HZ", show_default=True),
@@ -197,9 +184,10 @@ def listen(
     quiet: arguments.Quiet = False,
     page: PageOptions,
     identifier: IdentifierOptions,
+    settings: IdentifySettings,
 ) -> None:
     """Identify a robot from joint states received over a WebSocket, one frame per sample."""
-    file, vector = arguments.robot_file(robot), arguments.gravity(gravity)
+    file = robots.find(robot)
     arguments.positive("--sample-rate", sample_rate, "Hz")
 
     def session() -> Session:
@@ -207,7 +195,8 @@ def listen(
         from thetahat.live.session import Session
         from thetahat.model.io.load import load
 
-        return Session(Listen(load(file, gravity=vector), identifier.settings(), rate=sample_rate))
+        loaded = load(file, gravity=settings.gravity)
+        return Session(Listen(loaded, identifier.settings(), rate=sample_rate))
 
     _serve(session, page, json=json, quiet=quiet)
 

@@ -17,7 +17,7 @@ import numpy as np
 from thetahat.data.samples import Samples
 from thetahat.errors import NotIdentifiable
 from thetahat.identification.estimate import Estimate
-from thetahat.identification.estimators.estimator import Estimator, SampleEstimator
+from thetahat.identification.estimators.estimator import AnyEstimator
 from thetahat.identification.information import Information
 from thetahat.identification.solve import solve
 from thetahat.identification.submodel import view
@@ -25,7 +25,7 @@ from thetahat.identification.submodel import view
 
 def estimate_with_excerpt(
     seen: Information,
-    estimator: Estimator | SampleEstimator,
+    estimator: AnyEstimator,
     *,
     whole: Information,
     excerpt: Information,

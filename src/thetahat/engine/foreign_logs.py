@@ -114,7 +114,7 @@ def foreign_failure(
     only: nothing else is held out, so that it is scored all the same.
     """
     with f.blas_threads().limit(limits=1, user_api="blas"):
-        misfit = measure_misfit(own.information(fitted.work.fitted), fitted.information)
+        misfit = measure_misfit(own.information(fitted.work.robot), fitted.information)
     if not misfit.foreign:
         return None
     fate = ("nothing else is held out, so the score is of it",) if only else ()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
 from thetahat.data.friction_direction import batches_with_friction_direction
 from thetahat.data.joint_selection import TorqueCounter
@@ -12,19 +10,11 @@ from thetahat.data.log import Log, read_log
 from thetahat.data.prepare import Settings, choose, prepare_batches
 from thetahat.data.samples import Samples
 from thetahat.data.samples_log import SamplesLog
-from thetahat.engine.protocol import (
-    Answer,
-    Completion,
-    Fold,
-    NoProgress,
-    Progress,
-    Rows,
-    Span,
-    Tuning,
-)
+from thetahat.engine.multi_log import Span
+from thetahat.engine.protocol import Engine, Fold, NoProgress, Progress, Rows, Tuning
 from thetahat.engine.row_reader import Reading
 from thetahat.identification.estimate import Estimate
-from thetahat.identification.estimators.estimator import Estimator, SampleEstimator
+from thetahat.identification.estimators.estimator import AnyEstimator
 from thetahat.identification.information import Information, information
 from thetahat.identification.scores import Validation, validate
 from thetahat.identification.solve import solve
@@ -32,10 +22,8 @@ from thetahat.identification.tuning.tune import Tuned
 from thetahat.model.robot import Robot
 
 
-class LocalEngine:
-    """Streams logs in this process."""
-
-    completion = Completion()
+class LocalEngine(Engine):
+    """Streams logs in this process; answers are not kept, and there is no history."""
 
     def __init__(self, progress: Progress | None = None) -> None:
         self._progress = progress or NoProgress()
@@ -51,13 +39,7 @@ class LocalEngine:
         )
 
     def choose_filter(
-        self,
-        log: Log,
-        robot: Robot,
-        *,
-        cutoff: float | None,
-        min_speed: float | None,
-        span: Span | None,
+        self, log: Log, robot: Robot, *, cutoff: float | None, min_speed: float | None, span: Span
     ) -> Settings:
         """Choose how the log's rows are filtered."""
         return choose(log, robot, cutoff=cutoff, min_speed=min_speed, span=span)
@@ -91,11 +73,7 @@ class LocalEngine:
         return batches_with_friction_direction(map(rows.joints.select, counted), fitted)
 
     def solve(
-        self,
-        seen: Information,
-        whole: Information,
-        estimator: Estimator | SampleEstimator,
-        rows: Rows,
+        self, seen: Information, whole: Information, estimator: AnyEstimator, rows: Rows
     ) -> Estimate:
         """Estimate from `seen`, with standard deviations that know the noise's correlation."""
         return solve(
@@ -124,17 +102,3 @@ class LocalEngine:
     def without_failures(self, log: Log) -> Log:
         """Return the log: all of it was used."""
         return log
-
-    def answer_key(
-        self, logs: Sequence[Log], settings: object, inputs: Sequence[Path], out: Path
-    ) -> str | None:
-        """Return None: answers are not kept."""
-
-    def cached_answer(self, key: str, out: Path) -> Answer | None:
-        """Return None: answers are not kept."""
-
-    def keep_answer(self, key: str, answer: Answer, out: Path) -> None:
-        """Do nothing: answers are not kept."""
-
-    def record(self, data: dict[str, Any], verdict: str) -> None:
-        """Do nothing: there is no history."""

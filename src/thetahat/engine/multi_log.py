@@ -7,15 +7,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
+from thetahat.data.columns import ColumnMap
 from thetahat.data.formats import Block, Table
+from thetahat.data.formats.table import State
 from thetahat.data.log import Log, scanned_log
 from thetahat.data.scan import FileScan, merge_scans
 from thetahat.data.types import Source
-from thetahat.engine.file_scan import ScannedFile
+from thetahat.engine.fingerprint import fingerprint
 from thetahat.engine.row_reader import FileRows, Reading
 from thetahat.engine.sources import Item
 from thetahat.errors import MalformedInput, ThetahatError, known
 from thetahat.model.robot import Robot
+
+Span = tuple[int, int] | None  # first row of a log and one past the last; None: all rows
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,42 @@ class Failure:
     def of(name: str, error: ThetahatError) -> Failure:
         """Return the failure of an error."""
         return Failure(name, str(error), error.exit_code)
+
+    def error(self, sentence: str) -> ThetahatError:
+        """Return an error with its exit code."""
+        kinds = {kind.exit_code: kind for kind in reversed(ThetahatError.__subclasses__())}
+        return kinds.get(self.exit_code, MalformedInput)(sentence)
+
+
+@dataclass(frozen=True, eq=False)
+class ScannedFile:
+    """A file's scan, and how its rows are found again."""
+
+    scan: FileScan  # sources with paths as the scanning worker saw them
+    states: tuple[State, ...]
+    notes: tuple[tuple[str, str], ...]
+    divisible: bool  # whether its rows can be read from the middle
+    places: np.ndarray  # of lines, in a CSV file
+
+    @property
+    def rows(self) -> int:
+        """How many rows it has."""
+        return self.scan.rows
+
+    @property
+    def columns(self) -> ColumnMap:
+        """The columns that are read."""
+        return self.scan.columns
+
+    @property
+    def digest(self) -> str:
+        """The file's SHA-256, or a hash of those of all files of a bag."""
+        return joint_digest([source.sha256 for source in self.scan.sources])
+
+
+def joint_digest(hashes: list[str]) -> str:
+    """Return the hash of a file, or one of those of all files of a bag."""
+    return hashes[0] if len(hashes) == 1 else fingerprint(hashes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,11 +217,6 @@ def _difference(item: Item, file: ScannedFile, other: tuple[Item, ScannedFile]) 
 
 def refused(failures: Sequence[Failure]) -> ThetahatError:
     """Return the error where no file is left: that of the first."""
-    kinds = {
-        error.exit_code: error
-        for error in ThetahatError.__subclasses__()
-        if error.__name__ != "MissingExtra"
-    }
     first = failures[0]
     rest = f" (and {len(failures) - 1} more logs cannot be used)" if len(failures) > 1 else ""
-    return kinds.get(first.exit_code, MalformedInput)(first.sentence + rest)
+    return first.error(first.sentence + rest)

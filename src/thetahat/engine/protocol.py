@@ -15,17 +15,17 @@ from thetahat.data.joint_selection import JointSelection, TorqueCounts
 from thetahat.data.log import Log
 from thetahat.data.prepare import Settings
 from thetahat.data.samples import Samples
+from thetahat.engine.multi_log import Span
 from thetahat.engine.row_reader import Reading
 from thetahat.errors import ThetahatError
 from thetahat.identification.estimate import Estimate
-from thetahat.identification.estimators.estimator import Estimator, SampleEstimator
+from thetahat.identification.estimators.estimator import AnyEstimator
 from thetahat.identification.information import Information
 from thetahat.identification.scores import Validation
 from thetahat.identification.tuning.tune import Tuned
 from thetahat.model.robot import Robot
 
 Answer = tuple[dict[str, Any], list[Path]]  # data of estimate.json, and the files written
-Span = tuple[int, int]  # first row and one past the last
 S = TypeVar("S", bound=Sized)
 
 
@@ -34,27 +34,19 @@ class Progress(Protocol):
 
     def stage(self, text: str, total: int | None = None) -> None:
         """Say what goes on now."""
+        return
 
     def count(self, parts: Iterable[S], text: str, total: int) -> Iterator[S]:
         """Pass parts on and count what is in them."""
-
-    def update(self, text: str, done: int, total: int) -> None:
-        """Say how much of the stage is done."""
-
-
-class NoProgress:
-    """Tells nobody."""
-
-    def stage(self, text: str, total: int | None = None) -> None:
-        """Do nothing."""
-
-    def count(self, parts: Iterable[S], text: str, total: int) -> Iterator[S]:
-        """Pass parts on."""
-        del text, total
         return iter(parts)
 
     def update(self, text: str, done: int, total: int) -> None:
-        """Do nothing."""
+        """Say how much of the stage is done."""
+        return
+
+
+class NoProgress(Progress):
+    """Tells nobody."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +55,7 @@ class Rows:
 
     log: Log
     settings: Settings
-    span: Span | None  # None: all rows
+    span: Span
     joints: JointSelection
 
     @property
@@ -87,7 +79,7 @@ class Tuning:
 
     robot: Robot
     fitted: Robot  # with the columns to identify
-    span: Span | None
+    span: Span
     options: Mapping[str, Any]  # plain values: everything that the choice depends on
     run: Callable[[Log], Tuned]
 
@@ -107,13 +99,7 @@ class Engine(Protocol):
         """Scan the files behind these names and return them as one log."""
 
     def choose_filter(
-        self,
-        log: Log,
-        robot: Robot,
-        *,
-        cutoff: float | None,
-        min_speed: float | None,
-        span: Span | None,
+        self, log: Log, robot: Robot, *, cutoff: float | None, min_speed: float | None, span: Span
     ) -> Settings:
         """Choose how the log's rows are filtered."""
 
@@ -127,11 +113,7 @@ class Engine(Protocol):
         """Yield the samples; of a long sharded log a subsample spread evenly over it."""
 
     def solve(
-        self,
-        seen: Information,
-        whole: Information,
-        estimator: Estimator | SampleEstimator,
-        rows: Rows,
+        self, seen: Information, whole: Information, estimator: AnyEstimator, rows: Rows
     ) -> Estimate:
         """Estimate from `seen`, a view of the information `whole` of these rows."""
 
@@ -153,16 +135,21 @@ class Engine(Protocol):
         self, logs: Sequence[Log], settings: object, inputs: Sequence[Path], out: Path
     ) -> str | None:
         """Return a hash of all that an answer depends on; None where answers are not kept."""
+        return None
 
     def cached_answer(self, key: str, out: Path) -> Answer | None:
         """Write the files of an earlier answer and return it; None where there is none."""
+        return None
 
     def keep_answer(self, key: str, answer: Answer, out: Path) -> None:
-        """Keep an answer and its files."""
+        """Keep an answer and its files, where answers are kept."""
+        return
 
     def record(self, data: dict[str, Any], verdict: str) -> None:
         """Record the answer in the history of runs, where there is one."""
+        return
 
     @property
     def completion(self) -> Completion:
         """What the user must know about how the work went."""
+        return Completion()

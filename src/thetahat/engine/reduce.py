@@ -22,7 +22,7 @@ from thetahat.engine.foreign_logs import (
     foreign_failure,
     poorly_predicted,
 )
-from thetahat.engine.multi_log import Entry, Failure, MultiLog, refused
+from thetahat.engine.multi_log import Entry, Failure, MultiLog, Span, refused
 from thetahat.engine.row_reader import Reading
 from thetahat.engine.scan_logs import LogScanner, Names, Progress
 from thetahat.engine.shard_bookkeeping import BYTES, ShardBook
@@ -42,7 +42,6 @@ from thetahat.model.robot import Robot
 
 E = TypeVar("E")
 R = TypeVar("R")
-Span = tuple[int, int] | None  # first and stop row; None: all
 Review = Callable[[list[FilePart[R]]], dict[str, Failure]]  # files to leave out, by place
 EXCERPT = 500_000  # rows that a report and the noise of a fit are drawn from
 
@@ -91,12 +90,8 @@ class ShardReducer:
         progress: Progress = _silent,
         rows: int = ROWS,
     ) -> None:
-        self.workers, self.store, self.progress, self._rows = (
-            workers or Workers(),
-            store,
-            progress,
-            rows,
-        )
+        self.workers, self.store = workers or Workers(), store
+        self.progress, self._rows = progress, rows
         self.store_failures: list[Failure] = []
 
     def write(self, change: Callable[[Store], None]) -> None:
@@ -237,14 +232,14 @@ class ShardReducer:
         named.
         """
         folded = self.reduce(
-            files, work, span, review=lambda parts: find_foreign_logs(work.fitted, parts)
+            files, work, span, review=lambda parts: find_foreign_logs(work.robot, parts)
         )
         provenance = {
             "sources": [asdict(source) for source in folded.files.sources],
             "rows": [0, files.log.rows] if span is None else list(span),
             "settings": asdict(work.settings),
         }
-        return replace(folded.result.information(work.fitted), provenance=(provenance,)), folded
+        return replace(folded.result.information(work.robot), provenance=(provenance,)), folded
 
     def score(
         self,
@@ -302,7 +297,7 @@ class ShardReducer:
             if shard.item.place in lost:
                 continue
             try:
-                yield from work.prepared.samples(shard, work.fitted, timed=True)
+                yield from work.prepared.samples(shard, work.robot, timed=True)
             except ThetahatError as error:
                 lost |= _lost(files, [shard], [Failure.of(shard.place, error)])
         for failure in lost.values():

@@ -51,20 +51,12 @@ class RunRecord:
 
     def as_data(self) -> dict[str, Any]:
         """For JSON."""
-        return {
-            "id": self.id,
-            "state": self.state,
+        data = asdict(self)
+        return data | {
             "started": iso_utc(self.started),
             "finished": None if self.finished is None else iso_utc(self.finished),
-            "robot": self.robot,
             "period": self.period or None,
-            "method": self.method,
-            "samples": self.samples,
-            "rank": self.rank,
-            "r2": {"train": self.r2_train, "test": self.r2_test},
-            "consistent": self.consistent,
-            "verdict": self.verdict,
-            "version": self.version,
+            "r2": {"train": data.pop("r2_train"), "test": data.pop("r2_test")},
             "logs": [{"path": path, "sha256": digest} for path, digest in self.logs],
             "failures": [{"name": each.name, "message": each.sentence} for each in self.failures],
         }

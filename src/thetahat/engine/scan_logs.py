@@ -6,14 +6,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from os import PathLike
+from threading import Event
 
-from thetahat.data.formats.table import State
-from thetahat.engine import file_scan
+from thetahat.data.columns import ColumnMap, Resolver, parse_patterns
+from thetahat.data.formats import Table, open_table
+from thetahat.data.formats.table import State, file_digest, label
+from thetahat.data.scan import merge_scans
+from thetahat.data.scan import scan_file as scan_table
 from thetahat.engine.cache import Store
-from thetahat.engine.file_scan import ScannedFile
-from thetahat.engine.multi_log import Failure, MultiLog, merge_files
-from thetahat.engine.row_reader import Reading
+from thetahat.engine.fingerprint import DATA_FORMAT, fingerprint, robot_fingerprint
+from thetahat.engine.multi_log import Failure, MultiLog, ScannedFile, joint_digest, merge_files
+from thetahat.engine.row_reader import Reading, divisible, line_places, spool_file, spooling
 from thetahat.engine.sources import Item, items
 from thetahat.engine.tuning_cache import Write
 from thetahat.engine.workers import Job, Workers
@@ -24,16 +29,43 @@ Names = str | PathLike[str] | Sequence[str | PathLike[str]]
 Progress = Callable[[str, int, int], None]  # (stage, rows or files done, of how many)
 
 
-def _scan(context: tuple[Robot, Reading], item: Item) -> ScannedFile:
-    return file_scan.scan_file(item, *context)
+def scan_key(digest: str, robot: Robot, reading: Reading) -> str:
+    """Return the key of a scan: the file's content, the robot's joints, and how it is read."""
+    geometry = robot_fingerprint(robot.without_drive())
+    return fingerprint("scan", DATA_FORMAT, digest, geometry, reading.key)
 
 
-def _hash(_: None, item: Item) -> str:
-    return file_scan.digest_of(item)
+def digest_of(_: None, item: Item) -> str:
+    """Return the hash of a file's content, read for nothing else."""
+    return joint_digest([file_digest(file, Event()) for file in item.files()])
 
 
-def _name(item: Item) -> str:
-    return item.name
+def scan_file(context: tuple[Robot, Reading], item: Item) -> ScannedFile:
+    """Read a file once from front to back, by any worker; errors name it as its owner does."""
+    (robot, reading), path = context, item.local()
+    try:
+        table = open_table(
+            path, joints=robot.joint_names, topic=reading.topic, salvage=reading.salvage
+        )
+        columns = Resolver(
+            robot,
+            table.names,
+            widths=table.widths,
+            patterns=parse_patterns(reading.columns),
+            file=label(path),
+        ).resolve()
+        if reading.spool is None or divisible(table):
+            return _scanned(robot, table, columns, divisible=divisible(table))
+        with spooling(table, spool_file(reading.spool, item, columns, reading)) as spooled:
+            return _scanned(robot, spooled, columns, divisible=True)
+    except ThetahatError as error:
+        raise type(error)(str(error).replace(label(path), item.name)) from None
+
+
+def _scanned(robot: Robot, table: Table, columns: ColumnMap, *, divisible: bool) -> ScannedFile:
+    scan = scan_table(robot, table, columns)
+    merge_scans(robot, [(table, scan)])  # what is wrong with the file is an error of it alone
+    return ScannedFile(scan, tuple(table.states), tuple(table.notes), divisible, line_places(table))
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +98,7 @@ class LogScanner:
         files |= self._touched([item for item in wanted if item not in files], states)
         self.progress("scanning", len(files), len(wanted))
         missing = [item for item in wanted if item not in files]
-        job = Job((self.robot, self.reading), _scan, _name)
+        job = Job((self.robot, self.reading), scan_file, attrgetter("name"))
         for number, result in self.workers.each(job, missing):
             item = missing[number]
             files[item] = result
@@ -88,7 +120,7 @@ class LogScanner:
             return {}
         touched = [item for item in missing if not item.remote and self.store.knows(item)]
         out: dict[Item, ScannedFile] = {}
-        for number, digest in self.workers.each(Job(None, _hash, _name), touched):
+        for number, digest in self.workers.each(Job(None, digest_of, attrgetter("name")), touched):
             item = touched[number]
             known = None if isinstance(digest, Failure) else self._stored(item, digest)
             if known is not None:
@@ -98,7 +130,7 @@ class LogScanner:
 
     def _stored(self, item: Item, digest: str) -> ScannedFile | None:
         """The stored scan of this content, as one of this file."""
-        key = file_scan.scan_key(digest, self.robot, self.reading)
+        key = scan_key(digest, self.robot, self.reading)
         file = None if self.store is None else self.store.get(key, ScannedFile)
         if file is None or item.remote:
             return file
@@ -111,7 +143,7 @@ class LogScanner:
         return replace(file, scan=replace(file.scan, sources=sources), states=states)
 
     def _keep(self, item: Item, state: str, file: ScannedFile) -> None:
-        key = file_scan.scan_key(file.digest, self.robot, self.reading)
+        key = scan_key(file.digest, self.robot, self.reading)
         self.write(lambda store: store.put(key, file))
         if self.store is not None and item.state() == state:
             self._remember(item, state, file.digest)

@@ -4,10 +4,11 @@ any order.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -25,33 +26,6 @@ from thetahat.model.robot import Robot
 
 OWN, NOMINAL = "", "\0nominal"  # names of the two robots that are always meant; others have theirs
 R = TypeVar("R")
-
-
-class Work(Protocol[R]):
-    """One kind of work on shards, the same for all of them; frozen, so that it travels."""
-
-    @property
-    def settings(self) -> Settings:
-        """How the samples are made."""
-
-    @property
-    def fingerprint(self) -> str:
-        """Of everything that a result depends on beside the shard."""
-
-    @property
-    def whole(self) -> bool:
-        """Whether runs must not be cut."""
-
-    @property
-    def kind(self) -> type[R]:
-        """Of the results."""
-
-    def run(self, shard: Shard) -> R:
-        """Return the result of a shard, on one core."""
-
-    @staticmethod
-    def merge(parts: Sequence[R]) -> R:
-        """Merge results into one."""
 
 
 # -- samples ---------------------------------------------------------------------------------------
@@ -86,9 +60,42 @@ class Preparation:
         )
 
 
-def has_hysteresis(robot: Robot) -> bool:
-    """Whether a column depends on all that its run did before: then a run must not be cut."""
-    return robot.drive.dry is not None and bool(np.any(robot.drive.dry.travel > 0.0))
+@dataclass(frozen=True, eq=False)
+class Work(ABC, Generic[R]):
+    """One kind of work on shards, the same for all of them; frozen, so that it travels."""
+
+    prepared: Preparation
+    robot: Robot  # folded or scored: joints without a column locked, drive terms chosen
+
+    @property
+    def settings(self) -> Settings:
+        """How the samples are made."""
+        return self.prepared.settings
+
+    @property
+    def whole(self) -> bool:
+        """Whether runs must not be cut: a column depends on all that its run did before."""
+        dry = self.robot.drive.dry
+        return dry is not None and bool(np.any(dry.travel > 0.0))
+
+    @property
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """Of everything that a result depends on beside the shard."""
+
+    @property
+    @abstractmethod
+    def kind(self) -> type[R]:
+        """Of the results."""
+
+    @abstractmethod
+    def run(self, shard: Shard) -> R:
+        """Return the result of a shard, on one core."""
+
+    @staticmethod
+    @abstractmethod
+    def merge(parts: Sequence[R]) -> R:
+        """Merge results into one."""
 
 
 # -- factors ---------------------------------------------------------------------------------------
@@ -112,38 +119,26 @@ class FoldResult:
 
 
 @dataclass(frozen=True, eq=False)
-class Fold:
+class Fold(Work[FoldResult]):
     """How shards are folded."""
 
-    prepared: Preparation
-    fitted: Robot  # whose columns are folded: joints without a column locked, drive terms chosen
     kind = FoldResult
-
-    @property
-    def settings(self) -> Settings:
-        """How the samples are made."""
-        return self.prepared.settings
 
     @cached_property
     def fingerprint(self) -> str:
         """Of everything that a shard's factors depend on beside the shard."""
-        return fingerprint("fold", DATA_FORMAT, self.prepared.key, robot_fingerprint(self.fitted))
-
-    @property
-    def whole(self) -> bool:
-        """Whether runs must not be cut."""
-        return has_hysteresis(self.fitted)
+        return fingerprint("fold", DATA_FORMAT, self.prepared.key, robot_fingerprint(self.robot))
 
     def run(self, shard: Shard) -> FoldResult:
         """Fold a shard, on one core."""
-        counter = TorqueCounter(self.fitted.nv, self.prepared.dofs)
+        counter = TorqueCounter(self.robot.nv, self.prepared.dofs)
 
         def counted() -> Iterator[Samples]:
-            for part in self.prepared.samples(shard, self.fitted):
+            for part in self.prepared.samples(shard, self.robot):
                 counter.add(part)
                 yield part
 
-        folded = information(self.fitted, counted(), threads=1)
+        folded = information(self.robot, counted(), threads=1)
         counts = counter.result().counts
         return FoldResult(folded.factors, folded.rows, folded.samples, counts, counter.period)
 
@@ -179,19 +174,12 @@ class ScoreSums:
 
 
 @dataclass(frozen=True, eq=False)
-class Score:
+class Score(Work[ScoreSums]):
     """How shards are scored."""
 
-    prepared: Preparation
-    robot: Robot  # joints without a column locked
     nominal: Robot | None = None
     beside: Mapping[str, Robot] = field(default_factory=dict)
     kind = ScoreSums
-
-    @property
-    def settings(self) -> Settings:
-        """How the samples are made."""
-        return self.prepared.settings
 
     @cached_property
     def fingerprint(self) -> str:
@@ -202,11 +190,6 @@ class Score:
             for name, robot in robots.items()
         }
         return fingerprint("score", DATA_FORMAT, self.prepared.key, prints)
-
-    @property
-    def whole(self) -> bool:
-        """Whether runs must not be cut."""
-        return has_hysteresis(self.robot)
 
     def run(self, shard: Shard) -> ScoreSums:
         """Score a shard, on one core."""

@@ -16,8 +16,8 @@ from thetahat.engine import run_records
 from thetahat.engine.excerpt_uncertainty import estimate_with_excerpt
 from thetahat.engine.fingerprint import robot_fingerprint
 from thetahat.engine.foreign_logs import FittedLogs
-from thetahat.engine.multi_log import Failure, MultiLog, refused
-from thetahat.engine.protocol import Answer, Completion, Fold, Progress, Rows, Span, Tuning
+from thetahat.engine.multi_log import Failure, MultiLog, Span, refused
+from thetahat.engine.protocol import Answer, Completion, Engine, Fold, Progress, Rows, Tuning
 from thetahat.engine.reduce import Reduction, ShardReducer
 from thetahat.engine.row_reader import Reading
 from thetahat.engine.shard_work import Fold as ShardFold
@@ -25,14 +25,14 @@ from thetahat.engine.shard_work import Preparation, Score
 from thetahat.engine.tuning_cache import SettingsOptions, sparse_log, tuned_choice
 from thetahat.errors import StorageError, ThetahatError
 from thetahat.identification.estimate import Estimate
-from thetahat.identification.estimators.estimator import Estimator, SampleEstimator
+from thetahat.identification.estimators.estimator import AnyEstimator
 from thetahat.identification.information import Information
 from thetahat.identification.scores import Validation
 from thetahat.identification.solve import solve
 from thetahat.identification.tuning.tune import Tuned
 from thetahat.model.robot import Robot
 
-SHOWN = 12  # logs left out that are named; the others are counted
+SHOWN = 12  # things left out that are named; the others are counted
 
 
 def _prepared(rows: Rows) -> Preparation:
@@ -40,7 +40,7 @@ def _prepared(rows: Rows) -> Preparation:
     return Preparation(rows.joints.robot, rows.settings, rows.joints.locked, rows.joints.dofs)
 
 
-class ShardedEngine:
+class ShardedEngine(Engine):
     """Works shard by shard, on workers, with a store."""
 
     def __init__(self, reducer: ShardReducer, progress: Progress) -> None:
@@ -71,17 +71,11 @@ class ShardedEngine:
         return self._logs[key]
 
     def choose_filter(
-        self,
-        log: Log,
-        robot: Robot,
-        *,
-        cutoff: float | None,
-        min_speed: float | None,
-        span: Span | None,
+        self, log: Log, robot: Robot, *, cutoff: float | None, min_speed: float | None, span: Span
     ) -> Settings:
         """Choose how rows are filtered, or take what an earlier run of the store chose."""
         del robot
-        choices = SettingsOptions(cutoff, min_speed=min_speed)
+        choices = SettingsOptions(cutoff, min_speed)
         return self._reducer.choose(self._files[id(log)], choices, span)
 
     def tune(self, log: Log, request: Tuning) -> Tuned:
@@ -124,11 +118,7 @@ class ShardedEngine:
         return self._reducer.samples(files, work, rows.span, every=every, failed=failed)
 
     def solve(
-        self,
-        seen: Information,
-        whole: Information,
-        estimator: Estimator | SampleEstimator,
-        rows: Rows,
+        self, seen: Information, whole: Information, estimator: AnyEstimator, rows: Rows
     ) -> Estimate:
         """Estimate; of a long log, standard deviations are as wide as a subsample says.
 
@@ -258,23 +248,36 @@ class ShardedEngine:
     @property
     def completion(self) -> Completion:
         """One sentence for each log or shard that was left out, and the error of the first."""
-        store, left_out, trouble = self._reducer.store, self._failures, self._reducer.store_failures
-        damaged = [
-            f"entry {key[:12]}… of the store was damaged and is computed anew"
-            for key in (store.damaged if store is not None else ())
-        ]
-        sentences = [*damaged, *self._notes]
-        if not left_out:
-            return Completion(tuple(sentences), refused(trouble) if trouble else None)
-        sentences += [failure.sentence for failure in left_out[:SHOWN]]
-        if len(left_out) > SHOWN:
-            sentences.append(f"{len(left_out) - SHOWN} more were left out")
-        sentences += [failure.sentence for failure in trouble]
-        count = (
-            "1 log or shard was" if len(left_out) == 1 else f"{len(left_out)} logs or shards were"
-        )
-        error = type(refused(left_out[:1]))(
-            f"{count} left out; the answer is of the others, so repair or remove what is named"
-            " above"
-        )
-        return Completion(tuple(sentences), error)
+        nouns = "log or shard", "logs or shards"
+        return completion_of(self._reducer, self._failures, nouns, notes=self._notes)
+
+
+def completion_of(
+    reducer: ShardReducer,
+    left_out: Sequence[Failure],
+    nouns: tuple[str, str],
+    *,
+    notes: Sequence[str] = (),
+    more: str = "",
+) -> Completion:
+    """Return how work with a reducer went, a sentence for each thing that was left out.
+
+    nouns: what is left out, one and many. more: where to find those that are not named.
+    """
+    store, trouble, count = reducer.store, reducer.store_failures, len(left_out)
+    damaged = [
+        f"entry {key[:12]}… of the store was damaged and is computed anew"
+        for key in (store.damaged if store is not None else ())
+    ]
+    sentences = [*damaged, *notes]
+    if not left_out:
+        return Completion(tuple(sentences), refused(trouble) if trouble else None)
+    sentences += [failure.sentence for failure in left_out[:SHOWN]]
+    if count > SHOWN:
+        sentences.append(f"{count - SHOWN} more were left out{more}")
+    sentences += [failure.sentence for failure in trouble]
+    number = f"1 {nouns[0]} was" if count == 1 else f"{count} {nouns[1]} were"
+    error = left_out[0].error(
+        f"{number} left out; the answer is of the others, so repair or remove what is named above"
+    )
+    return Completion(tuple(sentences), error)

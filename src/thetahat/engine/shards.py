@@ -24,7 +24,7 @@ from thetahat.data.log import Log
 from thetahat.data.prepare import CARRIED, Settings
 from thetahat.data.resample import SHORTEST_RUN, mean_period
 from thetahat.data.types import Mask
-from thetahat.engine.multi_log import Entry, MultiLog
+from thetahat.engine.multi_log import Entry, MultiLog, Span
 from thetahat.engine.row_reader import EVERY, FileRows
 from thetahat.engine.sources import Item
 from thetahat.errors import ThetahatError
@@ -148,7 +148,7 @@ def reach(settings: Settings, period: float) -> int:
 def plan(
     files: MultiLog,
     settings: Settings,
-    span: tuple[int, int] | None = None,
+    span: Span = None,
     *,
     rows: int = ROWS,
     whole: bool = False,

@@ -22,7 +22,7 @@ from thetahat.data.subsample import spread_spans
 from thetahat.data.types import Chunk
 from thetahat.engine.cache import Store, from_json, to_json
 from thetahat.engine.fingerprint import DATA_FORMAT, fingerprint, robot_fingerprint
-from thetahat.engine.multi_log import Entry, MultiLog, merge_files
+from thetahat.engine.multi_log import Entry, MultiLog, Span, merge_files
 from thetahat.errors import MalformedInput, NotIdentifiable
 from thetahat.identification.tuning.tune import Tuned
 from thetahat.model.friction_terms import KNOWN, FrictionDirection, term_from_settings
@@ -50,11 +50,7 @@ class SettingsOptions:
     """
 
     cutoff: float | None = None
-    torque_cutoff: float | None = None
     min_speed: float | tuple[float, ...] | None = None
-    decimate: int | str | None = None
-    order: int = 4
-    derivative: str = "butterworth"
 
 
 @dataclass(frozen=True)
@@ -68,9 +64,7 @@ class CachedChoice(Generic[T, E]):
     unpack: Callable[[E], T]
 
 
-def choose_settings(
-    files: MultiLog, options: SettingsOptions, span: tuple[int, int] | None = None
-) -> Settings:
+def choose_settings(files: MultiLog, options: SettingsOptions, span: Span = None) -> Settings:
     """Choose the settings for the rows of `span`, reading nothing else of the log."""
     wanted = spectrum_spans(files.log, run_spans(files.log, span))
     return choose(
@@ -78,7 +72,7 @@ def choose_settings(
     )
 
 
-def sparse_log(files: MultiLog, span: tuple[int, int] | None) -> Log:
+def sparse_log(files: MultiLog, span: Span) -> Log:
     """Return the log as one that yields only those rows of `span` that tuning looks at: of a long
     one, a few hundred thousand.
     """
@@ -139,7 +133,7 @@ def _chunks(files: MultiLog, wanted: Sequence[tuple[int, int]]) -> Iterator[Chun
 
 
 def settings_choice(
-    files: MultiLog, options: SettingsOptions, span: tuple[int, int] | None
+    files: MultiLog, options: SettingsOptions, span: Span
 ) -> CachedChoice[Settings, Settings]:
     """Return the choice of the settings alone."""
     return CachedChoice(
@@ -243,7 +237,7 @@ def tuned_choice(
 def reuse_or_choose(
     files: MultiLog,
     options: SettingsOptions,
-    span: tuple[int, int] | None,
+    span: Span,
     *,
     choice: CachedChoice[T, E],
     store: Store,

@@ -138,11 +138,8 @@ def _refused(manifest: Manifest, failures: Sequence[Failure]) -> ThetahatError:
     """Nothing could be estimated: the first reason, and how many more there are."""
     nothing = Failure("", "no log could be used", NotIdentifiable.exit_code)
     first = failures[0] if failures else nothing
-    kinds = {each.exit_code: each for each in ThetahatError.__subclasses__()}
     more = f" ({len(failures) - 1} more failed)" if len(failures) > 1 else ""
-    return kinds.get(first.exit_code, MalformedInput)(
-        f"{manifest.path.name}: no robot could be estimated: {first.sentence}{more}"
-    )
+    return first.error(f"{manifest.path.name}: no robot could be estimated: {first.sentence}{more}")
 
 
 def _failure(robot: str, error: ThetahatError) -> Failure:

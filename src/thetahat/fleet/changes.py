@@ -19,7 +19,7 @@ then the ends of the clearest are moved in turn; chance counts all pairs of ends
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -28,7 +28,7 @@ from scipy import stats
 
 SHORTEST = 2  # periods on either side of a step
 FEWEST = 4  # periods below which no change is looked for
-ROUNDS = 40  # of Newton's method for τ²
+ROUNDS, CONVERGED = 60, 1e-9  # of Newton's method, and the relative change at which it ends
 MOVES = 4  # of the ends of a spell
 ALIKE = 0.9  # correlation from one period to the next, at most
 KINDS = ("drift", "step", "spell")
@@ -179,17 +179,7 @@ def _fitted(values: np.ndarray, variances: np.ndarray, x: np.ndarray) -> _Fits:
     unit = float(np.median(variances)) or 1.0
     v, freedom = variances / unit, T - 1 - int(np.any(np.ptp(x, axis=1)))
     y = (values - np.mean(values)) / np.sqrt(unit)
-    tau2 = np.zeros(K)
-    for _ in range(ROUNDS):
-        w = 1.0 / (v + tau2[:, None])
-        _, _, _, e = _line(y, w, x)
-        excess = np.sum(w * e**2, axis=1) - freedom
-        step = np.maximum(excess, 0.0) / np.maximum(
-            np.sum(w**2 * e**2, axis=1), np.finfo(float).tiny
-        )
-        tau2 = tau2 + step
-        if np.all(step <= 1e-9 * (1.0 + tau2)):
-            break
+    tau2 = paule_mandel(lambda w: _line(y, w, x)[3], v, freedom, np.ones((K, T)))
     w = 1.0 / (v + tau2[:, None])
     a, b, variance, e = _line(y, w, x)
     alike = _alike(e * np.sqrt(w))
@@ -197,6 +187,30 @@ def _fitted(values: np.ndarray, variances: np.ndarray, x: np.ndarray) -> _Fits:
     misfit = np.sum(w * e**2 - np.log(w), axis=1)
     root = np.sqrt(unit)
     return _Fits(a * root + np.mean(values), b * root, std * root, tau2 * unit, misfit)
+
+
+def paule_mandel(
+    residuals: Callable[[np.ndarray], np.ndarray],
+    v: np.ndarray,
+    freedom: int | np.ndarray,
+    among: np.ndarray,
+) -> np.ndarray:
+    """Return (K,) τ² that solves Σ e²/(v + τ²) = freedom, by Newton's method from zero, which
+    cannot overshoot.
+
+    residuals: (K, n) of the fit with weights (K, n). among: (K, n), 1 for values that count.
+    """
+    tau2 = np.zeros(len(among))
+    for _ in range(ROUNDS):
+        w = among / (v + tau2[:, None])
+        e = residuals(w)
+        excess = np.sum(w * e**2, axis=1) - freedom
+        slope = np.sum(w**2 * e**2, axis=1)
+        step = np.maximum(excess, 0.0) / np.maximum(slope, np.finfo(float).tiny)
+        tau2 = tau2 + step
+        if np.all(step <= CONVERGED * (1.0 + tau2)):
+            break
+    return tau2
 
 
 def _line(

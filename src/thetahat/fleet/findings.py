@@ -166,21 +166,17 @@ def _chance_of(space: Space, series: Sequence[Series]) -> float | None:
 
 
 def _finding(
-    robot: RobotHistory, kind: str, parameter: Parameter, change: Change, /, **given: Any
+    robot: RobotHistory, kind: str, parameter: Parameter, change: Change | None, /, **given: Any
 ) -> Finding:
-    """The finding of a change; `given` are fields that the parameter does not state."""
+    """Return a finding; `given` are fields that parameter and change do not state."""
     stated: dict[str, Any] = {
         "parameter": parameter.name,
-        "term": parameter.term,
-        "where": parameter.where,
-        "size": change.size,
-        "std": change.std,
-        "before": change.before,
-        "unit": parameter.unit,
-        "deviations": change.deviations,
-        "chance": change.chance,
+        **{name: getattr(parameter, name) for name in ("term", "where", "unit")},
     }
-    return Finding(robot.name, kind, **stated | given)
+    if change is not None:
+        names = ("size", "std", "before", "deviations", "chance")
+        stated |= {name: getattr(change, name) for name in names}
+    return Finding(robot=robot.name, kind=kind, **stated | given)
 
 
 def _numbered(series: Series, at: int) -> int:
@@ -212,11 +208,9 @@ def _friction(robot: RobotHistory, k: int, series: Series, change: Change) -> Fi
 def _mark(space: Space, steps: Sequence[Event], series: list[Series]) -> None:
     """Note the first step of the mass on a link with its series."""
     for event in reversed(steps):
+        link = space.robot.body_names[event.body]
         for k in space.of(PAYLOAD):
-            if (
-                space.parameters[k].where == space.robot.body_names[event.body]
-                and event.mass is not None
-            ):
+            if space.parameters[k].where == link and event.mass is not None:
                 series[k] = replace(series[k], change=event.mass, significant=True)
 
 
@@ -320,29 +314,21 @@ def _outliers(
     for kind, parameters in comparisons.items():
         mine = [robot for robot in fleet if robot.kind == kind]
         for k, comparison in enumerate(parameters):
-            if comparison is not None:
-                for number, chance in zip(comparison.outliers, comparison.chances, strict=True):
-                    mean, variance = lifetime_mean(series[mine[number].name][k])
-                    centre = comparison.centre
-                    off = abs(float(comparison.deviations[number]))
-                    out.append(
-                        _outlier(
-                            mine[number], k, mean, float(np.sqrt(variance)), centre, off, chance
-                        )
-                    )
+            if comparison is None:
+                continue
+            for rank, number in enumerate(comparison.outliers):
+                own = series[mine[number].name][k]
+                out.append(_outlier(mine[number], k, own, comparison, rank))
     return out
 
 
 def _outlier(
-    robot: RobotHistory,
-    k: int,
-    value: float,
-    std: float,
-    centre: float,
-    deviations: float,
-    chance: float,
+    robot: RobotHistory, k: int, series: Series, comparison: Comparison, rank: int
 ) -> Finding:
-    parameter = robot.space.parameters[k]
+    parameter, centre = robot.space.parameters[k], comparison.centre
+    value, variance = lifetime_mean(series)
+    std = float(np.sqrt(variance))
+    deviations = abs(float(comparison.deviations[comparison.outliers[rank]]))
     payload = parameter.kind == PAYLOAD
     if payload:  # its zero means nothing, only differences do
         what = (
@@ -354,20 +340,18 @@ def _outlier(
             f"{parameter.name} is {_with_std(value, std)} {parameter.unit}, that of the fleet"
             f" {centre:.3g}"
         )
-    return Finding(
-        robot.name,
+    return _finding(
+        robot,
         "outlier",
-        parameter.name,
-        parameter.term,
-        parameter.where,
+        parameter,
         None,
-        value - centre,
-        std,
-        None if payload else centre,
-        parameter.unit,
-        deviations,
-        chance,
-        f"{robot.name}: {what}: {deviations:.1f} standard deviations from the others",
+        period=None,
+        size=value - centre,
+        std=std,
+        before=None if payload else centre,
+        deviations=deviations,
+        chance=comparison.chances[rank],
+        sentence=f"{robot.name}: {what}: {deviations:.1f} standard deviations from the others",
     )
 
 

@@ -31,7 +31,7 @@ from thetahat.report.figures.base import (
     shown,
 )
 from thetahat.report.section import Block, Column, Figure, Note, Panel, Section, Table, Text
-from thetahat.report.text import short, with_spread
+from thetahat.report.text import FAIR, GOOD, count, short, with_spread
 
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE, RED, GREY)
 SYMBOLS = ("circle", "diamond", "square", "triangle-up", "cross", "x")
@@ -54,11 +54,9 @@ SCALE = [
 
 def titles(data: dict[str, Any]) -> tuple[str, str]:
     """Title and subtitle of the page."""
-    summary = data["summary"]
-    return (
-        f"Fleet of {summary['robots']} robot{'s' if summary['robots'] != 1 else ''}",
-        f"{summary['periods']:,} periods, {summary['samples']:,} samples; from {data['manifest']}",
-    )
+    summary, periods = data["summary"], f"{data['summary']['periods']:,} periods"
+    subtitle = f"{periods}, {summary['samples']:,} samples; from {data['manifest']}"
+    return f"Fleet of {count(summary['robots'], 'robot')}", subtitle
 
 
 def sections(analysis: FleetAnalysis, data: dict[str, Any]) -> list[Section]:
@@ -80,60 +78,31 @@ def sections(analysis: FleetAnalysis, data: dict[str, Any]) -> list[Section]:
 def _findings(analysis: FleetAnalysis, data: dict[str, Any]) -> Section:
     findings, level = analysis.findings.findings, analysis.findings.level
     odd = len({each.robot for each in findings})
-    if findings:
-        count = (
-            f"{len(findings)} finding{'s' if len(findings) > 1 else ''} on {odd} of"
-            f" {len(analysis.robots)} robots"
-        )
-        lead = Note(
-            f"{count}; a fleet in which nothing happened shows any with a probability of at most"
-            f" {level:g}.",
-            "warning",
-        )
-    else:
-        lead = Note(
-            f"Nothing changed, and no robot is unlike the others, at a level of {level:g} for the"
-            " whole fleet.",
-            "good",
-        )
-    blocks: list[Block] = [lead]
+    number = f"{count(len(findings), 'finding')} on {odd} of {len(analysis.robots)} robots"
+    chance = f"a fleet in which nothing happened shows any with a probability of at most {level:g}"
+    nothing = "Nothing changed, and no robot is unlike the others, at a level of"
+    lead = Note(f"{nothing} {level:g} for the whole fleet.", "good")
+    blocks: list[Block] = [Note(f"{number}; {chance}.", "warning") if findings else lead]
     if findings:
         columns = (
-            Column("robot"),
-            Column("what"),
-            Column("of"),
-            Column("from"),
-            Column("before", numeric=True),
-            Column("by", numeric=True),
+            *map(Column, ("robot", "what", "of", "from")),
+            *(Column(title, numeric=True) for title in ("before", "by")),
             Column("unit"),
             Column("standard deviations", decimals=1),
         )
         caption = "What happened; for robots unlike the fleet, before is the fleet's centre."
         blocks.append(Table(columns, tuple(_row(each) for each in findings), caption))
     if data["left_out"]:
-        blocks.append(
-            Note(
-                f"{len(data['left_out'])} robots, periods or logs were left out; they are named"
-                " below.",
-                "warning",
-            )
-        )
+        what = f"{len(data['left_out'])} robots, periods or logs"
+        blocks.append(Note(f"{what} were left out; they are named below.", "warning"))
     return Section("Findings", "findings", tuple(blocks))
 
 
 def _row(each: Finding) -> tuple[Any, ...]:
     of = f"{each.term} {each.where}".strip() or each.parameter
     before = None if each.kind == "payload" else short(each.before)
-    return (
-        each.robot,
-        KINDS[each.kind],
-        of,
-        each.period,
-        before,
-        with_spread(each.size, each.std),
-        each.unit,
-        each.deviations,
-    )
+    change = before, with_spread(each.size, each.std), each.unit, each.deviations
+    return (each.robot, KINDS[each.kind], of, each.period, *change)
 
 
 # -- against the fleet -----------------------------------------------------------------------------
@@ -232,23 +201,15 @@ def _lives(analysis: FleetAnalysis) -> Section:
             if p.kind == kind
         )
     )
-    titles = {
-        "mass": "Mass that links carry more than in the robot's first periods",
-        "offset": "Offset torque",
-    }
+    mass = "Mass that links carry more than in the robot's first periods"
+    titles = {"mass": mass, "offset": "Offset torque"}
     for term in terms:
         panels = []
         for robot in robots:
             drawn = _over_life(analysis, robot, term)
+            what = f" — {_short(analysis, robot)}" if robot.name in order else ""
             if drawn is not None:
-                panels.append(
-                    Panel(
-                        robot.name,
-                        drawn,
-                        robot.name
-                        + (f" — {_short(analysis, robot)}" if robot.name in order else ""),
-                    )
-                )
+                panels.append(Panel(robot.name, drawn, robot.name + what))
         if panels:
             title = titles.get(term, f"{term.capitalize()} friction")
             caption = (
@@ -281,13 +242,7 @@ def _over_life(analysis: FleetAnalysis, robot: RobotHistory, term: str) -> dict[
         parameter, series = robot.space.parameters[k], analysis.findings.series[robot.name][k]
         y, spread = series.values - origin(parameter, series), 2.0 * np.sqrt(series.variances)
         colour, unit = COLOURS[number % len(COLOURS)], parameter.unit
-        error = {
-            "type": "data",
-            "array": relative(spread),
-            "thickness": 1,
-            "width": 2,
-            "color": colour,
-        }
+        error = {"type": "data", "array": relative(spread), "thickness": 1, "width": 2}
         text = [
             f"{shown(label)}<br>{short(value)} ± {short(s / 2.0)}"
             for label, value, s in zip(robot.labels, y, spread, strict=True)
@@ -299,15 +254,15 @@ def _over_life(analysis: FleetAnalysis, robot: RobotHistory, term: str) -> dict[
             colour,
             size=5,
             symbol=SYMBOLS[number % len(SYMBOLS)],
-            error_y=error,
+            error_y={**error, "color": colour},
         )
         data.append(marks | {"text": text, "hovertemplate": "%{text}"})
         if series.significant and series.change is not None:
             data.append(_changed(robot, series, series.change, parameter, colour))
     if not data:
         return None
-    count = len(robot.labels)
-    ticks = np.unique(np.linspace(0, count - 1, min(count, 10)).round().astype(int))
+    periods = len(robot.labels)
+    ticks = np.unique(np.linspace(0, periods - 1, min(periods, 10)).round().astype(int))
     below = axis(
         "period",
         tickmode="array",
@@ -324,20 +279,11 @@ def _changed(
     low = change.before - origin(parameter, series)
     seen = np.flatnonzero(np.isfinite(series.values))
     if change.kind == "step":
-        at = float(seen[change.at]) - 0.5
-        x, y = (
-            [0.0, at, at, float(len(robot.labels) - 1)],
-            [
-                low,
-                low,
-                low + change.size,
-                low + change.size,
-            ],
-        )
+        at, high = float(seen[change.at]) - 0.5, low + change.size
+        x, y = [0.0, at, at, float(len(robot.labels) - 1)], [low, low, high, high]
     else:
-        span = (robot.times[seen] - robot.times[seen[0]]) / (
-            robot.times[seen[-1]] - robot.times[seen[0]]
-        )
+        times = robot.times[seen] - robot.times[seen[0]]
+        span = times / times[-1]
         x, y = seen.astype(float).tolist(), (low + change.size * span).tolist()
     return line(x, relative(y), f"{shown(parameter.where)}: found", colour, width=2, dash="dash")
 
@@ -346,49 +292,30 @@ def _changed(
 
 
 def _robots(analysis: FleetAnalysis, data: dict[str, Any]) -> Section:
+    scores = ("median R²", "least R²")
     columns = (
-        Column("robot"),
-        Column("robot file"),
-        Column("periods"),
-        Column("samples"),
-        Column("median R²", decimals=4, limits=(0.8, 0.95)),
-        Column("least R²", decimals=4, limits=(0.8, 0.95)),
+        *map(Column, ("robot", "robot file", "periods", "samples")),
+        *(Column(title, decimals=4, limits=(FAIR, GOOD)) for title in scores),
         Column("low-pass", "Hz"),
         Column("findings"),
     )
     rows = []
     for robot in data["robots"]:
-        scores = [period["r2"] for period in robot["periods"] if period["r2"] is not None]
+        r2 = [period["r2"] for period in robot["periods"] if period["r2"] is not None]
         file = (robot["robot_file"] or "–").replace("\\", "/").rsplit("/", 1)[-1]
-        median, least = (float(np.median(scores)), float(min(scores))) if scores else (None, None)
-        count = sum(each.robot == robot["id"] for each in analysis.findings.findings)
+        median, least = (float(np.median(r2)), float(min(r2))) if r2 else (None, None)
+        findings = sum(each.robot == robot["id"] for each in analysis.findings.findings)
         samples = sum(period["rows"] for period in robot["periods"])
-        rows.append(
-            (
-                robot["id"],
-                file,
-                len(robot["periods"]),
-                samples,
-                median,
-                least,
-                robot["settings"]["cutoff"],
-                count,
-            )
-        )
+        counts, cutoff = (len(robot["periods"]), samples), robot["settings"]["cutoff"]
+        rows.append((robot["id"], file, *counts, median, least, cutoff, findings))
     return Section("Robots", "robots", (Table(columns, tuple(rows)),))
 
 
 def _left_out(data: dict[str, Any]) -> Section:
-    if not data["left_out"]:
-        return Section(
-            "Left out", "left-out", (Note("Nothing: every log of the manifest was used.", "good"),)
-        )
     rows = tuple((each["name"], each["sentence"], each["exit_code"]) for each in data["left_out"])
-    return Section(
-        "Left out",
-        "left-out",
-        (Table((Column("what"), Column("why", wide=True), Column("exit code")), rows),),
-    )
+    columns = (Column("what"), Column("why", wide=True), Column("exit code"))
+    nothing = Note("Nothing: every log of the manifest was used.", "good")
+    return Section("Left out", "left-out", (Table(columns, rows) if rows else nothing,))
 
 
 def _method(analysis: FleetAnalysis, data: dict[str, Any]) -> Section:
@@ -411,14 +338,7 @@ def _method(analysis: FleetAnalysis, data: dict[str, Any]) -> Section:
     reasons = [sentence for each in data["provenance"]["tuned"] for sentence in each]
     if reasons:
         rows = tuple((sentence,) for sentence in reasons)
-        blocks.append(
-            Table(
-                (Column("chosen once, from the first periods", wide=True),),
-                rows,
-                "Choices",
-                folded=True,
-            )
-        )
-    if data.get("warnings"):
-        blocks += [Note(sentence, "warning") for sentence in data["warnings"]]
+        columns = (Column("chosen once, from the first periods", wide=True),)
+        blocks.append(Table(columns, rows, "Choices", folded=True))
+    blocks += [Note(sentence, "warning") for sentence in data.get("warnings", ())]
     return Section("How it was judged", "method", tuple(blocks))

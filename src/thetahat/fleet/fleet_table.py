@@ -69,10 +69,8 @@ def parameters(analysis: FleetAnalysis, robot: RobotHistory) -> list[dict[str, A
     for parameter, series, comparison in zip(
         robot.space.parameters, analysis.findings.series[robot.name], comparisons, strict=True
     ):
-        shown, fleet = (
-            series.values - origin(parameter, series),
-            np.full(len(series.values), np.nan),
-        )
+        shown = series.values - origin(parameter, series)
+        fleet = np.full(len(series.values), np.nan)
         if comparison is not None:
             fleet = comparison.off(place, series.values, series.variances + series.scatter)
         out.append(
@@ -132,10 +130,9 @@ def _plain(values: np.ndarray) -> list[float | None]:
 
 def as_data(analysis: FleetAnalysis) -> dict[str, Any]:
     """Everything, as JSON holds it."""
-    kinds = {
-        kind: number
-        for number, kind in enumerate(dict.fromkeys(robot.kind for robot in analysis.robots))
-    }
+    kinds: dict[str, int] = {}
+    for robot in analysis.robots:
+        kinds.setdefault(robot.kind, len(kinds))
     findings = analysis.findings.findings
     return {
         "schema": SCHEMA,
@@ -155,10 +152,7 @@ def as_data(analysis: FleetAnalysis) -> dict[str, Any]:
             for each in findings
         ],
         "robots": [_robot(analysis, robot, kinds) for robot in analysis.robots],
-        "left_out": [
-            {"name": each.name, "sentence": each.sentence, "exit_code": each.exit_code}
-            for each in analysis.failures
-        ],
+        "left_out": [asdict(each) for each in analysis.failures],
         "provenance": {
             "version": __version__,
             "tuned": [list(analysis.reasons.get(kind, ())) for kind in kinds],
@@ -173,22 +167,11 @@ def _robot(analysis: FleetAnalysis, robot: RobotHistory, kinds: dict[str, int]) 
         "id": robot.name,
         "robot_file": None if source is None else str(source),
         "kind": kinds[robot.kind],
-        "settings": {
-            "cutoff": recipe.settings.cutoff,
-            "torque_cutoff": recipe.settings.torque_cutoff,
-            "delay": recipe.settings.delay,
-            "min_speed": list(recipe.settings.min_speed),
-            "friction": list(recipe.fitted.drive.identified),
-            "prior_weight": recipe.weight,
-            "locked": list(recipe.locked),
-        },
+        "settings": recipe.as_data(),
         "periods": [
             {
                 "label": label,
-                "r2": each.r2,
-                "rows": each.rows,
-                "rank": each.rank,
-                "resolved": each.resolved,
+                **{name: getattr(each, name) for name in ("r2", "rows", "rank", "resolved")},
             }
             for label, each in zip(robot.labels, robot.periods, strict=True)
         ],

@@ -25,10 +25,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
+from thetahat.fleet.changes import paule_mandel
+
 FEWEST = 5  # robots of a kind, below which nobody can say who is odd
 CLEAR = 5.0  # standard deviations from zero, from which on a logarithm is taken
 MOST, ROUNDS = 1 / 3, 12  # of the robots, that may be outliers, and how many are looked for
-STEPS, CONVERGED = 60, 1e-9  # of Newton's method for σ², and the relative change at which it ends
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,23 +107,15 @@ def _others(y: np.ndarray, v: np.ndarray, rest: np.ndarray) -> tuple[np.ndarray,
 def _centres(
     y: np.ndarray, v: np.ndarray, among: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(K,) μ, σ² and var μ of the robots that each row of `among` (K, n) takes; σ² by Newton's
-    method from zero, which cannot overshoot.
-    """
+    """(K,) μ, σ² and var μ of the robots that each row of `among` (K, n) takes."""
     unit = float(np.median(v)) or 1.0
     v, freedom = v / unit, np.sum(among, axis=1) - 1
     y, at = (y - np.median(y)) / np.sqrt(unit), float(np.median(y))
-    sigma2 = np.zeros(len(among))
-    for _ in range(STEPS):
-        w = among / (v + sigma2[:, None])
-        total = np.sum(w, axis=1)
-        e = y - (w @ y / total)[:, None]
-        step = np.maximum(np.sum(w * e**2, axis=1) - freedom, 0.0) / np.maximum(
-            np.sum(w**2 * e**2, axis=1), np.finfo(float).tiny
-        )
-        sigma2 = sigma2 + step
-        if np.all(step <= CONVERGED * (1.0 + sigma2)):
-            break
+
+    def residuals(w: np.ndarray) -> np.ndarray:
+        return np.asarray(y - (w @ y / np.sum(w, axis=1))[:, None])
+
+    sigma2 = paule_mandel(residuals, v, freedom, among)
     w = among / (v + sigma2[:, None])
     total = np.sum(w, axis=1)
     return w @ y / total * np.sqrt(unit) + at, sigma2 * unit, unit / total

@@ -15,9 +15,8 @@ import numpy as np
 from thetahat import __version__
 from thetahat.data.prepare import Settings
 from thetahat.engine.excerpt_uncertainty import estimate_with_excerpt
-from thetahat.engine.file_scan import ScannedFile
 from thetahat.engine.fingerprint import fingerprint
-from thetahat.engine.multi_log import Failure, MultiLog, merge_files, refused
+from thetahat.engine.multi_log import Failure, MultiLog, ScannedFile, merge_files, refused
 from thetahat.engine.reduce import ShardReducer
 from thetahat.engine.row_reader import Reading
 from thetahat.engine.shard_work import Fold, Preparation
@@ -56,6 +55,17 @@ class Recipe:
     def work(self) -> Fold:
         """How its shards are folded."""
         return Fold(Preparation(self.robot, self.settings, self.locked), self.fitted)
+
+    def as_data(self) -> dict[str, Any]:
+        """For JSON."""
+        names = ("cutoff", "torque_cutoff", "delay")
+        return {
+            **{name: getattr(self.settings, name) for name in names},
+            "min_speed": list(self.settings.min_speed),
+            "friction": list(self.fitted.drive.identified),
+            "prior_weight": self.weight,
+            "locked": list(self.locked),
+        }
 
 
 @dataclass(frozen=True)
@@ -174,7 +184,7 @@ def as_json(
 
     What schema thetahat/estimate/1 calls the same has the same names.
     """
-    settings, drive, source = recipe.settings, recipe.fitted.drive, recipe.robot.source
+    source = recipe.robot.source
     std = np.sqrt(np.diag(estimate.covariance))
     gone = {failure.name for failure in estimate.left_out}
     return {
@@ -206,17 +216,7 @@ def as_json(
                 if item.name not in gone
             ],
             "version": __version__,
-            "settings": {
-                "cutoff": settings.cutoff,
-                "torque_cutoff": settings.torque_cutoff,
-                "delay": settings.delay,
-                "min_speed": list(settings.min_speed),
-                "friction": list(drive.identified),
-                "prior_weight": recipe.weight,
-                "metric": recipe.metric,
-                "weights": "iterated",
-                "locked": list(recipe.locked),
-            },
+            "settings": {**recipe.as_data(), "metric": recipe.metric, "weights": "iterated"},
         },
     }
 

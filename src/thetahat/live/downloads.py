@@ -136,7 +136,7 @@ def _samples(sent: Arrays, *, t: np.ndarray | None = None, cutoff: float | None 
     return Samples(q=q, dq=dq, ddq=ddq, tau=tau, t=t, reason=reason, cutoff=cutoff)
 
 
-def parameter_table(robot: Robot, snapshot: Snapshot) -> ParameterTable:
+def parameter_table(robot: Robot, _nominal: Robot, snapshot: Snapshot) -> ParameterTable:
     """Compute base parameters with their standard deviations beside the nominal ones."""
     estimate = solve(snapshot.information(robot), LeastSquares())
     base, columns, x = estimate.base, Columns(robot), snapshot.x

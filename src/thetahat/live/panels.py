@@ -13,6 +13,7 @@ from thetahat.live.shared_state import Rows
 from thetahat.live.viewers import POSE_DIGITS, rounded
 from thetahat.model.robot import Robot
 from thetahat.online.gate import GateState
+from thetahat.report.decimate import Envelope
 from thetahat.report.figures import online_run
 from thetahat.report.figures.stick_figure import Pose, Skeleton, moving_figure
 from thetahat.report.figures.time_series import torque_over_time
@@ -36,30 +37,17 @@ BUCKETS, TAIL = 400, 300  # at most 2·400 + 2·300 points per line
 class LineHistory:
     """Lines over time in bounded memory: `add` rows, take the `new` ones, draw a whole `line`.
 
-    The last rows are kept as they are, older ones as minimum and maximum of buckets, which double
-    in width whenever there are too many: a line is up to date to the last row, and a peak a day ago
-    is still there.
+    The last rows are kept as they are, older ones as an `Envelope`: a line is up to date to the
+    last row, and a peak a day ago is still there.
 
-    tail: rows that stay as they are. buckets: of older rows; 0: older rows are dropped (a rolling
-    window). `generation` counts how often old rows were folded: a line that was extended row by row
-    has to be drawn anew then.
+    tail: rows that stay as they are. buckets: of older rows.
     """
 
     def __init__(self, channels: int, *, buckets: int = BUCKETS, tail: int = TAIL) -> None:
-        self.channels, self.generation, self.width = channels, 0, 1
-        self._limit, self._tail = buckets, tail
+        self.older, self._tail = Envelope(channels, buckets), tail
         self._t = np.full(2 * tail, np.nan)
         self._rows = np.full((2 * tail, channels), np.nan)
         self._count = self._fresh = 0  # rows of the tail; those of them that were handed out
-        # Minimum and maximum of every bucket, and when: (2, buckets, channels). The last bucket may
-        # not be full yet.
-        self._value = np.full((2, buckets + 1, channels), np.nan)
-        self._at = np.full((2, buckets + 1, channels), np.nan)
-        self._used, self._inside = 0, 0  # buckets; rows in the last one
-
-    def __len__(self) -> int:
-        """Return the points of a line at most."""
-        return 2 * self._used + self._count
 
     def add(self, t: np.ndarray, rows: np.ndarray) -> None:
         """Add rows, t (n,) and values (n, channels); NaN is a gap."""
@@ -82,72 +70,18 @@ class LineHistory:
 
     def line(self, channel: int) -> Series:
         """Return the whole line of a channel."""
-        tail = slice(0, self._count)
-        if not self._used:
-            return Series(self._t[tail].copy(), self._rows[tail, channel].copy())
-        value, at = self._value[:, : self._used, channel], self._at[:, : self._used, channel]
-        order = np.argsort(at, axis=0, kind="stable")
-        t = np.take_along_axis(at, order, axis=0).T.ravel()
-        y = np.take_along_axis(value, order, axis=0).T.ravel()
-        keep = np.ones(len(t), dtype=bool)
-        keep[1::2] = t[1::2] != t[::2]  # a bucket of one row is one point
-        return Series(
-            np.concatenate([t[keep], self._t[tail]]),
-            np.concatenate([y[keep], self._rows[tail, channel]]),
-        )
-
-    def clear(self) -> None:
-        """Remove all rows."""
-        self._count = self._fresh = self._used = self._inside = 0
-        self.width = 1
-        self.generation += 1
-
-    # -- older rows --------------------------------------------------------------------------------
+        older, tail = self.older.line(channel), slice(0, self._count)
+        t = np.concatenate([older.t, self._t[tail]])
+        return Series(t, np.concatenate([older.y, self._rows[tail, channel]]))
 
     def _fold(self) -> None:
-        """Move all but the last rows into buckets, or drop them."""
-        old = self._count - self._tail
-        if old <= 0:
-            return
-        self.generation += 1
-        if self._limit:
-            for t, row in zip(self._t[:old], self._rows[:old], strict=True):
-                self._bucket(t, row)
+        """Move all but the last rows into the envelope."""
+        old = max(0, self._count - self._tail)
+        values, marks = self._rows[:old].T, np.zeros((0, old), dtype=bool)
+        self.older.add(self._t[:old], values, ~np.isnan(values), marks=marks, broken=False)
         for array in (self._t, self._rows):
-            array[: self._tail] = array[old : self._count].copy()
-        self._count, self._fresh = self._tail, max(0, self._fresh - old)
-
-    def _bucket(self, t: float, row: np.ndarray) -> None:
-        if self._used and self._inside < self.width:
-            k = self._used - 1
-            for value, at, better in zip(self._value, self._at, (np.less, np.greater), strict=True):
-                with np.errstate(invalid="ignore"):
-                    new = better(row, value[k]) | (np.isnan(value[k]) & ~np.isnan(row))
-                value[k, new], at[k, new] = row[new], t
-            self._inside += 1
-            return
-        if self._used == self._limit:
-            self._halve()
-            self._bucket(t, row)
-            return
-        self._value[:, self._used], self._at[:, self._used] = row, t
-        self._used, self._inside = self._used + 1, 1
-
-    def _halve(self) -> None:
-        """Every two buckets as one; an odd last one stays alone, half full."""
-        pairs = self._used // 2
-        odd = self._used % 2
-        for k, pick in ((0, np.fmin), (1, np.fmax)):
-            value, at = self._value[k], self._at[k]
-            a, b = value[0 : 2 * pairs : 2], value[1 : 2 * pairs : 2]
-            best = pick(a, b)
-            first = (best == a) | np.isnan(best)
-            at[:pairs] = np.where(first, at[0 : 2 * pairs : 2], at[1 : 2 * pairs : 2])
-            value[:pairs] = best
-            if odd:
-                value[pairs], at[pairs] = value[2 * pairs].copy(), at[2 * pairs].copy()
-        self._inside = self._inside if odd else self.width + self._inside
-        self._used, self.width = pairs + odd, 2 * self.width
+            array[: self._count - old] = array[old : self._count].copy()
+        self._count, self._fresh = self._count - old, max(0, self._fresh - old)
 
 
 class Intervals:

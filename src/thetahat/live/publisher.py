@@ -9,8 +9,9 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -32,18 +33,12 @@ PARAMETERS = 1 / 3  # [s] between two tables of parameters, at least
 STARTED = 2.0  # [s] before the first: the worker starts beside a loop that runs well
 SCENE = 2.0  # [s] between two shapes of the ellipsoids, at least
 RECENT = 2000  # rows that a report draws
+ParameterRequest = Callable[[Snapshot], Future[ParameterTable]]  # to a process beside the loop
 CAPTIONS = {
     "r2": "R² of every update and the gate's threshold; green: the identified model is in use.",
     "error": "Joint errors; green: the controller uses the identified model.",
     "fill": "Fill of the identifier's buffer, and rank of the data, of the structural rank.",
 }
-
-
-class ParameterWorker(Protocol):
-    """Computes base parameters in another process."""
-
-    def parameters(self, snapshot: Snapshot) -> Future[ParameterTable]:
-        """Request the base parameters of a snapshot."""
 
 
 class TorqueModels:
@@ -74,8 +69,8 @@ class TorqueModels:
 class LiveParameters:
     """The table of base parameters on the page, renewed by a worker now and then."""
 
-    def __init__(self, worker: ParameterWorker) -> None:
-        self.table, self._worker = ParameterTable(), worker
+    def __init__(self, request: ParameterRequest) -> None:
+        self.table, self._request = ParameterTable(), request
         self.future: Future[ParameterTable] | None = None
         self._requested_at = -np.inf
 
@@ -101,7 +96,7 @@ class LiveParameters:
         if snapshot is None or not snapshot.count or snapshot.t == self.table.t:
             return
         if self.future is None and now - self._requested_at >= PARAMETERS:
-            self.future, self._requested_at = self._worker.parameters(snapshot), now
+            self.future, self._requested_at = self._request(snapshot), now
 
     def message(self) -> dict[str, Any]:
         """Return the table as the page takes it."""
@@ -111,12 +106,12 @@ class LiveParameters:
 class Publisher:
     """Builds the messages of a run; started and stopped by its session."""
 
-    def __init__(self, shared: SharedState, worker: ParameterWorker) -> None:
+    def __init__(self, shared: SharedState, request: ParameterRequest) -> None:
         self._shared, info, tracks = shared, shared.info.identifier, shared.info.control.tracks
         self.panels = Panels(
             shared.robot, tracks=tracks, threshold=info.threshold, window=info.window
         )
-        self.viewers, self.parameters = ViewerList(), LiveParameters(worker)
+        self.viewers, self.parameters = ViewerList(), LiveParameters(request)
         self.scene, self._models = RobotScene(shared.robot), TorqueModels(shared.robot)
         self._recent, self._gate = RecentRows(shared.robot, RECENT), shared.gate
         self._scene_at = self._cycle_at = -np.inf  # [s] when they were last renewed
@@ -208,7 +203,7 @@ class Publisher:
     def _read(self) -> None:
         """Take what the loop left."""
         shared, now = self._shared, time.monotonic()
-        rows, lost = shared.ring.read()
+        rows, lost = shared.read()
         self.lost += lost
         self._models.update(shared.snapshot)
         if len(rows):
@@ -220,7 +215,7 @@ class Publisher:
             self.panels.add_update(*shared.updates.popleft())
         self._gate = shared.gate
         if len(rows) and now - self._cycle_at >= CYCLES:
-            self._cycle_at, self._cycle = now, shared.ring.quantiles()
+            self._cycle_at, self._cycle = now, shared.quantiles()
             if self._cycle is not None:
                 self.panels.add_cycle(self.t, *self._cycle)
 

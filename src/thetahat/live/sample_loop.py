@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing import connection
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -52,23 +52,13 @@ READ_TIMEOUT = 60.0  # [s] of silence after which the loop's process is looked a
 LAST_TIMEOUT = 60.0  # [s] for the page to read the last packet
 
 
-class LoopOutput(Protocol):
-    """Where a loop leaves its results: `SharedState`, or a `PacketSender`. No method waits."""
-
-    stride: int
-
-    def time(self, ns: int) -> None: ...  # noqa: D102
-    def row(self, row: Row) -> None: ...  # noqa: D102
-    def update(self, t: float, gate: GateState, snapshot: Snapshot | None) -> None: ...  # noqa: D102
-    def event(self, t: float, kind: str, sentence: str, like: str | None = None) -> None: ...  # noqa: D102
-    def report(self, status: Status, gate: GateState) -> None: ...  # noqa: D102
-    def end(self, failure: str) -> None: ...  # noqa: D102
-
-
 class SampleLoop:
-    """`run` it in a thread or process of its own; `command` from any other."""
+    """`run` it in a thread or process of its own; `command` from any other.
 
-    def __init__(self, source: Source, out: LoopOutput, *, speed: float) -> None:
+    out: where results are left; none of its methods waits.
+    """
+
+    def __init__(self, source: Source, out: SharedState | PacketSender, *, speed: float) -> None:
         self.source, self.identifier, self._out = source, source.identifier, out
         self.clock = PlaybackClock(speed, idle=self._idle)
         self._commands: deque[str] = deque()

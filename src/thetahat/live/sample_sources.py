@@ -24,9 +24,9 @@ from thetahat.model.lock_joints import kept_positions, lock
 from thetahat.model.robot import Robot
 from thetahat.online.config import FilterConfig, GateRules, MonitorRules, SolverConfig
 from thetahat.online.identifier import OnlineIdentifier
+from thetahat.studies import STUDIES
 from thetahat.studies.closed_loop import Experiment
 
-STUDIES = {"double-pendulum": "double_pendulum", "leg": "leg", "arm": "arm", "valkyrie": "valkyrie"}
 ROWS = 2048  # of a log that are in memory at once
 # [s] between two runs of a log whose stamps do not continue, or only after longer
 PAUSE, LONGEST_PAUSE = 0.5, 5.0

@@ -212,22 +212,9 @@ class Guard:
 
 async def _answer(scope: Scope, receive: Receive, send: Send, status: int, sentence: str) -> None:
     """Refuse, with a sentence."""
-    body = (sentence + "\n").encode()
-    headers = [
-        (b"content-type", b"text/plain; charset=utf-8"),
-        (b"content-length", str(len(body)).encode()),
-        (b"connection", b"close"),
-    ]
-    headers += SEALED
-    if scope["type"] == "http":
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send(
-            {"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body}
-        )
-        return
-    await receive()  # websocket.connect
-    if "websocket.http.response" in scope.get("extensions", {}):
-        await send({"type": "websocket.http.response.start", "status": status, "headers": headers})
-        await send({"type": "websocket.http.response.body", "body": body})
-    else:
-        await send({"type": "websocket.close", "code": 1008, "reason": sentence})
+    from starlette.responses import PlainTextResponse
+
+    if scope["type"] == "websocket":
+        await receive()  # websocket.connect
+    headers = {**HEADERS, "connection": "close"}
+    await PlainTextResponse(f"{sentence}\n", status, headers)(scope, receive, send)

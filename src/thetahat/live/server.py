@@ -354,7 +354,7 @@ async def serve_viewer(session: Session, websocket: WebSocket) -> None:
             loop.call_soon_threadsafe(available.set)
 
     try:
-        viewer = session.attach(wake)
+        viewer = session.viewers.attach(wake)
     except UsageError as error:
         await websocket.send_text(messages.error(str(error)))
         await websocket.close(TRY_AGAIN_LATER)
@@ -370,7 +370,7 @@ async def serve_viewer(session: Session, websocket: WebSocket) -> None:
     except GONE:
         pass  # gone, or too slow
     finally:
-        session.detach(viewer)
+        session.viewers.detach(viewer)
         receiving.cancel()
         with suppress(Exception):
             await asyncio.wait_for(websocket.close(GOING_AWAY), 1.0)

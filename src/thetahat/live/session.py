@@ -17,22 +17,28 @@ from functools import partial
 from typing import Any, TypeVar
 
 from thetahat.errors import NotIdentifiable, ThetahatError, UsageError, known
-from thetahat.live import downloads
-from thetahat.live.downloads import DownloadRequest, Downloads, ParameterTable, Snapshot
+from thetahat.live.downloads import (
+    DownloadRequest,
+    Downloads,
+    Snapshot,
+    make_downloads,
+    parameter_table,
+)
 from thetahat.live.publisher import Publisher
 from thetahat.live.sample_loop import LoopProcess, SampleLoop, end_with_parent
 from thetahat.live.sample_sources import Source
 from thetahat.live.shared_state import RunInfo, SharedState
-from thetahat.live.viewers import COMMANDS, Viewer
+from thetahat.live.viewers import COMMANDS
 from thetahat.model.robot import Robot
-from thetahat.online.identifier import OnlineIdentifier
 from thetahat.online.predict import plain
 
 SWITCH_INTERVAL = 5e-4  # [s] after which a thread that builds frames makes way for the loop
 PATIENCE = 120.0  # [s] for the downloads to be made
 NICENESS = 5  # of the worker process
 NO_ROBOT = "no robot file could be written; see advice in estimate.json"
+Argument = TypeVar("Argument")
 Result = TypeVar("Result")
+Work = Callable[[Robot, Robot, Argument], Result]  # of the robot, the nominal one, and an argument
 
 
 class NotReady(ThetahatError):
@@ -50,15 +56,8 @@ class Worker:
         self._executor: ProcessPoolExecutor | None = None
         self._lock = threading.Lock()  # the publisher submits, and every download
 
-    def parameters(self, snapshot: Snapshot) -> Future[ParameterTable]:
-        """Request the base parameters of a snapshot."""
-        return self._submit(_parameters, snapshot)
-
-    def downloads(self, request: DownloadRequest) -> Future[Downloads]:
-        """Request the files."""
-        return self._submit(_downloads, request)
-
-    def _submit(self, work: Callable[[Any], Result], argument: object) -> Future[Result]:
+    def submit(self, work: Work[Argument, Result], argument: Argument) -> Future[Result]:
+        """Request the result of work on the two robots and an argument."""
         with self._lock:
             for _ in range(2):
                 if self._executor is None:
@@ -67,7 +66,7 @@ class Worker:
                         1, mp_context=context, initializer=_start_worker, initargs=self._robots
                     )
                 try:
-                    return self._executor.submit(work, argument)
+                    return self._executor.submit(_run, work, argument)
                 except BrokenProcessPool:
                     self._executor = None
         failed: Future[Result] = Future()
@@ -86,7 +85,7 @@ class Worker:
             worker.kill()
 
 
-_robots: dict[str, Robot] = {}  # of the worker process
+_robots: list[Robot] = []  # of the worker process
 
 
 def _start_worker(robot: Robot, nominal: Robot) -> None:
@@ -94,15 +93,12 @@ def _start_worker(robot: Robot, nominal: Robot) -> None:
     end_with_parent()
     with suppress(OSError, AttributeError):
         os.nice(NICENESS)
-    _robots.update(robot=robot, nominal=nominal)
+    _robots[:] = robot, nominal
 
 
-def _parameters(snapshot: Snapshot) -> ParameterTable:
-    return downloads.parameter_table(_robots["robot"], snapshot)
-
-
-def _downloads(request: DownloadRequest) -> Downloads:
-    return downloads.make_downloads(_robots["robot"], _robots["nominal"], request)
+def _run(work: Work[Argument, Result], argument: Argument) -> Result:
+    robot, nominal = _robots
+    return work(robot, nominal, argument)
 
 
 @dataclass
@@ -128,7 +124,7 @@ class _Job:
 
 
 class Session:
-    """One run and its page: `start` it, `attach` viewers, send commands, get the files, `stop` it.
+    """One run and its page: `start` it, attach `viewers`, send commands, get the files, `stop` it.
 
     The loop runs in a thread of this process; of `Session.apart(factory, …)` in a process of its
     own, where nothing of the page can hold it up.
@@ -147,7 +143,8 @@ class Session:
         else:
             raise UsageError("a session needs a source, here or in another process")
         self.worker = Worker(self.shared.robot, self.shared.info.identifier.nominal)
-        self.publisher = Publisher(self.shared, self.worker)
+        self.publisher = Publisher(self.shared, partial(self.worker.submit, parameter_table))
+        self.viewers = self.publisher.viewers
         self.refused = 0  # received frames that could not be used
         self._job: _Job | None = None
         self._job_lock = threading.Lock()
@@ -190,13 +187,6 @@ class Session:
         self.worker.close()
         sys.setswitchinterval(self._interval)
 
-    @property
-    def identifier(self) -> OnlineIdentifier:
-        """The identifier of a run in this process."""
-        if self.source is None:
-            raise UsageError("the identifier of this session is in another process")
-        return self.source.identifier
-
     def __enter__(self) -> Session:
         return self.start()
 
@@ -222,20 +212,7 @@ class Session:
         """Add an event; like: the kind of events that it may be counted with."""
         self.shared.event(self.shared.status.clock, kind, sentence, like)
 
-    def attach(self, wake: Callable[[], None] = lambda: None) -> Viewer:
-        """Add a viewer; `wake` is called, in another thread, when a message is there to take."""
-        return self.publisher.viewers.attach(wake)
-
-    def detach(self, viewer: Viewer) -> None:
-        """Remove a viewer."""
-        self.publisher.viewers.detach(viewer)
-
     # -- downloads ---------------------------------------------------------------------------------
-
-    @property
-    def snapshot(self) -> Snapshot | None:
-        """Memory of the identifier after its last update."""
-        return self.shared.snapshot
 
     def downloads(self) -> Downloads:
         """Return all files, of one moment, made in a process beside the loop.
@@ -248,7 +225,7 @@ class Session:
         with self._job_lock:
             job = self._job
             if job is None or not job.serves(snapshot, resets):
-                future = self.worker.downloads(self._request(snapshot))
+                future = self.worker.submit(make_downloads, self._request(snapshot))
                 job = self._job = _Job(snapshot, resets, future)
             job.owed = False
         try:
@@ -286,7 +263,7 @@ class Session:
         seconds = time.monotonic() - self.publisher.began
         r2 = "" if gate.r2 is None else f", R² {gate.r2:.4f} on held-out samples"
         return (
-            f"{shared.info.title}: {shared.ring.cycles} samples in {seconds:.0f} s"
+            f"{shared.info.title}: {shared.cycles} samples in {seconds:.0f} s"
             f" ({status.clock:.1f} s of robot time), {status.dropped} dropped; {status.updates}"
             f" updates, gate {'open' if gate.open else 'closed'} ({gate.reason}){r2}"
         )

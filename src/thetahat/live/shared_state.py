@@ -86,7 +86,7 @@ class RingBuffer:
     """Rings of rows and of cycle times: `time` every cycle, `row` every `stride` cycles."""
 
     def __init__(self, robot: Robot, rate: float) -> None:
-        self.stride = max(1, round(rate / DRAWN))
+        self.stride = max(1, round(rate / DRAWN))  # cycles between two rows
         self._t, self._flags = np.empty(ROWS), np.zeros(ROWS, dtype=np.uint8)
         self._q, self._error = np.empty((ROWS, robot.nq)), np.full((ROWS, robot.nv), np.nan)
         widths = (robot.nq, robot.nv, robot.nv, robot.nv)
@@ -301,12 +301,12 @@ class Status:
     late: float  # [s] by which the loop fell behind the wall clock
 
 
-class SharedState:
+class SharedState(RingBuffer):
     """One run: ring buffer, events, last gate state and snapshot. The loop calls the methods."""
 
     def __init__(self, info: RunInfo) -> None:
-        self.info, self.robot = info, info.identifier.robot
-        self.ring, self.events = RingBuffer(self.robot, info.rate), EventLog()
+        super().__init__(info.identifier.robot, info.rate)
+        self.info, self.robot, self.events = info, info.identifier.robot, EventLog()
         self.started = datetime.now(UTC).astimezone()
         self.snapshot: Snapshot | None = None  # after the last update
         self.gate = GateState(False, "no sample has arrived yet")
@@ -314,17 +314,8 @@ class SharedState:
         self.status = Status(0.0, 0, 0, False, False, 0.0)
         self.ended, self.failure = False, ""
         self.resets = 0
-        self.stride = self.ring.stride  # cycles between two rows
         for sentence in info.log.findings:
             self.events.add(0.0, "info", sentence)
-
-    def time(self, ns: int) -> None:
-        """Note the processor time of a cycle [ns]."""
-        self.ring.time(ns)
-
-    def row(self, row: Row) -> None:
-        """Leave a row to be drawn."""
-        self.ring.row(row)
 
     def update(self, t: float, gate: GateState, snapshot: Snapshot | None) -> None:
         """Set gate and snapshot after an update of the identifier; None after a reset."""

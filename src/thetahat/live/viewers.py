@@ -229,7 +229,7 @@ class ViewerList:
     def __iter__(self) -> Iterator[Viewer]:
         return iter(self._viewers)
 
-    def attach(self, wake: Callable[[], None]) -> Viewer:
+    def attach(self, wake: Callable[[], None] = lambda: None) -> Viewer:
         """Add a viewer; raises `UsageError` where there are too many."""
         with self._lock:
             if len(self._viewers) >= MAX_VIEWERS:

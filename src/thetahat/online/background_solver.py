@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from thetahat.data.samples import Samples
-from thetahat.identification.estimators.estimator import Estimator, SampleEstimator
+from thetahat.identification.estimators.estimator import AnyEstimator
 from thetahat.identification.information import Information
 from thetahat.model.robot import Robot
 from thetahat.online.config import SolverConfig
@@ -157,7 +157,7 @@ class _Parcel:
     rows: np.ndarray
     count: int
     weight: float
-    estimator: Estimator | SampleEstimator | None
+    estimator: AnyEstimator | None
     samples: Samples | None
     x_base: np.ndarray | None
 

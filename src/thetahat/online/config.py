@@ -11,7 +11,7 @@ from typing import ParamSpec, TypeVar
 import numpy as np
 
 from thetahat.errors import UsageError, known
-from thetahat.identification.estimators.estimator import Estimator, SampleEstimator
+from thetahat.identification.estimators.estimator import AnyEstimator
 from thetahat.model.robot import Robot
 
 BLENDS = ("early", "always")
@@ -102,7 +102,7 @@ class SolverConfig:
 
     memory: MemoryConfig = Window()
     # any of the library's; None: the pseudo-inverse, after the blend with the guess
-    estimator: Estimator | SampleEstimator | None = None
+    estimator: AnyEstimator | None = None
     alpha: float = 0.5  # weight of the data in the blend with the guess, between 0 and 1
     # "early": blend until the buffer is full and all directions are seen; "always"
     blend: str = "early"

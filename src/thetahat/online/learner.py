@@ -10,7 +10,7 @@ import numpy as np
 
 from thetahat.identification import factor as f
 from thetahat.identification.estimate import Estimate
-from thetahat.identification.estimators.estimator import Estimator, SampleEstimator, guess
+from thetahat.identification.estimators.estimator import AnyEstimator, guess
 from thetahat.identification.estimators.least_squares import LeastSquares
 from thetahat.identification.estimators.prior import Prior
 from thetahat.identification.solve import solve as solve_information
@@ -61,7 +61,7 @@ class Learner:
         guess(self.memory.information(), theta0, "guess")  # whether it fits the robot
         return Prior(theta0, self._config.alpha)
 
-    def _chosen(self) -> Estimator | SampleEstimator | None:
+    def _chosen(self) -> AnyEstimator | None:
         """The estimator; None for the plain pseudo-inverse, which has a quick way of its own."""
         estimator = self._config.estimator
         if estimator is None:

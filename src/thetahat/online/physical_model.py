@@ -38,7 +38,7 @@ from thetahat.identification.consistency.misfit import (
 from thetahat.identification.consistency.program import MARGIN, Program, smallest_eigenvalue
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.estimators.consistent import Consistent
-from thetahat.identification.estimators.estimator import Estimator, SampleEstimator, untouched
+from thetahat.identification.estimators.estimator import AnyEstimator, untouched
 from thetahat.identification.information import Information
 from thetahat.identification.parameter_columns import Columns
 from thetahat.identification.solve import solve as solve_information
@@ -157,7 +157,7 @@ class Task:
 
     information: Information
     weight: float  # of the nominal robot
-    estimator: Estimator | SampleEstimator | None = None
+    estimator: AnyEstimator | None = None
     samples: Samples | None = None
     x_base: np.ndarray | None = None  # identified base parameters; None: the data's own
 

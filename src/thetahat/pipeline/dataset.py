@@ -18,7 +18,8 @@ from thetahat.data.log import Log
 from thetahat.data.memory_log import log_from_table
 from thetahat.data.samples import Samples
 from thetahat.data.samples_log import samples_log
-from thetahat.engine.protocol import Engine, Span
+from thetahat.engine.multi_log import Span
+from thetahat.engine.protocol import Engine
 from thetahat.engine.row_reader import Reading
 from thetahat.errors import (
     MalformedInput,
@@ -80,7 +81,7 @@ class Dataset:
         return robot.with_drive(**terms, armature=settings.armature is not False)
 
     @cached_property
-    def train_rows(self) -> Span:
+    def train_rows(self) -> tuple[int, int]:
         """Rows to fit: split off before anything is filtered."""
         rows, share = self.log.rows, self.settings.held_out
         if self.test_log is not None or share == 0.0:
@@ -94,7 +95,7 @@ class Dataset:
         return 0, cut
 
     @property
-    def test_rows(self) -> Span | None:
+    def test_rows(self) -> Span:
         """Rows of the same log that are held out; None where there are none, or a test log is."""
         stop = self.train_rows[1]
         return None if stop == self.log.rows else (stop, self.log.rows)

@@ -25,7 +25,7 @@ from thetahat.identification.coupled_joints import Coupling, coupled
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.estimate_json import PLAIN
 from thetahat.identification.estimators.consistent import Consistent, LogCholesky
-from thetahat.identification.estimators.estimator import Estimator, SampleEstimator
+from thetahat.identification.estimators.estimator import AnyEstimator, Estimator
 from thetahat.identification.estimators.least_squares import LeastSquares
 from thetahat.identification.estimators.positive import Positive
 from thetahat.identification.estimators.prior import Prior
@@ -262,9 +262,7 @@ def _solve(
     return model, estimate
 
 
-def make_estimator(
-    settings: IdentifySettings, tuned: Tuned, prior: np.ndarray
-) -> Estimator | SampleEstimator:
+def make_estimator(settings: IdentifySettings, tuned: Tuned, prior: np.ndarray) -> AnyEstimator:
     """Return the estimator that the settings ask for."""
     weights = settings.weights
     estimator: Estimator

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from thetahat import __version__
-from thetahat.errors import StorageError, UsageError, known
-from thetahat.files import as_text, require_folder, write_atomically
+from thetahat.errors import UsageError, known
+from thetahat.files import as_text, make_folder, require_folder, write_atomically
 from thetahat.identification import estimate_json
 from thetahat.model.io.save import save
 from thetahat.report.identification_report import sections, titles
@@ -159,13 +159,7 @@ def write(
     result: Results, data: dict[str, Any], targets: Targets, warnings: Sequence[str] = ()
 ) -> SavedResult:
     """Write the robot file, the report and estimate.json."""
-    try:
-        targets.folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(
-            f"--out {str(targets.folder)!r} cannot be made: {error.strerror or error}; give another"
-            " folder"
-        ) from None
+    make_folder(targets.folder)
     files: list[Path] = []
     robot, advice, parity = result.model.identified, list(data["advice"]), None
     wrong = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,22 +129,6 @@ class Section:
                 f"anchor {self.anchor!r} of section {self.title!r} must be of letters, digits and"
                 " hyphens"
             )
-
-
-def as_data(sections: Iterable[Section]) -> list[dict[str, Any]]:
-    """Return sections as plain data, ready for JSON: every block with its kind."""
-
-    def block_data(block: Block) -> dict[str, Any]:
-        return {"kind": type(block).__name__.lower(), **plain(block)}
-
-    return [
-        {
-            "title": section.title,
-            "anchor": section.anchor,
-            "blocks": [block_data(block) for block in section.blocks],
-        }
-        for section in sections
-    ]
 
 
 def plain(value: Any) -> Any:

@@ -9,8 +9,9 @@ import numpy as np
 from thetahat.data.samples import Samples
 from thetahat.dynamics import rigid_body
 from thetahat.identification.information import Information
-from thetahat.report.figures import online_run, torque_over_time, torque_scatter
+from thetahat.report.figures import online_run
 from thetahat.report.figures.base import fit, shown
+from thetahat.report.figures.time_series import torque_over_time, torque_scatter
 from thetahat.report.section import Block, Column, Figure, Note, Panel, Section, Table, Text
 from thetahat.report.sections.torques import joined
 from thetahat.report.traces import Series, Traces

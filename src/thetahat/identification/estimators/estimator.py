@@ -43,6 +43,9 @@ class SampleEstimator(Protocol):
         """Estimate the robot's parameters."""
 
 
+AnyEstimator = Estimator | SampleEstimator
+
+
 def guess(
     information: Information, prior: np.ndarray | Robot | None, name: str = "prior"
 ) -> np.ndarray:

@@ -12,8 +12,8 @@ from thetahat.identification.identifiability.naming import short_labels
 from thetahat.model import parameters as ten
 from thetahat.model.drive import TERMS
 from thetahat.model.robot import Robot
-from thetahat.report import figures
-from thetahat.report.figures.stick_figure import margin
+from thetahat.report.figures import bars
+from thetahat.report.figures.stick_figure import margin, robot_figure
 from thetahat.report.section import Block, Column, Figure, Note, Panel, Section, Table, Text
 from thetahat.report.text import (
     Data,
@@ -106,7 +106,7 @@ def _interval_panels(base: Sequence[Data]) -> tuple[Panel, ...]:
         parts = [mine[at : at + ROWS] for at in range(0, len(mine), ROWS)]
         for number, entries in enumerate(parts, start=1):
             names = [entry["name"] for entry in entries]
-            drawing = figures.parameter_intervals(
+            drawing = bars.parameter_intervals(
                 names,
                 [entry["value"] for entry in entries],
                 [entry["std"] for entry in entries],
@@ -245,13 +245,13 @@ def consistency(estimate: Data, robot: Robot, identified: Robot, pose: np.ndarra
         " density with the body's mass, centre and moments: identified in blue, nominal as orange"
         " rings. Drag to rotate; hover over a centre of mass for its body."
     )
-    drawing = figures.robot_figure(robot, pose, identified.theta, robot.theta)
+    drawing = robot_figure(robot, pose, identified.theta, robot.theta)
     blocks.append(Figure((Panel("robot", drawing),), caption))
     caption = (
         "Triangle inequality of the principal moments I₁ ≤ I₂ ≤ I₃: 1/3 for a ball, 0 for a flat"
         " plate or a rod, negative for no rigid body."
     )
-    drawing = figures.consistency_margins(labels(robot.body_names), *margins)
+    drawing = bars.consistency_margins(labels(robot.body_names), *margins)
     blocks.append(Figure((Panel("margins", drawing),), caption))
     return Section("Physical consistency", "bodies", tuple(blocks))
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from thetahat.report import figures
-from thetahat.report.figures.base import Drawing
+from thetahat.report.figures import bars, time_series
+from thetahat.report.figures.base import Drawing, fit, shown
 from thetahat.report.section import Block, Column, Figure, Note, Panel, Section, Table
 from thetahat.report.text import (
     FAIR,
@@ -91,8 +91,8 @@ def scores(estimate: Data, traces: Traces) -> Section:
         return {kind: [joint.get(f"{prefix}_{kind}") for joint in joints] for kind in KINDS}
 
     panels = (
-        Panel("R²", figures.r2_by_joint(names, by_kind("r2"))),
-        Panel("RMS", figures.rms_by_joint(names, by_kind("rms"), unit=unit)),
+        Panel("R²", bars.r2_by_joint(names, by_kind("r2"))),
+        Panel("RMS", bars.rms_by_joint(names, by_kind("rms"), unit=unit)),
     )
     caption = "R² and RMS of every joint. The axis of R² is logarithmic in 1 − R²."
     blocks = (Figure(panels, caption, arrangement="grid"), score_table(estimate, unit))
@@ -108,7 +108,7 @@ def torque(estimate: Data, traces: Traces) -> Section:
     if not joints:
         return Section("Torque over time", "torque", (NOTHING,))
     drawings = [
-        figures.torque_over_time(
+        time_series.torque_over_time(
             joined(traced.lines.measured),
             joined(traced.lines.predicted),
             joined(traced.lines.nominal) if traced.lines.nominal else None,
@@ -130,7 +130,7 @@ def torque(estimate: Data, traces: Traces) -> Section:
     intervals = [(each, traced.worst) for each in joints if (traced := each[1]).worst is not None]
     if rows > 1 and intervals:
         drawings = [
-            figures.torque_over_time(
+            time_series.torque_over_time(
                 Series(part.t, part.measured),
                 Series(part.t, part.predicted),
                 None if part.nominal is None else Series(part.t, part.nominal),
@@ -155,10 +155,10 @@ def scatter(estimate: Data, traces: Traces) -> Section:
     grid, drawings = len(joints) <= GRID, []
     names = labels([joint["name"] for joint, _ in joints])
     for name, (joint, traced) in zip(names, joints, strict=True):
-        heading = f"{figures.shown(figures.fit(name, 20))}<br>R² {r2(score(joint, traced))}"
+        heading = f"{shown(fit(name, 20))}<br>R² {r2(score(joint, traced))}"
         size = 300 if grid else 420
         drawings.append(
-            figures.torque_scatter(traced.cloud, unit=traced.unit, title=heading, size=size)
+            time_series.torque_scatter(traced.cloud, unit=traced.unit, title=heading, size=size)
         )
     test = "test" in traces.spans
     colours = "blue: held out, purple: fitted" if test else "purple: fitted"
@@ -177,7 +177,7 @@ def residuals(estimate: Data, traces: Traces) -> Section:
     if not joints:
         return Section("Residuals", "residuals", (NOTHING,))
     over_time = [
-        figures.residual_over_time(
+        time_series.residual_over_time(
             joined(traced.lines.residual),
             unit=traced.unit,
             clock=traces.clock,
@@ -194,7 +194,7 @@ def residuals(estimate: Data, traces: Traces) -> Section:
     with_spectrum = [each for each in joints if each[1].residuals.spectrum]
     if with_spectrum:
         drawings = [
-            figures.residual_spectrum(
+            time_series.residual_spectrum(
                 traced.residuals.spectrum, unit=traced.unit, cutoff=traces.cutoff
             )
             for _, traced in with_spectrum
@@ -216,13 +216,15 @@ def residuals(estimate: Data, traces: Traces) -> Section:
 
 def _friction_figures(joints: list[TracedJoint]) -> list[Block]:
     against = [
-        figures.residual_against_velocity(
+        time_series.residual_against_velocity(
             t.cloud, t.residuals.against_velocity, unit=t.unit, rate=t.rate
         )
         for _, t in joints
     ]
     curves = [
-        figures.friction_curve(t.residuals.curve, t.residuals.friction, unit=t.unit, rate=t.rate)
+        time_series.friction_curve(
+            t.residuals.curve, t.residuals.friction, unit=t.unit, rate=t.rate
+        )
         for _, t in joints
     ]
     return [

@@ -19,10 +19,10 @@ from thetahat.data.formats import Table
 from thetahat.data.log import Log, read_log
 from thetahat.data.prepare import choose
 from thetahat.engine.cache import Damaged, decode, encode
-from thetahat.engine.file_scan import ScannedFile, scan_file
-from thetahat.engine.multi_log import merge_files
+from thetahat.engine.multi_log import ScannedFile, merge_files
 from thetahat.engine.reduce import ShardReducer
 from thetahat.engine.row_reader import Reading
+from thetahat.engine.scan_logs import scan_file
 from thetahat.engine.sources import items
 from thetahat.engine.tuning_cache import SettingsOptions, choose_settings
 from thetahat.errors import MalformedInput, StorageError, UsageError
@@ -106,7 +106,7 @@ def test_the_windows_that_judge_the_log_are_those_of_one_reading(
         return original(robot, columns, windows, **options)
 
     folder = folder_of(tmp_path / "logs", 4)
-    surveys = [(item, scan_file(item, arm(), Reading())) for item in items(folder)]
+    surveys = [(item, scan_file((arm(), Reading()), item)) for item in items(folder)]
     monkeypatch.setattr(audit, "check_against_model", watched)
     merge_files(arm(), Reading(), surveys)
     read_log(folder, arm())
@@ -129,7 +129,7 @@ def test_a_turned_sign_is_found_over_all_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize("shape", ["even", "gaps", "spoiled", "wraps"])
 def test_a_survey_comes_back_from_bytes_as_it_was(tmp_path: Path, shape: str) -> None:
     path = write(tmp_path / "log.csv", SHAPES[shape](columns()))
-    found = scan_file(items(path)[0], arm(), Reading())
+    found = scan_file((arm(), Reading()), items(path)[0])
     data = encode(found, "key")
     assert encode(decode(data, ScannedFile, "key"), "key") == data
     broken = bytearray(data)
