@@ -38,8 +38,8 @@ class Histogram:
         self.square += float(ns) * ns
         if ns > self.largest:
             self.largest = ns
-        above = 0 if ns <= LEAST_NS else min(1 + int(math.log(ns / LEAST_NS) / STEP), BINS)
-        self._counts[above] += 1
+        bin_at = 0 if ns <= LEAST_NS else min(1 + int(math.log(ns / LEAST_NS) / STEP), BINS)
+        self._counts[bin_at] += 1
 
     def quantile(self, fraction: float) -> float:
         """[ns], the middle of its bin, by ratio."""
