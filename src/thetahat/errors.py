@@ -6,7 +6,9 @@ malformed input, 4 unphysical robot, 5 not identifiable, 6 storage, 7 refused fo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
+from numbers import Integral, Real
 
 
 class ThetahatError(Exception):
@@ -67,3 +69,29 @@ def known(names: Iterable[str], limit: int = 12) -> str:
     if len(names) <= limit:
         return ", ".join(names) or "none"
     return ", ".join(names[:limit]) + f", … ({len(names)} in all)"
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a finite real number; a bool is none."""
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def is_whole(value: object, least: int) -> bool:
+    """Whether a value is a whole number of at least so many; a bool is none."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
+
+
+def check_positive(name: str, value: float, what: str = "", *, end: str = "") -> float:
+    """Return a finite number above zero. what: it is, and end: of the message."""
+    if not (is_number(value) and value > 0.0):
+        wanted = f"{what}, a finite number above zero" if what else "a finite number above zero"
+        raise UsageError(f"{name} is {value!r}; give {wanted}{end}")
+    return float(value)
+
+
+def check_count(name: str, value: int, what: str = "", *, least: int = 1, end: str = "") -> int:
+    """Return a whole number of at least so many. what: it is, and end: of the message."""
+    if not is_whole(value, least):
+        wanted = f"{what}, a whole number from {least}" if what else f"a whole number from {least}"
+        raise UsageError(f"{name} is {value!r}; give {wanted}{end}")
+    return int(value)

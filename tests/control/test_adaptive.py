@@ -148,7 +148,9 @@ def test_the_log_det_law_is_the_natural_gradient_of_its_own_distance() -> None:
         back.step(g, none, -h)
         change = (forward.distance(truth.theta, none) - back.distance(truth.theta, none)) / (2 * h)
         assert change == pytest.approx(-g @ (state.theta - truth.theta), rel=1e-5)
-        assert_same((forward.theta - back.theta) / (2 * h), state.rate(g), 1e-6)
+        P = parameters.to_pseudo_inertia(state.theta.reshape(-1, 10))
+        rate = parameters.from_pseudo_inertia(-(P @ dual(g.reshape(-1, 10)) @ P) / 0.3).ravel()
+        assert_same((forward.theta - back.theta) / (2 * h), rate, 1e-6)
         state.step(g, none, 0.01)
     assert state.distance(state.theta, none) == pytest.approx(0.0, abs=1e-9)
     assert state.distance(truth.theta, none) > 0.0

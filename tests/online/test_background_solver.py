@@ -34,10 +34,10 @@ def test_a_solver_that_hangs_leaves_the_model_in_use_and_is_replaced(
     robot = arm()
     solve, hangs, asked = background_solver.solve, threading.Event(), []
 
-    def hanging(task: object) -> Solution:
+    def hanging(*task: object) -> Solution:
         asked.append(threading.get_ident())
         hangs.wait(20.0)
-        return solve(task)
+        return solve(*task)
 
     rows = list(run(robot, 8.0).noisy(0.01).rows())
     with exactly(
@@ -80,7 +80,7 @@ def test_threads_that_hang_are_not_given_up_without_end() -> None:
             False,
         )
         until(lambda: one.ready or one._future is None)
-    one.submit(None)
+    one.submit(None, None)
     assert one._future is None
     assert events.counts["solver"] == 2 * LOST
     never.set()

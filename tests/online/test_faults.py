@@ -182,13 +182,13 @@ def test_a_clock_that_is_set_back_goes_on_and_forgets(one) -> None:
     assert not one.gate.open
     assert any("clock was set back" in event.sentence for event in one.events)
     assert one._learner.memory.count == 0
-    before = one._stream.t
+    before = one._stream.clock.t
     for k in range(10, 2000):
         t, q, dq, tau = CYCLES[(AT + k) % len(CYCLES)]
         one.push(CYCLES[AT][0] + PERIOD * k - 100.0, q, dq, tau)
-        assert one._stream.t >= before
-        before = one._stream.t
-    assert one.gate.since < one._stream.t
+        assert one._stream.clock.t >= before
+        before = one._stream.clock.t
+    assert one.gate.since < one._stream.clock.t
 
 
 def test_a_stream_that_begins_with_faults_says_nothing_that_is_not_finite() -> None:

@@ -379,7 +379,7 @@ def test_a_solver_without_an_answer_leaves_the_last_valid_model(
     assert one.gate.open, one.gate.reason
     model = one.robot
     monkeypatch.setattr(
-        background_solver, "solve", lambda task: Solution(None, None, "failed", "it gave up")
+        background_solver, "solve", lambda *_: Solution(None, None, "failed", "it gave up")
     )
     push_all(one, motion.part(4.0, 6.0), exact=True)
     assert one.gate.open

@@ -199,7 +199,7 @@ def test_names_and_numbers_that_make_no_sense_are_refused() -> None:
 
 def own_factor(memory: RecursiveMemory, v: int) -> tuple[np.ndarray, np.ndarray]:
     """(L, z) of one joint."""
-    R = memory._triangles()[v]
+    R = memory._triangles(memory._factors)[v]
     return R[:-1, :-1], R[:-1, -1]
 
 

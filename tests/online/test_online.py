@@ -226,10 +226,10 @@ def test_a_late_answer_leaves_the_last_valid_model(
 
     solve, begun = background_solver.solve, threading.Event()
 
-    def slowly(task: object) -> object:
+    def slowly(*task: object) -> object:
         begun.set()
         time.sleep(0.3)
-        return solve(task)
+        return solve(*task)
 
     monkeypatch.setattr(background_solver, "solve", slowly)
     with exactly(

@@ -129,8 +129,8 @@ def test_the_torque_steps_of_the_arm_as_anyone_could_measure_them(arms: Result) 
 
 def test_the_reason_is_that_of_the_moment_the_gate_opened(arms: Result) -> None:
     told, run = arms.summary["gate"], arms.run
-    opening = next(update for update in run.updates if update.open)
-    assert (told["opened_at"], told["reason"]) == (opening.t, opening.reason)
+    opening = next(update for update in run.updates if update.gate.open)
+    assert (told["opened_at"], told["reason"]) == (opening.t, opening.gate.reason)
     assert (told["closings"], told["open_at_end"]) == ([], True)
 
 

@@ -21,7 +21,7 @@ from typing import Protocol
 
 import numpy as np
 
-from thetahat.errors import UsageError
+from thetahat.errors import UsageError, check_positive, is_number
 from thetahat.model import parameters
 from thetahat.model.parameters import FIRST_MOMENT, IXX, IXY, IXZ, IYY, IYZ, IZZ, M
 from thetahat.model.robot import Robot
@@ -85,15 +85,6 @@ _DUAL = _dual_basis()
 _TO_THETA = parameters.from_pseudo_inertia(np.eye(16).reshape(16, 4, 4))  # (16, 10)
 
 
-def _positive(name: str, value: float) -> None:
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float | np.number)
-        or not (math.isfinite(value) and value > 0.0)
-    ):
-        raise UsageError(f"{name} is {value!r}; give a finite number above zero")
-
-
 # -- the physically consistent law -----------------------------------------------------------------
 
 
@@ -109,10 +100,8 @@ class LogDet:
 
     def __post_init__(self) -> None:
         for name in ("gamma", "offset_gain"):
-            _positive(name, getattr(self, name))
-        if not (
-            isinstance(self.bound, int | float) and math.isfinite(self.bound) and self.bound > 1.0
-        ):
+            check_positive(name, getattr(self, name))
+        if not (is_number(self.bound) and self.bound > 1.0):
             raise UsageError(f"bound is {self.bound!r}; give a finite number above one")
 
     def begin(self, robot: Robot) -> LogDetState:
@@ -144,15 +133,9 @@ class LogDetState:
         self.drive = self._guess_drive = drive_values(robot)
         bad = np.flatnonzero(self._positive & (self.drive <= 0.0))
         if len(bad):
-            term, motor = (
-                robot.drive.identified[bad[0] // motors],
-                robot.drive.column_motors[bad[0] % motors],
-            )
-            names = (
-                robot.velocity_names
-                if robot.drive.actuation is None
-                else robot.drive.actuation.names
-            )
+            drive = robot.drive
+            term, motor = drive.identified[bad[0] // motors], drive.column_motors[bad[0] % motors]
+            names = robot.velocity_names if drive.actuation is None else drive.actuation.names
             raise UsageError(
                 f"{term} of {names[motor]!r} starts at {self.drive[bad[0]]:g}, from where a law"
                 " that keeps it positive never moves; give a guess above zero"
@@ -166,13 +149,6 @@ class LogDetState:
     def _whole(self) -> np.ndarray:
         """G with P = G Gᵀ."""
         return self._guess @ self._factor
-
-    def rate(self, gradient: np.ndarray) -> np.ndarray:
-        """dθ̂/dt, (10·bodies,)."""
-        P = self._whole @ np.swapaxes(self._whole, 1, 2)
-        return parameters.from_pseudo_inertia(
-            -(P @ dual(gradient.reshape(-1, 10)) @ P) / self.law.gamma
-        ).ravel()
 
     def step(self, gradient: np.ndarray, drive: np.ndarray, dt: float) -> None:
         """Follow the geodesic for dt seconds; nothing moves where the gradient is zero, or where it
@@ -207,11 +183,9 @@ class LogDetState:
         G = self._whole
         live = self._live
         theta = (G @ np.swapaxes(G, 1, 2)).reshape(-1, 16) @ _TO_THETA
-        self.theta = (
-            theta.ravel()
-            if live.all()
-            else np.where(live[:, None], theta, self.theta.reshape(-1, 10)).ravel()
-        )
+        if not live.all():
+            theta = np.where(live[:, None], theta, self.theta.reshape(-1, 10))
+        self.theta = theta.ravel()
 
     def _move_drive(self, gradient: np.ndarray, h: float, dt: float) -> None:
         p, free = self.drive.copy(), ~self._positive
@@ -228,10 +202,8 @@ class LogDetState:
         """γ Σ (log(|P̂|/|P|) + tr(P̂⁻¹P) − 4) over bodies, the same over positive drive terms, ½
         |difference|²/gain over the others.
         """
-        P, G = (
-            parameters.to_pseudo_inertia(theta.reshape(-1, 10))[self._live],
-            self._whole[self._live],
-        )
+        P = parameters.to_pseudo_inertia(theta.reshape(-1, 10))[self._live]
+        G = self._whole[self._live]
         inside = np.linalg.solve(G, np.swapaxes(np.linalg.solve(G, P), 1, 2))  # G⁻¹ P G⁻ᵀ
         total = float(
             np.sum(np.trace(inside, axis1=1, axis2=2) - np.linalg.slogdet(inside)[1] - 4.0)
@@ -274,19 +246,12 @@ class EuclideanState:
             )
         self._gain = np.broadcast_to(gain, (count,))
 
-    def rate(self, gradient: np.ndarray) -> np.ndarray:
-        """dθ̂/dt, (10·bodies,)."""
-        rate: np.ndarray = -self._gain[: len(self.theta)] * gradient
-        return rate
-
     def step(self, gradient: np.ndarray, drive: np.ndarray, dt: float) -> None:
         """One step of Euler; what would not be a number is left alone."""
         split = len(self.theta)
         with np.errstate(all="ignore"):
-            theta, moved = (
-                self.theta - dt * self._gain[:split] * gradient,
-                self.drive - dt * self._gain[split:] * drive,
-            )
+            theta = self.theta - dt * self._gain[:split] * gradient
+            moved = self.drive - dt * self._gain[split:] * drive
         if np.all(np.isfinite(theta)) and np.all(np.isfinite(moved)):
             self.theta, self.drive = theta, moved
 

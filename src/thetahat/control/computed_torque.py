@@ -27,7 +27,7 @@ from thetahat.control.torque_limits import (
     torque_limits,
 )
 from thetahat.dynamics import batch, configuration, rigid_body
-from thetahat.errors import UsageError
+from thetahat.errors import UsageError, check_positive
 from thetahat.model.drive import TERMS, Drive
 from thetahat.model.robot import Robot
 
@@ -130,19 +130,15 @@ class ComputedTorque(ModelController):
         if friction not in FRICTION:
             raise UsageError(f"friction is {friction!r}; choose one of {', '.join(FRICTION)}")
         self.kp, self.kd = per_joint("kp", kp, robot.nv), per_joint("kd", kd, robot.nv)
-        self.pd = (
-            None
-            if pd is None
-            else tuple(
+        self.pd: tuple[np.ndarray, np.ndarray] | None = None
+        if pd is not None:
+            stiffness, damping = (
                 per_joint(f"{name} of pd", gain, robot.nv)
                 for name, gain in zip(("kp", "kd"), pd, strict=True)
             )
-        )
-        self._prepare(
-            robot,
-            robot.drive if friction != "none" else _rotors(robot.drive),
-            friction == "measured",
-        )
+            self.pd = stiffness, damping
+        drive = robot.drive if friction != "none" else _rotors(robot.drive)
+        self._prepare(robot, drive, friction == "measured")
 
     def _prepare(self, robot: Robot, drive: Drive, measured: bool) -> None:
         """Everything the kernel wants, in the place it wants it."""
@@ -154,12 +150,8 @@ class ComputedTorque(ModelController):
             constants[k.STIFFNESS], constants[k.DAMPING] = self.pd
         simple = drive.simple
         if simple:
-            (
-                constants[k.VISCOUS],
-                constants[k.COULOMB],
-                constants[k.OFFSET],
-                constants[k.ARMATURE],
-            ) = (drive.value(term) for term in TERMS)
+            for row, term in zip((k.VISCOUS, k.COULOMB, k.OFFSET, k.ARMATURE), TERMS, strict=True):
+                constants[row] = drive.value(term)
         self._drive = None if simple or drive.is_zero else drive
         self._state = state = np.zeros((k.STATE_SIZE, robot.nv))
         self._acceleration, self._speed = state[k.DDQ], state[k.SPEED]
@@ -234,15 +226,11 @@ class PD(JointController):
             raise UsageError(
                 "limits is True, but PD has no robot that could state them; give numbers [N·m or N]"
             )
-        bounds = (
-            None
-            if limits is False or limits is None
-            else per_joint("limits", limits, count, finite=False)
-        )
-        super().__init__(
-            tuple(names) if names is not None else tuple(f"joint{k + 1}" for k in range(count)),
-            bounds,
-        )
+        bounds = None
+        if limits is not False and limits is not None:
+            bounds = per_joint("limits", limits, count, finite=False)
+        numbered = tuple(f"joint{k + 1}" for k in range(count))
+        super().__init__(numbered if names is None else tuple(names), bounds)
 
     def _torque(self, t: float, q: np.ndarray, dq: np.ndarray, wanted: Reference) -> np.ndarray:
         q_d, dq_d, _ = wanted
@@ -279,11 +267,6 @@ def pd_gains(
     """
     require_driven(robot)
     for name, value in (("bandwidth", bandwidth), ("damping", damping)):
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int | float | np.number)
-            or not (np.isfinite(value) and value > 0.0)
-        ):
-            raise UsageError(f"{name} is {value!r}; give a finite number above zero")
+        check_positive(name, value)
     inertia = joint_inertia(robot, q=q)
     return bandwidth**2 * inertia, 2.0 * damping * bandwidth * inertia

@@ -39,7 +39,13 @@ from thetahat.control.journal_format import (
     frame,
     frames,
 )
-from thetahat.errors import MalformedInput, RefusedForSafety, StorageError, UsageError
+from thetahat.errors import (
+    MalformedInput,
+    RefusedForSafety,
+    StorageError,
+    UsageError,
+    check_count,
+)
 
 SYNC = ("system", "disk")
 RETRY = 1.0  # [s] between attempts on a disk that is full
@@ -64,11 +70,9 @@ class JournalReport:
     lost: int  # records that their writer says it could not write
 
     def __str__(self) -> str:
-        span = (
-            "no records"
-            if not self.records
-            else f"{self.records} records from t = {self.first_t:.6g} to {self.last_t:.6g} s"
-        )
+        span = "no records"
+        if self.records:
+            span = f"{self.records} records from t = {self.first_t:.6g} to {self.last_t:.6g} s"
         kinds = ", ".join(f"{count} {kind}" for kind, count in self.kinds.items())
         return (
             f"{span}{f' ({kinds})' if kinds else ''} in {len(self.files)} files, {self.bytes}"
@@ -98,14 +102,9 @@ class Journal:
     ) -> None:
         if sync not in SYNC:
             raise UsageError(f"sync is {sync!r}; choose one of {', '.join(SYNC)}")
-        if max_bytes is not None and (
-            isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < MIN_BYTES
-        ):
-            raise UsageError(
-                f"max_bytes is {max_bytes!r}; give a whole number from {MIN_BYTES}, or None"
-            )
-        if keep is not None and (isinstance(keep, bool) or not isinstance(keep, int) or keep < 0):
-            raise UsageError(f"keep is {keep!r}; give a whole number from 0, or None")
+        for name, value, least in (("max_bytes", max_bytes, MIN_BYTES), ("keep", keep, 0)):
+            if value is not None:
+                check_count(name, value, least=least, end=", or None")
         self.path = Path(path)
         self._sync, self._max_bytes, self._keep = sync == "disk", max_bytes, keep
         self.error: StorageError | None = None
@@ -134,6 +133,11 @@ class Journal:
     def failed(self) -> bool:
         """Whether any record was lost."""
         return self.error is not None
+
+    @property
+    def alarms(self) -> tuple[str, ...]:
+        """That records were lost, and how many so far, as a sentence; none while all were kept."""
+        return () if self.error is None else (f"{self.error} ({self.lost} records so far)",)
 
     # -- writing -----------------------------------------------------------------------------------
 
@@ -194,11 +198,8 @@ class Journal:
         """Set the file aside, begin another, drop the oldest."""
         aside = _aside(self.path)
         if self.path.exists():  # it is not, where the last attempt to begin another failed
-            self.path.rename(
-                self.path.with_name(
-                    f"{self.path.name}.{_number(aside[-1]) + 1 if aside else 1:06d}"
-                )
-            )
+            number = _number(aside[-1]) + 1 if aside else 1
+            self.path.rename(self.path.with_name(f"{self.path.name}.{number:06d}"))
         fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             os.ftruncate(fd, 0)
@@ -278,11 +279,11 @@ class Journal:
         kinds: Counter[str] = Counter()
         times: list[float] = []
         numbers: list[int] = []
-        damage: dict[Path, list[Damage]] = {}
+        damage: list[tuple[Path, Damage]] = []
         missing = lost = 0
         for part, entry in _scan(Path(path)):
             if isinstance(entry, Damage):
-                damage.setdefault(part, []).append(entry)
+                damage.append((part, entry))
             elif isinstance(entry, Record):
                 kinds[entry.kind] += 1
                 times = [*times[:1], entry.t]
@@ -292,12 +293,7 @@ class Journal:
                 numbers = [*numbers[:1], entry]
         files = _files(Path(path))
         sizes = {part: part.stat().st_size for part in files}
-        torn = sum(
-            d.size
-            for part, all_ in damage.items()
-            for d in all_
-            if d.offset + d.size >= sizes[part]
-        )
+        torn = sum(d.size for part, d in damage if d.offset + d.size >= sizes[part])
         return JournalReport(
             files=tuple(part.name for part in files),
             bytes=sum(sizes.values()),
@@ -308,7 +304,7 @@ class Journal:
             first_number=numbers[0] if numbers else None,
             last_number=numbers[-1] if numbers else None,
             torn_bytes=torn,
-            damaged_bytes=sum(d.size for all_ in damage.values() for d in all_) - torn,
+            damaged_bytes=sum(d.size for _, d in damage) - torn,
             missing=missing,
             lost=lost,
         )

@@ -39,12 +39,8 @@ BLOCK = 1 << 20
 
 def frame(number: int, payload: bytes) -> bytes:
     """A whole frame."""
-    return (
-        HEAD.pack(
-            MARKER, len(payload), zlib.crc32(payload, zlib.crc32(_NUMBER.pack(number))), number
-        )
-        + payload
-    )
+    crc = zlib.crc32(payload, zlib.crc32(_NUMBER.pack(number)))
+    return HEAD.pack(MARKER, len(payload), crc, number) + payload
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,12 +78,8 @@ class Encoder:
             if type(value) is float:
                 value = np.float64(value)
             elif not (isinstance(value, np.ndarray | np.floating) and value.dtype == np.float64):
-                return [
-                    b"J"
-                    + json.dumps(
-                        {"kind": kind, "t": plain(t), "values": plain(values)}, ensure_ascii=False
-                    ).encode()
-                ]
+                record = {"kind": kind, "t": plain(t), "values": plain(values)}
+                return [b"J" + json.dumps(record, ensure_ascii=False).encode()]
             arrays.append(value.tobytes())
             layout.append((name, value.shape))
         key, declared = tuple(layout), []
@@ -95,12 +87,8 @@ class Encoder:
             if len(self._layouts) > 0xFFFF:
                 self._layouts.clear()  # ids are declared anew, and the last declaration holds
             self._layouts[key] = len(self._layouts)
-            declared.append(
-                b"S"
-                + json.dumps(
-                    {"id": self._layouts[key], "kind": kind, "fields": layout[1:]}
-                ).encode()
-            )
+            text = {"id": self._layouts[key], "kind": kind, "fields": layout[1:]}
+            declared.append(b"S" + json.dumps(text).encode())
         return [*declared, _PREFIX.pack(b"N", self._layouts[key], t) + b"".join(arrays)]
 
 
@@ -134,26 +122,15 @@ class Decoder:
             match payload[:1]:
                 case b"S":
                     text = json.loads(payload[1:])
-                    self._layouts[text["id"]] = (
-                        text["kind"],
-                        [(name, tuple(shape)) for name, shape in text["fields"]],
-                    )
+                    fields = [(name, tuple(shape)) for name, shape in text["fields"]]
+                    self._layouts[text["id"]] = text["kind"], fields
                 case b"N":
                     return self._numbers(number, payload)
                 case b"J":
                     text = json.loads(payload[1:])
-                    return Record(
-                        number,
-                        text["kind"],
-                        math.nan if text["t"] is None else float(text["t"]),
-                        text["values"],
-                    )
-        except (
-            ValueError,
-            KeyError,
-            TypeError,
-            struct.error,
-        ):  # whole, yet not as this format has it
+                    t = math.nan if text["t"] is None else float(text["t"])
+                    return Record(number, text["kind"], t, text["values"])
+        except (ValueError, KeyError, TypeError, struct.error):  # whole, yet of another format
             return None
         return None
 
@@ -184,11 +161,8 @@ def frames(file: BinaryIO, offset: int) -> Iterator[tuple[int, int, bytes] | Dam
             if bad:
                 yield Damage(base + at - bad, bad)
                 bad = 0
-            yield (
-                base + at + head,
-                HEAD.unpack_from(buffer, at)[3],
-                buffer[at + HEAD.size : at + head],
-            )
+            number = HEAD.unpack_from(buffer, at)[3]
+            yield base + at + head, number, buffer[at + HEAD.size : at + head]
             at += head
         elif head is None and not ended:  # more is needed to tell
             more = file.read(BLOCK)
@@ -218,9 +192,5 @@ def _whole(buffer: bytes, at: int) -> int | None:
     end = at + HEAD.size + length
     if end > len(buffer):
         return None
-    return (
-        end - at
-        if zlib.crc32(memoryview(buffer)[at + HEAD.size : end], zlib.crc32(_NUMBER.pack(number)))
-        == crc
-        else 0
-    )
+    payload = memoryview(buffer)[at + HEAD.size : end]
+    return end - at if zlib.crc32(payload, zlib.crc32(_NUMBER.pack(number))) == crc else 0

@@ -19,13 +19,14 @@ import math
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from thetahat.control.controller import STOP_AFTER, Controller, Reference
+from thetahat.control.journal import Journal
 from thetahat.control.loop_timing import Clock, Histogram, MonotonicClock, Quantiles
-from thetahat.errors import UsageError
+from thetahat.errors import check_count, check_positive
 
 STALL = 0.2  # [s]
 COLLECT_EVERY = 1.0  # [s] between collections of young garbage, made while waiting
@@ -57,12 +58,8 @@ class LoopReport:
     stalls: int
     held: int  # cycles that repeated the last command for want of a sample
     dropped: int  # samples whose stamp did not advance
-    alarms: tuple[
-        str,
-        ...,
-        # what somebody has to look at, as sentences: records that a full disk lost, a robot that
-        # changed
-    ] = ()
+    # what somebody has to look at: records that a full disk lost, a robot that changed
+    alarms: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         alarms = "".join(f"; ALARM: {sentence}" for sentence in self.alarms)
@@ -100,14 +97,8 @@ class Loop:
         signals: bool = True,
     ) -> None:
         for name, value in (("rate", rate), ("stall", stall)):
-            if (
-                isinstance(value, bool)
-                or not isinstance(value, int | float)
-                or not (math.isfinite(value) and value > 0.0)
-            ):
-                raise UsageError(f"{name} is {value!r}; give a finite number above zero")
-        if isinstance(stop_after, bool) or not isinstance(stop_after, int) or stop_after < 1:
-            raise UsageError(f"stop_after is {stop_after!r}; give a whole number from 1")
+            check_positive(name, value)
+        check_count("stop_after", stop_after)
         self.rate, self.stop_after, self.stall = float(rate), stop_after, stall
         self.period = max(1, round(1e9 / rate))  # [ns]
         self.clock: Clock = MonotonicClock() if clock is None else clock
@@ -147,8 +138,8 @@ class Loop:
         run = _Run(self, read, control, write, halt, stamp)
         self._asked = None
         with (
-            _caught_signals(self) if self._signals else _nothing(),
-            _quiet_collector() if self._quiet_gc else _nothing(),
+            _caught_signals(self) if self._signals else nullcontext(),
+            _quiet_collector() if self._quiet_gc else nullcontext(),
         ):
             return run.through(None if duration is None else round(duration * 1e9), until)
 
@@ -300,7 +291,11 @@ class Follow:
     """
 
     def __init__(
-        self, controller: Controller, wanted: Callable[[float], Reference], *, journal: Any = None
+        self,
+        controller: Controller,
+        wanted: Callable[[float], Reference],
+        *,
+        journal: Journal | None = None,
     ) -> None:
         self.controller, self.wanted, self.journal = controller, wanted, journal
         if hasattr(controller, "halt"):
@@ -319,16 +314,10 @@ class Follow:
     @property
     def alarms(self) -> tuple[str, ...]:
         """Records that could not be written, as a sentence."""
-        error = getattr(self.journal, "error", None)
-        return () if error is None else (f"{error} ({self.journal.lost} records so far)",)
+        return () if self.journal is None else self.journal.alarms
 
 
 # -- around a run ----------------------------------------------------------------------------------
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield
 
 
 @contextmanager

@@ -38,9 +38,8 @@ class Histogram:
         self.square += float(ns) * ns
         if ns > self.largest:
             self.largest = ns
-        self._counts[
-            0 if ns <= LEAST_NS else min(1 + int(math.log(ns / LEAST_NS) / STEP), BINS)
-        ] += 1
+        bin_at = 0 if ns <= LEAST_NS else min(1 + int(math.log(ns / LEAST_NS) / STEP), BINS)
+        self._counts[bin_at] += 1
 
     def quantile(self, fraction: float) -> float:
         """[ns], the middle of its bin, by ratio."""
@@ -48,11 +47,8 @@ class Histogram:
         for k, count in enumerate(self._counts):
             seen += count
             if count and seen >= wanted:
-                return (
-                    0.0
-                    if k == 0
-                    else min(LEAST_NS * math.exp((k - 0.5) * STEP), float(self.largest))
-                )
+                middle = LEAST_NS * math.exp((k - 0.5) * STEP)
+                return min(middle, float(self.largest)) if k else 0.0
         return 0.0
 
     def quantiles(self) -> Quantiles:

@@ -155,7 +155,8 @@ class ModelSwitch:
         """Told by a loop that time was lost: the next cycle runs on the nominal model."""
         self._lost_time = True
         for controller in (self._safe, self._controller):
-            getattr(controller, "resync", _nothing)()
+            if hasattr(controller, "resync"):
+                controller.resync()
 
     def halt(self) -> np.ndarray:
         """The nominal controller's, (nv,): the torque that holds the robot still where it was last
@@ -216,9 +217,8 @@ class ModelSwitch:
             if self._steps.watching:
                 self._steps.add(own, own, self.limits)
             return own
-        self._offset = np.sign(self._offset) * np.maximum(
-            np.abs(self._offset) - self.slew * cycle.dt, 0.0
-        )
+        left = np.maximum(np.abs(self._offset) - self.slew * cycle.dt, 0.0)
+        self._offset = np.sign(self._offset) * left
         tau = self._cut(own + self._offset)
         self._steps.add(tau, own, self.limits)
         return tau
@@ -239,10 +239,8 @@ class ModelSwitch:
         why = getattr(chosen, "fault", "") or self._unfit(before, tau, chosen)
         if why:
             return self._wait(before, why)
-        self._steps.switch(
-            before, tau, chosen.limits if isinstance(chosen, JointController) else None
-        )
         self._controller, self._robot = chosen, robot
+        self._steps.switch(before, tau, self.limits)
         self._candidate, self._declined, self.declined = None, None, ""
         self._offset, self.waiting, self._since = before - tau, "", np.nan
         self.switches += 1
@@ -261,10 +259,8 @@ class ModelSwitch:
         """
         cut = self._at_limits(before) | _saturated(self._controller) | _saturated(chosen)
         if np.any(cut):
-            return (
-                f"the command of joint {self.nominal.velocity_names[int(np.argmax(cut))]!r} is at"
-                " its limit"
-            )
+            name = self.nominal.velocity_names[int(np.argmax(cut))]
+            return f"the command of joint {name!r} is at its limit"
         # a robot that always leaps is not to wait for ever
         waited = max(0.0, self._t - self._since) if self._since == self._since else 0.0
         leap = np.abs(before - self._last) > self.slew * (LEAP + waited)
@@ -302,12 +298,9 @@ class ModelSwitch:
 
     def _hand_over(self, to: Controller) -> None:
         """Tell a controller what was commanded last, for samples it cannot use."""
-        if (
-            to is not self._controller
-            and isinstance(to, JointController)
-            and isinstance(self._controller, JointController)
-        ):
-            to.take_over(self._controller, self._last)
+        last = self._controller
+        if to is not last and isinstance(to, JointController) and isinstance(last, JointController):
+            to.take_over(last, self._last)
 
     def _at_limits(self, tau: np.ndarray) -> np.ndarray:
         limits = self.limits
@@ -334,10 +327,6 @@ class _Cycle(NamedTuple):
 def _saturated(controller: Controller) -> np.ndarray | bool:
     """(nv,) which joints the controller's last command cut, where it tells."""
     return getattr(controller, "saturated", False)
-
-
-def _nothing() -> None:
-    """For controllers that have nothing to do."""
 
 
 class TorqueSteps:

@@ -89,13 +89,7 @@ class OnlineControl:
         """What somebody has to look at, as sentences: changes of the robot, and records that could
         not be written.
         """
-        journal = self.journal
-        lost = (
-            ()
-            if journal is None or journal.error is None
-            else (f"{journal.error} ({journal.lost} records so far)",)
-        )
-        return (*self._sentences, *lost)
+        return (*self._sentences, *(() if self.journal is None else self.journal.alarms))
 
     def __call__(self, cycle: Cycle, sample: Measured) -> np.ndarray:
         """The command of one cycle, (nv,)."""
@@ -150,12 +144,8 @@ class OnlineControl:
             self._note("gate", open=gate.open, reason=gate.reason)
         if robot is not self._robot:
             self._robot = robot
-            self._note(
-                "switch",
-                identified=self.controller.identified,
-                reason=gate.reason,
-                theta=robot.theta,
-            )
+            identified = self.controller.identified
+            self._note("switch", identified=identified, reason=gate.reason, theta=robot.theta)
 
     def _note(self, kind: str, **values: object) -> None:
         if self.journal is not None:

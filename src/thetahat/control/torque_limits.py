@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from thetahat.dynamics import batch
 from thetahat.errors import UsageError
 from thetahat.model import parameters
 from thetahat.model.robot import Robot
@@ -49,12 +50,25 @@ def torque_limits(robot: Robot, limits: bool | PerJoint) -> np.ndarray | None:
         return None
     if limits is not True:
         return per_joint("limits", limits, robot.nv, finite=False)
-    out = np.array([node.limits.effort for node in robot.tree.independent])
+    return effort_limits(robot, "limits")
+
+
+def effort_limits(robot: Robot, option: str) -> np.ndarray:
+    """The effort limit that the robot's file states for every degree of freedom, (nv,) [N·m or N];
+    none for those of joints that have several. option: where numbers could be given instead.
+    """
+    out = np.array(
+        [
+            node.limits.effort if node.kind.nv == 1 else np.inf
+            for node in robot.tree.independent
+            for _ in range(node.kind.nv)
+        ]
+    )
     if np.any(out <= 0.0):
-        name = robot.joint_names[int(np.argmin(out))]
+        name = robot.velocity_names[int(np.argmin(out))]
         raise UsageError(
             f"joint {name!r} of {robot.name!r} states an effort limit of {out.min():g}, so it could"
-            " not move; give limits as numbers"
+            f" not move; give {option} as numbers"
         )
     return out
 
@@ -81,14 +95,7 @@ def require_physical(robot: Robot, purpose: str) -> None:
 
 def require_driven(robot: Robot) -> None:
     """Refuse a robot with degrees of freedom that no motor drives to a wanted motion."""
-    if not isinstance(robot, Robot):
-        raise UsageError(
-            f"robot is {type(robot).__name__}; give a Robot, as thetahat.load returns it"
-        )
-    if not robot.nv:
-        raise UsageError(
-            f"robot {robot.name!r} has no movable joint, so there is nothing to control"
-        )
+    batch.require_movable(robot, "there is nothing to control")
     for node in robot.tree.independent:
         if node.kind.nv > 1:
             raise UsageError(

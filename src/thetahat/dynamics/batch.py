@@ -177,6 +177,16 @@ def _check_quaternions(tree: Tree, q: np.ndarray) -> None:
             )
 
 
+def require_movable(robot: Robot, so: str) -> None:
+    """Refuse what is no robot, and a robot that cannot move. so: what follows from that."""
+    if not isinstance(robot, Robot):
+        raise UsageError(
+            f"robot is {type(robot).__name__}; give a Robot, as thetahat.load returns it"
+        )
+    if not robot.nv:
+        raise UsageError(f"robot {robot.name!r} has no movable joint, so {so}")
+
+
 def result(out: np.ndarray | None, shape: tuple[int, ...]) -> np.ndarray:
     """Return the array to fill: `out`, checked, or a new one."""
     if out is None:

@@ -14,8 +14,9 @@ from functools import cached_property
 
 import numpy as np
 
+from thetahat.errors import check_count, check_positive
 from thetahat.excite.trajectories import Fourier, Spline, fourier_terms, spline_terms
-from thetahat.excite.trajectory import State, Trajectory, check_count, check_positive
+from thetahat.excite.trajectory import State, Trajectory
 
 # samples per period of the highest harmonic, or per span of a spline: enough for the integral
 # behind an information
@@ -94,24 +95,16 @@ class FourierFamily(Family):
         if self.start is None:
             one, zero = np.ones((len(t), 1)), np.zeros((len(t), 1))
             return np.hstack([one, q]), np.hstack([zero, dq]), np.hstack([zero, ddq])
-        return (
-            q - fourier_terms(np.zeros(1), self.duration, self.harmonics)[0] @ self._rest,
-            dq,
-            ddq,
-        )
+        first = fourier_terms(np.zeros(1), self.duration, self.harmonics)[0] @ self._rest
+        return q - first, dq, ddq
 
     def trajectory(self, X: np.ndarray) -> Fourier:
         """The series of these coefficients."""
         ab = X[:, self.moving] @ self._rest.T
         first = fourier_terms(np.zeros(1), self.duration, self.harmonics)[0]
         centre = X[:, 0] if self.start is None else self.start - ab @ first[0]
-        return Fourier(
-            self.joint_names,
-            self.duration,
-            centre,
-            ab[:, : self.harmonics],
-            ab[:, self.harmonics :],
-        )
+        a, b = ab[:, : self.harmonics], ab[:, self.harmonics :]
+        return Fourier(self.joint_names, self.duration, centre, a, b)
 
     @property
     def grid(self) -> int:

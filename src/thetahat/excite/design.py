@@ -18,19 +18,13 @@ import numpy as np
 
 from thetahat.data.samples import Samples
 from thetahat.dynamics import rigid_body
-from thetahat.errors import NotIdentifiable, UsageError, known
+from thetahat.errors import NotIdentifiable, UsageError, check_count, check_positive, known
 from thetahat.excite.bases import Family, FourierFamily, SplineFamily
 from thetahat.excite.initial_guess import check_start, poses, random_coefficients, restored, used
 from thetahat.excite.motion_limits import Margin, MotionLimits, motion_limits
 from thetahat.excite.objective import CRITERIA, Problem
 from thetahat.excite.search import Budget, Climb, climb, is_inside
-from thetahat.excite.trajectory import (
-    Trajectory,
-    check_count,
-    check_positive,
-    joint_array,
-    require_plain,
-)
+from thetahat.excite.trajectory import Trajectory, joint_array, require_plain
 from thetahat.identification import factor as f
 from thetahat.identification.identifiability.base_parameters import base_parameters
 from thetahat.identification.information import Information, information, robot_key
@@ -126,17 +120,10 @@ class Design:
     def __str__(self) -> str:
         head = (
             f"motion of {self.trajectory.duration:g} s for {len(self.trajectory.joint_names)}"
-            f" joints: condition {self.condition:.3g}, "
+            f" joints: condition {self.condition:.3g}, log det {self.log_det:.4g},"
+            f" {self.evaluations} evaluations in {self.seconds:.1f} s"
         )
-        lines = [
-            head
-            + f"log det {self.log_det:.4g}, {self.evaluations} evaluations in {self.seconds:.1f} s"
-        ]
-        return "\n".join(
-            lines
-            + [f"  {margin}" for margin in self.margins]
-            + [f"  {note}" for note in self.notes]
-        )
+        return "\n".join([head, *(f"  {line}" for line in (*self.margins, *self.notes))])
 
 
 def design(
@@ -305,11 +292,8 @@ def _noise(robot: Robot, limits: MotionLimits, noise: object) -> tuple[np.ndarra
     """σ of every joint's torque, and what was assumed."""
     if noise is not None:
         sigma = np.asarray(noise, dtype=float) if not isinstance(noise, str) else np.zeros(0)
-        if (
-            sigma.shape not in ((), (robot.nv,))
-            or not np.all(np.isfinite(sigma))
-            or not np.all(sigma > 0.0)
-        ):
+        sound = np.all(np.isfinite(sigma) & (sigma > 0.0))
+        if sigma.shape not in ((), (robot.nv,)) or not sound:
             raise UsageError(
                 f"noise is {noise!r}; give the torques' standard deviation, one number or"
                 f" {robot.nv}, finite and above zero"
@@ -321,12 +305,11 @@ def _noise(robot: Robot, limits: MotionLimits, noise: object) -> tuple[np.ndarra
             "neither noise nor torque limits are given, so the torques of all joints count alike",
         )
     sigma = NOISE * np.where(stated, limits.torque, np.median(limits.torque[stated]))
-    return sigma, (
-        (
-            f"noise is not given: each joint's torque counts with {100 * NOISE:g} % of its limit as"
-            " standard deviation"
-        ),
+    note = (
+        f"noise is not given: each joint's torque counts with {100 * NOISE:g} % of its limit as"
+        " standard deviation"
     )
+    return sigma, (note,)
 
 
 def _begin(problem: Problem, rng: np.random.Generator, starts: int, budget: Budget) -> list[Climb]:
@@ -418,17 +401,13 @@ def _reporter(
     """What the search calls after every step."""
 
     def report(done: float) -> None:
-        if progress is not None:
-            value = (
-                -2.0 * len(problem.columns) * budget.best
-                if problem.criterion == "log-det"
-                else float(np.exp(budget.best))
-            )
-            progress(
-                Progress(
-                    value, max(0.0, budget.deadline - time.monotonic()), done, budget.evaluations
-                )
-            )
+        if progress is None:
+            return
+        value = -2.0 * len(problem.columns) * budget.best
+        if problem.criterion != "log-det":
+            value = float(np.exp(budget.best))
+        left = max(0.0, budget.deadline - time.monotonic())
+        progress(Progress(value, left, done, budget.evaluations))
 
     return report
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from thetahat.errors import NotIdentifiable, UsageError
-from thetahat.excite.objective import Problem
+from thetahat.excite.objective import Problem, room
 
 POSES = 2000  # tried, where the middle of the position limits cannot be held
 SPREAD = 0.5  # of the reach: how far from the middle the centre of a motion is drawn first
@@ -123,26 +123,18 @@ def random_coefficients(
     still = problem.linear_ratios(problem.states(X))
     X[:, family.moving] = drawn
     change = problem.linear_ratios(problem.states(X)) - still
-    with np.errstate(divide="ignore", invalid="ignore"):
-        room = np.where(
-            change > 0.0,
-            (1.0 - still) / change,
-            np.where(change < 0.0, (-1.0 - still) / change, np.inf),
-        )
-    room = np.min(room.reshape(len(still), 3, -1), axis=(0, 1))
-    drawn = drawn * (np.full(len(pose), np.min(room)) if together else room)[:, None]
+    fits = np.min(room(still, change).reshape(len(still), 3, -1), axis=(0, 1))
+    drawn = drawn * (np.full(len(pose), np.min(fits)) if together else fits)[:, None]
 
     def scaled(scale: float) -> np.ndarray:
         X[:, family.moving] = scale * drawn
         return X
 
-    scale = largest(
-        lambda scale: bool(
-            np.all(np.abs(problem.curved_ratios(*problem.states(scaled(scale)))) <= 1.0)
-        ),
-        LADDER,
-    )
-    return scaled(scale).copy()
+    def keeps(scale: float) -> bool:
+        ratios = problem.curved_ratios(*problem.states(scaled(scale)))
+        return bool(np.all(np.abs(ratios) <= 1.0))
+
+    return scaled(largest(keeps, LADDER)).copy()
 
 
 def used(problem: Problem, X: np.ndarray) -> float:
@@ -168,15 +160,12 @@ def restored(problem: Problem, X: np.ndarray, *, most: float = 1.0) -> np.ndarra
     def keeps(scale: float) -> bool:
         return used(problem, scaled(scale)) <= 1.0
 
-    steps = [
-        scale
-        for scale in (1.0, 0.995, 0.98, 0.95, 0.9, 0.8, 0.6, 0.4, 0.2, 0.1, 0.01)
-        if scale < most
-    ]
     high = most
     if keeps(most):
         return scaled(most)
-    for low in steps:
+    for low in (1.0, 0.995, 0.98, 0.95, 0.9, 0.8, 0.6, 0.4, 0.2, 0.1, 0.01):
+        if low >= most:
+            continue
         if keeps(low):
             for _ in range(8):
                 middle = 0.5 * (low + high)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from thetahat.dynamics import rigid_body
-from thetahat.errors import UsageError, known
+from thetahat.errors import UsageError, is_number, known
 from thetahat.excite.trajectory import Motion, Trajectory, joint_array, require_plain
 from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind, Node
@@ -39,13 +39,9 @@ class Box:
 
     def __post_init__(self) -> None:
         for name, shape in (("lower", (3,)), ("upper", (3,)), ("points", (None, 3))):
-            value = joint_array(
-                f"{name} of the box of {self.link!r}",
-                getattr(self, name),
-                shape,
-                "three coordinates [m]",
-            )
-            object.__setattr__(self, name, value)
+            what, value = f"{name} of the box of {self.link!r}", getattr(self, name)
+            array = joint_array(what, value, shape, "three coordinates [m]")
+            object.__setattr__(self, name, array)
         if np.any(self.lower >= self.upper):
             axis = int(np.argmax(self.lower >= self.upper))
             raise UsageError(
@@ -92,16 +88,9 @@ class Box:
 def _parts(motion: Motion | Trajectory) -> Iterator[Motion]:
     """A motion in pieces of bounded size; a trajectory at every millisecond."""
     if isinstance(motion, Motion):
-        yield from (
-            Motion(
-                motion.t[k : k + BLOCK],
-                motion.q[k : k + BLOCK],
-                motion.dq[k : k + BLOCK],
-                motion.ddq[k : k + BLOCK],
-                motion.joint_names,
-            )
-            for k in range(0, len(motion), BLOCK)
-        )
+        for k in range(0, len(motion), BLOCK):
+            at, names = slice(k, k + BLOCK), motion.joint_names
+            yield Motion(motion.t[at], motion.q[at], motion.dq[at], motion.ddq[at], names)
         return
     count = int(np.ceil(motion.duration * CHECK_RATE * (1.0 - 1e-12))) + 1
     for first in range(0, count, BLOCK):
@@ -234,11 +223,7 @@ def motion_limits(
     and torque are not limited: `notes` names those joints.
     """
     require_plain(robot)
-    if (
-        isinstance(margin, bool)
-        or not isinstance(margin, int | float | np.number)
-        or not 0.0 < margin <= 1.0
-    ):
+    if not (is_number(margin) and 0.0 < margin <= 1.0):
         raise UsageError(
             f"margin is {margin!r}; give the part of the file's limits to use, above 0 and at"
             " most 1"
@@ -274,15 +259,11 @@ def _followers(robot: Robot) -> list[tuple[int, Node, float, float]]:
     """(position in q, joint, ratio, offset) of every joint, mimic ones included: the joint stands
     at ratio·q + offset.
     """
-    nodes = robot.tree.nodes
-    return [
-        (
-            robot.tree.v_index[n.name],
-            n,
-            *((n.mimic.multiplier, n.mimic.offset) if n.mimic else (1.0, 0.0)),
-        )
-        for n in nodes
-    ]
+    out = []
+    for node in robot.tree.nodes:
+        ratio, offset = (node.mimic.multiplier, node.mimic.offset) if node.mimic else (1.0, 0.0)
+        out.append((robot.tree.v_index[node.name], node, ratio, offset))
+    return out
 
 
 def _positions(robot: Robot, margin: float, notes: list[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -340,11 +321,9 @@ def _stated(
             and ratio != 0.0
         ):
             out[v] = min(out[v], margin * stated / abs(ratio))
-    unlimited = [
-        name for name, value in zip(robot.joint_names, out, strict=True) if np.isinf(value)
-    ]
+    unstated = np.isinf(out)
     out = _override(robot, "torque" if field_name == "effort" else field_name, out, given)
-    unlimited = [name for name in unlimited if np.isinf(out[robot.joint_names.index(name)])]
+    unlimited = [robot.joint_names[v] for v in np.flatnonzero(unstated & np.isinf(out))]
     if unlimited:
         notes.append(
             f"nothing limits the {what} of {known(unlimited)}; give {what} limits where the robot"

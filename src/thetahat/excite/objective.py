@@ -68,6 +68,13 @@ def log_condition(F: np.ndarray) -> tuple[float, np.ndarray]:
     return float(value), K * np.outer(scale, scale) - np.diag(np.sum(K * C, axis=1) / d)
 
 
+def room(ratios: np.ndarray, change: np.ndarray) -> np.ndarray:
+    """How often a change of ratios fits before each of them meets its limit, ±1."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        up, down = (1.0 - ratios) / change, (-1.0 - ratios) / change
+    return np.where(change > 0.0, up, np.where(change < 0.0, down, np.inf))
+
+
 CRITERIA = {"log-det": log_det, "condition": log_condition}
 
 
@@ -126,11 +133,8 @@ class Problem:
         """The functions, (3, n, size), and what the joints' limits divide them by, (3, nv):
         position, velocity, acceleration.
         """
-        return (
-            np.stack(self.functions),
-            np.stack([self.limits.reach, self.limits.velocity, self.limits.acceleration])
-            / self.tight,
-        )
+        limits = [self.limits.reach, self.limits.velocity, self.limits.acceleration]
+        return np.stack(self.functions), np.stack(limits) / self.tight
 
     # -- values ------------------------------------------------------------------------------------
 
@@ -142,12 +146,8 @@ class Problem:
     def linear_ratios(self, states: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:
         """How much of the limits of position, velocity and acceleration is used, (n, 3·nv)."""
         q, dq, ddq = states
-        return np.hstack(
-            [
-                x / limit
-                for x, limit in zip((q - self.limits.centre, dq, ddq), self.base[1], strict=True)
-            ]
-        )
+        values = (q - self.limits.centre, dq, ddq)
+        return np.hstack([x / limit for x, limit in zip(values, self.base[1], strict=True)])
 
     def curved_ratios(self, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray) -> np.ndarray:
         """How much of the limits of torque, (n, torques), then of boxes is used, (n, values)."""
@@ -269,11 +269,9 @@ class Problem:
     def _drive(self, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray) -> np.ndarray:
         """Y_drive, (n, nv, drive columns), with a soft sign in place of Coulomb's step."""
         drive, order = self._soft
-        load = (
-            rigid_body.inverse_dynamics(self.robot, q, dq, ddq, rigid=True)
-            if self._needs_load
-            else None
-        )
+        load = None
+        if self._needs_load:
+            load = rigid_body.inverse_dynamics(self.robot, q, dq, ddq, rigid=True)
         return drive.columns(dq, ddq, q=q, load=load)[:, :, order]
 
     @cached_property

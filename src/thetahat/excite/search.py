@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from thetahat.excite.objective import Look, Problem
+from thetahat.excite.objective import Look, Problem, room
 
 TO_WALL = 0.95  # of the way to the first limit that a step may go
 FALL = 1e-4  # of the predicted decrease that a step must bring
@@ -110,11 +110,8 @@ def _learn(at: Climb, x: np.ndarray, g: np.ndarray) -> np.ndarray:
     """Damped BFGS update of φ's curvature [Nocedal2006, procedure 18.2], which is returned."""
     curvature = at.curvature
     if curvature is None:
-        curvature = (
-            np.eye(len(x))
-            * max(float(np.linalg.norm(g)), 1e-6)
-            / max(float(np.linalg.norm(x)), 1e-6)
-        )
+        slope, size = (max(float(np.linalg.norm(each)), 1e-6) for each in (g, x))
+        curvature = np.eye(len(x)) * slope / size
     if at.last is not None:
         s, y = x - at.last[0], g - at.last[1]
         Bs = curvature @ s
@@ -164,13 +161,7 @@ def _step(
     before = look.value + mu * barrier(look)
     functions, limits = problem.base
     change = np.hstack([(f @ step.T) / limit for f, limit in zip(functions, limits, strict=True)])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        room = np.where(
-            change > 0.0,
-            (1.0 - look.linear) / change,
-            np.where(change < 0.0, (-1.0 - look.linear) / change, np.inf),
-        )
-    length = min(1.0, TO_WALL * float(np.min(room)))
+    length = min(1.0, TO_WALL * float(np.min(room(look.linear, change))))
     for _ in range(HALVINGS):
         new = problem.look(look.X + length * step)
         budget.evaluations += 1

@@ -18,8 +18,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from thetahat.errors import UsageError
-from thetahat.excite.trajectory import State, Trajectory, check_count, check_positive, joint_array
+from thetahat.errors import UsageError, check_count, check_positive
+from thetahat.excite.trajectory import State, Trajectory, joint_array, set_arrays
 from thetahat.model.robot import Robot
 
 # of the largest term: how exactly Fourier coefficients must leave the robot at rest at t = 0
@@ -54,21 +54,15 @@ class Fourier(Trajectory):
         b = joint_array("b", self.b, a.shape, f"{a.shape}, as a")
         k = np.arange(1, a.shape[1] + 1)
         for values, name in ((a, "Σ a_k"), (b * k, "Σ k·b_k")):
-            off = np.abs(np.sum(values, axis=1)) > REST * np.max(
-                np.abs(values), axis=1, initial=0.0
-            ) * len(k)
+            largest = np.max(np.abs(values), axis=1, initial=0.0)
+            off = np.abs(np.sum(values, axis=1)) > REST * largest * len(k)
             if np.any(off):
                 raise UsageError(
                     f"{name} of joint {self.joint_names[int(np.argmax(off))]!r} is not zero, so the"
                     " motion would not start at rest; use Fourier.at_rest, which moves"
                     " coefficients by the least that makes it so"
                 )
-        for name, value in (
-            ("centre", joint_array("centre", self.centre, (nv,), f"({nv},)")),
-            ("a", a),
-            ("b", b),
-        ):
-            object.__setattr__(self, name, value)
+        set_arrays(self, centre=joint_array("centre", self.centre, (nv,), f"({nv},)"), a=a, b=b)
 
     @staticmethod
     def at_rest(
@@ -135,19 +129,12 @@ class Sinusoids(Trajectory):
                 f" at most {self.duration / 2:g} s each"
             )
         nv = len(self.joint_names)
+        centre = joint_array("centre", self.centre, (nv,), f"({nv},)")
         amplitude = joint_array("amplitude", self.amplitude, (nv, None), f"({nv}, terms)")
-        arrays = {
-            "centre": joint_array("centre", self.centre, (nv,), f"({nv},)"),
-            "amplitude": amplitude,
-        }
-        arrays |= {
-            name: joint_array(
-                name, getattr(self, name), amplitude.shape, f"{amplitude.shape}, as amplitude"
-            )
-            for name in ("frequency", "phase")
-        }
-        for name, value in arrays.items():
-            object.__setattr__(self, name, value)
+        shape, what = amplitude.shape, f"{amplitude.shape}, as amplitude"
+        frequency = joint_array("frequency", self.frequency, shape, what)
+        phase = joint_array("phase", self.phase, shape, what)
+        set_arrays(self, centre=centre, amplitude=amplitude, frequency=frequency, phase=phase)
 
     def _states(self, t: np.ndarray) -> State:
         w = 2.0 * np.pi * self.frequency
@@ -173,23 +160,17 @@ class Moves(Trajectory):
     dwell: float = 0.0  # rest in every point, the first and the last too [s]
 
     def __post_init__(self) -> None:
-        points = joint_array(
-            "points",
-            self.points,
-            (None, len(self.joint_names)),
-            f"(points, {len(self.joint_names)})",
-        )
+        nv = len(self.joint_names)
+        points = joint_array("points", self.points, (None, nv), f"(points, {nv})")
         if len(points) < 2:
             raise UsageError(f"points holds {len(points)} point(s); a move needs two")
-        times = joint_array(
-            "times", self.times, (len(points) - 1,), f"({len(points) - 1},), one per move"
-        )
+        moves = len(points) - 1
+        times = joint_array("times", self.times, (moves,), f"({moves},), one per move")
         for time in times:
             check_positive("a move's time", float(time), "how long each move lasts [s]")
         if self.dwell != 0.0:
             check_positive("dwell", self.dwell, "the rest in every point [s]")
-        for name, value in (("points", points), ("times", times)):
-            object.__setattr__(self, name, value)
+        set_arrays(self, points=points, times=times)
 
     @cached_property
     def _begins(self) -> np.ndarray:
@@ -224,12 +205,8 @@ def tick_tock(
     what = f"({robot.nv},), one position per joint of {robot.name!r}"
     first = joint_array("first", np.asarray(first), (robot.nv,), what)
     second = joint_array("second", np.asarray(second), (robot.nv,), what)
-    return Moves(
-        robot.joint_names,
-        np.array([first, *[second, first] * repeats]),
-        np.full(2 * repeats, float(time)),
-        dwell,
-    )
+    points = np.array([first, *[second, first] * repeats])
+    return Moves(robot.joint_names, points, np.full(2 * repeats, float(time)), dwell)
 
 
 def spline_terms(t: np.ndarray, knots: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -250,19 +227,14 @@ class Spline(Trajectory):
     points: np.ndarray  # (points, nv) [rad or m]
 
     def __post_init__(self) -> None:
-        points = joint_array(
-            "points",
-            self.points,
-            (None, len(self.joint_names)),
-            f"(points, {len(self.joint_names)})",
-        )
+        nv = len(self.joint_names)
+        points = joint_array("points", self.points, (None, nv), f"(points, {nv})")
         times = joint_array("times", self.times, (len(points),), f"({len(points)},), one per point")
         if len(points) < 2 or times[0] != 0.0 or np.any(np.diff(times) <= 0.0):
             raise UsageError(
                 f"times are {times.tolist()}; give at least two, from 0 on and ascending [s]"
             )
-        for name, value in (("points", points), ("times", times)):
-            object.__setattr__(self, name, value)
+        set_arrays(self, points=points, times=times)
 
     @property
     def duration(self) -> float:

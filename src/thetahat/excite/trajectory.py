@@ -16,7 +16,7 @@ import numpy as np
 from thetahat.data.formats.write_log import write_table
 from thetahat.data.log import read_log
 from thetahat.data.velocities import all_single_dof
-from thetahat.errors import MalformedInput, UsageError
+from thetahat.errors import MalformedInput, UsageError, check_positive
 from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind
 
@@ -120,24 +120,6 @@ class Motion:
 # -- checks shared by all trajectories -------------------------------------------------------------
 
 
-def check_positive(name: str, value: float, what: str) -> float:
-    """A finite number above zero."""
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float | np.number)
-        or not (math.isfinite(value) and value > 0.0)
-    ):
-        raise UsageError(f"{name} is {value!r}; give {what}, a finite number above zero")
-    return float(value)
-
-
-def check_count(name: str, value: int, what: str, *, least: int = 1) -> int:
-    """A whole number of at least so many."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise UsageError(f"{name} is {value!r}; give {what}, a whole number from {least}")
-    return int(value)
-
-
 def joint_array(
     name: str, value: np.ndarray, shape: tuple[int | None, ...], what: str
 ) -> np.ndarray:
@@ -153,6 +135,12 @@ def joint_array(
         raise UsageError(f"{name} has shape {array.shape}; expected {what}, all finite")
     array.setflags(write=False)
     return array
+
+
+def set_arrays(frozen: object, **arrays: np.ndarray) -> None:
+    """Give a frozen dataclass its arrays as they were checked."""
+    for name, array in arrays.items():
+        object.__setattr__(frozen, name, array)
 
 
 def require_plain(robot: Robot) -> None:

@@ -8,12 +8,10 @@ import functools
 import multiprocessing
 import time
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from thetahat.data.samples import Samples
-from thetahat.identification.estimators.estimator import AnyEstimator
 from thetahat.identification.information import Information
 from thetahat.model.robot import Robot
 from thetahat.online.config import SolverConfig
@@ -93,9 +91,10 @@ class BackgroundSolver:
         )
         self._events.add(self.now, "solver", sentence)
         self._lost += self._place == "thread"
-        self._end()
+        self.close()
 
-    def _end(self) -> None:
+    def close(self) -> None:
+        """End the worker."""
         executor, self._executor, self._future, self._warm = self._executor, None, None, None
         if executor is None:
             return
@@ -105,11 +104,11 @@ class BackgroundSolver:
         for worker in workers:
             worker.kill()
 
-    def submit(self, task: Task) -> None:
+    def submit(self, info: Information, task: Task) -> None:
         """Solve this, unless another task is under way."""
         if self._place == "update":
             begun = time.perf_counter()
-            self._solution = solve(task)
+            self._solution = solve(info, task)
             self.longest = max(self.longest, time.perf_counter() - begun)
             return
         if self._future is not None or self._lost >= LOST:
@@ -118,9 +117,10 @@ class BackgroundSolver:
             self._executor = self._start()
         self._since, self._late, self._dropped = time.monotonic(), False, False
         if self._place == "thread":
-            self._future = self._executor.submit(solve, task)
+            self._future = self._executor.submit(solve, info, task)
         else:
-            self._future = self._executor.submit(_work, _Parcel.of(task))
+            known = info.factors, info.rows, info.samples
+            self._future = self._executor.submit(_work, *known, task)
 
     def take(self) -> Solution | None:
         """The solution, once `ready`; None where it came late, or was dropped meanwhile."""
@@ -141,38 +141,8 @@ class BackgroundSolver:
         """What is under way is of no use any more."""
         self._solution, self._dropped = None, True
 
-    def close(self) -> None:
-        """End the worker."""
-        self._end()
-
 
 # -- in the other process --------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class _Parcel:
-    """A task without its robot, which the worker has."""
-
-    factors: tuple[np.ndarray, ...]
-    rows: np.ndarray
-    count: int
-    weight: float
-    estimator: AnyEstimator | None
-    samples: Samples | None
-    x_base: np.ndarray | None
-
-    @staticmethod
-    def of(task: Task) -> _Parcel:
-        info = task.information
-        return _Parcel(
-            info.factors,
-            info.rows,
-            info.samples,
-            task.weight,
-            task.estimator,
-            task.samples,
-            task.x_base,
-        )
 
 
 _worker: dict[str, Robot] = {}
@@ -187,12 +157,11 @@ def _stack() -> Stack:
     return Stack(_worker["robot"])
 
 
-def _work(parcel: _Parcel) -> Solution:
+def _work(factors: tuple[np.ndarray, ...], rows: np.ndarray, samples: int, task: Task) -> Solution:
+    """Solve a task from an information without its robot, which the worker has."""
     robot, stack = _worker["robot"], _stack()
-    info = Information(
-        robot, stack.base, stack.positions, parcel.factors, parcel.rows, parcel.count
-    )
-    solution = solve(Task(info, parcel.weight, parcel.estimator, parcel.samples, parcel.x_base))
+    info = Information(robot, stack.base, stack.positions, factors, rows, samples)
+    solution = solve(info, task)
     if solution.estimate is None:
         return solution
     # An estimate holds the robot, whose scratch memory does not travel.

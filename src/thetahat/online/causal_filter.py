@@ -114,17 +114,8 @@ class CausalFilter:
         averages = self._config.cutoff is not None and self.count
         keep = math.exp(-h / self.time_constant) if averages else 0.0
         slack = 1.0 if period is None else max(1.0, h / period)
-        step = (
-            h,
-            since,
-            slack,
-            keep,
-            mode,
-            forced or slack > STALE,
-            self._config.held_torque,
-            self.count,
-            self.seen,
-        )
+        forced, held = forced or slack > STALE, self._config.held_torque
+        step = (h, since, slack, keep, mode, forced, held, self.count, self.seen)
         code: int = self.kernels.take(step, sample, self._arguments)
         if code <= 0:
             if self._quaternions:

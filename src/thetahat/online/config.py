@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ParamSpec, TypeVar
 
 import numpy as np
 
-from thetahat.errors import UsageError, known
+from thetahat.dynamics import batch
+from thetahat.errors import UsageError, check_count, check_positive, is_number, is_whole, known
 from thetahat.identification.estimators.estimator import AnyEstimator
 from thetahat.model.robot import Robot
 
@@ -70,11 +70,11 @@ class FilterConfig:
     reset_after: float = 1.0  # [s] of a gap that empties the memory
 
     def __post_init__(self) -> None:
-        if self.cutoff is not None and not (_number(self.cutoff) and self.cutoff > 0.0):
+        if self.cutoff is not None and not (is_number(self.cutoff) and self.cutoff > 0.0):
             raise UsageError(
                 f"cutoff is {self.cutoff!r}; give a positive frequency in Hz, or None for no filter"
             )
-        if not (_whole(self.stages) and 1 <= self.stages <= 4):
+        if not (is_whole(self.stages, 1) and self.stages <= 4):
             raise UsageError(f"stages is {self.stages!r}; give a whole number from 1 to 4")
         for name, value in (("period", self.period), ("reset_after", self.reset_after)):
             if value is not None and not value > 0.0:
@@ -131,7 +131,7 @@ class SolverConfig:
             raise UsageError(
                 f"timeout is {self.timeout!r}; give the seconds a solution may take, above zero"
             )
-        if not (_number(self.refit_interval) and self.refit_interval >= 0.0):
+        if not (is_number(self.refit_interval) and self.refit_interval >= 0.0):
             raise UsageError(
                 f"refit_interval is {self.refit_interval!r}; give the seconds between two"
                 " semidefinite programs, from 0"
@@ -224,61 +224,26 @@ class GateRules:
 
 def check(robot: Robot, rate: float, window: int) -> None:
     """Refuse what makes no sense."""
-    if not isinstance(robot, Robot):
-        raise UsageError(
-            f"robot is {type(robot).__name__}; give a Robot, as thetahat.load returns it"
-        )
-    if not robot.nv:
-        raise UsageError(
-            f"robot {robot.name!r} has no movable joint, so no motion shows its parameters"
-        )
-    if not (_number(rate) and rate > 0.0):
-        raise UsageError(
-            f"rate is {rate!r}; give the updates per second [Hz], a finite number above zero"
-        )
-    if not (_whole(window) and window >= 1):
-        raise UsageError(
-            f"window is {window!r}; give how many samples fill the buffer, a whole number from 1"
-        )
-
-
-def _number(value: object) -> bool:
-    return (
-        not isinstance(value, bool)
-        and isinstance(value, int | float | np.integer | np.floating)
-        and math.isfinite(value)
-    )
-
-
-def _whole(value: object) -> bool:
-    return not isinstance(value, bool) and isinstance(value, int | np.integer)
+    batch.require_movable(robot, "no motion shows its parameters")
+    check_positive("rate", rate, "the updates per second [Hz]")
+    check_count("window", window, "how many samples fill the buffer")
 
 
 # -- keywords of versions before 0.2 ---------------------------------------------------------------
 
 MOVED = {
+    field.name: f"{place}={kind.__name__}({field.name}=…)"
+    for place, kind in (("solver", SolverConfig), ("filter", FilterConfig), ("gate", GateRules))
+    for field in fields(kind)
+} | {
     "memory": "solver=SolverConfig(memory=Growing())",
     "forgetting": "solver=SolverConfig(memory=Forgetting(factor))",
-    "estimator": "solver=SolverConfig(estimator=…)",
-    "alpha": "solver=SolverConfig(alpha=…)",
-    "blend": "solver=SolverConfig(blend=…)",
     "weight": "solver=SolverConfig(prior_weight=…)",
     "beside": 'solver=SolverConfig(run_in="process")',
     "patience": "solver=SolverConfig(timeout=…)",
     "refit": "solver=SolverConfig(refit_interval=…)",
-    "cutoff": "filter=FilterConfig(cutoff=…)",
-    "stages": "filter=FilterConfig(stages=…)",
-    "period": "filter=FilterConfig(period=…)",
     "held": "filter=FilterConfig(held_torque=…)",
-    "min_speed": "filter=FilterConfig(min_speed=…)",
-    "reset_after": "filter=FilterConfig(reset_after=…)",
-    "close": "gate=GateRules(close=…)",
-    "dwell": "gate=GateRules(dwell=…)",
-    "hold": "gate=GateRules(hold=…)",
-    "noise": "gate=GateRules(noise=…)",
-    "floor": "gate=GateRules(floor=…)",
     "rank_share": "gate=GateRules(rank=…)",
-    "joints": "gate=GateRules(joints=…)",
     "payload_link": "gate=GateRules(monitor=MonitorRules(payload_link=…))",
     "watch": "gate=GateRules(monitor=None)",
 }

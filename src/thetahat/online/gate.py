@@ -141,7 +141,6 @@ class Gate:
     def __init__(self, rules: GateRules, threshold: float = 0.95) -> None:
         self.rules, self.threshold, self.closing = rules, threshold, rules.closing(threshold)
         self.state = GateState(False, "no sample has come yet")
-        self.openings = 0
         self._not_before = -np.inf  # [s] when it may open again
 
     def close(self, t: float, reason: str, *, dwell: bool = True) -> None:
@@ -192,7 +191,6 @@ class Gate:
             reason = failing[0].sentence if failing else waiting
             self.state = replace(self.state, since=t if since is None else since, reason=reason)
         else:
-            self.openings += 1
             r2 = self.state.r2
             reason = (
                 f"R² {_digits(r2)} on samples held out, {evidence.fill} samples in the buffer, a"
@@ -253,9 +251,8 @@ def _digits(r2: float) -> str:
 
 def _fit(gate: Gate, r2: float | None) -> Check:
     if r2 is None or not np.isfinite(r2):
-        return Check(
-            "fit", False, False, "R² of the fit is undefined: there is no torque to explain"
-        )
+        why = "R² of the fit is undefined: there is no torque to explain"
+        return Check("fit", False, False, why)
     sentence = (
         f"R² of the fit is {_digits(r2)}, to open it must reach {gate.threshold:g}, and closes"
         f" below {gate.closing:g}"
@@ -275,12 +272,8 @@ def _motion(rules: GateRules, e: Evidence) -> Check:
     still = np.flatnonzero(e.judged & ~e.moving)
     if e.still_for > rules.hold:
         since = f"for {e.still_for:.3g} s" if np.isfinite(e.still_for) else "yet"
-        return Check(
-            "motion",
-            False,
-            False,
-            f"nothing has moved {since}: R² is undefined, so the nominal model is used",
-        )
+        why = f"nothing has moved {since}: R² is undefined, so the nominal model is used"
+        return Check("motion", False, False, why)
     if len(still):
         name = e.names[still[0]]
         why = (
@@ -369,21 +362,17 @@ def _channels(e: Evidence, held: Score) -> Check:
     silent = e.judged & louder & (held.u2 < TOO_LITTLE**2 * held.nominal2)
     if np.any(against):
         v = int(np.argmax(against))
-        return Check(
-            "channels",
-            False,
-            False,
+        why = (
             f"the torque of joint {e.names[v]!r} runs against the nominal robot's (correlation"
-            f" {correlation[v]:.2f}); check its sign",
+            f" {correlation[v]:.2f}); check its sign"
         )
+        return Check("channels", False, False, why)
     if np.any(silent):
         v = int(np.argmax(silent))
         ratio = np.sqrt(held.u2[v] / held.nominal2[v])
-        return Check(
-            "channels",
-            False,
-            False,
+        why = (
             f"the torque of joint {e.names[v]!r} is {ratio:.1%} of the nominal robot's; check its"
-            " sensor",
+            " sensor"
         )
+        return Check("channels", False, False, why)
     return Check("channels", True, True, "no torque runs against the nominal robot's")

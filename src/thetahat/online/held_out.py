@@ -70,13 +70,8 @@ class HeldOut:
         """What is in the ring, in the order it came; torques that do not count are marked."""
         order = self._order()
         q, dq, ddq, tau = (array[order] for array in self._arrays)
-        return Samples(
-            q=q,
-            dq=dq,
-            ddq=ddq,
-            tau=tau,
-            reason=np.where(self._valid[order], np.uint8(USABLE), np.uint8(STANDSTILL)),
-        )
+        reason = np.where(self._valid[order], np.uint8(USABLE), np.uint8(STANDSTILL))
+        return Samples(q=q, dq=dq, ddq=ddq, tau=tau, reason=reason)
 
     def score(self, model: Model, nominal: Model) -> Score | None:
         """How well a model predicts all that is in the ring, beside the nominal robot; None while

@@ -20,13 +20,7 @@ from thetahat.identification.estimate import Estimate
 from thetahat.identification.information import Information
 from thetahat.model.robot import Robot
 from thetahat.online.causal_filter import FilteredSample
-from thetahat.online.config import (
-    FilterConfig,
-    GateRules,
-    SolverConfig,
-    check,
-    moved_keywords,
-)
+from thetahat.online.config import FilterConfig, GateRules, SolverConfig, check, moved_keywords
 from thetahat.online.gate import Evidence, Gate, GateState, Score
 from thetahat.online.held_out import HeldOut, usual_errors
 from thetahat.online.learner import Learner
@@ -203,7 +197,7 @@ class OnlineIdentifier:
         """[s] of the last sample taken, on the stream's own clock, which never goes back; 0 before
         the first.
         """
-        return self._stream.now
+        return self._stream.clock.now
 
     @property
     def filtered(self) -> FilteredSample | None:
@@ -223,8 +217,8 @@ class OnlineIdentifier:
         """
         sentence = "the memory was emptied on request"
         self._shut(sentence)
-        self._gate.clear(self._stream.now, sentence)
-        self.events.add(self._stream.now, "reset", sentence)
+        self._gate.clear(self.clock, sentence)
+        self.events.add(self.clock, "reset", sentence)
         self._forget_all()
         self._verdict = replace(self._verdict, gate=self._gate.state, robot=self.robot)
 
@@ -321,21 +315,21 @@ class OnlineIdentifier:
     def _interrupt(self, sentence: str) -> None:
         """Fall back now; the model itself is not in doubt."""
         self._was_open |= self._gate.state.open
-        self._gate.close(self._stream.now, sentence, dwell=False)
-        self._interrupted = self._stream.now
+        self._gate.close(self.clock, sentence, dwell=False)
+        self._interrupted = self.clock
 
     def _resume(self) -> None:
         self._interrupted = math.inf
         if self._was_open:
             self._was_open = False
-            self._gate.reopen(self._stream.t, "samples are whole again")
+            self._gate.reopen(self.clock, "samples are whole again")
 
     def _shut(self, sentence: str) -> None:
         """Fall back now; open again only after the dwell time, on new evidence."""
         if self._gate.state.open:
-            self.events.add(self._stream.now, "closed", sentence)
+            self.events.add(self.clock, "closed", sentence)
         self._was_open = False
-        self._gate.close(self._stream.now, sentence)
+        self._gate.close(self.clock, sentence)
 
     def _restarted(self, result: StreamResult) -> None:
         """After a gap, or a clock that was set back."""

@@ -51,15 +51,14 @@ class Learner:
         self.memory = create_memory(config.memory, robot, size)
         self.base = self.memory.stack.base
         self.projection = PhysicalProjection(self.memory.stack, weight=config.prior_weight)
-        self._blend = None if theta0 is None else self._prior(theta0)
+        self._blend = None
+        if theta0 is not None:
+            guess(self.memory.information(), theta0, "guess")  # whether it fits the robot
+            self._blend = Prior(theta0, config.alpha)
         self._estimator = self._chosen()
         self.solver = BackgroundSolver(config, robot, events)
         self._now = -math.inf
         self.forget()
-
-    def _prior(self, theta0: Robot | np.ndarray) -> Prior:
-        guess(self.memory.information(), theta0, "guess")  # whether it fits the robot
-        return Prior(theta0, self._config.alpha)
 
     def _chosen(self) -> AnyEstimator | None:
         """The estimator; None for the plain pseudo-inverse, which has a quick way of its own."""
@@ -126,8 +125,7 @@ class Learner:
             if estimator is None:
                 self._find_model(fit, None)
                 return
-        weight = self._config.prior_weight
-        self._submit(Task(memory.information(), weight, estimator, memory.samples))
+        self._submit(Task(self._config.prior_weight, estimator, memory.samples))
 
     def poll(self, now: float) -> None:
         """Take a solution from the background, if there is one."""
@@ -166,11 +164,10 @@ class Learner:
         self.unphysical = nearest.sentence
         if self.x is None or self._now - self._solved >= self._config.refit_interval:
             self._solved = self._now
-            weight = self._config.prior_weight
-            self._submit(Task(self.memory.information(), weight, x_base=x_base))
+            self._submit(Task(self._config.prior_weight, x_base=x_base))
 
     def _submit(self, task: Task) -> None:
-        self.solver.submit(task)
+        self.solver.submit(self.memory.information(), task)
         if self.solver.ready:
             self._use(self.solver.take())
 

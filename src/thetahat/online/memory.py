@@ -170,13 +170,9 @@ class WindowMemory(SampleMemory):
             self._first += 1
             if self._first == self.size:
                 for array in (*self._arrays, self._valid):
-                    array[: self.size - 1] = array[self._first : self._first + self.size - 1]
+                    array[: self.size - 1] = array[self.size : 2 * self.size - 1]
                 self._first = 0
-                at = self.size - 1
-            else:
-                at = self._first + self.size - 1
-        else:
-            at = self._first + len(self)
+        at = self._first + min(self.count, self.size - 1)
         for array, value in zip(self._arrays, sample, strict=True):
             array[at] = value[0]
         self._valid[at] = valid
@@ -243,30 +239,18 @@ class RecursiveMemory(Memory):
         """Empty."""
         self._factors[:], self._weight[:], self.count = 0.0, 0.0, 0
 
-    def _triangles(self, factors: np.ndarray | None = None) -> list[np.ndarray]:
+    def _triangles(self, factors: np.ndarray) -> list[np.ndarray]:
         """Every joint's own, as views."""
-        factors, sizes = (
-            self._factors if factors is None else factors,
-            np.diff(self.stack.plan.starts),
-        )
-        return [
-            factors[at : at + n * n].reshape(n, n)
-            for at, n in zip(self.stack.starts[:-1, 1], sizes, strict=True)
-        ]
+        places = zip(self.stack.starts[:-1, 1], np.diff(self.stack.plan.starts), strict=True)
+        return [factors[at : at + n * n].reshape(n, n) for at, n in places]
 
     def information(self) -> Information:
         """What estimators take."""
-        upright = tuple(
-            R * np.where(np.diag(R) < 0.0, -1.0, 1.0)[:, None] for R in self._triangles()
-        )
-        return Information(
-            self.robot,
-            self.stack.base,
-            self.stack.positions,
-            upright,
-            np.round(self._weight).astype(np.int64),
-            self.count,
-        )
+        triangles = self._triangles(self._factors)
+        upright = tuple(R * np.where(np.diag(R) < 0.0, -1.0, 1.0)[:, None] for R in triangles)
+        base, positions = self.stack.base, self.stack.positions
+        rows = np.round(self._weight).astype(np.int64)
+        return Information(self.robot, base, positions, upright, rows, self.count)
 
     def triangle(self, joints: np.ndarray | None = None) -> np.ndarray:
         """Of every joint's own."""
@@ -275,7 +259,8 @@ class RecursiveMemory(Memory):
     def sums(self, x_base: np.ndarray) -> JointSums:
         """Read off the triangles."""
         e2, u2 = np.empty(self.robot.nv), np.empty(self.robot.nv)
-        for v, (own, R) in enumerate(zip(self.stack.positions, self._triangles(), strict=True)):
+        triangles = self._triangles(self._factors)
+        for v, (own, R) in enumerate(zip(self.stack.positions, triangles, strict=True)):
             e = R[:, -1] - R[:, :-1] @ x_base[own]
             e2[v], u2[v] = e @ e, R[:, -1] @ R[:, -1]
         return JointSums(e2, u2, self._weight.copy())
@@ -315,7 +300,7 @@ class ForgettingMemory(RecursiveMemory):
 
     def _forget(self, v: int) -> None:
         """Let a joint's old rows fade where its last block told something."""
-        whole, recent = self._triangles()[v], self._triangles(self._recent)[v]
+        whole, recent = (self._triangles(each)[v] for each in (self._factors, self._recent))
         kept = self.factor ** self.blocks[v]
         p = len(whole) - 1
         L, E = whole[:p, :p], recent[:p, :p]

@@ -155,7 +155,6 @@ class Task:
     to base parameters or to the data.
     """
 
-    information: Information
     weight: float  # of the nominal robot
     estimator: AnyEstimator | None = None
     samples: Samples | None = None
@@ -172,46 +171,39 @@ class Solution:
     sentence: str = ""  # what is wrong
 
 
-def solve(task: Task) -> Solution:
+def solve(info: Information, task: Task) -> Solution:
     """Solve a task. An error of the library is a solution, too: the loop must not end by it."""
-    with np.errstate(all="ignore"):  # what is not finite is reported below
-        return _solve(task)
-
-
-def _solve(task: Task) -> Solution:
     try:
-        if task.estimator is not None:
-            estimate = solve_information(task.information, task.estimator, samples=task.samples)
-            if estimate.status == "infeasible":
-                return Solution(
-                    estimate,
-                    None,
-                    "infeasible",
-                    estimate.advice[0] if estimate.advice else "the estimator's demands conflict",
-                )
-            ready = estimate.consistent and estimate.method in PHYSICAL
-            return Solution(estimate, estimate.x if ready else None, estimate.status)
-        with f.blas_threads().limit(limits=1, user_api="blas"):
-            return _program(task, task.x_base)
+        with np.errstate(all="ignore"):  # what is not finite is reported below
+            if task.estimator is not None:
+                return _estimated(solve_information(info, task.estimator, samples=task.samples))
+            with f.blas_threads().limit(limits=1, user_api="blas"):
+                return _program(info, task)
     except (ThetahatError, np.linalg.LinAlgError, FloatingPointError) as error:
         return Solution(None, None, "failed", str(error))
 
 
-def _program(task: Task, x_base: np.ndarray | None) -> Solution:
+def _estimated(estimate: Estimate) -> Solution:
+    if estimate.status == "infeasible":
+        why = estimate.advice[0] if estimate.advice else "the estimator's demands conflict"
+        return Solution(estimate, None, "infeasible", why)
+    ready = estimate.consistent and estimate.method in PHYSICAL
+    return Solution(estimate, estimate.x if ready else None, estimate.status)
+
+
+def _program(info: Information, task: Task) -> Solution:
     """Solve the semidefinite program: as `Consistent`, but for the right side, which is what was
     identified.
     """
-    if x_base is None:
-        estimate = solve_information(
-            task.information, Consistent(weight=task.weight, weights="joint")
-        )
+    if task.x_base is None:
+        estimate = solve_information(info, Consistent(weight=task.weight, weights="joint"))
         x, status, advice = estimate.x, estimate.status, estimate.advice
     else:
         problem = objective(
-            task.information, prior=None, weight=task.weight, metric="euclidean", weights="joint"
+            info, prior=None, weight=task.weight, metric="euclidean", weights="joint"
         )
-        problem = replace(problem, z=problem.R @ x_base)
-        unseen = untouched(task.information, solution_of(problem))
+        problem = replace(problem, z=problem.R @ task.x_base)
+        unseen = untouched(info, solution_of(problem))
         best = Program(problem, feasible(problem.columns, problem.x0), unseen=unseen).solve()
         x, status, advice = best.x, best.status, best.advice
     usable = status != "infeasible" and bool(np.all(np.isfinite(x)))

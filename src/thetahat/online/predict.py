@@ -24,9 +24,8 @@ class Predictor:
 
         self.robot, self.columns = robot, Columns(robot)
         w = batch.Workspace(robot.tree)
-        self._kernel, self._scratch = online.predict, (w.nodes, w.directions, w.forces, w.torques)
-        self._tree = (*robot.tree.rigid_arrays, robot.kernel_values[1])
-        self._external = np.empty((1, 0))
+        self.kernel, self.scratch = online.predict, (w.nodes, w.directions, w.forces, w.torques)
+        self.tree = (*robot.tree.rigid_arrays, robot.kernel_values[1])
         # What is not identified is no column, so it leaves the torques before they are fitted.
         fixed = robot.drive.with_values(
             **{term: np.zeros_like(robot.drive.viscous) for term in robot.drive.identified}
@@ -44,11 +43,8 @@ class Predictor:
         for term, part in drive.items():
             values[term] = self.robot.drive.value(term).copy()
             values[term][list(self.robot.drive.column_motors)] = part
-        return Model(
-            self,
-            np.array(theta),
-            self.robot.drive.with_values(**values) if values else self.robot.drive,
-        )
+        own = self.robot.drive
+        return Model(self, np.array(theta), own.with_values(**values) if values else own)
 
     def from_base(self, base_independent: np.ndarray, x_base: np.ndarray) -> Model:
         """The same from base parameters alone: they stand for the columns that name them, all
@@ -57,22 +53,6 @@ class Predictor:
         x = np.zeros(self.columns.count)
         x[base_independent] = x_base
         return self.model(x)
-
-    def torque(
-        self,
-        theta: np.ndarray,
-        drive: np.ndarray,
-        q: np.ndarray,
-        dq: np.ndarray,
-        ddq: np.ndarray,
-        out: np.ndarray,
-    ) -> np.ndarray:
-        """Torques of the bodies and of a drive per degree of freedom, (4, nv), into `out`
-        (n, nv).
-        """
-        external = self._external if len(q) == 1 else np.empty((len(q), 0))
-        self._kernel(*self._tree, theta, q, dq, ddq, external, *self._scratch, out, drive)
-        return out
 
     def fitted(self, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, tau: np.ndarray) -> np.ndarray:
         """What of a torque is left to the columns: without drive terms that are known and not
@@ -93,14 +73,16 @@ class Model:
             if self._simple
             else np.zeros((4, nv))
         )
-        self._one = np.zeros((1, nv))
+        self._one, self._no_wrench = np.zeros((1, nv)), np.empty((1, 0))
 
     def torque(self, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray) -> np.ndarray:
         """(n, nv), contiguous arrays in. Of one sample the result is scratch, until the
         next call.
         """
-        out = self._one if len(q) == 1 else np.zeros((len(q), dq.shape[1]))
-        self._predictor.torque(self.theta, self._rows, q, dq, ddq, out)
+        p, out, external = self._predictor, self._one, self._no_wrench
+        if len(q) != 1:
+            out, external = np.zeros((len(q), dq.shape[1])), np.empty((len(q), 0))
+        p.kernel(*p.tree, self.theta, q, dq, ddq, external, *p.scratch, out, self._rows)
         if not self._simple:
             out += self.drive.torque(dq, ddq, q=q, load=out.copy())
         return out

@@ -84,9 +84,9 @@ class PayloadReport:
         """[kg] by which the link is heavier than before; below zero where something was let go,
         None where it is no payload.
         """
-        return (
-            (-self.payload.mass if self.let_go else self.payload.mass) if self.explained else None
-        )
+        if not self.explained:
+            return None
+        return -self.payload.mass if self.let_go else self.payload.mass
 
     def __str__(self) -> str:
         if not self.explained:
@@ -121,13 +121,9 @@ def _units(robot: Robot) -> list[str]:
     """Of every degree of freedom's torque: N along an axis, N·m about one; of a free joint's mixed
     ones neither is named.
     """
-    out = [""] * robot.nv
-    for node in robot.tree.independent:
-        if node.kind.nv == 1:
-            out[robot.tree.v_index[node.name]] = (
-                " N" if node.kind is JointKind.PRISMATIC else " N·m"
-            )
-    return out
+    units = {JointKind.PRISMATIC: " N", JointKind.REVOLUTE: " N·m"}
+    joints = robot.tree.independent
+    return [units.get(node.kind, "") for node in joints for _ in range(node.kind.nv)]
 
 
 class ResidualMonitor:
@@ -216,13 +212,10 @@ class PayloadMonitor:
         if not np.any(valid):
             return
         q, dq, ddq, tau = sample
-        ten = (
-            rigid_body.regressor(self.robot, q[0], dq[0], ddq[0])[:, self._place.span]
-            @ self._place.to_body
-        )
-        rows = (
-            np.column_stack([ten, tau[0] - self._model.torque(q, dq, ddq)[0]]) / self.scale[:, None]
-        )
+        Y = rigid_body.regressor(self.robot, q[0], dq[0], ddq[0])
+        left = tau - self._model.torque(q, dq, ddq)
+        ten = Y[:, self._place.span] @ self._place.to_body
+        rows = np.column_stack([ten, left[0]]) / self.scale[:, None]
         self._factor = f.triangle(np.asfortranarray(np.vstack([self._factor, rows[valid]])))
         self.rows += int(np.count_nonzero(valid))
 
@@ -234,12 +227,8 @@ class PayloadMonitor:
         for sign in (1.0, -1.0):  # held, or gone: a body that is taken off the link
             factor = self._factor * np.append(np.ones(SIZE), sign)
             try:
-                payload = fit_payload(
-                    Evidence(factor, 0.0, 0),
-                    self._place,
-                    typical=typical_mass(self.robot),
-                    size=HELD,
-                )
+                evidence, typical = Evidence(factor, 0.0, 0), typical_mass(self.robot)
+                payload = fit_payload(evidence, self._place, typical=typical, size=HELD)
             except (NotIdentifiable, np.linalg.LinAlgError):
                 continue
             left = float(

@@ -93,12 +93,10 @@ class Stack:
         for v in self.order:
             reached = np.zeros(p, dtype=bool)
             reached[self.positions[v]] = True
-            k = 0
-            while k < p:
+            for k in range(p):
                 if reached[k]:
                     reached[k:] |= pattern[k, k:]
                     pattern[k, k:] |= reached[k:]
-                k += 1
             lists[v] = np.append(np.flatnonzero(reached), p)
         return lists
 
@@ -121,10 +119,8 @@ class Stack:
         chunks = -(-len(q) // self.kernel.CHUNK)
         if len(self._matrices) < chunks * self.height:
             self._matrices = np.zeros((chunks * self.height, self.kernel.CHUNK))
-        matrices, w = (
-            self._matrices[: chunks * self.height],
-            (np.empty((0, 0)) if weights is None else weights),
-        )
+        matrices = self._matrices[: chunks * self.height]
+        w = np.empty((0, 0)) if weights is None else weights
         extras = drive_and_torque(
             self.plan, FoldRows(q, dq, ddq, tau, weights=w, direction=np.empty((len(q), 0)))
         )

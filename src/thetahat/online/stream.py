@@ -12,7 +12,7 @@ import numpy as np
 from thetahat.data.velocities import all_single_dof
 from thetahat.errors import UsageError
 from thetahat.model.robot import Robot
-from thetahat.online.causal_filter import YOUNG, CausalFilter, FilteredSample
+from thetahat.online.causal_filter import YOUNG, CausalFilter
 from thetahat.online.config import FilterConfig
 from thetahat.online.sample_clock import MISSING, SampleClock, Stamp
 from thetahat.online.sample_verdict import Events
@@ -63,6 +63,7 @@ class Stream:
         self.robot, self.config, self.min_speed = robot, config, min_speed
         self.events = Events()
         self.filter = CausalFilter(robot, config)
+        self.sample = self.filter.out  # the last one, in the filter's own memory
         self.clock = SampleClock(config.period, config.reset_after)
         self._spikes = SpikeFilter(robot.velocity_names, self.events)
         self._plain = all_single_dof(robot)
@@ -71,21 +72,6 @@ class Stream:
         self.missing = 0  # samples in a row that were not taken
         self._restarted: StreamResult | None = None  # a restart that no sample has told yet
         self.channels: tuple[ChannelFault, ...] = ()
-
-    @property
-    def t(self) -> float:
-        """[s] of the last sample taken, on the stream's own clock, which never goes back."""
-        return self.clock.t
-
-    @property
-    def now(self) -> float:
-        """The same, 0 before the first sample."""
-        return self.clock.now
-
-    @property
-    def sample(self) -> FilteredSample:
-        """The last filtered sample, in the filter's own memory."""
-        return self.filter.out
 
     @property
     def torque_noise(self) -> np.ndarray:
@@ -161,7 +147,7 @@ class Stream:
             return None
         sentence = f"{self.missing} samples in a row are missing; stopped until they come again"
         if self.missing == MISSING:
-            self.events.add(self.now, "stopped", sentence)
+            self.events.add(self.clock.now, "stopped", sentence)
         return StreamResult("dropped", "missing", sentence)
 
     def _arrays(
@@ -225,11 +211,11 @@ class Stream:
         """Start the filter anew; the next sample that is taken tells it."""
         forget |= self._restarted is not None and self._restarted.forget
         self._restarted = StreamResult("restarted", kind, sentence, forget)
-        self.events.add(self.now, kind, sentence)
+        self.events.add(self.clock.now, kind, sentence)
         self.filter.restart()
 
     def _drop(self, kind: str, sentence: str, joint: str | None = None) -> StreamResult:
-        self.events.add(self.now, kind, sentence, joint)
+        self.events.add(self.clock.now, kind, sentence, joint)
         self.missing += 1
         return StreamResult("dropped", kind, sentence)
 

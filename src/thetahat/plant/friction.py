@@ -58,12 +58,10 @@ class Friction:
             if np.any(value) and not (known and shape.term == STRIBECK)
         ]
         self._check()
-        up, down = (self._at_zero(sign) for sign in (1.0, -1.0))
+        still = np.zeros(len(self.names))
+        up, down = self.torque(still, still + 1.0), self.torque(still, still - 1.0)
         # f that holds a motor still
-        self.low, self.high = (
-            np.minimum(up, down),
-            np.maximum(up, down),
-        )
+        self.low, self.high = np.minimum(up, down), np.maximum(up, down)
         self.dry = up > down  # motors that can hold at all
         self.any_dry = bool(np.any(self.dry))
         self.none = not (self.any_dry or np.any(self.viscous) or np.any(self.offset) or self._extra)
@@ -89,10 +87,6 @@ class Friction:
                     f"drive term {shape.term!r} depends on load or acceleration; plants take"
                     " friction that depends on speed alone"
                 )
-
-    def _at_zero(self, sign: float) -> np.ndarray:
-        s = np.full(len(self.names), sign)
-        return self.torque(np.zeros(len(self.names)), s)
 
     def motor_speed(self, dq: np.ndarray) -> np.ndarray:
         """q̇_m = Bᵀq̇."""

@@ -26,23 +26,11 @@ from thetahat.model.tree import JointKind, Node
 from thetahat.plant.physics_engine import Engine, rotation, rotors_alone, solved
 
 _OFF = (
-    "CONSTRAINT",
-    "CONTACT",
-    "LIMIT",
-    "EQUALITY",
-    "FRICTIONLOSS",
-    "SPRING",
-    "DAMPER",
-    "ACTUATION",
-    "SENSOR",
-    "AUTORESET",
+    *("CONSTRAINT", "CONTACT", "LIMIT", "EQUALITY", "FRICTIONLOSS"),
+    *("SPRING", "DAMPER", "ACTUATION", "SENSOR", "AUTORESET"),
 )
 # com, quaternion, moments: no special position
-_ASKEW = (
-    (0.31, -0.17, 0.23),
-    (0.5, 0.1, -0.7, 0.5),
-    (1.0, 1.1, 1.3),
-)
+_ASKEW = ((0.31, -0.17, 0.23), (0.5, 0.1, -0.7, 0.5), (1.0, 1.1, 1.3))
 
 
 def load_mujoco() -> ModuleType:
@@ -88,17 +76,12 @@ def build_model(robot: Robot) -> Any:
 
 
 def _require_known(robot: Robot, node: Node) -> None:
-    placed = (
-        np.array_equal(node.rotation, np.eye(3))
-        and not np.any(node.translation)
-        and node.parent < 0
-    )
-    if node.kind is JointKind.PLANAR or (node.kind is JointKind.FREE and not placed):
-        what = (
-            "a planar joint"
-            if node.kind is JointKind.PLANAR
-            else "a free joint elsewhere than in the world's origin"
-        )
+    turned = not np.array_equal(node.rotation, np.eye(3))
+    moved = turned or np.any(node.translation) or node.parent >= 0
+    planar = node.kind is JointKind.PLANAR
+    if planar or (node.kind is JointKind.FREE and moved):
+        elsewhere = "a free joint elsewhere than in the world's origin"
+        what = "a planar joint" if planar else elsewhere
         raise UsageError(
             f"joint {node.name!r} of {robot.name!r} is {what}, which the MuJoCo plant does not"
             " take; use the own plant"
@@ -193,9 +176,12 @@ class MujocoEngine(Engine):
             bias = self._velocity_map(q).T @ data.qfrc_bias - self._rotors @ turning
             out[:] = solved(self._matrix(q), tau - bias) - turning
             return out
-        data.qfrc_applied[:] = self._mujoco_force(q, tau)
+        # T is orthogonal here, so that T·τ does the work on qvel that τ does on dq
+        T = None if self._plain else self._velocity_map(q)
+        data.qfrc_applied[:] = tau if T is None else T @ tau
         self._mujoco.mj_forward(self.model, data)
-        return self._our_acceleration(q, dq, data.qacc, out)
+        out[:] = data.qacc if T is None else T.T @ data.qacc - self._frame_rate(dq)
+        return out
 
     def mass_matrix(self, q: np.ndarray) -> np.ndarray:
         """D(q) by mj_crb, projected where mimic joints are."""
@@ -253,16 +239,6 @@ class MujocoEngine(Engine):
                 case _:
                     T[to, v] += self._scale[j]
         return T
-
-    def _mujoco_force(self, q: np.ndarray, tau: np.ndarray) -> np.ndarray:
-        """Force on qvel that does the work of τ on dq; T is orthogonal here."""
-        return tau if self._plain else self._velocity_map(q) @ tau
-
-    def _our_acceleration(
-        self, q: np.ndarray, dq: np.ndarray, qacc: np.ndarray, out: np.ndarray
-    ) -> np.ndarray:
-        out[:] = qacc if self._plain else self._velocity_map(q).T @ qacc - self._frame_rate(dq)
-        return out
 
     def _frame_rate(self, dq: np.ndarray) -> np.ndarray:
         """A free joint's linear speed turns with its body, v̇_world = R(v̇ + ω × v): the ω × v,

@@ -113,11 +113,6 @@ def solved(D: np.ndarray, right: np.ndarray) -> np.ndarray:
 # -- coordinates -----------------------------------------------------------------------------------
 
 
-def is_vector(robot: Robot) -> bool:
-    """Whether the rates of q are dq itself: one-DOF joints alone."""
-    return all(node.kind.nq == 1 for node in robot.tree.independent)
-
-
 class CoordinateRates:
     """The rates of q from dq, where some joints have several degrees of freedom (body twists,
     quaternions).

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from thetahat.dynamics import batch
-from thetahat.errors import UsageError
+from thetahat.errors import UsageError, check_positive
 from thetahat.model.robot import Robot
 from thetahat.plant.friction import Friction
 from thetahat.plant.mujoco_engine import MujocoEngine
@@ -56,14 +56,7 @@ class Plant(ABC):
     name: str
 
     def __init__(self, robot: Robot, *, realism: Realism | None = None, seed: int = 0) -> None:
-        if not isinstance(robot, Robot):
-            raise UsageError(
-                f"robot is {type(robot).__name__}; give a Robot, as thetahat.load returns it"
-            )
-        if not robot.nv:
-            raise UsageError(
-                f"robot {robot.name!r} has no movable joint, so there is nothing to simulate"
-            )
+        batch.require_movable(robot, "there is nothing to simulate")
         self.nominal, self.realism, self.seed = robot, realism or Realism(), seed
         require_body(self.realism, robot)
         self.robot = self.realism.applied(robot)
@@ -143,8 +136,7 @@ class Plant(ABC):
     def step(self, u: np.ndarray, dt: float) -> None:
         """Command joint torques u (nv,) and let dt seconds pass."""
         (u,) = batch.check_state(self.nominal, self.nominal.neutral, u, names=("u",))[1:]
-        if not (np.isfinite(dt) and dt > 0.0):
-            raise UsageError(f"dt is {dt!r}; give the seconds to pass, a finite number above zero")
+        check_positive("dt", dt, "the seconds to pass")
         self.command(u)
         self.advance(dt)
 

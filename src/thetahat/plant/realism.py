@@ -10,8 +10,9 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from thetahat.control.torque_limits import effort_limits
 from thetahat.dynamics import configuration, rigid_body
-from thetahat.errors import UsageError, known
+from thetahat.errors import UsageError, is_number, known
 from thetahat.model import parameters
 from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind
@@ -29,14 +30,7 @@ class Payload:
     mass: float  # [kg]
     com: tuple[float, float, float] = (0.0, 0.0, 0.0)  # [m] in the frame of that body or link
     # xx, xy, xz, yy, yz, zz about its centre [kg·m²]
-    inertia_com: tuple[float, ...] = (
-        0.0,
-        0.0,
-        0.0,
-        0.0,
-        0.0,
-        0.0,
-    )
+    inertia_com: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     time: float = 0.0  # [s]
 
     def __post_init__(self) -> None:
@@ -49,9 +43,7 @@ class Payload:
             object.__setattr__(self, name, values)
         for name in ("mass", "time"):
             value = getattr(self, name)
-            if not (
-                isinstance(value, int | float | np.number) and math.isfinite(value) and value >= 0.0
-            ):
+            if not (is_number(value) and value >= 0.0):
                 raise UsageError(f"{name} of the payload is {value!r}; give a finite number from 0")
         verdict = parameters.check(self.theta)
         if not verdict:
@@ -217,19 +209,12 @@ class Realism:
             value = getattr(self.drive, name)
             return spread(name, value, motors, what) * (driven if np.ndim(value) == 0 else 1.0)
 
-        drive = drive.with_values(
-            **{
-                name: values(name)
-                for name in ("viscous", "coulomb", "armature")
-                if getattr(self.drive, name) is not None
-            }
-        )
+        terms = ("viscous", "coulomb", "armature")
+        given = [name for name in terms if getattr(self.drive, name) is not None]
+        drive = drive.with_values(**{name: values(name) for name in given})
         if self.drive.stribeck is not None:
-            drive = with_stribeck(
-                drive,
-                values("stribeck"),
-                spread("stribeck_speed", self.drive.stribeck_speed, motors, what),
-            )
+            speed = spread("stribeck_speed", self.drive.stribeck_speed, motors, what)
+            drive = with_stribeck(drive, values("stribeck"), speed)
         return replace(robot, drive=drive)
 
     def limits(self, robot: Robot) -> np.ndarray | None:
@@ -238,20 +223,7 @@ class Realism:
             return None
         if self.saturation is not True:
             return spread("saturation", self.saturation, robot.nv, "joint")
-        out = np.array(
-            [
-                node.limits.effort if node.kind.nv == 1 else np.inf
-                for node in robot.tree.independent
-                for _ in range(node.kind.nv)
-            ]
-        )
-        if np.any(out <= 0.0):
-            name = robot.velocity_names[int(np.argmin(out))]
-            raise UsageError(
-                f"joint {name!r} of {robot.name!r} states an effort limit of {out.min():g}, so it"
-                " could not move; give saturation as numbers"
-            )
-        return out
+        return effort_limits(robot, "saturation")
 
     @staticmethod
     def typical(robot: Robot, *, seed: int = 0) -> Realism:
@@ -273,17 +245,14 @@ class Realism:
         )
         drive, size = robot.drive, scale * one_dof(robot)
         stated = drive.actuation is not None or np.any(drive.viscous) or np.any(drive.coulomb)
-        added = (
-            DriveModel()
-            if stated
-            else DriveModel(viscous=0.03 * size, coulomb=0.04 * size, stribeck=0.02 * size)
-        )
+        added = DriveModel(viscous=0.03 * size, coulomb=0.04 * size, stribeck=0.02 * size)
         sensors = SensorModel(
             encoder_resolution=np.where(turns, 2.0 * np.pi / 2**18, 1e-5),
             speed_cutoff=100.0,
             torque_noise=0.01 * scale,
         )
-        return Realism(added, sensors, command_delay=1e-3, jitter=2e-5)
+        own = DriveModel() if stated else added
+        return Realism(own, sensors, command_delay=1e-3, jitter=2e-5)
 
 
 def one_dof(robot: Robot) -> np.ndarray:

@@ -6,24 +6,17 @@ from collections import deque
 
 import numpy as np
 
-from thetahat.errors import UsageError
+from thetahat.errors import check_count
 from thetahat.model.robot import Robot
 from thetahat.plant.realism import SensorModel, spread
 
 # each has numbers of its own: more noise here changes nothing there
-STREAMS = (
-    "encoder",
-    "speed",
-    "torque",
-    "clock",
-)
+STREAMS = ("encoder", "speed", "torque", "clock")
 
 
 def streams(seed: int) -> dict[str, np.random.Generator]:
     """A generator per source of chance, the same for every engine."""
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise UsageError(f"seed is {seed!r}; give a whole number from 0")
-    children = np.random.SeedSequence(int(seed)).spawn(len(STREAMS))
+    children = np.random.SeedSequence(check_count("seed", seed, least=0)).spawn(len(STREAMS))
     return {
         name: np.random.default_rng(child) for name, child in zip(STREAMS, children, strict=True)
     }
@@ -76,10 +69,8 @@ class Sensors:
         self._plain = len(one_dof) == robot.nq
         self._resolution = self._values("encoder_resolution", model, nv)
         self._encoder_noise = self._values("encoder_noise", model, nv)
-        self._speed_noise, self._torque_noise = (
-            self._values("speed_noise", model, nv),
-            self._values("torque_noise", model, nv),
-        )
+        self._speed_noise = self._values("speed_noise", model, nv)
+        self._torque_noise = self._values("torque_noise", model, nv)
         self._bias = self._values("torque_bias", model, nv)
         if self._resolution is not None:
             self._steps = np.where(self._resolution > 0.0, self._resolution, 1.0)[self._v]
@@ -101,8 +92,7 @@ class Sensors:
         if self._late:
             # positions on a curve that their speeds know; quaternions on a line, which is as good
             # at this distance
-            plain = self._plain
-            self._q.push(t, q, dq if plain else None)
+            self._q.push(t, q, dq if self._plain else None)
             self._dq.push(t, dq)
             q, dq = self._q.read(t), self._dq.read(t)
         seen = self._encoded(q)
@@ -117,13 +107,8 @@ class Sensors:
             return q
         seen, x = q.copy(), q[self._at]
         if self._encoder_noise is not None:
-            x = (
-                x
-                + (
-                    self._encoder_noise
-                    * self._generators["encoder"].standard_normal(len(self._encoder_noise))
-                )[self._v]
-            )
+            drawn = self._generators["encoder"].standard_normal(len(self._encoder_noise))
+            x = x + (self._encoder_noise * drawn)[self._v]
         if self._resolution is not None:
             x = np.where(self._counted, np.rint(x / self._steps) * self._steps, x)
         seen[self._at] = x

@@ -16,7 +16,7 @@ import numpy as np
 from thetahat.data.formats.write_log import write_table
 from thetahat.data.log import Log
 from thetahat.data.memory_log import column_names, log_from_arrays
-from thetahat.errors import UsageError
+from thetahat.errors import UsageError, check_positive
 from thetahat.plant.plant import Plant
 from thetahat.plant.realism import Realism
 from thetahat.plant.tracking import (
@@ -30,10 +30,7 @@ from thetahat.plant.tracking import (
 
 Progress = Callable[[int, int], None]  # rows done, rows in all
 # of the control period: jitter stays inside, so that no tick looks like a gap in the log
-SHORTEST_TICK, LONGEST_TICK = (
-    0.1,
-    4.0,
-)
+SHORTEST_TICK, LONGEST_TICK = 0.1, 4.0
 MAX_ROWS = 50_000_000  # of one simulation: beyond it a rate or a duration was mistyped
 
 
@@ -59,11 +56,8 @@ class Recording:
         """Write t, q.<joint>, dq.<joint> (where it is logged), tau.<joint> as measured, to .csv,
         .parquet or .npz.
         """
-        return write_table(
-            path,
-            self.names,
-            [self.t, *(column for array in self.measured.values() for column in array.T)],
-        )
+        columns = [column for array in self.measured.values() for column in array.T]
+        return write_table(path, self.names, [self.t, *columns])
 
 
 def simulate(
@@ -104,14 +98,9 @@ def simulate(
     controller = Tracking(robot) if controller is None else controller
     plant.reset(wanted[0][0], wanted[1][0], seed=seed)
     rows = len(t)
-    true = {
-        "q": np.empty((rows, robot.nq)),
-        **{kind: np.empty((rows, robot.nv)) for kind in ("dq", "ddq", "tau")},
-    }
-    seen = {
-        "q": np.empty((rows, robot.nq)),
-        **{kind: np.empty((rows, robot.nv)) for kind in ("dq", "tau")},
-    }
+    widths = {"q": robot.nq, "dq": robot.nv, "ddq": robot.nv, "tau": robot.nv}
+    true = {kind: np.empty((rows, width)) for kind, width in widths.items()}
+    seen = {kind: np.empty((rows, widths[kind])) for kind in ("q", "dq", "tau")}
     _run(plant, controller, t, wanted, true, seen, progress)
     if not plant.realism.logs_speed:
         del seen["dq"]
@@ -125,12 +114,7 @@ def simulate(
 def _ticks(plant: Plant, rate: float, duration: float) -> np.ndarray:
     """The controller's ticks, (n,), jitter and all."""
     for name, value, unit in (("rate", rate, "Hz"), ("duration", duration, "s")):
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int | float | np.number)
-            or not (math.isfinite(value) and value > 0.0)
-        ):
-            raise UsageError(f"{name} is {value!r}; give a finite number above zero [{unit}]")
+        check_positive(name, value, end=f" [{unit}]")
     if rate * duration > MAX_ROWS:
         raise UsageError(
             f"{duration:g} s at rate {rate:g} are more than {MAX_ROWS:,} rows; give a lower rate"

@@ -20,9 +20,10 @@ import math
 
 import numpy as np
 
+from thetahat.data.velocities import all_single_dof
 from thetahat.errors import UsageError
 from thetahat.plant.friction import Friction
-from thetahat.plant.physics_engine import CoordinateRates, Engine, is_vector, solved
+from thetahat.plant.physics_engine import CoordinateRates, Engine, solved
 
 LONGEST = 1e-3  # [s] of a step: at speeds of some rad/s its error is below 1e-10 of the motion
 # step × (steepness of friction over inertia): Runge–Kutta is stable to 2.78, and accurate to a
@@ -49,7 +50,7 @@ class Stepper:
         self._held = self._who_holds()
         n = engine.robot.nv
         self._k = [np.empty(n) for _ in range(4)]
-        self._rates = None if is_vector(engine.robot) else CoordinateRates(engine.robot)
+        self._rates = None if all_single_dof(engine.robot) else CoordinateRates(engine.robot)
         self._known: np.ndarray | None = None  # the torque that k₁ and the signs were computed for
         self._longest = self._step_limit()
 

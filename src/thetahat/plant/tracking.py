@@ -11,7 +11,7 @@ import numpy as np
 
 from thetahat.control.computed_torque import ComputedTorque
 from thetahat.control.controller import Controller, Reference
-from thetahat.errors import UsageError, known
+from thetahat.errors import UsageError, check_positive, known
 from thetahat.model.robot import Robot
 
 __all__ = [
@@ -44,10 +44,7 @@ class Tracking:
 
     def __post_init__(self) -> None:
         for name in ("bandwidth", "damping"):
-            if not (np.isfinite(getattr(self, name)) and getattr(self, name) > 0.0):
-                raise UsageError(
-                    f"{name} is {getattr(self, name)!r}; give a finite number above zero"
-                )
+            check_positive(name, getattr(self, name))
         w = self.bandwidth
         # Of the robot that is believed in, not of the one that is simulated: a wrong belief may be
         # no physical robot.
@@ -80,11 +77,9 @@ def check_reference(trajectory: Any, robot: Robot) -> None:
 
 def duration_of(trajectory: Any) -> float:
     """How long a motion lasts [s]."""
-    return (
-        float(trajectory.duration)
-        if hasattr(trajectory, "duration")
-        else float(trajectory.t[-1] - trajectory.t[0])
-    )
+    if hasattr(trajectory, "duration"):
+        return float(trajectory.duration)
+    return float(trajectory.t[-1] - trajectory.t[0])
 
 
 def reference(trajectory: Any, t: np.ndarray, robot: Robot) -> Reference:
@@ -94,13 +89,8 @@ def reference(trajectory: Any, t: np.ndarray, robot: Robot) -> Reference:
     if callable(getattr(trajectory, "at", None)):
         found = tuple(np.ascontiguousarray(x, dtype=float) for x in trajectory.at(t))
     else:
-        found = quintic(
-            *(
-                np.asarray(getattr(trajectory, name), dtype=float)
-                for name in ("t", "q", "dq", "ddq")
-            ),
-            at=t,
-        )
+        names = ("t", "q", "dq", "ddq")
+        found = quintic(*(np.asarray(getattr(trajectory, n), dtype=float) for n in names), at=t)
     for name, array, width in zip(
         ("q", "dq", "ddq"), found, (robot.nq, robot.nv, robot.nv), strict=True
     ):

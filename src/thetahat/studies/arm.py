@@ -20,18 +20,17 @@ from thetahat.model.robot import Robot
 from thetahat.online.config import FilterConfig, SolverConfig
 from thetahat.online.identifier import OnlineIdentifier
 from thetahat.plant.perturb import perturb
-from thetahat.plant.realism import Realism
 from thetahat.studies import study_page
-from thetahat.studies.closed_loop import ClosedLoop, Experiment
+from thetahat.studies.closed_loop import Experiment
 from thetahat.studies.study import (
     Progress,
     Result,
+    assembled,
     cycle_time,
     fit_over_time,
     gate_sentence,
     numbers,
     optional_numbers,
-    plant_of,
     play,
     silent,
     summary,
@@ -54,11 +53,9 @@ def experiment(engine: str, *, seed: int = 0) -> Experiment:
     both.
     """
     nominal = load(robots.path("valkyrie_arm"))
-    truth = perturb(nominal, seed=seed)
     model = nominal.with_drive(viscous=True, coulomb=True, offset=True)
-    guess = Columns(
-        model.with_parameters(perturb(nominal, spread=GUESS_SPREAD, seed=seed + 5).theta)
-    ).x0
+    wrong = perturb(nominal, spread=GUESS_SPREAD, seed=seed + 5)
+    guess = Columns(model.with_parameters(wrong.theta)).x0
     identifier = OnlineIdentifier(
         model,
         guess,
@@ -71,14 +68,8 @@ def experiment(engine: str, *, seed: int = 0) -> Experiment:
     controller = ModelSwitch(
         identifier, lambda robot: ComputedTorque(robot, kp=KP, kd=KD), slew=SLEW
     )
-    plant = plant_of(engine, truth, Realism.typical(truth, seed=seed), seed=seed)
-    return Experiment(
-        nominal,
-        model,
-        identifier,
-        controller,
-        ClosedLoop(plant, motion(nominal), controller, identifier, rate=RATE, seed=seed),
-    )
+    moves = motion(nominal)
+    return assembled(nominal, identifier, controller, moves, engine=engine, rate=RATE, seed=seed)
 
 
 def motion(robot: Robot) -> Moves:
@@ -98,7 +89,7 @@ def run(engine: str, *, seed: int = 0, progress: Progress = silent) -> Result:
         study=NAME,
         plant=engine,
         seed=seed,
-        r2=optional_numbers(record.updates[-1].r2_per_joint),
+        r2=optional_numbers(record.updates[-1].gate.r2_per_joint),
         r2_over_time=fit_over_time(record),
         gate={**record.gate_summary(), "full_at": filled_at(record)},
         bias_before=numbers(bias(record, before)),
@@ -118,7 +109,7 @@ def run(engine: str, *, seed: int = 0, progress: Progress = silent) -> Result:
 
 def filled_at(run: Run) -> float | None:
     """[s] when the buffer was full."""
-    return next((update.t for update in run.updates if update.fill >= WINDOW), None)
+    return next((update.t for update in run.updates if update.gate.fill >= WINDOW), None)
 
 
 def spans(run: Run) -> tuple[slice, slice]:
@@ -147,14 +138,11 @@ def _story(facts: dict[str, Any]) -> str:
     if facts["gate"]["opened_at"] is None:
         return gate_sentence(facts["gate"])
     before, after = (np.abs(np.array(facts[key])) for key in ("bias_before", "bias_after"))
-    full, opened, step = (
-        facts["gate"]["full_at"],
-        facts["gate"]["opened_at"],
-        facts["max_torque_step"],
-    )
+    gate, step = facts["gate"], facts["max_torque_step"]
+    full, opened = gate["full_at"], gate["opened_at"]
     return (
         f"The buffer was full at {full:.1f} s and the gate opened at {opened:.1f} s; the bias of"
         f" the joint errors fell from {before.max():.2g} to {after.max():.2g} rad at most, and no"
         f" switch changed a torque by more than {step:.2g} N·m per cycle."
-        + ("" if facts["gate"]["open_at_end"] else f" {gate_sentence(facts['gate'])}")
+        + ("" if gate["open_at_end"] else f" {gate_sentence(gate)}")
     )

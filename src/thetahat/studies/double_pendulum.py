@@ -4,6 +4,8 @@ pseudo-inverse, no initial guess.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from thetahat import robots
@@ -25,8 +27,8 @@ from thetahat.plant.simulate import Recording, simulate
 from thetahat.report.trace_collector import Collector
 from thetahat.report.traces import Traces
 from thetahat.studies import study_page
-from thetahat.studies.closed_loop import ClosedLoop, Experiment
-from thetahat.studies.study import Progress, Result, numbers, plant_of, silent, summary
+from thetahat.studies.closed_loop import Experiment
+from thetahat.studies.study import Progress, Result, assembled, numbers, plant_of, silent, summary
 from thetahat.studies.study_record import Run
 
 NAME = "double-pendulum"
@@ -40,7 +42,6 @@ def experiment(engine: str, *, seed: int = 0) -> Experiment:
     and no guess looks on: for the live page.
     """
     nominal = load(robots.path("double_pendulum"))
-    truth = perturb(nominal, seed=seed)
     model = nominal.without_drive().with_drive(viscous=True, coulomb=True)
     identifier = OnlineIdentifier(
         model,
@@ -49,14 +50,8 @@ def experiment(engine: str, *, seed: int = 0) -> Experiment:
         gate=GateRules(monitor=None),
     )
     controller = ComputedTorque(nominal, kp=KP, kd=KD)
-    plant = plant_of(engine, truth, Realism.typical(truth, seed=seed), seed=seed)
-    return Experiment(
-        nominal,
-        model,
-        identifier,
-        controller,
-        ClosedLoop(plant, motion(nominal), controller, identifier, rate=RATE, seed=seed),
-    )
+    moves = motion(nominal)
+    return assembled(nominal, identifier, controller, moves, engine=engine, rate=RATE, seed=seed)
 
 
 def run(engine: str, *, seed: int = 0, progress: Progress = silent) -> Result:
@@ -64,30 +59,26 @@ def run(engine: str, *, seed: int = 0, progress: Progress = silent) -> Result:
     come.
     """
     nominal = load(robots.path("double_pendulum"))
-    truth = perturb(nominal, seed=seed)
-    clean = _moved(
-        engine,
-        truth.without_drive(),
-        nominal.without_drive(),
-        None,
-        seed,
-        progress,
-        "without noise",
-    )
-    noisy = _moved(
-        engine,
-        truth,
-        nominal,
-        Realism.typical(truth, seed=seed),
-        seed,
-        progress,
-        "with friction and noise",
-    )
+    truth, rigid = perturb(nominal, seed=seed), nominal.without_drive()
+
+    def moved(robot: Robot, model: Robot, realism: Realism | None, what: str) -> Recording:
+        return simulate(
+            plant_of(engine, robot, realism, seed=seed),
+            motion(model),
+            rate=RATE,
+            seed=seed,
+            controller=ComputedTorque(model, kp=KP, kd=KD),
+            progress=partial(progress, what),
+        )
+
+    clean = moved(truth.without_drive(), rigid, None, "without noise")
+    typical = Realism.typical(truth, seed=seed)
+    noisy = moved(truth, nominal, typical, "with friction and noise")
     true = Samples(
         q=clean.q, dq=clean.dq, ddq=clean.ddq, tau=clean.tau, t=clean.t, period=1.0 / RATE
     )
-    exact, exact_traces = _fitted(nominal.without_drive(), nominal.without_drive(), true)
-    model = nominal.without_drive().with_drive(viscous=True, coulomb=True)
+    exact, exact_traces = _fitted(rigid, rigid, true)
+    model = rigid.with_drive(viscous=True, coulomb=True)
     real, traces = _fitted(model, nominal, prepare(noisy.log, model, cutoff=CUTOFF))
     counts, record = _seen(exact), Run.of(nominal, noisy)
     facts = summary(
@@ -118,36 +109,8 @@ def motion(robot: Robot) -> Sinusoids:
     """
     amplitude = np.array([[0.9, 0.4], [1.1, 0.5]])
     frequency = np.array([[0.41, 1.07], [0.67, 0.93]])
-    return Sinusoids(
-        robot.joint_names,
-        DURATION,
-        np.zeros(2),
-        amplitude,
-        frequency,
-        np.array([[0.3, 1.1], [1.9, 0.2]]),
-        ramp=1.0,
-    )
-
-
-def _moved(
-    engine: str,
-    truth: Robot,
-    nominal: Robot,
-    realism: Realism | None,
-    seed: int,
-    progress: Progress,
-    what: str,
-) -> Recording:
-    plant = plant_of(engine, truth, realism, seed=seed)
-    controller = ComputedTorque(nominal, kp=KP, kd=KD)
-    return simulate(
-        plant,
-        motion(nominal),
-        rate=RATE,
-        seed=seed,
-        controller=controller,
-        progress=lambda done, total: progress(what, done, total),
-    )
+    phase, centre = np.array([[0.3, 1.1], [1.9, 0.2]]), np.zeros(2)
+    return Sinusoids(robot.joint_names, DURATION, centre, amplitude, frequency, phase, ramp=1.0)
 
 
 def _fitted(model: Robot, nominal: Robot, samples: Samples) -> tuple[Estimate, Traces]:

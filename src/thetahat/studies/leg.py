@@ -18,17 +18,16 @@ from thetahat.model.robot import Robot
 from thetahat.online.config import FilterConfig, GateRules, Growing, SolverConfig
 from thetahat.online.identifier import OnlineIdentifier
 from thetahat.plant.perturb import perturb
-from thetahat.plant.realism import Realism
 from thetahat.report.trace_collector import Collector
 from thetahat.studies import study_page
-from thetahat.studies.closed_loop import ClosedLoop, Experiment
+from thetahat.studies.closed_loop import Experiment
 from thetahat.studies.study import (
     Progress,
     Result,
+    assembled,
     cycle_time,
     numbers,
     over_time,
-    plant_of,
     play,
     silent,
     summary,
@@ -45,7 +44,6 @@ GUESS_SPREAD = 0.35  # how far the guess is from the leg
 def experiment(engine: str, *, seed: int = 0, duration: float = DURATION) -> Experiment:
     """The leg moves under the nominal model; the identifier looks on."""
     nominal = load(robots.path("valkyrie_leg"))
-    truth = perturb(nominal, seed=seed)
     model = nominal.without_drive().with_drive(viscous=True, coulomb=True)
     identifier = OnlineIdentifier(
         model,
@@ -55,18 +53,14 @@ def experiment(engine: str, *, seed: int = 0, duration: float = DURATION) -> Exp
         gate=GateRules(monitor=None),
     )
     controller = ComputedTorque(nominal, kp=400.0, kd=40.0)
-    plant = plant_of(engine, truth, Realism.typical(truth, seed=seed), seed=seed)
-    loop = ClosedLoop(
-        plant, motion(nominal, duration), controller, identifier, rate=RATE, seed=seed
-    )
-    return Experiment(nominal, model, identifier, controller, loop)
+    moves = motion(nominal, duration)
+    return assembled(nominal, identifier, controller, moves, engine=engine, rate=RATE, seed=seed)
 
 
 def _guess(nominal: Robot, model: Robot, seed: int) -> np.ndarray:
     """Parameters that are far from the leg's, on purpose."""
-    return Columns(
-        model.with_parameters(perturb(nominal, spread=GUESS_SPREAD, seed=seed + 1).theta)
-    ).x0
+    wrong = perturb(nominal, spread=GUESS_SPREAD, seed=seed + 1)
+    return Columns(model.with_parameters(wrong.theta)).x0
 
 
 def run(

@@ -8,13 +8,17 @@ from typing import Any
 
 import numpy as np
 
+from thetahat.control.computed_torque import ComputedTorque
 from thetahat.control.loop_timing import Quantiles
+from thetahat.control.model_switch import ModelSwitch
 from thetahat.errors import UsageError, known
 from thetahat.model.robot import Robot
+from thetahat.online.identifier import OnlineIdentifier
+from thetahat.plant.perturb import perturb
 from thetahat.plant.plant import MujocoPlant, OwnPlant, Plant
 from thetahat.plant.realism import Realism
 from thetahat.report.section import Section
-from thetahat.studies.closed_loop import Experiment
+from thetahat.studies.closed_loop import ClosedLoop, Experiment
 from thetahat.studies.study_record import Recorder, Run
 
 SCHEMA = "thetahat/study/1"
@@ -49,6 +53,25 @@ def plant_of(engine: str, robot: Robot, realism: Realism | None, *, seed: int) -
     return kinds[engine](robot, realism=realism, seed=seed)
 
 
+def assembled(
+    nominal: Robot,
+    identifier: OnlineIdentifier,
+    controller: ModelSwitch | ComputedTorque,
+    motion: Any,
+    *,
+    engine: str,
+    rate: float,
+    seed: int,
+) -> Experiment:
+    """The experiment on a simulated robot that is not quite as its file says, with friction and
+    sensors as they come.
+    """
+    truth = perturb(nominal, seed=seed)
+    plant = plant_of(engine, truth, Realism.typical(truth, seed=seed), seed=seed)
+    loop = ClosedLoop(plant, motion, controller, identifier, rate=rate, seed=seed)
+    return Experiment(nominal, identifier.nominal, identifier, controller, loop)
+
+
 def play(experiment: Experiment, progress: Progress) -> Run:
     """Run an experiment to its end, and record it."""
     loop = experiment.loop
@@ -70,8 +93,8 @@ def summary(run: Run, *, study: str, plant: str, seed: int, **values: Any) -> di
 
 def fit_over_time(run: Run) -> dict[str, Any]:
     """R² of every update's fit, by time."""
-    r2 = [np.nan if update.r2_fit is None else update.r2_fit for update in run.updates]
-    return over_time([update.t for update in run.updates], r2)
+    r2 = run.over_updates("r2_fit")
+    return over_time(r2.t, r2.y)
 
 
 def over_time(t: Sequence[float] | np.ndarray, r2: Sequence[float] | np.ndarray) -> dict[str, Any]:

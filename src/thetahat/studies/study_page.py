@@ -49,7 +49,7 @@ def double_pendulum(
     return (
         verdict,
         _trajectories(run),
-        _torque(noisy, "Torque over time", "torque"),
+        _torque(noisy),
         _scatter(noisy, "scatter"),
         _scatter(clean, "clean"),
     )
@@ -63,7 +63,7 @@ def leg(
     verdict = Note(
         f"R² of the estimate on the whole run rose to {r2[-1]:.4f}; that of the initial guess is"
         f" {facts['r2_guess']:.3f}.",
-        _level(r2[-1]),
+        "good" if r2[-1] >= 0.99 else "warning",
     )
     curve = online_run.r2_over_time({"each estimate, on the whole run": Series(t, r2)})
     caption = (
@@ -76,12 +76,10 @@ def leg(
         panels.append(
             Panel(name, torque_over_time(joined(joint.lines.measured), then, unit=joint.unit), name)
         )
-    torque = Figure(
-        tuple(panels),
+    torque = _by_joint(
+        panels,
         "Measured torque, and the torque computed at every moment with the parameters known at that"
         " moment.",
-        "choose",
-        "joint",
     )
     return (
         Section("Result", "result", (verdict, Figure((Panel("R²", curve),), caption))),
@@ -161,76 +159,41 @@ def _gate(facts: dict[str, Any], run: Run, whole: Series | None = None) -> Secti
     verdict = Note(
         gate_sentence(facts["gate"]), "good" if facts["gate"]["open_at_end"] else "warning"
     )
-    t = np.array([update.t for update in run.updates])
     curves = {
-        "of the fit (paper)": Series(t, _column(run, "r2_fit")),
-        "on samples held out": Series(t, _column(run, "r2")),
+        "of the fit (paper)": run.over_updates("r2_fit"),
+        "on samples held out": run.over_updates("r2"),
     }
     if whole is not None:
         curves = {"of each estimate on the whole run": whole, **curves}
     curve = online_run.r2_over_time(
         curves, threshold=0.95, identified=_identified(run), full_at=facts["gate"].get("full_at")
     )
-    return Section(
-        "Result",
-        "result",
-        (
-            verdict,
-            Figure(
-                (Panel("R²", curve),),
-                "R² of every update. The nominal model is used until the gate opens.",
-            ),
-        ),
-    )
+    caption = "R² of every update. The nominal model is used until the gate opens."
+    return Section("Result", "result", (verdict, Figure((Panel("R²", curve),), caption)))
 
 
 def _errors(facts: dict[str, Any], run: Run) -> Section:
-    blocks: list[Block] = []
     t, identified = run.t[run.drawn], _identified(run)
     names = run.robot.velocity_names
     lines = {name: Series(t, run.error[run.drawn, j]) for j, name in enumerate(names)}
-    groups = (
-        {"errors": lines}
-        if len(names) <= MOST_LINES
-        else {name: {name: each} for name, each in lines.items()}
-    )
+    groups = {"errors": lines}
+    if len(names) > MOST_LINES:
+        groups = {name: {name: each} for name, each in lines.items()}
     panels = [
         Panel(name, online_run.over_time(group, "wanted − true [rad]", identified=identified))
         for name, group in groups.items()
     ]
-    blocks.append(
-        Figure(
-            tuple(panels),
-            "Joint errors; on green ground the controller uses the identified model.",
-            "choose",
-            "joint",
-        )
-    )
+    caption = "Joint errors; on green ground the controller uses the identified model."
+    blocks: list[Block] = [_by_joint(panels, caption)]
     if facts["bias_before"] is not None:
-        columns = (
-            Column("joint"),
-            *(
-                Column(title, "rad")
-                for title in (
-                    "bias before",
-                    "bias after",
-                    "peak to peak before",
-                    "peak to peak after",
-                )
-            ),
-        )
         keys = ("bias_before", "bias_after", "peak_to_peak_before", "peak_to_peak_after")
+        columns = (Column("joint"), *(Column(key.replace("_", " "), "rad") for key in keys))
         swing = (
             "Over whole periods of the motion. The bias goes with the wrong model; friction that is"
             " compensated shrinks the peak-to-peak, too."
         )
-        blocks.append(
-            Table(
-                columns,
-                tuple(zip(facts["joints"], *(facts[key] for key in keys), strict=True)),
-                swing,
-            )
-        )
+        rows = tuple(zip(facts["joints"], *(facts[key] for key in keys), strict=True))
+        blocks.append(Table(columns, rows, swing))
     if facts["max_torque_step"] is not None:
         step = (
             f"A switch of models changed the torque by at most {facts['max_torque_step']:.3g} N·m"
@@ -254,18 +217,11 @@ def _trajectories(run: Run) -> Section:
         )
         for j, node in enumerate(run.robot.tree.independent)
     ]
-    return Section(
-        "Joint trajectories",
-        "trajectories",
-        (
-            Figure(
-                tuple(panels), "Where each joint was to be, and where it was.", "choose", "joint"
-            ),
-        ),
-    )
+    figure = _by_joint(panels, "Where each joint was to be, and where it was.")
+    return Section("Joint trajectories", "trajectories", (figure,))
 
 
-def _torque(traces: Traces, title: str, anchor: str) -> Section:
+def _torque(traces: Traces) -> Section:
     panels = []
     for joint in traces.joints:
         drawn = torque_over_time(
@@ -276,7 +232,7 @@ def _torque(traces: Traces, title: str, anchor: str) -> Section:
         )
         panels.append(Panel(joint.name, drawn))
     caption = "Measured torque, and the torque computed from the identified parameters."
-    return Section(title, anchor, (Figure(tuple(panels), caption, "choose", "joint"),))
+    return Section("Torque over time", "torque", (_by_joint(panels, caption),))
 
 
 def _scatter(traces: Traces, anchor: str) -> Section:
@@ -289,39 +245,20 @@ def _scatter(traces: Traces, anchor: str) -> Section:
         )
     title = "Measured against computed torque" + (", without noise" if anchor == "clean" else "")
     arrangement = "grid" if len(panels) <= SIDE_BY_SIDE else "choose"
-    return Section(
-        title,
-        anchor,
-        (Figure(tuple(panels), "Points on the dashed line are exact.", arrangement, "joint"),),
-    )
+    caption = "Points on the dashed line are exact."
+    return Section(title, anchor, (Figure(tuple(panels), caption, arrangement, "joint"),))
 
 
 def _tiles(run: Run) -> Section:
     rows = np.linspace(0, min(len(run.t) - 1, int(np.searchsorted(run.t, 4.0))), TILES).astype(int)
     figure = online_run.tiles(run.robot, run.q[rows], run.t[rows])
-    return Section(
-        "Tiles of the motion",
-        "tiles",
-        (
-            Figure(
-                (Panel("tiles", figure),), "The robot at moments of its motion, as a stick figure."
-            ),
-        ),
-    )
+    caption = "The robot at moments of its motion, as a stick figure."
+    return Section("Tiles of the motion", "tiles", (Figure((Panel("tiles", figure),), caption),))
+
+
+def _by_joint(panels: list[Panel], caption: str) -> Figure:
+    return Figure(tuple(panels), caption, "choose", "joint")
 
 
 def _identified(run: Run) -> list[tuple[float, float]]:
     return online_run.stretches(run.t, run.identified)
-
-
-def _column(run: Run, name: str) -> np.ndarray:
-    return np.array(
-        [
-            np.nan if getattr(update, name) is None else getattr(update, name)
-            for update in run.updates
-        ]
-    )
-
-
-def _level(value: float) -> str:
-    return "good" if value >= 0.99 else "warning"

@@ -13,8 +13,10 @@ from thetahat.data.log import Log
 from thetahat.data.memory_log import log_from_arrays
 from thetahat.identification.information import Information
 from thetahat.model.robot import Robot
+from thetahat.online.gate import GateState
 from thetahat.online.identifier import OnlineIdentifier
 from thetahat.plant.simulate import Recording
+from thetahat.report.traces import Series
 from thetahat.studies.closed_loop import Cycle
 
 DRAWN = 100.0  # [Hz] of the signals that are drawn
@@ -25,13 +27,7 @@ class Update:
     """What the identifier said after an update."""
 
     t: float  # [s]
-    open: bool
-    reason: str
-    r2_fit: float | None  # stacked, on the samples it was fitted to (the paper's R²)
-    r2: float | None  # stacked, on samples held out
-    r2_per_joint: np.ma.MaskedArray | None
-    fill: int
-    rank: int | None
+    gate: GateState
     x_base: np.ndarray | None  # the estimate, as base parameters
 
 
@@ -91,13 +87,19 @@ class Run:
         closings = [
             {"t": change.t, "reason": change.reason} for change in self.gate if not change.open
         ]
-        never = self.updates[-1].reason if self.updates else "no update was made"
+        never = self.updates[-1].gate.reason if self.updates else "no update was made"
         return {
             "opened_at": None if opened is None else opened.t,
             "reason": never if opened is None else opened.reason,
             "closings": closings,
             "open_at_end": bool(self.gate) and self.gate[-1].open,
         }
+
+    def over_updates(self, name: str) -> Series:
+        """A number of the gate's state after every update, by time; NaN where there is none."""
+        values = [getattr(update.gate, name) for update in self.updates]
+        t = np.array([update.t for update in self.updates])
+        return Series(t, np.array([np.nan if value is None else value for value in values]))
 
     def log(self, name: str) -> Log:
         """The run as a log, audited like one from a file; speeds follow from the positions."""
@@ -141,7 +143,9 @@ class Recorder:
             self._gate.append(GateChange(cycle.t, identifier.gate.open, identifier.gate.reason))
         if identifier is None or identifier.updates == len(self._updates):
             return None
-        self._updates.append(_update(identifier, cycle.t))
+        estimate = identifier.estimate
+        x_base = None if estimate is None else estimate.x_base
+        self._updates.append(Update(cycle.t, identifier.gate, x_base))
         return self._updates[-1]
 
     def result(self) -> Run:
@@ -158,22 +162,6 @@ class Recorder:
             models=tuple(self._models),
             gate=tuple(self._gate),
         )
-
-
-def _update(identifier: OnlineIdentifier, t: float) -> Update:
-    gate: Any = identifier.gate
-    estimate = identifier.estimate
-    return Update(
-        t=t,
-        open=gate.open,
-        reason=gate.reason,
-        r2_fit=gate.r2_fit,
-        r2=gate.r2,
-        r2_per_joint=gate.r2_per_joint,
-        fill=gate.fill,
-        rank=gate.rank,
-        x_base=None if estimate is None else estimate.x_base,
-    )
 
 
 def score_over_time(whole: Information, run: Run) -> tuple[np.ndarray, np.ndarray]:

@@ -14,18 +14,16 @@ from thetahat.model.io.load import load
 from thetahat.model.robot import Robot
 from thetahat.online.config import FilterConfig, GateRules
 from thetahat.online.identifier import OnlineIdentifier
-from thetahat.plant.perturb import perturb
-from thetahat.plant.realism import Realism
 from thetahat.studies import study_page
-from thetahat.studies.closed_loop import ClosedLoop, Experiment
+from thetahat.studies.closed_loop import Experiment
 from thetahat.studies.study import (
     Progress,
     Result,
+    assembled,
     cycle_time,
     fit_over_time,
     gate_sentence,
     optional_numbers,
-    plant_of,
     play,
     silent,
     summary,
@@ -45,7 +43,6 @@ SLOWEST, FASTEST = 0.2, 0.7  # [Hz]
 def experiment(engine: str, *, seed: int = 0) -> Experiment:
     """A humanoid hung up by its pelvis that moves all its joints at once."""
     nominal = load(robots.path("valkyrie"))
-    truth = perturb(nominal, seed=seed)
     model = nominal.with_drive(viscous=True, coulomb=True)
     floor = [FLOOR * node.limits.effort for node in nominal.tree.independent]
     identifier = OnlineIdentifier(
@@ -60,14 +57,8 @@ def experiment(engine: str, *, seed: int = 0) -> Experiment:
     controller = ModelSwitch(
         identifier, lambda robot: ComputedTorque(robot, kp=KP, kd=KD), slew=SLEW
     )
-    plant = plant_of(engine, truth, Realism.typical(truth, seed=seed), seed=seed)
-    return Experiment(
-        nominal,
-        model,
-        identifier,
-        controller,
-        ClosedLoop(plant, motion(nominal), controller, identifier, rate=RATE, seed=seed),
-    )
+    moves = motion(nominal)
+    return assembled(nominal, identifier, controller, moves, engine=engine, rate=RATE, seed=seed)
 
 
 def motion(robot: Robot) -> Sinusoids:
@@ -79,15 +70,8 @@ def motion(robot: Robot) -> Sinusoids:
         [rng.permutation(np.linspace(SLOWEST, FASTEST, robot.nv)) for _ in range(2)]
     )
     amplitude = reach[:, None] * np.array([0.65, 0.35])
-    return Sinusoids(
-        robot.joint_names,
-        DURATION,
-        centre,
-        amplitude,
-        frequency,
-        rng.uniform(0.0, 2.0 * np.pi, (robot.nv, 2)),
-        ramp=1.5,
-    )
+    phase = rng.uniform(0.0, 2.0 * np.pi, (robot.nv, 2))
+    return Sinusoids(robot.joint_names, DURATION, centre, amplitude, frequency, phase, ramp=1.5)
 
 
 def run(engine: str, *, seed: int = 0, progress: Progress = silent) -> Result:
@@ -100,7 +84,7 @@ def run(engine: str, *, seed: int = 0, progress: Progress = silent) -> Result:
         study=NAME,
         plant=engine,
         seed=seed,
-        r2=optional_numbers(record.updates[-1].r2_per_joint),
+        r2=optional_numbers(record.updates[-1].gate.r2_per_joint),
         r2_over_time=fit_over_time(record),
         gate=record.gate_summary(),
         max_torque_step=parts.switch.max_torque_step,

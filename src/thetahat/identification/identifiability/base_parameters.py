@@ -68,11 +68,9 @@ class BaseParameters:
     independent: np.ndarray  # (p,) positions in x, ascending: the regressor's columns to keep
     map: np.ndarray  # (p, columns)
     weak: np.ndarray  # (p,) bool: seen only through what rounding left in the robot file
-    strength: (
-        np.ndarray
-        # (p,) distance of each kept column from the span of the others, relative to its norm (a
-        # weak one: to its kind's)
-    )
+    # (p,) distance of each kept column from the span of the others, relative to its norm (a weak
+    # one: to its kind's)
+    strength: np.ndarray
     scale: np.ndarray  # (columns,) norm of each column at typical states, for rank decisions
     # (columns,) rank of each column among those that may name a group, and in a sum
     order: np.ndarray
@@ -219,11 +217,8 @@ def random_states(robot: Robot, rng: np.random.Generator, samples: int) -> tuple
         turn = rng.normal(size=(samples, 4))
         q[:, at : at + 4] = turn / np.linalg.norm(turn, axis=1, keepdims=True)
     speed = np.exp(rng.uniform(np.log(0.1), np.log(30.0), (samples, 1)))
-    return (
-        q,
-        speed * rng.normal(size=(samples, robot.nv)),
-        (1.0 + speed**2) * rng.normal(size=(samples, robot.nv)),
-    )
+    dq = speed * rng.normal(size=(samples, robot.nv))
+    return q, dq, (1.0 + speed**2) * rng.normal(size=(samples, robot.nv))
 
 
 def _find(robot: Robot) -> BaseParameters:
@@ -259,11 +254,8 @@ def _attempt(columns: Columns, rng: np.random.Generator, samples: int) -> BasePa
 
     for block in _blocks(columns.touches, seen):
         mine = np.any(rows[:, block], axis=1)
-        part = _reduce(
-            Y[mine][:, block] / scale[block],
-            partial(precise, mine, block),
-            _preference(columns)[block],
-        )
+        scaled, preference = Y[mine][:, block] / scale[block], _preference(columns)[block]
+        part = _reduce(scaled, partial(precise, mine, block), preference)
         whole.independent[block], whole.weak[block] = part.independent, part.weak
         whole.strength[block], whole.K[np.ix_(block, block)] = part.strength, part.K
     return _result(columns, scale, whole) if _confirmed(columns, rng, scale, whole) else None
@@ -290,9 +282,8 @@ def _rows(
 ) -> np.ndarray:
     """Rows of [Y | Y_drive], each of norm one, so that fast states do not hide slow ones."""
     q, dq, ddq = states
-    Y = np.concatenate([Y, columns.drive.columns(dq, ddq, q=q, load=load)], axis=-1).reshape(
-        -1 if columns.count else 0, columns.count
-    )
+    Y = np.concatenate([Y, columns.drive.columns(dq, ddq, q=q, load=load)], axis=-1)
+    Y = Y.reshape(-1 if columns.count else 0, columns.count)
     length = np.linalg.norm(Y.astype(float), axis=1)
     return Y / np.where(length > 0.0, length, 1.0)[:, None]
 

@@ -50,11 +50,8 @@ def extended_regressor(
         up = row[PARENT]
         joint = dq[:, at] @ S.T
         v_i = _to_child(R, p, v[up] if up >= 0 else still) + joint
-        a_i = (
-            _to_child(R, p, a[up] if up >= 0 else base)
-            + ddq[:, at] @ S.T
-            + _cross_motion(v_i, joint)
-        )
+        handed = _to_child(R, p, a[up] if up >= 0 else base)
+        a_i = handed + ddq[:, at] @ S.T + _cross_motion(v_i, joint)
         v.append(v_i)
         a.append(a_i)
         places.append((R, p, S, at))

@@ -24,7 +24,7 @@ from scipy.linalg import lapack
 
 from thetahat.data.samples import MASKED, USABLE, Samples
 from thetahat.dynamics import batch, rigid_body
-from thetahat.errors import NotIdentifiable, UsageError
+from thetahat.errors import NotIdentifiable, UsageError, check_count, is_whole
 from thetahat.identification import factor as f
 from thetahat.identification.identifiability.base_parameters import base_parameters
 from thetahat.identification.information import Information, information
@@ -96,7 +96,7 @@ class InformativeBuffer:
                 " informative"
             )
         least = max(-(-p // max(nv, 1)), 1)
-        if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < least:
+        if not is_whole(size, least):
             raise UsageError(
                 f"size is {size!r}; give at least {least} samples: {p} base parameters over {nv}"
                 " degrees of freedom"
@@ -106,8 +106,7 @@ class InformativeBuffer:
                 f"outlier is {outlier!r}; give a number of standard deviations above 0, or infinity"
                 " for no guard"
             )
-        if not isinstance(patience, int | np.integer) or patience < 1:
-            raise UsageError(f"patience is {patience!r}; give a whole number from 1")
+        check_count("patience", patience)
         self.size, self.outlier, self.patience = int(size), float(outlier), int(patience)
         self.counts = Counts()
         self._scale = 1.0 / self._base.scale[self._base.independent]
@@ -122,10 +121,8 @@ class InformativeBuffer:
         self._H = np.zeros((size, nv, nv))  # A_i P A_iᵀ
         self._P, self._Ab, self._ridge = np.zeros((p, p)), np.zeros(p), 0.0
         self._weights = np.ones(nv)  # 1/σ_j of the buffer's fit
-        self._strange_A, self._strange_b = (
-            np.zeros((self.patience, nv, p)),
-            np.zeros((self.patience, nv)),
-        )  # turned away last
+        self._strange_A = np.zeros((self.patience, nv, p))  # turned away last
+        self._strange_b = np.zeros((self.patience, nv))
         self._open = 0  # samples for which the guard stands open
         self._usual = np.ones(nv)  # running median of prediction errors over σ_j, at least 1
 
@@ -141,12 +138,8 @@ class InformativeBuffer:
     def guarded(self) -> bool:
         """Whether the buffer's fit is good enough to turn samples away."""
         spare = np.count_nonzero(self._valid[: self._n]) >= SPARE * len(self._base)
-        return bool(
-            self.full
-            and spare
-            and np.isfinite(self.outlier)
-            and np.sum(self._old) <= SUSPECTS * self.size
-        )
+        few_old = np.sum(self._old) <= SUSPECTS * self.size
+        return bool(self.full and spare and np.isfinite(self.outlier) and few_old)
 
     @property
     def samples(self) -> Samples:
@@ -198,9 +191,7 @@ class InformativeBuffer:
         if state is None:
             self.counts.refused += 1
             return False
-        usable = (
-            np.ones(self.robot.nv, dtype=bool) if valid is None else np.asarray(valid, dtype=bool)
-        )
+        usable = np.asarray(np.ones(self.robot.nv) if valid is None else valid, dtype=bool)
         if usable.shape != (self.robot.nv,):
             raise UsageError(
                 f"valid has shape {usable.shape}; expected ({self.robot.nv},), one entry per degree"
@@ -275,13 +266,8 @@ class InformativeBuffer:
 
     def _rows(self, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray) -> np.ndarray:
         """The sample's base regressor with columns scaled, (nv, p)."""
-        Y = np.concatenate(
-            [
-                rigid_body.regressor(self.robot, q, dq, ddq),
-                self._columns.drive.columns(dq, ddq, q=q),
-            ],
-            axis=-1,
-        )
+        inertial = rigid_body.regressor(self.robot, q, dq, ddq)
+        Y = np.concatenate([inertial, self._columns.drive.columns(dq, ddq, q=q)], axis=-1)
         return np.asarray(Y[:, self._base.independent] * self._scale)
 
     def _start(self, A: np.ndarray) -> None:
@@ -384,16 +370,13 @@ class InformativeBuffer:
         """σ_j from the median residual, and which samples to let go of."""
         # what of a residual the sample did not fit away itself
         left = np.sqrt(np.maximum(1.0 - np.einsum("njj->nj", self._H), 1e-6))
-        residual = np.where(
-            self._valid, np.abs(self._b - self._A @ (self._P @ self._Ab)) / left, np.inf
-        )
+        error = np.abs(self._b - self._A @ (self._P @ self._Ab))
+        residual = np.where(self._valid, error / left, np.inf)
         rows = np.sum(self._valid, axis=0)
-        median = np.take_along_axis(
-            np.sort(residual, axis=0), (np.maximum(rows, 1)[None] - 1) // 2, axis=0
-        )[0]
-        torque = np.sqrt(
-            np.sum(np.where(self._valid, self._b, 0.0) ** 2, axis=0) / np.maximum(rows, 1)
-        )
+        count = np.maximum(rows, 1)
+        middle = (count[None] - 1) // 2
+        median = np.take_along_axis(np.sort(residual, axis=0), middle, axis=0)[0]
+        torque = np.sqrt(np.sum(np.where(self._valid, self._b, 0.0) ** 2, axis=0) / count)
         sigma = np.maximum(NORMAL * np.where(rows > 0, median, 1.0), NOISE * torque)
         sigma[sigma <= 0.0] = 1.0
         self._weights /= sigma
@@ -402,11 +385,8 @@ class InformativeBuffer:
         self._usual = np.maximum(self._usual / sigma, 1.0)
         self._A /= sigma[:, None]
         self._b /= sigma
-        if (
-            np.isfinite(self.outlier)
-            and not np.any(self._old)
-            and np.sum(rows) >= SPARE * len(self._P)
-        ):
+        enough = np.sum(rows) >= SPARE * len(self._P)
+        if enough and np.isfinite(self.outlier) and not np.any(self._old):
             worst = np.max(np.where(self._valid, residual / sigma, 0.0), axis=1)
             suspects = np.argsort(-worst)[: int(SUSPECTS * self.size)]
             self._old[suspects] = worst[suspects] > self.outlier

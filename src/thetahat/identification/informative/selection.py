@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from thetahat.data.samples import Samples
-from thetahat.errors import NotIdentifiable, UsageError
+from thetahat.errors import NotIdentifiable, UsageError, is_whole
 from thetahat.identification import factor as f
 from thetahat.identification.information import Information, information
 from thetahat.identification.parameter_columns import full_regressor
@@ -58,11 +58,9 @@ class Selection:
     full_rank: int  # those that all samples show
     # least and greatest ratio of its information to that of all samples, over all directions
     spread: tuple[float, float]
-    loss: (
-        np.ma.MaskedArray
-        # (nv,) R² on all samples that its least-squares estimate loses, the worse of plain and
-        # joint-weighted
-    )
+    # (nv,) R² on all samples that its least-squares estimate loses, the worse of plain and
+    # joint-weighted
+    loss: np.ma.MaskedArray
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -117,19 +115,16 @@ def informative(
     """
     if not (np.isreal(tolerance) and np.isfinite(tolerance) and tolerance > 0.0):
         raise UsageError(f"tolerance is {tolerance!r}; give the R² that may be lost, above 0")
-    whole = isinstance(count, int | np.integer) and not isinstance(count, bool) and count >= 1
-    if not (count is None or whole):
+    if not (count is None or is_whole(count, 1)):
         raise UsageError(
             f"count is {count!r}; give the number of samples to choose, from 1, or None"
         )
     # matrices are small: BLAS's threads cost more than they gain
     with f.blas_threads().limit(limits=1, user_api="blas"):
         source = _Source.of(robot, samples, threads)
-        return (
-            _as_few_as_will_do(source, tolerance)
-            if count is None
-            else _of_count(source, int(count))
-        )
+        if count is None:
+            return _as_few_as_will_do(source, tolerance)
+        return _of_count(source, int(count))
 
 
 def _of_count(source: _Source, count: int) -> Selection:
@@ -148,9 +143,8 @@ def _as_few_as_will_do(source: _Source, tolerance: float) -> Selection:
     while True:
         selection = _choose(source, max(count, 1))
         low, high = selection.spread
-        if (1.0 / EVEN <= low <= high <= EVEN and selection.worst_loss <= tolerance) or len(
-            selection
-        ) >= source.usable:
+        good = 1.0 / EVEN <= low <= high <= EVEN and selection.worst_loss <= tolerance
+        if good or len(selection) >= source.usable:
             return selection
         count = 2 * len(selection)
 
@@ -207,14 +201,17 @@ class _Source:
         """How many samples have any usable torque."""
         return int(np.count_nonzero(self.mass))
 
+    def weighted(self, rows: np.ndarray, weights: np.ndarray) -> Information:
+        """The information of some samples, with weights."""
+        return _weighted(self.full.robot, self.samples, rows, weights, self.threads)
+
     def strongest(self, directions: np.ndarray) -> np.ndarray:
         """For every whitened direction (rank, m), the sample that shows it most."""
         best, where = np.full(directions.shape[1], -1.0), np.zeros(directions.shape[1], dtype=int)
         seen = self.joint.inverse @ directions
         for part, tile, Y in _tiles(self.full.robot, self.samples):
-            Z = (Y[:, :, self.full.base.independent] @ seen) * (self.joint.weights * tile.valid)[
-                :, :, None
-            ]
+            weights = self.joint.weights * tile.valid
+            Z = (Y[:, :, self.full.base.independent] @ seen) * weights[:, :, None]
             shown = np.sum(Z * Z, axis=1)
             most = np.argmax(shown, axis=0)
             better = shown[most, np.arange(len(best))] > best
@@ -265,9 +262,8 @@ def _fits(full: Information) -> tuple[_Fit, _Fit]:
     """Plain least squares, and with joints weighted by its residuals."""
     count = np.maximum(full.rows, 1)
     noise, torque = full.residual_norms(full.solution.x) ** 2, full.torque_norms() ** 2
-    plain = np.full(
-        len(count), _scale(np.sum(noise) / np.sum(count), np.sum(torque) / np.sum(count))
-    )
+    total = np.sum(count)
+    plain = np.full(len(count), _scale(np.sum(noise) / total, np.sum(torque) / total))
     by_joint = _scale(noise / count, torque / count)
     return _Fit.of(full, plain), _Fit.of(full, by_joint)
 
@@ -300,10 +296,8 @@ def _leverage(full: Information, fit: _Fit, samples: Samples) -> np.ndarray:
 def _weighted(
     robot: Robot, samples: Samples, rows: np.ndarray, weights: np.ndarray, threads: int | None
 ) -> Information:
-    chosen = samples.subset(rows)
-    return information(
-        robot, chosen, weights=np.repeat(weights[:, None], robot.nv, axis=1), threads=threads
-    )
+    per_joint = np.repeat(weights[:, None], robot.nv, axis=1)
+    return information(robot, samples.subset(rows), weights=per_joint, threads=threads)
 
 
 # -- choosing --------------------------------------------------------------------------------------
@@ -317,10 +311,7 @@ def _choose(source: _Source, count: int) -> Selection:
     forced = np.zeros(0, dtype=int)
     while True:
         rows, squared = _draw(source.mass, count, forced)
-        s, Vt = _whitened(
-            source,
-            _weighted(source.full.robot, source.samples, rows, np.sqrt(squared), source.threads),
-        )
+        s, Vt = _whitened(source, source.weighted(rows, np.sqrt(squared)))
         lost = Vt[s <= LOST]
         if not len(lost):
             break
@@ -395,7 +386,7 @@ def _calibrated(G: np.ndarray, total: np.ndarray, drawn: np.ndarray) -> np.ndarr
 def _measured(source: _Source, rows: np.ndarray, weights: np.ndarray) -> Selection:
     """The selection with its certificate."""
     full = source.full
-    chosen = _weighted(source.full.robot, source.samples, rows, weights, source.threads)
+    chosen = source.weighted(rows, weights)
     s, _ = _whitened(source, chosen)
     pairs = zip((source.plain, source.joint), _fits(chosen), strict=True)
     losses = [full.r2_per_joint(best.x) - full.r2_per_joint(mine.x) for best, mine in pairs]

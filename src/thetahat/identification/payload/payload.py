@@ -13,7 +13,7 @@ that fits best takes its place.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -229,16 +229,11 @@ def payload_from_difference(
         with_load = whitened(loaded, weights, factors[0])
         without = whitened(unloaded, weights, factors[1])
         A, B = with_load.rows, without.rows
-        shared = np.vstack(
-            [
-                np.hstack([A, A @ base.map[:, changed]]),
-                np.hstack([B, np.zeros((len(B), len(changed)))]),
-            ]
-        )
+        none = np.zeros((len(B), len(changed)))
+        shared = np.vstack([np.hstack([A, A @ base.map[:, changed]]), np.hstack([B, none])])
         ten = np.vstack([A @ (base.map[:, place.span] @ place.to_body), np.zeros((len(B), SIZE))])
-        evidence = eliminated(
-            shared, ten, np.concatenate([with_load.right, without.right]), runs=(with_load, without)
-        )
+        right = np.concatenate([with_load.right, without.right])
+        evidence = eliminated(shared, ten, right, runs=(with_load, without))
         payload = fit_payload(evidence, place, typical=typical_mass(loaded.robot), size=size)
     odd = f"the runs differ by more than a payload on {link!r} explains"
     fix = (
@@ -268,11 +263,10 @@ def payload_on_link(
     place, base = payload_place(information.robot, link, frame), information.base
     factors = _inflation(inflation, 1, information.robot.nv)
     exact = isinstance(without, Robot)
-    x = (
-        _own_values(information, without)
-        if isinstance(without, Robot)
-        else _estimated_values(information, without)
-    )
+    if isinstance(without, Robot):
+        x = _own_values(information, without)
+    else:
+        x = _estimated_values(information, without)
     with f.blas_threads().limit(limits=1, user_api="blas"):
         run = whitened(information, weights, factors[0])
         ten = run.rows @ (base.map[:, place.span] @ place.to_body)
@@ -284,12 +278,9 @@ def payload_on_link(
             prior, advice = prior_rows(without)
             shared = np.vstack([run.rows, prior])
             ten = np.vstack([ten, np.zeros((len(prior), SIZE))])
-            evidence = eliminated(
-                shared,
-                ten,
-                np.append(left, np.zeros(len(prior))),
-                runs=(run, Run(prior, np.zeros(len(prior)), 0.0, len(prior))),
-            )
+            none = np.zeros(len(prior))
+            runs = (run, Run(prior, none, 0.0, len(prior)))
+            evidence = eliminated(shared, ten, np.append(left, none), runs=runs)
         typical = typical_mass(information.robot)
         payload = fit_payload(evidence, place, typical=typical, size=size)
     odd = f"the run shows more than the known robot and a payload on {link!r} explain"
@@ -340,11 +331,8 @@ def payload_place(robot: Robot, link: str, frame: str | None) -> PayloadPlace:
 
 
 def _welded(robot: Robot, body: int) -> list[str]:
-    return list(
-        dict.fromkeys(
-            [robot.body_names[body], *(link.name for link in robot.links if link.body == body)]
-        )
-    )
+    links = [link.name for link in robot.links if link.body == body]
+    return list(dict.fromkeys([robot.body_names[body], *links]))
 
 
 def _link(robot: Robot, name: str, what: str) -> _LinkPose:
@@ -490,7 +478,7 @@ def fit_payload(evidence: Evidence, place: PayloadPlace, *, typical: float, size
         theta=body.theta,
         fit=PayloadFit(sight.scale * v, covariance, mass_std, com, inertia, unseen),
         status="rank_short" if unseen and body.status == "solved" else body.status,
-        advice=_advice(unseen, mass, mass_std),
+        advice=tuple(_advice(unseen, mass, mass_std)),
         certificate=body.certificate,
     )
 
@@ -501,10 +489,8 @@ def _compact(sight: Sight, size: float) -> np.ndarray:
     least = float(0.1 * sight.scale[M])
     mass = max(float(fitted), least)
     com = com if mass > least else np.zeros(3)
-    return (
-        parameters.from_mass_com_inertia(np.array(mass), com, mass * (0.5 * size) ** 2 * np.eye(3))
-        / sight.scale
-    )
+    inertia = mass * (0.5 * size) ** 2 * np.eye(3)
+    return parameters.from_mass_com_inertia(np.array(mass), com, inertia) / sight.scale
 
 
 @dataclass(frozen=True, eq=False)
@@ -525,9 +511,8 @@ def _body(sight: Sight, own: np.ndarray, v: np.ndarray) -> _Body:
     T = f.triangle(np.asfortranarray(rows))
     basis = parameters.to_pseudo_inertia(np.eye(SIZE))
     kept = basis - MARGIN * np.trace(basis, axis1=1, axis2=2)[:, None, None] * np.eye(4)
-    D = np.array([1.0, 1.0, 1.0, 0.0]) * np.sqrt(sight.scale[M] / sight.scale[0]) + np.array(
-        [0.0, 0.0, 0.0, 1.0]
-    )  # 1/length, 1
+    per_length = np.sqrt(sight.scale[M] / sight.scale[0])
+    D = np.array([per_length, per_length, per_length, 1.0])
     shape = sight.scale[:, None, None] / sight.scale[M] * (D[:, None] * kept * D)
     problem = interior_point.Problem(
         T=np.asfortranarray(T[:-1, :-1]),
@@ -560,9 +545,8 @@ def _spreads(
     masked where the motion does not show them.
     """
     if not clear:
-        return np.ma.masked_array(np.zeros(3), mask=True), np.ma.masked_array(
-            np.zeros((3, 3)), mask=True
-        )
+        com, about = np.zeros(3), np.zeros((3, 3))
+        return np.ma.masked_array(com, mask=True), np.ma.masked_array(about, mask=True)
     mass, c, _ = parameters.to_mass_com_inertia(theta)
     unit, one = np.eye(SIZE), np.eye(3)
     dm = unit[M]
@@ -576,45 +560,33 @@ def _spreads(
     )
     com = sight.std((dh - np.outer(c, dm)) / mass)
     about = sight.std(inertia)
-    return np.ma.masked_array(com, mask=com > size), np.ma.masked_array(
-        about, mask=about > sight.scale[M] * size**2
-    )
+    hidden = about > sight.scale[M] * size**2
+    return np.ma.masked_array(com, mask=com > size), np.ma.masked_array(about, mask=hidden)
 
 
 # -- words -----------------------------------------------------------------------------------------
 
 
-def _advice(unseen: tuple[str, ...], mass: float, std: float | None) -> tuple[str, ...]:
+def _advice(unseen: tuple[str, ...], mass: float, std: float | None) -> Iterator[str]:
     """What to say of numbers that are not seen, and of a mass that nothing has."""
     if std is not None and mass < -CLEAR * std:
-        return (
-            (
-                f"the loaded run is lighter by {-mass:.3g} kg than the robot without payload; the"
-                " runs may be swapped, or a torque has the wrong sign"
-            ),
+        yield (
+            f"the loaded run is lighter by {-mass:.3g} kg than the robot without payload; the"
+            " runs may be swapped, or a torque has the wrong sign"
         )
-    if std is not None and mass <= CLEAR * std:
-        return (
-            (
-                f"a mass of {mass:.2g} ± {std:.2g} kg cannot be told from none, and so it has no"
-                " centre of mass or inertia that could be told"
-            ),
+    elif std is not None and mass <= CLEAR * std:
+        yield (
+            f"a mass of {mass:.2g} ± {std:.2g} kg cannot be told from none, and so it has no"
+            " centre of mass or inertia that could be told"
         )
-    if not unseen:
-        return ()
-    turning = all(part.startswith("I") for part in unseen)
-    what = "the inertia" if turning and len(unseen) == 6 else ", ".join(unseen)
-    fix = (
-        "accelerate the payload about more axes, or faster"
-        if turning
-        else "turn it against gravity, by more joints"
-    )
-    return (
-        (
-            f"{what} of the payload {'does' if len(unseen) == 1 or what == 'the inertia' else 'do'}"
-            f" not show in this motion; {fix}"
-        ),
-    )
+    elif unseen:
+        turning = all(part.startswith("I") for part in unseen)
+        fix = "turn it against gravity, by more joints"
+        if turning:
+            fix = "accelerate the payload about more axes, or faster"
+        what = "the inertia" if turning and len(unseen) == 6 else ", ".join(unseen)
+        does = "does" if len(unseen) == 1 or what == "the inertia" else "do"
+        yield f"{what} of the payload {does} not show in this motion; {fix}"
 
 
 def _with_misfit(payload: Payload, evidence: Evidence, odd: str, fix: str) -> Payload:

@@ -24,11 +24,9 @@ QUIETEST = 1e-6  # of a joint's RMS torque: noise counts as no smaller, for a lo
 # singular value at which nothing at all is known of a direction, in units of a payload; keeps what
 # is computed of it finite
 GONE = 1e-12
-ROUNDED = (
-    10.0 * WEAK
-    # share of a number in a direction that is gone: below, it is what rounding left in the robot
-    # file (1.5708 for π/2)
-)
+# share of a number in a direction that is gone: below, it is what rounding left in the robot file
+# (1.5708 for π/2)
+ROUNDED = 10.0 * WEAK
 FLOOR = 1e-13  # relative eigenvalue of a correlation matrix: below, rounding
 # powers of a length in kg·m², kg·m and kg, in the order of θ
 _LENGTHS = np.array([2, 2, 2, 1, 1, 2, 2, 1, 2, 0])
@@ -68,18 +66,14 @@ def prior_rows(estimate: Estimate) -> tuple[np.ndarray, tuple[str, ...]]:
     std = np.sqrt(np.maximum(variance[knows], np.finfo(float).tiny))
     values, vectors = np.linalg.eigh(estimate.covariance[np.ix_(knows, knows)] / std / std[:, None])
     rows = np.zeros((len(knows), len(variance)))
-    rows[:, knows] = (
-        vectors / np.sqrt(np.maximum(values, FLOOR * np.max(values, initial=1.0)))
-    ).T / std
+    roots = np.sqrt(np.maximum(values, FLOOR * np.max(values, initial=1.0)))
+    rows[:, knows] = (vectors / roots).T / std
     missing = len(variance) - len(knows)
-    if not missing:
-        return rows, ()
-    return rows, (
-        (
-            f"the estimate does not know {missing} of {len(variance)} base parameters, which count"
-            " as unknown; two runs would tell more"
-        ),
+    advice = (
+        f"the estimate does not know {missing} of {len(variance)} base parameters, which count as"
+        " unknown; two runs would tell more"
     )
+    return rows, (advice,) if missing else ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,9 +131,8 @@ class Sight:
     def spread(self, gradients: np.ndarray) -> np.ndarray:
         """Return the standard deviation along each direction, (…, 10), of these gradients."""
         along = (gradients * self.scale) @ self.directions.T
-        along[
-            self._gone & (np.abs(along) <= ROUNDED * np.linalg.norm(along, axis=-1, keepdims=True))
-        ] = 0.0
+        length = np.linalg.norm(along, axis=-1, keepdims=True)
+        along[self._gone & (np.abs(along) <= ROUNDED * length)] = 0.0
         return np.asarray(along / self._known)
 
     def std(self, gradients: np.ndarray) -> np.ndarray:

@@ -64,21 +64,13 @@ def corrected(
     with f.blas_threads().limit(limits=1, user_api="blas"):
         weights = weights if isinstance(weights, Weights) else weigh(information, weights)
         solution = f.solve(information.stacked(weights.joints))
+        x, variance = estimate.x_base, weights.variance
         middle, model = _middle(
-            information,
-            estimate.x_base,
-            samples,
-            weights.joints,
-            solution,
-            variance=weights.variance,
+            information, x, samples, weights.joints, solution, variance=variance
         )
-        # then it is the covariance the estimate has
-        independent = all(each is None or each.few for each in model.autocovariances)
-        covariance = (
-            estimate.covariance
-            if independent
-            else _through(estimate, solution, weights.variance, middle)
-        )
+        covariance = estimate.covariance  # where rows count as independent
+        if not all(each is None or each.few for each in model.autocovariances):
+            covariance = _through(estimate, solution, variance, middle)
         return estimate.with_noise(covariance, model)
 
 
@@ -90,18 +82,11 @@ def noise_covariance(
         solution = f.solve(information.stacked(weights))
         freedom = max(int(np.sum(information.rows)) - solution.rank, 1)
         rows = max(int(np.sum(information.rows)), 1)
-        floor = EXACT * np.linalg.norm(
-            information.torque_norms() * (1.0 if weights is None else weights)
-        )
-        variance = max(solution.residual**2 / freedom, float(floor) ** 2 / rows) or 1.0
-        middle, model = _middle(
-            information,
-            np.asarray(x_base, dtype=float),
-            samples,
-            weights,
-            solution,
-            variance=variance,
-        )
+        torques = information.torque_norms() * (1.0 if weights is None else weights)
+        floor = EXACT * float(np.linalg.norm(torques))
+        variance = max(solution.residual**2 / freedom, floor**2 / rows) or 1.0
+        x = np.asarray(x_base, dtype=float)
+        middle, model = _middle(information, x, samples, weights, solution, variance=variance)
         return covariance_of(solution, middle), model
 
 
@@ -115,12 +100,8 @@ def sandwich(
     with f.blas_threads().limit(limits=1, user_api="blas"):
         solution = f.solve(information.stacked(weights))
         parts = _parts(information, solution, weights)
-        shares = _products(
-            information,
-            samples,
-            parts,
-            [np.asarray(autocovariances[part.joint], dtype=float) for part in parts],
-        )
+        models = [np.asarray(autocovariances[part.joint], dtype=float) for part in parts]
+        shares = _products(information, samples, parts, models)
         return covariance_of(solution, _together(parts, shares, solution.rank))
 
 
@@ -212,10 +193,8 @@ def _middle(
         ]
         models = list(pool.map(fit, sums, floors, [variance / part.weight**2 for part in parts]))
     shares = _products(information, samples, parts, [model.c for model in models])
-    fits = list(zip(parts, models, shares, strict=True))
-    return _definite(_together(parts, shares, solution.rank)), _noise_model(
-        information, x_base, fits, period
-    )
+    model = _noise_model(information, x_base, list(zip(parts, models, shares, strict=True)), period)
+    return _definite(_together(parts, shares, solution.rank)), model
 
 
 def _together(parts: list[_Part], shares: list[np.ndarray], rank: int) -> np.ndarray:
@@ -229,9 +208,8 @@ def _together(parts: list[_Part], shares: list[np.ndarray], rank: int) -> np.nda
 def _definite(middle: np.ndarray) -> np.ndarray:
     """The same with eigenvalues no smaller than truncating c may have taken."""
     values, vectors = np.linalg.eigh(middle)
-    return np.asarray(
-        (vectors * np.maximum(values, TAIL * np.max(values, initial=0.0))) @ vectors.T
-    )
+    values = np.maximum(values, TAIL * np.max(values, initial=0.0))
+    return np.asarray((vectors * values) @ vectors.T)
 
 
 def _noise_model(
@@ -250,9 +228,8 @@ def _noise_model(
         v, c0 = part.joint, model.c[0]
         effective[v] = information.rows[v] / max(model.level, 1.0)
         size = float(np.sum(part.sizes**2))
-        inflation[v] = (
-            1.0 if model.white or not size else np.sqrt(max(np.trace(share) / (c0 * size), TAIL))
-        )
+        coloured = size and not model.white
+        inflation[v] = np.sqrt(max(np.trace(share) / (c0 * size), TAIL)) if coloured else 1.0
         models[v] = model
     return NoiseModel(
         joints=tuple(information.robot.velocity_names),

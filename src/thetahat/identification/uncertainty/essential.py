@@ -166,23 +166,17 @@ def _eliminate(
     while len(fit.kept) and np.max(fit.relative) > limit:
         worst = fit.worst()
         smaller = _Fit(factor, np.delete(fit.kept, worst))
-        rises = (
-            max(smaller.square - fit.square, 0.0),
-            max(smaller.square - full.square, 0.0) / (len(steps) + 1),
-        )
-        chances = (
-            special.fdtrc(1.0, freedom, rises[0]),
-            special.fdtrc(len(steps) + 1.0, freedom, rises[1]),
-        )
-        k = int(fit.kept[worst])
+        k, count = int(fit.kept[worst]), len(steps) + 1.0
+        f_step = max(smaller.square - fit.square, 0.0)
+        f_total = max(smaller.square - full.square, 0.0) / count
         step = Step(
-            information.base.names[k],
-            k,
-            float(fit.relative[worst]),
-            rises[0],
-            float(chances[0]),
-            rises[1],
-            float(chances[1]),
+            name=information.base.names[k],
+            position=k,
+            relative_std=float(fit.relative[worst]),
+            f_step=f_step,
+            p_step=float(special.fdtrc(1.0, freedom, f_step)),
+            f_total=f_total,
+            p_total=float(special.fdtrc(count, freedom, f_total)),
         )
         if step.p < level:
             refused = step
@@ -205,26 +199,18 @@ class _Fit:
             self.std[share > 1e-9 * np.max(share)] = np.inf
         self._size = np.linalg.norm(factor[:, kept], axis=0)
         size = np.abs(self.x)
-        self.relative = np.where(
-            size > 0.0, 100.0 * self.std / np.where(size > 0.0, size, 1.0), np.inf
-        )
+        percent = 100.0 * self.std / np.where(size > 0.0, size, 1.0)
+        self.relative = np.where(size > 0.0, percent, np.inf)
 
     def worst(self) -> int:
         """The parameter to drop next: an unidentifiable one first, else the least certain."""
         hidden = np.flatnonzero(~np.isfinite(self.relative))
-        return (
-            int(hidden[np.argmin(self._size[hidden])])
-            if len(hidden)
-            else int(np.argmax(self.relative))
-        )
+        if len(hidden):
+            return int(hidden[np.argmin(self._size[hidden])])
+        return int(np.argmax(self.relative))
 
 
-def _result(
-    information: Information,
-    full: _Fit,
-    fit: _Fit,
-    elimination: Elimination,
-) -> Essential:
+def _result(information: Information, full: _Fit, fit: _Fit, elimination: Elimination) -> Essential:
     p = len(information.base)
     before = np.ma.masked_invalid(full.relative)
     x = np.zeros(p)

@@ -51,12 +51,9 @@ REFLECTION = 0.99999
 EXHAUSTED = 1e-12  # of the variance: so does it where the innovation is this small
 # by which c(0) and the mean of S may differ before lines count as narrower than the grid
 GRID = 0.02
-ROUNDS, SETTLED = (
-    20,
-    1e-3,
-    # of putting back what the fit took; relative change of c(0) and of the level at low frequency
-    # at which it ends
-)
+# of putting back what the fit took; relative change of c(0) and of the level at low frequency at
+# which it ends
+ROUNDS, SETTLED = 20, 1e-3
 CHANCE = 0.02  # probability that the spectrum of a right model is changed anywhere
 FREEDOM = 4.0  # degrees of freedom in a band, at least
 WIDTH = 2.0 ** (1 / 3)  # from one band's edge to the next
@@ -151,25 +148,20 @@ class NoiseModel:
             f"{self.joints[v]} ({100.0 * self.left[v]:.0f} % of its torque)"
             for v in np.flatnonzero(self.misfit)
         ]
-        if not joints:
-            return ()
-        return (
-            (
-                f"what the fit leaves of {', '.join(joints)} is as slow as the motion: model error"
-                " rather than sensor noise; standard deviations say how far such an error scatters"
-                " the parameters, not how far it has moved them; check the log's joints and"
-                " torques, or model what is left"
-            ),
+        sentence = (
+            f"what the fit leaves of {', '.join(joints)} is as slow as the motion: model error"
+            " rather than sensor noise; standard deviations say how far such an error scatters the"
+            " parameters, not how far it has moved them; check the log's joints and torques, or"
+            " model what is left"
         )
+        return (sentence,) if joints else ()
 
     @property
     def correlation_time(self) -> np.ma.MaskedArray:
         """[s] per joint; masked where the samples have no time."""
-        return (
-            self.correlation_rows * self.period
-            if self.period
-            else np.ma.masked_array(np.zeros(len(self.rows)), mask=True)
-        )
+        if not self.period:
+            return np.ma.masked_array(np.zeros(len(self.rows)), mask=True)
+        return self.correlation_rows * self.period
 
     @property
     def advice(self) -> tuple[str, ...]:
@@ -184,11 +176,9 @@ class NoiseModel:
                     " as independent, and are a lower bound; record a longer run"
                 )
                 continue
-            time = (
-                f"{self.correlation_time[v]:.2g} s"
-                if self.period
-                else f"{self.correlation_rows[v]:.0f} rows"
-            )
+            time = f"{self.correlation_rows[v]:.0f} rows"
+            if self.period:
+                time = f"{self.correlation_time[v]:.2g} s"
             out.append(
                 f"the torque noise of {self.joints[v]} stays alike for about {time} or longer, too"
                 " long for this log's stretches: its standard deviations are a lower bound; record"
@@ -203,11 +193,9 @@ class NoiseModel:
             if self.std[v] is np.ma.masked:
                 lines.append(f"{name:{width}}  no usable rows")
                 continue
-            time = (
-                f"{1e3 * self.correlation_time[v]:.3g} ms"
-                if self.period
-                else f"{self.correlation_rows[v]:.3g} rows"
-            )
+            time = f"{self.correlation_rows[v]:.3g} rows"
+            if self.period:
+                time = f"{1e3 * self.correlation_time[v]:.3g} ms"
             lines.append(
                 f"{name:{width}}  {self.std[v]:9.3g}  {time:>11}  {self.effective[v]:14.0f} "
                 f" {self.inflation[v]:9.3g}"
@@ -235,9 +223,8 @@ def fit(sums: LagSums, floor: float, alone: float) -> Autocovariance:
     bands = _Bands(sums, taken, LAGS + 1 if d == 1 else int((1.0 - ROLL) * LAGS / d))
     if d == 1:
         slow, parts = _relaxations(sums, bands)
-        if bands.deviance(slow) + parts * np.log(rows) < bands.deviance(S) + (order + 1) * np.log(
-            rows
-        ):
+        log = np.log(rows)
+        if bands.deviance(slow) + parts * log < bands.deviance(S) + (order + 1) * log:
             S, order = slow, 0
     S = S * _departures(S, bands)
     bounded = _mean(S) > LARGEST
@@ -271,9 +258,8 @@ def _spectrum(c: np.ndarray) -> np.ndarray:
 def _thinning(sums: LagSums, reach: int) -> int:
     """d: every d-th lag holds all but a hundredth of the noise's power."""
     window = np.clip(1.0 - np.arange(LAGS) / reach, 0.0, None)
-    power = np.cumsum(
-        np.maximum(_spectrum(window * sums.residual / np.maximum(sums.pairs, 1.0)), 0.0)
-    )
+    spectrum = _spectrum(window * sums.residual / np.maximum(sums.pairs, 1.0))
+    power = np.cumsum(np.maximum(spectrum, 0.0))
     edge = max(int(np.argmax(power >= POWER * power[-1])), 1) * (1.0 + ROLL)
     return int(np.clip(LAGS / edge, 1, max(reach // 16, 1)))
 
@@ -294,9 +280,8 @@ def _recursive(sums: LagSums, taken: np.ndarray, reach: int, d: int) -> tuple[np
             S = _all_lags(phi * np.exp(-2.0 * d / LAGS * np.arange(1, len(phi) + 1)), innovation, d)
             S *= c0 / _mean(S)
         now = np.array([c0, S[0]])
-        if c0 > LARGEST or (
-            before is not None and np.all(np.abs(now - before) <= SETTLED * before)
-        ):
+        settled = before is not None and np.all(np.abs(now - before) <= SETTLED * before)
+        if c0 > LARGEST or settled:
             break
         before, lost = now, fft.irfft(S * taken, 2 * LAGS)[:LAGS]
     return S, len(phi)
@@ -361,11 +346,8 @@ class _Bands:
         self.edges = np.array([0, *edges[::-1]])  # ascending
         self.power = self._sum(_spectrum(self._window * sums.residual))
         bins = np.diff(self.edges)  # white noise has n(0) in each, before the fit takes its part
-        self.freedom = (
-            bins
-            * per_bin
-            * np.clip(self.left(np.ones(LAGS + 1)) / (bins * sums.pairs[0]), TAKEN, 1.0)
-        )
+        kept = np.clip(self.left(np.ones(LAGS + 1)) / (bins * sums.pairs[0]), TAKEN, 1.0)
+        self.freedom = bins * per_bin * kept
 
     def _sum(self, spectrum: np.ndarray) -> np.ndarray:
         return np.add.reduceat(spectrum[: self.edges[-1]], self.edges[:-1])
@@ -376,12 +358,8 @@ class _Bands:
         before, gone = (
             self._sum(_spectrum(self._window * part)) for part in (self._sums.pairs * c, lost)
         )
-        return np.asarray(
-            np.maximum(
-                before - gone,
-                TAKEN * np.maximum(before, np.finfo(float).eps * np.sum(np.abs(before))),
-            )
-        )
+        least = np.maximum(before, np.finfo(float).eps * np.sum(np.abs(before)))
+        return np.asarray(np.maximum(before - gone, TAKEN * least))
 
     def deviance(self, S: np.ndarray) -> float:
         """−2 log-likelihood of the residual's power, but for a constant."""
@@ -407,9 +385,8 @@ def _relaxations(sums: LagSums, bands: _Bands) -> tuple[np.ndarray, int]:
     b = np.full(len(shapes), np.sum(bands.power) / np.sum(left))
     for _ in range(STEPS):
         model = b @ left
-        b *= np.sqrt(
-            (left @ (bands.freedom * bands.power / model**2)) / (left @ (bands.freedom / model))
-        )
+        more = left @ (bands.freedom * bands.power / model**2)
+        b *= np.sqrt(more / (left @ (bands.freedom / model)))
     power = b * shapes[:, 0]  # at zero frequency, where slow noise matters
     b[power < SMALL * np.sum(power)] = 0.0
     return b @ shapes, int(np.count_nonzero(b))
@@ -425,9 +402,8 @@ def _departures(S: np.ndarray, bands: _Bands) -> np.ndarray:
     for group in groups:
         freedom = np.sum(bands.freedom[group])
         ratio = np.sum(bands.power[group]) / np.sum(left[group])
-        chance = 2.0 * min(
-            special.chdtr(freedom, ratio * freedom), special.chdtrc(freedom, ratio * freedom)
-        )
+        square = ratio * freedom
+        chance = 2.0 * min(special.chdtr(freedom, square), special.chdtrc(freedom, square))
         if chance < CHANCE / len(groups):
             out[bands.edges[group.start] : bands.edges[group.stop]] = ratio
     return out
@@ -448,6 +424,5 @@ def _cut(c: np.ndarray, longest: int) -> np.ndarray:
     if longest > LAGS and np.max(np.abs(c[-LAGS // 16 :])) > LASTING * c[0]:
         c = c * (1.0 - np.arange(LAGS) / LAGS)
     left = np.cumsum(np.abs(c[::-1]))[::-1]
-    return c[
-        : max(int(np.argmax(left < TAIL * left[0])) if left[-1] < TAIL * left[0] else len(c), 1)
-    ].copy()
+    short = left < TAIL * left[0]
+    return c[: max(int(np.argmax(short)), 1) if short[-1] else len(c)].copy()
