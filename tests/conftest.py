@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
+# Two processes of tests on two cores: threads of the linear algebra would wait for each other, and
+# sums would depend on their number. Before numpy is imported, and for the processes that tests start.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any

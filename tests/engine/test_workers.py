@@ -7,10 +7,10 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,7 +39,7 @@ from thetahat.engine.foreign_logs import TIMES, measure_misfit
 from thetahat.engine.multi_log import Failure
 from thetahat.engine.reduce import ShardReducer
 from thetahat.engine.shard_work import Fold, Preparation, Score
-from thetahat.engine.workers import FAN_IN, DaskWorkers, Job, Workers, _tree
+from thetahat.engine.workers import FAN_IN, STARTING, DaskWorkers, Job, Workers, _tree
 from thetahat.errors import MissingExtra, StorageError, UsageError
 from thetahat.identification.scores import validate
 from thetahat.model.robot import Robot
@@ -94,6 +94,7 @@ def test_a_worker_that_is_killed_half_way_costs_nothing_but_time(
     assert killed
     assert told.failures == ()
     assert equal(found, here)
+    two.client.wait_for_workers(2, timeout=STARTING)  # the tests that follow need both
 
 
 def test_with_a_store_what_is_there_is_not_sent_out(
@@ -475,6 +476,14 @@ def _slow(context: float, task: int) -> int:
     return task
 
 
+def wait_until(true: Callable[[], object], limit: float = STARTING) -> None:
+    """Return once something is true; fail after `limit` seconds."""
+    end = time.monotonic() + limit
+    while not true():
+        assert time.monotonic() < end, f"waited {limit:g} s"
+        time.sleep(0.02)
+
+
 def test_a_cluster_that_lost_its_workers_for_good_is_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -493,6 +502,7 @@ def test_a_cluster_that_lost_its_workers_for_good_is_an_error(
         with pytest.raises(StorageError, match=r"finished nothing for 0\.3 s"):
             dict(workers.each(replace(job, context=3.0), range(2)))
         cluster.scale(0)
+        wait_until(lambda: not cluster.scheduler.workers)
         monkeypatch.setattr("thetahat.engine.workers.NO_WORKERS", 0.5)
         monkeypatch.setattr("thetahat.engine.workers.NO_RESULT", 60.0)
         with pytest.raises(StorageError, match=r"no workers for 0\.5 s"):
@@ -505,11 +515,18 @@ def test_a_scheduler_that_dies_ends_the_wait() -> None:
     cluster = distributed.LocalCluster(
         n_workers=1, threads_per_worker=1, dashboard_address=":0", host="127.0.0.1"
     )
+
+    def die() -> None:
+        wait_until(lambda: any(each.processing for each in [*cluster.scheduler.workers.values()]))
+        cluster.close(timeout=STARTING)
+
     with cluster, DaskWorkers(scheduler=cluster.scheduler_address) as workers:
         job = Job(30.0, _slow, lambda task: f"no. {task}")
-        threading.Timer(1.0, lambda: cluster.close(timeout=10.0)).start()
-        with pytest.raises(StorageError, match="the Dask cluster was lost"):
-            dict(workers.each(job, range(2)))
+        with ThreadPoolExecutor(1) as thread:
+            death = thread.submit(die)
+            with pytest.raises(StorageError, match="the Dask cluster was lost"):
+                dict(workers.each(job, range(2)))
+            death.result()
 
 
 def test_a_scheduler_without_thetahat_is_said() -> None:
@@ -569,9 +586,4 @@ def test_progress_is_told_as_work_is_done(two: DaskWorkers, logs: Path) -> None:
 def test_nothing_is_left_running() -> None:
     with DaskWorkers(workers=1) as workers:
         (pid,) = workers.client.run(os.getpid).values()
-    for _ in range(600):
-        if not Path(f"/proc/{pid}").exists():
-            break
-        time.sleep(0.05)
-    else:
-        pytest.fail(f"worker {pid} still runs")
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), 30.0)

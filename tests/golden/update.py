@@ -6,6 +6,7 @@ Without a name all are computed, which takes some minutes.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -15,6 +16,7 @@ SUPPORT = Path(__file__).resolve().parents[1] / "support"
 
 def main(names: list[str]) -> int:
     """Compute the cases whose names begin so; 2 where a name is unknown, 1 where a case failed."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as in tests/conftest.py
     sys.path.insert(0, str(SUPPORT))
     import golden_numbers
     import pytest

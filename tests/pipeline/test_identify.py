@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import golden_numbers
 import numpy as np
 import pandas
 import polars
@@ -40,6 +41,13 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def result(log: Path) -> th.Identification:
     return th.identify("arm4", log)
+
+
+@pytest.fixture(scope="module")
+def shell(log: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
+    """What the same command prints, and the folder it writes to."""
+    folder = tmp_path_factory.mktemp("shell")
+    return command("arm4", log, "--out", folder), folder
 
 
 def command(*arguments: object) -> dict[str, Any]:
@@ -73,9 +81,9 @@ def require_same(a: dict[str, Any], b: dict[str, Any]) -> None:
 
 
 def test_python_and_the_command_line_give_the_same_answer(
-    result: th.Identification, log: Path, tmp_path: Path
+    result: th.Identification, shell: tuple[dict[str, Any], Path]
 ) -> None:
-    require_same(result.data, command("arm4", log, "--out", tmp_path))
+    require_same(result.data, shell[0])
 
 
 @pytest.mark.parametrize(
@@ -99,22 +107,24 @@ def test_on_every_shipped_robot(name: str, tmp_path: Path) -> None:
     "name", ["ur10", *(pytest.param(each, marks=pytest.mark.slow) for each in ("panda", "kr300"))]
 )
 def test_on_real_logs(name: str, tmp_path: Path) -> None:
+    """And both are the golden numbers: what takes long is run once."""
     robot, log = (shared_file("logs", *part.split("/")) for part in REAL[name])
-    require_same(th.identify(robot, log).data, command(robot, log, "--out", tmp_path))
+    theirs = command(robot, log, "--out", tmp_path)
+    require_same(th.identify(robot, log).data, theirs)
+    golden_numbers.check(f"real/{name}", golden_numbers.of_estimate(theirs))
 
 
 def test_the_files_saved_are_those_of_the_command(
-    result: th.Identification, log: Path, tmp_path: Path
+    result: th.Identification, shell: tuple[dict[str, Any], Path], tmp_path: Path
 ) -> None:
-    saved = result.save(tmp_path / "python")
-    command("arm4", log, "--out", tmp_path / "shell")
+    saved = result.save(tmp_path)
     names = {path.name for path in saved.files}
-    assert names == {path.name for path in (tmp_path / "shell").iterdir()}
+    assert names == {path.name for path in shell[1].iterdir()}
     assert names == {"estimate.json", "arm4_identified.urdf", "drive.json", "report.html"}
     for name in ("arm4_identified.urdf", "drive.json"):
-        assert (tmp_path / "python" / name).read_bytes() == (tmp_path / "shell" / name).read_bytes()
+        assert (tmp_path / name).read_bytes() == (shell[1] / name).read_bytes()
     mine, theirs = (
-        json.loads((tmp_path / way / "estimate.json").read_text()) for way in ("python", "shell")
+        json.loads((folder / "estimate.json").read_text()) for folder in (tmp_path, shell[1])
     )
     assert mine == theirs
 
@@ -146,7 +156,7 @@ def test_samples_are_used_as_they_are(log: Path) -> None:
     assert result.scores is not None
     assert result.scores.r2_total > 0.999
     train, test = samples.split(0.5)
-    other = th.identify(robot, train, test=test)
+    other = th.identify(robot, train, test=test, settings=QUICK)
     assert other.scores is not None
     assert other.scores.samples == len(test)
 

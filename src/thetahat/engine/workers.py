@@ -24,7 +24,9 @@ from thetahat.errors import MissingExtra, StorageError, ThetahatError, UsageErro
 
 FAN_IN = 8  # results that are merged at once
 MEMORY = "1GB"  # of one local worker, beyond which its nanny starts it anew
-PATIENCE = 10.0  # [s] to reach a scheduler, and to close what was started
+PATIENCE = 10.0  # [s] to reach a scheduler, and to leave it
+ANSWER = 60.0  # [s] for a scheduler that was reached to answer, on a loaded machine
+CLOSING = 60.0  # [s] for the local workers to end; those that take longer are left running
 STARTING = 120.0  # [s] for the local workers to be there, at first and after a death
 # [s] without any worker after which a run ends. A local cluster waits as long for a worker that its
 # nanny starts again; Dask's own 15 s are too short on a loaded machine: it would stop the nanny
@@ -215,7 +217,7 @@ class DaskWorkers(Workers):
     def _alive(self, client: Any) -> int:
         """Return the number of workers the scheduler knows."""
         try:
-            return len(client.sync(client.scheduler.ncores, callback_timeout=PATIENCE))
+            return len(client.sync(client.scheduler.ncores, callback_timeout=ANSWER))
         except (OSError, TimeoutError) as error:
             raise _lost("the scheduler", error) from None
 
@@ -294,7 +296,7 @@ class DaskWorkers(Workers):
         with _silence():
             for each in own:
                 with suppress(Exception):
-                    each.close(timeout=PATIENCE)
+                    each.close(timeout=PATIENCE if self._wanted is None else CLOSING)
         self._settings.close()
         if own:
             self._client = None
