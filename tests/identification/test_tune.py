@@ -15,6 +15,7 @@ import thetahat as th
 from thetahat import robots
 from thetahat.data.memory_log import log_from_arrays
 from thetahat.identification.coupled_joints import coupled
+from thetahat.identification.residual_structure import Residuals
 from thetahat.identification.tuning.cross_validation import LAW, Predictions, block_edges, folds
 from thetahat.identification.tuning.tune import TuningOptions
 from thetahat.kernels.direction import follow
@@ -168,14 +169,11 @@ def test_a_shaft_that_two_joints_share_is_named() -> None:
         model = with_terms(robot)
         samples = th.prepare(log, robot, cutoff=8.0)
         estimate = th.solve(th.information(model, samples), th.LeastSquares())
-        left = replace(
-            samples,
-            tau=samples.tau
-            - th.inverse_dynamics(
-                model.with_parameters(estimate), samples.q, samples.dq, samples.ddq
-            ),
+        torque = th.inverse_dynamics(
+            model.with_parameters(estimate), samples.q, samples.dq, samples.ddq
         )
-        found = coupled(["base", "shoulder", "elbow", "wrist"], left)
+        residuals = Residuals.of(samples, torque)
+        found = coupled(["base", "shoulder", "elbow", "wrist"], residuals)
         assert [each.joints for each in found] == expected
         assert all(each.sign == 1 and "--actuation" in each.sentence for each in found)
 

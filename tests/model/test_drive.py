@@ -14,11 +14,16 @@ from data_paths import example_robot
 
 import thetahat as th
 from oracles.random_trees import random_robot, random_state
+from thetahat.control.computed_torque import GravityCompensation
 from thetahat.errors import NotIdentifiable, UsageError
 from thetahat.identification.parameter_columns import Columns, full_regressor
+from thetahat.model import friction_terms
 from thetahat.model.actuation import Actuation
 from thetahat.model.drive import TERMS, Drive
 from thetahat.model.friction_terms import DriveTerm
+from thetahat.model.io.save import with_drive_file
+from thetahat.model.tree import JointKind
+from thetahat.plant.plant import MujocoPlant, OwnPlant
 
 EXACT = 1e-12  # relative: the same sums in another order
 DIFFERENCE = 1e-8  # relative: Ḃ by a central difference
@@ -336,3 +341,70 @@ def test_motors_are_named_by_the_joint_they_drive_alone(tmp_path) -> None:
     assert isinstance(both.drive.actuation, Actuation)
     assert both.drive.actuation.names == ("a", "b", "c", "motor4")
     assert np.array_equal(both.drive.viscous, [0.4, 0.1, 0.0, 0.0])
+
+
+# -- springs ---------------------------------------------------------------------------------------
+
+SPRUNG = """<mujoco><compiler angle="radian"/><option gravity="0 0 -9.81" timestep="0.0005"/><worldbody>
+  <body name="upper"><joint name="a" axis="0 1 0" {a}/><inertial pos="0.1 0 0.2" mass="2" diaginertia="0.02 0.03 0.01"/>
+    <body name="lower" pos="0 0 0.4"><joint name="b" axis="0 1 0" {b}/>
+      <inertial pos="0.05 0.02 0.1" mass="1.5" diaginertia="0.01 0.012 0.009"/></body></body></worldbody></mujoco>"""
+STIFFNESS, REST = np.array([9.0, 3.0]), np.array([0.3, -0.2])
+
+
+def sprung(folder) -> tuple[th.Robot, str]:
+    """A robot with springs as drive terms, and the same in MuJoCo's own XML."""
+    joints = [f'stiffness="{k}" springref="{q0}"' for k, q0 in zip(STIFFNESS, REST, strict=True)]
+    robot = load_text(SPRUNG.format(a="", b=""), folder)
+    drive = robot.drive.with_values(offset=-STIFFNESS * REST)
+    drive = drive.with_extra_term(friction_terms.spring(np.ones(2)), STIFFNESS)
+    return replace(robot, drive=drive), SPRUNG.format(a=joints[0], b=joints[1])
+
+
+def test_springs_are_mujocos_stiffness(tmp_path) -> None:
+    robot, text = sprung(tmp_path)
+    q, dq, ddq = states(robot, 1, 20)
+    tau = th.inverse_dynamics(robot, q, dq, ddq)
+    for k in range(20):
+        assert close(tau[k], mujoco_inverse(text, q[k], dq[k], ddq[k]))
+    np.testing.assert_allclose(th.forward_dynamics(robot, q, dq, tau), ddq, atol=1e-9)
+
+
+@pytest.mark.parametrize("plant", [OwnPlant, MujocoPlant])
+def test_a_plant_swings_on_its_springs_as_mujoco_does(tmp_path, plant) -> None:
+    robot, text = sprung(tmp_path)
+    model = mujoco.MjModel.from_xml_string(text)
+    model.opt.integrator = mujoco.mjtIntegrator.mjINT_RK4
+    data = mujoco.MjData(model)
+    data.qpos[:] = start = np.array([0.4, 0.3])
+    mine = plant(robot)
+    mine.reset(start)
+    for _ in range(1000):
+        mujoco.mj_step(model, data)
+        mine.step(np.zeros(2), 0.0005)
+    np.testing.assert_allclose(mine.state.q, data.qpos, atol=1e-7)
+
+
+def test_gravity_compensation_holds_against_springs(tmp_path) -> None:
+    robot, text = sprung(tmp_path)
+    q = np.array([0.4, 0.3])
+    controller = GravityCompensation(robot, kp=0.0, kd=0.0)
+    still = np.zeros(2)
+    tau = controller(0.0, q, still, (q, still, still))
+    np.testing.assert_allclose(tau, mujoco_inverse(text, q, still, still), atol=1e-9)
+
+
+def test_springs_come_back_from_their_file(tmp_path) -> None:
+    robot, _ = sprung(tmp_path)
+    th.save(robot, tmp_path / "sprung.xml")
+    q, dq, ddq = states(robot, 2, 5)
+    again = with_drive_file(th.load(tmp_path / "sprung.xml"), tmp_path / "drive.json")
+    assert close(th.inverse_dynamics(again, q, dq, ddq), th.inverse_dynamics(robot, q, dq, ddq))
+
+
+def test_springs_refuse_what_has_no_position_of_its_own() -> None:
+    robot = random_robot(3, kinds=(JointKind.BALL,), nodes=2, mimic=False, massless=False)
+    drive = robot.drive.with_extra_term(friction_terms.spring(1.0), 1.0)
+    robot = replace(robot, drive=drive)
+    with pytest.raises(UsageError, match="one degree of freedom"):
+        th.inverse_dynamics(robot, robot.neutral, np.zeros(robot.nv), np.zeros(robot.nv))

@@ -111,7 +111,7 @@ def describe(
             for j, name in enumerate(test.names)
         ],
         "locked": list(log.locked),
-        "findings": findings(log, "test"),
+        "findings": findings(log.findings, "test"),
         "warnings": list(warnings),
         "provenance": {
             "robot_file": None if robot.source is None else str(robot.source),

@@ -88,13 +88,20 @@ class ModelController(JointController):
             self._place[:] = seen
             self._seen = self._place
 
+    def _static_torque(self, q: np.ndarray) -> np.ndarray:
+        """G(q) and springs, (nv,), that the next call overwrites."""
+        model, drive = self._model, self.robot.drive
+        model.q[:], model.dq[:], model.ddq[:] = q, 0.0, 0.0
+        tau = model()
+        if drive.has_springs:
+            tau += drive.static.torque(model.dq, model.ddq, q=model.q)
+        return tau
+
     def halt(self) -> np.ndarray:
         """G(q) where the robot was last seen, inside the limits; zero where it never was."""
         if self._seen is None:
             return np.zeros(self._shape)
-        model = self._model
-        model.q[:], model.dq[:], model.ddq[:] = self._seen, 0.0, 0.0
-        tau = model().copy()
+        tau = self._static_torque(self._seen).copy()
         return tau if self.limits is None else np.clip(tau, self._lower, self.limits)
 
 
@@ -200,10 +207,9 @@ class GravityCompensation(ModelController):
         self.kd = per_joint("kd", usual[1] if kd is None else kd, robot.nv)
 
     def _torque(self, t: float, q: np.ndarray, dq: np.ndarray, wanted: Reference) -> np.ndarray:
-        model, (q_d, dq_d, _) = self._model, wanted
-        model.q[:], model.dq[:], model.ddq[:] = q, 0.0, 0.0
+        q_d, dq_d, _ = wanted
         with np.errstate(all="ignore"):
-            tau: np.ndarray = model() + self.kp * (q_d - q) + self.kd * (dq_d - dq)
+            tau: np.ndarray = self._static_torque(q) + self.kp * (q_d - q) + self.kd * (dq_d - dq)
         return tau
 
 
@@ -240,10 +246,11 @@ class PD(JointController):
 
 
 def _rotors(drive: Drive) -> Drive:
-    """The drive without friction: rotors stay, for they are inertia."""
+    """The drive without friction: rotors and springs stay."""
     still = np.zeros_like(drive.viscous)
-    extra = {shape.term: still for shape, _ in drive.extra}
-    return drive.with_values(viscous=still, coulomb=still, offset=still, **extra)
+    extra = {shape.term: still for shape, _ in drive.extra if not shape.of_position}
+    offset = drive.static.offset
+    return drive.with_values(viscous=still, coulomb=still, offset=offset, **extra)
 
 
 def joint_inertia(robot: Robot, *, q: np.ndarray | None = None) -> np.ndarray:

@@ -227,7 +227,11 @@ class Problem:
         if drive.actuation is None and not self._needs_load:
             terms, motors = len(drive.identified), list(drive.column_motors)
             values = np.stack(
-                [column[:, motors] for column in drive.motor_columns(flat[1], flat[2])[1]], axis=1
+                [
+                    column[:, motors]
+                    for column in drive.motor_columns(flat[1], flat[2], q=flat[0])[1]
+                ],
+                axis=1,
             )
             own = np.empty((n, columns))
             own[:, order] = G[:, np.tile(motors, terms), np.arange(columns)]

@@ -15,17 +15,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
-from thetahat.data.samples import Samples
-from thetahat.identification.tuning.cross_validation import FOLDS, thinned
+from thetahat.data.types import Finding
+from thetahat.identification.residual_structure import (
+    FEWEST,
+    ZONE,
+    Residuals,
+    explained_share,
+)
 
 # of the squares of the residuals of either joint: that much a shaft explains where there is one
 EXPLAINED = 0.3
-ZONE = 0.03  # of the RMS speed, as the law of dry friction has it unless another is found
-FEWEST = 200  # rows
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,11 @@ class Coupling:
     joints: tuple[str, str]
     sign: int  # of the second joint's speed
     explained: tuple[float, float]  # of the residuals' squares of each, on rows left out
+
+    @property
+    def finding(self) -> Finding:
+        """What the audit reports of it."""
+        return Finding("coupling", self.joints[0], None, self.sentence)
 
     @property
     def sentence(self) -> str:
@@ -50,12 +57,10 @@ class Coupling:
         )
 
 
-def coupled(names: Sequence[str], samples: Samples) -> list[Coupling]:
-    """Pairs of these degrees of freedom whose residuals tell of a common shaft; samples: with what
-    a model leaves in the place of the torques.
-    """
-    samples = thinned(samples)
-    rows, residual, out = samples.valid, samples.tau, []
+def coupled(names: Sequence[str], residuals: Residuals) -> list[Coupling]:
+    """Pairs of these degrees of freedom whose residuals tell of a common shaft."""
+    samples, residual, out = residuals.samples, residuals.residual, []
+    rows = samples.valid
     for i in range(samples.nv):
         for k in range(i + 1, samples.nv):
             both = rows[:, i] & rows[:, k]
@@ -75,18 +80,19 @@ def _explained(
     residual: np.ndarray, dq: np.ndarray, ddq: np.ndarray, i: int, k: int, sign: int
 ) -> tuple[float, tuple[float, float]]:
     """(the lesser share, the share of each joint) of the residuals' squares that the shaft explains
-    on stretches left out.
+    on stretches left out, beyond what a rotor and friction of the joint's own would explain.
     """
-    speed, turn = dq[:, i] + sign * dq[:, k], ddq[:, i] + sign * ddq[:, k]
+    shaft = _drive_columns(dq[:, i] + sign * dq[:, k], ddq[:, i] + sign * ddq[:, k])
+    shares = []
+    for j in (i, k):
+        alone = _drive_columns(dq[:, j], ddq[:, j])
+        left = 1.0 - explained_share(alone, residual[:, j])
+        both = 1.0 - explained_share(np.hstack([alone, shaft]), residual[:, j])
+        shares.append(1.0 - both / left if left > 0.0 else 0.0)
+    return min(shares), (shares[0], shares[1])
+
+
+def _drive_columns(speed: np.ndarray, acceleration: np.ndarray) -> np.ndarray:
+    """Dry and viscous friction and rotor inertia, (rows, 3)."""
     zone = ZONE * np.sqrt(np.mean(speed**2)) or 1.0
-    columns = np.stack([np.tanh(speed / zone), speed, turn], axis=1)
-    target = residual[:, [i, k]]
-    left = np.zeros(2)
-    edges = np.linspace(0, len(target), FOLDS + 1).astype(int)
-    for first, stop in pairwise(edges):
-        others = np.r_[0:first, stop : len(target)]
-        x = np.linalg.lstsq(columns[others], target[others], rcond=None)[0]
-        left += np.sum((target[first:stop] - columns[first:stop] @ x) ** 2, axis=0)
-    total = np.sum(target**2, axis=0)
-    shares = 1.0 - left / np.where(total > 0.0, total, 1.0)
-    return float(np.min(shares)), (float(shares[0]), float(shares[1]))
+    return np.column_stack([np.tanh(speed / zone), speed, acceleration])

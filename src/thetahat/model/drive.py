@@ -37,6 +37,7 @@ class _MotorSide(NamedTuple):
     dq: np.ndarray
     ddq: np.ndarray
     load: np.ndarray | None
+    q: np.ndarray | None  # where a spring reads it
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +136,11 @@ class Drive:
         """Whether a column reads the load."""
         return any(shape.needs_load for shape, _ in self.extra)
 
+    @property
+    def has_springs(self) -> bool:
+        """Whether a column reads the position."""
+        return any(shape.of_position for shape, _ in self.extra)
+
     @cached_property
     def is_zero(self) -> bool:
         """Whether the drive adds no torque at all."""
@@ -153,9 +159,9 @@ class Drive:
     ) -> np.ndarray:
         """Compute the drive torque, same shape as dq.
 
-        q is read where B depends on it, load (joint torque of the rigid bodies) where a shape needs
-        it. direction: of dry friction, (…, motors), where the samples hold it; None: by the law,
-        from the speed alone.
+        q is read by springs and where B depends on it, load (joint torque of the rigid bodies)
+        where a shape needs it. direction: of dry friction, (…, motors), where the samples hold it;
+        None: by the law, from the speed alone.
         """
         if self.simple and direction is None:
             tau: np.ndarray = (
@@ -185,6 +191,26 @@ class Drive:
             tau: np.ndarray = self.viscous * dq + self.coulomb * np.sign(dq) + self.offset
             return tau
         return self.torque(dq, np.zeros_like(dq), q=q, load=load, direction=direction)
+
+    def spring_torque(self, q: np.ndarray) -> np.ndarray:
+        """Compute what springs and counterbalances take from the joints, same shape as q."""
+        still = np.zeros_like(q)
+        return self._springs.torque(still, still, q=q)
+
+    @cached_property
+    def _springs(self) -> Drive:
+        """The drive that has springs alone."""
+        springs = tuple(term for term in self.extra if term[0].of_position)
+        none = Drive.none(len(self.viscous))
+        return replace(none, actuation=self.actuation, extra=springs)
+
+    @cached_property
+    def static(self) -> Drive:
+        """The drive of what acts at rest: springs, and the offsets that say where these rest."""
+        has = np.zeros(len(self.viscous), dtype=bool)
+        for _, value in self._springs.extra:
+            has |= value != 0.0
+        return replace(self._springs, offset=np.where(has, self.offset, 0.0))
 
     def joint_armature(self, q: np.ndarray | None = None) -> np.ndarray:
         """Compute B·diag(armature)·Bᵀ, (nv, nv), or (…, nv, nv) where B depends on q: the rotors'
@@ -254,7 +280,9 @@ class Drive:
 
     def direction(self, dq: np.ndarray, *, q: np.ndarray | None = None) -> np.ndarray:
         """Compute the direction d of dry friction, (…, motors), from the speed alone."""
-        return self._direction(self._motor_side(dq, np.zeros_like(dq), q=q, load=None).dq)
+        if self.actuation is None:
+            return self._direction(dq)
+        return self._direction(self.actuation.motor_rates(dq, np.zeros_like(dq), q=q)[0])
 
     def _direction(self, dq_m: np.ndarray) -> np.ndarray:
         direction: np.ndarray = np.sign(dq_m) if self.dry is None else self.dry.at(dq_m)
@@ -269,6 +297,10 @@ class Drive:
                 f"drive term {term!r} depends on the load; hand in load, the joint torque that"
                 " carries the rigid bodies"
             )
+        if shape.of_position:
+            if motor.q is None:
+                raise UsageError(f"drive term {term!r} depends on the position; hand in q")
+            return shape.column(motor.q, motor.ddq, motor.load)
         if not shape.along:
             return shape.column(motor.dq, motor.ddq, motor.load)
         if direction is None:
@@ -282,12 +314,24 @@ class Drive:
         self, dq: np.ndarray, ddq: np.ndarray, *, q: np.ndarray | None, load: np.ndarray | None
     ) -> _MotorSide:
         """The state at the motors; the load there is the least torque that B maps to the load."""
+        position = self._spring_positions(q, dq) if self.has_springs else None
         if self.actuation is None:
-            return _MotorSide(None, dq, ddq, load)
+            return _MotorSide(None, dq, ddq, load, position)
         B = self.actuation.matrix_at(q)
         if load is not None and self.needs_load:
             load = (np.linalg.pinv(B) @ load[..., None])[..., 0]
-        return _MotorSide(B, *self.actuation.motor_rates(dq, ddq, q=q), load)
+        return _MotorSide(B, *self.actuation.motor_rates(dq, ddq, q=q), load, position)
+
+    def _spring_positions(self, q: np.ndarray | None, dq: np.ndarray) -> np.ndarray | None:
+        """q_m = Bᵀq, where springs can be: joints of one degree of freedom and a constant B."""
+        if q is None:
+            return None
+        if q.shape != dq.shape or (self.actuation is not None and not self.actuation.constant):
+            raise UsageError(
+                "springs need joints of one degree of freedom and a constant actuation map; leave"
+                " them out of this drive"
+            )
+        return q if self.actuation is None else q @ self.actuation.matrix_at(None)
 
     # -- variants ----------------------------------------------------------------------------------
 
@@ -308,6 +352,15 @@ class Drive:
             offset=values.get("offset", self.offset),
             armature=values.get("armature", self.armature),
             extra=tuple((shape, values.get(shape.term, value)) for shape, value in self.extra),
+        )
+
+    def without_springs(self) -> Drive:
+        """Return the drive without the terms that depend on the position."""
+        gone = {shape.term for shape, _ in self.extra if shape.of_position}
+        return replace(
+            self,
+            extra=tuple(term for term in self.extra if term[0].term not in gone),
+            identified=tuple(term for term in self.identified if term not in gone),
         )
 
     def with_dry(self, dry: FrictionDirection | None) -> Drive:

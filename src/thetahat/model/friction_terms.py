@@ -1,4 +1,4 @@
-"""Friction terms of a motor, and the direction of its dry friction.
+"""Friction and spring terms of a motor, and the direction of its dry friction.
 
 A `DriveTerm` is one column: torque per unit of its parameter. Those of dry friction act `along` the
 motion and are multiplied by its direction d,
@@ -28,12 +28,14 @@ class DriveTerm:
     """One drive column: torque per unit parameter from motor speed, acceleration and load."""
 
     term: str
-    column: Column  # (q̇_m, q̈_m, load_m), each (…, motors) → (…, motors)
+    # (q̇_m, q̈_m, load_m), each (…, motors) → (…, motors); q_m in place of q̇_m where `of_position`
+    column: Column
     # of the parameter, on a motor that turns and on one that slides
     units: tuple[str, str] = ("N·m", "N")
     # whether it reads the load, the motor torque that carries the rigid bodies
     needs_load: bool = False
     along: bool = False  # whether the direction of motion multiplies it: dry friction
+    of_position: bool = False  # whether it reads the motor's position in place of its speed
     # numbers its column depends on, by motor: what a file keeps of it
     settings: tuple[tuple[str, tuple[float, ...]], ...] = ()
 
@@ -106,11 +108,45 @@ def quadratic(share: np.ndarray | float = 1.0) -> DriveTerm:
     )
 
 
+def spring(share: np.ndarray | float = 1.0) -> DriveTerm:
+    """Stiffness of a spring at the joint, torque q; the offset holds where it is at rest."""
+    return _of_position("spring", lambda q: q, share, ("N·m/rad", "N/m"))
+
+
+def spring_sine(share: np.ndarray | float = 1.0) -> DriveTerm:
+    """Counterbalance, torque sin q: together with the cosine, of any phase."""
+    return _of_position("spring_sine", np.sin, share, ("N·m", "N"))
+
+
+def spring_cosine(share: np.ndarray | float = 1.0) -> DriveTerm:
+    """Counterbalance, torque cos q."""
+    return _of_position("spring_cosine", np.cos, share, ("N·m", "N"))
+
+
+def _of_position(
+    term: str,
+    shape: Callable[[np.ndarray], np.ndarray],
+    share: np.ndarray | float,
+    units: tuple[str, str],
+) -> DriveTerm:
+    share = np.atleast_1d(np.asarray(share, dtype=float))
+    return DriveTerm(
+        term,
+        lambda q, ddq, load: share * shape(q),
+        units,
+        of_position=True,
+        settings=(("share", tuple(share.tolist())),),
+    )
+
+
 KNOWN: dict[str, tuple[Callable[[Any], DriveTerm], str]] = {
     "stribeck": (stribeck, "speed"),
     "load": (by_load, "share"),
     "one_sided": (one_sided, "share"),
     "quadratic": (quadratic, "share"),
+    "spring": (spring, "share"),
+    "spring_sine": (spring_sine, "share"),
+    "spring_cosine": (spring_cosine, "share"),
 }
 
 

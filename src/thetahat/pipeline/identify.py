@@ -18,10 +18,11 @@ from thetahat.data.prepare import Settings
 from thetahat.data.samples import Samples, concatenate
 from thetahat.data.samples_log import SamplesLog
 from thetahat.data.subsample import ROWS
+from thetahat.data.types import Finding
 from thetahat.engine.open_engine import EngineOptions, open_engine
 from thetahat.engine.protocol import Completion, Engine, Fold, NoProgress, Progress, Rows, Tuning
 from thetahat.errors import NotIdentifiable, UsageError
-from thetahat.identification.coupled_joints import Coupling, coupled
+from thetahat.identification.coupled_joints import coupled
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.estimate_json import PLAIN
 from thetahat.identification.estimators.consistent import Consistent, LogCholesky
@@ -31,6 +32,11 @@ from thetahat.identification.estimators.positive import Positive
 from thetahat.identification.estimators.prior import Prior
 from thetahat.identification.estimators.robust import Robust
 from thetahat.identification.information import Information
+from thetahat.identification.residual_structure import (
+    Residuals,
+    find_structure,
+    lost_to_constraints,
+)
 from thetahat.identification.scores import Validation, predicted
 from thetahat.identification.tuning.cross_validation import METRIC
 from thetahat.identification.tuning.model_selection import BY_LOAD, TERMS
@@ -159,9 +165,8 @@ def run(dataset: Dataset, engine: Engine, progress: Progress | None = None) -> I
     if collector is not None:
         for samples in engine.samples(rows, tuned.robot, "reading again"):
             collector.add(samples, "train")
-    if dataset.settings.actuation is None:
-        batches = engine.samples(rows, tuned.robot, "reading again")
-        model = replace(model, couplings=_couplings(model.identified, batches))
+    batches = engine.samples(rows, tuned.robot, "reading again")
+    model = replace(model, unmodelled=_unmodelled(dataset, model, estimate, batches))
     scores = _score(dataset, engine, tuned.settings, model, collector)
     used = replace(
         dataset,
@@ -257,6 +262,7 @@ def _solve(
         identified=columns.with_parameters(estimate),
         least_squares=columns.with_parameters(plain),
         information=seen,
+        unconstrained=plain.residual_norms,
         rotor_inertia=decision.reason,
     )
     return model, estimate
@@ -284,16 +290,27 @@ def make_estimator(settings: IdentifySettings, tuned: Tuned, prior: np.ndarray) 
     return Robust(estimator) if settings.robust else estimator
 
 
-def _couplings(identified: Robot, batches: Iterator[Samples]) -> tuple[Coupling, ...]:
-    """Find pairs of joints that seem to share a motor, from the first rows that were fitted."""
+def _unmodelled(
+    dataset: Dataset, model: Model, estimate: Estimate, batches: Iterator[Samples]
+) -> tuple[Finding, ...]:
+    """Find structure in the residual of the first rows that were fitted."""
     parts, rows = [], 0
     for samples in batches:
-        parts.append(replace(samples, tau=samples.tau - predicted(identified, samples)))
+        parts.append(samples)
         rows += len(samples)
         if rows >= ROWS:
             break
-    residuals = concatenate(parts, same_log=True) if parts else None
-    return () if residuals is None else tuple(coupled(identified.velocity_names, residuals))
+    if not parts:
+        return ()
+    samples, names = concatenate(parts, same_log=True), model.identified.velocity_names
+    residuals = Residuals.of(samples, predicted(model.identified, samples))
+    found = find_structure(names, residuals)
+    if dataset.settings.actuation is None:
+        found += [coupling.finding for coupling in coupled(names, residuals)]
+    found += lost_to_constraints(
+        names, estimate.residual_norms, model.unconstrained, model.information.rows
+    )
+    return tuple(found)
 
 
 def _score(

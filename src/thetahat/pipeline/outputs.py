@@ -69,19 +69,10 @@ def as_data(result: Results) -> dict[str, Any]:
         raw=result.held_out.raw,
         provenance=provenance(dataset.robot, dataset.log, dataset.test_log, _settings(result)),
     )
-    findings = estimate_json.findings(dataset.log, "fit")
+    findings = estimate_json.findings(dataset.log.findings, "fit")
     if dataset.test_log is not None:
-        findings += estimate_json.findings(dataset.test_log, "test")
-    findings += [
-        {
-            "log": "fit",
-            "kind": "coupling",
-            "joint": coupling.joints[0],
-            "rows": None,
-            "message": coupling.sentence,
-        }
-        for coupling in model.couplings
-    ]
+        findings += estimate_json.findings(dataset.test_log.findings, "test")
+    findings += estimate_json.findings(model.unmodelled, "fit")
     return {
         **data,
         "locked": list(dataset.log.locked),

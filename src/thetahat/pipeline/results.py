@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from thetahat.data.joint_selection import TorqueCounts
 from thetahat.data.types import Finding
 from thetahat.errors import known
-from thetahat.identification.coupled_joints import Coupling
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.information import Information
 from thetahat.identification.scores import Validation
@@ -25,8 +26,9 @@ class Model:
     identified: Robot
     least_squares: Robot  # the same columns by plain least squares
     information: Information
+    unconstrained: np.ndarray  # (nv,) norms of the residuals that plain least squares leaves
     rotor_inertia: str  # whether it was fitted, and why
-    couplings: tuple[Coupling, ...] = ()  # pairs of joints that seem to share a motor
+    unmodelled: tuple[Finding, ...] = ()  # structure in the residual: springs, shared motors
 
 
 @dataclass(frozen=True, eq=False)

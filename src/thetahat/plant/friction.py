@@ -55,7 +55,9 @@ class Friction:
         self._extra = [
             (shape, np.array(value))
             for shape, value in drive.extra
-            if np.any(value) and not (known and shape.term == STRIBECK)
+            if np.any(value)
+            and not shape.of_position  # springs are the engine's: physics_engine.py
+            and not (known and shape.term == STRIBECK)
         ]
         self._check()
         still = np.zeros(len(self.names))

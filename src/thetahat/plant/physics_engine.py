@@ -52,6 +52,23 @@ class Engine(ABC):
         """D(q) with the rotors, (nv, nv); an array that the next call may overwrite."""
 
 
+class SprungEngine(Engine):
+    """An engine whose joints have springs or counterbalances, which take some of the torque."""
+
+    def __init__(self, engine: Engine, drive: Drive) -> None:
+        self.robot, self._engine, self._drive = engine.robot, engine, drive
+
+    def acceleration(
+        self, q: np.ndarray, dq: np.ndarray, tau: np.ndarray, out: np.ndarray
+    ) -> np.ndarray:
+        """Fill `out` with q̈."""
+        return self._engine.acceleration(q, dq, tau - self._drive.spring_torque(q), out)
+
+    def mass_matrix(self, q: np.ndarray) -> np.ndarray:
+        """D(q) with the rotors."""
+        return self._engine.mass_matrix(q)
+
+
 class OwnEngine(Engine):
     """Articulated bodies; with mimic joints, or rotors that tie joints together, a Cholesky factor
     of the mass matrix.

@@ -20,7 +20,7 @@ from thetahat.errors import UsageError, check_positive
 from thetahat.model.robot import Robot
 from thetahat.plant.friction import Friction
 from thetahat.plant.mujoco_engine import MujocoEngine
-from thetahat.plant.physics_engine import Engine, OwnEngine
+from thetahat.plant.physics_engine import Engine, OwnEngine, SprungEngine
 from thetahat.plant.realism import Realism, require_body, spread
 from thetahat.plant.sensors import Sensors, streams
 from thetahat.plant.stepper import Stepper
@@ -66,13 +66,18 @@ class Plant(ABC):
         self._friction = Friction(self.robot, stribeck=stribeck, speed=speed)
         self._limits = self.realism.limits(robot)
         payload = self.realism.payload
-        self._engine = self._make(self.robot)
-        self._loaded = self._engine if payload is None else self._make(payload.on(self.robot))
+        self._engine = self._sprung(self.robot)
+        self._loaded = self._engine if payload is None else self._sprung(payload.on(self.robot))
         self.reset()
 
     @abstractmethod
     def _make(self, robot: Robot) -> Engine:
         """The engine of a robot."""
+
+    def _sprung(self, robot: Robot) -> Engine:
+        """The engine of a robot with its springs, where it has some."""
+        engine, drive = self._make(robot), robot.drive
+        return SprungEngine(engine, drive) if drive.has_springs else engine
 
     def with_realism(self, realism: Realism, *, seed: int | None = None) -> Plant:
         """A plant of the same robot and engine with other options."""

@@ -411,11 +411,12 @@ def _bins(velocity: np.ndarray, values: np.ndarray, fastest: float) -> Bins:
 def _curve(model: Robot, j: int, fastest: float) -> Series | None:
     """Return the model's friction and offset over one joint's velocity; a gap at zero."""
     drive = model.drive
-    needs_load = any(shape.needs_load for shape, _ in drive.extra)
-    if fastest <= 0.0 or drive.is_zero or drive.actuation is not None or needs_load:
+    if fastest <= 0.0 or drive.is_zero or drive.actuation is not None or drive.needs_load:
         return None
     half = np.linspace(0.0, fastest, 41)[1:]
     velocity = np.concatenate([-half[::-1], [-1e-9 * fastest, 0.0, 1e-9 * fastest], half])
     dq = np.zeros((len(velocity), model.nv))
     dq[:, j] = velocity
-    return Series(velocity, np.where(velocity == 0.0, np.nan, drive.friction(dq)[:, j]))
+    return Series(
+        velocity, np.where(velocity == 0.0, np.nan, drive.without_springs().friction(dq)[:, j])
+    )

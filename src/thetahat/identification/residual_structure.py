@@ -1,0 +1,139 @@
+"""Structure in what a model leaves of the torque: springs, delays, drift, model error.
+
+What no column of the model explains becomes mass somewhere, or stays in the residual. Each kind is
+a few columns of one joint, and the measure is the share of the residual's squares that they explain
+on stretches of time that their coefficients were not fitted to:
+
+    spring   q, sin q, cos q       a spring, a counterbalance, cables
+    delay    ∂τ/∂t                 torque and motion of this joint are not recorded at the same time
+    drift    t, t·d                an offset or dry friction that changes over the log: temperature
+
+Motors that turn with two joints are in coupled_joints.py. A consistent fit that loses clearly
+against unconstrained parameters says that something moves that is no rigid body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from thetahat.data.samples import Samples
+from thetahat.data.types import Finding
+from thetahat.identification.tuning.cross_validation import thinned
+
+EXPLAINED = 0.3  # of the residual's squares, on stretches left out
+NOTICED = 0.02  # of the joint's RMS torque: what explains less is of no use to anyone
+STRETCHES = 20  # of time, each predicted from all but its neighbours
+FEWEST = 200  # rows
+LOSS = 1.15  # RMS residual of the consistent fit over that of unconstrained least squares
+ZONE = 0.03  # of the RMS speed: width of the transition of dry friction
+
+
+@dataclass(frozen=True, eq=False)
+class Residuals:
+    """Samples of one log, and what the identified model leaves of their torques."""
+
+    samples: Samples  # thinned to the rows that the low-pass leaves independent
+    residual: np.ndarray  # (rows, nv) [N·m or N]
+
+    @staticmethod
+    def of(samples: Samples, predicted: np.ndarray) -> Residuals:
+        """Subtract the prediction, and keep as few rows as hold all that the low-pass let pass."""
+        rest = thinned(replace(samples, tau=samples.tau - predicted))
+        return Residuals(thinned(samples), rest.tau)
+
+
+def find_structure(names: Sequence[str], residuals: Residuals) -> list[Finding]:
+    """Return what the residuals of these degrees of freedom follow, the clearest of each joint."""
+    out = []
+    for j, name in enumerate(names):
+        rows = residuals.samples.valid[:, j]
+        if np.count_nonzero(rows) < FEWEST:
+            continue
+        rest, tau = residuals.residual[rows, j], residuals.samples.tau[rows, j]
+        shares = {
+            kind: explained_share(columns, rest)
+            for kind, columns in _columns(residuals.samples, rows, j).items()
+        }
+        kind = max(shares, key=lambda kind: shares[kind])
+        share = shares[kind]
+        level = np.sqrt(max(share, 0.0) * np.mean(rest**2) / max(float(np.mean(tau**2)), 1e-300))
+        if share > EXPLAINED and level > NOTICED:
+            out.append(Finding(kind, name, None, _sentence(kind, name, share, float(level))))
+    return out
+
+
+def _columns(samples: Samples, rows: np.ndarray, j: int) -> dict[str, np.ndarray]:
+    """The columns of every kind for one joint, (rows, columns)."""
+    dq = samples.dq[rows, j]
+    out: dict[str, np.ndarray] = {}
+    if samples.q.shape[1] == samples.nv:
+        q = samples.q[rows, j]
+        out["spring"] = np.column_stack([q, np.sin(q), np.cos(q), np.ones_like(q)])
+    t = np.arange(len(samples), dtype=float) if samples.t is None else samples.t
+    time = t[rows] - np.mean(t[rows])
+    direction = np.tanh(dq / (ZONE * float(np.sqrt(np.mean(dq**2))) or 1.0))
+    out["drift"] = np.column_stack([time, time * direction])
+    rate = np.gradient(samples.tau[:, j], t) if np.all(np.diff(t) > 0.0) else None
+    if rate is not None:
+        out["delay"] = rate[rows, None]
+    return out
+
+
+def explained_share(columns: np.ndarray, rest: np.ndarray) -> float:
+    """Return the share of Σ rest² that the columns explain on stretches left out."""
+    edges = np.linspace(0, len(rest), STRETCHES + 1).astype(int)
+    left = 0.0
+    for k in range(STRETCHES):
+        held = slice(edges[k], edges[k + 1])
+        near = slice(edges[max(k - 1, 0)], edges[min(k + 2, STRETCHES)])
+        others = np.ones(len(rest), dtype=bool)
+        others[near] = False
+        x = np.linalg.lstsq(columns[others], rest[others], rcond=None)[0]
+        left += float(np.sum((rest[held] - columns[held] @ x) ** 2))
+    total = float(np.sum(rest**2))
+    return 1.0 - left / total if total > 0.0 else 0.0
+
+
+def _sentence(kind: str, name: str, share: float, level: float) -> str:
+    follows = {
+        "spring": "its own position",
+        "drift": "time",
+        "delay": "the rate of change of its torque",
+    }[kind]
+    remedy = {
+        "spring": "a spring, counterbalance or cable that the model lacks",
+        "drift": "friction or an offset that changes over the log, as a drive does that warms up;"
+        " warm up before recording, or identify from a part of the log",
+        "delay": "torque and motion of this joint are not recorded at the same time",
+    }[kind]
+    return (
+        f"joint {name!r}: {share:.0%} of the residual ({level:.1%} of its torque) follows"
+        f" {follows}: {remedy}"
+    )
+
+
+def lost_to_constraints(
+    names: Sequence[str], consistent: np.ndarray, unconstrained: np.ndarray, rows: np.ndarray
+) -> list[Finding]:
+    """Return joints on which physically consistent bodies fit clearly worse than free parameters.
+
+    consistent, unconstrained: (nv,) residual norms of the fits. rows: (nv,) independent rows.
+    """
+    out = []
+    for name, bound, free, count in zip(names, consistent, unconstrained, rows, strict=True):
+        if free <= 0.0 or count < FEWEST or bound < LOSS * free:
+            continue
+        out.append(
+            Finding(
+                "inconsistent",
+                name,
+                None,
+                f"joint {name!r}: physically consistent bodies leave {bound / free - 1.0:.0%} more"
+                " residual than parameters of any value, so something moves that is no rigid body"
+                " of this file: check springs, coupled motors, joint axes and the file's geometry",
+            )
+        )
+    return out
