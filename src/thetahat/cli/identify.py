@@ -58,7 +58,7 @@ def identify(
     if json:
         emit(as_text(answer.data))
         if not quiet:
-            from thetahat.report.text import GRAVE
+            from thetahat.data.finding_kinds import GRAVE
 
             for finding in answer.data["findings"]:
                 if finding["kind"] in GRAVE:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from thetahat.cli.terminal import findings, show, written
+from thetahat.data.finding_kinds import GRAVE
 from thetahat.report.identification_report import parity, processing
 from thetahat.report.section import Text
 from thetahat.report.sections import bodies, torques
-from thetahat.report.text import GRAVE, Data
+from thetahat.report.text import Data
 from thetahat.report.verdict_section import verdict
 
 

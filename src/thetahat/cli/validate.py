@@ -25,7 +25,8 @@ SCHEMA = "thetahat/validation/1"
 
 
 @with_settings(
-    "cutoff", "score_cutoff", "gravity", "min_speed", "columns", "joints", "topic", "salvage"
+    *("cutoff", "score_cutoff", "gravity", "min_speed", "columns", "joints", "topic", "salvage"),
+    "keep",
 )
 def validate(
     robot: arguments.Robot,
@@ -111,7 +112,7 @@ def describe(
             for j, name in enumerate(test.names)
         ],
         "locked": list(log.locked),
-        "findings": findings(log, "test"),
+        "findings": findings(log.findings, "test"),
         "warnings": list(warnings),
         "provenance": {
             "robot_file": None if robot.source is None else str(robot.source),

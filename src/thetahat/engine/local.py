@@ -48,6 +48,7 @@ class LocalEngine:
             columns=reading.columns,
             topic=reading.topic,
             salvage=reading.salvage,
+            keep=reading.keep,
         )
 
     def choose_filter(

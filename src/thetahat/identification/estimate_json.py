@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from thetahat.data.types import Finding
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.identifiability.base_parameters import ALONE, NEVER
 from thetahat.identification.parameter_columns import Columns
@@ -73,8 +74,8 @@ def as_data(
     return {**data, "verdict": judge(data).as_data()}
 
 
-def findings(log: Any, name: str) -> list[dict[str, Any]]:
-    """Return the findings of a log's audit as JSON holds them; name: what the log was used for."""
+def findings(found: Iterable[Finding], name: str) -> list[dict[str, Any]]:
+    """Return findings of a log as JSON holds them; name: what the log was used for."""
     return [
         {
             "log": name,
@@ -82,8 +83,9 @@ def findings(log: Any, name: str) -> list[dict[str, Any]]:
             "joint": f.joint,
             "rows": None if f.rows is None else [int(row) for row in f.rows],
             "message": f.message,
+            "effect": f.effect,
         }
-        for f in log.findings
+        for f in found
     ]
 
 
