@@ -27,7 +27,9 @@ def several_runs(robot: th.Robot, count: int, payloads: dict[int, float], seed: 
         truth = Truth(payload=payloads.get(k, 0.0))
         own = record(robot, replace(RECORDER, seconds=8.0), truth, seed=seed)
         # the same robot, but another motion
-        other = record(robot, replace(RECORDER, seconds=8.0, speed=1.0 + 0.15 * k), truth, seed=seed)
+        other = record(
+            robot, replace(RECORDER, seconds=8.0, speed=1.0 + 0.15 * k), truth, seed=seed
+        )
         parts.append(own if k == 0 else other)
     columns = {
         kind: np.concatenate([part.columns[kind] for part in parts]) for kind in ("q", "dq", "tau")

@@ -177,3 +177,82 @@ def _low_pass(x: np.ndarray, rows: float) -> np.ndarray:
         state += (row - state) / (1.0 + rows)
         out[k] = state
     return out
+
+
+# -- many robots -----------------------------------------------------------------------------------
+
+SHIPPED = ("arm4", "arm7", "double_pendulum", "valkyrie_arm", "valkyrie_leg")
+OTHERS = (  # of example-robot-data
+    "panda_description/urdf/panda.urdf",
+    "ur_description/urdf/ur5_robot.urdf",
+    "ur_description/urdf/ur10_robot.urdf",
+    "kinova_description/robots/kinova.urdf",
+    "z1_description/urdf/z1.urdf",
+    "xarm_description/urdf/xarm7.urdf",
+    "asr_twodof_description/urdf/TwoDofs.urdf",
+    "double_pendulum_description/urdf/double_pendulum.urdf",
+)
+
+
+def robot_file(number: int) -> Robot:
+    """Return one of many robots: shipped ones, those of others where they are installed, random
+    chains.
+    """
+    import warnings
+    from pathlib import Path
+
+    import thetahat as th
+    from oracles.random_trees import ONE_DOF, random_robot
+    from thetahat import robots
+
+    kind, number = number % 3, number // 3
+    if kind == 0:
+        return th.load(robots.path(SHIPPED[number % len(SHIPPED)]))
+    if kind == 1:
+        folder = Path(np.__file__).parents[1] / "cmeel.prefix/share/example-robot-data/robots"
+        file = folder / OTHERS[number % len(OTHERS)]
+        if file.is_file():
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                robot = th.load(file)
+            return robot.projected() if not all(robot.consistency) else robot
+    robot = random_robot(number, nodes=4 + number % 4, kinds=ONE_DOF, mimic=False, massless=False)
+    return robot.with_gravity(9.81 * np.array(robot.gravity) / np.linalg.norm(robot.gravity))
+
+
+def random_recorder(rng: np.random.Generator) -> Recorder:
+    """Return a recorder as they are found: any rate, encoder, filter, jitter."""
+    rate = float(rng.choice([50.0, 100.0, 125.0, 250.0, 500.0, 1000.0]))
+    kinds: tuple[str, ...] = ("q", "tau")
+    if rng.random() < 0.7:
+        kinds = ("q", "dq", "tau") if rng.random() < 0.6 else ("q", "dq", "ddq", "tau")
+    return Recorder(
+        rate=rate,
+        seconds=float(rng.uniform(8.0, 20.0)) if rate < 500.0 else 10.0,
+        kinds=kinds,
+        encoder=float(rng.choice([0.0, 1e-5, 1e-4, 5e-4, 1.5e-3])),
+        position_noise=float(rng.choice([0.0, 1e-6, 1e-5])),
+        velocity_filter=float(rng.choice([0.0, 0.0, 0.003, 0.01])),
+        torque_noise=float(rng.choice([0.005, 0.02, 0.05])),
+        torque_lag=float(rng.choice([0.0, 0.0, 0.002, 0.008])),
+        jitter=float(rng.choice([0.0, 0.0, 0.2, 0.5])),
+        speed=float(rng.uniform(0.5, 3.0)),
+        amplitude=float(rng.choice([1.0, 1.0, 0.5, 0.1])),
+    )
+
+
+def random_truth(rng: np.random.Generator) -> Truth:
+    """Return a robot as they are: its file wrong by up to half, friction, rotors."""
+    return Truth(
+        mass_error=float(rng.choice([0.1, 0.3, 0.5])),
+        com_error=float(rng.choice([0.005, 0.02, 0.04])),
+        friction=float(rng.choice([0.02, 0.2, 1.0, 3.0])),
+        rotor=float(rng.choice([0.0, 0.1, 1.0])),
+        payload=float(rng.choice([0.0, 0.0, 1.0])),
+    )
+
+
+def clean_recording(seed: int) -> Recording:
+    """Return a log without a fault, the same for the same seed."""
+    rng = np.random.default_rng([seed, 17])
+    return record(robot_file(seed), random_recorder(rng), random_truth(rng), seed=seed)

@@ -52,7 +52,7 @@ def check_against_model(
     living = {v: joint for v, joint in joints.items() if v not in {mask.joint for mask in masks}}
     scales = torque_scales(living, robot)
     findings += [*dead, *scale_findings(scales, robot)]
-    factors = {scale.dof: scale.factor for scale in scales if scale.flagged}
+    factors = {scale.dof: scale.factor for scale in scales if scale.flagged and not scale.common}
     common = common_factor(scales)
     scaled = {v: joint.divided(factors.get(v, common)) for v, joint in living.items()}
     signs, flipped = check_signs(robot, columns, windows, scaled, keep=keep, rows=rows)

@@ -215,7 +215,7 @@ class DerivativeCheck:
         floor = float(np.median(density))
         if np.isfinite(step):  # steps of an encoder come as often as the joint passes them
             speed = float(np.sqrt(energy.sum()))
-            floor = max(floor, step**2 / 12.0 / max(min(0.5 * rate, speed / step), 1e-12))
+            floor = max(floor, step**2 / 4.0 / max(min(0.5 * rate, speed / step), 1e-12))
         noise = np.cumsum(np.where(covered, angular**order * floor * width, 0.0))
         signal = np.cumsum(np.where(covered, energy * angular ** (order - 1), 0.0))
         motion = np.cumsum(np.maximum(energy - angular * floor * width, 0.0) * covered)

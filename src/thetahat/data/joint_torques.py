@@ -16,6 +16,7 @@ from thetahat.data.columns import ColumnMap
 from thetahat.model.robot import Robot
 
 ENOUGH = 24  # windows to judge a joint by
+SHARP = 0.2  # of the wider transition of Coulomb friction
 NUMBERS = 2_000_000  # of a regressor that are computed at once
 FIRST_MOMENT = (7, 4, 3)  # places of m·cx, m·cy, m·cz among a body's ten parameters
 
@@ -30,7 +31,7 @@ class JointTorque:
     tau: np.ndarray  # (k,)
     inertial: np.ndarray  # (k,)
     gravity: np.ndarray  # (k, 3) torque per unit of gravity along x, y, z
-    friction: np.ndarray  # (k, 2) viscous, Coulomb
+    friction: np.ndarray  # (k, 3) viscous, Coulomb with a soft and with a sharp transition
     rotor: np.ndarray  # (k,) q̈
     own: np.ndarray  # (k, ·) first moments of the joint's own link, those that matter
     speed: np.ndarray  # (k,) q̇ [rad/s or m/s], not centred
@@ -65,7 +66,8 @@ def joint_torques(
             continue
         speed = windows.dq[rows, v]
         threshold = max(0.02, 0.1 * float(np.percentile(np.abs(speed), 95)))
-        friction = np.column_stack([speed, np.tanh(speed / threshold)])
+        dry = [np.tanh(speed / width) for width in (threshold, SHARP * threshold)]
+        friction = np.column_stack([speed, *dry])
         unit = float(np.std(tau))
         moments = own[v][rows] if v in own else np.zeros((len(tau), 0))
         parts = (

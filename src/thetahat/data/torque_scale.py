@@ -20,8 +20,9 @@ from thetahat.data.types import Finding, Mask
 from thetahat.model.robot import Robot
 
 SHAPE = 0.6  # of the torque that friction and rotor leave: the load explains so much of it
-SHARE = 0.2  # of the torque's variance that the load must be
+SHARE = 0.012  # of the torque's variance that the load must be
 COMMON = 5.0  # a factor of all joints from here on is no wrong mass
+SPREAD = 30.0  # factors of two joints further apart are no common unit
 COARSE = 100.0  # likewise where rotor inertia could explain the shape
 OWN = 8.0  # a factor of one joint against the others
 OWN_LINK = 20.0  # likewise where the joint carries its own link alone, whose file may be far off
@@ -59,7 +60,8 @@ def torque_scales(joints: dict[int, JointTorque], robot: Robot) -> list[TorqueSc
     if common is not None:
         scales = [replace(scale, flagged=True, common=True) for scale in scales]
         judged = [scale for scale in scales if scale.judged]
-    alone = {scale.dof for scale in judged if _differs(scale, judged, common or 1.0)}
+    usual = common or _usual([scale.factor for scale in judged])
+    alone = {scale.dof for scale in judged if _differs(scale, usual)}
     return [
         replace(scale, flagged=True, common=False) if scale.dof in alone else scale
         for scale in scales
@@ -116,7 +118,8 @@ def _common(scales: list[TorqueScale], judged: list[TorqueScale]) -> float | Non
         logs = np.log([scale.factor for scale in judged])
         middle = float(np.median(logs))
         same = np.mean(np.sign(middle) * logs > np.log(COMMON) / 2.0)
-        if abs(middle) > np.log(COMMON) and same >= 0.75:
+        together = np.ptp(logs) < np.log(SPREAD) or len(judged) > 2
+        if abs(middle) > np.log(COMMON) and same >= 0.75 and together:
             return float(np.exp(middle))
         return None
     # as many joints as there are, none of which rotors could explain
@@ -126,10 +129,18 @@ def _common(scales: list[TorqueScale], judged: list[TorqueScale]) -> float | Non
     return float(np.exp(np.median(np.log(rough))))
 
 
-def _differs(scale: TorqueScale, judged: list[TorqueScale], common: float) -> bool:
+def _usual(factors: list[float]) -> float:
+    """Return the factor that most joints have; of two the one nearer to 1, of one joint 1."""
+    if len(factors) > 2:
+        return float(np.exp(np.median(np.log(factors))))
+    if len(factors) < 2:
+        return 1.0
+    nearest = min(factors, key=lambda factor: abs(np.log(factor)))
+    return float(np.clip(nearest, 1.0 / COMMON, COMMON))
+
+
+def _differs(scale: TorqueScale, usual: float) -> bool:
     """Return whether one joint's torque is in another unit than the others'."""
-    others = [other.factor for other in judged if other.dof != scale.dof]
-    usual = float(np.exp(np.median(np.log(others)))) if len(others) >= 2 else common
     ratio = scale.factor / usual
     if max(ratio, 1.0 / ratio) < OWN:
         return False
@@ -213,7 +224,11 @@ def dead_torques(
             joint.load(gravity), joint.tau, np.column_stack([joint.friction, joint.rotor])
         )
         _, friction, _ = _partial(joint.friction[:, 1], joint.tau, joint.friction[:, :1])
-        if len(usual) < 2 or joint.unit > DEAD_SHARE * load or max(shape, friction) > DEAD_SHAPE:
+        if (
+            len(usual) < min(2, max(len(joints) - 1, 1))
+            or joint.unit > DEAD_SHARE * load
+            or max(shape, friction) > DEAD_SHAPE
+        ):
             continue
         kept = "dead-torque" in keep
         what = (

@@ -9,6 +9,9 @@ as logged. Energy flows between joints, so a single joint's work says nothing; t
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import NamedTuple
+
 import numpy as np
 
 from thetahat.data.audit_windows import Windows
@@ -22,6 +25,7 @@ ANGLE = 20.0  # [degrees] by which gravity must differ to be reported
 SNAP = 10.0  # [degrees] within which a direction is that of an axis
 CLEAR = 0.4  # of the variance explained: enough to judge a sign
 BETTER = 2.0  # times smaller squares of residuals: the other sign fits clearly better
+SURE, FAR_BETTER = 0.9, 10.0  # of the variance explained, times smaller squares: without doubt
 SCALE = 3.0  # a file's inertia and gravity may be wrong by this factor
 
 
@@ -45,11 +49,13 @@ def check_signs(
         return [gravity], []
     names = robot.velocity_names
     clear = {v for v, fit in fits.items() if max(fit.as_logged, fit.flipped) > CLEAR}
-    lost = None
-    if flipped and flipped >= clear and len(flipped) * 2 >= len(joints):
-        lost = _dissipated(robot, columns, windows, joints)
-    if lost is not None and lost < 0.0:
-        return _all_flipped(names, fits, flipped, lost, keep=keep, rows=rows)
+    upright = any(fit.is_upright for fit in fits.values())
+    if flipped and not upright and 2 * len(flipped) >= len(clear):
+        power = _dissipated(robot, columns, windows, joints)
+        everyone = flipped >= clear and 2 * len(flipped) >= len(joints)
+        surely = everyone and all(fits[v].is_sure for v in flipped)
+        if surely or ((power.as_logged < 0.0 or everyone) and power.flipped > 0.0):
+            return _all_flipped(names, fits, flipped, power, keep=keep, rows=rows)
     findings = [
         Finding(
             "sign",
@@ -68,16 +74,20 @@ def _all_flipped(
     names: tuple[str, ...],
     fits: dict[int, SignFit],
     flipped: set[int],
-    lost: float,
+    power: Dissipation,
     *,
     keep: tuple[str, ...],
     rows: int,
 ) -> tuple[list[Finding], list[Mask]]:
     """Return one finding about all torques, and masks for them unless they are kept."""
     ratio = np.median([fits[v].ratio for v in flipped])
+    lost = power.as_logged
+    drives = (
+        f" and as logged friction would drive the robot with {-lost:.3g} W," if lost < 0 else ""
+    )
     what = (
-        f"the torques of all joints seem flipped: turned around they fit {ratio:.3g} times better,"
-        f" and as logged friction would drive the robot with {-lost:.3g} W; multiply the torques by"
+        "the torques of all joints seem flipped: turned around they fit"
+        f" {ratio:.3g} times better (median of the squared residuals),{drives} so multiply them by"
         " −1; all are"
     )
     message = treatment("signs", what, keep)
@@ -86,18 +96,25 @@ def _all_flipped(
     return [finding], [] if kept else [Mask(v, 0, rows, "sign") for v in range(len(names))]
 
 
+class Dissipation(NamedTuple):
+    """Mean power [W] that motors put in beyond the gain of mechanical energy: friction's."""
+
+    as_logged: float
+    flipped: float  # with all signs turned around
+
+
 def _dissipated(
     robot: Robot, columns: ColumnMap, windows: Windows, joints: dict[int, JointTorque]
-) -> float | None:
-    """Return the mean power [W] that motors put in beyond the gain of mechanical energy, by the
-    file's bodies scaled as fits best; None where a joint's torque is not measured.
+) -> Dissipation:
+    """Return what friction takes, by the file's bodies scaled as fits best; where a joint's torque
+    is not measured, the energy says nothing.
     """
     from thetahat.dynamics.rigid_body import inverse_dynamics
 
     measured = {at for kind, at, _ in columns.place if kind == "tau"}
     moving = [v for v in range(robot.nv) if np.ptp(windows.dq[:, v]) > 0.0]
     if windows.tau is None or not set(moving) <= measured:
-        return None
+        return Dissipation(0.0, np.inf)
     rows = windows.usable[:, moving].all(axis=1)
     # torques as `joints` have them, in N·m
     unit = np.ones(robot.nv)
@@ -107,8 +124,9 @@ def _dissipated(
     torque = inverse_dynamics(robot, windows.q, windows.dq, windows.ddq, rigid=True)
     gain = np.sum((torque * windows.dq)[rows][:, moving], axis=1)
     square = float(gain @ gain)
-    scale = np.clip(power @ gain / square, 1.0 / SCALE, SCALE) if square > 0.0 else 1.0
-    return float(np.mean(power - scale * gain))
+    scale = np.clip(abs(power @ gain) / square, 1.0 / SCALE, SCALE) if square > 0.0 else 1.0
+    put_in, gained = float(np.mean(power)), float(scale * np.mean(gain))
+    return Dissipation(put_in - gained, -put_in - gained)
 
 
 class SignFit:
@@ -127,8 +145,9 @@ class SignFit:
             [joint.inertial, joint.gravity @ gravity, joint.own, joint.rotor, joint.friction]
         )
         free = joint.own.shape[1]
-        low = np.r_[[1.0 / SCALE] * 2, [-np.inf] * free, np.zeros(3)]
-        high = np.r_[[SCALE] * 2, [np.inf] * (free + 3)]
+        dry = joint.friction.shape[1]
+        low = np.r_[[1.0 / SCALE] * 2, [-np.inf] * free, np.zeros(1 + dry)]
+        high = np.r_[[SCALE] * 2, [np.inf] * (free + 1 + dry)]
         length = np.linalg.norm(columns, axis=0)
         used = length > 1e-9 * max(float(length.max()), 1e-30)
         length = length[used]
@@ -141,7 +160,7 @@ class SignFit:
         solution = np.linalg.lstsq(scaled, joint.tau, rcond=1e-8)[0]
         full = np.zeros(len(used))
         full[used] = solution / length
-        power = float(np.mean(joint.friction @ full[-2:] * joint.speed))
+        power = float(np.mean(joint.friction @ full[-dry:] * joint.speed))
         total = float(np.mean(np.abs(joint.tau * joint.speed)))
         return SignFit(r2[0], r2[1], power / total if total > 0.0 else 0.0)
 
@@ -152,16 +171,27 @@ class SignFit:
 
     @property
     def is_flipped(self) -> bool:
-        """Whether fit and friction both say so."""
-        return self.flipped > CLEAR and self.ratio > BETTER and self.friction < 0.0
+        """Whether fit and friction both say so, or the fit alone where it leaves no doubt."""
+        by_both = self.flipped > CLEAR and self.ratio > BETTER and self.friction < 0.0
+        return by_both or self.is_sure
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the fit alone leaves no doubt that the sign is flipped."""
+        return self.flipped > SURE and self.ratio > FAR_BETTER
+
+    @property
+    def is_upright(self) -> bool:
+        """Whether fit and friction both say that the sign is right."""
+        return self.as_logged > CLEAR and self.ratio < 1.0 / BETTER and self.friction > 0.0
 
     @property
     def evidence(self) -> str:
         """What speaks for the other sign."""
+        pushes = ", where its friction would push instead of brake" if self.friction < 0 else ""
         return (
             f"the model explains {self.flipped:.1%} of its torque with the sign flipped,"
-            f" {max(self.as_logged, 0.0):.1%} as logged, where its friction would push instead of"
-            " brake"
+            f" {max(self.as_logged, 0.0):.1%} as logged{pushes}"
         )
 
 
@@ -219,13 +249,18 @@ class TorqueHypotheses:
         gain, before = (
             np.maximum(r2 - without, 0.0)[loaded].mean() for r2 in (other, as_logged)
         )  # what gravity adds
-        better = bool(gain > 2.0 * before + 0.02 and other[loaded].mean() > 0.6)
+        left, left_now = (1.0 - r2[loaded].mean() for r2 in (other, as_logged))
+        better = bool(gain > 2.0 * before + 0.02 and left < 0.4 and left_now > BETTER * left)
         # all turned at once: rather the mounting
         margin = 0.02 if flipped >= set(np.flatnonzero(loaded).tolist()) else -0.02
         count = len(self._joints)
         if not better or other.sum() / count + margin <= with_signs.sum() / count:
             return None
-        return self._gravity_finding(direction, other[loaded].mean(), as_logged[loaded].mean())
+        finding = self._gravity_finding(direction, other[loaded].mean(), as_logged[loaded].mean())
+        if flipped >= set(self._joints):
+            also = "; torques of the opposite sign would fit as well"
+            finding = replace(finding, message=finding.message + also)
+        return finding
 
     def _direction(self) -> np.ndarray | None:
         """Return the direction of gravity by all joints together, of the robot's strength, where it
