@@ -22,6 +22,10 @@ ALARMS = {
     "saturated",
     "dead-torque",
     "sign",
+    "signs",
+    "torque-scale",
+    "inconsistent-dq",
+    "inconsistent-ddq",
     "gravity-direction",
     "wrap",
     "gap",
@@ -152,8 +156,10 @@ def test_a_dead_torque_channel_is_masked_there(
     assert alarms(log) == [("dead-torque", robot.joint_names[2])]
     finding = next(finding for finding in log.findings if finding.kind == "dead-torque")
     assert finding.rows == (first, stop)
-    assert f"line {first + 2} to line {stop + 1}" in finding.message
+    where = f"line {first + 2} to line {stop + 1}" if stop - first < 3000 else "100% of the log"
+    assert where in finding.message
     assert "1.25" in finding.message
+    assert "--keep dead-torque" in finding.message
     expected = np.zeros((3000, 7), dtype=bool)
     expected[first:stop, 2] = True
     np.testing.assert_array_equal(masked(log, 7), expected)
@@ -185,16 +191,29 @@ def test_saturated_torques_are_masked(
     assert f"{side * limit:.6g}" in str(log.findings[0])
 
 
-@pytest.mark.parametrize(("kind", "value"), [("q", 0.2), ("dq", 0.0)])
+def test_a_channel_that_is_dead_but_for_pauses_is_dead_as_a_whole(
+    robot: th.Robot, motion: Motion, tmp_path: Path
+) -> None:
+    data = {name: array.copy() for name, array in motion.items()}
+    for first in (0, 1200, 2400):  # where the joint rests, a constant torque contradicts nothing
+        data["q"][first : first + 400, 2], data["dq"][first : first + 400, 2] = 0.1, 0.0
+    data["tau"][:, 2] = 0.0
+    data["tau"][::97, 2] = 0.01  # a bit that flickers
+    log = log_of(tmp_path, robot, data, without=("dq",))
+    assert ("dead-torque", robot.joint_names[2]) in alarms(log)
+    assert masked(log, 7)[:, 2].all()
+
+
+@pytest.mark.parametrize(("kind", "value", "stop"), [("q", 0.2, 1100), ("dq", 0.0, 650)])
 def test_a_stuck_sensor_masks_every_joint(
-    robot: th.Robot, motion: Motion, tmp_path: Path, kind: str, value: float
+    robot: th.Robot, motion: Motion, tmp_path: Path, kind: str, value: float, stop: int
 ) -> None:
     data = motion | {kind: motion[kind].copy()}
-    data[kind][500:1100, 1] = value
+    data[kind][500:stop, 1] = value
     log = log_of(tmp_path, robot, data)
     assert alarms(log) == [("stuck", robot.joint_names[1])]
     expected = np.zeros((3000, 7), dtype=bool)
-    expected[500:1100] = True
+    expected[500:stop] = True
     np.testing.assert_array_equal(masked(log, 7), expected)
     assert ("position" if kind == "q" else "velocity") + " stays" in str(log.findings[0])
 
@@ -206,7 +225,7 @@ def test_a_stuck_sensor_masks_every_joint(
     "joints", [(0,), (1,), (2,), (3,), (4,), (5,), (6,), (1, 3), tuple(range(7))]
 )
 @pytest.mark.parametrize("without", [(), ("dq",)])
-def test_a_flipped_sign_is_found_and_masked(
+def test_a_flipped_sign_is_found(
     robot: th.Robot,
     motion: Motion,
     tmp_path: Path,
@@ -216,10 +235,14 @@ def test_a_flipped_sign_is_found_and_masked(
     data = motion | {"tau": motion["tau"].copy()}
     data["tau"][:, joints] *= -1.0
     log = log_of(tmp_path, robot, data, without=without)
-    assert alarms(log) == [("sign", robot.joint_names[j]) for j in joints]
-    np.testing.assert_array_equal(
-        masked(log, 7), np.isin(np.arange(7), joints)[None].repeat(3000, axis=0)
-    )
+    if len(joints) < 7:
+        assert alarms(log) == [("sign", robot.joint_names[j]) for j in joints]
+        assert not masked(log, 7).any(), "it is named, and used as it is"
+        assert all("multiply the column by −1" in str(f) for f in log.findings)
+        return
+    assert alarms(log) == [("signs", None)]
+    assert masked(log, 7).all()
+    assert " W," in str(log.findings[0]), "by the energy"
 
 
 @pytest.mark.parametrize(

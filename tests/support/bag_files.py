@@ -21,7 +21,7 @@ def motion(rows: int = 300, joints: int = 2, rate: float = 100.0) -> dict[str, n
     return {
         "t": t,
         "q": 0.5 * np.sin(phase),
-        "dq": 0.5 * np.cos(phase),
+        "dq": 0.5 * np.cos(phase) * 2 * np.pi * 0.5 * np.arange(1, joints + 1),
         "tau": 3.0 * np.cos(phase) + 0.1,
     }
 

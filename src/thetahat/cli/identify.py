@@ -58,7 +58,7 @@ def identify(
     if json:
         emit(as_text(answer.data))
         if not quiet:
-            from thetahat.report.text import GRAVE
+            from thetahat.data.finding_kinds import GRAVE
 
             for finding in answer.data["findings"]:
                 if finding["kind"] in GRAVE:
@@ -71,10 +71,10 @@ def identify(
 def draw(estimate: dict[str, Any], *, files: list[Path], seconds: float) -> None:
     """Print the result to stdout, from the sections of its report."""
     from thetahat.cli.terminal import findings, show, written
+    from thetahat.data.finding_kinds import GRAVE
     from thetahat.report.identification_report import parity, processing
     from thetahat.report.section import Text
     from thetahat.report.sections import bodies, torques
-    from thetahat.report.text import GRAVE
     from thetahat.report.verdict_section import verdict
 
     show(

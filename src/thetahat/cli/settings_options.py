@@ -22,6 +22,7 @@ KINDS = {  # of an option, by the annotation of its field; all else is text
     "float | None": float | None,
     "list[str] | None": list[str] | None,
 }
+REPEATED = ("keep",)  # settings of names that are given one by one
 
 
 def with_settings(*names: str) -> Callable[[Verb], Verb]:
@@ -63,8 +64,9 @@ def settings_from(given: dict[str, Any]) -> IdentifySettings:
     """Return the settings that the options ask for; an error names the option."""
     if given.get("weights") == "none":
         given = {**given, "weights": None}
-    if "joints" in given and given["joints"] is None:
-        given = {**given, "joints": ()}
+    for name in ("joints", *REPEATED):
+        if name in given and given[name] is None:
+            given = {**given, name: ()}
     try:
         return IdentifySettings(**given)
     except SettingError as error:
@@ -80,12 +82,16 @@ def friction_terms(text: str) -> tuple[str, ...]:
 def _parameter(setting: Field[Any]) -> inspect.Parameter:
     """Return the option of a field, as Typer reads it."""
     default, about = setting.default, setting.metadata
-    if isinstance(default, tuple):  # names with commas
+    if setting.name in REPEATED:
+        default = None
+    elif isinstance(default, tuple):  # names with commas
         default = ",".join(default) or None
     text = str | None if default is None else str
     more = {"metavar": about["metavar"]} if about["metavar"] else {}
     flags = about["flags"] or f"--{setting.name.replace('_', '-')}"
     kind: Any = KINDS.get(str(setting.type), text)
+    if setting.name in REPEATED:
+        kind = list[str] | None
     annotation: Any = Annotated[
         kind, option(about["help"], flags, show_default=about["shown"], **more)
     ]

@@ -25,7 +25,8 @@ SCHEMA = "thetahat/validation/1"
 
 
 @with_settings(
-    "cutoff", "score_cutoff", "gravity", "min_speed", "columns", "joints", "topic", "salvage"
+    *("cutoff", "score_cutoff", "gravity", "min_speed", "columns", "joints", "topic", "salvage"),
+    "keep",
 )
 def validate(
     robot: arguments.Robot,

@@ -1,44 +1,62 @@
-"""Check of a log against the robot's model: units, signs of torques, direction of gravity.
+"""Check of a log against the robot's model: units, scale and signs of torques, gravity.
 
-Torques are linear in gravity: τ = inertial(q, q̇, q̈) + Σ g_k ∂G/∂g_k + friction. Every joint is
-fitted by itself with a free but non-negative scale for each part (a model from a data sheet may be
-wrong by much, but not in sign, and friction brakes), and hypotheses are compared by how much of the
-torque's variance they explain: as logged, with a joint's sign flipped, with gravity in another
-direction, with angles in degrees.
+Units that are not SI are refused. What the torques say (torque_scale.py, torque_signs.py) is named,
+and nothing is changed, unless every joint is flipped.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from thetahat.data.audit_windows import Windows
 from thetahat.data.columns import ColumnMap
+from thetahat.data.joint_torques import ENOUGH, joint_torques
+from thetahat.data.torque_scale import common_factor, dead_torques, scale_findings, torque_scales
+from thetahat.data.torque_signs import TorqueHypotheses, check_signs
 from thetahat.data.types import Finding, Mask
 from thetahat.errors import MalformedInput
 from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind
 
-ENOUGH = 24  # windows to check_against_model by
 DEGREE = np.pi / 180.0
-ANGLE = 20.0  # [degrees] by which gravity must differ to be reported
-CLEAR = 0.4  # of the variance explained: enough to judge a sign
-SNAP = 10.0  # [degrees] within which a direction is that of an axis
 UNITS = {1e-3: "milliseconds", 1e-6: "microseconds", 1e-9: "nanoseconds"}
 
 
 def check_against_model(
-    robot: Robot, columns: ColumnMap, windows: Windows | None, *, rows: int, file: str
+    robot: Robot,
+    columns: ColumnMap,
+    windows: Windows | None,
+    *,
+    rows: int,
+    file: str,
+    keep: tuple[str, ...] = (),
 ) -> tuple[list[Finding], list[Mask]]:
     """Return findings and masks; raise `MalformedInput` where the units are not SI."""
     if windows is None or not windows.finite:
         return [], []
-    _check_time(robot, columns, windows, file, seconds=rows * windows.period)
-    _check_degrees(robot, columns, windows, file)
+    findings: list[Finding] = []
+    try:
+        _check_time(robot, columns, windows, file, seconds=rows * windows.period)
+        _check_degrees(robot, columns, windows, file)
+    except MalformedInput as error:
+        if "units" not in keep:
+            raise MalformedInput(f"{error}, or --keep units if they are right") from None
+        message = f"{error}; the log is used as it is (--keep units)"
+        return [Finding("units", None, None, message, kept=True)], []
     if windows.tau is None or len(windows) < ENOUGH:
         return [], []
-    return _Torques(robot, columns, windows).verdict(rows)
+    joints = joint_torques(robot, columns, windows)
+    dead, masks = dead_torques(joints, robot, rows=rows, keep=keep)
+    living = {v: joint for v, joint in joints.items() if v not in {mask.joint for mask in masks}}
+    scales = torque_scales(living, robot)
+    findings += [*dead, *scale_findings(scales, robot)]
+    factors = {scale.dof: scale.factor for scale in scales if scale.flagged and not scale.common}
+    common = common_factor(scales)
+    scaled = {v: joint.divided(factors.get(v, common)) for v, joint in living.items()}
+    signs, flipped = check_signs(robot, columns, windows, scaled, keep=keep, rows=rows)
+    return [*findings, *signs], [*masks, *flipped]
 
 
 # -- units -----------------------------------------------------------------------------------------
@@ -58,7 +76,7 @@ def _check_time(
     ratios, names = [], []
     for node in robot.tree.independent:
         at = robot.tree.v_index[node.name]
-        dq, slope = windows.dq[:, at], windows.slope[:, at]
+        dq, slope = windows.logged_dq[:, at], windows.slope[:, at]
         product, squares = dq @ slope, np.sqrt((dq @ dq) * (slope @ slope))
         # moving, and both tell of the same motion
         if node.name not in columns.locked and squares > 0 and product > 0.8 * squares:
@@ -164,8 +182,10 @@ def _torques_say_degrees(robot: Robot, columns: ColumnMap, windows: Windows) -> 
     scale = np.array(
         [DEGREE if node.kind is JointKind.REVOLUTE else 1.0 for node in robot.tree.independent]
     )
-    as_logged = _Torques(robot, columns, windows)
-    turned = _Torques(robot, columns, _scaled(windows, scale))
+    as_logged, turned = (
+        TorqueHypotheses(robot, joint_torques(robot, columns, each, own_links=False))
+        for each in (windows, _scaled(windows, scale))
+    )
     joints = as_logged.loaded() & turned.loaded()
     if not joints.any():
         return False
@@ -177,169 +197,3 @@ def _scaled(windows: Windows, scale: np.ndarray) -> Windows:
     slope = None if windows.slope is None else windows.slope * scale
     q, dq, ddq = (array * scale for array in (windows.q, windows.dq, windows.ddq))
     return replace(windows, q=q, dq=dq, ddq=ddq, slope=slope)
-
-
-# -- torques ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Joint:
-    """One degree of freedom's torques, centred and scaled, and the parts that may explain them."""
-
-    tau: np.ndarray  # (k,)
-    inertial: np.ndarray  # (k,)
-    gravity: np.ndarray  # (k, 3) torque per unit of gravity along x, y, z
-    friction: np.ndarray  # (k, 2) viscous, Coulomb
-
-    def explained(self, gravity: np.ndarray, sign: float = 1.0) -> float:
-        """Return R² of sign·τ = a·inertial + b·(gravity torque) + c·q̇ + d·sign(q̇) with a free
-        mean and a, b, c, d ≥ 0.
-        """
-        from scipy.optimize import nnls
-
-        parts = np.column_stack([self.inertial, self.gravity @ gravity, self.friction])
-        lengths = np.linalg.norm(parts, axis=0)
-        parts = parts[:, lengths > 1e-9 * max(lengths.max(initial=0.0), 1e-30)]
-        if not parts.shape[1]:
-            return 0.0
-        parts = parts / np.linalg.norm(parts, axis=0)
-        _, rest = nnls(parts, sign * self.tau)
-        return float(1.0 - rest**2 / (self.tau @ self.tau))
-
-
-class _Torques:
-    """The fits of all joints that have enough usable torques."""
-
-    def __init__(self, robot: Robot, columns: ColumnMap, windows: Windows) -> None:
-        self._robot = robot
-        measured = {at for kind, at, _ in columns.place if kind == "tau"}
-        inertial, gravity = _model(robot, windows)
-        torque = np.zeros_like(inertial) if windows.tau is None else windows.tau
-        self._joints: dict[int, _Joint] = {}
-        for v in sorted(measured):
-            rows = windows.usable[:, v]
-            tau = torque[rows, v]
-            if len(tau) < ENOUGH or np.ptp(tau) <= 0.0:
-                continue
-            speed = windows.dq[rows, v]
-            threshold = max(0.02, 0.1 * float(np.percentile(np.abs(speed), 95)))
-            friction = np.column_stack([speed, np.tanh(speed / threshold)])
-            scale = float(np.std(tau))
-            parts = (tau, inertial[rows, v], gravity[rows, v], friction)
-            self._joints[v] = _Joint(*((part - part.mean(axis=0)) / scale for part in parts))
-
-    def explained(self, gravity: np.ndarray, signs: dict[int, float] | None = None) -> np.ndarray:
-        """Return R² by degree of freedom; 0 of those that cannot be judged."""
-        out = np.zeros(self._robot.nv)
-        for v, joint in self._joints.items():
-            out[v] = joint.explained(gravity, (signs or {}).get(v, 1.0))
-        return out
-
-    def loaded(self) -> np.ndarray:
-        """Return degrees of freedom of whose torque gravity (of any direction) can be at least a
-        fifth, by the model.
-        """
-        strength = float(np.linalg.norm(self._robot.gravity))
-        out = np.zeros(self._robot.nv, dtype=bool)
-        for v, joint in self._joints.items():
-            out[v] = strength * np.linalg.norm(joint.gravity, axis=0).max() > 0.2 * np.linalg.norm(
-                joint.tau
-            )
-        return out
-
-    def verdict(self, rows: int) -> tuple[list[Finding], list[Mask]]:
-        """Return gravity in another direction or torques of the wrong sign, whichever explains
-        more.
-        """
-        if not self._joints:
-            return [], []
-        nominal = np.array(self._robot.gravity)
-        as_logged = self.explained(nominal)
-        turned = self.explained(nominal, dict.fromkeys(self._joints, -1.0))
-        flipped = {
-            v for v in self._joints if turned[v] > CLEAR and as_logged[v] < CLEAR * turned[v]
-        }
-        direction = self._direction()
-        loaded = self.loaded()
-        if direction is not None and loaded.any():
-            other = self.explained(direction)
-            with_signs = np.where([v in flipped for v in range(self._robot.nv)], turned, as_logged)
-            without = self.explained(np.zeros(3))
-            gain, before = (
-                np.maximum(r2 - without, 0.0)[loaded].mean() for r2 in (other, as_logged)
-            )  # what gravity adds
-            better = bool(gain > 2.0 * before + 0.02 and other[loaded].mean() > 0.6)
-            # all turned at once: rather the mounting
-            margin = 0.02 if flipped >= set(np.flatnonzero(loaded).tolist()) else -0.02
-            if better and other.sum() / len(self._joints) + margin > with_signs.sum() / len(
-                self._joints
-            ):
-                return [
-                    self._gravity_finding(direction, other[loaded].mean(), as_logged[loaded].mean())
-                ], []
-        names = self._robot.velocity_names
-        findings = [
-            Finding(
-                "sign",
-                names[v],
-                (0, rows),
-                f"joint {names[v]!r}: the model explains {turned[v]:.0%} of its torque with the"
-                f" sign flipped, {max(as_logged[v], 0.0):.0%} as logged, so the sign seems flipped;"
-                " all its torques are masked (flip the sign in the log)",
-            )
-            for v in sorted(flipped)
-        ]
-        return findings, [Mask(v, 0, rows, "sign") for v in sorted(flipped)]
-
-    def _direction(self) -> np.ndarray | None:
-        """Return the direction of gravity by all joints together, of the robot's strength, where it
-        clearly differs from the robot's.
-        """
-        nominal = np.array(self._robot.gravity)
-        strength = float(np.linalg.norm(nominal))
-        normal, right = np.zeros((3, 3)), np.zeros(3)
-        for joint in self._joints.values():
-            nuisance = np.linalg.qr(np.column_stack([joint.inertial, joint.friction]))[0]
-            g = joint.gravity - nuisance @ (nuisance.T @ joint.gravity)
-            normal += g.T @ g
-            right += g.T @ joint.tau
-        ridge = 1e-3 * np.trace(normal) / 3.0  # what the motion does not show counts as none
-        if strength == 0.0 or ridge == 0.0 or not np.isfinite(ridge):
-            return None
-        fitted = np.linalg.solve(normal + ridge * np.eye(3), right)
-        length = float(np.linalg.norm(fitted))
-        if not 0.3 < length / strength < 3.0:
-            return None
-        direction = fitted / length
-        if np.degrees(np.arccos(np.clip(direction @ nominal / strength, -1.0, 1.0))) <= ANGLE:
-            return None
-        axis = int(np.argmax(np.abs(direction)))
-        if np.abs(direction[axis]) > np.cos(np.radians(SNAP)):
-            direction = np.eye(3)[axis] * np.sign(direction[axis])
-        return strength * direction
-
-    def _gravity_finding(self, direction: np.ndarray, after: float, before: float) -> Finding:
-        nominal = np.array(self._robot.gravity)
-        angle = np.degrees(np.arccos(np.clip(direction @ nominal / (nominal @ nominal), -1.0, 1.0)))
-        option = ",".join(f"{x:.4g}" for x in np.round(direction, 3) + 0.0)
-        return Finding(
-            "gravity-direction",
-            None,
-            None,
-            f"the torques fit gravity that points {angle:.0f}° away from the robot's ({after:.0%}"
-            f" explained against {max(before, 0.0):.0%}); nothing was changed: if the robot is"
-            f" mounted so, pass --gravity {option}",
-        )
-
-
-def _model(robot: Robot, windows: Windows) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rigid-body torque without gravity (k, nv), and the torque per unit of gravity
-    along each axis (k, nv, 3).
-    """
-    from thetahat.dynamics.rigid_body import gravity, inverse_dynamics
-
-    weightless = robot.with_gravity(np.zeros(3))
-    inertial = inverse_dynamics(weightless, windows.q, windows.dq, windows.ddq, rigid=True)
-    return inertial, np.stack(
-        [gravity(robot.with_gravity(axis), windows.q) for axis in np.eye(3)], axis=-1
-    )

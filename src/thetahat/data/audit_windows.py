@@ -8,6 +8,7 @@ length, some thousand windows are kept.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,8 +28,9 @@ class Windows:
     """Smooth samples, (k, ·) each."""
 
     q: np.ndarray
-    dq: np.ndarray  # as measured where it is, else the slope of q
+    dq: np.ndarray  # as logged where it is and can be used, else the slope of q
     ddq: np.ndarray
+    logged_dq: np.ndarray  # as logged where it is, else the slope of q
     tau: np.ndarray | None
     slope: np.ndarray | None  # (k, nv) slope of q, where every joint has one degree of freedom
     row: np.ndarray  # (k,) first row of each window
@@ -99,7 +101,7 @@ class WindowCollector:
         fit = inverse @ q
         part["q"], slope, curve = fit[:, 0], fit[:, 1] / scale, 2.0 * fit[:, 2] / scale**2
         if self._simple:
-            part["slope"], part["dq"], part["ddq"] = slope, slope, curve
+            part["slope"], part["curve"], part["dq"], part["ddq"] = slope, curve, slope, curve
         for _, at in self._robot.tree.quaternions:
             quaternion = part["q"][:, at : at + 4]
             quaternion /= np.linalg.norm(quaternion, axis=1, keepdims=True)
@@ -144,13 +146,23 @@ class WindowCollector:
             name: np.concatenate([part[name] for part in self._parts]) for name in self._parts[0]
         }
 
-    def windows(self, unusable: dict[int, list[tuple[int, int]]]) -> Windows | None:
+    def windows(
+        self, unusable: dict[int, list[tuple[int, int]]], differentiated: Collection[int] = ()
+    ) -> Windows | None:
         """Return the windows, with the torques of `unusable` rows (by degree of freedom) marked;
         None if the log is too short for one.
+
+        differentiated: degrees of freedom whose logged velocity is not used.
         """
         if not self._parts:
             return None
         joined = self._joined()
+        logged_dq = joined["dq"]
+        if differentiated and "slope" in joined:
+            which = list(differentiated)
+            for name, source in (("dq", "slope"), ("ddq", "curve")):
+                joined[name] = joined[name].copy()
+                joined[name][:, which] = joined[source][:, which]
         row = joined["row"]
         usable = np.ones((len(row), self._robot.nv), dtype=bool)
         for v, intervals in unusable.items():
@@ -160,6 +172,7 @@ class WindowCollector:
             q=joined["q"],
             dq=joined["dq"],
             ddq=joined["ddq"],
+            logged_dq=logged_dq,
             tau=joined.get("tau"),
             slope=joined.get("slope"),
             row=row,

@@ -234,9 +234,12 @@ class _SpectrumAccumulator:
 
     def _velocity(self, x: np.ndarray, period: float) -> np.ndarray:
         """Return velocities (rows, nv), measured or differentiated from positions."""
-        if self.layout.has_dq:
-            return x[:, self.layout.dq]
         q = x[:, self.layout.q]
+        if self.layout.has_dq:
+            dq = x[:, self.layout.dq]
+            for at, v in self.layout.differentiated:
+                dq[:, v] = central_difference(q[:, at], period)
+            return dq
         return velocities(self.robot, q, central_difference(q, period))
 
     def _spectrum(self, velocity: np.ndarray, period: float) -> None:

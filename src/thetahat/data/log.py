@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from thetahat.data.columns import ColumnMap, Resolver, parse_patterns
+from thetahat.data.finding_kinds import KEEP
 from thetahat.data.formats import SUFFIXES, Table, is_bag_folder, open_table
 from thetahat.data.formats.table import label
 from thetahat.data.row_batches import BATCH_ROWS, batches
@@ -42,6 +43,8 @@ class Log:
     has_ddq: bool
     has_tau: bool
     locked: tuple[str, ...]  # joints without a column, held at zero
+    # degrees of freedom whose logged dq is not used: it does not follow the position
+    differentiated: tuple[int, ...]
     _robot: Robot = field(repr=False)
     _tables: tuple[tuple[Table, ColumnMap], ...] = field(repr=False)
     _wraps: Wraps = field(repr=False)
@@ -124,6 +127,7 @@ def read_log(
     columns: str | Mapping[str, str] | None = None,
     topic: str | None = None,
     salvage: bool = False,
+    keep: str | Sequence[str] = (),
 ) -> Log:
     """Read and audit a log of the robot's motion: CSV, Parquet, NPZ, ROS bags, MCAP.
 
@@ -134,6 +138,8 @@ def read_log(
         columns: names that differ from the rules, as ``"q={joint}_pos,tau={joint}_eff"``.
         topic: which topic of a bag to read, where several hold joint states.
         salvage: read what is left of a file that was cut off, instead of refusing it.
+        keep: what the audit would leave out but must not: saturation, dead-torque, stuck, sign, dq,
+            ddq, units.
 
     """
     if not isinstance(robot, Robot):
@@ -153,18 +159,32 @@ def read_log(
             )
         )
         _require_same(tables[0], tables[-1])
-    return scan_tables(robot, tables)
+    return scan_tables(robot, tables, kept_reasons(keep))
 
 
-def scan_tables(robot: Robot, tables: list[tuple[Table, ColumnMap]]) -> Log:
+def kept_reasons(keep: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the reasons, as text with commas or as names; raise where one is unknown."""
+    names = tuple(name.strip() for name in keep.split(",")) if isinstance(keep, str) else keep
+    for name in names:
+        if name not in KEEP:
+            raise UsageError(f"keep names {name!r}; reasons: {', '.join(KEEP)}")
+    return tuple(names)
+
+
+def scan_tables(
+    robot: Robot, tables: list[tuple[Table, ColumnMap]], keep: tuple[str, ...] = ()
+) -> Log:
     """Return the log of tables with the same columns, each read once: runs, findings, masks."""
     files = [(table, scan_file(robot, table, columns)) for table, columns in tables]
-    return scanned_log(robot, tables, merge_scans(robot, files))
+    return scanned_log(robot, tables, merge_scans(robot, files, keep))
 
 
 def scanned_log(robot: Robot, tables: Sequence[tuple[Table, ColumnMap]], scan: LogScan) -> Log:
     """Return the log of tables with the same columns, from their merged scan."""
     columns = tables[0][1]
+    differentiated = tuple(v for kind, v in scan.unused if kind == "dq")
+    logged = {at for kind, at, _ in columns.place if kind == "dq"}
+    some = not logged <= set(differentiated)  # one column that can be used
     return Log(
         sources=scan.sources,
         joint_names=robot.joint_names,
@@ -172,10 +192,11 @@ def scanned_log(robot: Robot, tables: Sequence[tuple[Table, ColumnMap]], scan: L
         runs=scan.runs,
         findings=scan.findings,
         masks=scan.masks,
-        has_dq=columns.has("dq"),
-        has_ddq=columns.has("ddq"),
+        has_dq=columns.has("dq") and some,
+        has_ddq=columns.has("ddq") and not any(kind == "ddq" for kind, _ in scan.unused),
         has_tau=columns.has("tau"),
         locked=columns.locked,
+        differentiated=differentiated if some else (),
         _robot=robot,
         _tables=tuple(tables),
         _wraps=scan.wraps,

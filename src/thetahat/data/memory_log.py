@@ -25,7 +25,7 @@ from thetahat.data.formats.table import (
     labels_of,
     shown,
 )
-from thetahat.data.log import Log, scan_tables
+from thetahat.data.log import Log, kept_reasons, scan_tables
 from thetahat.errors import MalformedInput, UsageError
 from thetahat.model.robot import Robot
 
@@ -105,6 +105,7 @@ def log_from_table(
     *,
     columns: str | Mapping[str, str] | None = None,
     name: str = "the table",
+    keep: str | Sequence[str] = (),
 ) -> Log:
     """Make a log of a pandas or polars frame, or of a mapping of arrays by column name.
 
@@ -115,6 +116,7 @@ def log_from_table(
         robot: whose joints the columns are of.
         columns: names that differ from the rules, as ``"q={joint}_pos,tau={joint}_eff"``.
         name: what error messages and findings call the table.
+        keep: what the audit would leave out but must not, as `read_log` has it.
 
     """
     if not isinstance(robot, Robot):
@@ -125,7 +127,7 @@ def log_from_table(
     column_map = Resolver(
         robot, cells.names, widths=cells.widths, patterns=parse_patterns(columns), file=cells.name
     ).resolve()
-    return scan_tables(robot, [(cells.table(column_map), column_map)])
+    return scan_tables(robot, [(cells.table(column_map), column_map)], kept_reasons(keep))
 
 
 class _Cells:

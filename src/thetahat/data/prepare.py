@@ -281,7 +281,11 @@ class _Filter:
         if layout.has_ddq:
             self.work.append((layout.ddq, motion[:1]))
         self.work.append((layout.tau, [torque]))
-        used = [kernel for _, kernels in self.work for kernel in kernels]
+        # logged velocities that are not used
+        self.positions = [at for at, _ in layout.differentiated]
+        self.unused = [v for _, v in layout.differentiated]
+        self.derivatives = motion[1:] if layout.differentiated else []
+        used = [kernel for _, kernels in self.work for kernel in kernels] + self.derivatives
         self.past, self.future = max(k.past for k in used), max(k.future for k in used)
         self.edge_future, self.edge_past = (
             max(reach) for reach in zip(*(k.edge_reach() for k in used), strict=True)
@@ -315,6 +319,18 @@ class _Filter:
             dq, ddq = velocities(self.robot, q_parts[0], q_parts[1]), outputs[1][0]
         else:
             dq, ddq = velocities_and_accelerations(self.robot, *q_parts)
+        if self.unused:
+            first, second = (
+                out.T
+                for out in convolve(
+                    x[self.positions], self.derivatives, past=self.past, future=self.future
+                )
+            )
+            dq = np.array(dq)
+            dq[:, self.unused] = first
+            if not self.layout.has_ddq:
+                ddq = np.array(ddq)
+                ddq[:, self.unused] = second
         return Motion(normalize_quaternions(self.robot, q), dq, ddq, tau)
 
     def reasons(

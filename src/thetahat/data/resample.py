@@ -37,6 +37,8 @@ class Layout:
     nv: int
     has_dq: bool
     has_ddq: bool
+    # (position in q, in dq) of joints whose logged dq is not used
+    differentiated: tuple[tuple[int, int], ...] = ()
 
     @staticmethod
     def of(log: LogLike, robot: Robot) -> Layout:
@@ -46,7 +48,13 @@ class Layout:
                 "the log has no torque columns; name them tau.<joint>, or map yours with"
                 " columns='tau=…'"
             )
-        return Layout(robot.nq, robot.nv, log.has_dq, log.has_ddq)
+        unused = set(getattr(log, "differentiated", ())) if log.has_dq else set()
+        pairs = tuple(
+            (robot.tree.q_index[node.name], robot.tree.v_index[node.name])
+            for node in robot.tree.independent
+            if robot.tree.v_index[node.name] in unused and node.kind.nv == 1
+        )
+        return Layout(robot.nq, robot.nv, log.has_dq, log.has_ddq, pairs)
 
     @property
     def q(self) -> slice:
@@ -110,6 +118,8 @@ def uniform_blocks(
     for chunk, last in _pieces(log.chunks() if chunks is None else chunks, spans):
         run = log.runs[chunk.run]
         x = _channels(chunk, layout)
+        for _, v in layout.differentiated:
+            x[:, layout.dq.start + v] = 0.0  # its spikes are nobody's
         if state is None:
             state = (
                 _Despiker(layout, spikes),

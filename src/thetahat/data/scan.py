@@ -70,6 +70,7 @@ class LogScan:
     findings: tuple[Finding, ...]
     masks: tuple[Mask, ...]
     wraps: Wraps
+    unused: tuple[tuple[str, int], ...]  # logged dq and ddq that do not follow the position
 
 
 def scan_file(robot: Robot, table: Table, columns: ColumnMap) -> FileScan:
@@ -107,9 +108,14 @@ def scan_file(robot: Robot, table: Table, columns: ColumnMap) -> FileScan:
     )
 
 
-def merge_scans(robot: Robot, files: Sequence[tuple[Table, FileScan]]) -> LogScan:
-    """Merge the scans of a log's files, in their order, and judge the log as a whole."""
-    return _Merger(robot, files).merge()
+def merge_scans(
+    robot: Robot, files: Sequence[tuple[Table, FileScan]], keep: tuple[str, ...] = ()
+) -> LogScan:
+    """Merge the scans of a log's files, in their order, and judge the log as a whole.
+
+    keep: reasons for which nothing is left out (finding_kinds.KEEP).
+    """
+    return _Merger(robot, files, keep).merge()
 
 
 def _check_quaternions(robot: Robot, q: np.ndarray, batch: Batch) -> None:
@@ -128,8 +134,10 @@ def _check_quaternions(robot: Robot, q: np.ndarray, batch: Batch) -> None:
 class _Merger:
     """Files one after another, rows counted over all of them."""
 
-    def __init__(self, robot: Robot, files: Sequence[tuple[Table, FileScan]]) -> None:
-        self._robot, self._files = robot, files
+    def __init__(
+        self, robot: Robot, files: Sequence[tuple[Table, FileScan]], keep: tuple[str, ...]
+    ) -> None:
+        self._robot, self._files, self._keep = robot, files, keep
         self._columns = files[0][1].columns
         self._runs: list[Run] = []
         self._dropped: list[Run] = []
@@ -138,7 +146,7 @@ class _Merger:
 
     def merge(self) -> LogScan:
         file = label(self._files[0][0].path)
-        audit = Audit(self._robot, self._columns, where=self._where, file=file)
+        audit = Audit(self._robot, self._columns, where=self._where, file=file, keep=self._keep)
         pieces: Counter[str] = Counter()
         total = 0
         for table, scan in self._files:
@@ -168,6 +176,7 @@ class _Merger:
             ),
             masks=(*silent, *audited.masks),
             wraps=self._wraps,
+            unused=audited.unused,
         )
 
     def _add(self, scan: FileScan, row: int, pieces: Counter[str]) -> None:

@@ -8,6 +8,8 @@ from typing import Protocol, TypedDict
 
 import numpy as np
 
+from thetahat.data.finding_kinds import EFFECTS, NOTE, SUSPECT
+
 
 @dataclass(frozen=True)
 class Source:
@@ -44,6 +46,12 @@ class Finding:
     joint: str | None
     rows: tuple[int, int] | None  # first row and one past the last, over all files
     message: str
+    kept: bool = False  # because the user asked for it (--keep), although it would be left out
+
+    @property
+    def effect(self) -> str:
+        """What was done: note, corrected, removed, or suspect where nothing was changed."""
+        return SUSPECT if self.kept else EFFECTS.get(self.kind, NOTE)
 
     def __str__(self) -> str:
         return self.message

@@ -36,6 +36,7 @@ class LocalEngine(Engine):
             columns=reading.columns,
             topic=reading.topic,
             salvage=reading.salvage,
+            keep=reading.keep,
         )
 
     def choose_filter(

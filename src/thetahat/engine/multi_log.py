@@ -192,7 +192,9 @@ def merge_files(
         ScannedTable(each, file_rows(each.item, each.file, reading, robot)) for each in entries
     ]
     scan = merge_scans(
-        robot, [(table, each.scan) for table, each in zip(tables, entries, strict=True)]
+        robot,
+        [(table, each.scan) for table, each in zip(tables, entries, strict=True)],
+        reading.keep,
     )
     columns = [(table, each.file.columns) for table, each in zip(tables, entries, strict=True)]
     return MultiLog(

@@ -47,11 +47,12 @@ class Reading:
     topic: str | None = None
     salvage: bool = False
     spool: str | None = None
+    keep: tuple[str, ...] = ()  # what the audit would leave out but must not
 
     @property
-    def key(self) -> tuple[str | bool | None, ...]:
+    def key(self) -> tuple[object, ...]:
         """What decides the rows that are read, in plain values."""
-        return self.columns, self.topic, self.salvage
+        return self.columns, self.topic, self.salvage, self.keep
 
 
 @dataclass(frozen=True, eq=False)

@@ -55,16 +55,19 @@ def scan_file(context: tuple[Robot, Reading], item: Item) -> ScannedFile:
             file=label(path),
         ).resolve()
         if reading.spool is None or divisible(table):
-            return _scanned(robot, table, columns, divisible=divisible(table))
+            return _scanned(robot, table, columns, reading, divisible=divisible(table))
         with spooling(table, spool_file(reading.spool, item, columns, reading)) as spooled:
-            return _scanned(robot, spooled, columns, divisible=True)
+            return _scanned(robot, spooled, columns, reading, divisible=True)
     except ThetahatError as error:
         raise type(error)(str(error).replace(label(path), item.name)) from None
 
 
-def _scanned(robot: Robot, table: Table, columns: ColumnMap, *, divisible: bool) -> ScannedFile:
+def _scanned(
+    robot: Robot, table: Table, columns: ColumnMap, reading: Reading, *, divisible: bool
+) -> ScannedFile:
     scan = scan_table(robot, table, columns)
-    merge_scans(robot, [(table, scan)])  # what is wrong with the file is an error of it alone
+    # what is wrong with the file is an error of it alone
+    merge_scans(robot, [(table, scan)], reading.keep)
     return ScannedFile(scan, tuple(table.states), tuple(table.notes), divisible, line_places(table))
 
 

@@ -75,8 +75,9 @@ class ShardLog:
 
     joint_names = property(lambda self: self.robot.joint_names)
     locked = property(lambda self: self.shard.locked)
-    has_dq = property(lambda self: self.shard.file.columns.has("dq"))
-    has_ddq = property(lambda self: self.shard.file.columns.has("ddq"))
+    has_dq = property(lambda self: self.shard.derivatives.has_dq)
+    has_ddq = property(lambda self: self.shard.derivatives.has_ddq)
+    differentiated = property(lambda self: self.shard.derivatives.differentiated)
     has_tau = property(lambda self: self.shard.file.columns.has("tau"))
     sources = property(
         lambda self: (

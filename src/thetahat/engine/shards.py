@@ -55,6 +55,15 @@ class Piece:
     turns: tuple[tuple[int, int], ...] = ()  # (position in q, whole turns taken off before `begin`)
 
 
+@dataclass(frozen=True)
+class Derivatives:
+    """Which logged derivatives of a log are used."""
+
+    has_dq: bool
+    has_ddq: bool
+    differentiated: tuple[int, ...]  # degrees of freedom whose logged dq is not used
+
+
 @dataclass(frozen=True, eq=False)
 class Shard:
     """What a worker needs to prepare some rows of one file."""
@@ -66,6 +75,7 @@ class Shard:
     wraps: dict[int, tuple[np.ndarray, np.ndarray]]  # rows of the file
     locked: tuple[str, ...]
     halo: int  # rows
+    derivatives: Derivatives
 
     @property
     def item(self) -> Item:
@@ -120,6 +130,7 @@ class Shard:
             self.file.columns.place,
             self.file.columns.time,
             self.locked,
+            self.derivatives,
             self.file.reading.key,
             pieces,
             masks,
@@ -226,6 +237,7 @@ def _of_file(
             wraps={at: _within(pair, begin, end) for at, pair in file.scan.wraps.items()},
             locked=files.log.locked,
             halo=halo,
+            derivatives=Derivatives(files.log.has_dq, files.log.has_ddq, files.log.differentiated),
         )
 
 

@@ -83,6 +83,7 @@ def findings(found: Iterable[Finding], name: str) -> list[dict[str, Any]]:
             "joint": f.joint,
             "rows": None if f.rows is None else [int(row) for row in f.rows],
             "message": f.message,
+            "effect": f.effect,
         }
         for f in found
     ]

@@ -243,6 +243,7 @@ def _provenance(robot: Robot, estimate: Estimate, request: DownloadRequest) -> d
         "metric": METRIC,
         "robust": False,
         "salvage": False,
+        "keep": [],
         "gravity": [float(value) for value in robot.gravity],
         "rows_fitted": [0, int(estimate.samples)],
         "rows_held_out": [0, len(request.snapshot.held["q"])],

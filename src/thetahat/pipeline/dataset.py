@@ -186,14 +186,14 @@ def read_logs(robot: Robot, logs: LogInput, settings: IdentifySettings, engine: 
     """Return the log of whatever was given."""
     names = log_names(logs)
     if names is not None:
-        reading = Reading(settings.columns, settings.topic, settings.salvage)
+        reading = Reading(settings.columns, settings.topic, settings.salvage, keep=settings.keep)
         return engine.read(names, robot, reading)
     if isinstance(logs, Log):
         return logs
     if isinstance(logs, Samples):
         return samples_log(logs, robot)
     if isinstance(logs, Mapping) or hasattr(logs, "columns"):
-        return log_from_table(logs, robot, columns=settings.columns)
+        return log_from_table(logs, robot, columns=settings.columns, keep=settings.keep)
     raise UsageError(
         f"logs is {type(logs).__name__}; give a path or several, a Log, Samples, a pandas or polars"
         " frame, or a mapping of arrays by column name"

@@ -15,7 +15,7 @@ from thetahat.identification.scores import Validation
 from thetahat.identification.verdict import Verdict
 from thetahat.model.robot import Robot
 from thetahat.pipeline import outputs
-from thetahat.pipeline.results import Audit, Results
+from thetahat.pipeline.results import Results
 from thetahat.pipeline.settings import IdentifySettings
 from thetahat.report.section import Figure, Section, plain
 
@@ -50,17 +50,6 @@ class Identification(Results):
     def settings(self) -> IdentifySettings:
         """The settings that were asked for."""
         return self.dataset.settings
-
-    @cached_property
-    def audit(self) -> Audit:
-        """What the audit of the logs found, and what was left out of the fit."""
-        test = self.dataset.test_log
-        return Audit(
-            self.dataset.log.findings,
-            () if test is None else test.findings,
-            self.counts.dropped,
-            tuple(self.dataset.log.locked),
-        )
 
     @property
     def verdict(self) -> Verdict:

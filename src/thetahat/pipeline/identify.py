@@ -32,6 +32,7 @@ from thetahat.identification.estimators.positive import Positive
 from thetahat.identification.estimators.prior import Prior
 from thetahat.identification.estimators.robust import Robust
 from thetahat.identification.information import Information
+from thetahat.identification.residual_audit import ResidualAudit
 from thetahat.identification.residual_structure import (
     Residuals,
     find_structure,
@@ -162,19 +163,43 @@ def run(dataset: Dataset, engine: Engine, progress: Progress | None = None) -> I
     progress.stage("solving")
     model, estimate = _solve(dataset, engine, tuned, rows, fold)
     collector = Collector(model.identified, model.nominal) if dataset.settings.report else None
-    if collector is not None:
-        for samples in engine.samples(rows, tuned.robot, "reading again"):
-            collector.add(samples, "train")
+    watchers = Watchers(collector, ResidualAudit(model.identified), dataset.test_log is None)
     batches = engine.samples(rows, tuned.robot, "reading again")
-    model = replace(model, unmodelled=_unmodelled(dataset, model, estimate, batches))
-    scores = _score(dataset, engine, tuned.settings, model, collector)
+    unmodelled = _unmodelled(dataset, model, estimate, watchers.watched(batches))
+    model = replace(model, unmodelled=unmodelled)
+    scores = _score(dataset, engine, tuned.settings, model, watchers)
     used = replace(
         dataset,
         log=engine.without_failures(dataset.log),
         test_log=None if dataset.test_log is None else engine.without_failures(dataset.test_log),
     )
     traces = None if collector is None else collector.result()
-    return Identification(estimate, model, scores, used, tuned, fold.counts, traces)
+    test_runs = () if dataset.test_log is None else dataset.test_log.runs
+    residuals = watchers.residuals.findings(dataset.log.runs, test_runs)
+    return Identification(estimate, model, scores, used, tuned, fold.counts, traces, residuals)
+
+
+@dataclass(frozen=True)
+class Watchers:
+    """What looks at samples as they pass by: traces of the report, and the audit of residuals."""
+
+    collector: Collector | None
+    residuals: ResidualAudit
+    one_log: bool  # held-out rows are of the fitted log
+
+    def watched(self, batches: Iterator[Samples]) -> Iterator[Samples]:
+        """Pass fitted rows on."""
+        for samples in batches:
+            if self.collector is not None:
+                self.collector.add(samples, "train")
+            self.residuals.add(samples, "fit")
+            yield samples
+
+    def watch_test(self, samples: Samples) -> None:
+        """Look at held-out rows."""
+        if self.collector is not None:
+            self.collector.add(samples, "test")
+        self.residuals.add(samples, "fit" if self.one_log else "test")
 
 
 # -- stages ----------------------------------------------------------------------------------------
@@ -293,13 +318,15 @@ def make_estimator(settings: IdentifySettings, tuned: Tuned, prior: np.ndarray) 
 def _unmodelled(
     dataset: Dataset, model: Model, estimate: Estimate, batches: Iterator[Samples]
 ) -> tuple[Finding, ...]:
-    """Find structure in the residual of the first rows that were fitted."""
+    """Find structure in the residual of the first rows that were fitted.
+
+    All batches are read, as others look at them as well.
+    """
     parts, rows = [], 0
     for samples in batches:
-        parts.append(samples)
+        if rows < ROWS:
+            parts.append(samples)
         rows += len(samples)
-        if rows >= ROWS:
-            break
     if not parts:
         return ()
     samples, names = concatenate(parts, same_log=True), model.identified.velocity_names
@@ -318,7 +345,7 @@ def _score(
     engine: Engine,
     settings: Settings,
     model: Model,
-    collector: Collector | None,
+    watchers: Watchers,
 ) -> Scores:
     """Score on held-out rows, behind the low-pass of the fit and with torques as logged."""
     log, span = dataset.log, dataset.test_rows
@@ -329,16 +356,12 @@ def _score(
         return Scores()
 
     def score(cutoff: float, watched: bool) -> Validation | None:
-        def watch(samples: Samples) -> None:
-            if collector is not None:
-                collector.add(samples, "test")
-
         return engine.score(
             Rows(log, settings.scored(cutoff), span, dataset.joints),
             model.identified,
             nominal=model.nominal,
             beside={PLAIN: model.least_squares},
-            watch=watch if watched and collector is not None else None,
+            watch=watchers.watch_test if watched else None,
         )
 
     cutoff = dataset.settings.score_cutoff or settings.torque_cutoff or settings.cutoff

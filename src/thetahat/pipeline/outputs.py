@@ -69,10 +69,9 @@ def as_data(result: Results) -> dict[str, Any]:
         raw=result.held_out.raw,
         provenance=provenance(dataset.robot, dataset.log, dataset.test_log, _settings(result)),
     )
-    findings = estimate_json.findings(dataset.log.findings, "fit")
-    if dataset.test_log is not None:
-        findings += estimate_json.findings(dataset.test_log.findings, "test")
-    findings += estimate_json.findings(model.unmodelled, "fit")
+    audit = result.audit
+    findings = estimate_json.findings(audit.findings, "fit")
+    findings += estimate_json.findings(audit.test_findings, "test")
     return {
         **data,
         "locked": list(dataset.log.locked),
@@ -126,6 +125,7 @@ def _settings(result: Results) -> dict[str, Any]:
         "columns": given.columns,
         "topic": given.topic,
         "salvage": given.salvage,
+        "keep": list(given.keep),
         "gravity": [float(value) for value in dataset.robot.gravity],
         "rows_fitted": list(dataset.train_rows),
         "rows_held_out": None if held_out is None else list(held_out),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from thetahat.data.types import Finding
 from thetahat.errors import known
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.information import Information
+from thetahat.identification.residual_audit import ResidualFindings
 from thetahat.identification.scores import Validation
 from thetahat.identification.tuning.tune import Tuned
 from thetahat.model.robot import Robot
@@ -69,3 +71,15 @@ class Results:
     tuned: Tuned  # low-pass, delay, friction model, prior weight, and why
     counts: TorqueCounts
     traces: Traces | None  # for the report
+    residuals: ResidualFindings = field(default_factory=ResidualFindings)
+
+    @cached_property
+    def audit(self) -> Audit:
+        """What the audit of the logs found, and what was left out of the fit."""
+        log, test = self.dataset.log, self.dataset.test_log
+        return Audit(
+            (*log.findings, *self.residuals.fit, *self.model.unmodelled),
+            (*(() if test is None else test.findings), *self.residuals.test),
+            self.counts.dropped,
+            tuple(log.locked),
+        )

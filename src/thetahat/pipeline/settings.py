@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
+from thetahat.data.finding_kinds import KEEP
 from thetahat.errors import UsageError
 
 if TYPE_CHECKING:
@@ -110,6 +111,11 @@ class IdentifySettings:
         "Joint-state topic to read from a bag that has several.", None, "NAME"
     )
     salvage: bool = setting("Read the intact part of a truncated file.", False, flags="--salvage")
+    keep: tuple[str, ...] = setting(
+        f"What the audit would leave out but must not: {', '.join(KEEP)}; may be repeated.",
+        (),
+        "REASON",
+    )
     load_friction: bool = setting(
         "Allow load-dependent friction, which the simulators here do not model.",
         False,
@@ -126,6 +132,7 @@ class IdentifySettings:
     def __post_init__(self) -> None:
         object.__setattr__(self, "friction", _friction(self.friction))
         object.__setattr__(self, "joints", _names("joints", self.joints))
+        object.__setattr__(self, "keep", _keep(self.keep))
         if self.gravity is not None:
             object.__setattr__(self, "gravity", _gravity(self.gravity))
         _among("method", self.method, METHODS, "methods: ")
@@ -235,6 +242,15 @@ def _friction(value: str | Sequence[str]) -> tuple[str, ...]:
                 "friction", f" names {name!r}; terms: {', '.join(FRICTION)}, or none"
             )
     return tuple(term for term in FRICTION if term in names)
+
+
+def _keep(value: str | Sequence[str]) -> tuple[str, ...]:
+    """Reasons of the audit, each once, from names or from text with commas."""
+    parts = [value] if isinstance(value, str) else value
+    names = dict.fromkeys(name for part in parts for name in _names("keep", part))
+    for name in names:
+        _among("keep", name, tuple(KEEP), "reasons: ")
+    return tuple(names)
 
 
 def _gravity(value: str | Sequence[float]) -> tuple[float, float, float]:

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from thetahat.data.finding_kinds import GRAVE
 from thetahat.errors import known
 from thetahat.model.robot import Robot
 from thetahat.report.section import Block, Column, Note, Section, Table, Text
 from thetahat.report.sections import bodies, torques
-from thetahat.report.text import GRAVE, Data, low_pass, short
+from thetahat.report.text import Data, low_pass, short
 from thetahat.report.traces import Traces
 from thetahat.report.verdict_section import verdict
 
@@ -29,6 +30,7 @@ SETTINGS = {  # of provenance: titles, in the order shown
     "columns": "columns",
     "topic": "topic",
     "salvage": "salvage",
+    "keep": "kept in spite of the audit",
     "gravity": "gravity [m/s²]",
     "rows_fitted": "rows fitted",
     "rows_held_out": "rows held out",

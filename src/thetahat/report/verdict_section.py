@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from thetahat.data.finding_kinds import GRAVE
 from thetahat.identification.verdict import Verdict
 from thetahat.report.section import Block, Note, Section, Text
-from thetahat.report.text import GRAVE, Data, short
+from thetahat.report.text import Data, short
 
 LEVELS = {"good": "good", "usable": "warning", "not usable": "bad"}
 

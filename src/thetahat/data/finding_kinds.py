@@ -1,0 +1,68 @@
+"""What each kind of finding means for a result, and which masks a user may lift.
+
+A kind is a stable string. Its effect says what was done: `note`: nothing that matters to a fit;
+`corrected`: another signal took its place; `removed`: rows or channels are left out; `suspect`:
+nothing was changed, and the log (or the robot file) seems wrong.
+"""
+
+from __future__ import annotations
+
+NOTE, CORRECTED, REMOVED, SUSPECT = "note", "corrected", "removed", "suspect"
+
+EFFECTS = {
+    "coupling": SUSPECT,
+    "contact": SUSPECT,
+    "dead-torque": REMOVED,
+    "delay": SUSPECT,
+    "delayed-dq": NOTE,
+    "delayed-ddq": NOTE,
+    "drift": SUSPECT,
+    "gap": NOTE,
+    "gravity-direction": SUSPECT,
+    "ignored-columns": NOTE,
+    "incomplete": CORRECTED,
+    "inconsistent": SUSPECT,
+    "inconsistent-dq": CORRECTED,
+    "inconsistent-ddq": CORRECTED,
+    "jitter": NOTE,
+    "locked-joints": NOTE,
+    "no-torque": NOTE,
+    "payload": SUSPECT,
+    "salvaged": REMOVED,
+    "saturated": REMOVED,
+    "short-run": REMOVED,
+    "sign": SUSPECT,
+    "signs": REMOVED,
+    "spring": SUSPECT,
+    "stuck": REMOVED,
+    "torque-scale": SUSPECT,
+    "units": SUSPECT,
+    "wrap": CORRECTED,
+}
+
+# what --keep takes, and the findings whose masks or refusals it lifts
+KEEP = {
+    "saturation": ("saturated",),
+    "dead-torque": ("dead-torque",),
+    "stuck": ("stuck",),
+    "sign": ("signs",),
+    "dq": ("inconsistent-dq",),
+    "ddq": ("inconsistent-ddq",),
+    "units": ("units",),
+}
+REASON_OF = {kind: reason for reason, kinds in KEEP.items() for kind in kinds}
+
+# findings that a user must see first: they change the result, or ask for a decision
+GRAVE = (
+    *("torque-scale", "gravity-direction", "signs", "sign", "units", "inconsistent-ddq"),
+    *("inconsistent-dq", "dead-torque", "saturated", "stuck", "contact", "payload", "coupling"),
+    *("spring", "drift", "delay", "inconsistent"),
+)
+
+
+def treatment(kind: str, what: str, keep: tuple[str, ...]) -> str:
+    """Return the end of a sentence: what is done with rows, and how to have it otherwise."""
+    reason = REASON_OF[kind]
+    if reason in keep:
+        return f"{what} kept (--keep {reason})"
+    return f"{what} masked (--keep {reason} keeps them)"
