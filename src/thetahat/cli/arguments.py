@@ -71,18 +71,12 @@ Logs = Annotated[
     list[str],
     typer.Argument(
         metavar="LOG",
-        help="Logs of its motion: CSV, Parquet, NPZ, ROS bags or MCAP.",
+        help=(
+            "Logs of its motion: CSV, Parquet, Feather, NPZ, MAT, ROS bags, MCAP or LeRobot datasets."
+        ),
         show_default=False,
     ),
 ]
-Columns = Annotated[
-    str | None,
-    option('Column name patterns, such as "q={joint}_pos,tau={joint}_eff".', metavar="PATTERNS"),
-]
-Topic = Annotated[
-    str | None, option("Joint-state topic to read from a bag that has several.", metavar="NAME")
-]
-Salvage = Annotated[bool, option("Read the intact part of a truncated file.", "--salvage")]
 Plant = Annotated[
     str | None,
     option("Simulation engine: mujoco or own; default: mujoco if it is installed.", metavar="NAME"),

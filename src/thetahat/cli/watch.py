@@ -18,11 +18,11 @@ from thetahat.cli import arguments
 from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import collect_warnings, emit, say
 from thetahat.cli.progress import Progress
-from thetahat.cli.settings_options import friction_terms, with_options
+from thetahat.cli.settings_options import READING, friction_terms, with_options, with_settings
 from thetahat.cli.study import STUDIES, complete_study
 from thetahat.errors import UsageError
 from thetahat.files import as_text
-from thetahat.pipeline.settings import FRICTION, setting
+from thetahat.pipeline.settings import FRICTION, IdentifySettings, setting
 
 if TYPE_CHECKING:
     from thetahat.live.sample_sources import Settings
@@ -152,31 +152,30 @@ def study(
 @arguments.verb(app)
 @with_options(PageOptions, "page")
 @with_options(IdentifierOptions, "identifier")
+@with_settings(*READING)
 def replay(
     robot: arguments.Robot,
     logs: arguments.Logs,
     *,
     speed: Speed = 1.0,
     gravity: arguments.Gravity = None,
-    columns: arguments.Columns = None,
-    topic: arguments.Topic = None,
-    salvage: arguments.Salvage = False,
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
     page: PageOptions,
     identifier: IdentifierOptions,
+    settings: IdentifySettings,
 ) -> None:
     """Replay a log through the online identifier at the rate of its time stamps."""
     file, vector, times = arguments.robot_file(robot), arguments.gravity(gravity), _speed(speed)
 
     def session() -> Session:
-        from thetahat.data.log import read_log
+        from thetahat.data.log import read_files
         from thetahat.live.sample_sources import Replay
         from thetahat.live.session import Session
         from thetahat.model.io.load import load
 
         loaded = load(file, gravity=vector)
-        log = read_log(list(logs), loaded, columns=columns, topic=topic, salvage=salvage)
+        log = read_files(list(logs), loaded, settings.reading)
         return Session(Replay(loaded, log, identifier.settings()), speed=times)
 
     _serve(session, page, json=json, quiet=quiet)

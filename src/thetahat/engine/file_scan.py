@@ -7,13 +7,14 @@ from threading import Event
 
 import numpy as np
 
-from thetahat.data.columns import ColumnMap, Resolver, parse_patterns
-from thetahat.data.formats import Table, open_table
-from thetahat.data.formats.table import State, file_digest, label
+from thetahat.data.columns import ColumnMap
+from thetahat.data.formats import Table
+from thetahat.data.formats.table import SkippedRows, State, file_digest, label
+from thetahat.data.reading import Reading, open_log_file
 from thetahat.data.scan import FileScan, merge_scans
 from thetahat.data.scan import scan_file as scan_table
 from thetahat.engine.fingerprint import DATA_FORMAT, fingerprint, robot_fingerprint
-from thetahat.engine.row_reader import Reading, divisible, line_places, spool_file, spooling
+from thetahat.engine.row_reader import divisible, line_places, spool_file, spooling
 from thetahat.engine.sources import Item
 from thetahat.errors import ThetahatError
 from thetahat.model.robot import Robot
@@ -28,6 +29,7 @@ class ScannedFile:
     notes: tuple[tuple[str, str], ...]
     divisible: bool  # whether its rows can be read from the middle
     places: np.ndarray  # of lines, in a CSV file
+    skipped: SkippedRows | None = None  # rows that were left out, so that others can be placed
 
     @property
     def rows(self) -> int:
@@ -64,16 +66,7 @@ def scan_file(item: Item, robot: Robot, reading: Reading) -> ScannedFile:
     """Read a file once from front to back; errors name it as its owner does."""
     path = item.local()
     try:
-        table = open_table(
-            path, joints=robot.joint_names, topic=reading.topic, salvage=reading.salvage
-        )
-        columns = Resolver(
-            robot,
-            table.names,
-            widths=table.widths,
-            patterns=parse_patterns(reading.columns),
-            file=label(path),
-        ).resolve()
+        table, columns = open_log_file(path, robot, reading)
         if reading.spool is None or divisible(table):
             return _scanned(robot, table, columns, divisible=divisible(table))
         with spooling(table, spool_file(reading.spool, item, columns, reading)) as spooled:
@@ -85,4 +78,5 @@ def scan_file(item: Item, robot: Robot, reading: Reading) -> ScannedFile:
 def _scanned(robot: Robot, table: Table, columns: ColumnMap, *, divisible: bool) -> ScannedFile:
     scan = scan_table(robot, table, columns)
     merge_scans(robot, [(table, scan)])  # what is wrong with the file is an error of it alone
-    return ScannedFile(scan, tuple(table.states), tuple(table.notes), divisible, line_places(table))
+    notes, places = tuple(table.notes), line_places(table)
+    return ScannedFile(scan, tuple(table.states), notes, divisible, places, table.skipped)

@@ -8,8 +8,9 @@ from typing import Any
 
 from thetahat.data.friction_direction import batches_with_friction_direction
 from thetahat.data.joint_selection import TorqueCounter
-from thetahat.data.log import Log, read_log
+from thetahat.data.log import Log, read_files
 from thetahat.data.prepare import Settings, choose, prepare_batches
+from thetahat.data.reading import Reading
 from thetahat.data.samples import Samples
 from thetahat.data.samples_log import SamplesLog
 from thetahat.engine.protocol import (
@@ -22,7 +23,6 @@ from thetahat.engine.protocol import (
     Span,
     Tuning,
 )
-from thetahat.engine.row_reader import Reading
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.estimators.estimator import Estimator, SampleEstimator
 from thetahat.identification.information import Information, information
@@ -42,13 +42,7 @@ class LocalEngine:
 
     def read(self, names: Sequence[str], robot: Robot, reading: Reading) -> Log:
         """Scan the files behind these names and return them as one log."""
-        return read_log(
-            list(names),
-            robot,
-            columns=reading.columns,
-            topic=reading.topic,
-            salvage=reading.salvage,
-        )
+        return read_files(list(names), robot, reading)
 
     def choose_filter(
         self,

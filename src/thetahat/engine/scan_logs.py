@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from os import PathLike
 
 from thetahat.data.formats.table import State
+from thetahat.data.reading import Reading
 from thetahat.engine import file_scan
 from thetahat.engine.cache import Store
 from thetahat.engine.file_scan import ScannedFile
 from thetahat.engine.multi_log import Failure, MultiLog, merge_files
-from thetahat.engine.row_reader import Reading
 from thetahat.engine.sources import Item, items
 from thetahat.engine.tuning_cache import Write
 from thetahat.engine.workers import Job, Workers

@@ -252,7 +252,8 @@ def _stretch(files: MultiLog, entry: Entry, number: int, span: tuple[int, int]) 
 
 def _stamp(files: MultiLog, entry: Entry, row: int) -> float:
     """The time of one row, read from its file."""
-    return float(np.concatenate(list(files.rows_of(entry).read(row, row + 1)))[0, 0])
+    values = np.concatenate(list(files.rows_of(entry).read(row, row + 1)))
+    return float(entry.file.columns.split(values, files.robot)["t"][0])
 
 
 def _cut(

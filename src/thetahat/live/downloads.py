@@ -243,10 +243,12 @@ def _provenance(robot: Robot, estimate: Estimate, request: DownloadRequest) -> d
         "metric": METRIC,
         "robust": False,
         "salvage": False,
+        "skip_bad_rows": False,
         "gravity": [float(value) for value in robot.gravity],
         "rows_fitted": [0, int(estimate.samples)],
         "rows_held_out": [0, len(request.snapshot.held["q"])],
         **dict.fromkeys(("prior", "alpha", "joints", "actuation", "columns", "topic")),
+        **dict.fromkeys(("units", "format")),
     }
     logs = list(request.log.provenance.get("logs", ()))
     return {**outputs.provenance(robot, None, None, settings), "logs": logs}

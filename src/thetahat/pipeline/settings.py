@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from thetahat.errors import UsageError
 
 if TYPE_CHECKING:
+    from thetahat.data.reading import Reading
     from thetahat.model.robot import Robot
 
 METHODS = ("consistent", "least-squares", "prior", "positive", "smooth")
@@ -98,7 +99,16 @@ class IdentifySettings:
         "SPEED",
     )
     columns: str | None = setting(
-        'Column name patterns, such as "q={joint}_pos,tau={joint}_eff".', None, "PATTERNS"
+        'Column names, such as "q={joint}_pos,tau={joint}_eff"; {number} counts joints from 1,'
+        ' {index} from 0; or places of columns, such as "t=1,q=2-8,tau=9-15".',
+        None,
+        "PATTERNS",
+    )
+    units: str | None = setting(
+        "Units of columns that are not in SI units, such as q=deg,t=ms,tau=mNm.", None, "UNITS"
+    )
+    format: str | None = setting(
+        "Names of a recorder's columns: rtde, plotjuggler or lerobot.", None, "NAME"
     )
     joints: tuple[str, ...] = setting(
         "Fit and score the torques of these joints only.", (), "A,B,C"
@@ -110,6 +120,11 @@ class IdentifySettings:
         "Joint-state topic to read from a bag that has several.", None, "NAME"
     )
     salvage: bool = setting("Read the intact part of a truncated file.", False, flags="--salvage")
+    skip_bad_rows: bool = setting(
+        "Leave out rows with cells that are no finite numbers; default: refuse the file.",
+        False,
+        flags="--skip-bad-rows",
+    )
     load_friction: bool = setting(
         "Allow load-dependent friction, which the simulators here do not model.",
         False,
@@ -167,6 +182,14 @@ class IdentifySettings:
                 f" is {alpha}; give a number between 0 (the prior alone) and 1 (the data alone),"
                 " both excluded",
             )
+
+    @property
+    def reading(self) -> Reading:
+        """How the files of a log are read."""
+        from thetahat.data.reading import Reading
+
+        given = (self.columns, self.topic, self.salvage)
+        return Reading(*given, self.units, self.format, self.skip_bad_rows)
 
     @property
     def held_out(self) -> float:
