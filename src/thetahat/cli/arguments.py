@@ -72,7 +72,8 @@ Logs = Annotated[
     typer.Argument(
         metavar="LOG",
         help=(
-            "Logs of its motion: CSV, Parquet, Feather, NPZ, MAT, ROS bags, MCAP or LeRobot datasets."
+            "Logs of its motion: CSV, Parquet, Feather, NPZ, MAT, ROS bags, MCAP or LeRobot"
+            " datasets."
         ),
         show_default=False,
     ),

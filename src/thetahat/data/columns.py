@@ -58,6 +58,11 @@ class ColumnMap:
         """Return the name of the column at a position of q, dq, ddq or tau."""
         return next(column for k, at, column in self.place if (k, at) == (kind, position))
 
+    def seconds(self, values: np.ndarray) -> np.ndarray:
+        """Return the time stamps of rows of `columns` [s]."""
+        t: np.ndarray = values[:, 0] * self.scale[0] if self.scale else values[:, 0]
+        return t
+
     def split(self, values: np.ndarray, robot: Robot, *, by_column: bool = False) -> Channels:
         """Return t, q, dq, ddq, tau in SI units from rows of `columns`, by default row-major;
         locked joints are at their neutral position.

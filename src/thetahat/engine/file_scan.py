@@ -9,7 +9,7 @@ import numpy as np
 
 from thetahat.data.columns import ColumnMap
 from thetahat.data.formats import Table
-from thetahat.data.formats.table import SkippedRows, State, file_digest, label
+from thetahat.data.formats.table import State, file_digest, label
 from thetahat.data.reading import Reading, open_log_file
 from thetahat.data.scan import FileScan, merge_scans
 from thetahat.data.scan import scan_file as scan_table
@@ -29,7 +29,7 @@ class ScannedFile:
     notes: tuple[tuple[str, str], ...]
     divisible: bool  # whether its rows can be read from the middle
     places: np.ndarray  # of lines, in a CSV file
-    skipped: SkippedRows | None = None  # rows that were left out, so that others can be placed
+    left_out: np.ndarray  # rows of the file that were skipped
 
     @property
     def rows(self) -> int:
@@ -79,4 +79,5 @@ def _scanned(robot: Robot, table: Table, columns: ColumnMap, *, divisible: bool)
     scan = scan_table(robot, table, columns)
     merge_scans(robot, [(table, scan)])  # what is wrong with the file is an error of it alone
     notes, places = tuple(table.notes), line_places(table)
-    return ScannedFile(scan, tuple(table.states), notes, divisible, places, table.skipped)
+    left_out = np.zeros(0, np.int64) if table.skipped is None else table.skipped.rows
+    return ScannedFile(scan, tuple(table.states), notes, divisible, places, left_out)

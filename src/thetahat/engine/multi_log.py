@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from thetahat.data.formats import Block, Table
+from thetahat.data.formats.table import SkippedRows
 from thetahat.data.log import Log, scanned_log
 from thetahat.data.reading import Reading
 from thetahat.data.scan import FileScan, merge_scans
@@ -102,7 +103,8 @@ class ScannedTable(Table):
         self._rows = rows
         self.path, self.widths, self.names = Path(entry.item.given), {}, file.columns.columns
         self.files = tuple(Path(source.path) for source in file.scan.sources)
-        self.states, self.notes, self.skipped = file.states, file.notes, file.skipped
+        self.states, self.notes = file.states, file.notes
+        self.skipped = SkippedRows.at(file.left_out) if len(file.left_out) else None
         self.sha256 = tuple(source.sha256 for source in file.scan.sources)
 
     @property

@@ -119,6 +119,7 @@ class Shard:
             self.digest,
             self.file.columns.place,
             self.file.columns.time,
+            self.file.columns.scale,
             self.locked,
             self.file.reading.key,
             pieces,
@@ -253,7 +254,7 @@ def _stretch(files: MultiLog, entry: Entry, number: int, span: tuple[int, int]) 
 def _stamp(files: MultiLog, entry: Entry, row: int) -> float:
     """The time of one row, read from its file."""
     values = np.concatenate(list(files.rows_of(entry).read(row, row + 1)))
-    return float(entry.file.columns.split(values, files.robot)["t"][0])
+    return float(entry.file.columns.seconds(values)[0])
 
 
 def _cut(

@@ -59,7 +59,9 @@ class ColumnarTable(Table):
             width = self.widths.get(name, 0)
             parts = [f"{name}{k + 1}" for k in range(width)] if width != 1 else [name]
             names += parts or [name]
-            self._place |= {part: (name, k) for k, part in enumerate(parts)} or {name: (name, None)}
+            if not parts:
+                self._place[name] = (name, None)
+            self._place |= {part: (name, k) for k, part in enumerate(parts)}
         self.names = tuple(names)
         check_names(path, self.names)
         unpacked = 8 * self.rows * len(self.names)

@@ -187,7 +187,7 @@ class CsvTable(Table):
             run_column=run_column,
             header=self.header,
             line_at=self.line_at,
-            lenient=self.skip_bad_rows,
+            lenient=self.skips,
         )
 
     def _pieces(self, file: BinaryIO, digest: Digest | None) -> Iterator[tuple[bytes, int]]:

@@ -146,7 +146,9 @@ class CsvParser:
 
     def _parse_lines(self, data: bytes, start: int) -> Block:
         """Parse line by line, and report the first error."""
-        rows, names, line = [], [], self._line_at(start)
+        rows: list[list[float]] = []
+        names: list[str] = []
+        line = self._line_at(start)
         for number, raw in enumerate(data.split(b"\n")[:-1], start=line):
             try:
                 fields = self._fields(raw, number)

@@ -9,13 +9,14 @@ their unpacked size was measured.
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
@@ -54,8 +55,7 @@ class _Array:
     """A numeric variable: its columns, and how its rows lie."""
 
     name: str
-    shape: tuple[int, ...]  # as rows and columns in MATLAB
-    source: Any  # array, or dataset of HDF5
+    source: np.ndarray | str  # array, or path in an HDF5 file
     rows_first: bool  # whether a row of the log is a row of MATLAB's matrix
     width: int | None  # None: a vector
 
@@ -64,6 +64,17 @@ class _Array:
         if self.width is None:
             return [self.name]
         return [f"{self.name}{k + 1}" for k in range(self.width)]
+
+
+@dataclass(frozen=True)
+class _Dataset:
+    """A variable of an HDF5 file."""
+
+    path: str
+    shape: tuple[int, ...]  # as rows and columns in MATLAB
+
+
+_Variable = np.ndarray | _Dataset
 
 
 class MatTable(Table):
@@ -75,10 +86,9 @@ class MatTable(Table):
             head = file.read(1024)
         if not head:
             raise MalformedInput(f"{label(path)} is empty; give a log with rows of numbers")
-        self._stack = ExitStack()
         self._texts: dict[str, np.ndarray] = {}
         if head.startswith(_HDF5) or head[512:520] == _HDF5:
-            found = self._open_hdf5()
+            found: Mapping[str, _Variable] = self._open_hdf5()
         else:
             found = self._load(head)
         self._arrays, self.rows = _oriented(path, found)
@@ -90,14 +100,14 @@ class MatTable(Table):
 
     # -- versions 5 to 7 ---------------------------------------------------------------------------
 
-    def _load(self, head: bytes) -> dict[str, Any]:
+    def _load(self, head: bytes) -> dict[str, np.ndarray]:
         path = self.path
         if not head.startswith(b"MATLAB 5.0 MAT-file") or head[126:128] not in (b"IM", b"MI"):
             raise MalformedInput(
                 f"{label(path)} is not a MATLAB file of version 5 or later (it begins with"
                 f" {head[:20]!r}); {_ADVICE}"
             )
-        self._measure("little" if head[126:128] == b"IM" else "big")
+        self._measure("<" if head[126:128] == b"IM" else ">")
         from scipy.io import loadmat
 
         try:
@@ -105,7 +115,7 @@ class MatTable(Table):
         except Exception as error:  # whatever a damaged file makes scipy raise
             raise self._damaged(error) from None
         variables = {name: value for name, value in content.items() if not name.startswith("__")}
-        out: dict[str, Any] = {}
+        out: dict[str, np.ndarray] = {}
         self._flatten("", variables, out, 0)
         return out
 
@@ -116,8 +126,7 @@ class MatTable(Table):
             while at + 8 <= end:
                 file.seek(at)
                 tag = file.read(8)
-                kind = int.from_bytes(tag[:4], order)  # type: ignore[arg-type]
-                length = int.from_bytes(tag[4:], order)  # type: ignore[arg-type]
+                kind, length = (int(each) for each in np.frombuffer(tag, dtype=f"{order}u4"))
                 if at + 8 + length > end:
                     raise MalformedInput(
                         f"{label(self.path)} ends inside a variable; it was cut off, so copy or"
@@ -152,7 +161,9 @@ class MatTable(Table):
                 " Parquet"
             )
 
-    def _flatten(self, prefix: str, values: Mapping[str, Any], out: dict[str, Any], d: int) -> None:
+    def _flatten(
+        self, prefix: str, values: Mapping[str, object], out: dict[str, np.ndarray], d: int
+    ) -> None:
         """Collect the numeric arrays of variables and structs; names of what is left out."""
         alone = d == 0 and len(values) == 1
         for name, value in values.items():
@@ -171,7 +182,7 @@ class MatTable(Table):
 
     # -- version 7.3 -------------------------------------------------------------------------------
 
-    def _open_hdf5(self) -> dict[str, Any]:
+    def _open_hdf5(self) -> Mapping[str, _Variable]:
         try:
             import h5py
         except ImportError:
@@ -179,16 +190,11 @@ class MatTable(Table):
                 f"{label(self.path)} is a MATLAB file of version 7.3 (HDF5), which needs the extra"
                 " 'mat': pip install 'thetahat[mat]'; or save it with '-v7'"
             ) from None
-        try:
-            file = self._stack.enter_context(h5py.File(self.path, "r"))
-            out: dict[str, Any] = {}
+        out: dict[str, _Dataset] = {}
+        with self._hdf5_errors(), h5py.File(self.path, "r", locking=False) as file:
             names = [name for name in file if not name.startswith("#")]
             self._walk(file, names, "", out, 0)
-        except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
-            if isinstance(error, ThetahatError):
-                raise
-            raise self._damaged(error) from None
-        size, packed = sum(8 * int(each.size) for each in out.values()), self.states[0].size
+        size, packed = sum(8 * math.prod(each.shape) for each in out.values()), self.states[0].size
         if size > FREE_BYTES and size > MAX_RATIO * packed:
             raise RefusedForSafety(
                 f"{label(self.path)} has {packed} bytes but unpacks to {size}; no log of a moving"
@@ -196,8 +202,22 @@ class MatTable(Table):
             )
         return out
 
+    @contextmanager
+    def _hdf5_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
+            if isinstance(error, ThetahatError):
+                raise
+            raise self._damaged(error) from None
+
     def _walk(
-        self, group: h5py.Group, names: list[str], prefix: str, out: dict[str, Any], depth: int
+        self,
+        group: h5py.Group,
+        names: list[str],
+        prefix: str,
+        out: dict[str, _Dataset],
+        depth: int,
     ) -> None:
         import h5py
 
@@ -225,7 +245,7 @@ class MatTable(Table):
                 )
             text = item.attrs.get("MATLAB_class") == b"char" or "MATLAB_empty" in item.attrs
             if item.dtype.kind in "fiub" and item.ndim == 2 and item.size and not text:
-                out[prefix + name] = item
+                out[prefix + name] = _Dataset(str(item.name), tuple(item.shape[::-1]))
 
     # -- rows --------------------------------------------------------------------------------------
 
@@ -233,6 +253,17 @@ class MatTable(Table):
         self, columns: Sequence[str], run_column: str | None, *, first: bool
     ) -> Iterator[Block]:
         """Return slices of `SLICE_ROWS` rows."""
+        if all(isinstance(each.source, np.ndarray) for each in self._arrays):
+            yield from self._blocks(columns, run_column, None)
+            return
+        import h5py
+
+        with self._hdf5_errors(), h5py.File(self.path, "r", locking=False) as file:
+            yield from self._blocks(columns, run_column, file)
+
+    def _blocks(
+        self, columns: Sequence[str], run_column: str | None, file: h5py.File | None
+    ) -> Iterator[Block]:
         place = {name: (each, k) for each in self._arrays for k, name in enumerate(each.columns)}
         for name in columns:
             if name not in place:
@@ -245,7 +276,7 @@ class MatTable(Table):
             for name in chain(columns, [run_column] if run_column in place else []):
                 each = place[str(name)][0]
                 if each.name not in parts:
-                    parts[each.name] = self._slice(each, start, stop)
+                    parts[each.name] = _slice(each, start, stop, file)
             values = np.empty((stop - start, len(columns)))
             for i, name in enumerate(columns):
                 each, k = place[name]
@@ -255,20 +286,8 @@ class MatTable(Table):
                 each, k = place[run_column]
                 labels = labels_of([f"{number:g}" for number in parts[each.name][:, k]])
             elif run_column is not None:
-                labels = labels_of(self._texts[run_column][start:stop])
+                labels = labels_of(self._texts[run_column][start:stop].tolist())
             yield Block(self.check_finite(values, columns, start), labels)
-
-    def _slice(self, each: _Array, start: int, stop: int) -> np.ndarray:
-        """Return rows of an array, (rows, width)."""
-        rows = slice(start, stop)
-        try:
-            if isinstance(each.source, np.ndarray):
-                part = each.source[rows] if each.rows_first else each.source[:, rows].T
-            else:  # HDF5 keeps MATLAB's matrices transposed
-                part = each.source[:, rows].T if each.rows_first else each.source[rows]
-        except (OSError, RuntimeError, ValueError) as error:
-            raise self._damaged(error) from None
-        return np.asarray(part, dtype=float).reshape(stop - start, -1)
 
     def _damaged(self, error: Exception) -> MalformedInput:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
@@ -278,17 +297,25 @@ class MatTable(Table):
         )
 
 
-def _oriented(path: Path, found: Mapping[str, Any]) -> tuple[list[_Array], int]:
-    """Return the arrays that have one row, or one column, per time stamp, and how many those are.
+def _slice(each: _Array, start: int, stop: int, file: h5py.File | None) -> np.ndarray:
+    """Return rows of an array, (rows, width)."""
+    rows = slice(start, stop)
+    if isinstance(each.source, np.ndarray):
+        part = each.source[rows] if each.rows_first else each.source[:, rows].T
+    else:  # HDF5 keeps MATLAB's matrices transposed
+        assert file is not None
+        data = file[each.source]
+        part = data[:, rows].T if each.rows_first else data[rows]
+    return np.asarray(part, dtype=float).reshape(stop - start, -1)
 
-    found: arrays as MATLAB has them, or datasets, which are transposed.
+
+def _oriented(path: Path, found: Mapping[str, _Variable]) -> tuple[list[_Array], int]:
+    """Return the arrays that have one row, or one column, per time stamp, and how many those
+    are.
     """
     if not found:
         _refuse(path, "holds no numeric arrays")
-    shapes = {
-        name: each.shape if isinstance(each, np.ndarray) else each.shape[::-1]
-        for name, each in found.items()
-    }
+    shapes = {name: each.shape for name, each in found.items()}
     stamps = [name for name in shapes if name.rpartition(".")[2] in ("t", "time", "timestamp")]
     vectors = [name for name in stamps if min(shapes[name]) == 1]
     rows = max(shapes[vectors[0]]) if vectors else max(max(shape) for shape in shapes.values())
@@ -301,7 +328,9 @@ def _oriented(path: Path, found: Mapping[str, Any]) -> tuple[list[_Array], int]:
             continue
         first = shape[0] == rows
         width = None if min(shape) == 1 else shape[1] if first else shape[0]
-        out.append(_Array(name, shape, found[name], first, width))
+        each = found[name]
+        source = each if isinstance(each, np.ndarray) else each.path
+        out.append(_Array(name, source, first, width))
     return out, rows
 
 

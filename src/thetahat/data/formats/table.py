@@ -279,6 +279,18 @@ class SkippedRows:
         self._last = -np.inf  # stamp of the row kept last
         self._label = ""
 
+    @classmethod
+    def at(cls, rows: np.ndarray) -> SkippedRows:
+        """Return what an earlier pass left out. rows: as `rows` has them."""
+        skipped = cls(bad=True, empty=True)
+        skipped._gone = [rows]
+        return skipped
+
+    @property
+    def rows(self) -> np.ndarray:
+        """Return the rows of the file that were left out, the first `PLACED` of them."""
+        return np.concatenate([np.zeros(0, dtype=np.int64), *self._gone])
+
     def drop(self, block: Block, table: Table, columns: Sequence[str]) -> Block:
         """Return the block without the rows to be skipped."""
         values = block.values
@@ -331,7 +343,7 @@ class SkippedRows:
 
     def row_in_file(self, row: int) -> int:
         """Return the number in the file of a row that was kept."""
-        gone = np.concatenate(self._gone) if self._gone else np.zeros(0, dtype=np.int64)
+        gone = self.rows
         # the k-th row left out has gone[k] − k kept rows before it
         return row + int(np.searchsorted(gone - np.arange(len(gone)), row, side="right"))
 
