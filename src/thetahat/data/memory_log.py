@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import date
+from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import cached_property
 from numbers import Real
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, TypeGuard
@@ -158,6 +159,13 @@ class _Cells:
         self._columns = dict(expanded)
         self.names = tuple(self._columns)
 
+    @cached_property
+    def dates(self) -> frozenset[str]:
+        """Return the columns whose first cell is a date."""
+        return frozenset(
+            name for name, cells in self._columns.items() if len(cells) and _is_date(cells[0])
+        )
+
     def head(self, column: str, count: int) -> np.ndarray:
         """Return the first numbers of a column."""
         return self._numbers(column, count)
@@ -176,7 +184,9 @@ class _Cells:
             return np.array(values.tolist(), dtype=object)  # masked cells are None
         try:
             return np.asarray(values)
-        except (TypeError, ValueError, RuntimeError) as error:
+        except BaseException as error:  # polars panics are no `Exception`
+            if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
+                raise
             raise MalformedInput(
                 f"{self.name}: column {shown(column)} cannot be read as an array"
                 f" ({shown(error, 90)}); give one number per time stamp"
@@ -215,9 +225,11 @@ class _Cells:
             value = cell.reshape(-1)[0]
         if isinstance(value, bytes):
             value = value.decode("utf-8", "replace")
+        if isinstance(value, datetime) and value.tzinfo is None:
+            value = value.replace(tzinfo=UTC)
         if isinstance(value, date | np.datetime64):
             value = str(value)
-        if isinstance(value, str):
+        if isinstance(value, str) and column in self.dates:
             value = seconds_of_text(value)
         if not isinstance(value, Real | Decimal):
             if cell is None or str(cell) in ("<NA>", "NaT"):
@@ -232,6 +244,13 @@ class _Cells:
 
     def _refuse(self, column: str, row: int, problem: str) -> NoReturn:
         raise MalformedInput(f"{self.name}, {_where(row)}: column {shown(column)} is {problem}")
+
+
+def _is_date(cell: object) -> bool:
+    """Return whether a cell is a date, or text of one; durations count as stamps, too."""
+    if isinstance(cell, str):
+        return seconds_of_text(cell) is not None
+    return isinstance(cell, date | np.datetime64 | np.timedelta64)
 
 
 def _frame_library(value: object) -> str | None:

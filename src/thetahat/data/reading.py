@@ -61,6 +61,10 @@ class Header(Protocol):
     def headerless(self) -> bool:
         """Return whether its columns have numbers, from 1, for names."""
 
+    @property
+    def dates(self) -> frozenset[str]:
+        """Return the columns that hold dates."""
+
     def head(self, column: str, count: int) -> np.ndarray:
         """Return the first numbers of a column, unchecked."""
 
@@ -102,6 +106,12 @@ def column_map(table: Header, robot: Robot, reading: Reading, *, file: str) -> C
         preset = preset_patterns(reading.format, names, robot.joint_names, reading.topic, file)
         patterns = preset | patterns
     columns = Resolver(robot, names, widths=table.widths, patterns=patterns, file=file).resolve()
+    for column in columns.columns[1:]:
+        if column in table.dates:
+            raise MalformedInput(
+                f"{file}: column {column!r} holds dates, which are time stamps and not positions"
+                " or torques; store numbers"
+            )
     units, notes = parse_units(reading.units), []
     if "t" not in units and (unit := _epoch(table, columns.time)) is not None:
         units["t"] = unit

@@ -63,6 +63,10 @@ class ColumnarTable(Table):
                 self._place[name] = (name, None)
             self._place |= {part: (name, k) for k, part in enumerate(parts)}
         self.names = tuple(names)
+        temporal = (polars.Datetime, polars.Duration)
+        self.dates = frozenset(
+            name for name, kind in self._schema.items() if isinstance(kind, temporal)
+        )
         check_names(path, self.names)
         unpacked = 8 * self.rows * len(self.names)
         if unpacked > FREE_BYTES and unpacked > MAX_RATIO * self.states[0].size:
@@ -158,8 +162,7 @@ class ColumnarTable(Table):
 
     def _numbers(self, frame: polars.DataFrame, columns: Sequence[str]) -> np.ndarray:
         """Return the columns as numbers, datetimes in seconds."""
-        dates = [name for name in columns if self._place[name][1] is None]
-        dates = [name for name in dates if self._schema[self._place[name][0]].is_temporal()]
+        dates = [name for name in columns if name in self.dates]
         if not dates:
             out: np.ndarray = frame.select(columns).to_numpy()
             return out

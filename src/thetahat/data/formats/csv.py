@@ -72,6 +72,7 @@ class CsvTable(Table):
         self.headerless = not self.dialect.header
         self.names = self._header_names(self.header)
         check_names(path, self.names)
+        self.dates = frozenset(self.names[at] for at in self.dialect.dates)
         if not self.dialect.plain:
             self.notes = (("dialect", f"detected {self.dialect}"),)
 

@@ -76,7 +76,7 @@ class CsvParser:
             return self._parse_lines(data, start)
         try:
             frame = self._frame(lines, self._schema)
-        except self._polars.exceptions.PolarsError:
+        except (self._polars.exceptions.PolarsError, self._polars.exceptions.PanicException):
             return self._parse_lines(data, start)
         values = self._values(frame)
         with np.errstate(over="ignore", invalid="ignore"):

@@ -138,6 +138,7 @@ class Table(ABC):
     notes: tuple[tuple[str, str], ...] = ()  # (kind, sentence), for the log's findings
     hashes_itself = False
     headerless = False  # whether its columns have numbers, from 1, for names
+    dates: frozenset[str] = frozenset()  # columns that hold dates
     skip_bad_rows = False  # instead of refusing the file; its formats then yield NaN for bad cells
     # skip rows in which all columns but the first are empty: those of other channels
     skip_empty_rows = False
