@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import polars
 import pytest
 from data_paths import needs_shared, shared_file
 from hypothesis import given, settings
@@ -19,9 +20,9 @@ import thetahat as th
 from thetahat import robots
 from thetahat.data import row_batches
 from thetahat.data.columns import parse_patterns
+from thetahat.data.formats import columnar as columnar_format
 from thetahat.data.formats import csv as csv_format
 from thetahat.data.formats import npz as npz_format
-from thetahat.data.formats import parquet as parquet_format
 from thetahat.data.formats.write_log import write_table
 from thetahat.data.log import Log, read_log
 from thetahat.data.timestamps import DecimatedValues
@@ -57,6 +58,12 @@ def named(data: dict[str, np.ndarray], joints: tuple[str, ...]) -> dict[str, np.
 
 
 def write(path: Path, columns: dict[str, np.ndarray]) -> Path:
+    if path.suffix == ".tsv":
+        polars.DataFrame(columns).write_csv(path, separator="\t")
+        return path
+    if path.suffix == ".feather":
+        polars.DataFrame(columns).write_ipc(path)
+        return path
     return write_table(path, list(columns), list(columns.values()))
 
 
@@ -75,7 +82,7 @@ def kinds(log: Log) -> list[str]:
 # -- formats ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npz"])
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet", ".feather", ".npz"])
 def test_what_is_read_is_what_was_written(robot: th.Robot, tmp_path: Path, suffix: str) -> None:
     data = motion()
     path = write(tmp_path / f"log{suffix}", named(data, robot.joint_names))
@@ -116,7 +123,7 @@ def test_numbers_are_parsed_as_python_parses_them(
     assert read_log(path, robot).rows == len(cells)
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npz"])
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet", ".feather", ".npz"])
 def test_how_a_file_is_cut_into_blocks_changes_nothing(
     robot: th.Robot, tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,7 +142,7 @@ def test_how_a_file_is_cut_into_blocks_changes_nothing(
         ]
     monkeypatch.setattr(csv_format, "BLOCK_BYTES", 97)
     monkeypatch.setattr(npz_format, "SLICE_ROWS", 13)
-    monkeypatch.setattr(parquet_format, "SLICE_CELLS", 100)
+    monkeypatch.setattr(columnar_format, "SLICE_CELLS", 100)
     small = read_log(path, robot)
     assert small.runs == whole.runs
     assert [run.name for run in whole.runs] == ["a", "b", "c"]

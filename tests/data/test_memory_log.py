@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -172,13 +173,14 @@ def test_errors_of_the_whole_table(robot: th.Robot) -> None:
     backward = {**columns, "t": columns["t"][::-1]}
     twice = pandas.DataFrame(columns).rename(columns={"battery": "t"})
     dates = pandas.DataFrame({**columns, "t": pandas.date_range("2024", periods=400, freq="5ms")})
+    dates.loc[7, "t"] = pandas.NaT
     for table, expected in (
         ({"q1": columns["t"]}, "the table has no column 't'"),
         ({**columns, f"q.{joint}": columns["t"][:9]}, "has 9 rows but t has 400"),
         ({**columns, f"q.{joint}": [[1], [1, 2]]}, "cannot be read as an array"),
         (backward, "row 1 .*goes back"),
         (twice, "column 't' appears twice"),
-        (dates, "is of type datetime64.*store seconds"),
+        (dates, "row 7 .*column 't' is NaT; fill in a date"),
         ({**columns, "q": np.zeros((400, 2)), "q1": columns["t"]}, "column 'q1' appears twice"),
     ):
         with pytest.raises(MalformedInput, match=expected):
@@ -254,7 +256,7 @@ def test_an_npz_of_objects_and_a_parquet_of_texts_are_refused(
         read_log(tmp_path / "log.npz", robot)
     for odd in (
         polars.Series(joint, [str(x) for x in columns[joint]]),
-        polars.Series(joint, [[x] for x in columns[joint]]),
+        polars.Series(joint, [[str(x)] for x in columns[joint]]),
         polars.Series(joint, [{"x": x} for x in columns[joint]]),
         polars.Series(joint, [b"x" for _ in columns[joint]]),
     ):
@@ -267,3 +269,75 @@ def test_an_npz_of_objects_and_a_parquet_of_texts_are_refused(
             read_log(path, robot)
         except (MalformedInput, NotIdentifiable) as error:
             assert "\n" not in str(error)  # noqa: PT017
+
+
+# -- odd cells ---------------------------------------------------------------------------------------
+
+
+def test_objects_that_are_numbers_are_read_and_unwrapped(robot: th.Robot) -> None:
+    columns = columns_of(robot)
+    joint = f"q.{robot.joint_names[0]}"
+    columns[joint] = np.angle(np.exp(1j * np.linspace(0.0, 30.0, len(columns["t"]))))
+    (wanted,) = log_from_table(columns, robot).read()
+    assert np.ptp(wanted.q[:, 0]) > 29.0, "the encoder wraps"
+    for make in (
+        lambda array: array.astype(object),
+        lambda array: [Decimal(repr(float(x))) for x in array],
+        lambda array: [Fraction(float(x)) for x in array],
+        lambda array: np.array([np.array([x]) for x in array] + [None], dtype=object)[:-1],
+    ):
+        odd = {name: make(array) for name, array in columns.items()}
+        for table in (odd, pandas.DataFrame(odd)):
+            (found,) = log_from_table(table, robot).read()
+            np.testing.assert_array_equal(found.q, wanted.q)
+            np.testing.assert_array_equal(found.tau, wanted.tau)
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [None, "x", "1,5", b"1", [1.0, 2.0], {}, object(), Decimal("NaN"), pandas.NA, 10**400],
+)
+def test_odd_cells_are_named_or_skipped(robot: th.Robot, cell: object) -> None:
+    columns: dict[str, object] = dict(columns_of(robot))
+    joint = f"q.{robot.joint_names[0]}"
+    cells = np.array(columns[joint], dtype=object)
+    cells[11] = cell
+    for table in ({**columns, joint: cells}, pandas.DataFrame({**columns, joint: list(cells)})):
+        with pytest.raises(MalformedInput, match=f"row 11 .*'{joint}'"):
+            log_from_table(table, robot)
+        log = log_from_table(table, robot, skip_bad_rows=True)
+        assert log.rows == len(cells) - 1
+        assert any("row 11 " in f.message for f in log.findings if f.kind == "skipped-rows")
+
+
+def test_a_polars_type_that_numpy_has_not_is_an_error_with_its_name(robot: th.Robot) -> None:
+    columns = columns_of(robot)
+    joint = f"q.{robot.joint_names[0]}"
+    huge = polars.Series(joint, [1] * len(columns["t"]), dtype=polars.Int128)
+    with pytest.raises(MalformedInput, match=f"column '{joint}' cannot be read"):
+        log_from_table(polars.DataFrame(columns).with_columns(huge), robot)
+
+
+def test_dates_of_frames_are_seconds(robot: th.Robot, tmp_path: Path) -> None:
+    columns = columns_of(robot)
+    stamps = pandas.date_range(
+        "2024-03-01", periods=len(columns["t"]), freq="5ms", tz="Europe/Berlin"
+    )
+    seconds = stamps.astype("int64").to_numpy() * (1e-9 if stamps.unit == "ns" else 1e-6)
+    frame = pandas.DataFrame({**columns, "t": stamps})
+    for table in (
+        frame,
+        frame.astype({"t": object}),
+        frame.astype({"t": str}),
+        polars.from_pandas(frame),
+    ):
+        (chunk,) = log_from_table(table, robot).read()
+        np.testing.assert_allclose(chunk.t, seconds, rtol=0, atol=3e-7)
+    joint = f"q.{robot.joint_names[0]}"
+    with pytest.raises(MalformedInput, match=f"'{joint}' holds dates"):
+        log_from_table({**columns, joint: stamps}, robot)
+    polars.from_pandas(frame.rename(columns={"t": joint, joint: "t"})).write_parquet(
+        tmp_path / "log.parquet"
+    )
+    with pytest.raises(MalformedInput, match=f"'{joint}' holds dates"):
+        read_log(tmp_path / "log.parquet", robot)

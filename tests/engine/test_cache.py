@@ -16,7 +16,6 @@ from fleet_cases import SAME, arm, columns, differ, fitted, folder_of, one_pass,
 from store_cases import ROWS, run, same, settle
 
 import thetahat as th
-from thetahat.data.formats import Table
 from thetahat.data.types import Mask
 from thetahat.engine import row_reader, scan_logs
 from thetahat.engine.cache import Store
@@ -46,12 +45,12 @@ class Watched:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.names: list[str] = []
-        for module in (row_reader, scan_logs):
-            monkeypatch.setattr(module, "open_table", partial(self._open, module.open_table))
+        for module, name in ((scan_logs, "open_log_file"), (row_reader, "open_log_table")):
+            monkeypatch.setattr(module, name, partial(self._open, getattr(module, name)))
 
-    def _open(self, original: Callable[..., Table], path: Path, **options: object) -> Table:
+    def _open(self, original: Callable[..., object], path: Path, *options: object) -> object:
         self.names.append(path.name)
-        return original(path, **options)
+        return original(path, *options)
 
 
 # -- by content ------------------------------------------------------------------------------------

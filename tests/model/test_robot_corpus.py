@@ -37,16 +37,10 @@ REFUSED_BY_POLICY = {
     "models/urdf_files_dataset/urdf_files/oems/pioneer_adept_mobile_robots/description/urdf/pioneer-lx-devil.urdf": (
         "lower=2.775 is above"
     ),
-    "models/krang/09-URDF/7DOFArm/singlearmOld.urdf": (
-        "<origin> is there twice"
-    ),  # two different ones: which is meant?
     "models/krang/09-URDF/scenes/KrangBlocks.urdf": (
         "<inertia> is missing"
     ),  # Pinocchio drops the link's mass in silence
     "models/krang/09-URDF/scenes/KrangBlocksOld.urdf": "<inertia> is missing",
-    "example-robot-data/alex_description/urdf/alex_psyonic_hands.urdf": (
-        "mimics joint 'index_q1', which the file does not have"
-    ),
 }
 
 # Files that this project reads and Pinocchio refuses.

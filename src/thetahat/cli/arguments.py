@@ -82,7 +82,10 @@ Logs = Annotated[
     list[str],
     typer.Argument(
         metavar="LOG",
-        help="Logs of its motion: CSV, Parquet, NPZ, ROS bags or MCAP.",
+        help=(
+            "Logs of its motion: CSV, Parquet, Feather, NPZ, MAT, ROS bags, MCAP or LeRobot"
+            " datasets."
+        ),
         show_default=False,
     ),
 ]

@@ -13,7 +13,7 @@ from thetahat.cli import arguments, engine_options
 from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import collect_warnings, emit
 from thetahat.cli.progress import Progress
-from thetahat.cli.settings_options import with_settings
+from thetahat.cli.settings_options import READING, with_settings
 from thetahat.errors import UsageError
 from thetahat.files import as_text, require_folder
 from thetahat.pipeline.settings import IdentifySettings
@@ -21,7 +21,7 @@ from thetahat.pipeline.settings import IdentifySettings
 if TYPE_CHECKING:
     from thetahat.fleet.analysis import FleetAnalysis, FleetOptions
 
-SETTINGS = ("friction", "cutoff", "min_speed", "tune", "columns", "topic", "salvage")
+SETTINGS = ("friction", "cutoff", "min_speed", "tune", *READING)
 BY = ("log", "day", "week", "month")
 FILES = ("fleet.parquet", "fleet.html", "fleet.json")
 

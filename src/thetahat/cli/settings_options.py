@@ -11,6 +11,8 @@ from thetahat.cli.arguments import option
 from thetahat.errors import UsageError
 from thetahat.pipeline.settings import IdentifySettings, SettingError
 
+# settings that say how the files of a log are read
+READING = ("columns", "units", "format", "topic", "salvage", "skip_bad_rows", "keep")
 Verb = Callable[..., None]
 
 KINDS = {  # of an option, by the annotation of its field; all else is text

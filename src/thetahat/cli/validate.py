@@ -13,7 +13,7 @@ from thetahat.cli import arguments
 from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import collect_warnings, emit
 from thetahat.cli.progress import Progress
-from thetahat.cli.settings_options import with_settings
+from thetahat.cli.settings_options import READING, with_settings
 from thetahat.files import as_text
 from thetahat.pipeline.settings import IdentifySettings
 
@@ -25,8 +25,8 @@ SCHEMA = "thetahat/validation/1"
 
 
 @with_settings(
-    *("cutoff", "score_cutoff", "gravity", "min_speed", "columns", "joints", "topic", "salvage"),
-    "keep",
+    *("cutoff", "score_cutoff", "gravity", "min_speed", "joints"),
+    *READING,
 )
 def validate(
     robot: arguments.Robot,

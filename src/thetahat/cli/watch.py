@@ -19,7 +19,7 @@ from thetahat.cli import arguments
 from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import collect_warnings, emit, say
 from thetahat.cli.progress import Progress
-from thetahat.cli.settings_options import friction_terms, with_options, with_settings
+from thetahat.cli.settings_options import READING, friction_terms, with_options, with_settings
 from thetahat.errors import UsageError
 from thetahat.files import as_text
 from thetahat.pipeline.settings import FRICTION, IdentifySettings, setting
@@ -140,7 +140,7 @@ def study(
 @arguments.verb(app)
 @with_options(PageOptions, "page")
 @with_options(IdentifierOptions, "identifier")
-@with_settings("gravity", "columns", "topic", "salvage")
+@with_settings("gravity", *READING)
 def replay(
     robot: arguments.Robot,
     logs: arguments.Logs,
@@ -156,14 +156,13 @@ def replay(
     file, times = robots.find(robot), _speed(speed)
 
     def session() -> Session:
-        from thetahat.data.log import read_log
+        from thetahat.data.log import read_files
         from thetahat.live.sample_sources import Replay
         from thetahat.live.session import Session
         from thetahat.model.io.load import load
 
         loaded = load(file, gravity=settings.gravity)
-        how = {name: getattr(settings, name) for name in ("columns", "topic", "salvage")}
-        log = read_log(list(logs), loaded, **how)
+        log = read_files(list(logs), loaded, settings.reading)
         return Session(Replay(loaded, log, identifier.settings()), speed=times)
 
     _serve(session, page, json=json, quiet=quiet)

@@ -22,6 +22,7 @@ from thetahat.model.tree import JointKind
 
 DEGREE = np.pi / 180.0
 UNITS = {1e-3: "milliseconds", 1e-6: "microseconds", 1e-9: "nanoseconds"}
+OPTIONS = {1e-3: "ms", 1e-6: "us", 1e-9: "ns"}  # of --units
 
 
 def check_against_model(
@@ -90,7 +91,7 @@ def _check_time(
             raise MalformedInput(
                 f"{file}, column {columns.time!r}: positions change {1 / ratio:.4g} times slower"
                 f" than the velocities say, so the time stamps seem to be in {unit}; give seconds"
-                f" (multiply by {factor:g})"
+                f" (multiply by {factor:g}), or pass --units t={OPTIONS[factor]}"
             )
     turning = [r for r, name in zip(ratios, names, strict=True) if name]
     angular = float(np.median(turning)) if turning else 1.0
@@ -104,7 +105,8 @@ def _check_time(
             raise MalformedInput(
                 f"{file}, column {first!r} and the others of {wrong}: positions change"
                 f" {angular:.4g} times as fast as the velocities say, so {wrong} seems to be in"
-                f" degrees and {right} in radians; give radians (multiply by pi/180)"
+                f" degrees and {right} in radians; give radians (multiply by pi/180), or pass"
+                f" --units {wrong}=deg"
             )
 
 
@@ -120,8 +122,8 @@ def _check_pace(columns: ColumnMap, windows: Windows, file: str, seconds: float)
         raise MalformedInput(
             f"{file}, column {columns.time!r}: its median step is {windows.period:.4g} s and the"
             f" fastest joint moves {speed:.2g} rad/s, so the time stamps seem to be in"
-            f" {UNITS[factor]}; give seconds (multiply by {factor:g}), or log dq too if the robot"
-            " is so slow"
+            f" {UNITS[factor]}; give seconds (multiply by {factor:g}) or pass --units"
+            f" t={OPTIONS[factor]}, or log dq too if the robot is so slow"
         )
 
 
@@ -171,7 +173,7 @@ def _check_degrees(robot: Robot, columns: ColumnMap, windows: Windows, file: str
         )
         raise MalformedInput(
             f"{file}, column {column!r} reaches {reach[node.name]:.4g}{bounds}: positions seem to"
-            " be in degrees; give radians (multiply by pi/180)"
+            " be in degrees; give radians (multiply by pi/180), or pass --units q=deg"
         )
 
 

@@ -2,7 +2,7 @@
 
 By name `q.<joint>`, `dq.<joint>`, `ddq.<joint>`, `tau.<joint>`, with `.x` and so on for joints of
 several degrees of freedom; by position `q1 … qk` for the first k joints; or by patterns such as
-``q={joint}_pos,tau={joint}_eff``.
+``q={joint}_pos,tau={joint}_eff``, or by the places of columns, counted from 1: ``t=1,q=2-8``.
 """
 
 from __future__ import annotations
@@ -20,6 +20,11 @@ from thetahat.errors import MalformedInput, UsageError, known
 from thetahat.model.robot import Robot
 
 KINDS = ("q", "dq", "ddq", "tau")
+KEYS = (*KINDS, "cmd", "t", "seg")  # of patterns; verbs that read commanded positions use cmd
+_FIELD = re.compile(r"\{(joint|number|index)\}")
+# 2-8 or 2-20:3 (every third), several of them joined by +
+_RANGE = r"\d+(?:-\d+(?::\d+)?)?"
+_PLACES = re.compile(rf"{_RANGE}(?:\+{_RANGE})*")
 _NAMED = re.compile(r"(q|dq|ddq|tau)\.(.+)")
 _NUMBERED = re.compile(r"(q|dq|ddq|tau)(\d+)(?:\.(\w+))?")
 _TIMES = ("time", "timestamp", "stamp", "time_s", "seconds", "sec", "secs", "ts")
@@ -37,6 +42,8 @@ class ColumnMap:
     ignored: tuple[str, ...]  # columns that are not the robot's
     incomplete: tuple[str, ...]  # kinds that only some joints have; they are not read
     silent: tuple[int, ...]  # degrees of freedom without a torque column
+    scale: tuple[float, ...] = ()  # of each of `columns`, to SI units; empty: all are 1
+    notes: tuple[tuple[str, str], ...] = ()  # (kind, sentence), for the log's findings
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
@@ -51,21 +58,30 @@ class ColumnMap:
         """Return the name of the column at a position of q, dq, ddq or tau."""
         return next(column for k, at, column in self.place if (k, at) == (kind, position))
 
+    def seconds(self, values: np.ndarray) -> np.ndarray:
+        """Return the time stamps of rows of `columns` [s]."""
+        t: np.ndarray = values[:, 0] * self.scale[0] if self.scale else values[:, 0]
+        return t
+
     def split(self, values: np.ndarray, robot: Robot, *, by_column: bool = False) -> Channels:
-        """Return t, q, dq, ddq, tau from rows of `columns`, by default row-major; locked joints
-        are at their neutral position.
+        """Return t, q, dq, ddq, tau in SI units from rows of `columns`, by default row-major;
+        locked joints are at their neutral position.
         """
+        scale = self.scale or (1.0,) * values.shape[1]
+
+        def column(at: int) -> np.ndarray:
+            return values[:, at] if scale[at] == 1.0 else scale[at] * values[:, at]
 
         def filled(kind: str, default: np.ndarray) -> np.ndarray:
             array = np.empty((len(values), len(default)), order="F" if by_column else "C")
             source = {at: i for i, (k, at, _) in enumerate(self.place, start=1) if k == kind}
             for at, value in enumerate(default):
-                array[:, at] = values[:, source[at]] if at in source else value
+                array[:, at] = column(source[at]) if at in source else value
             return array
 
         zero = np.zeros(robot.nv)
         return {
-            "t": np.ascontiguousarray(values[:, 0]),
+            "t": np.ascontiguousarray(column(0)),
             "q": filled("q", robot.neutral),
             "dq": filled("dq", zero) if self.has("dq") else None,
             "ddq": filled("ddq", zero) if self.has("ddq") else None,
@@ -85,26 +101,44 @@ def parse_patterns(columns: str | Mapping[str, str] | None) -> dict[str, str]:
             )
         if len({kind.strip() for kind, _, _ in parts}) < len(parts):
             raise UsageError(
-                f"columns {columns!r} states one of its keys twice; state t, seg, q, dq, ddq, tau"
-                " at most once"
+                f"columns {columns!r} states one of its keys twice; state each of"
+                f" {', '.join(KEYS)} at most once"
             )
         columns = {kind.strip(): pattern.strip() for kind, _, pattern in parts}
     for kind, pattern in columns.items():
-        if kind not in (*KINDS, "t", "seg"):
-            raise UsageError(
-                f"columns has the key {kind!r}; known keys are t, seg, {', '.join(KINDS)}"
-            )
+        if kind not in KEYS:
+            raise UsageError(f"columns has the key {kind!r}; known keys are {', '.join(KEYS)}")
         if not isinstance(pattern, str) or not pattern:
             raise UsageError(
                 f"columns gives {kind} the pattern {pattern!r}; give a column's name, with"
-                " {joint} or {number} in it"
+                " {joint}, {number} or {index} in it"
             )
-        if kind in KINDS and not re.search(r"\{(joint|number)\}", pattern):
+        if (
+            kind not in ("t", "seg")
+            and not _FIELD.search(pattern)
+            and not _PLACES.fullmatch(pattern)
+        ):
             raise UsageError(
-                f"pattern {kind}={pattern} names the same column for every joint; write {{joint}}"
-                " or {number} where the joint's name stands"
+                f"pattern {kind}={pattern} names the same column for every joint; write {{joint}},"
+                " {number} (from 1) or {index} (from 0) where the joint stands, or the places of"
+                " the columns, as in 2-8"
             )
     return dict(columns)
+
+
+def by_place(patterns: Mapping[str, str]) -> bool:
+    """Return whether positions are named by the places of their columns."""
+    return "t" in patterns and _PLACES.fullmatch(patterns.get("q", "")) is not None
+
+
+def _places(pattern: str) -> list[int]:
+    """Return the places of ``2-8+10``, from 1."""
+    out: list[int] = []
+    for part in pattern.split("+"):
+        span, _, step = part.partition(":")
+        first, _, last = span.partition("-")
+        out += range(int(first), int(last or first) + 1, max(int(step or 1), 1))
+    return out
 
 
 class Resolver:
@@ -129,7 +163,7 @@ class Resolver:
     def resolve(self) -> ColumnMap:
         """Return the map; raise an error that says what is missing."""
         time = self._time()
-        run = self._patterns.get("seg", "seg")
+        run = self._column_at(self._patterns.get("seg", "seg"))
         if "seg" in self._patterns and run not in self._names:
             raise MalformedInput(
                 f"{self._file} has no column {run!r}, which --columns names for seg; its columns:"
@@ -149,7 +183,7 @@ class Resolver:
     # -- finding -----------------------------------------------------------------------------------
 
     def _time(self) -> str:
-        time = self._patterns.get("t", "t")
+        time = self._column_at(self._patterns.get("t", "t"))
         if time in self._names:
             return time
         likely = next((name for name in self._names if name.lower() in _TIMES), None)
@@ -161,6 +195,12 @@ class Resolver:
         raise MalformedInput(
             f"{self._file} has no column {time!r}{hint}; its columns: {known(self._names)}"
         )
+
+    def _column_at(self, name: str) -> str:
+        """Return the column of this name or, where none has it, at this place from 1."""
+        if name not in self._names and name.isdigit() and 1 <= int(name) <= len(self._names):
+            return self._names[int(name) - 1]
+        return name
 
     def _full_matrix(self, kind: str) -> bool:
         """Return whether a 2-D array has the width of the robot's q or dq, where that is not one
@@ -189,27 +229,63 @@ class Resolver:
 
     def _by_pattern(self, kind: str) -> None:
         pattern = self._patterns[kind]
+        if not _FIELD.search(pattern):
+            self._by_place(kind, pattern)
+            return
+        self._check_base(kind, pattern)
         names = set(self._names)
         for number, node in enumerate(self._joints):
             for suffix in node.kind.coordinates if kind == "q" else node.kind.directions:
                 end = f".{suffix}" if suffix else ""
-                column = pattern.replace("{joint}", node.name + end).replace(
-                    "{number}", f"{number + 1}{end}"
-                )
+                column = _filled(pattern, node.name, number, end)
                 position = self._position(kind, number, suffix)
                 if column in names and position is not None:
                     self._put(kind, position, column)
         if not any(k == kind for k, _ in self._columns):
-            example = (
-                pattern.replace("{joint}", self._joints[0].name).replace("{number}", "1")
-                if self._joints
-                else pattern
-            )
+            example = _filled(pattern, self._joints[0].name, 0) if self._joints else pattern
             raise MalformedInput(
                 f"{self._file}: pattern {kind}={pattern} fits no column (for the first joint it is"
                 f" {example!r}); columns: {known(self._names)}; joints:"
                 f" {known(self._robot.joint_names)}"
             )
+
+    def _by_place(self, kind: str, pattern: str) -> None:
+        """Give the columns at these places to the first joints, in their order."""
+        places, count = _places(pattern), self._robot.nq if kind == "q" else self._robot.nv
+        beyond = [place for place in places if not 1 <= place <= len(self._names)]
+        if beyond:
+            raise MalformedInput(
+                f"{self._file} has {len(self._names)} columns, and {kind}={pattern} asks for column"
+                f" {beyond[0]}; count columns from 1"
+            )
+        if len(places) > count or not places:
+            raise MalformedInput(
+                f"{self._file}: {kind}={pattern} are {len(places)} columns, but robot"
+                f" {self._robot.name!r} has {count} of {kind}: {known(self._robot.joint_names)}"
+            )
+        for position, place in enumerate(places):
+            self._put(kind, position, self._names[place - 1])
+
+    def _check_base(self, kind: str, pattern: str) -> None:
+        """Refuse joints counted from 1 where the columns count from 0, and the other way round: all
+        but one would fit, each with its neighbour's numbers.
+        """
+        if "{joint}" in pattern or not self._joints:
+            return
+        names, last = set(self._names), len(self._joints)
+        here, there = ("{number}", "{index}") if "{number}" in pattern else ("{index}", "{number}")
+        zero, one, end = (pattern.replace(here, str(k)) for k in (0, 1, last))
+        if here == "{number}" and zero in names:
+            wrong = f"the columns count from 0 ({zero!r} is there)"
+        elif here == "{index}" and zero not in names and (one in names or end in names):
+            wrong = f"the columns count from 1 (there is no {zero!r})"
+        else:
+            return
+        raise MalformedInput(
+            f"{self._file}: in {kind}={pattern} {here} counts joints from"
+            f" {1 if here == '{number}' else 0}, but {wrong}; write {there} instead, so that no"
+            " joint gets its neighbour's column"
+        )
 
     def _by_name(self, name: str) -> None:
         """Place a column by the default rules, unless its kind has a pattern."""
@@ -336,6 +412,12 @@ class Resolver:
                 if have["tau"] and ("tau", at) not in self._columns
             ),
         )
+
+
+def _filled(pattern: str, joint: str, at: int, end: str = "") -> str:
+    """Return the column that a pattern names for the joint at a place from 0."""
+    fields = {"joint": f"{joint}{end}", "number": f"{at + 1}{end}", "index": f"{at}{end}"}
+    return _FIELD.sub(lambda match: fields[match[1]], pattern)
 
 
 def _order(entry: tuple[str, int, str]) -> tuple[int, int]:

@@ -7,6 +7,10 @@ nothing was changed, and the log (or the robot file) seems wrong.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from thetahat.errors import UsageError
+
 NOTE, CORRECTED, REMOVED, SUSPECT = "note", "corrected", "removed", "suspect"
 
 EFFECTS = {
@@ -58,6 +62,15 @@ GRAVE = (
     *("inconsistent-dq", "dead-torque", "saturated", "stuck", "contact", "payload", "coupling"),
     *("spring", "drift", "delay", "inconsistent"),
 )
+
+
+def kept_reasons(keep: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the reasons, as text with commas or as names; raise where one is unknown."""
+    names = tuple(name.strip() for name in keep.split(",")) if isinstance(keep, str) else keep
+    for name in names:
+        if name not in KEEP:
+            raise UsageError(f"keep names {name!r}; reasons: {', '.join(KEEP)}")
+    return tuple(names)
 
 
 def treatment(kind: str, what: str, keep: tuple[str, ...]) -> str:

@@ -70,13 +70,21 @@ def joint_torques(
         friction = np.column_stack([speed, *dry])
         unit = float(np.std(tau))
         moments = own[v][rows] if v in own else np.zeros((len(tau), 0))
-        parts = (
-            *(tau, inertial[rows, v], gravity[rows, v]),
-            *(friction, windows.ddq[rows, v], moments),
+
+        def centred(part: np.ndarray, unit: float = unit) -> np.ndarray:
+            return np.asarray((part - part.mean(axis=0)) / unit)
+
+        out[v] = JointTorque(
+            dof=v,
+            tau=centred(tau),
+            inertial=centred(inertial[rows, v]),
+            gravity=centred(gravity[rows, v]),
+            friction=centred(friction),
+            rotor=centred(windows.ddq[rows, v]),
+            own=_nonzero(centred(moments)),
+            speed=speed,
+            unit=unit,
         )
-        centred = [(part - part.mean(axis=0)) / unit for part in parts]
-        centred[-1] = _nonzero(centred[-1])
-        out[v] = JointTorque(v, *centred, speed=speed, unit=unit)
     return out
 
 

@@ -15,10 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from thetahat.data.columns import ColumnMap, Resolver, parse_patterns
-from thetahat.data.finding_kinds import KEEP
-from thetahat.data.formats import SUFFIXES, Table, is_bag_folder, open_table
+from thetahat.data.columns import ColumnMap
+from thetahat.data.finding_kinds import kept_reasons
+from thetahat.data.formats import SUFFIXES, Table, is_log_folder
 from thetahat.data.formats.table import label
+from thetahat.data.reading import Reading, open_log_file
 from thetahat.data.row_batches import BATCH_ROWS, batches
 from thetahat.data.scan import LogScan, Wraps, merge_scans, scan_file
 from thetahat.data.timestamps import unwrap
@@ -128,47 +129,46 @@ def read_log(
     topic: str | None = None,
     salvage: bool = False,
     keep: str | Sequence[str] = (),
+    units: str | Mapping[str, str] | None = None,
+    format: str | None = None,
+    skip_bad_rows: bool = False,
 ) -> Log:
-    """Read and audit a log of the robot's motion: CSV, Parquet, NPZ, ROS bags, MCAP.
+    """Read and audit a log of the robot's motion: CSV and its kin, Parquet, Feather, NPZ, MATLAB
+    files, ROS bags, MCAP, LeRobot datasets.
 
     Args:
         paths: a file, a folder of files, a pattern such as ``runs/*.csv``, or several of these;
             each file is a run or more.
         robot: whose joints the columns are of.
-        columns: names that differ from the rules, as ``"q={joint}_pos,tau={joint}_eff"``.
+        columns: names that differ from the rules, as ``"q={joint}_pos,tau={joint}_eff"``, or the
+            places of columns from 1, as ``"t=1,q=2-8,tau=9-15"``.
         topic: which topic of a bag to read, where several hold joint states.
         salvage: read what is left of a file that was cut off, instead of refusing it.
         keep: what the audit would leave out but must not: saturation, dead-torque, stuck, sign, dq,
             ddq, units.
+        units: of columns that are not in SI units, as ``"q=deg,t=ms,tau=mNm"``.
+        format: names of a recorder's columns: rtde, plotjuggler, lerobot.
+        skip_bad_rows: leave out rows with cells that are no finite numbers or with stamps that do
+            not increase, instead of refusing the file; they are counted and named.
 
     """
     if not isinstance(robot, Robot):
         raise UsageError(
             f"robot is {type(robot).__name__}; give a Robot, as thetahat.load returns it"
         )
-    patterns = parse_patterns(columns)
+    kept = kept_reasons(keep)
+    reading = Reading(columns, topic, salvage, units, format, skip_bad_rows, kept)
+    return read_files(paths, robot, reading)
+
+
+def read_files(paths: object, robot: Robot, reading: Reading) -> Log:
+    """Read and audit the files of a log."""
+    reading.check()
     tables: list[tuple[Table, ColumnMap]] = []
     for path in log_files(paths):
-        table = open_table(path, joints=robot.joint_names, topic=topic, salvage=salvage)
-        tables.append(
-            (
-                table,
-                Resolver(
-                    robot, table.names, widths=table.widths, patterns=patterns, file=label(path)
-                ).resolve(),
-            )
-        )
+        tables.append(open_log_file(path, robot, reading))
         _require_same(tables[0], tables[-1])
-    return scan_tables(robot, tables, kept_reasons(keep))
-
-
-def kept_reasons(keep: str | Sequence[str]) -> tuple[str, ...]:
-    """Return the reasons, as text with commas or as names; raise where one is unknown."""
-    names = tuple(name.strip() for name in keep.split(",")) if isinstance(keep, str) else keep
-    for name in names:
-        if name not in KEEP:
-            raise UsageError(f"keep names {name!r}; reasons: {', '.join(KEEP)}")
-    return tuple(names)
+    return scan_tables(robot, tables, reading.keep)
 
 
 def scan_tables(
@@ -227,11 +227,11 @@ def log_files(paths: object) -> list[Path]:
             )
             if not parts:
                 raise StorageError(f"no file fits the pattern {label(path)}; check the path")
-        elif path.is_dir() and not is_bag_folder(path):
+        elif path.is_dir() and not is_log_folder(path):
             parts = sorted(
                 part
                 for part in path.iterdir()
-                if part.suffix.lower() in SUFFIXES or is_bag_folder(part)
+                if part.suffix.lower() in SUFFIXES or is_log_folder(part)
             )
             if not parts:
                 raise StorageError(

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import cached_property
 from numbers import Real
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, TypeGuard
 
 import numpy as np
 
-from thetahat.data.columns import ColumnMap, Resolver, parse_patterns
+from thetahat.data.columns import ColumnMap
+from thetahat.data.finding_kinds import kept_reasons
 from thetahat.data.formats import Block, Table
+from thetahat.data.formats.date_stamps import seconds_of_text
 from thetahat.data.formats.table import (
     State,
     check_names,
@@ -25,7 +29,8 @@ from thetahat.data.formats.table import (
     labels_of,
     shown,
 )
-from thetahat.data.log import Log, kept_reasons, scan_tables
+from thetahat.data.log import Log, scan_tables
+from thetahat.data.reading import Reading, column_map
 from thetahat.errors import MalformedInput, UsageError
 from thetahat.model.robot import Robot
 
@@ -58,7 +63,11 @@ class ArrayTable(Table):
         names: Sequence[str],
         values: np.ndarray,
         labels: tuple[tuple[int, str], ...] = (),
+        *,
+        lenient: bool = False,
     ) -> None:
+        """lenient: rows that are not finite are skipped."""
+        self.skip_bad_rows = lenient
         self.path, self.widths, self.names = Path(name), {}, tuple(names)
         check_names(self.path, self.names)
         self._values = self.check_finite(np.ascontiguousarray(values, dtype=float), names, 0)
@@ -71,7 +80,7 @@ class ArrayTable(Table):
 
     def blocks(self, columns: Sequence[str], run_column: str | None) -> Iterator[Block]:
         """Return all rows as one block; there is no file that could change meanwhile."""
-        yield from self.read(columns, run_column, first=False)
+        yield from self.stream(columns, run_column, first=False)
 
     def read(
         self, columns: Sequence[str], run_column: str | None, *, first: bool
@@ -81,10 +90,6 @@ class ArrayTable(Table):
         if tuple(columns) != self.names:
             values = values[:, [self.names.index(column) for column in columns]]
         yield Block(values, self._labels if run_column else ())
-
-    def where(self, row: int) -> str:
-        """Name a row as NumPy counts it."""
-        return _where(row)
 
 
 def _where(row: int) -> str:
@@ -104,6 +109,8 @@ def log_from_table(
     robot: Robot,
     *,
     columns: str | Mapping[str, str] | None = None,
+    units: str | Mapping[str, str] | None = None,
+    skip_bad_rows: bool = False,
     name: str = "the table",
     keep: str | Sequence[str] = (),
 ) -> Log:
@@ -115,6 +122,8 @@ def log_from_table(
             copied.
         robot: whose joints the columns are of.
         columns: names that differ from the rules, as ``"q={joint}_pos,tau={joint}_eff"``.
+        units: of columns that are not in SI units, as ``"q=deg,t=ms,tau=mNm"``.
+        skip_bad_rows: leave out rows with cells that are no finite numbers.
         name: what error messages and findings call the table.
         keep: what the audit would leave out but must not, as `read_log` has it.
 
@@ -123,19 +132,20 @@ def log_from_table(
         raise UsageError(
             f"robot is {type(robot).__name__}; give a Robot, as thetahat.load returns it"
         )
-    cells = _Cells(table, name)
-    column_map = Resolver(
-        robot, cells.names, widths=cells.widths, patterns=parse_patterns(columns), file=cells.name
-    ).resolve()
-    return scan_tables(robot, [(cells.table(column_map), column_map)], kept_reasons(keep))
+    reading = Reading(columns, units=units, skip_bad_rows=skip_bad_rows)
+    cells = _Cells(table, name, lenient=skip_bad_rows)
+    found = column_map(cells, robot, reading, file=cells.name)
+    return scan_tables(robot, [(cells.table(found), found)], kept_reasons(keep))
 
 
 class _Cells:
     """The columns of a frame or mapping, before they are known to be numbers."""
 
-    def __init__(self, table: TableLike, name: str) -> None:
+    headerless = False
+
+    def __init__(self, table: TableLike, name: str, *, lenient: bool) -> None:
         path = Path(name)
-        self.name = label(path)
+        self.name, self._lenient = label(path), lenient
         items = _columns_of(table)
         check_names(path, [column for column, _ in items])
         arrays = {column: self._array(column, values) for column, values in items}
@@ -152,51 +162,98 @@ class _Cells:
         self._columns = dict(expanded)
         self.names = tuple(self._columns)
 
+    @cached_property
+    def dates(self) -> frozenset[str]:
+        """Return the columns whose first cell is a date."""
+        return frozenset(
+            name for name, cells in self._columns.items() if len(cells) and _is_date(cells[0])
+        )
+
+    def head(self, column: str, count: int) -> np.ndarray:
+        """Return the first numbers of a column."""
+        return self._numbers(column, count)
+
     def table(self, columns: ColumnMap) -> ArrayTable:
         """Return the columns of the map as numbers, and the runs' names."""
         values = [self._numbers(column) for column in columns.columns]
         names = () if columns.run is None else self._columns[columns.run].tolist()
         labels = labels_of([_run_name(cell) for cell in names])
-        return ArrayTable(self.name, columns.columns, np.column_stack(values), labels)
+        return ArrayTable(
+            self.name, columns.columns, np.column_stack(values), labels, lenient=self._lenient
+        )
 
     def _array(self, column: str, values: Any) -> np.ndarray:
         if isinstance(values, np.ma.MaskedArray):
             return np.array(values.tolist(), dtype=object)  # masked cells are None
         try:
             return np.asarray(values)
-        except (TypeError, ValueError, RuntimeError) as error:
+        except BaseException as error:  # polars panics are no `Exception`
+            if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
+                raise
             raise MalformedInput(
                 f"{self.name}: column {shown(column)} cannot be read as an array"
                 f" ({shown(error, 90)}); give one number per time stamp"
             ) from None
 
-    def _numbers(self, column: str) -> np.ndarray:
-        """Return a column as floating-point numbers, or name the first cell that is none."""
-        cells = self._columns[column]
+    def _numbers(self, column: str, count: int | None = None) -> np.ndarray:
+        """Return a column as floating-point numbers, or name the first cell that is none; dates as
+        seconds since 1970.
+        """
+        cells = self._columns[column][:count]
         if cells.dtype.kind in "fiub":
             with np.errstate(over="ignore"):
                 return np.asarray(cells, dtype=np.float64)
         if cells.dtype.kind in "mM":
-            raise MalformedInput(
-                f"{self.name}: column {shown(column)} is of type {cells.dtype}, not a number;"
-                " store seconds as numbers"
-            )
-        return np.array([self._number(cell, column, row) for row, cell in enumerate(cells)])
+            unit = "datetime64[ns]" if cells.dtype.kind == "M" else "timedelta64[ns]"
+            ticks = cells.astype(unit).astype(np.int64)
+            seconds = ticks // 10**9 + 1e-9 * (ticks % 10**9)
+            if np.isnat(cells).any() and not self._lenient:
+                row = int(np.argmax(np.isnat(cells)))
+                self._refuse(column, row, "NaT; fill in a date or remove the row")
+            return np.where(np.isnat(cells), np.nan, seconds)
+        return np.array([self._cell(cell, column, row) for row, cell in enumerate(cells)])
+
+    def _cell(self, cell: object, column: str, row: int) -> float:
+        try:
+            return self._number(cell, column, row)
+        except MalformedInput:
+            if self._lenient:
+                return np.nan
+            raise
 
     def _number(self, cell: object, column: str, row: int) -> float:
-        if not isinstance(cell, Real | Decimal):
+        """Return a Python object as a number: a number or a date."""
+        value: object = cell
+        if isinstance(cell, np.ndarray) and cell.size == 1:
+            value = cell.reshape(-1)[0]
+        if isinstance(value, bytes):
+            value = value.decode("utf-8", "replace")
+        if isinstance(value, datetime) and value.tzinfo is None:
+            value = value.replace(tzinfo=UTC)
+        if isinstance(value, date | np.datetime64):
+            value = str(value)
+        if isinstance(value, str) and column in self.dates:
+            value = seconds_of_text(value)
+        if not isinstance(value, Real | Decimal):
             if cell is None or str(cell) in ("<NA>", "NaT"):
                 self._refuse(column, row, f"{cell}; fill in a number or remove the row")
             self._refuse(column, row, f"{shown(cell)}, not a number; repair or remove the row")
         try:
-            return float(cell)
-        except (OverflowError, ValueError):
+            return float(value)
+        except (OverflowError, ValueError, TypeError):
             self._refuse(
                 column, row, f"{shown(cell)}, more than a double can hold; repair or remove the row"
             )
 
     def _refuse(self, column: str, row: int, problem: str) -> NoReturn:
         raise MalformedInput(f"{self.name}, {_where(row)}: column {shown(column)} is {problem}")
+
+
+def _is_date(cell: object) -> bool:
+    """Return whether a cell is a date, or text of one; durations count as stamps, too."""
+    if isinstance(cell, str):
+        return seconds_of_text(cell) is not None
+    return isinstance(cell, date | np.datetime64 | np.timedelta64)
 
 
 def _frame_library(value: object) -> str | None:

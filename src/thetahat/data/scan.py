@@ -210,9 +210,15 @@ class _Merger:
 
     def _column_findings(self) -> Iterator[Finding]:
         columns = self._columns
+        notes: dict[tuple[str, str], list[str]] = {}
         for table, _ in self._files:
-            for kind, sentence in table.notes:
-                yield Finding(kind, None, None, f"{label(table.path)}: {sentence}")
+            for note in table.notes:
+                notes.setdefault(note, []).append(label(table.path))
+        for (kind, sentence), names in notes.items():
+            yield Finding(kind, None, None, f"{known(names, 3)}: {sentence}")
+        told = dict.fromkeys(note for _, scan in self._files for note in scan.columns.notes)
+        for kind, sentence in told:
+            yield Finding(kind, None, None, sentence)
         ignored = dict.fromkeys(name for _, scan in self._files for name in scan.columns.ignored)
         if ignored:
             yield Finding(

@@ -12,10 +12,10 @@ from typing import Any, TypedDict, TypeGuard, Unpack
 import numpy as np
 
 from thetahat.data.prepare import Settings
+from thetahat.data.reading import Reading
 from thetahat.data.samples import Samples
 from thetahat.engine.cache import Store
 from thetahat.engine.reduce import ShardReducer
-from thetahat.engine.row_reader import Reading
 from thetahat.engine.scan_logs import Names
 from thetahat.engine.shard_work import Fold, Preparation
 from thetahat.engine.tuning_cache import SettingsOptions
@@ -40,6 +40,9 @@ class LogOptions(TypedDict, total=False):
     columns: str | None  # as `th.read_log` takes it
     topic: str | None  # of a bag
     salvage: bool  # read what is left of a file that was cut off
+    units: str | None  # of columns that are not in SI units
+    format: str | None  # of a recorder: rtde, plotjuggler, lerobot
+    skip_bad_rows: bool  # leave them out instead of refusing the file
 
 
 def information(
@@ -61,8 +64,8 @@ def information(
         weights: (samples, nv) factors on the rows of [Y | u], of samples; rows a sample marks
             unusable never count.
         threads: that fold samples.
-        options: of logs: client, workers, store, settings, cutoff, min_speed, columns, topic and
-            salvage, as `LogOptions` has them.
+        options: of logs: client, workers, store, settings, cutoff, min_speed, columns, topic,
+            salvage, units, format and skip_bad_rows, as `LogOptions` has them.
 
     A log that cannot be used is left out, with a warning that names it.
 
@@ -87,7 +90,14 @@ def _fold_logs(robot: Robot, names: Names, **options: Unpack[LogOptions]) -> Inf
     local = client is None and workers is None
     executor = Workers() if local else DaskWorkers(client=client, workers=workers)
     opened = store if isinstance(store, Store | None) else Store(store)
-    reading = Reading(options.get("columns"), options.get("topic"), options.get("salvage", False))
+    reading = Reading(
+        options.get("columns"),
+        options.get("topic"),
+        options.get("salvage", False),
+        options.get("units"),
+        options.get("format"),
+        options.get("skip_bad_rows", False),
+    )
     wanted = SettingsOptions(cutoff=options.get("cutoff"), min_speed=options.get("min_speed"))
     try:
         with executor:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from thetahat.data.friction_direction import batches_with_friction_direction
 from thetahat.data.joint_selection import TorqueCounter
-from thetahat.data.log import Log, read_log
+from thetahat.data.log import Log, read_files
 from thetahat.data.prepare import Settings, choose, prepare_batches
+from thetahat.data.reading import Reading
 from thetahat.data.samples import Samples
 from thetahat.data.samples_log import SamplesLog
 from thetahat.engine.multi_log import Span
 from thetahat.engine.protocol import Engine, Fold, NoProgress, Progress, Rows, Tuning
-from thetahat.engine.row_reader import Reading
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.estimators.estimator import AnyEstimator
 from thetahat.identification.information import Information, information
@@ -30,14 +30,7 @@ class LocalEngine(Engine):
 
     def read(self, names: Sequence[str], robot: Robot, reading: Reading) -> Log:
         """Scan the files behind these names and return them as one log."""
-        return read_log(
-            list(names),
-            robot,
-            columns=reading.columns,
-            topic=reading.topic,
-            salvage=reading.salvage,
-            keep=reading.keep,
-        )
+        return read_files(list(names), robot, reading)
 
     def choose_filter(
         self, log: Log, robot: Robot, *, cutoff: float | None, min_speed: float | None, span: Span

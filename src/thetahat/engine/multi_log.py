@@ -11,12 +11,13 @@ import numpy as np
 
 from thetahat.data.columns import ColumnMap
 from thetahat.data.formats import Block, Table
-from thetahat.data.formats.table import State
+from thetahat.data.formats.table import SkippedRows, State
 from thetahat.data.log import Log, scanned_log
+from thetahat.data.reading import Reading
 from thetahat.data.scan import FileScan, merge_scans
 from thetahat.data.types import Source
 from thetahat.engine.fingerprint import fingerprint
-from thetahat.engine.row_reader import FileRows, Reading
+from thetahat.engine.row_reader import FileRows
 from thetahat.engine.sources import Item
 from thetahat.errors import MalformedInput, ThetahatError, known
 from thetahat.model.robot import Robot
@@ -52,6 +53,7 @@ class ScannedFile:
     notes: tuple[tuple[str, str], ...]
     divisible: bool  # whether its rows can be read from the middle
     places: np.ndarray  # of lines, in a CSV file
+    left_out: np.ndarray  # rows of the file that were skipped
 
     @property
     def rows(self) -> int:
@@ -144,12 +146,13 @@ class ScannedTable(Table):
         self.path, self.widths, self.names = Path(entry.item.given), {}, file.columns.columns
         self.files = tuple(Path(source.path) for source in file.scan.sources)
         self.states, self.notes = file.states, file.notes
+        self.skipped = SkippedRows.at(file.left_out) if len(file.left_out) else None
         self.sha256 = tuple(source.sha256 for source in file.scan.sources)
 
     @property
     def _table(self) -> Table:
         table = self._rows.table
-        table.sha256 = self.sha256
+        table.sha256, table.skipped = self.sha256, self.skipped
         return table
 
     def blocks(self, columns: Sequence[str], run_column: str | None) -> Iterator[Block]:
@@ -160,7 +163,7 @@ class ScannedTable(Table):
         self, columns: Sequence[str], run_column: str | None, *, first: bool
     ) -> Iterator[Block]:
         """Yield its rows."""
-        yield from self._table.read(columns, run_column, first=first)
+        yield from self._table.stream(columns, run_column, first=first)
 
     def where(self, row: int) -> str:
         """Return the place of a row as its format counts."""

@@ -14,9 +14,9 @@ from typing import Any, Protocol, TypeVar
 from thetahat.data.joint_selection import JointSelection, TorqueCounts
 from thetahat.data.log import Log
 from thetahat.data.prepare import Settings
+from thetahat.data.reading import Reading
 from thetahat.data.samples import Samples
 from thetahat.engine.multi_log import Span
-from thetahat.engine.row_reader import Reading
 from thetahat.errors import ThetahatError
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.estimators.estimator import AnyEstimator

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from thetahat.data.prepare import Settings
+from thetahat.data.reading import Reading
 from thetahat.data.resample import SHORTEST_RUN
 from thetahat.data.samples import Samples
 from thetahat.engine.cache import Store
@@ -23,7 +24,6 @@ from thetahat.engine.foreign_logs import (
     poorly_predicted,
 )
 from thetahat.engine.multi_log import Entry, Failure, MultiLog, Span, refused
-from thetahat.engine.row_reader import Reading
 from thetahat.engine.scan_logs import LogScanner, Names, Progress
 from thetahat.engine.shard_bookkeeping import BYTES, ShardBook
 from thetahat.engine.shard_work import Fold, FoldResult, Score, ScoreSums, Work
@@ -109,6 +109,7 @@ class ShardReducer:
         Those that cannot be used are named in its `failures`.
         """
         reading = reading or Reading()
+        reading.check()
         if self.store is not None:
             reading = replace(reading, spool=str(self.store.folder.absolute() / "spool"))
         return LogScanner(robot, reading, self.workers, self.store, self.write, self.progress).scan(

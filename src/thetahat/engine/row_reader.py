@@ -9,7 +9,6 @@ may be deleted at any time and is then made again; one that cannot be written is
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -20,39 +19,23 @@ from typing import BinaryIO
 import numpy as np
 
 from thetahat.data.columns import ColumnMap
-from thetahat.data.formats import Block, Table, open_table
+from thetahat.data.formats import Block, Table
+from thetahat.data.formats.columnar import ColumnarTable
 from thetahat.data.formats.csv import CsvTable
-from thetahat.data.formats.parquet import ParquetTable
 from thetahat.data.formats.table import State, label, opened
+from thetahat.data.reading import Reading, open_log_table
 from thetahat.engine.fingerprint import fingerprint
 from thetahat.engine.sources import Item, evict
-from thetahat.errors import StorageError, ThetahatError
+from thetahat.errors import MalformedInput, StorageError, ThetahatError
 from thetahat.files import replacing
 
-SEEKABLE = (".parquet", ".pq", ".csv", ".txt")  # endings of files that can be read from the middle
+SEEKABLE = (".parquet", ".pq", ".feather", ".arrow", ".ipc", ".csv", ".tsv", ".txt")
 EVERY = 8_192  # rows between two places of a CSV file that are kept
 BLOCK = 4 * 2**20  # bytes
-SLICE_CELLS = 1_000_000  # numbers of a Parquet slice: 8 MB
 NEWLINE = b"\n"
 SPOOL_BYTES = 32 * 2**30  # of all spools of a store; the oldest go first
 PIECE = 65_536  # rows of a spool read at once
 DOUBLE = 8  # bytes of a number
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How files are read, as `read_log` takes it, and the folder of spools that all workers see."""
-
-    columns: str | None = None
-    topic: str | None = None
-    salvage: bool = False
-    spool: str | None = None
-    keep: tuple[str, ...] = ()  # what the audit would leave out but must not
-
-    @property
-    def key(self) -> tuple[object, ...]:
-        """What decides the rows that are read, in plain values."""
-        return self.columns, self.topic, self.salvage, self.keep
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,12 +54,7 @@ class FileRows:
     @cached_property
     def table(self) -> Table:
         """The open file; `StorageError` where it has changed since it was scanned."""
-        table = open_table(
-            self.item.local(),
-            joints=self.joints,
-            topic=self.reading.topic,
-            salvage=self.reading.salvage,
-        )
+        table = open_log_table(self.item.local(), self.joints, self.reading)
         now, before = (
             [state.size if self.item.remote else (state.size, state.modified) for state in states]
             for states in (table.states, self.states)
@@ -91,7 +69,8 @@ class FileRows:
     @property
     def seekable(self) -> bool:
         """Whether its own format lets a reader begin in the middle."""
-        return self.item.suffix in SEEKABLE
+        suffix = self.item.suffix
+        return suffix in SEEKABLE and divisible(self.table)
 
     def read(self, first: int, stop: int) -> Iterator[np.ndarray]:
         """Yield the rows first … stop of the columns, in pieces."""
@@ -145,7 +124,7 @@ class FileRows:
 
 def divisible(table: Table) -> bool:
     """Whether rows in its middle can be read without those before."""
-    return isinstance(table, ParquetTable | CsvTable)
+    return isinstance(table, ColumnarTable | CsvTable) and not table.skips
 
 
 def line_places(table: Table) -> np.ndarray:
@@ -155,14 +134,15 @@ def line_places(table: Table) -> np.ndarray:
     """
     if not isinstance(table, CsvTable):
         return np.zeros(0, dtype=np.int64)
-    places, line, at = [], 0, 0  # line 0 is the header
+    places, row, at = [np.array([table.start])], 0, table.start
     with opened(table.path) as file:
+        file.seek(at)
         while data := file.read(BLOCK):
             ends = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) == NEWLINE[0])
-            first = -line % EVERY  # the end of line k·EVERY is followed by row k·EVERY
+            first = (-1 - row) % EVERY  # the end of row k·EVERY − 1 is followed by row k·EVERY
             places.append(at + ends[first::EVERY] + 1)
-            line, at = line + len(ends), at + len(data)
-    return np.concatenate(places) if places else np.zeros(0, dtype=np.int64)
+            row, at = row + len(ends), at + len(data)
+    return np.concatenate(places)
 
 
 def read_rows(
@@ -172,13 +152,13 @@ def read_rows(
 
     places: of a CSV file's lines from row `origin` on.
     """
-    if isinstance(table, ParquetTable):
-        yield from _parquet(table, columns, first, stop)
-    elif isinstance(table, CsvTable) and len(places):
+    if isinstance(table, ColumnarTable) and not table.skips:
+        yield from _columnar(table, columns, first, stop)
+    elif isinstance(table, CsvTable) and len(places) and not table.skips:
         yield from _csv(table, columns, first - origin, stop - origin, places)
     else:
         at = 0
-        for block in table.read(columns.columns, None, first=False):
+        for block in table.stream(columns.columns, None, first=False):
             low, high = max(first - at, 0), min(stop - at, len(block))
             if low < high:
                 yield block.values[low:high]
@@ -187,64 +167,39 @@ def read_rows(
                 return
 
 
-def _parquet(
-    table: ParquetTable, columns: ColumnMap, first: int, stop: int
+def _columnar(
+    table: ColumnarTable, columns: ColumnMap, first: int, stop: int
 ) -> Iterator[np.ndarray]:
-    import polars
-
-    errors = (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError, ValueError)
-    wanted = [polars.col(name).cast(polars.Float64) for name in columns.columns]
-    step = max(1, SLICE_CELLS // len(wanted))
-    frame = polars.scan_parquet(table.path, glob=False)
-    for start in range(first, stop, step):
-        count = min(step, stop - start)
-        try:
-            values = frame.slice(start, count).select(wanted).collect().to_numpy()
-        except errors:
-            raise _changed(table.path) from None
-        if len(values) != count:
-            raise _changed(table.path)
-        yield values
+    if stop > table.rows:
+        raise _changed(table.path)
+    try:
+        for block in table.slices(columns.columns, None, first, stop):
+            yield block.values
+    except MalformedInput:
+        raise _changed(table.path) from None
 
 
 def _csv(
     table: CsvTable, columns: ColumnMap, first: int, stop: int, places: np.ndarray
 ) -> Iterator[np.ndarray]:
     """Rows counted from the first of `places`."""
-    import polars
-
-    positions = [table.names.index(name) for name in columns.columns]
-    schema = {
-        f"column_{i + 1}": polars.Float64 if i in set(positions) else polars.String
-        for i in range(len(table.names))
-    }
-    wanted = [f"column_{i + 1}" for i in positions]
-    read = sorted(set(wanted), key=list(schema).index)
+    parser = table.parser(columns.columns)
     with opened(table.path) as file:
         for mark in range(first // EVERY, -(-stop // EVERY)):
-            file.seek(int(places[mark]))
-            size = int(places[mark + 1] - places[mark]) if mark + 1 < len(places) else -1
+            place = int(places[mark])
+            file.seek(place)
+            size = int(places[mark + 1]) - place if mark + 1 < len(places) else -1
             data = file.read(size).rstrip(b"\r\n") + NEWLINE
             if size < 0:  # a last line without an end was left out when the file was scanned
                 data = NEWLINE.join(data.split(NEWLINE)[: stop - mark * EVERY]) + NEWLINE
             try:
-                frame = polars.read_csv(data, has_header=False, schema=schema, columns=read)
-                values: np.ndarray = frame.select(wanted).to_numpy()
-            except polars.exceptions.PolarsError:
-                values = _csv_by_cell(table, data, positions)
+                values = parser.parse(data, place).values
+            except MalformedInput:
+                raise _changed(table.path) from None
             low, high = max(first - mark * EVERY, 0), min(stop - mark * EVERY, EVERY)
-            if len(values) < high or not np.isfinite(values).all():
+            if len(values) < high:
                 raise _changed(table.path)
             yield values[low:high]
-
-
-def _csv_by_cell(table: CsvTable, data: bytes, positions: list[int]) -> np.ndarray:
-    """Cells that polars refuses but the scan took for numbers: with spaces around them."""
-    rows = csv.reader(data.decode("utf-8").splitlines())
-    try:
-        return np.array([[float(row[at]) for at in positions] for row in rows])
-    except (ValueError, IndexError, csv.Error):
-        raise _changed(table.path) from None
 
 
 def _changed(path: Path) -> StorageError:
@@ -284,12 +239,13 @@ class SpooledTable(Table):
                     self.failed = True
             yield block
         self.sha256, self.notes = self._table.sha256, self._table.notes
+        self.skipped = self._table.skipped
 
     def read(
         self, columns: Sequence[str], run_column: str | None, *, first: bool
     ) -> Iterator[Block]:
         """Yield the table's blocks."""
-        return self._table.read(columns, run_column, first=first)
+        return self._table.stream(columns, run_column, first=first)
 
     def where(self, row: int) -> str:
         """Return the place of a row as the table counts."""

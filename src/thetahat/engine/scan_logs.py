@@ -10,15 +10,18 @@ from operator import attrgetter
 from os import PathLike
 from threading import Event
 
-from thetahat.data.columns import ColumnMap, Resolver, parse_patterns
-from thetahat.data.formats import Table, open_table
+import numpy as np
+
+from thetahat.data.columns import ColumnMap
+from thetahat.data.formats import Table
 from thetahat.data.formats.table import State, file_digest, label
+from thetahat.data.reading import Reading, open_log_file
 from thetahat.data.scan import merge_scans
 from thetahat.data.scan import scan_file as scan_table
 from thetahat.engine.cache import Store
 from thetahat.engine.fingerprint import DATA_FORMAT, fingerprint, robot_fingerprint
 from thetahat.engine.multi_log import Failure, MultiLog, ScannedFile, joint_digest, merge_files
-from thetahat.engine.row_reader import Reading, divisible, line_places, spool_file, spooling
+from thetahat.engine.row_reader import divisible, line_places, spool_file, spooling
 from thetahat.engine.sources import Item, items
 from thetahat.engine.tuning_cache import Write
 from thetahat.engine.workers import Job, Workers
@@ -44,16 +47,7 @@ def scan_file(context: tuple[Robot, Reading], item: Item) -> ScannedFile:
     """Read a file once from front to back, by any worker; errors name it as its owner does."""
     (robot, reading), path = context, item.local()
     try:
-        table = open_table(
-            path, joints=robot.joint_names, topic=reading.topic, salvage=reading.salvage
-        )
-        columns = Resolver(
-            robot,
-            table.names,
-            widths=table.widths,
-            patterns=parse_patterns(reading.columns),
-            file=label(path),
-        ).resolve()
+        table, columns = open_log_file(path, robot, reading)
         if reading.spool is None or divisible(table):
             return _scanned(robot, table, columns, reading, divisible=divisible(table))
         with spooling(table, spool_file(reading.spool, item, columns, reading)) as spooled:
@@ -68,7 +62,9 @@ def _scanned(
     scan = scan_table(robot, table, columns)
     # what is wrong with the file is an error of it alone
     merge_scans(robot, [(table, scan)], reading.keep)
-    return ScannedFile(scan, tuple(table.states), tuple(table.notes), divisible, line_places(table))
+    notes, places = tuple(table.notes), line_places(table)
+    left_out = np.zeros(0, np.int64) if table.skipped is None else table.skipped.rows
+    return ScannedFile(scan, tuple(table.states), notes, divisible, places, left_out)
 
 
 @dataclass(frozen=True, eq=False)

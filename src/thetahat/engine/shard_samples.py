@@ -181,7 +181,7 @@ def _presented(shard: Shard, robot: Robot, settings: Settings) -> ShardLog:
             min(pieces[-1].end, pieces[-1].stop + halo),
         )
         values = np.concatenate(list(shard.file.read(low, high)))
-        t = values[:, 0]
+        t = shard.file.columns.seconds(values)
         short = _short(pieces[0], t[0], t[pieces[0].first - low], low, settings, left=True)
         short |= _short(
             pieces[-1], t[min(pieces[-1].stop, high - 1) - low], t[-1], high, settings, left=False

@@ -11,6 +11,7 @@ from typing import Any
 from thetahat.data.joint_selection import TorqueCounts
 from thetahat.data.log import Log
 from thetahat.data.prepare import Settings
+from thetahat.data.reading import Reading
 from thetahat.data.samples import Samples
 from thetahat.engine import run_records
 from thetahat.engine.excerpt_uncertainty import estimate_with_excerpt
@@ -19,7 +20,6 @@ from thetahat.engine.foreign_logs import FittedLogs
 from thetahat.engine.multi_log import Failure, MultiLog, Span, refused
 from thetahat.engine.protocol import Answer, Completion, Engine, Fold, Progress, Rows, Tuning
 from thetahat.engine.reduce import Reduction, ShardReducer
-from thetahat.engine.row_reader import Reading
 from thetahat.engine.shard_work import Fold as ShardFold
 from thetahat.engine.shard_work import Preparation, Score
 from thetahat.engine.tuning_cache import SettingsOptions, sparse_log, tuned_choice

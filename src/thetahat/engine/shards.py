@@ -129,6 +129,7 @@ class Shard:
             self.digest,
             self.file.columns.place,
             self.file.columns.time,
+            self.file.columns.scale,
             self.locked,
             self.derivatives,
             self.file.reading.key,
@@ -264,7 +265,8 @@ def _stretch(files: MultiLog, entry: Entry, number: int, span: tuple[int, int]) 
 
 def _stamp(files: MultiLog, entry: Entry, row: int) -> float:
     """The time of one row, read from its file."""
-    return float(np.concatenate(list(files.rows_of(entry).read(row, row + 1)))[0, 0])
+    values = np.concatenate(list(files.rows_of(entry).read(row, row + 1)))
+    return float(entry.file.columns.seconds(values)[0])
 
 
 def _cut(

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from thetahat.data.formats import SUFFIXES, is_bag_folder
-from thetahat.data.formats.bags import bag_files
+from thetahat.data.formats import SUFFIXES, folder_files, is_log_folder
 from thetahat.data.formats.table import label
 from thetahat.data.log import log_files
 from thetahat.engine.fingerprint import fingerprint
@@ -88,7 +87,7 @@ class Item:
     def files(self) -> list[Path]:
         """Return the files on this machine: itself or its copy, or those of a bag."""
         path = self.local()
-        return list(bag_files(path)) if is_bag_folder(path) else [path]
+        return folder_files(path) if is_log_folder(path) else [path]
 
     def state(self) -> str:
         """A text that changes when the content does, found without reading it; `StorageError` where

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from thetahat.data.joint_selection import JointSelection
+from thetahat.data.reading import Reading
 from thetahat.engine.cache import Store
 from thetahat.engine.fingerprint import fingerprint, robot_fingerprint
 from thetahat.engine.multi_log import Failure, MultiLog
 from thetahat.engine.reduce import ShardReducer
-from thetahat.engine.row_reader import Reading
 from thetahat.engine.run_records import begin_run, finish_run, is_recorded
 from thetahat.engine.tuning_cache import SettingsOptions, TunedEntry, choose_settings, sparse_log
 from thetahat.engine.workers import Job
@@ -53,6 +53,15 @@ class FleetOptions:
     columns: str | None = None
     topic: str | None = None
     salvage: bool = False
+    units: str | None = None
+    format: str | None = None
+    skip_bad_rows: bool = False
+
+    @property
+    def reading(self) -> Reading:
+        """How the files of a log are read."""
+        given = (self.columns, self.topic, self.salvage)
+        return Reading(*given, self.units, self.format, self.skip_bad_rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,8 +203,8 @@ def _scan_robots(
                 raise MalformedInput("none of its logs is there")
             if member.robot not in robots:
                 robots[member.robot] = load(member.robot)
-            reading = Reading(options.columns, options.topic, options.salvage)
-            files = reducer.scan([item.given for item in own.items], robots[member.robot], reading)
+            names = [item.given for item in own.items]
+            files = reducer.scan(names, robots[member.robot], options.reading)
             failures += [
                 replace(each, sentence=f"{name}: {each.sentence}") for each in files.failures
             ]

@@ -14,11 +14,11 @@ import numpy as np
 
 from thetahat import __version__
 from thetahat.data.prepare import Settings
+from thetahat.data.reading import Reading
 from thetahat.engine.excerpt_uncertainty import estimate_with_excerpt
 from thetahat.engine.fingerprint import fingerprint
 from thetahat.engine.multi_log import Failure, MultiLog, ScannedFile, merge_files, refused
 from thetahat.engine.reduce import ShardReducer
-from thetahat.engine.row_reader import Reading
 from thetahat.engine.shard_work import Fold, Preparation
 from thetahat.engine.shards import plan
 from thetahat.engine.sources import Item

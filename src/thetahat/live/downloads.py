@@ -244,10 +244,12 @@ def _provenance(robot: Robot, estimate: Estimate, request: DownloadRequest) -> d
         "robust": False,
         "salvage": False,
         "keep": [],
+        "skip_bad_rows": False,
         "gravity": [float(value) for value in robot.gravity],
         "rows_fitted": [0, int(estimate.samples)],
         "rows_held_out": [0, len(request.snapshot.held["q"])],
         **dict.fromkeys(("prior", "alpha", "joints", "actuation", "columns", "topic")),
+        **dict.fromkeys(("units", "format")),
     }
     logs = list(request.log.provenance.get("logs", ()))
     return {**outputs.provenance(robot, None, None, settings), "logs": logs}

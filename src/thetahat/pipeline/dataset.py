@@ -20,7 +20,6 @@ from thetahat.data.samples import Samples
 from thetahat.data.samples_log import samples_log
 from thetahat.engine.multi_log import Span
 from thetahat.engine.protocol import Engine
-from thetahat.engine.row_reader import Reading
 from thetahat.errors import (
     MalformedInput,
     NotIdentifiable,
@@ -186,14 +185,20 @@ def read_logs(robot: Robot, logs: LogInput, settings: IdentifySettings, engine: 
     """Return the log of whatever was given."""
     names = log_names(logs)
     if names is not None:
-        reading = Reading(settings.columns, settings.topic, settings.salvage, keep=settings.keep)
-        return engine.read(names, robot, reading)
+        return engine.read(names, robot, settings.reading)
     if isinstance(logs, Log):
         return logs
     if isinstance(logs, Samples):
         return samples_log(logs, robot)
     if isinstance(logs, Mapping) or hasattr(logs, "columns"):
-        return log_from_table(logs, robot, columns=settings.columns, keep=settings.keep)
+        return log_from_table(
+            logs,
+            robot,
+            columns=settings.columns,
+            units=settings.units,
+            skip_bad_rows=settings.skip_bad_rows,
+            keep=settings.keep,
+        )
     raise UsageError(
         f"logs is {type(logs).__name__}; give a path or several, a Log, Samples, a pandas or polars"
         " frame, or a mapping of arrays by column name"

@@ -12,6 +12,7 @@ from thetahat.data.finding_kinds import KEEP
 from thetahat.errors import UsageError
 
 if TYPE_CHECKING:
+    from thetahat.data.reading import Reading
     from thetahat.model.robot import Robot
 
 METHODS = ("consistent", "least-squares", "prior", "positive", "smooth")
@@ -99,7 +100,16 @@ class IdentifySettings:
         "SPEED",
     )
     columns: str | None = setting(
-        'Column name patterns, such as "q={joint}_pos,tau={joint}_eff".', None, "PATTERNS"
+        'Column names, such as "q={joint}_pos,tau={joint}_eff"; {number} counts joints from 1,'
+        ' {index} from 0; or places of columns, such as "t=1,q=2-8,tau=9-15".',
+        None,
+        "PATTERNS",
+    )
+    units: str | None = setting(
+        "Units of columns that are not in SI units, such as q=deg,t=ms,tau=mNm.", None, "UNITS"
+    )
+    format: str | None = setting(
+        "Names of a recorder's columns: rtde, plotjuggler or lerobot.", None, "NAME"
     )
     joints: tuple[str, ...] = setting(
         "Fit and score the torques of these joints only.", (), "A,B,C"
@@ -115,6 +125,11 @@ class IdentifySettings:
         f"What the audit would leave out but must not: {', '.join(KEEP)}; may be repeated.",
         (),
         "REASON",
+    )
+    skip_bad_rows: bool = setting(
+        "Leave out rows with cells that are no finite numbers; default: refuse the file.",
+        False,
+        flags="--skip-bad-rows",
     )
     load_friction: bool = setting(
         "Allow load-dependent friction, which the simulators here do not model.",
@@ -174,6 +189,14 @@ class IdentifySettings:
                 f" is {alpha}; give a number between 0 (the prior alone) and 1 (the data alone),"
                 " both excluded",
             )
+
+    @property
+    def reading(self) -> Reading:
+        """How the files of a log are read."""
+        from thetahat.data.reading import Reading
+
+        given = (self.columns, self.topic, self.salvage)
+        return Reading(*given, self.units, self.format, self.skip_bad_rows, self.keep)
 
     @property
     def held_out(self) -> float:

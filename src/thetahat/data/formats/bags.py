@@ -81,7 +81,7 @@ class BagTable(Table):
         self.names = ("t", *self._find_columns(joints))
         check_names(path, self.names)
 
-    def where(self, row: int) -> str:
+    def place(self, row: int) -> str:
         """Messages of the topic, as far as they name the joints that are read."""
         return f"message {row} of topic {shown(self._topic)} (counting from 0)"
 
@@ -200,10 +200,9 @@ class BagTable(Table):
                     ]
                 )
             except IndexError:
-                raise self.problem(
-                    done + len(rows),
-                    "it lacks numbers that earlier messages bring; choose another topic or record"
-                    " again",
+                raise MalformedInput(
+                    f"{label(self.path)}, {self.place(done + len(rows))}: it lacks numbers that"
+                    " earlier messages bring; choose another topic or record again"
                 ) from None
             if len(rows) == BLOCK_ROWS:
                 yield Block(self.check_finite(np.array(rows), columns, done))

@@ -1,4 +1,4 @@
-"""CSV: commas, decimal points, a header of names, one row per line.
+"""CSV and its kin: separator, decimal mark and header as `dialect` detects them, one row per line.
 
 The file is cut into blocks of whole lines, whose fields are counted here (polars fills short rows)
 and parsed by polars as Float64, which is exact. A block that polars refuses is parsed again line by
@@ -7,8 +7,6 @@ line, to say where and why.
 
 from __future__ import annotations
 
-import csv
-import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,6 +15,14 @@ from typing import BinaryIO
 
 import numpy as np
 
+from thetahat.data.formats.csv_parser import CsvParser
+from thetahat.data.formats.dialect import (
+    SAMPLE_LINES,
+    AmbiguousDialect,
+    Dialect,
+    detect,
+    uncommented,
+)
 from thetahat.data.formats.table import (
     MAX_WAIT,
     Block,
@@ -24,7 +30,6 @@ from thetahat.data.formats.table import (
     Table,
     check_names,
     label,
-    labels_of,
     opened,
     shown,
 )
@@ -34,8 +39,6 @@ BLOCK_BYTES = 4 * 2**20
 IN_FLIGHT = 4  # blocks being parsed at a time
 MAX_LINE = 2**20  # bytes; 4,096 columns of 24 characters are a tenth of it
 
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 _BOM = b"\xef\xbb\xbf"
 NEWLINE = b"\n"
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
@@ -49,7 +52,6 @@ class CsvTable(Table):
     def __init__(self, path: Path, *, salvage: bool = False) -> None:
         super().__init__(path)
         self._salvage = salvage
-        self.notes = ()
         with opened(path) as file:
             head = file.read(MAX_LINE)
         if not head.removeprefix(_BOM).strip():
@@ -63,14 +65,20 @@ class CsvTable(Table):
                 f"{label(path)}, line 1 is longer than {MAX_LINE} bytes; give a CSV file whose"
                 " first line names its columns"
             )
-        self._start = len(line) + len(newline)
         self.header = line.removeprefix(_BOM).rstrip(b"\r")
+        self.dialect = self._dialect(head)
+        bom = len(_BOM) if head.startswith(_BOM) else 0
+        self.start = len(line) + len(newline) if self.dialect.header else bom
+        self.headerless = not self.dialect.header
         self.names = self._header_names(self.header)
         check_names(path, self.names)
+        self.dates = frozenset(self.names[at] for at in self.dialect.dates)
+        if not self.dialect.plain:
+            self.notes = (("dialect", f"detected {self.dialect}"),)
 
-    def where(self, row: int) -> str:
-        """Return the line of a row; line 1 is the header."""
-        return f"line {row + 2}"
+    def place(self, row: int) -> str:
+        """Return the line of a row; line 1 is the header, if there is one."""
+        return f"line {row + 1 + self.dialect.header}"
 
     # -- header ------------------------------------------------------------------------------------
 
@@ -113,24 +121,36 @@ class CsvTable(Table):
                 f"{path}, line 1: lines end with a carriage return alone; convert the line ends"
                 " to \\n"
             )
-        names = tuple(name.strip() for name in _fields(text))
-        if len(names) < 2:
-            for mark, word in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars"), (" ", "spaces")):
-                if mark in text.strip():
-                    fix = "separate them by commas, and write numbers with decimal points"
-                    raise MalformedInput(
-                        f"{path}, line 1: columns are separated by {word} ({shown(text)}); {fix}"
-                    )
+        cells = self.dialect.cells(uncommented(text))
+        if len(cells) < 2:
+            if "|" in text:
+                raise MalformedInput(
+                    f"{path}, line 1: columns are separated by bars ({shown(text)}); separate them"
+                    " by commas, semicolons, tabs or spaces"
+                )
             raise MalformedInput(
                 f"{path}, line 1 names one column ({shown(text)}); a log needs at least t and the"
                 " position of a joint"
             )
-        if all(_NUMBER.fullmatch(name) for name in names):
-            raise MalformedInput(
-                f"{path}, line 1 holds numbers ({shown(text)}) where the columns' names belong; add"
-                " a header such as t,q1,tau1"
-            )
-        return names
+        if not self.dialect.header:
+            return tuple(str(number) for number in range(1, len(cells) + 1))
+        return tuple(name.strip() for name in cells)
+
+    def head(self, column: str, count: int) -> np.ndarray:
+        """Return the first numbers of a column, unchecked."""
+        with opened(self.path) as file:
+            file.seek(self.start)
+            lines = file.read(MAX_LINE).split(NEWLINE)[:-1][:count]
+        data = b"".join(line + NEWLINE for line in lines)
+        return self.parser([column]).parse(data, self.start).values[:, 0]
+
+    def _dialect(self, head: bytes) -> Dialect:
+        """Return the dialect of its first lines."""
+        lines = head.removeprefix(_BOM).split(b"\n")[: SAMPLE_LINES + 1]
+        try:
+            return detect([line.decode("utf-8", "replace").rstrip("\r") for line in lines])
+        except AmbiguousDialect as error:
+            raise MalformedInput(f"{label(self.path)}: {error}") from None
 
     # -- rows --------------------------------------------------------------------------------------
 
@@ -139,7 +159,7 @@ class CsvTable(Table):
     ) -> Iterator[Block]:
         """Return blocks of about `BLOCK_BYTES`, parsed ahead of their use."""
         digest = Digest() if first else None
-        parser = _Parser(self, columns, run_column)
+        parser = self.parser(columns, run_column)
         waiting: deque[Future[Block]] = deque()
         try:
             with (
@@ -158,9 +178,22 @@ class CsvTable(Table):
             if digest is not None:
                 digest.close()
 
+    def parser(self, columns: Sequence[str], run_column: str | None = None) -> CsvParser:
+        """Return a parser of whole lines of the file."""
+        return CsvParser(
+            self.path,
+            self.names,
+            self.dialect,
+            columns=columns,
+            run_column=run_column,
+            header=self.header,
+            line_at=self.line_at,
+            lenient=self.skips,
+        )
+
     def _pieces(self, file: BinaryIO, digest: Digest | None) -> Iterator[tuple[bytes, int]]:
         """Return (whole lines, where in the file they begin), without blank lines at its end."""
-        head = file.read(self._start)
+        head = file.read(self.start)
         if digest is not None:
             digest.update(head)
         start, rest = len(head), b""
@@ -201,170 +234,12 @@ class CsvTable(Table):
     def _cut_row(self, rest: bytes, start: int) -> None:
         """Refuse or drop a last line without an end: its last number may be cut."""
         line, text = self.line_at(start + len(rest)), rest.rpartition(NEWLINE)[2]
-        if not self._salvage:
+        if not self._salvage and not self.skip_bad_rows:
             end = shown(text.decode("utf-8", "replace")[-40:])
             raise MalformedInput(
                 f"{label(self.path)}, line {line}: the last row has no line end ({end}), so it may"
                 " be cut off; end it with a newline if it is complete, or remove it (salvage"
                 " leaves it out)"
             )
-        self.notes = (("salvaged", f"line {line}, the last, has no line end and was left out"),)
-
-
-def _fields(text: str) -> list[str]:
-    """Return the cells of a line."""
-    try:
-        return next(csv.reader([text]), [])
-    except csv.Error:  # a cell of more than 128 kB
-        return [text]
-
-
-class _Parser:
-    """Parser of whole lines of one file."""
-
-    def __init__(self, table: CsvTable, columns: Sequence[str], run_column: str | None) -> None:
-        import polars
-
-        self._polars, self._table = polars, table
-        self._columns, self._width = tuple(columns), len(table.names)
-        self._positions = [table.names.index(name) for name in columns]
-        self._run = None if run_column is None else table.names.index(run_column)
-        numbers = set(self._positions)
-        self._schema = {
-            f"column_{i + 1}": polars.Float64 if i in numbers else polars.String
-            for i in range(self._width)
-        }
-        self._wanted = [
-            f"column_{i + 1}"
-            for i in sorted(numbers | ({self._run} if self._run is not None else set()))
-        ]
-
-    def parse(self, data: bytes, start: int) -> Block:
-        """Parse whole lines that begin at this place in the file."""
-        if b"\0" in data:
-            line = self._table.line_at(start + data.index(b"\0"))
-            raise MalformedInput(
-                f"{label(self._table.path)}, line {line} holds a NUL byte; the file was damaged, so"
-                " copy or export it again"
-            )
-        if not self._has_all_fields(data):
-            return self._parse_lines(data, start)
-        try:
-            frame = self._polars.read_csv(
-                data, has_header=False, schema=self._schema, columns=self._wanted
-            )
-        except self._polars.exceptions.PolarsError:
-            return self._parse_lines(data, start)
-        values = frame.select([f"column_{i + 1}" for i in self._positions]).to_numpy()
-        with np.errstate(over="ignore", invalid="ignore"):
-            if not np.isfinite(values.sum()) and not np.isfinite(values).all():
-                return self._parse_lines(data, start)
-        labels: tuple[tuple[int, str], ...] = ()
-        if self._run is not None:
-            names = frame[f"column_{self._run + 1}"]
-            starts = np.flatnonzero(np.diff(names.rle_id().to_numpy(), prepend=-1))
-            labels = tuple((int(row), str(names[int(row)] or "")) for row in starts)
-        return Block(values, labels)
-
-    def _has_all_fields(self, data: bytes) -> bool:
-        """Return whether every line has as many fields as the header."""
-        text = np.frombuffer(data, dtype=np.uint8)
-        # commas (44), line ends (10) and little else: digits, minus signs and points come after
-        marks = text[np.flatnonzero(text < 45)]
-        if b'"' in data:
-            quotes = marks == 34
-            outside = np.bitwise_and(np.cumsum(quotes), 1) == 0
-            if not outside[marks == 10].all():
-                return False
-            marks = marks[outside & ~quotes]
-        marks = marks[(marks == 44) | (marks == 10)]
-        if len(marks) % self._width:
-            return False
-        ends = marks.reshape(-1, self._width) == 10
-        return bool(ends[:, -1].all()) and int(np.count_nonzero(ends)) == len(ends)
-
-    # -- line by line, for errors ------------------------------------------------------------------
-
-    def _parse_lines(self, data: bytes, start: int) -> Block:
-        """Parse line by line, and report the first error."""
-        rows, names, line = [], [], self._table.line_at(start)
-        for number, raw in enumerate(data.split(b"\n")[:-1], start=line):
-            try:
-                text = raw.decode("utf-8").rstrip("\r")
-            except UnicodeDecodeError as error:
-                raise self._error(
-                    number, f"byte {error.start + 1} is not UTF-8; save the file as UTF-8"
-                ) from None
-            fields = _fields(text)
-            if len(fields) != self._width:
-                raise self._error(number, self._count_problem(text, fields))
-            if raw.rstrip(b"\r") == self._table.header:
-                raise self._error(
-                    number,
-                    "the header is repeated; remove the line, or give the parts as files of"
-                    " their own",
-                )
-            rows.append(
-                [
-                    self._number(fields[at], name, number)
-                    for at, name in zip(self._positions, self._columns, strict=True)
-                ]
-            )
-            names.append(fields[self._run] if self._run is not None else "")
-        return Block(
-            np.array(rows, dtype=float).reshape(len(rows), len(self._columns)),
-            labels_of(names) if self._run is not None else (),
-        )
-
-    def _number(self, cell: str, name: str, number: int) -> float:
-        text = cell.strip()
-        where = f"column {shown(name)}"
-        if not text:
-            raise self._error(number, f"{where} is empty; fill in a number or remove the row")
-        if _NUMBER.fullmatch(text):
-            value = float(text)
-            if not np.isfinite(value):
-                raise self._error(
-                    number,
-                    f"{where} is {shown(text)}, more than a double can hold; repair or remove"
-                    " the row",
-                )
-            return value
-        if text.lower().lstrip("+-") in ("inf", "infinity", "nan"):
-            raise self._error(
-                number,
-                f"{where} is {shown(text)}; every number must be finite, so repair or remove"
-                " the row",
-            )
-        hint = (
-            "; write the number with a decimal point"
-            if _DECIMAL_COMMA.fullmatch(text)
-            else "; repair or remove the row"
-        )
-        raise self._error(number, f"{where} is {shown(cell)}, not a number{hint}")
-
-    def _count_problem(self, text: str, fields: list[str]) -> str:
-        count = (
-            f"{len(fields)} field{'s' * (len(fields) != 1)} where the header names {self._width}"
-        )
-        if not text.strip():
-            return "the line is blank; remove it"
-        if text.count('"') % 2:
-            return f'a quotation mark is not closed ({shown(text)}); close it, or remove the "'
-        if ";" in text:
-            return (
-                f"{count}; semicolons ({shown(text)}) separate nothing here, so write commas, and"
-                " numbers with decimal points"
-            )
-        if len(fields) > self._width and len(fields) in (2 * self._width, 2 * self._width - 1):
-            return (
-                f"{count}; are these decimal commas ({shown(text)})? Write numbers with decimal"
-                " points"
-            )
-        return (
-            f"{count} ({shown(text)}); the row is"
-            f" {'cut' if len(fields) < self._width else 'too long'}, so repair or remove it"
-        )
-
-    def _error(self, number: int, sentence: str) -> MalformedInput:
-        return MalformedInput(f"{label(self._table.path)}, line {number}: {sentence}")
+        last = ("salvaged", f"line {line}, the last, has no line end and was left out")
+        self.notes = tuple(dict.fromkeys((*self.notes, last)))

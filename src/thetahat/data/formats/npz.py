@@ -104,10 +104,6 @@ class NpzTable(Table):
         self.names = tuple(name for member in self._members for name in member.columns)
         check_names(path, self.names)
 
-    def where(self, row: int) -> str:
-        """Return the number of a row as NumPy counts."""
-        return f"row {row} (counting from 0)"
-
     # -- what is inside ----------------------------------------------------------------------------
 
     def _index(self) -> list[_Member]:

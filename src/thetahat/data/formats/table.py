@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from threading import Event
 from typing import BinaryIO
@@ -21,6 +22,8 @@ from thetahat.errors import MalformedInput, RefusedForSafety, StorageError
 
 MAX_COLUMNS = 4_096  # a humanoid of 60 joints has 250; each column costs memory in every block
 HASH_BLOCK = 8 * 2**20
+NAMED = 8  # rows that a note names
+PLACED = 1_000_000  # rows left out whose places are remembered, 8 bytes each
 MAX_WAIT = 3_600.0  # [s] for a block to be parsed or a file to be hashed by another thread
 
 
@@ -134,6 +137,12 @@ class Table(ABC):
     widths: dict[str, int]  # 2-D arrays of NPZ files, expanded to columns `name1 … nameN`
     notes: tuple[tuple[str, str], ...] = ()  # (kind, sentence), for the log's findings
     hashes_itself = False
+    headerless = False  # whether its columns have numbers, from 1, for names
+    dates: frozenset[str] = frozenset()  # columns that hold dates
+    skip_bad_rows = False  # instead of refusing the file; its formats then yield NaN for bad cells
+    # skip rows in which all columns but the first are empty: those of other channels
+    skip_empty_rows = False
+    skipped: SkippedRows | None = None  # of the last pass
 
     def __init__(self, path: Path, files: Sequence[Path] | None = None) -> None:
         self.path, self.widths = path, {}
@@ -149,9 +158,42 @@ class Table(ABC):
         only once.
         """
 
-    @abstractmethod
-    def where(self, row: int) -> str:
+    def head(self, column: str, count: int) -> np.ndarray:
+        """Return the first numbers of a column, unchecked."""
+        for block in self.read([column], None, first=False):
+            return block.values[:count, 0]
+        return np.zeros(0)
+
+    def place(self, row: int) -> str:
         """Return how a user finds a row of the file: "line 7", or "row 5 (counting from 0)"."""
+        return f"row {row} (counting from 0)"
+
+    def where(self, row: int) -> str:
+        """Return how a user finds one of the rows that are kept."""
+        return self.place(row if self.skipped is None else self.skipped.row_in_file(row))
+
+    @property
+    def skips(self) -> bool:
+        """Return whether rows may be left out, so that their numbers in the file are not those of
+        the rows that are kept.
+        """
+        return self.skip_bad_rows or self.skip_empty_rows
+
+    def stream(
+        self, columns: Sequence[str], run_column: str | None, *, first: bool
+    ) -> Iterator[Block]:
+        """Return the blocks of these columns, the time first, without the rows to be skipped."""
+        blocks = self.read(columns, run_column, first=first)
+        if not self.skips:
+            yield from blocks
+            return
+        skipped = self.skipped = SkippedRows(bad=self.skip_bad_rows, empty=self.skip_empty_rows)
+        for block in blocks:
+            kept = skipped.drop(block, self, columns)
+            if len(kept):
+                yield kept
+        others = tuple(note for note in self.notes if note[0] != SkippedRows.kind)
+        self.notes = (*others, *skipped.notes(self))
 
     def blocks(self, columns: Sequence[str], run_column: str | None) -> Iterator[Block]:
         """Return the blocks of these columns; the file must be as it was when it was opened."""
@@ -165,7 +207,7 @@ class Table(ABC):
                 else []
             )
             try:
-                yield from self.read(columns, run_column, first=first)
+                yield from self.stream(columns, run_column, first=first)
                 self._require_unchanged("while it was read")
                 if hashes:
                     self.sha256 = tuple(future.result(MAX_WAIT) for future in hashes)
@@ -195,13 +237,17 @@ class Table(ABC):
                 )
 
     def problem(self, row: int, sentence: str) -> MalformedInput:
-        """Return an error about a row."""
+        """Return an error about a row, counted as the rows that are kept."""
         return MalformedInput(f"{label(self.path)}, {self.where(row)}: {sentence}")
 
     def check_finite(
         self, values: np.ndarray, columns: Sequence[str], first_row: int
     ) -> np.ndarray:
-        """Return the values; raise an error that names the first that is not finite."""
+        """Return the values; raise an error that names the first that is not finite, unless bad
+        rows are skipped.
+        """
+        if self.skips:
+            return values
         with np.errstate(over="ignore", invalid="ignore"):
             if np.isfinite(values.sum()):  # then every term is; finite terms may overflow, though
                 return values
@@ -209,12 +255,114 @@ class Table(ABC):
         if bad.any():
             row = int(np.argmax(bad.any(axis=1)))
             column = int(np.argmax(bad[row]))
-            raise self.problem(
-                first_row + row,
-                f"column {shown(columns[column])} is {values[row, column]}; every number must be"
-                " finite, so repair or remove the row",
+            raise MalformedInput(
+                f"{label(self.path)}, {self.place(first_row + row)}: column"
+                f" {shown(columns[column])} is {values[row, column]}; every number must be finite,"
+                " so repair or remove the row"
             )
         return values
+
+
+class SkippedRows:
+    """Rows of a file that are left out: with cells that are no finite numbers, or with stamps that
+    do not increase.
+    """
+
+    kind = "skipped-rows"
+
+    def __init__(self, *, bad: bool, empty: bool) -> None:
+        self._skip_bad, self._skip_empty = bad, empty
+        self._rows = 0  # of the file, so far
+        self._bad: list[int] = []  # the first ones
+        self._bad_count = self._empty_count = 0
+        # (row of the file) that were left out, to place those that are kept; no more than `PLACED`
+        self._gone: list[np.ndarray] = []
+        self._last = -np.inf  # stamp of the row kept last
+        self._label = ""
+
+    @classmethod
+    def at(cls, rows: np.ndarray) -> SkippedRows:
+        """Return what an earlier pass left out. rows: as `rows` has them."""
+        skipped = cls(bad=True, empty=True)
+        skipped._gone = [rows]
+        return skipped
+
+    @property
+    def rows(self) -> np.ndarray:
+        """Return the rows of the file that were left out, the first `PLACED` of them."""
+        return np.concatenate([np.zeros(0, dtype=np.int64), *self._gone])
+
+    def drop(self, block: Block, table: Table, columns: Sequence[str]) -> Block:
+        """Return the block without the rows to be skipped."""
+        values = block.values
+        finite = np.isfinite(values)
+        empty = (
+            ~finite[:, 1:].any(axis=1)
+            if self._skip_empty and values.shape[1] > 1
+            else np.zeros(len(values), dtype=bool)
+        )
+        bad = ~finite.all(axis=1) & ~empty
+        if bad.any() and not self._skip_bad:
+            row = int(np.argmax(bad))
+            column = columns[int(np.argmax(~finite[row]))]
+            raise MalformedInput(
+                f"{label(table.path)}, {table.place(self._rows + row)}: column {shown(column)} has"
+                " no finite number while others have; repair or remove the row, or skip such rows"
+                " (--skip-bad-rows)"
+            )
+        labels = dict(block.labels)
+        if self._skip_bad:
+            bad |= self._out_of_order(values[:, 0], bad | empty, labels)
+        gone = np.flatnonzero(bad | empty)
+        kept = np.flatnonzero(~(bad | empty))
+        self._count(bad, empty, gone)
+        moved = {int(np.searchsorted(kept, row)): name for row, name in labels.items()}
+        return Block(
+            values[kept], tuple((row, name) for row, name in moved.items() if row < len(kept))
+        )
+
+    def _out_of_order(self, t: np.ndarray, gone: np.ndarray, labels: dict[int, str]) -> np.ndarray:
+        """Return which rows do not come after those kept before in their run."""
+        edges = [0, *(row for row in sorted(labels) if row), len(t)]
+        wrong = np.zeros(len(t), dtype=bool)
+        for begin, end in pairwise(edges):
+            if labels.get(begin, self._label) != self._label:
+                self._label, self._last = labels[begin], -np.inf
+            stamps = np.where(gone[begin:end], -np.inf, t[begin:end])
+            before = np.maximum.accumulate(np.concatenate(([self._last], stamps)))
+            wrong[begin:end] = (stamps <= before[:-1]) & ~gone[begin:end]
+            self._last = float(before[-1])
+        return wrong
+
+    def _count(self, bad: np.ndarray, empty: np.ndarray, gone: np.ndarray) -> None:
+        self._bad += (self._rows + np.flatnonzero(bad)[: max(0, NAMED - len(self._bad))]).tolist()
+        self._bad_count += int(np.count_nonzero(bad))
+        self._empty_count += int(np.count_nonzero(empty))
+        if self._bad_count + self._empty_count <= PLACED:
+            self._gone.append(self._rows + gone)
+        self._rows += len(bad)
+
+    def row_in_file(self, row: int) -> int:
+        """Return the number in the file of a row that was kept."""
+        gone = self.rows
+        # the k-th row left out has gone[k] − k kept rows before it
+        return row + int(np.searchsorted(gone - np.arange(len(gone)), row, side="right"))
+
+    def notes(self, table: Table) -> Iterator[tuple[str, str]]:
+        """Return what was left out, and refuse a file that is mostly bad."""
+        told = self._rows - self._empty_count
+        if 2 * self._bad_count > told:
+            raise MalformedInput(
+                f"{label(table.path)}, {table.place(self._bad[0])}: {self._bad_count} of {told}"
+                " rows are bad from here on, too many to be skipped; repair the file"
+            )
+        if self._bad_count:
+            more = f" and {self._bad_count - NAMED} more" if self._bad_count > NAMED else ""
+            places = ", ".join(table.place(row) for row in self._bad)
+            yield self.kind, f"{self._bad_count} of {told} rows are bad and skipped: {places}{more}"
+        if self._empty_count:
+            rows = f"{self._empty_count} of {self._rows} rows"
+            yield self.kind, f"{rows} hold other channels alone and are skipped"
 
 
 def check_names(path: Path, names: Sequence[str]) -> None:

@@ -13,6 +13,14 @@ import numpy as np
 from thetahat.errors import MalformedInput, RefusedForSafety, RobotWarning, UsageError, known
 from thetahat.model import parameters
 from thetahat.model.io.assemble import JointSpec, LinkSpec, Pose, assemble
+from thetahat.model.io.urdf_elements import (
+    notes_of,
+    only_child,
+    refuse_xacro,
+    require_unique_names,
+    required_child,
+    warn_of_unknown,
+)
 from thetahat.model.io.xml_reader import (
     Document,
     Element,
@@ -53,7 +61,7 @@ def read_urdf(
 ) -> Robot:
     """The robot a URDF document describes."""
     robot = document.root
-    _refuse_xacro(robot)
+    refuse_xacro(robot)
     elements = robot.findall("link")
     if not elements:
         raise MalformedInput(f"{robot.place}: there is no <link>; a robot needs at least one")
@@ -62,14 +70,15 @@ def read_urdf(
             f"{label(document.path)}: {len(elements):,} links are more than the {MAX_LINKS:,} that"
             " are read; split the robot"
         )
-    _unique(elements)
-    _unique(robot.findall("joint"))
+    require_unique_names(elements)
+    require_unique_names(robot.findall("joint"))
     links = [_link(element) for element in elements]
     joints = [_joint(element) for element in robot.findall("joint")]
     root = _root(document, joints)
     joints = _with_mimics(robot, joints)
     if floating_base:
         _refuse_second_base(document, root, links, joints)
+    warn_of_unknown(robot)
     result = assemble(
         robot.attrib.get("name") or document.path.stem,
         links,
@@ -78,7 +87,7 @@ def read_urdf(
         floating_base=floating_base,
         gravity=STANDARD_GRAVITY if gravity is None else gravity,
         source=document.path,
-        notes=_notes(robot),
+        notes=notes_of(robot),
     )
     warn_if_implausible(result)
     return result
@@ -92,12 +101,12 @@ def _link(element: Element) -> LinkSpec:
     mass xyz.
     """
     name = element.attrib["name"]
-    inertial = _only(element, "inertial")
+    inertial = only_child(element, "inertial")
     if inertial is None:
         return LinkSpec(name, has_inertia=False)
     rotation, com = placement(inertial)
-    mass = number(_child(inertial, "mass"), "value", largest=_LARGEST)
-    inertia = rotation @ tensor_of(_child(inertial, "inertia")) @ rotation.T
+    mass = number(required_child(inertial, "mass"), "value", largest=_LARGEST)
+    inertia = rotation @ tensor_of(required_child(inertial, "inertia")) @ rotation.T
     return LinkSpec(name, parameters.from_mass_com_inertia(mass, com, inertia))
 
 
@@ -111,7 +120,7 @@ def placement(element: Element) -> Pose:
     """R = Rz(yaw) Ry(pitch) Rx(roll) and t of the element's <origin>; identity where it has
     none.
     """
-    origin = _only(element, "origin")
+    origin = only_child(element, "origin")
     if origin is None:
         return Pose(np.eye(3), np.zeros(3))
     translation = np.array(vector(origin, "xyz", 3, _ZERO, largest=_LARGEST))
@@ -141,7 +150,7 @@ def _joint(element: Element) -> JointSpec:
         )
     kind = KINDS[kind_name]
     pose = placement(element)
-    parent, child = (required(_child(element, end), "link") for end in ("parent", "child"))
+    parent, child = (required(required_child(element, end), "link") for end in ("parent", "child"))
     if parent == child:
         raise MalformedInput(
             f"{element.place}: link {shown(parent)} is its own parent; name two different links"
@@ -160,7 +169,7 @@ def _joint(element: Element) -> JointSpec:
 
 
 def _axis(element: Element) -> np.ndarray:
-    axis = _only(element, "axis")
+    axis = only_child(element, "axis")
     if axis is None:
         return np.array([1.0, 0.0, 0.0])
     direction = np.array(vector(axis, "xyz", 3, (1.0, 0.0, 0.0)))
@@ -179,7 +188,7 @@ def _limits(element: Element, *, bounded: bool) -> Limits:
     """Limits of a one-DOF joint. Position limits count where the joint type has them and the file
     states them.
     """
-    limit = _only(element, "limit")
+    limit = only_child(element, "limit")
     if limit is None:
         return Limits()
     lower, upper = -math.inf, math.inf
@@ -206,7 +215,7 @@ def _dynamics(element: Element) -> tuple[float, float]:
     """(damping, friction). Negative values load with a warning: identified models have them, and
     are wanted as priors.
     """
-    dynamics = _only(element, "dynamics")
+    dynamics = only_child(element, "dynamics")
     if dynamics is None:
         return 0.0, 0.0
     damping = number(dynamics, "damping", 0.0, largest=_LARGEST)
@@ -223,7 +232,7 @@ def _dynamics(element: Element) -> tuple[float, float]:
 
 
 def _mimic(element: Element, kind: JointKind) -> Mimic | None:
-    mimic = _only(element, "mimic")
+    mimic = only_child(element, "mimic")
     if mimic is None:
         return None
     if kind not in _ONE_DOF:
@@ -243,6 +252,14 @@ def _with_mimics(robot: Element, joints: list[JointSpec]) -> list[JointSpec]:
     kinds = {joint.name: joint.kind for joint in joints}
     element = {e.attrib["name"]: e for e in robot.findall("joint")}
     stated = {spec.name: spec.joint.mimic for spec in joints if spec.joint.mimic is not None}
+    for name in [name for name, mimic in stated.items() if mimic.joint not in kinds]:
+        mimic = element[name].find("mimic") or element[name]
+        warnings.warn(
+            f"{mimic.place}: it mimics joint {shown(stated.pop(name).joint)}, which the file does"
+            f" not have; joint {shown(name)} is taken to move freely",
+            RobotWarning,
+            stacklevel=2,
+        )
     resolved: dict[str, Mimic] = {}
     for joint in joints:
         chain: dict[str, Mimic] = {}
@@ -251,10 +268,6 @@ def _with_mimics(robot: Element, joints: list[JointSpec]) -> list[JointSpec]:
             chain[name] = stated[name]
             reference = stated[name].joint
             place = f"{element[name].place}: it mimics joint {shown(reference)}"
-            if reference not in kinds:
-                raise MalformedInput(
-                    f"{place}, which the file does not have; joints: {known(map(shown, kinds))}"
-                )
             if reference in chain:
                 raise MalformedInput(f"{place}, which in the end mimics it back; break the circle")
             if kinds[reference] not in _ONE_DOF:
@@ -348,81 +361,3 @@ def _refuse_second_base(
             f"{label(document.path)}: joint {shown(floating.name)} already frees the robot; leave"
             " out floating_base"
         )
-
-
-# -- small helpers ---------------------------------------------------------------------------------
-
-
-def _refuse_xacro(robot: Element) -> None:
-    """Definitions left over by xacro do no harm; what xacro would have replaced by links or joints
-    does.
-    """
-    for element in robot.children:
-        if element.tag.startswith("xacro:") and element.tag not in (
-            "xacro:property",
-            "xacro:macro",
-            "xacro:arg",
-        ):
-            raise MalformedInput(
-                f"{element.place}: this is a xacro file, not a URDF yet; run xacro first and load"
-                " what it writes"
-            )
-        if element.tag in ("link", "joint") and "${" in element.attrib.get("name", ""):
-            raise MalformedInput(
-                f"{element.place}: the name is a xacro expression; run xacro first and load what it"
-                " writes"
-            )
-
-
-def _unique(elements: list[Element]) -> None:
-    """Every element has a name, and no two the same."""
-    first: dict[str, Element] = {}
-    for element in elements:
-        name = required(element, "name")
-        if name in first:
-            raise MalformedInput(
-                f"{element.place}: the name is taken by line {first[name].line}; rename one of"
-                " the two"
-            )
-        first[name] = element
-
-
-def _only(element: Element, tag: str) -> Element | None:
-    """The child with this tag, if any; two would leave open which one counts."""
-    children = element.findall(tag)
-    if len(children) > 1:
-        first, second = children[:2]
-        raise MalformedInput(
-            f"{second.place}: <{tag}> is there twice (first in line {first.line}); keep one"
-        )
-    return children[0] if children else None
-
-
-def _child(element: Element, tag: str) -> Element:
-    child = _only(element, tag)
-    if child is None:
-        raise MalformedInput(f"{element.place}: <{tag}> is missing; add it")
-    return child
-
-
-def _notes(robot: Element) -> tuple[str, ...]:
-    """What was seen and left alone."""
-    notes = []
-    meshes = [
-        element
-        for link in robot.findall("link")
-        for element in link.iter()
-        if element.tag == "mesh"
-    ]
-    if meshes:
-        notes.append(f"{len(meshes)} meshes are named and not opened, since dynamics need none")
-    for mesh in meshes:
-        name = mesh.attrib.get("filename", "")
-        if ".." in name.replace("\\", "/").split("/") or name.startswith("file:"):
-            notes.append(
-                f"line {mesh.line}: mesh {shown(name)} points out of the robot's folder; it is not"
-                " opened"
-            )
-    for loop in robot.findall("loop_joint"):
-        notes.append(f"line {loop.line}: {loop.path} closes a loop; it is left open")
-    return tuple(notes)

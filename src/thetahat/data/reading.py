@@ -1,0 +1,149 @@
+"""How the files of a log are read: format, columns, units, which rows. The one door to a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from thetahat.data.columns import ColumnMap, Resolver, by_place, parse_patterns
+from thetahat.data.formats import Table, open_table
+from thetahat.data.formats.date_stamps import epoch_unit
+from thetahat.data.formats.table import label
+from thetahat.data.presets import check_format, currents_hint, preset_patterns
+from thetahat.data.units import Converter, Unit, parse_units
+from thetahat.errors import MalformedInput, ThetahatError
+from thetahat.model.robot import Robot
+
+EXAMINED = 64  # rows at the beginning by which stamps since 1970 are recognised
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How files are read, as `read_log` takes it, and the folder of spools that all workers see."""
+
+    columns: str | Mapping[str, str] | None = None
+    topic: str | None = None
+    salvage: bool = False
+    units: str | Mapping[str, str] | None = None
+    format: str | None = None
+    skip_bad_rows: bool = False
+    keep: tuple[str, ...] = ()  # what the audit would leave out but must not
+    spool: str | None = None
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What decides the rows that are read, in plain values."""
+        given = (self.columns, self.topic, self.salvage)
+        return (*given, self.units, self.format, self.skip_bad_rows, self.keep)
+
+    def check(self) -> None:
+        """Refuse options that cannot be read, before any file is."""
+        parse_patterns(self.columns)
+        parse_units(self.units)
+        check_format(self.format)
+
+
+class Header(Protocol):
+    """The part of a table that tells its columns."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of its columns."""
+
+    @property
+    def widths(self) -> dict[str, int]:
+        """Return the widths of matrices that were expanded to columns."""
+
+    @property
+    def headerless(self) -> bool:
+        """Return whether its columns have numbers, from 1, for names."""
+
+    @property
+    def dates(self) -> frozenset[str]:
+        """Return the columns that hold dates."""
+
+    def head(self, column: str, count: int) -> np.ndarray:
+        """Return the first numbers of a column, unchecked."""
+
+
+def open_log_table(path: Path, joints: Sequence[str], reading: Reading) -> Table:
+    """Open a file of a log as a table. joints: of the robot."""
+    check_format(reading.format)
+    table = open_table(
+        path,
+        joints=joints,
+        topic=reading.topic,
+        salvage=reading.salvage,
+        format=reading.format,
+        patterns=tuple(parse_patterns(reading.columns).values()),
+    )
+    table.skip_bad_rows = reading.skip_bad_rows
+    table.skip_empty_rows = reading.format == "plotjuggler"
+    return table
+
+
+def open_log_file(path: Path, robot: Robot, reading: Reading) -> tuple[Table, ColumnMap]:
+    """Open a file of a log, and find the robot's columns in it."""
+    table = open_log_table(path, robot.joint_names, reading)
+    return table, column_map(table, robot, reading, file=label(path))
+
+
+def column_map(table: Header, robot: Robot, reading: Reading, *, file: str) -> ColumnMap:
+    """Return where a table has the robot's columns, and their units."""
+    patterns = parse_patterns(reading.columns)
+    if table.headerless and not by_place(patterns):
+        count = len(robot.joint_names)
+        example = f"t=1,q=2-{1 + count},tau={2 + count}-{1 + 2 * count}"
+        raise MalformedInput(
+            f"{file}, line 1 holds numbers where the columns' names belong; add a header such as"
+            f' t,q1,tau1, or name the places of the columns: --columns "{example}"'
+        )
+    names = table.names
+    if reading.format is not None:
+        preset = preset_patterns(reading.format, names, robot.joint_names, reading.topic, file)
+        patterns = preset | patterns
+    columns = Resolver(robot, names, widths=table.widths, patterns=patterns, file=file).resolve()
+    for column in columns.columns[1:]:
+        if column in table.dates:
+            raise MalformedInput(
+                f"{file}: column {column!r} holds dates, which are time stamps and not positions"
+                " or torques; store numbers"
+            )
+    units, notes = parse_units(reading.units), []
+    if "t" not in units and (unit := _epoch(table, columns.time)) is not None:
+        units["t"] = unit
+        text = f"column {columns.time!r} counts {unit.name} since 1970; it is read in seconds"
+        notes.append(("stamps", text))
+    hint = "" if columns.has("tau") else currents_hint(reading.format, names)
+    notes += [("currents", hint)] if hint else []
+    return _converted(columns, Converter(robot, units), tuple(notes))
+
+
+def _converted(
+    columns: ColumnMap, converter: Converter, notes: tuple[tuple[str, str], ...]
+) -> ColumnMap:
+    """Return the map with factors to SI units, and with notes on what was converted."""
+    if not converter.units and not notes:
+        return columns
+    place = {(kind, at): column for kind, at, column in columns.place}
+    converter.check(place)
+    factors = [converter.factor(kind, at) for kind, at in place]
+    sentence = converter.sentence(place)
+    told = (*notes, *((("units", sentence),) if sentence else ()))
+    return replace(columns, scale=(converter.time_factor, *factors), notes=told)
+
+
+def _epoch(table: Header, time: str) -> Unit | None:
+    """Return the unit of stamps that count from 1970 and not in seconds."""
+    try:
+        stamps = table.head(time, EXAMINED)
+    except ThetahatError:  # the scan says what is wrong, and where
+        return None
+    if not len(stamps) or not np.isfinite(stamps).all():
+        return None
+    name = epoch_unit(stamps)
+    return None if name is None else parse_units({"t": name})["t"]

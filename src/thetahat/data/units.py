@@ -1,0 +1,179 @@
+"""Units of a log's columns: `q=deg,t=ms,tau=mNm`, or of one joint, `q.slider=mm`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from thetahat.errors import UsageError, known
+from thetahat.model.robot import Robot
+from thetahat.model.tree import JointKind
+
+KINDS = ("t", "q", "dq", "ddq", "tau", "cmd")
+TURN = 2.0 * math.pi
+KILOPOND = 9.80665  # [N] weight of a kilogram, by definition
+ANGLES = {"rad": 1.0, "mrad": 1e-3, "deg": math.pi / 180.0, "rev": TURN}
+LENGTHS = {"m": 1.0, "cm": 1e-2, "mm": 1e-3}
+TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+TORQUES = {
+    "Nm": 1.0,
+    "kNm": 1e3,
+    "mNm": 1e-3,
+    "Ncm": 1e-2,
+    "kgfm": KILOPOND,
+    "kgfcm": 1e-2 * KILOPOND,
+}
+FORCES = {"N": 1.0, "kN": 1e3, "mN": 1e-3, "kgf": KILOPOND}
+CURRENTS = ("A", "mA", "amps", "ampere", "amperes")
+SAME = {"µs": "us", "μs": "us", "°": "deg", "degrees": "deg", "radians": "rad", "N·m": "Nm"}
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Factors to SI units: of coordinates that are angles, and of those that are lengths."""
+
+    name: str
+    angular: float | None  # [rad per unit, N·m per unit …]; None: not a unit of these
+    linear: float | None  # [m per unit, N per unit …]
+
+
+def units_of(kind: str) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the units of a kind of column, with factors: for angles and for lengths."""
+    if kind == "t":
+        return TIMES, TIMES
+    if kind == "tau":
+        return TORQUES, FORCES
+    suffix = {"dq": "/s", "ddq": "/s^2"}.get(kind, "")
+    angles = {f"{name}{suffix}": factor for name, factor in ANGLES.items()}
+    if kind == "dq":
+        angles["rpm"] = TURN / 60.0
+    return angles, {f"{name}{suffix}": factor for name, factor in LENGTHS.items()}
+
+
+def parse_units(units: str | Mapping[str, str] | None) -> dict[str, Unit]:
+    """Parse ``"q=deg,t=ms,tau.elbow=mNm"`` into units by kind, or by kind and joint."""
+    if units is None:
+        return {}
+    if isinstance(units, str):
+        parts = [part.partition("=") for part in units.split(",") if part.strip()]
+        if not parts or any(not mark for _, mark, _ in parts):
+            raise UsageError(f"units is {units!r}; write it as q=deg,t=ms,tau=mNm")
+        if len({key.strip() for key, _, _ in parts}) < len(parts):
+            raise UsageError(f"units {units!r} states one of its keys twice; state each once")
+        units = {key.strip(): name.strip() for key, _, name in parts}
+    return {key: _unit(key, str(name)) for key, name in units.items()}
+
+
+def _unit(key: str, name: str) -> Unit:
+    kind = key.partition(".")[0]
+    if kind not in KINDS:
+        raise UsageError(
+            f"units has the key {key!r}; known keys are {', '.join(KINDS)}, or one joint's, as in"
+            " q.elbow"
+        )
+    if kind == "tau" and name in CURRENTS:
+        raise UsageError(
+            f"units has {key}={name}, but a current is no torque; give each motor's gain in N·m"
+            " per A, as in tau.elbow=11.5, or for coupled motors multiply the currents yourself"
+            " and use --actuation"
+        )
+    angles, lengths = units_of(kind)
+    suffix = {"dq": "/s", "ddq": "/s^2"}.get(kind, "")
+    plain = SAME.get(name, name).replace("²", "^2").replace("s2", "s^2")
+    for text in (plain, f"{plain}{suffix}"):
+        if text in angles or text in lengths:
+            return Unit(text, angles.get(text), lengths.get(text))
+    try:
+        factor = float(name)
+    except ValueError:
+        factor = math.nan
+    if not math.isfinite(factor) or factor == 0.0:
+        listed = ", ".join(dict.fromkeys((*angles, *lengths)))
+        raise UsageError(
+            f"units has {key}={name}; units of {kind} are {listed}, or a factor to SI units"
+        )
+    return Unit(f"{factor:g}", factor, factor)
+
+
+@dataclass(frozen=True)
+class Converter:
+    """Factor of each column, and what was converted."""
+
+    robot: Robot
+    units: Mapping[str, Unit]
+
+    def factor(self, kind: str, position: int) -> float:
+        """Return the factor of a column to SI units. position: of q, dq, ddq or tau."""
+        joint, dimension = self._coordinate(kind, position)
+        unit = self.units.get(f"{kind}.{joint}") or self.units.get(kind)
+        factor = None
+        if unit is not None and dimension:
+            factor = unit.angular if dimension == "angle" else unit.linear
+        return 1.0 if factor is None else factor
+
+    @property
+    def time_factor(self) -> float:
+        """Return the factor of the time stamps to seconds."""
+        unit = self.units.get("t")
+        return 1.0 if unit is None or unit.angular is None else unit.angular
+
+    def check(self, place: Mapping[tuple[str, int], str]) -> None:
+        """Refuse a unit that no column has. place: (kind, position) → column."""
+        joints = set(self.robot.joint_names)
+        for key, unit in self.units.items():
+            kind, _, joint = key.partition(".")
+            if joint and joint not in joints:
+                raise UsageError(
+                    f"units has the key {key!r}, but the robot has no joint {joint!r}; its joints:"
+                    f" {known(self.robot.joint_names)}"
+                )
+            if kind in ("t", "cmd"):
+                continue
+            used = [
+                at
+                for k, at in place
+                if k == kind
+                and (not joint or self._coordinate(k, at)[0] == joint)
+                and (unit.angular if self._coordinate(k, at)[1] == "angle" else unit.linear)
+            ]
+            if not used:
+                raise UsageError(
+                    f"units has {key}={unit.name}, but the log has no column of {key} that could"
+                    " be in it; leave it out, or name the columns with --columns"
+                )
+
+    def sentence(self, place: Mapping[tuple[str, int], str]) -> str:
+        """Return what is converted, in words; empty where nothing is."""
+        parts = []
+        for key, unit in self.units.items():
+            kind, _, joint = key.partition(".")
+            factors = {
+                self.factor(k, at)
+                for k, at in place
+                if k == kind and (not joint or self._coordinate(k, at)[0] == joint)
+            }
+            factors = {self.time_factor} if kind == "t" else factors - {1.0}
+            factors -= {1.0}
+            if factors:
+                parts.append(f"{key} from {unit.name} (× {max(factors):.6g})")
+        return f"units converted to SI: {', '.join(parts)}" if parts else ""
+
+    def _coordinate(self, kind: str, position: int) -> tuple[str, str]:
+        """Return (joint, "angle", "length" or "" for a quaternion) of a coordinate."""
+        tree = self.robot.tree
+        for node in tree.independent:
+            first = (tree.q_index if kind in ("q", "cmd") else tree.v_index)[node.name]
+            count = node.kind.nq if kind in ("q", "cmd") else node.kind.nv
+            if first <= position < first + count:
+                return node.name, _dimension(node.kind, kind, position - first)
+        return "", ""
+
+
+def _dimension(joint: JointKind, kind: str, at: int) -> str:
+    if joint in (JointKind.REVOLUTE, JointKind.PRISMATIC):
+        return "angle" if joint is JointKind.REVOLUTE else "length"
+    name = (joint.coordinates if kind in ("q", "cmd") else joint.directions)[at]
+    if name in ("x", "y", "z", "vx", "vy", "vz"):
+        return "length"
+    return "angle" if name in ("angle", "wx", "wy", "wz") else ""
