@@ -67,7 +67,7 @@ def compile_mjcf(document: Document, unsaved: Mapping[Path, bytes] | None = None
     their resolved paths.
     """
     source = sanitize(document, unsaved)
-    mujoco = _mujoco(document)
+    mujoco = load_mujoco(document)
     model, warnings = _compile(mujoco, source, document)
     if model.nbody < 2:
         raise MalformedInput(
@@ -121,7 +121,8 @@ def read_mjcf(
 # -- MuJoCo ----------------------------------------------------------------------------------------
 
 
-def _mujoco(document: Document) -> ModuleType:
+def load_mujoco(document: Document) -> ModuleType:
+    """Return MuJoCo's module; `MissingExtra` where it is not installed."""
     try:
         import mujoco
     except ImportError:
@@ -199,6 +200,11 @@ def _names(model: Any) -> _Names:
         [model.joint(j).name for j in range(model.njnt)],
         model.jnt_bodyid.tolist(),
     )
+
+
+def body_names(model: Any) -> list[str]:
+    """Return the names of a compiled model's bodies, as the robot has them."""
+    return _names(model).bodies
 
 
 def _unused(name: str, taken: set[str]) -> str:
