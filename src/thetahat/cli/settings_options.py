@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 from thetahat.cli.arguments import option
 from thetahat.errors import UsageError
-from thetahat.pipeline.settings import IdentifySettings, SettingError
+from thetahat.pipeline.setting_error import SettingError
+from thetahat.pipeline.settings import IdentifySettings
 
 Verb = Callable[..., None]
 
@@ -63,8 +64,9 @@ def settings_from(given: dict[str, Any]) -> IdentifySettings:
     """Return the settings that the options ask for; an error names the option."""
     if given.get("weights") == "none":
         given = {**given, "weights": None}
-    if "joints" in given and given["joints"] is None:
-        given = {**given, "joints": ()}
+    for name in ("joints", "frozen", "tied"):
+        if name in given and given[name] is None:
+            given = {**given, name: ()}
     try:
         return IdentifySettings(**given)
     except SettingError as error:

@@ -21,6 +21,8 @@ from thetahat.data.subsample import ROWS
 from thetahat.engine.open_engine import EngineOptions, open_engine
 from thetahat.engine.protocol import Completion, Engine, Fold, NoProgress, Progress, Rows, Tuning
 from thetahat.errors import NotIdentifiable, UsageError
+from thetahat.identification.consistency.constraints import Constraints
+from thetahat.identification.consistency.plausibility import assess, relax
 from thetahat.identification.coupled_joints import Coupling, coupled
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.estimate_json import PLAIN
@@ -42,7 +44,7 @@ from thetahat.pipeline.dataset import Dataset, LogInput, load_robot, log_names, 
 from thetahat.pipeline.identification import Identification
 from thetahat.pipeline.outputs import Targets, write
 from thetahat.pipeline.results import Model, Scores
-from thetahat.pipeline.settings import IdentifySettings
+from thetahat.pipeline.settings import BOUNDED, IdentifySettings
 from thetahat.report.trace_collector import Collector
 
 
@@ -248,8 +250,16 @@ def _solve(
             f"the log has {usable} usable samples to fit {len(seen.base)} parameters; record"
             " longer, or hold out less"
         )
-    estimator = make_estimator(settings, tuned, dataset.prior_of(seen.robot))
+    prior = dataset.prior_of(seen.robot)
+    estimator = make_estimator(settings, tuned, prior, dataset.constraints)
     estimate = engine.solve(seen, fold.information, estimator, rows)
+    if settings.method in BOUNDED and any(bound.soft for bound in estimate.on_bound):
+        consistent = consistent_estimator(settings, tuned, prior, dataset.constraints)
+        relaxed = relax(seen, consistent, estimate, independent=independent)
+        if relaxed.given_up:
+            estimator = make_estimator(settings, tuned, prior, relaxed.estimator.constraints)
+            estimate = engine.solve(seen, fold.information, estimator, rows)
+            estimate = estimate.with_given_up(relaxed.given_up)
     plain = LeastSquares(weights=settings.weights).estimate(seen)
     columns = tuned.robot.with_drive(armature="armature" in seen.robot.drive.identified)
     model = Model(
@@ -258,12 +268,16 @@ def _solve(
         least_squares=columns.with_parameters(plain),
         information=seen,
         rotor_inertia=decision.reason,
+        plausibility=assess(estimate, dataset.reference, settings.plausible),
     )
     return model, estimate
 
 
 def make_estimator(
-    settings: IdentifySettings, tuned: Tuned, prior: np.ndarray
+    settings: IdentifySettings,
+    tuned: Tuned,
+    prior: np.ndarray,
+    constraints: Constraints | None = None,
 ) -> Estimator | SampleEstimator:
     """Return the estimator that the settings ask for."""
     weights = settings.weights
@@ -275,15 +289,23 @@ def make_estimator(
             estimator = Prior(prior, settings.blend, weights=weights)
         case "positive":
             estimator = Positive(weights=weights)
-        case method:
-            estimator = Consistent(
-                prior=prior,
-                weight=tuned.weight,
-                metric=tuned.metric,
-                weights=weights,
-                solver=LogCholesky() if method == "smooth" else None,
-            )
+        case _:
+            estimator = consistent_estimator(settings, tuned, prior, constraints)
     return Robust(estimator) if settings.robust else estimator
+
+
+def consistent_estimator(
+    settings: IdentifySettings, tuned: Tuned, prior: np.ndarray, constraints: Constraints | None
+) -> Consistent:
+    """Return the physically consistent estimator that the settings ask for."""
+    return Consistent(
+        prior=prior,
+        weight=tuned.weight,
+        metric=tuned.metric,
+        weights=settings.weights,
+        constraints=constraints or Constraints(),
+        solver=LogCholesky() if settings.method == "smooth" else None,
+    )
 
 
 def _couplings(identified: Robot, batches: Iterator[Samples]) -> tuple[Coupling, ...]:

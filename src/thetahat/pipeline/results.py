@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from thetahat.data.joint_selection import TorqueCounts
 from thetahat.data.types import Finding
 from thetahat.errors import known
+from thetahat.identification.consistency.plausibility import Plausibility
 from thetahat.identification.coupled_joints import Coupling
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.information import Information
@@ -26,6 +27,7 @@ class Model:
     least_squares: Robot  # the same columns by plain least squares
     information: Information
     rotor_inertia: str  # whether it was fitted, and why
+    plausibility: Plausibility  # of its bodies, beside the file's masses and their regions
     couplings: tuple[Coupling, ...] = ()  # pairs of joints that seem to share a motor
 
 
