@@ -83,6 +83,13 @@ class Region:
         J = parameters.to_pseudo_inertia(theta)
         return float(np.sum(J * self.realisability) / theta[parameters.M])
 
+    def filled(self, density: float) -> np.ndarray:
+        """Return θ, (10,), of the region filled evenly with this density [kg/m³]."""
+        mass = density * self.volume
+        sigma = mass / 5.0 * (self.axes * self.radii**2) @ self.axes.T
+        inertia = np.trace(sigma) * np.eye(3) - sigma
+        return parameters.from_mass_com_inertia(mass, self.centre, inertia)
+
     def distance(self, point: np.ndarray) -> float:
         """How far outside a point is [m]; 0 inside."""
         p = np.abs(self.axes.T @ (np.asarray(point, dtype=float) - self.centre))

@@ -41,6 +41,8 @@ from thetahat.model.robot import Robot
 from thetahat.pipeline import body_settings
 from thetahat.pipeline.settings import IdentifySettings
 
+# [kg/m³] mass over region, the median of 1,031 links of public robots
+USUAL_DENSITY = 300.0
 # A path, several paths, a log, samples, a pandas or polars frame, or arrays by column name.
 LogInput = Any
 
@@ -107,8 +109,23 @@ class Dataset:
 
     @cached_property
     def prior(self) -> Robot:
-        """The robot whose values are the prior, made physical where the method needs it."""
-        return prior_robot(self.nominal, self.log.locked, self.settings)
+        """The robot whose values are the prior, made physical where the method needs it.
+
+        Of a robot without any mass, every body fills its region as links do on average.
+        """
+        robot = prior_robot(self.nominal, self.log.locked, self.settings)
+        if not self.settings.consistent or robot.mass > 0.0:
+            return robot
+        warnings.warn(
+            f"no body of {robot.name!r} has mass; the prior fills their regions with"
+            f" {USUAL_DENSITY:g} kg/m³, and its weight is small",
+            RobotWarning,
+            stacklevel=2,
+        )
+        regions = link_regions(robot, link_shapes(self.nominal).points, placeholder=True)
+        return robot.with_parameters(
+            np.concatenate([region.filled(USUAL_DENSITY) for region in regions])
+        )
 
     @cached_property
     def reference(self) -> Reference:

@@ -48,6 +48,9 @@ from thetahat.pipeline.settings import BOUNDED, IdentifySettings
 from thetahat.report.trace_collector import Collector
 
 
+LOOSE = 0.1  # weight of a prior whose inertias are placeholders, at most: 3 times their size
+
+
 def identify(
     robot: Robot | str | os.PathLike[str],
     logs: LogInput,
@@ -226,7 +229,19 @@ def _tune(dataset: Dataset, engine: Engine, progress: Progress) -> Tuned:
         )
 
     key = {**asdict(options), "prior": prior, "dofs": dataset.joints.dofs}
-    return engine.tune(dataset.log, Tuning(dataset.robot, fitted, dataset.train_rows, key, run))
+    chosen = engine.tune(dataset.log, Tuning(dataset.robot, fitted, dataset.train_rows, key, run))
+    return _loosened(chosen, dataset) if settings.prior_weight is None else chosen
+
+
+def _loosened(tuned: Tuned, dataset: Dataset) -> Tuned:
+    """Return the choices with a weak prior where the robot file's inertias are placeholders."""
+    if not dataset.settings.consistent or tuned.weight <= LOOSE:
+        return tuned
+    reason = dataset.reference.placeholder
+    if reason is None:
+        return tuned
+    said = f"prior weight {LOOSE:g} instead of {tuned.weight:g}: placeholder inertias ({reason})"
+    return replace(tuned, weight=LOOSE, reasons=(*tuned.reasons, said))
 
 
 def _solve(

@@ -32,6 +32,7 @@ import numpy as np
 from thetahat.identification.consistency.constraints import Bounds, Constraints
 from thetahat.identification.estimate import ActiveConstraint, Estimate, RejectedConstraint
 from thetahat.identification.estimators.consistent import Consistent
+from thetahat.identification.factor import blas_threads
 from thetahat.identification.information import Information
 from thetahat.model import parameters
 from thetahat.model.link_geometry import Region
@@ -132,13 +133,12 @@ def relax(
     """
     rows = effective_rows(information, estimate, independent)
     given_up: list[RejectedConstraint] = []
-    while True:
-        rejected = _first_rejected(information, estimator, estimate, rows)
-        if rejected is None:
-            return Relaxation(estimator, tuple(given_up))
-        given_up.append(rejected)
-        estimator = _without(estimator, rejected.name)
-        estimate = estimator.estimate(information)
+    with blas_threads().limit(limits=1, user_api="blas"):  # small matrices
+        while rejected := _first_rejected(information, estimator, estimate, rows):
+            given_up.append(rejected)
+            estimator = _without(estimator, rejected.name)
+            estimate = estimator.estimate(information)
+    return Relaxation(estimator, tuple(given_up))
 
 
 def _first_rejected(
