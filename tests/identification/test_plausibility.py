@@ -21,6 +21,7 @@ from thetahat.identification.consistency.plausibility import (
     REJECTED,
     Reference,
     assess,
+    bounded_estimate,
     likelihood_ratio,
     relax,
     with_plausible_bounds,
@@ -182,7 +183,7 @@ def test_a_centre_of_mass_on_its_region_is_named() -> None:
     info, _ = folded(arm, np.random.default_rng(2), count=200, noise=0.05)
     name = arm.body_names[1]
     com = arm.theta[[17, 14, 13]] / arm.theta[19]
-    away = Region(com + [0.0, 0.3, 0.0], np.eye(3), np.array([0.3, 0.1, 0.3]), "joints")
+    away = Region(com + np.array([0.0, 0.3, 0.0]), np.eye(3), np.array([0.3, 0.1, 0.3]), "joints")
     limits = th.Constraints(plausible={name: Bounds(com_region=away)})
     estimate = solve(info, th.Consistent(arm.theta, 1.0, "entropic", constraints=limits))
     (bound,) = estimate.on_bound
@@ -202,18 +203,24 @@ def test_bounds_that_the_data_reject_are_given_up(seed: int) -> None:
     estimator = th.Consistent(wrong.robot.theta, 0.1, "entropic", constraints=limits)
     estimate = solve(info, estimator)
     assert estimate.on_bound
-    relaxed = relax(info, estimator, estimate)
+    rows = info.rows.astype(float)
+    relaxed = relax(info, estimator, rows)
     assert relaxed.given_up
     assert all(each.evidence > REJECTED for each in relaxed.given_up)
-    said = solve(info, relaxed.estimator).with_given_up(relaxed.given_up)
-    assert np.sum(said.theta[9::10]) > 3.0 * wrong.robot.mass
-    assert said.advice[0].startswith("given up, as the log rejects it: mass of")
-    # what is left of the bounds costs no more than chance
     free = solve(info, replace(estimator, constraints=th.Constraints()))
-    rows = info.rows.astype(float)
+    said = bounded_estimate(info, estimator, free)
+    assert said.given_up == relaxed.given_up
+    assert np.sum(said.theta[9::10]) > 3.0 * wrong.robot.mass
+    assert said.advice[0].startswith("given up, as the log rejects it: ")
+    # what is left of the bounds costs no more than chance
     assert likelihood_ratio(said.residual_norms, free.residual_norms, rows) < 5.0 * REJECTED
     # the same log with few effective rows rejects nothing
-    assert relax(info, estimator, estimate, independent=1e-5).given_up == ()
+    assert relax(info, estimator, 1e-5 * rows).given_up == ()
+    # and a fit that is plausible without bounds stays as it is
+    limits = with_plausible_bounds(th.Constraints(), reference(arm))
+    right = th.Consistent(arm.theta, 0.1, "entropic", constraints=limits)
+    plausible = solve(info, replace(right, constraints=th.Constraints()))
+    assert bounded_estimate(info, right, plausible) is plausible
 
 
 def test_what_is_stated_is_never_given_up() -> None:
@@ -225,7 +232,7 @@ def test_what_is_stated_is_never_given_up() -> None:
     estimator = th.Consistent(arm.theta, 0.1, "entropic", constraints=limits)
     estimate = solve(info, estimator)
     assert any(not bound.soft for bound in estimate.on_bound)
-    after = solve(info, relax(info, estimator, estimate).estimator)
+    after = relax(info, estimator, info.rows.astype(float)).estimate
     assert after.theta[29] <= 0.2 * arm.theta[29] * 1.001
 
 
@@ -239,7 +246,7 @@ def test_bounds_of_a_true_robot_are_seldom_rejected() -> None:
     estimator = th.Consistent(arm.theta, 1e-3, "entropic", constraints=limits)
     for seed in range(30):
         info, _ = folded(arm, np.random.default_rng(seed), count=100, noise=0.1)
-        assert relax(info, estimator, solve(info, estimator)).given_up == ()
+        assert relax(info, estimator, info.rows.astype(float)).given_up == ()
 
 
 def test_rules_of_plausible_bounds() -> None:

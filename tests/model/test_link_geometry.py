@@ -24,7 +24,12 @@ CLOSE = 0.02  # relative: the outline is taken in 162 directions
 
 
 def random_region(rng: np.random.Generator) -> Region:
-    return Region(rng.normal(size=3), np.linalg.qr(rng.normal(size=(3, 3)))[0], rng.uniform(0.05, 0.5, 3), "geometry")
+    return Region(
+        rng.normal(size=3),
+        np.linalg.qr(rng.normal(size=(3, 3)))[0],
+        rng.uniform(0.05, 0.5, 3),
+        "geometry",
+    )
 
 
 def inside(region: Region, rng: np.random.Generator, count: int) -> np.ndarray:
@@ -140,7 +145,7 @@ def test_links_that_are_welded_together_share_a_region() -> None:
 def test_geometry_takes_the_place_of_joints() -> None:
     robot = th.load(robots.path("arm4"))
     name = robot.body_names[1]
-    cloud = np.random.default_rng(1).uniform(-0.05, 0.05, (50, 3)) + [0.0, 0.0, 0.3]
+    cloud = np.random.default_rng(1).uniform(-0.05, 0.05, (50, 3)) + np.array([0.0, 0.0, 0.3])
     regions = link_regions(robot, {name: cloud})
     assert [region.source for region in regions].count("geometry") == 1
     assert regions[1].distance(np.array([0.0, 0.0, 0.3])) == 0.0

@@ -4,7 +4,6 @@ and nothing read from where a robot file must not point.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 from data_paths import example_robot
 
 import thetahat as th
-from thetahat.model.io import link_shapes as shapes_module
+from thetahat.model.io import mesh_folder
 from thetahat.model.io.link_shapes import link_shapes
 from thetahat.model.io.mesh_vertices import Unreadable, mesh_vertices
 
@@ -141,14 +140,14 @@ def test_nothing_outside_the_folder_is_opened(
     inner = tmp_path / "robot"
     inner.mkdir()
     outside = write_triangle(tmp_path, "a.stl")
-    os.symlink(outside, inner / "link.stl")
-    os.symlink(tmp_path, inner / "up")
+    (inner / "link.stl").symlink_to(outside)
+    (inner / "up").symlink_to(tmp_path)
     (inner / "pipe.stl").mkdir()
 
     def refuse(path: Path) -> np.ndarray:
         raise AssertionError(f"{path} was opened")
 
-    monkeypatch.setattr(shapes_module, "mesh_vertices", refuse)
+    monkeypatch.setattr(mesh_folder, "mesh_vertices", refuse)
     for name in ("../a.stl", f"file://{outside}", str(outside), "link.stl", "up/a.stl", "pipe.stl",
                  "model://a.stl", "https://example.org/a.stl", "", "package:///../a.stl",
                  "missing.stl", "..\\a.stl", "a\0.stl".replace("\0", "%00")):  # fmt: skip
@@ -161,7 +160,7 @@ def test_a_mesh_that_is_too_large_is_a_note(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_triangle(tmp_path, "a.stl")
-    monkeypatch.setattr(shapes_module, "MAX_TOTAL", 10)
+    monkeypatch.setattr(mesh_folder, "MAX_TOTAL", 10)
     found = link_shapes(arm(tmp_path, "a.stl"))
     assert not found.points
     assert "MiB" in found.notes[0]
@@ -171,7 +170,9 @@ def test_geometry_that_dynamics_do_not_need_may_be_malformed(tmp_path: Path) -> 
     robot = arm(tmp_path, "a.stl")
     assert robot.source is not None
     text = robot.source.read_text()
-    robot.source.write_text(text.replace('<mesh filename="a.stl" scale="2 1 1"/>', '<box size="1"/>'))
+    robot.source.write_text(
+        text.replace('<mesh filename="a.stl" scale="2 1 1"/>', '<box size="1"/>')
+    )
     found = link_shapes(th.load(robot.source))
     assert not found.points
     assert "size" in found.notes[0]

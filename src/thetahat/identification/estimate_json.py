@@ -311,7 +311,7 @@ def _certificate(estimate: Estimate) -> dict[str, Any] | None:
     }
 
 
-def _plausibility(plausibility: Plausibility) -> dict[str, Any]:
+def _plausibility(plausibility: Plausibility) -> dict[str, object]:
     """How the bodies compare with those of a real robot."""
     return {
         "total_mass": number(plausibility.total_mass),
@@ -329,7 +329,7 @@ def _plausibility(plausibility: Plausibility) -> dict[str, Any]:
             for link in plausibility.links
         ],
         "on_bound": [
-            {"name": bound.name, "multiplier": number(bound.multiplier), "stated": not bound.soft}
+            {"name": bound.name, "multiplier": number(bound.multiplier), "soft": bound.soft}
             for bound in plausibility.on_bound
         ],
         "given_up": [

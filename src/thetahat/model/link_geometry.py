@@ -25,8 +25,8 @@ from thetahat.model import parameters
 from thetahat.model.robot import Robot
 
 SKIN = 0.01  # [m] around geometry: covers, screws and cables that no mesh shows
-# of the link length, around joint origins: holds the centres of mass of 98 of 100 links of 67 robots
-# with geometry, without being told where they are
+# of the link length, around joint origins: holds the centres of mass of 98 of 100 links of 67
+# robots with geometry, without being told where they are
 REACH = 0.5
 SHORTEST = 0.05  # [m] around joint origins, at least
 DIRECTIONS = 162  # in which the outline of a cloud of points is taken
@@ -143,9 +143,7 @@ def link_length(robot: Robot) -> float:
     return float(np.mean(apart)) if len(apart) else 0.0
 
 
-def _geometry(
-    robot: Robot, body: int, geometry: Mapping[str, np.ndarray]
-) -> np.ndarray | None:
+def _geometry(robot: Robot, body: int, geometry: Mapping[str, np.ndarray]) -> np.ndarray | None:
     """Outline of a body's links in its frame; None where none of them has any."""
     clouds, known = [], False
     for link in robot.links:

@@ -30,9 +30,7 @@ FEW = 3  # bodies, below which their centres of mass tell nothing
 
 def placeholder_reason(robot: Robot) -> str | None:
     """Return why the file's inertias look made up, in a few words; None where they do not."""
-    mass, com, inertia = parameters.to_mass_com_inertia(
-        robot.theta.reshape(-1, parameters.SIZE)
-    )
+    mass, com, inertia = parameters.to_mass_com_inertia(robot.theta.reshape(-1, parameters.SIZE))
     solid = np.flatnonzero(mass > 0.0)
     if not len(mass):
         return None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-
 from typing import NamedTuple
 
 from thetahat.pipeline.setting_error import SettingError

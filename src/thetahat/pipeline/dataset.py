@@ -137,19 +137,26 @@ class Dataset:
         return Reference(robot, regions, reason, shapes.notes)
 
     @cached_property
-    def constraints(self) -> Constraints:
-        """What is stated of links, and what makes bodies plausible."""
+    def stated_constraints(self) -> Constraints:
+        """What is stated of links."""
         settings = self.settings
         limits = body_settings.link_limits(settings.bounds)
-        stated = Constraints(
+        return Constraints(
             bounds={name: Bounds(*each) for name, each in limits.items()},
             total_mass=settings.total_mass,
             frozen=settings.frozen,
             tied=tuple(Tie(*body_settings.pair(each)) for each in settings.tied),
         )
-        if settings.plausible is None:
-            return stated
-        return with_plausible_bounds(stated, self.reference, settings.plausible)
+
+    @cached_property
+    def constraints(self) -> Constraints:
+        """What is stated of links, and what makes bodies plausible."""
+        stated, mass_range = self.stated_constraints, self.settings.plausible
+        return (
+            stated
+            if mass_range is None
+            else with_plausible_bounds(stated, self.reference, mass_range)
+        )
 
     def prior_of(self, fitted: Robot) -> np.ndarray:
         """Return the prior's values in the columns of a fitted robot."""

@@ -22,7 +22,7 @@ from thetahat.engine.open_engine import EngineOptions, open_engine
 from thetahat.engine.protocol import Completion, Engine, Fold, NoProgress, Progress, Rows, Tuning
 from thetahat.errors import NotIdentifiable, UsageError
 from thetahat.identification.consistency.constraints import Constraints
-from thetahat.identification.consistency.plausibility import assess, relax
+from thetahat.identification.consistency.plausibility import assess, bounded_estimate
 from thetahat.identification.coupled_joints import Coupling, coupled
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.estimate_json import PLAIN
@@ -44,9 +44,8 @@ from thetahat.pipeline.dataset import Dataset, LogInput, load_robot, log_names, 
 from thetahat.pipeline.identification import Identification
 from thetahat.pipeline.outputs import Targets, write
 from thetahat.pipeline.results import Model, Scores
-from thetahat.pipeline.settings import BOUNDED, IdentifySettings
+from thetahat.pipeline.settings import IdentifySettings
 from thetahat.report.trace_collector import Collector
-
 
 LOOSE = 0.1  # weight of a prior whose inertias are placeholders, at most: 3 times their size
 
@@ -265,16 +264,7 @@ def _solve(
             f"the log has {usable} usable samples to fit {len(seen.base)} parameters; record"
             " longer, or hold out less"
         )
-    prior = dataset.prior_of(seen.robot)
-    estimator = make_estimator(settings, tuned, prior, dataset.constraints)
-    estimate = engine.solve(seen, fold.information, estimator, rows)
-    if settings.method in BOUNDED and any(bound.soft for bound in estimate.on_bound):
-        consistent = consistent_estimator(settings, tuned, prior, dataset.constraints)
-        relaxed = relax(seen, consistent, estimate, independent=independent)
-        if relaxed.given_up:
-            estimator = make_estimator(settings, tuned, prior, relaxed.estimator.constraints)
-            estimate = engine.solve(seen, fold.information, estimator, rows)
-            estimate = estimate.with_given_up(relaxed.given_up)
+    estimate = _estimate(dataset, engine, tuned, rows, fold, seen=seen, independent=independent)
     plain = LeastSquares(weights=settings.weights).estimate(seen)
     columns = tuned.robot.with_drive(armature="armature" in seen.robot.drive.identified)
     model = Model(
@@ -286,6 +276,35 @@ def _solve(
         plausibility=assess(estimate, dataset.reference, settings.plausible),
     )
     return model, estimate
+
+
+def _estimate(
+    dataset: Dataset,
+    engine: Engine,
+    tuned: Tuned,
+    rows: Rows,
+    fold: Fold,
+    *,
+    seen: Information,
+    independent: float,
+) -> Estimate:
+    """Estimate, within bounds of plausible bodies where the fit without leaves them."""
+    settings, prior = dataset.settings, dataset.prior_of(seen.robot)
+
+    def solved(constraints: Constraints) -> Estimate:
+        estimator = make_estimator(settings, tuned, prior, constraints)
+        return engine.solve(seen, fold.information, estimator, rows)
+
+    free = solved(dataset.stated_constraints)
+    if settings.plausible is None or free.status == "infeasible":
+        return free
+    limits = dataset.constraints
+    estimator = consistent_estimator(settings, tuned, prior, limits)
+    estimate = bounded_estimate(seen, estimator, free, independent=independent)
+    if settings.robust and estimate is not free:  # once more, with the samples' weights
+        given_up = tuple(each.name for each in estimate.given_up)
+        return solved(replace(limits, given_up=given_up)).with_given_up(estimate.given_up)
+    return estimate
 
 
 def make_estimator(

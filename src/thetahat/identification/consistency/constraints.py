@@ -17,6 +17,7 @@ from thetahat.identification.parameter_columns import Columns
 from thetahat.model import parameters
 from thetahat.model.link_geometry import Region
 from thetahat.model.parameters import FIRST_MOMENT, SIZE, M
+from thetahat.model.robot import Robot
 
 AXES = {"x": 0, "y": 1, "z": 2}
 ROUNDING = 1e-9  # relative, by which a bound may be missed
@@ -71,6 +72,12 @@ class Constraints:
         stated = self.bounds or self.total_mass is not None or self.frozen or self.tied
         return bool(stated or self.plausible)
 
+    def met(self, robot: Robot, x: np.ndarray) -> bool:
+        """Whether parameters x = [θ; drive terms] of a robot are within all bounds."""
+        columns = Columns(robot)
+        body = _Bodies(columns)
+        return _met(_linear_bounds(columns, body, self), _cones(columns, body, self), x)
+
 
 @dataclass(frozen=True, eq=False)
 class LinearBounds:
@@ -121,14 +128,7 @@ class Feasible:
 
     def met(self, x: np.ndarray) -> bool:
         """Whether x is within all bounds, up to rounding."""
-        linear = self.linear
-        value, slack = linear.rows @ x, ROUNDING * (np.abs(linear.rows) @ np.abs(x))
-        return bool(
-            np.all(value >= linear.low - slack) and np.all(value <= linear.high + slack)
-        ) and all(
-            np.linalg.norm(cone.rows[1:] @ x) <= cone.rows[0] @ x * (1.0 + ROUNDING)
-            for cone in self.cones
-        )
+        return _met(self.linear, self.cones, x)
 
     def x(self, v: np.ndarray, scale: np.ndarray) -> np.ndarray:
         """Return x = c + E·v."""
@@ -142,6 +142,14 @@ class Feasible:
             else 0.0
         )
         return self.fixed + free
+
+
+def _met(linear: LinearBounds, cones: Sequence[Cone], x: np.ndarray) -> bool:
+    value, slack = linear.rows @ x, ROUNDING * (np.abs(linear.rows) @ np.abs(x))
+    within = np.all(value >= linear.low - slack) and np.all(value <= linear.high + slack)
+    return bool(within) and all(
+        np.linalg.norm(cone.rows[1:] @ x) <= cone.rows[0] @ x * (1.0 + ROUNDING) for cone in cones
+    )
 
 
 def feasible(columns: Columns, x0: np.ndarray, constraints: Constraints | None = None) -> Feasible:
@@ -293,7 +301,7 @@ class _LinearRows:
     def bounds(self) -> LinearBounds:
         limits = np.array(self.limits, dtype=float).reshape(-1, 2)
         rows = np.array(self.rows).reshape(-1, self.columns.count)
-        return LinearBounds(rows, *limits.T, tuple(self.names), tuple(self.soft))
+        return LinearBounds(rows, limits[:, 0], limits[:, 1], tuple(self.names), tuple(self.soft))
 
 
 def _linear_bounds(columns: Columns, body: _Bodies, constraints: Constraints) -> LinearBounds:

@@ -62,7 +62,7 @@ def _content(path: Path) -> bytes:
 
 
 def _stl(content: bytes) -> np.ndarray:
-    """Binary where the size says so: texts may begin with anything, and binary ones with `solid`."""
+    """Binary where the size says so: binary files may begin with `solid`, too."""
     if len(content) >= _STL_HEADER:
         count = int.from_bytes(content[_STL_HEADER - 4 : _STL_HEADER], "little")
         if len(content) >= _STL_HEADER + _STL_FACET * count and count:
@@ -154,9 +154,7 @@ class _Collada:
             case "node":
                 self._poses.append(self._poses[-1])
             case "instance_geometry" if "library_nodes" not in self._open:
-                self.placed.append(
-                    (attributes.get("url", "").removeprefix("#"), self._poses[-1])
-                )
+                self.placed.append((attributes.get("url", "").removeprefix("#"), self._poses[-1]))
         wanted = tag == "float_array" and "geometry" in self._open
         if wanted or (tag in _PLACES and self._open[-2:-1] == ["node"]):
             self._text = []

@@ -32,6 +32,7 @@ from thetahat.model.robot import Robot
 from thetahat.model.tree import Joint, JointKind, Limits
 from thetahat.model.unit_checks import warn_if_implausible
 
+MujocoModel = Any  # MuJoCo is an extra: its types are not always there
 # in the order of MuJoCo's mjtJoint
 KINDS = (JointKind.FREE, JointKind.BALL, JointKind.PRISMATIC, JointKind.REVOLUTE)
 
@@ -194,7 +195,7 @@ class _Names:
         ]
 
 
-def _names(model: Any) -> _Names:
+def _names(model: MujocoModel) -> _Names:
     return _Names(
         [model.body(i).name for i in range(model.nbody)],
         [model.joint(j).name for j in range(model.njnt)],
@@ -202,7 +203,7 @@ def _names(model: Any) -> _Names:
     )
 
 
-def body_names(model: Any) -> list[str]:
+def body_names(model: MujocoModel) -> list[str]:
     """Return the names of a compiled model's bodies, as the robot has them."""
     return _names(model).bodies
 

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any
 
 import numpy as np
 
 from thetahat.errors import MalformedInput
-from thetahat.model.io.link_shapes import PRIMITIVES, LinkShapes, MeshFolder
-from thetahat.model.io.mjcf import body_names, load_mujoco, rotation_of
+from thetahat.model.io.mesh_folder import LinkShapes, MeshFolder
+from thetahat.model.io.mjcf import MujocoModel, body_names, load_mujoco, rotation_of
 from thetahat.model.io.mjcf_includes import Folder, serialise
 from thetahat.model.io.mjcf_sanitize import class_defaults
+from thetahat.model.io.primitives import PRIMITIVES
 from thetahat.model.io.xml_reader import Document, Element, vector
 
 KINDS = {2: "sphere", 3: "capsule", 4: "ellipsoid", 5: "cylinder", 6: "box"}  # of mjtGeom
@@ -48,7 +48,9 @@ def read_geoms(document: Document) -> LinkShapes:
         compiled = mujoco.MjModel.from_xml_string(text)
     except Exception as error:  # whatever a foreign library raises, the user gets a sentence
         reason = " ".join(str(error).split())
-        raise MalformedInput(f"MuJoCo refuses the geoms of {document.path.name}: {reason}") from None
+        raise MalformedInput(
+            f"MuJoCo refuses the geoms of {document.path.name}: {reason}"
+        ) from None
     return _shapes(compiled, model, MeshFolder(document.path))
 
 
@@ -149,7 +151,7 @@ class _Geoms:
         return kind in PRIMITIVES
 
 
-def _shapes(compiled: Any, model: _Geoms, folder: MeshFolder) -> LinkShapes:
+def _shapes(compiled: MujocoModel, model: _Geoms, folder: MeshFolder) -> LinkShapes:
     names = body_names(compiled)
     points: dict[str, list[np.ndarray]] = {}
     for g in range(compiled.ngeom):
