@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 from thetahat.cli.arguments import option
 from thetahat.errors import UsageError
-from thetahat.pipeline.settings import IdentifySettings, SettingError
+from thetahat.pipeline.setting_error import SettingError
+from thetahat.pipeline.settings import IdentifySettings
 
 # settings that say how the files of a log are read
 READING = ("columns", "units", "format", "topic", "salvage", "skip_bad_rows", "keep")
@@ -66,7 +67,7 @@ def settings_from(given: dict[str, Any]) -> IdentifySettings:
     """Return the settings that the options ask for; an error names the option."""
     if given.get("weights") == "none":
         given = {**given, "weights": None}
-    for name in ("joints", *REPEATED):
+    for name in ("joints", "frozen", "tied", *REPEATED):
         if name in given and given[name] is None:
             given = {**given, name: ()}
     try:

@@ -16,6 +16,24 @@ from thetahat.model.robot import Robot
 STATUSES = ("solved", "almost_solved", "infeasible", "rank_short")
 
 
+@dataclass(frozen=True)
+class ActiveConstraint:
+    """A bound on which a fit sits, and what it costs there."""
+
+    name: str
+    multiplier: float  # noise variances per kg by which the objective falls as the bound moves
+    soft: bool  # whether it may be given up where the data reject it
+
+
+@dataclass(frozen=True)
+class RejectedConstraint:
+    """A bound that was given up, since the data reject it."""
+
+    name: str
+    evidence: float  # twice the log-likelihood that it costs, in effective rows
+    threshold: float  # above which it is given up
+
+
 @dataclass(frozen=True, eq=False)
 class Certificate:
     """Proof that a constrained fit is optimal, to within its gap."""
@@ -27,6 +45,7 @@ class Certificate:
     eigenvalue: float
     iterations: int
     solver: str  # name of the method
+    active: tuple[ActiveConstraint, ...] = ()  # bounds on bodies that the fit sits on
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +84,7 @@ class Diagnostics:
     reweighting: Reweighting | None = None  # of robust fits
     # where the samples were seen: correlation of the torque noise, which the covariance includes
     noise: NoiseModel | None = None
+    given_up: tuple[RejectedConstraint, ...] = ()  # bounds that the data reject
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +105,20 @@ class Estimate:
         """Return the estimate with the covariance that a noise model leads to."""
         diagnostics = replace(self.diagnostics, noise=noise, advice=(*self.advice, *noise.warning))
         return replace(self, covariance=covariance, diagnostics=diagnostics)
+
+    def with_given_up(self, rejected: tuple[RejectedConstraint, ...]) -> Estimate:
+        """Return the estimate with the bounds that were given up for it, each with a sentence."""
+        said = tuple(
+            f"given up, as the log rejects it: {each.name} (twice the log-likelihood:"
+            f" {each.evidence:.0f}, allowed: {each.threshold:.1f})"
+            for each in rejected
+        )
+        diagnostics = replace(
+            self.diagnostics,
+            given_up=(*self.diagnostics.given_up, *rejected),
+            advice=(*said, *self.advice),
+        )
+        return replace(self, diagnostics=diagnostics)
 
     @cached_property
     def x_base(self) -> np.ndarray:
@@ -135,6 +169,17 @@ class Estimate:
     def certificate(self) -> Certificate | None:
         """What proves a constrained fit to be optimal."""
         return self.diagnostics.certificate
+
+    @property
+    def on_bound(self) -> tuple[ActiveConstraint, ...]:
+        """Bounds on bodies that the fit sits on."""
+        certificate = self.diagnostics.certificate
+        return () if certificate is None else certificate.active
+
+    @property
+    def given_up(self) -> tuple[RejectedConstraint, ...]:
+        """Bounds on bodies that were given up, since the data reject them."""
+        return self.diagnostics.given_up
 
     @property
     def reweighting(self) -> Reweighting | None:

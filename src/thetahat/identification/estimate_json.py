@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from thetahat.data.types import Finding
+from thetahat.identification.consistency.plausibility import Plausibility
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.identifiability.base_parameters import ALONE, NEVER
 from thetahat.identification.parameter_columns import Columns
@@ -32,6 +33,7 @@ def as_data(
     robot: Robot | None = None,
     test: Validation | None = None,
     raw: Validation | None = None,
+    plausibility: Plausibility | None = None,
     provenance: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return an estimate, and its scores on held-out samples, as JSON holds them.
@@ -60,6 +62,7 @@ def as_data(
         "consistent": bool(estimate.consistent),
         "status": estimate.status,
         "certificate": _certificate(estimate),
+        "plausibility": None if plausibility is None else _plausibility(plausibility),
         "joints": _joints(estimate, list(rows), test, raw),
         "motors": _motors(estimate),
         "actuation": _actuation(estimate),
@@ -307,6 +310,39 @@ def _certificate(estimate: Estimate) -> dict[str, Any] | None:
         "eigenvalue": number(certificate.eigenvalue),
         "iterations": int(certificate.iterations),
         "solver": certificate.solver,
+    }
+
+
+def _plausibility(plausibility: Plausibility) -> dict[str, object]:
+    """How the bodies compare with those of a real robot."""
+    return {
+        "total_mass": number(plausibility.total_mass),
+        "total_mass_file": number(plausibility.total_mass_file),
+        "mass_range": None if plausibility.mass_range is None else list(plausibility.mass_range),
+        "placeholder": plausibility.placeholder,
+        "links": [
+            {
+                "name": link.name,
+                "mass_ratio": number(link.mass_ratio),
+                "com_outside": number(link.com_outside),
+                "size_ratio": number(link.size_ratio),
+                "region": link.region,
+            }
+            for link in plausibility.links
+        ],
+        "on_bound": [
+            {"name": bound.name, "multiplier": number(bound.multiplier), "soft": bound.soft}
+            for bound in plausibility.on_bound
+        ],
+        "given_up": [
+            {
+                "name": bound.name,
+                "evidence": number(bound.evidence),
+                "threshold": number(bound.threshold),
+            }
+            for bound in plausibility.given_up
+        ],
+        "notes": list(plausibility.notes),
     }
 
 

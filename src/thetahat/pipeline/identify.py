@@ -22,6 +22,8 @@ from thetahat.data.types import Finding
 from thetahat.engine.open_engine import EngineOptions, open_engine
 from thetahat.engine.protocol import Completion, Engine, Fold, NoProgress, Progress, Rows, Tuning
 from thetahat.errors import NotIdentifiable, UsageError
+from thetahat.identification.consistency.constraints import Constraints
+from thetahat.identification.consistency.plausibility import assess, bounded_estimate
 from thetahat.identification.coupled_joints import coupled
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.estimate_json import PLAIN
@@ -51,6 +53,8 @@ from thetahat.pipeline.outputs import Targets, write
 from thetahat.pipeline.results import Model, Scores
 from thetahat.pipeline.settings import IdentifySettings
 from thetahat.report.trace_collector import Collector
+
+LOOSE = 0.1  # weight of a prior whose inertias are placeholders, at most: 3 times their size
 
 
 def identify(
@@ -254,7 +258,19 @@ def _tune(dataset: Dataset, engine: Engine, progress: Progress) -> Tuned:
         )
 
     key = {**asdict(options), "prior": prior, "dofs": dataset.joints.dofs}
-    return engine.tune(dataset.log, Tuning(dataset.robot, fitted, dataset.train_rows, key, run))
+    chosen = engine.tune(dataset.log, Tuning(dataset.robot, fitted, dataset.train_rows, key, run))
+    return _loosened(chosen, dataset) if settings.prior_weight is None else chosen
+
+
+def _loosened(tuned: Tuned, dataset: Dataset) -> Tuned:
+    """Return the choices with a weak prior where the robot file's inertias are placeholders."""
+    if not dataset.settings.consistent or tuned.weight <= LOOSE:
+        return tuned
+    reason = dataset.reference.placeholder
+    if reason is None:
+        return tuned
+    said = f"prior weight {LOOSE:g} instead of {tuned.weight:g}: placeholder inertias ({reason})"
+    return replace(tuned, weight=LOOSE, reasons=(*tuned.reasons, said))
 
 
 def _solve(
@@ -278,8 +294,7 @@ def _solve(
             f"the log has {usable} usable samples to fit {len(seen.base)} parameters; record"
             " longer, or hold out less"
         )
-    estimator = make_estimator(settings, tuned, dataset.prior_of(seen.robot))
-    estimate = engine.solve(seen, fold.information, estimator, rows)
+    estimate = _estimate(dataset, engine, tuned, rows, fold, seen=seen, independent=independent)
     plain = LeastSquares(weights=settings.weights).estimate(seen)
     columns = tuned.robot.with_drive(armature="armature" in seen.robot.drive.identified)
     model = Model(
@@ -289,11 +304,46 @@ def _solve(
         information=seen,
         unconstrained=plain.residual_norms,
         rotor_inertia=decision.reason,
+        plausibility=assess(estimate, dataset.reference, settings.plausible),
     )
     return model, estimate
 
 
-def make_estimator(settings: IdentifySettings, tuned: Tuned, prior: np.ndarray) -> AnyEstimator:
+def _estimate(
+    dataset: Dataset,
+    engine: Engine,
+    tuned: Tuned,
+    rows: Rows,
+    fold: Fold,
+    *,
+    seen: Information,
+    independent: float,
+) -> Estimate:
+    """Estimate, within bounds of plausible bodies where the fit without leaves them."""
+    settings, prior = dataset.settings, dataset.prior_of(seen.robot)
+
+    def solved(constraints: Constraints) -> Estimate:
+        estimator = make_estimator(settings, tuned, prior, constraints)
+        return engine.solve(seen, fold.information, estimator, rows)
+
+    free = solved(dataset.stated_constraints)
+    if settings.plausible is None or free.status == "infeasible":
+        return free
+    limits = dataset.constraints
+    estimator = consistent_estimator(settings, tuned, prior, limits)
+    estimate = bounded_estimate(seen, estimator, free, independent=independent)
+    if settings.robust and estimate is not free:  # once more, with the samples' weights
+        given_up = tuple(each.name for each in estimate.given_up)
+        return solved(replace(limits, given_up=given_up)).with_given_up(estimate.given_up)
+    return estimate
+
+
+def make_estimator(
+    settings: IdentifySettings,
+    tuned: Tuned,
+    prior: np.ndarray,
+    constraints: Constraints | None = None,
+) -> AnyEstimator:
     """Return the estimator that the settings ask for."""
     weights = settings.weights
     estimator: Estimator
@@ -304,15 +354,23 @@ def make_estimator(settings: IdentifySettings, tuned: Tuned, prior: np.ndarray) 
             estimator = Prior(prior, settings.blend, weights=weights)
         case "positive":
             estimator = Positive(weights=weights)
-        case method:
-            estimator = Consistent(
-                prior=prior,
-                weight=tuned.weight,
-                metric=tuned.metric,
-                weights=weights,
-                solver=LogCholesky() if method == "smooth" else None,
-            )
+        case _:
+            estimator = consistent_estimator(settings, tuned, prior, constraints)
     return Robust(estimator) if settings.robust else estimator
+
+
+def consistent_estimator(
+    settings: IdentifySettings, tuned: Tuned, prior: np.ndarray, constraints: Constraints | None
+) -> Consistent:
+    """Return the physically consistent estimator that the settings ask for."""
+    return Consistent(
+        prior=prior,
+        weight=tuned.weight,
+        metric=tuned.metric,
+        weights=settings.weights,
+        constraints=constraints or Constraints(),
+        solver=LogCholesky() if settings.method == "smooth" else None,
+    )
 
 
 def _unmodelled(

@@ -67,6 +67,7 @@ def as_data(result: Results) -> dict[str, Any]:
         robot=model.nominal,
         test=result.held_out.test,
         raw=result.held_out.raw,
+        plausibility=model.plausibility,
         provenance=provenance(dataset.robot, dataset.log, dataset.test_log, _settings(result)),
     )
     audit = result.audit
@@ -118,6 +119,11 @@ def _settings(result: Results) -> dict[str, Any]:
         "tuned": list(result.tuned.reasons),
         "prior_weight": result.tuned.weight if given.consistent else None,
         "metric": result.tuned.metric if given.consistent else None,
+        "mass_range": None if given.plausible is None else list(given.plausible),
+        "total_mass": None if given.total_mass is None else list(given.total_mass),
+        "bounds": given.bounds,
+        "frozen": list(given.frozen),
+        "tied": list(given.tied),
         "alpha": given.blend if given.method == "prior" else None,
         "robust": given.robust,
         "joints": list(given.joints) or None,

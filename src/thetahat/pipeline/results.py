@@ -10,6 +10,7 @@ import numpy as np
 from thetahat.data.joint_selection import TorqueCounts
 from thetahat.data.types import Finding
 from thetahat.errors import known
+from thetahat.identification.consistency.plausibility import Plausibility
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.information import Information
 from thetahat.identification.residual_audit import ResidualFindings
@@ -30,6 +31,7 @@ class Model:
     information: Information
     unconstrained: np.ndarray  # (nv,) norms of the residuals that plain least squares leaves
     rotor_inertia: str  # whether it was fitted, and why
+    plausibility: Plausibility  # of its bodies, beside the file's masses and their regions
     unmodelled: tuple[Finding, ...] = ()  # structure in the residual: springs, shared motors
 
 

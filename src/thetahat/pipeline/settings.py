@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from thetahat.data.finding_kinds import KEEP
-from thetahat.errors import UsageError
+from thetahat.pipeline import body_settings
+from thetahat.pipeline.setting_error import SettingError
 
 if TYPE_CHECKING:
     from thetahat.data.reading import Reading
@@ -18,17 +19,10 @@ if TYPE_CHECKING:
 METHODS = ("consistent", "least-squares", "prior", "positive", "smooth")
 CONSISTENT = ("consistent", "smooth")  # methods whose bodies are all physically consistent
 WITH_PRIOR = ("consistent", "prior", "smooth")
+BOUNDED = ("consistent",)  # methods that take bounds on bodies
 METRICS = ("entropic", "euclidean")
 FRICTION = ("viscous", "coulomb", "offset")
 WEIGHTS = ("iterated", "joint")
-
-
-class SettingError(UsageError):
-    """A setting that cannot be used; the command line names its own option for it."""
-
-    def __init__(self, setting: str, rest: str) -> None:
-        super().__init__(f"{setting}{rest}")
-        self.setting, self.rest = setting, rest
 
 
 def setting(
@@ -69,6 +63,26 @@ class IdentifySettings:
     )
     friction: tuple[str, ...] = setting(
         "Friction terms to identify, or none.", FRICTION, "TERMS", shown=True
+    )
+    mass_range: tuple[float, float] | None = setting(
+        "Factors of the file's mass that bound each link's, or none: bodies need not be plausible.",
+        "1/3,3",
+        "LOW,HIGH",
+        shown=True,
+    )
+    total_mass: tuple[float, float] | None = setting(
+        "Mass of all moving links in kg: a number, or LOW,HIGH.", None, "KG"
+    )
+    bounds: str | None = setting(
+        "Limits in kg and m: LINK:mass=LOW..HIGH,com=XLOW..XHIGH/YLOW..YHIGH/ZLOW..ZHIGH;LINK:…",
+        None,
+        "LIMITS",
+    )
+    frozen: tuple[str, ...] = setting("Links that keep the prior's values.", (), "A,B,C")
+    tied: tuple[str, ...] = setting(
+        "Pairs of links that are alike: A=B, or A=B:x where B is A's mirror image along x.",
+        (),
+        "A=B,C=D",
     )
     armature: bool | None = setting(
         "Identify rotor inertia; default: only if it improves the BIC by more than 10.",
@@ -146,8 +160,11 @@ class IdentifySettings:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "friction", _friction(self.friction))
-        object.__setattr__(self, "joints", _names("joints", self.joints))
+        for name in ("joints", "frozen", "tied"):
+            object.__setattr__(self, name, _names(name, getattr(self, name)))
         object.__setattr__(self, "keep", _keep(self.keep))
+        object.__setattr__(self, "mass_range", body_settings.mass_range(self.mass_range))
+        object.__setattr__(self, "total_mass", body_settings.total_mass(self.total_mass))
         if self.gravity is not None:
             object.__setattr__(self, "gravity", _gravity(self.gravity))
         _among("method", self.method, METHODS, "methods: ")
@@ -172,12 +189,19 @@ class IdentifySettings:
             ("prior_weight", CONSISTENT),
             ("metric", CONSISTENT),
             ("alpha", ("prior",)),
+            ("total_mass", BOUNDED),
+            ("bounds", BOUNDED),
+            ("frozen", BOUNDED),
+            ("tied", BOUNDED),
         ):
-            if getattr(self, name) is not None and self.method not in methods:
+            if getattr(self, name) not in (None, ()) and self.method not in methods:
                 raise SettingError(
                     name,
                     f" is of no use to method {self.method}; it belongs to {' and '.join(methods)}",
                 )
+        body_settings.link_limits(self.bounds)  # what cannot be read is told before work begins
+        for each in self.tied:
+            body_settings.pair(each)
         weight, alpha = self.prior_weight, self.alpha
         if weight is not None and not (math.isfinite(weight) and weight >= 0.0):
             raise SettingError(
@@ -197,6 +221,11 @@ class IdentifySettings:
 
         given = (self.columns, self.topic, self.salvage)
         return Reading(*given, self.units, self.format, self.skip_bad_rows, self.keep)
+
+    @property
+    def plausible(self) -> tuple[float, float] | None:
+        """The mass range, where the method can hold bodies to it."""
+        return self.mass_range if self.method in BOUNDED else None
 
     @property
     def held_out(self) -> float:

@@ -1,12 +1,13 @@
 """Constraints of a physically consistent fit: bounds on links, frozen links, links that are alike.
 
 All of them become one affine map and a few cones:  x = c + E·v  (frozen and tied links),  low ≤ G·x
-≤ high,  ‖F·x‖ ≤ m.
+≤ high,  ‖F·x‖ ≤ m. That a body's mass lies in an ellipsoid is one of the linear ones: tr(J·Q) ≥ 0
+[Wensing2018].
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,9 +15,12 @@ import numpy as np
 from thetahat.errors import UsageError, known
 from thetahat.identification.parameter_columns import Columns
 from thetahat.model import parameters
+from thetahat.model.link_geometry import Region
 from thetahat.model.parameters import FIRST_MOMENT, SIZE, M
+from thetahat.model.robot import Robot
 
 AXES = {"x": 0, "y": 1, "z": 2}
+ROUNDING = 1e-9  # relative, by which a bound may be missed
 
 
 @dataclass(frozen=True)
@@ -24,12 +28,15 @@ class Bounds:
     """Limits of one body, in its own frame; None: free.
 
     mass: (least, most) [kg]. com_box: (low, high) corners, com_ellipsoid: (centre, radii) that hold
-        the centre of mass [m].
+        the centre of mass [m]; com_region: the same, an ellipsoid in any orientation.
+    region: an ellipsoid that holds all of its mass (density realisability).
     """
 
     mass: tuple[float, float] | None = None
     com_box: tuple[Sequence[float], Sequence[float]] | None = None
     com_ellipsoid: tuple[Sequence[float], Sequence[float]] | None = None
+    com_region: Region | None = None
+    region: Region | None = None
 
 
 @dataclass(frozen=True)
@@ -50,15 +57,26 @@ class Constraints:
     bounds: limits per body. total_mass: of all moving bodies, one number or (least, most) [kg].
     frozen: bodies that keep the prior's values. tied: pairs of bodies that are alike. Bodies are
     named as in `robot.body_names`.
+    plausible: limits per body that nobody has stated, and that may be given up where the data
+    reject them (plausibility.py). given_up: names of constraints that do not count.
     """
 
     bounds: Mapping[str, Bounds] = field(default_factory=dict)
     total_mass: float | tuple[float, float] | None = None
     frozen: Sequence[str] = ()
     tied: Sequence[Tie] = ()
+    plausible: Mapping[str, Bounds] = field(default_factory=dict)
+    given_up: Sequence[str] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.bounds or self.total_mass is not None or self.frozen or self.tied)
+        stated = self.bounds or self.total_mass is not None or self.frozen or self.tied
+        return bool(stated or self.plausible)
+
+    def met(self, robot: Robot, x: np.ndarray) -> bool:
+        """Whether parameters x = [θ; drive terms] of a robot are within all bounds."""
+        columns = Columns(robot)
+        body = _Bodies(columns)
+        return _met(_linear_bounds(columns, body, self), _cones(columns, body, self), x)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +87,7 @@ class LinearBounds:
     low: np.ndarray  # (linear,)
     high: np.ndarray  # (linear,), infinite where nothing bounds it; as low where it is known
     names: tuple[str, ...]  # (linear,) for messages about conflicts
+    soft: tuple[bool, ...]  # (linear,) whether it may be given up
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +96,7 @@ class Cone:
 
     rows: np.ndarray  # (4, columns)
     name: str
+    soft: bool = False  # whether it may be given up
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +126,10 @@ class Feasible:
         np.add.at(out.T, self.expand[used], np.asarray(values).T)
         return out
 
+    def met(self, x: np.ndarray) -> bool:
+        """Whether x is within all bounds, up to rounding."""
+        return _met(self.linear, self.cones, x)
+
     def x(self, v: np.ndarray, scale: np.ndarray) -> np.ndarray:
         """Return x = c + E·v."""
         free = (
@@ -118,6 +142,14 @@ class Feasible:
             else 0.0
         )
         return self.fixed + free
+
+
+def _met(linear: LinearBounds, cones: Sequence[Cone], x: np.ndarray) -> bool:
+    value, slack = linear.rows @ x, ROUNDING * (np.abs(linear.rows) @ np.abs(x))
+    within = np.all(value >= linear.low - slack) and np.all(value <= linear.high + slack)
+    return bool(within) and all(
+        np.linalg.norm(cone.rows[1:] @ x) <= cone.rows[0] @ x * (1.0 + ROUNDING) for cone in cones
+    )
 
 
 def feasible(columns: Columns, x0: np.ndarray, constraints: Constraints | None = None) -> Feasible:
@@ -151,7 +183,7 @@ def feasible(columns: Columns, x0: np.ndarray, constraints: Constraints | None =
         moved=np.flatnonzero(expand[: columns.inertial : SIZE] >= 0),
         bodies=np.flatnonzero(asked),
         linear=_linear_bounds(columns, body, constraints),
-        cones=_cones(columns, body, constraints.bounds),
+        cones=_cones(columns, body, constraints),
     )
 
 
@@ -224,68 +256,98 @@ def _mirrored(axis: str | None) -> np.ndarray:
 # -- bounds ----------------------------------------------------------------------------------------
 
 
-def _linear_bounds(columns: Columns, body: _Bodies, constraints: Constraints) -> LinearBounds:
-    """Limits of masses and boxes of centres of mass."""
-    rows: list[np.ndarray] = []
-    lows: list[float] = []
-    highs: list[float] = []
-    names: list[str] = []
+@dataclass(eq=False)
+class _LinearRows:
+    """Rows of `LinearBounds` as they come; those that were given up are left out."""
 
-    def add(row: np.ndarray, low: float, high: float, name: str) -> None:
-        rows.append(row)
-        lows.append(low)
-        highs.append(high)
-        names.append(name)
+    columns: Columns
+    given_up: frozenset[str]
+    rows: list[np.ndarray] = field(default_factory=list)
+    limits: list[tuple[float, float]] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    soft: list[bool] = field(default_factory=list)
 
-    unit = np.eye(columns.count)
-    for name, limits in constraints.bounds.items():
-        b = body(name, "bounds")
+    def add(self, row: np.ndarray, low: float, high: float, name: str, soft: bool) -> None:
+        if name in self.given_up:
+            return
+        self.rows.append(row)
+        self.limits.append((low, high))
+        self.names.append(name)
+        self.soft.append(soft)
+
+    def add_bounds(self, b: int, name: str, limits: Bounds, soft: bool) -> None:
+        """The linear limits of one body."""
+        unit = np.eye(self.columns.count)
         mass, moment = unit[SIZE * b + M], [unit[SIZE * b + k] for k in FIRST_MOMENT]
         if limits.mass is not None:
             low, high = _range(limits.mass, f"the mass of {name!r}")
-            add(mass, low, high, f"mass of {name!r} in {low:g} … {high:g} kg")
+            self.add(mass, low, high, f"mass of {name!r} in {low:.4g} … {high:.4g} kg", soft)
         if limits.com_box is not None:
             for axis, low, high in zip(
                 "xyz", *_vectors(limits.com_box, f"com_box of {name!r}"), strict=True
             ):
                 _range((low, high), f"com_box of {name!r} along {axis}", lowest=-np.inf)
                 label = f"centre of mass of {name!r}: {axis} in {low:g} … {high:g} m"
-                add(moment[AXES[axis]] - low * mass, 0.0, 0.0 if low == high else np.inf, label)
+                top = 0.0 if low == high else np.inf
+                self.add(moment[AXES[axis]] - low * mass, 0.0, top, label, soft)
                 if high > low:
-                    add(high * mass - moment[AXES[axis]], 0.0, np.inf, label)
+                    self.add(high * mass - moment[AXES[axis]], 0.0, np.inf, label, soft)
+        if limits.region is not None:
+            row = np.zeros(self.columns.count)
+            basis = parameters.to_pseudo_inertia(np.eye(SIZE))
+            row[_span(b)] = np.sum(basis * limits.region.realisability, axis=(1, 2))
+            self.add(row, 0.0, np.inf, f"mass of {name!r} inside its region", soft)
+
+    def bounds(self) -> LinearBounds:
+        limits = np.array(self.limits, dtype=float).reshape(-1, 2)
+        rows = np.array(self.rows).reshape(-1, self.columns.count)
+        return LinearBounds(rows, limits[:, 0], limits[:, 1], tuple(self.names), tuple(self.soft))
+
+
+def _linear_bounds(columns: Columns, body: _Bodies, constraints: Constraints) -> LinearBounds:
+    """Limits of masses, boxes of centres of mass, regions of bodies."""
+    rows = _LinearRows(columns, frozenset(constraints.given_up))
+    for stated, soft in ((constraints.bounds, False), (constraints.plausible, True)):
+        for name, limits in stated.items():
+            rows.add_bounds(body(name, "bounds"), name, limits, soft)
     if constraints.total_mass is not None:
         total = constraints.total_mass
         pair = total if isinstance(total, tuple | list) else (total, total)
         low, high = _range(pair, "total_mass")
-        every = unit[M : columns.inertial : SIZE].sum(axis=0)
-        add(every, low, high, f"total mass in {low:g} … {high:g} kg")
-    return LinearBounds(
-        np.array(rows).reshape(-1, columns.count),
-        np.array(lows, dtype=float),
-        np.array(highs, dtype=float),
-        tuple(names),
-    )
+        every = np.eye(columns.count)[M : columns.inertial : SIZE].sum(axis=0)
+        rows.add(every, low, high, f"total mass in {low:g} … {high:g} kg", True)
+    return rows.bounds()
 
 
-def _cones(columns: Columns, body: _Bodies, bounds: Mapping[str, Bounds]) -> tuple[Cone, ...]:
+def _cones(columns: Columns, body: _Bodies, constraints: Constraints) -> tuple[Cone, ...]:
     """Ellipsoids that hold a centre of mass."""
     cones: list[Cone] = []
     unit = np.eye(columns.count)
-    for name, limits in bounds.items():
-        if limits.com_ellipsoid is None:
-            continue
-        b = body(name, "bounds")
-        mass, moment = unit[SIZE * b + M], [unit[SIZE * b + k] for k in FIRST_MOMENT]
+    for stated, soft in ((constraints.bounds, False), (constraints.plausible, True)):
+        for name, limits in stated.items():
+            b = body(name, "bounds")
+            mass, moment = unit[SIZE * b + M], unit[[SIZE * b + k for k in FIRST_MOMENT]]
+            for centre, to_unit, label in _ellipsoids(name, limits):
+                if label not in constraints.given_up:
+                    offsets = to_unit @ (moment - centre[:, None] * mass)
+                    cones.append(Cone(np.vstack([mass, offsets]), label, soft))
+    return tuple(cones)
+
+
+def _ellipsoids(name: str, limits: Bounds) -> Iterator[tuple[np.ndarray, np.ndarray, str]]:
+    """(centre, map to the unit ball, label) of the ellipsoids that hold a centre of mass."""
+    if limits.com_ellipsoid is not None:
         centre, radii = _vectors(limits.com_ellipsoid, f"com_ellipsoid of {name!r}")
         if np.any(radii <= 0.0):
             raise UsageError(
                 f"com_ellipsoid of {name!r} has radii {radii.tolist()}; give three lengths above"
                 " zero [m]"
             )
-        offsets = [(moment[k] - centre[k] * mass) / radii[k] for k in range(3)]
-        label = f"centre of mass of {name!r} in its ellipsoid"
-        cones.append(Cone(np.array([mass, *offsets]), label))
-    return tuple(cones)
+        yield centre, np.diag(1.0 / radii), f"centre of mass of {name!r} in its ellipsoid"
+    if limits.com_region is not None:
+        region = limits.com_region
+        to_unit = (region.axes / region.radii).T
+        yield region.centre, to_unit, f"centre of mass of {name!r} in its region"
 
 
 def _range(pair: Sequence[float], what: str, *, lowest: float = 0.0) -> tuple[float, float]:

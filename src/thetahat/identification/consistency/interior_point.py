@@ -19,7 +19,7 @@ variances there (Clarabel on a Panda at 1 % noise, measured).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -145,6 +145,9 @@ class Minimum:
     value: float
     gap: float  # value − gap is a lower bound of what is possible
     iterations: int
+    # (rows,) multipliers of G v ≥ l, (blocks, 4, 4) of X_b ⪰ 0; none of a method without
+    y: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    Z: np.ndarray = field(default_factory=lambda: np.zeros((0, 4, 4)))
 
 
 def minimise(problem: Problem, start: np.ndarray) -> Minimum:
@@ -152,7 +155,8 @@ def minimise(problem: Problem, start: np.ndarray) -> Minimum:
     # best of all, were there no constraints
     free = None if np.any(problem.entropic) else solve_triangular(problem.T, problem.t)
     if free is not None and _allowed(problem, free):
-        return Minimum(free, problem.constant, 0.0, 0)
+        none = np.zeros(len(problem.low)), np.zeros((len(problem.first), 4, 4))
+        return Minimum(free, problem.constant, 0.0, 0, *none)
     point = _begin(problem, start)
     best, least, iterations = point, np.inf, 0
     while iterations < ITERATIONS:
@@ -173,7 +177,7 @@ def minimise(problem: Problem, start: np.ndarray) -> Minimum:
         best, least = point, gap(problem, point)
     value = float(problem.value(best.v))
     # no part of the objective is below zero
-    return Minimum(best.v, value, min(float(least), value), iterations)
+    return Minimum(best.v, value, min(float(least), value), iterations, best.y, best.Z)
 
 
 def _allowed(problem: Problem, v: np.ndarray) -> bool:

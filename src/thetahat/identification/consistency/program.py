@@ -16,7 +16,7 @@ from thetahat.identification.consistency import interior_point
 from thetahat.identification.consistency.constraints import Cone, Feasible
 from thetahat.identification.consistency.feasible_point import FeasiblePoint, find_feasible_point
 from thetahat.identification.consistency.misfit import Objective
-from thetahat.identification.estimate import Certificate
+from thetahat.identification.estimate import ActiveConstraint, Certificate
 from thetahat.model import parameters
 from thetahat.model.parameters import SIZE
 
@@ -31,6 +31,7 @@ FAINT = 1e-4
 # their standard deviation of the optimum
 CERTAIN = 1e-6
 PHYSICAL = "physical bodies"
+ON_BOUND = 5e-3  # relative slack of a bound that a fit sits on
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +67,8 @@ class _Rows:
     G: np.ndarray
     low: np.ndarray
     names: list[str]
+    size: np.ndarray  # (rows,) norms that they had: multipliers of the bounds themselves are y/size
+    soft: list[bool | None]  # whether a bound may be given up; None: no bound of a body
 
 
 class Program:
@@ -87,9 +90,9 @@ class Program:
         self.f, self.allowed, self.unseen, self.thick = f, allowed, unseen, thick
         self.entropic = f.metric == "entropic" and f.weight > 0.0
         self.violated = False  # whether a frozen body violates a bound
-        rows, blocks = self._inequalities(), self._blocks()
+        self.rows, blocks = self._inequalities(), self._blocks()
         self.known = self._known()
-        self.names = [*rows.names, *blocks.names]
+        self.names = [*self.rows.names, *blocks.names]
         T = factor.triangle(np.asfortranarray(self._rows()))
         self.problem = interior_point.Problem(
             T=np.asfortranarray(T[:-1, :-1]),
@@ -98,8 +101,8 @@ class Program:
             shapes=np.concatenate(blocks.shapes),
             first=np.concatenate(blocks.first),
             gamma=np.concatenate(blocks.gamma),
-            G=rows.G,
-            low=rows.low,
+            G=self.rows.G,
+            low=self.rows.low,
         )
 
     def x(self, v: np.ndarray) -> np.ndarray:
@@ -157,7 +160,7 @@ class Program:
     def _inequalities(self) -> _Rows:
         """G·v ≥ low: friction and rotor inertia, then bounds."""
         f, allowed, linear = self.f, self.allowed, self.allowed.linear
-        labels = np.array(linear.names, dtype=object)
+        labels, soft = (np.array(each, dtype=object) for each in (linear.names, linear.soft))
         lower = np.isfinite(linear.low) & (linear.low < linear.high)
         upper = np.isfinite(linear.high) & (linear.low < linear.high)
         G = np.vstack(
@@ -172,6 +175,7 @@ class Program:
             *labels[lower],
             *labels[upper],
         ]
+        kinds = [*[None] * len(f.nonnegative), *soft[lower], *soft[upper]]
         rows = self.allowed.through(G, f.scale)
         size = np.linalg.norm(rows, axis=1)
         moved = size > 0.0  # a row that no free variable moves is met or not, whatever v
@@ -180,12 +184,16 @@ class Program:
             rows[moved] / size[moved, None],
             low[moved] / size[moved],
             [name for name, used in zip(names, moved, strict=True) if used],
+            size[moved],
+            [kind for kind, used in zip(kinds, moved, strict=True) if used],
         )
 
     def _blocks(self) -> _Blocks:
         """Blocks of the entropic prior, of physical consistency, and of ellipsoids."""
         f, allowed, basis = self.f, self.allowed, parameters.to_pseudo_inertia(np.eye(SIZE))
         blocks = _Blocks()
+        self.cone_blocks: list[Cone] = []  # the last blocks are those of cones
+        self.cone_sizes: list[float] = []  # that they are divided by
         if self.entropic:
             W = np.linalg.inv(np.linalg.cholesky(f.references[allowed.moved]))  # W·J₀·Wᵀ = 1
             self._add_bodies(blocks, allowed.moved, W, basis, f.weight)
@@ -233,7 +241,10 @@ class Program:
         rows = cone.rows[:, SIZE * body : SIZE * body + SIZE] * factors[0]  # (4, 10)
         shape = rows[0][:, None, None] * np.eye(4)
         shape[:, :3, 3] = shape[:, 3, :3] = rows[1:].T
-        blocks.add(shape[None] / np.max(np.abs(rows)), places[:, 0], 0.0, cone.name)
+        size = float(np.max(np.abs(rows)))
+        self.cone_blocks.append(cone)
+        self.cone_sizes.append(size)
+        blocks.add(shape[None] / size, places[:, 0], 0.0, cone.name)
 
     # -- the solution ------------------------------------------------------------------------------
 
@@ -262,6 +273,7 @@ class Program:
             eigenvalue=smallest_eigenvalue(x[: self.f.columns.inertial]),
             iterations=minimum.iterations,
             solver=interior_point.NAME,
+            active=self._active(minimum),
         )
         if minimum.gap <= CERTAIN * (1.0 + minimum.value):
             return ProgramSolution(x, certificate, "solved")
@@ -271,6 +283,25 @@ class Program:
             " makes it more accurate"
         )
         return ProgramSolution(x, certificate, "almost_solved", (advice,))
+
+    def _active(self, minimum: interior_point.Minimum) -> tuple[ActiveConstraint, ...]:
+        """Bounds on bodies that the minimum sits on, those that cost most first."""
+        rows, v, out = self.rows, minimum.v, []
+        value = rows.G @ v
+        reach = np.abs(rows.G) @ np.abs(v) + np.abs(rows.low)
+        for i, soft in enumerate(rows.soft):
+            if soft is not None and value[i] - rows.low[i] <= ON_BOUND * reach[i]:
+                y = float(minimum.y[i] / rows.size[i])
+                out.append(ActiveConstraint(rows.names[i], y, bool(soft)))
+        x = self.x(v)
+        first = len(self.problem.first) - len(self.cone_blocks)
+        for k, cone in enumerate(self.cone_blocks):
+            mass, *offset = cone.rows @ x
+            if mass - np.linalg.norm(offset) <= ON_BOUND * mass:
+                Z = minimum.Z[first + k]  # of [m·1, F x; (F x)ᵀ, m], in units of its largest entry
+                y = float(np.trace(Z)) / self.cone_sizes[k]
+                out.append(ActiveConstraint(cone.name, y, cone.soft))
+        return tuple(sorted(out, key=lambda each: -each.multiplier))
 
     def start(self) -> np.ndarray:
         """Return the prior's bodies, made strictly physical, and some friction, (k,)."""
@@ -294,12 +325,8 @@ class Program:
         thin = _eigenvalues(trial[:inertial]) < MARGIN
         for b in np.flatnonzero(np.any(unseen[:inertial].reshape(-1, SIZE), axis=1) & ~thin):
             out[SIZE * b : SIZE * b + SIZE] = trial[SIZE * b : SIZE * b + SIZE]
-        plain = (
-            not len(allowed.linear.rows)
-            and not allowed.cones
-            and len(allowed.bodies) == len(allowed.moved)
-        )
-        return out if plain and f.value(out) <= f.value(x) else x
+        untied = len(allowed.bodies) == len(allowed.moved)
+        return out if untied and allowed.met(out) and f.value(out) <= f.value(x) else x
 
     def _infeasible(self, start: FeasiblePoint | None) -> ProgramSolution:
         """The prior's values, and which constraints conflict."""

@@ -32,6 +32,7 @@ from thetahat.model.robot import Robot
 from thetahat.model.tree import Joint, JointKind, Limits
 from thetahat.model.unit_checks import warn_if_implausible
 
+MujocoModel = Any  # MuJoCo is an extra: its types are not always there
 # in the order of MuJoCo's mjtJoint
 KINDS = (JointKind.FREE, JointKind.BALL, JointKind.PRISMATIC, JointKind.REVOLUTE)
 
@@ -67,7 +68,7 @@ def compile_mjcf(document: Document, unsaved: Mapping[Path, bytes] | None = None
     their resolved paths.
     """
     source = sanitize(document, unsaved)
-    mujoco = _mujoco(document)
+    mujoco = load_mujoco(document)
     model, warnings = _compile(mujoco, source, document)
     if model.nbody < 2:
         raise MalformedInput(
@@ -121,7 +122,8 @@ def read_mjcf(
 # -- MuJoCo ----------------------------------------------------------------------------------------
 
 
-def _mujoco(document: Document) -> ModuleType:
+def load_mujoco(document: Document) -> ModuleType:
+    """Return MuJoCo's module; `MissingExtra` where it is not installed."""
     try:
         import mujoco
     except ImportError:
@@ -193,12 +195,17 @@ class _Names:
         ]
 
 
-def _names(model: Any) -> _Names:
+def _names(model: MujocoModel) -> _Names:
     return _Names(
         [model.body(i).name for i in range(model.nbody)],
         [model.joint(j).name for j in range(model.njnt)],
         model.jnt_bodyid.tolist(),
     )
+
+
+def body_names(model: MujocoModel) -> list[str]:
+    """Return the names of a compiled model's bodies, as the robot has them."""
+    return _names(model).bodies
 
 
 def _unused(name: str, taken: set[str]) -> str:

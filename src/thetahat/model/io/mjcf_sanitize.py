@@ -165,7 +165,7 @@ class _Model:
         self.base = chain[-1].parent
         self.root = source.folder.inlined(document, chain)
         self._read_compiler()
-        self.geom_defaults = _geom_defaults(self.root)
+        self.geom_defaults = class_defaults(self.root, "geom")
         self.meshes: dict[str, Element] = {}  # name → the geom that needs it
         self.models: dict[str, tuple[int, int]] = {}  # name → bodies and copies in it
 
@@ -476,8 +476,8 @@ def _containers(
             stack.append((child, child.attrib.get("childclass", inherited), times * int(more)))
 
 
-def _geom_defaults(root: Element) -> dict[str, dict[str, str]]:
-    """Attributes of a geom by default class, each with what it inherits."""
+def class_defaults(root: Element, tag: str) -> dict[str, dict[str, str]]:
+    """Return the attributes of a geom or mesh by default class, each with what it inherits."""
     out: dict[str, dict[str, str]] = {"main": {}}
     stack = [(section, "main", True) for section in reversed(root.findall("default"))]
     while stack:
@@ -485,8 +485,8 @@ def _geom_defaults(root: Element) -> dict[str, dict[str, str]]:
         name = element.attrib.get("class") or ("main" if top else "")
         # whatever the top class is called, it applies without a class
         attributes = out.setdefault(name, out["main"] if top else dict(out[parent]))
-        for geom in element.findall("geom"):
-            attributes.update(geom.attrib)
+        for stated in element.findall(tag):
+            attributes.update(stated.attrib)
         stack.extend((child, name, False) for child in reversed(element.findall("default")))
     return out
 
