@@ -174,7 +174,8 @@ class Audit:
         findings, masks = check_against_model(
             self._robot,
             self._columns,
-            self._windows.windows(self._unusable, differentiated),
+            self._windows.windows(self._unusable),
+            differentiated,
             rows=self._rows,
             file=self._file,
             keep=self._keep,

@@ -6,6 +6,7 @@ and nothing is changed, unless every joint is flipped.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
@@ -29,12 +30,16 @@ def check_against_model(
     robot: Robot,
     columns: ColumnMap,
     windows: Windows | None,
+    differentiated: Collection[int] = (),
     *,
     rows: int,
     file: str,
     keep: tuple[str, ...] = (),
 ) -> tuple[list[Finding], list[Mask]]:
-    """Return findings and masks; raise `MalformedInput` where the units are not SI."""
+    """Return findings and masks; raise `MalformedInput` where the units are not SI.
+
+    differentiated: degrees of freedom whose logged velocity is not used.
+    """
     if windows is None or not windows.finite:
         return [], []
     findings: list[Finding] = []
@@ -48,12 +53,13 @@ def check_against_model(
         return [Finding("units", None, None, message, kept=True)], []
     if windows.tau is None or len(windows) < ENOUGH:
         return [], []
+    windows = windows.differentiated(differentiated)
     joints = joint_torques(robot, columns, windows)
     dead, masks = dead_torques(joints, robot, rows=rows, keep=keep)
     living = {v: joint for v, joint in joints.items() if v not in {mask.joint for mask in masks}}
     scales = torque_scales(living, robot)
     findings += [*dead, *scale_findings(scales, robot)]
-    factors = {scale.dof: scale.factor for scale in scales if scale.flagged and not scale.common}
+    factors = {each.dof: each.load.factor for each in scales if each.flagged and not each.common}
     common = common_factor(scales)
     scaled = {v: joint.divided(factors.get(v, common)) for v, joint in living.items()}
     signs, flipped = check_signs(robot, columns, windows, scaled, keep=keep, rows=rows)
@@ -77,7 +83,7 @@ def _check_time(
     ratios, names = [], []
     for node in robot.tree.independent:
         at = robot.tree.v_index[node.name]
-        dq, slope = windows.logged_dq[:, at], windows.slope[:, at]
+        dq, slope = windows.dq[:, at], windows.slope[:, at]
         product, squares = dq @ slope, np.sqrt((dq @ dq) * (slope @ slope))
         # moving, and both tell of the same motion
         if node.name not in columns.locked and squares > 0 and product > 0.8 * squares:
@@ -196,6 +202,6 @@ def _torques_say_degrees(robot: Robot, columns: ColumnMap, windows: Windows) -> 
 
 
 def _scaled(windows: Windows, scale: np.ndarray) -> Windows:
-    slope = None if windows.slope is None else windows.slope * scale
+    of_position = None if windows.of_position is None else windows.of_position * scale
     q, dq, ddq = (array * scale for array in (windows.q, windows.dq, windows.ddq))
-    return replace(windows, q=q, dq=dq, ddq=ddq, slope=slope)
+    return replace(windows, q=q, dq=dq, ddq=ddq, of_position=of_position)

@@ -9,7 +9,7 @@ length, some thousand windows are kept.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,11 +28,11 @@ class Windows:
     """Smooth samples, (k, ·) each."""
 
     q: np.ndarray
-    dq: np.ndarray  # as logged where it is and can be used, else the slope of q
+    dq: np.ndarray  # as measured where it is, else the slope of q
     ddq: np.ndarray
-    logged_dq: np.ndarray  # as logged where it is, else the slope of q
     tau: np.ndarray | None
-    slope: np.ndarray | None  # (k, nv) slope of q, where every joint has one degree of freedom
+    # (2, k, nv) slope and curvature of q, where every joint has one degree of freedom
+    of_position: np.ndarray | None
     row: np.ndarray  # (k,) first row of each window
     usable: np.ndarray  # (k, nv) whether the torque is fit for use
     period: float
@@ -45,6 +45,21 @@ class Windows:
 
     def __len__(self) -> int:
         return len(self.q)
+
+    @property
+    def slope(self) -> np.ndarray | None:
+        """Return the slope of q, (k, nv)."""
+        return None if self.of_position is None else self.of_position[0]
+
+    def differentiated(self, dofs: Collection[int]) -> Windows:
+        """Return the windows with velocities and accelerations of these degrees of freedom taken
+        from the position.
+        """
+        if not dofs or self.of_position is None:
+            return self
+        which, dq, ddq = list(dofs), self.dq.copy(), self.ddq.copy()
+        dq[:, which], ddq[:, which] = self.of_position[:, :, which]
+        return replace(self, dq=dq, ddq=ddq)
 
 
 class WindowCollector:
@@ -146,23 +161,15 @@ class WindowCollector:
             name: np.concatenate([part[name] for part in self._parts]) for name in self._parts[0]
         }
 
-    def windows(
-        self, unusable: dict[int, list[tuple[int, int]]], differentiated: Collection[int] = ()
-    ) -> Windows | None:
+    def windows(self, unusable: dict[int, list[tuple[int, int]]]) -> Windows | None:
         """Return the windows, with the torques of `unusable` rows (by degree of freedom) marked;
         None if the log is too short for one.
-
-        differentiated: degrees of freedom whose logged velocity is not used.
         """
         if not self._parts:
             return None
         joined = self._joined()
-        logged_dq = joined["dq"]
-        if differentiated and "slope" in joined:
-            which = list(differentiated)
-            for name, source in (("dq", "slope"), ("ddq", "curve")):
-                joined[name] = joined[name].copy()
-                joined[name][:, which] = joined[source][:, which]
+        by_position = "slope" in joined
+        of_position = np.stack([joined["slope"], joined["curve"]]) if by_position else None
         row = joined["row"]
         usable = np.ones((len(row), self._robot.nv), dtype=bool)
         for v, intervals in unusable.items():
@@ -172,9 +179,8 @@ class WindowCollector:
             q=joined["q"],
             dq=joined["dq"],
             ddq=joined["ddq"],
-            logged_dq=logged_dq,
             tau=joined.get("tau"),
-            slope=joined.get("slope"),
+            of_position=of_position,
             row=row,
             usable=usable,
             period=self._period,

@@ -74,6 +74,8 @@ class TorqueCounts:
             if usable
             else "; record the robot while it moves"
         )
+        if self.counts[v, REASONS.index("sign")] and not usable:
+            fix = "; the torques seem flipped: multiply them by −1, or pass --keep sign"
         raise NotIdentifiable(
             f"joint {names[v]!r} has no usable torque in the rows to fit: {reasons}{others}{fix},"
             " or correct the log"

@@ -27,7 +27,6 @@ class JointTorque:
     torque's standard deviation.
     """
 
-    dof: int
     tau: np.ndarray  # (k,)
     inertial: np.ndarray  # (k,)
     gravity: np.ndarray  # (k, 3) torque per unit of gravity along x, y, z
@@ -70,21 +69,16 @@ def joint_torques(
         friction = np.column_stack([speed, *dry])
         unit = float(np.std(tau))
         moments = own[v][rows] if v in own else np.zeros((len(tau), 0))
-
-        def centred(part: np.ndarray, unit: float = unit) -> np.ndarray:
-            return np.asarray((part - part.mean(axis=0)) / unit)
-
-        out[v] = JointTorque(
-            dof=v,
-            tau=centred(tau),
-            inertial=centred(inertial[rows, v]),
-            gravity=centred(gravity[rows, v]),
-            friction=centred(friction),
-            rotor=centred(windows.ddq[rows, v]),
-            own=_nonzero(centred(moments)),
-            speed=speed,
-            unit=unit,
-        )
+        parts = {
+            "tau": tau,
+            "inertial": inertial[rows, v],
+            "gravity": gravity[rows, v],
+            "friction": friction,
+            "rotor": windows.ddq[rows, v],
+            "own": _nonzero(moments - moments.mean(axis=0)),
+        }
+        centred = {name: (part - part.mean(axis=0)) / unit for name, part in parts.items()}
+        out[v] = JointTorque(**centred, speed=speed, unit=unit)
     return out
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,9 +27,23 @@ SPREAD = 30.0  # factors of two joints further apart are no common unit
 COARSE = 100.0  # likewise where rotor inertia could explain the shape
 OWN = 8.0  # a factor of one joint against the others
 OWN_LINK = 20.0  # likewise where the joint carries its own link alone, whose file may be far off
+OUTER_SHAPE, OUTER_SHARE = 0.5, 0.05  # with which the links beyond the own one tell by themselves
 ARM = 0.5  # [m] at which the whole robot's weight bounds what such a joint can carry
 DEAD_SHARE, DEAD_SHAPE = 0.01, 0.2  # of the file's load, and of its shape: a dead channel's noise
 MILLI = (500.0, 2000.0)  # factors that stand for mN·m
+
+
+class LoadFit(NamedTuple):
+    """How the load of the file, scaled, explains a joint's torque."""
+
+    factor: float  # torque over load
+    explained: float  # of what other columns leave of the torque
+    share: float  # of the torque's variance
+
+    @property
+    def clear(self) -> bool:
+        """Whether the load explains enough of the torque."""
+        return self.explained >= SHAPE and self.share >= SHARE and self.factor > 0.0
 
 
 @dataclass(frozen=True)
@@ -36,31 +51,28 @@ class TorqueScale:
     """How one joint's torque compares with the load of the file."""
 
     dof: int
-    factor: float  # torque over load
-    explained: float  # of the torque's shape
-    share: float  # of the torque that is load
-    coarse: float  # factor and shape if there were no rotor inertia
-    coarse_explained: float
-    beyond: float | None  # the factor by outer links alone; None where they do not tell
+    load: LoadFit  # beside friction and rotor inertia
+    coarse: LoadFit  # if there were no rotor inertia
+    outer: LoadFit  # by the links that the joint's own link carries
     bounded: bool  # whether the robot's weight could be the torque
     flagged: bool = False
     common: bool = False  # with all others
 
     @property
-    def judged(self) -> bool:
-        """Whether the load explains enough of the torque."""
-        return self.explained >= SHAPE and self.share >= SHARE and self.factor > 0.0
+    def best(self) -> LoadFit:
+        """The fit to go by."""
+        return self.load if self.load.clear else self.coarse
 
 
 def torque_scales(joints: dict[int, JointTorque], robot: Robot) -> list[TorqueScale]:
     """Return the scale of every joint, those that cannot be N·m flagged."""
-    scales = [_scale(joint, robot) for joint in joints.values()]
-    judged = [scale for scale in scales if scale.judged]
+    scales = [_scale(v, joint, robot) for v, joint in joints.items()]
+    judged = [scale for scale in scales if scale.load.clear]
     common = _common(scales, judged)
     if common is not None:
         scales = [replace(scale, flagged=True, common=True) for scale in scales]
-        judged = [scale for scale in scales if scale.judged]
-    usual = common or _usual([scale.factor for scale in judged])
+        judged = [scale for scale in scales if scale.load.clear]
+    usual = common or _usual([scale.load.factor for scale in judged])
     alone = {scale.dof for scale in judged if _differs(scale, usual)}
     return [
         replace(scale, flagged=True, common=False) if scale.dof in alone else scale
@@ -70,36 +82,32 @@ def torque_scales(joints: dict[int, JointTorque], robot: Robot) -> list[TorqueSc
 
 def common_factor(scales: Sequence[TorqueScale]) -> float:
     """Return the factor of all joints, 1 where there is none."""
-    factors = [scale.factor for scale in scales if scale.common and scale.judged]
-    coarse = [scale.coarse for scale in scales if scale.common]
-    chosen = factors or coarse
-    return float(np.exp(np.median(np.log(np.abs(chosen))))) if chosen else 1.0
+    together = [scale for scale in scales if scale.common]
+    clear = [scale.load.factor for scale in together if scale.load.clear]
+    rough = [scale.coarse.factor for scale in together if scale.coarse.clear]
+    chosen = clear or rough
+    return float(np.exp(np.median(np.log(chosen)))) if chosen else 1.0
 
 
-def _scale(joint: JointTorque, robot: Robot) -> TorqueScale:
+def _scale(dof: int, joint: JointTorque, robot: Robot) -> TorqueScale:
     gravity = np.array(robot.gravity)
     load, tau = joint.load(gravity), joint.tau
     nuisance = np.column_stack([joint.friction, joint.rotor])
-    factor, explained, share = _partial(load, tau, nuisance)
-    coarse, coarse_explained, _ = _partial(load, tau, joint.friction)
-    beyond, shape, part = _partial(load, tau, np.column_stack([nuisance, joint.own]))
+    fit = _partial(load, tau, nuisance)
     # the whole robot half a metre away would not be so heavy
     mass = float(np.sum(robot.theta.reshape(-1, 10)[:, 9]))
     most = float(np.linalg.norm(gravity)) * mass * ARM
     return TorqueScale(
-        dof=joint.dof,
-        factor=factor,
-        explained=explained,
-        share=share,
-        coarse=coarse,
-        coarse_explained=coarse_explained,
-        beyond=beyond if shape >= 0.5 and part >= 0.05 else None,
-        bounded=bool(np.sqrt(2.0 * share) * joint.unit <= most),
+        dof=dof,
+        load=fit,
+        coarse=_partial(load, tau, joint.friction),
+        outer=_partial(load, tau, np.column_stack([nuisance, joint.own])),
+        bounded=bool(np.sqrt(2.0 * fit.share) * joint.unit <= most),
     )
 
 
-def _partial(load: np.ndarray, tau: np.ndarray, nuisance: np.ndarray) -> tuple[float, float, float]:
-    """Return (scale, share of τ's shape that it explains, of τ itself) beside other columns."""
+def _partial(load: np.ndarray, tau: np.ndarray, nuisance: np.ndarray) -> LoadFit:
+    """Return how a load explains a torque beside other columns."""
     lengths = np.linalg.norm(nuisance, axis=0)
     basis = np.linalg.svd(nuisance / np.where(lengths > 0.0, lengths, 1.0), full_matrices=False)
     least = 1e-6 * max(float(basis.S.max(initial=0.0)), 1e-30)
@@ -107,15 +115,16 @@ def _partial(load: np.ndarray, tau: np.ndarray, nuisance: np.ndarray) -> tuple[f
     own, rest = (x - kept @ (kept.T @ x) for x in (load, tau))
     square, left = float(own @ own), float(rest @ rest)
     if square <= 1e-12 * float(load @ load) or left <= 0.0:
-        return 0.0, 0.0, 0.0
+        return LoadFit(0.0, 0.0, 0.0)
     factor = float(own @ rest) / square
-    return factor, factor**2 * square / left, factor**2 * square / float(tau @ tau)
+    share = factor**2 * square
+    return LoadFit(factor, share / left, share / float(tau @ tau))
 
 
 def _common(scales: list[TorqueScale], judged: list[TorqueScale]) -> float | None:
     """Return the factor by which all torques are off, if they are."""
     if len(judged) >= 2 or (judged and len(scales) == 1):
-        logs = np.log([scale.factor for scale in judged])
+        logs = np.log([scale.load.factor for scale in judged])
         middle = float(np.median(logs))
         same = np.mean(np.sign(middle) * logs > np.log(COMMON) / 2.0)
         together = np.ptp(logs) < np.log(SPREAD) or len(judged) > 2
@@ -123,7 +132,7 @@ def _common(scales: list[TorqueScale], judged: list[TorqueScale]) -> float | Non
             return float(np.exp(middle))
         return None
     # as many joints as there are, none of which rotors could explain
-    rough = [s.coarse for s in scales if s.coarse_explained >= SHAPE and s.coarse > 0.0]
+    rough = [scale.coarse.factor for scale in scales if scale.coarse.clear]
     if len(rough) < max(1, (len(scales) + 1) // 2) or min(rough) < COARSE:
         return None
     return float(np.exp(np.median(np.log(rough))))
@@ -141,12 +150,12 @@ def _usual(factors: list[float]) -> float:
 
 def _differs(scale: TorqueScale, usual: float) -> bool:
     """Return whether one joint's torque is in another unit than the others'."""
-    ratio = scale.factor / usual
+    ratio = scale.load.factor / usual
     if max(ratio, 1.0 / ratio) < OWN:
         return False
-    if scale.beyond is not None:
-        beyond = scale.beyond / usual
-        return beyond > OWN / 2.0 if ratio > 1.0 else 0.0 < beyond < 2.0 / OWN
+    if scale.outer.explained >= OUTER_SHAPE and scale.outer.share >= OUTER_SHARE:
+        outer = scale.outer.factor / usual
+        return outer > OWN / 2.0 if ratio > 1.0 else 0.0 < outer < 2.0 / OWN
     if max(ratio, 1.0 / ratio) < OWN_LINK:
         return False
     return ratio < 1.0 or not scale.bounded
@@ -159,10 +168,9 @@ def scale_findings(scales: Sequence[TorqueScale], robot: Robot) -> list[Finding]
     common = common_factor(scales)
     together = [scale for scale in scales if scale.common]
     if together:
-        shown = [scale for scale in together if scale.judged] or together
-        factors = [scale.factor if scale.judged else scale.coarse for scale in shown]
-        each = ", ".join(f"{names[s.dof]} {f:.3g}" for s, f in zip(shown, factors, strict=True))
-        shape = np.median([max(scale.explained, scale.coarse_explained) for scale in shown])
+        shown = [scale for scale in together if scale.best.clear]
+        each = ", ".join(f"{names[scale.dof]} {scale.best.factor:.3g}" for scale in shown)
+        shape = np.median([scale.best.explained for scale in shown])
         out.append(
             Finding(
                 "torque-scale",
@@ -173,20 +181,20 @@ def scale_findings(scales: Sequence[TorqueScale], robot: Robot) -> list[Finding]
                 " nothing was changed",
             )
         )
-    others = [s.factor for s in scales if s.judged and not (s.flagged and not s.common)]
+    others = [s.load.factor for s in scales if s.load.clear and (s.common or not s.flagged)]
     for scale in scales:
         if not scale.flagged or scale.common:
             continue
-        name = names[scale.dof]
+        name, fit = names[scale.dof], scale.load
         usual = f", the other joints' {np.median(others):.3g} times" if others else ""
-        ratio = scale.factor / (float(np.median(others)) if others else 1.0)
+        ratio = fit.factor / (float(np.median(others)) if others else 1.0)
         out.append(
             Finding(
                 "torque-scale",
                 name,
                 None,
-                f"joint {name!r}: its torque is {scale.factor:.3g} times the gravity and inertia"
-                f" load of the robot file, whose shape it has ({scale.explained:.0%} explained)"
+                f"joint {name!r}: its torque is {fit.factor:.3g} times the gravity and inertia"
+                f" load of the robot file, whose shape it has ({fit.explained:.0%} explained)"
                 f"{usual}: its unit or gear ratio seems wrong; multiply the column by about"
                 f" {1.0 / ratio:.3g}, or check the masses in the file; nothing was changed",
             )
@@ -214,21 +222,16 @@ def dead_torques(
 ) -> tuple[list[Finding], list[Mask]]:
     """Return channels that hold noise alone, where the file states a load and others show it."""
     gravity, names = np.array(robot.gravity), robot.velocity_names
-    scales = {v: _scale(joint, robot) for v, joint in joints.items()}
-    usual = [s.factor for s in scales.values() if s.judged and 1.0 / COMMON < s.factor < COMMON]
+    fits = {v: _scale(v, joint, robot).load for v, joint in joints.items()}
+    usual = [f.factor for f in fits.values() if f.clear and 1.0 / COMMON < f.factor < COMMON]
     findings: list[Finding] = []
     masks: list[Mask] = []
     for v, joint in joints.items():
         load = float(np.std(joint.load(gravity))) * joint.unit
-        _, shape, _ = _partial(
-            joint.load(gravity), joint.tau, np.column_stack([joint.friction, joint.rotor])
-        )
-        _, friction, _ = _partial(joint.friction[:, 1], joint.tau, joint.friction[:, :1])
-        if (
-            len(usual) < min(2, max(len(joints) - 1, 1))
-            or joint.unit > DEAD_SHARE * load
-            or max(shape, friction) > DEAD_SHAPE
-        ):
+        friction = _partial(joint.friction[:, 1], joint.tau, joint.friction[:, :1])
+        shape = max(fits[v].explained, friction.explained)
+        few = len(usual) < min(2, max(len(joints) - 1, 1))
+        if few or joint.unit > DEAD_SHARE * load or shape > DEAD_SHAPE:
             continue
         kept = "dead-torque" in keep
         what = (
