@@ -119,7 +119,7 @@ class Shard:
             self.digest,
             self.file.columns.place,
             self.file.columns.time,
-            self.file.columns.scale,
+            self.file.columns.conversion.scale,
             self.locked,
             self.file.reading.key,
             pieces,

@@ -65,17 +65,15 @@ def require_unique_names(elements: list[Element]) -> None:
 
 def only_child(element: Element, tag: str) -> Element | None:
     """The child with this tag, if any; of several the first, as in urdfdom, with a warning."""
-    first, *others = element.findall(tag) or [None]
-    for other in others:
-        assert first is not None
-        assert other is not None
+    children = element.findall(tag)
+    for other in children[1:]:
         warnings.warn(
-            f"{other.place}: <{tag}> is there more than once; the first, in line {first.line}, is"
-            " taken and this one ignored",
+            f"{other.place}: <{tag}> is there more than once; the first, in line"
+            f" {children[0].line}, is taken and this one ignored",
             RobotWarning,
             stacklevel=2,
         )
-    return first
+    return children[0] if children else None
 
 
 def warn_of_unknown(robot: Element) -> None:
