@@ -1,7 +1,7 @@
 """Elements of a URDF: which children count, which are unknown, what is only noted.
 
-As in urdfdom the first of several children counts and unknown elements are ignored, here with a
-warning that names the line and what was taken.
+As in urdfdom [URDF] the first of several children counts and unknown elements are ignored, here
+with a warning that names the line and what was taken.
 """
 
 from __future__ import annotations
