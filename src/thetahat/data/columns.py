@@ -32,6 +32,14 @@ ALIKE = 0.75  # similarity of two names that may be one, misspelt
 
 
 @dataclass(frozen=True)
+class Conversion:
+    """Factors to SI units, and sentences on what was converted."""
+
+    scale: tuple[float, ...] = ()  # of each of a map's `columns`; empty: all are 1
+    notes: tuple[tuple[str, str], ...] = ()  # (kind, sentence), for the log's findings
+
+
+@dataclass(frozen=True)
 class ColumnMap:
     """The columns that are read, and the position of each in q, dq, ddq or tau."""
 
@@ -42,8 +50,7 @@ class ColumnMap:
     ignored: tuple[str, ...]  # columns that are not the robot's
     incomplete: tuple[str, ...]  # kinds that only some joints have; they are not read
     silent: tuple[int, ...]  # degrees of freedom without a torque column
-    scale: tuple[float, ...] = ()  # of each of `columns`, to SI units; empty: all are 1
-    notes: tuple[tuple[str, str], ...] = ()  # (kind, sentence), for the log's findings
+    conversion: Conversion = Conversion()
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
@@ -60,14 +67,15 @@ class ColumnMap:
 
     def seconds(self, values: np.ndarray) -> np.ndarray:
         """Return the time stamps of rows of `columns` [s]."""
-        t: np.ndarray = values[:, 0] * self.scale[0] if self.scale else values[:, 0]
+        scale = self.conversion.scale
+        t: np.ndarray = values[:, 0] * scale[0] if scale else values[:, 0]
         return t
 
     def split(self, values: np.ndarray, robot: Robot, *, by_column: bool = False) -> Channels:
         """Return t, q, dq, ddq, tau in SI units from rows of `columns`, by default row-major;
         locked joints are at their neutral position.
         """
-        scale = self.scale or (1.0,) * values.shape[1]
+        scale = self.conversion.scale or (1.0,) * values.shape[1]
 
         def column(at: int) -> np.ndarray:
             return values[:, at] if scale[at] == 1.0 else scale[at] * values[:, at]

@@ -128,9 +128,11 @@ def selected_dofs(robot: Robot, joints: Iterable[str]) -> tuple[int, ...] | None
 def require_torque(log: Log, purpose: str) -> Log:
     """Return the log; raise where it has no torques."""
     if not log.has_tau:
+        currents = [finding.message for finding in log.findings if finding.kind == "currents"]
+        fix = 'name them tau.<joint>, or map yours with --columns "tau=…"'
         raise MalformedInput(
             f"{Path(log.sources[0].path).name} has no torque columns, so there is nothing to"
-            f' {purpose}; name them tau.<joint>, or map yours with --columns "tau=…"'
+            f" {purpose}; {currents[0] if currents else fix}"
         )
     return log
 

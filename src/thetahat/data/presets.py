@@ -1,6 +1,6 @@
 """Column names of common recorders (`--format`), as patterns.
 
-rtde: files of Universal Robots' RTDE client [UR-RTDE]. plotjuggler: CSV files that PlotJuggler
+rtde: files of Universal Robots' RTDE client [RTDE]. plotjuggler: CSV files that PlotJuggler
 exports [PlotJuggler]. lerobot: folders of LeRobot datasets [LeRobot].
 """
 

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from thetahat.data.columns import ColumnMap, Resolver, by_place, parse_patterns
+from thetahat.data.columns import ColumnMap, Conversion, Resolver, by_place, parse_patterns
 from thetahat.data.formats import Table, open_table
 from thetahat.data.formats.date_stamps import epoch_unit
 from thetahat.data.formats.table import label
@@ -134,7 +134,8 @@ def _converted(
     factors = [converter.factor(kind, at) for kind, at in place]
     sentence = converter.sentence(place)
     told = (*notes, *((("units", sentence),) if sentence else ()))
-    return replace(columns, scale=(converter.time_factor, *factors), notes=told)
+    conversion = Conversion((converter.time_factor, *factors), told)
+    return replace(columns, conversion=conversion)
 
 
 def _epoch(table: Header, time: str) -> Unit | None:

@@ -216,7 +216,9 @@ class _Merger:
                 notes.setdefault(note, []).append(label(table.path))
         for (kind, sentence), names in notes.items():
             yield Finding(kind, None, None, f"{known(names, 3)}: {sentence}")
-        told = dict.fromkeys(note for _, scan in self._files for note in scan.columns.notes)
+        told = dict.fromkeys(
+            note for _, scan in self._files for note in scan.columns.conversion.notes
+        )
         for kind, sentence in told:
             yield Finding(kind, None, None, sentence)
         ignored = dict.fromkeys(name for _, scan in self._files for name in scan.columns.ignored)

@@ -129,7 +129,7 @@ class Shard:
             self.digest,
             self.file.columns.place,
             self.file.columns.time,
-            self.file.columns.scale,
+            self.file.columns.conversion.scale,
             self.locked,
             self.derivatives,
             self.file.reading.key,

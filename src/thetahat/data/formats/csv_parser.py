@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from thetahat.errors import MalformedInput
 
 if TYPE_CHECKING:
     import polars
+    from polars.datatypes import DataTypeClass
 
 _BLANKS = re.compile(rb"[ \t]+")
 _EDGES = re.compile(rb"(?m)^ | (?=\r?$)")
@@ -53,7 +54,7 @@ class CsvParser:
         self._run = None if run_column is None else list(names).index(run_column)
         self._dates = dialect.dates & set(self._positions)
         numbers = set(self._positions) - self._dates
-        self._schema = {
+        self._schema: dict[str, DataTypeClass] = {
             f"column_{i + 1}": polars.Float64 if i in numbers else polars.String
             for i in range(self._width)
         }
@@ -90,7 +91,7 @@ class CsvParser:
             labels = tuple((int(row), str(names[int(row)] or "")) for row in starts)
         return Block(values, labels)
 
-    def _frame(self, lines: bytes, schema: dict[str, Any]) -> polars.DataFrame:
+    def _frame(self, lines: bytes, schema: dict[str, DataTypeClass]) -> polars.DataFrame:
         """Return the cells; `PolarsError` where one is no number."""
         comma = self._dialect.decimal == ","
         frame = self._polars.read_csv(

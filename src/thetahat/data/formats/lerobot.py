@@ -12,7 +12,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from thetahat.data.formats.parquet import ParquetTable
 from thetahat.data.formats.table import Block, Table, check_names, label, opened, shown
@@ -122,7 +121,7 @@ def _expanded(table: ParquetTable) -> set[str]:
     return {f"{name}{k + 1}" for name, width in table.widths.items() for k in range(width)}
 
 
-def _info(path: Path) -> Mapping[str, Any]:
+def _info(path: Path) -> Mapping[str, object]:
     file = path / "meta" / "info.json"
     with opened(file) as stream:
         text = stream.read(MAX_INFO + 1)

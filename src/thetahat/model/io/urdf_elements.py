@@ -1,7 +1,7 @@
 """Elements of a URDF: which children count, which are unknown, what is only noted.
 
-As in urdfdom the first of several children counts and unknown elements are ignored, here with a
-warning that names the line and what was taken.
+As in urdfdom [URDF] the first of several children counts and unknown elements are ignored, here
+with a warning that names the line and what was taken.
 """
 
 from __future__ import annotations
@@ -65,15 +65,15 @@ def require_unique_names(elements: list[Element]) -> None:
 
 def only_child(element: Element, tag: str) -> Element | None:
     """The child with this tag, if any; of several the first, as in urdfdom, with a warning."""
-    found = element.findall(tag)
-    for other in found[1:]:
+    children = element.findall(tag)
+    for other in children[1:]:
         warnings.warn(
-            f"{other.place}: <{tag}> is there more than once; the first, in line {found[0].line},"
-            " is taken and this one ignored",
+            f"{other.place}: <{tag}> is there more than once; the first, in line"
+            f" {children[0].line}, is taken and this one ignored",
             RobotWarning,
             stacklevel=2,
         )
-    return found[0] if found else None
+    return children[0] if children else None
 
 
 def warn_of_unknown(robot: Element) -> None:
