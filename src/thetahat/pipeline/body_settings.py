@@ -16,7 +16,9 @@ def mass_range(value: str | Sequence[float] | None) -> tuple[float, float] | Non
     """Return (least, most) factors of the file's mass from text such as "1/3,3"; "none" is None."""
     if value is None or value == "none":
         return None
-    low, high = _pair("mass_range", value, "two factors of the file's mass, such as 1/3,3, or none")
+    low, high = _pair(
+        "mass_range", value, "LOW,HIGH, two factors of the file's mass such as 1/3,3, or none"
+    )
     if not 0.0 <= low <= 1.0 <= high or high == low:
         raise SettingError(
             "mass_range", f" is {low:g} to {high:g} times the file's mass; give LOW,HIGH around 1"

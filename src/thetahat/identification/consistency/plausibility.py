@@ -250,7 +250,7 @@ def assess(
         ),
         mass_range=mass_range,
         placeholder=reference.placeholder,
-        on_bound=estimate.on_bound,
+        on_bound=tuple(bound for bound in estimate.on_bound if not bound.exact),
         given_up=estimate.given_up,
         notes=reference.notes,
     )

@@ -118,8 +118,8 @@ class Program:
         """
         f, M = self.f, self.f.information.base.map
         data = _joined(f.R @ self.allowed.through(M, f.scale), f.z - f.R @ (M @ self.allowed.fixed))
-        heavy = KNOWN * max(float(np.max(np.abs(data[:, :-1]), initial=0.0)), 1.0)
-        return np.vstack([heavy * self.known, data, self._prior()])
+        self.heavy = KNOWN * max(float(np.max(np.abs(data[:, :-1]), initial=0.0)), 1.0)
+        return np.vstack([self.heavy * self.known, data, self._prior()])
 
     def _known(self) -> np.ndarray:
         """[F | e] of the equality constraints F·v = e, rows of norm one."""
@@ -132,7 +132,12 @@ class Program:
         self.violated |= bool(
             np.any(np.abs(e[size == 0.0]) > 1e-9 * np.abs(linear.low[equal][size == 0.0]))
         )
-        return np.asarray(_joined(F, e)[size > 0.0] / size[size > 0.0, None])
+        moved = size > 0.0
+        self.equalities = [
+            (linear.names[i], linear.soft[i], float(norm))
+            for i, norm in zip(np.flatnonzero(equal)[moved], size[moved], strict=True)
+        ]
+        return np.asarray(_joined(F, e)[moved] / size[moved, None])
 
     def _prior(self) -> np.ndarray:
         """Rows of ½‖B v − d‖²: the Euclidean prior.
@@ -293,6 +298,9 @@ class Program:
             if soft is not None and value[i] - rows.low[i] <= ON_BOUND * reach[i]:
                 y = float(minimum.y[i] / rows.size[i])
                 out.append(ActiveConstraint(rows.names[i], y, bool(soft)))
+        missed = self.heavy**2 * (self.known[:, :-1] @ v - self.known[:, -1])
+        for (name, soft, size), force in zip(self.equalities, missed, strict=True):
+            out.append(ActiveConstraint(name, abs(float(force)) / size, soft, exact=True))
         x = self.x(v)
         first = len(self.problem.first) - len(self.cone_blocks)
         for k, cone in enumerate(self.cone_blocks):

@@ -1,5 +1,5 @@
-"""Read robots from URDF: strict about what the dynamics depend on; meshes, materials,
-transmissions and plug-ins are ignored.
+"""Read robots from URDF: strict about what the dynamics depend on; geometry (link_shapes.py reads
+it), materials, transmissions and plug-ins are ignored.
 """
 
 from __future__ import annotations
@@ -415,7 +415,10 @@ def _notes(robot: Element) -> tuple[str, ...]:
         if element.tag == "mesh"
     ]
     if meshes:
-        notes.append(f"{len(meshes)} meshes are named and not opened, since dynamics need none")
+        notes.append(
+            f"{len(meshes)} meshes are named, which dynamics need not; identify reads the vertices"
+            " of those in the robot's folder"
+        )
     for mesh in meshes:
         name = mesh.attrib.get("filename", "")
         if ".." in name.replace("\\", "/").split("/") or name.startswith("file:"):
