@@ -93,7 +93,8 @@ class Program:
         self.rows, blocks = self._inequalities(), self._blocks()
         self.known = self._known()
         self.names = [*self.rows.names, *blocks.names]
-        T = factor.triangle(np.asfortranarray(self._rows()))
+        self.quadratic = self._rows()
+        T = factor.triangle(np.asfortranarray(self.quadratic))
         self.problem = interior_point.Problem(
             T=np.asfortranarray(T[:-1, :-1]),
             t=T[:-1, -1],
@@ -118,8 +119,8 @@ class Program:
         """
         f, M = self.f, self.f.information.base.map
         data = _joined(f.R @ self.allowed.through(M, f.scale), f.z - f.R @ (M @ self.allowed.fixed))
-        self.heavy = KNOWN * max(float(np.max(np.abs(data[:, :-1]), initial=0.0)), 1.0)
-        return np.vstack([self.heavy * self.known, data, self._prior()])
+        heavy = KNOWN * max(float(np.max(np.abs(data[:, :-1]), initial=0.0)), 1.0)
+        return np.vstack([heavy * self.known, data, self._prior()])
 
     def _known(self) -> np.ndarray:
         """[F | e] of the equality constraints F·v = e, rows of norm one."""
@@ -298,8 +299,7 @@ class Program:
             if soft is not None and value[i] - rows.low[i] <= ON_BOUND * reach[i]:
                 y = float(minimum.y[i] / rows.size[i])
                 out.append(ActiveConstraint(rows.names[i], y, bool(soft)))
-        missed = self.heavy**2 * (self.known[:, :-1] @ v - self.known[:, -1])
-        for (name, soft, size), force in zip(self.equalities, missed, strict=True):
+        for (name, soft, size), force in zip(self.equalities, self._forces(minimum), strict=True):
             out.append(ActiveConstraint(name, abs(float(force)) / size, soft, exact=True))
         x = self.x(v)
         first = len(self.problem.first) - len(self.cone_blocks)
@@ -310,6 +310,19 @@ class Program:
                 y = float(np.trace(Z)) / self.cone_sizes[k]
                 out.append(ActiveConstraint(cone.name, y, cone.soft))
         return tuple(sorted(out, key=lambda each: -each.multiplier))
+
+    def _forces(self, minimum: interior_point.Minimum) -> np.ndarray:
+        """Multipliers of F·v = e: what balances the gradient of all else."""
+        if not len(self.known):
+            return np.zeros(0)
+        problem, v = self.problem, minimum.v
+        A, b = (part[len(self.known) :] for part in (self.quadratic[:, :-1], self.quadratic[:, -1]))
+        gradient = A.T @ (A @ v - b)
+        entropic = problem.entropic[:, None, None]
+        gamma = problem.gamma[:, None, None]
+        slope = np.where(entropic, gamma * (np.eye(4) - np.linalg.inv(problem.X(v))), -minimum.Z)
+        gradient = gradient + problem.adjoint(slope, -minimum.y)
+        return np.asarray(np.linalg.lstsq(self.known[:, :-1].T, gradient, rcond=None)[0])
 
     def start(self) -> np.ndarray:
         """Return the prior's bodies, made strictly physical, and some friction, (k,)."""
