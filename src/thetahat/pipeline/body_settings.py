@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from thetahat.pipeline.setting_error import SettingError
 
+MASS_RANGE = (1.0 / 3.0, 3.0)  # of the file's mass, by default
 LIMITS = "LINK:mass=LOW..HIGH,com=XLOW..XHIGH/YLOW..YHIGH/ZLOW..ZHIGH;LINK:…"
 
 
