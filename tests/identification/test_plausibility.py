@@ -178,6 +178,24 @@ def test_multipliers_are_what_the_bounds_cost() -> None:
     assert fit(Bounds(mass=(0.5 * true, 2.0 * true))).on_bound == ()
 
 
+def test_the_multiplier_of_a_stated_total() -> None:
+    arm = robot("arm4")
+    info, _ = folded(arm, np.random.default_rng(2), count=200, noise=0.05)
+
+    def fit(total: float) -> th.Estimate:
+        limits = th.Constraints(total_mass=total)
+        return solve(info, th.Consistent(arm.theta, 1.0, "entropic", constraints=limits))
+
+    total, step = 0.7 * arm.mass, 0.01
+    at, below, above = (fit(total + by) for by in (0.0, -step, step))
+    assert above.certificate is not None
+    assert below.certificate is not None
+    slope = (above.certificate.objective - below.certificate.objective) / (2.0 * step)
+    (bound,) = at.on_bound
+    assert bound.exact
+    assert bound.multiplier == pytest.approx(abs(slope), rel=0.05)
+
+
 def test_a_centre_of_mass_on_its_region_is_named() -> None:
     arm = robot("arm4")
     info, _ = folded(arm, np.random.default_rng(2), count=200, noise=0.05)

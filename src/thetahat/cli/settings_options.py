@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import Field, fields
+from fractions import Fraction
 from typing import Annotated, Any
 
 from thetahat.cli.arguments import option
@@ -82,13 +83,18 @@ def friction_terms(text: str) -> tuple[str, ...]:
     return settings_from({"friction": text}).friction
 
 
+def _text(value: str | float) -> str:
+    """A name, or a number as people write it: 1/3."""
+    return value if isinstance(value, str) else str(Fraction(value).limit_denominator(100))
+
+
 def _parameter(setting: Field[Any]) -> inspect.Parameter:
     """Return the option of a field, as Typer reads it."""
     default, about = setting.default, setting.metadata
     if setting.name in REPEATED:
         default = None
-    elif isinstance(default, tuple):  # names with commas
-        default = ",".join(default) or None
+    elif isinstance(default, tuple):  # names or factors, with commas
+        default = ",".join(map(_text, default)) or None
     text = str | None if default is None else str
     more = {"metavar": about["metavar"]} if about["metavar"] else {}
     flags = about["flags"] or f"--{setting.name.replace('_', '-')}"

@@ -23,6 +23,7 @@ class ActiveConstraint:
     name: str
     multiplier: float  # noise variances per kg by which the objective falls as the bound moves
     soft: bool  # whether it may be given up where the data reject it
+    exact: bool = False  # whether it states a value, which a fit always sits on
 
 
 @dataclass(frozen=True)

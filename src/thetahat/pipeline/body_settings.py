@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from thetahat.pipeline.setting_error import SettingError
 
+MASS_RANGE = (1.0 / 3.0, 3.0)  # of the file's mass, by default
 LIMITS = "LINK:mass=LOW..HIGH,com=XLOW..XHIGH/YLOW..YHIGH/ZLOW..ZHIGH;LINK:…"
 
 
@@ -16,7 +17,9 @@ def mass_range(value: str | Sequence[float] | None) -> tuple[float, float] | Non
     """Return (least, most) factors of the file's mass from text such as "1/3,3"; "none" is None."""
     if value is None or value == "none":
         return None
-    low, high = _pair("mass_range", value, "two factors of the file's mass, such as 1/3,3, or none")
+    low, high = _pair(
+        "mass_range", value, "LOW,HIGH, two factors of the file's mass such as 1/3,3, or none"
+    )
     if not 0.0 <= low <= 1.0 <= high or high == low:
         raise SettingError(
             "mass_range", f" is {low:g} to {high:g} times the file's mass; give LOW,HIGH around 1"

@@ -137,26 +137,19 @@ class Dataset:
         return Reference(robot, regions, reason, shapes.notes)
 
     @cached_property
-    def stated_constraints(self) -> Constraints:
-        """What is stated of links."""
+    def constraints(self) -> Constraints:
+        """What is stated of links, and what makes bodies plausible."""
         settings = self.settings
         limits = body_settings.link_limits(settings.bounds)
-        return Constraints(
+        stated = Constraints(
             bounds={name: Bounds(*each) for name, each in limits.items()},
             total_mass=settings.total_mass,
             frozen=settings.frozen,
             tied=tuple(Tie(*body_settings.pair(each)) for each in settings.tied),
         )
-
-    @cached_property
-    def constraints(self) -> Constraints:
-        """What is stated of links, and what makes bodies plausible."""
-        stated, mass_range = self.stated_constraints, self.settings.plausible
-        return (
-            stated
-            if mass_range is None
-            else with_plausible_bounds(stated, self.reference, mass_range)
-        )
+        if settings.plausible is None:
+            return stated
+        return with_plausible_bounds(stated, self.reference, settings.plausible)
 
     def prior_of(self, fitted: Robot) -> np.ndarray:
         """Return the prior's values in the columns of a fitted robot."""

@@ -326,10 +326,10 @@ def _estimate(
         estimator = make_estimator(settings, tuned, prior, constraints)
         return engine.solve(seen, fold.information, estimator, rows)
 
-    free = solved(dataset.stated_constraints)
-    if settings.plausible is None or free.status == "infeasible":
-        return free
     limits = dataset.constraints
+    free = solved(replace(limits, plausible={}, total_mass=None))
+    if free.status == "infeasible" or not (limits.plausible or limits.total_mass):
+        return free
     estimator = consistent_estimator(settings, tuned, prior, limits)
     estimate = bounded_estimate(seen, estimator, free, independent=independent)
     if settings.robust and estimate is not free:  # once more, with the samples' weights

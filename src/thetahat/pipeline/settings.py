@@ -66,7 +66,7 @@ class IdentifySettings:
     )
     mass_range: tuple[float, float] | None = setting(
         "Factors of the file's mass that bound each link's, or none: bodies need not be plausible.",
-        "1/3,3",
+        body_settings.MASS_RANGE,
         "LOW,HIGH",
         shown=True,
     )

@@ -238,7 +238,7 @@ def assess(
 ) -> Plausibility:
     """Compare the bodies of an estimate with the file's masses and with their regions."""
     found = estimate.theta.reshape(-1, parameters.SIZE)
-    file = reference.robot.theta.reshape(-1, parameters.SIZE)
+    file = estimate.robot.theta.reshape(-1, parameters.SIZE)  # whatever the prior is
     return Plausibility(
         total_mass=float(np.sum(found[:, parameters.M])),
         total_mass_file=float(np.sum(file[:, parameters.M])),
@@ -250,7 +250,7 @@ def assess(
         ),
         mass_range=mass_range,
         placeholder=reference.placeholder,
-        on_bound=estimate.on_bound,
+        on_bound=tuple(bound for bound in estimate.on_bound if not bound.exact),
         given_up=estimate.given_up,
         notes=reference.notes,
     )

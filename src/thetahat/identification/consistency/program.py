@@ -93,7 +93,8 @@ class Program:
         self.rows, blocks = self._inequalities(), self._blocks()
         self.known = self._known()
         self.names = [*self.rows.names, *blocks.names]
-        T = factor.triangle(np.asfortranarray(self._rows()))
+        self.quadratic = self._rows()
+        T = factor.triangle(np.asfortranarray(self.quadratic))
         self.problem = interior_point.Problem(
             T=np.asfortranarray(T[:-1, :-1]),
             t=T[:-1, -1],
@@ -132,7 +133,12 @@ class Program:
         self.violated |= bool(
             np.any(np.abs(e[size == 0.0]) > 1e-9 * np.abs(linear.low[equal][size == 0.0]))
         )
-        return np.asarray(_joined(F, e)[size > 0.0] / size[size > 0.0, None])
+        moved = size > 0.0
+        self.equalities = [
+            (linear.names[i], linear.soft[i], float(norm))
+            for i, norm in zip(np.flatnonzero(equal)[moved], size[moved], strict=True)
+        ]
+        return np.asarray(_joined(F, e)[moved] / size[moved, None])
 
     def _prior(self) -> np.ndarray:
         """Rows of ½‖B v − d‖²: the Euclidean prior.
@@ -293,6 +299,8 @@ class Program:
             if soft is not None and value[i] - rows.low[i] <= ON_BOUND * reach[i]:
                 y = float(minimum.y[i] / rows.size[i])
                 out.append(ActiveConstraint(rows.names[i], y, bool(soft)))
+        for (name, soft, size), force in zip(self.equalities, self._forces(minimum), strict=True):
+            out.append(ActiveConstraint(name, abs(float(force)) / size, soft, exact=True))
         x = self.x(v)
         first = len(self.problem.first) - len(self.cone_blocks)
         for k, cone in enumerate(self.cone_blocks):
@@ -302,6 +310,19 @@ class Program:
                 y = float(np.trace(Z)) / self.cone_sizes[k]
                 out.append(ActiveConstraint(cone.name, y, cone.soft))
         return tuple(sorted(out, key=lambda each: -each.multiplier))
+
+    def _forces(self, minimum: interior_point.Minimum) -> np.ndarray:
+        """Multipliers of F·v = e: what balances the gradient of all else."""
+        if not len(self.known):
+            return np.zeros(0)
+        problem, v = self.problem, minimum.v
+        A, b = (part[len(self.known) :] for part in (self.quadratic[:, :-1], self.quadratic[:, -1]))
+        gradient = A.T @ (A @ v - b)
+        entropic = problem.entropic[:, None, None]
+        gamma = problem.gamma[:, None, None]
+        slope = np.where(entropic, gamma * (np.eye(4) - np.linalg.inv(problem.X(v))), -minimum.Z)
+        gradient = gradient + problem.adjoint(slope, -minimum.y)
+        return np.asarray(np.linalg.lstsq(self.known[:, :-1].T, gradient, rcond=None)[0])
 
     def start(self) -> np.ndarray:
         """Return the prior's bodies, made strictly physical, and some friction, (k,)."""

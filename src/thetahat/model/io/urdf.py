@@ -1,5 +1,5 @@
-"""Read robots from URDF: strict about what the dynamics depend on; meshes, materials,
-transmissions and plug-ins are ignored.
+"""Read robots from URDF: strict about what the dynamics depend on; geometry (link_shapes.py reads
+it), materials, transmissions and plug-ins are ignored.
 """
 
 from __future__ import annotations

@@ -138,7 +138,10 @@ def notes_of(robot: Element) -> tuple[str, ...]:
         if element.tag == "mesh"
     ]
     if meshes:
-        notes.append(f"{len(meshes)} meshes are named and not opened, since dynamics need none")
+        notes.append(
+            f"{len(meshes)} meshes are named, which dynamics need not; identify reads the vertices"
+            " of those in the robot's folder"
+        )
     for mesh in meshes:
         name = mesh.attrib.get("filename", "")
         if ".." in name.replace("\\", "/").split("/") or name.startswith("file:"):

@@ -203,7 +203,10 @@ def consistency_notes(estimate: Data) -> list[Note]:
     wrong = [link for link in estimate["links"] if not link["consistent"]]
     if not wrong:
         number = count(len(estimate["links"]), "body", "bodies")
-        return [Note(f"Physically consistent: yes ({number}).", "good")]
+        return [
+            Note(f"Physically consistent: yes ({number}).", "good"),
+            *plausibility_notes(estimate),
+        ]
     notes = [
         Note(f"{link['name']}: {link['condition'] or 'not a rigid body'}.", "bad")
         for link in wrong[:SHOWN]
@@ -219,6 +222,22 @@ def consistency_notes(estimate: Data) -> list[Note]:
             " prediction, not for a simulator."
         )
     return [*notes, Note(f"Physically consistent: no. {advice}", "warning")]
+
+
+def plausibility_notes(estimate: Data) -> list[Note]:
+    """Return the bounds of plausible bodies that the result sits on, and other doubts."""
+    found = estimate.get("plausibility")
+    if found is None:
+        return []
+    notes = []
+    if found["placeholder"] is not None:
+        notes.append(
+            Note(f"Placeholder inertias in the robot file: {found['placeholder']}.", "warning")
+        )
+    names = [bound["name"] for bound in found["on_bound"]]
+    if names:
+        notes.append(Note(f"On a bound: {'; '.join(names)}.", "warning"))
+    return notes
 
 
 def consistency(estimate: Data, robot: Robot, identified: Robot, pose: np.ndarray) -> Section:
