@@ -186,7 +186,7 @@ def test_sections_are_data_in_the_order_engineers_ask(case: report_cases.Case) -
     data = as_data(sections)
     assert json.loads(json.dumps(data, allow_nan=False)) == data
     kinds = {block["kind"] for section in data for block in section["blocks"]}
-    assert kinds == {"text", "note", "table", "figure"}
+    assert kinds == {"text", "note", "code", "table", "figure"}
 
 
 def test_what_is_not_finite_is_null() -> None:
@@ -237,9 +237,9 @@ def test_base_parameters_stand_beside_those_of_the_file(case: report_cases.Case)
             "not usable",
             "the nominal parameters predict better",
         ),
-        ({"joint": {"r2_test": 0.9}}, "usable", "below 0.95 on shoulder_pitch"),
+        ({"joint": {"r2_test": 0.9, "rms_test": 1.0}}, "usable", "below 0.95 on shoulder_pitch"),
         (
-            {"joint": {"r2_test": -3.0}},
+            {"joint": {"r2_test": -3.0, "rms_test": 9.0}},
             "not usable",
             "zero torque would be better on shoulder_pitch",
         ),

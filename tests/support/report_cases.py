@@ -13,6 +13,7 @@ import thetahat as th
 from thetahat import robots
 from thetahat.data.samples import EDGE, STANDSTILL, Samples
 from thetahat.identification.estimate_json import PLAIN, as_data
+from thetahat.identification.verdict import with_verdict
 from thetahat.model.robot import Robot
 from thetahat.report.identification_report import sections
 from thetahat.report.section import Section
@@ -105,7 +106,7 @@ def case(
         estimate, rows=info.rows, robot=robot, test=scores, raw=scores, provenance=provenance
     )
     found |= {"locked": [], "dropped": train.dropped, "findings": [], "warnings": []}
-    return Case(found, robot, model, collector.result())
+    return Case(with_verdict(found), robot, model, collector.result())
 
 
 def hostile(folder: Path) -> Robot:

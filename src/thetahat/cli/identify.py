@@ -10,7 +10,9 @@ from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import collect_warnings, emit, say
 from thetahat.cli.progress import Progress
 from thetahat.cli.settings_options import with_settings
+from thetahat.errors import NotUsable
 from thetahat.files import as_text
+from thetahat.identification.verdict import Verdict
 from thetahat.pipeline.settings import IdentifySettings
 
 
@@ -30,6 +32,17 @@ def identify(
     ],
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
+    verbose: Annotated[
+        bool,
+        option(
+            "Print friction, bodies, identifiability and automatic choices, too.",
+            "--verbose",
+            "-v",
+        ),
+    ] = False,
+    strict: Annotated[
+        bool, option("End with exit code 8 if the result is not usable.", "--strict")
+    ] = False,
     test: Annotated[
         list[str] | None,
         option("Log to score on instead of a held-out part; may be repeated.", metavar="LOG"),
@@ -55,16 +68,17 @@ def identify(
             progress=progress,
             warned=warnings,
         )
+    verdict = Verdict.from_data(answer.data["verdict"])
     if json:
         emit(as_text(answer.data))
         if not quiet:
-            from thetahat.report.text import GRAVE
-
-            for finding in answer.data["findings"]:
-                if finding["kind"] in GRAVE:
-                    say(finding["message"], "warning")
+            for reason in verdict.reasons:
+                say(reason, "warning")
     else:
         from thetahat.cli.identify_view import draw
 
-        draw(answer.data, files=list(answer.files), seconds=time.monotonic() - began)
+        seconds = time.monotonic() - began
+        draw(answer.data, files=list(answer.files), seconds=seconds, verbose=verbose)
     engine_options.say_completion(answer.completion)
+    if strict and not verdict.usable:
+        raise NotUsable(f"the result is not usable (--strict): {verdict.reasons[0]}")

@@ -14,7 +14,7 @@ from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
 from thetahat.cli.exit_status import emit, plain
-from thetahat.report.section import Block, Cell, Column, Figure, Note, Table, Text
+from thetahat.report.section import Block, Cell, Code, Column, Figure, Note, Table, Text
 from thetahat.report.text import Data, format_cell
 
 WIDE = 200  # columns where nobody looks at a terminal: a pipe or a file gets unbroken rows
@@ -61,6 +61,8 @@ def _drawn(block: Block) -> RenderableType:
             return RichText(_safe(block.caption), style="dim")
         case Text():
             return RichText(_safe(block.text))
+        case Code():
+            return RichText("\n".join(filter(None, [block.caption, block.text])))
 
 
 def _safe(text: str) -> str:

@@ -28,6 +28,7 @@ from thetahat.identification.scores import validate
 from thetahat.identification.solve import solve
 from thetahat.identification.tuning.cross_validation import METRIC
 from thetahat.identification.tuning.tune import USUAL
+from thetahat.identification.verdict import Verdict, with_verdict
 from thetahat.live.viewers import encodable
 from thetahat.model.io.save import save
 from thetahat.model.robot import Robot
@@ -191,6 +192,7 @@ def make_downloads(robot: Robot, nominal: Robot, request: DownloadRequest) -> Do
     )
     data |= {"locked": list(request.log.locked), "dropped": {}, "findings": []}
     data["warnings"] = list(request.log.findings)
+    data = with_verdict(data)
     content, name, drive = _robot_file(identified, data)
     collector = Collector(identified, nominal)
     recent = held
@@ -214,6 +216,11 @@ def _robot_file(identified: Robot, data: dict[str, Any]) -> tuple[bytes | None, 
     if source is None:
         return None, "robot.urdf", None
     name = outputs.Targets.beneath("", source).robot.name
+    verdict = Verdict.from_data(data["verdict"])
+    refusal = outputs.robot_file_refusal(identified, verdict, force=False)
+    if refusal is not None:
+        data["advice"].append(refusal)
+        return None, name, None
     with tempfile.TemporaryDirectory(prefix="thetahat-live-") as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

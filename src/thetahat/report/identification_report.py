@@ -7,10 +7,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from thetahat.errors import known
+from thetahat.identification.verdict_findings import EFFECTS
 from thetahat.model.robot import Robot
 from thetahat.report.section import Block, Column, Note, Section, Table, Text
 from thetahat.report.sections import bodies, torques
-from thetahat.report.text import GRAVE, Data, low_pass, short
+from thetahat.report.text import Data, low_pass, short
 from thetahat.report.traces import Traces
 from thetahat.report.verdict_section import verdict
 
@@ -77,7 +78,7 @@ def audit(estimate: Data) -> Section:
         )
         rows = tuple(
             (item["kind"], item["message"], item["joint"], _range(item["rows"]), item.get("log"))
-            for item in sorted(estimate["findings"], key=lambda item: item["kind"] not in GRAVE)
+            for item in sorted(estimate["findings"], key=lambda item: item["kind"] not in EFFECTS)
         )
         blocks.append(Table(columns, rows, f"Findings of the audit ({len(rows)})"))
     else:

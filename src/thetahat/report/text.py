@@ -12,7 +12,6 @@ from thetahat.report.traces import JointTraces, Traces
 
 GOOD, FAIR = 0.95, 0.8  # R² of a joint: good from here on, bad below
 WORSE = 1.05  # RMS held out, relative to the nominal robot's: less is chance
-GRAVE = ("gravity-direction", "sign", "dead-torque", "saturated", "stuck", "coupling")  # findings
 UNKNOWN = "–"
 
 Data = Mapping[str, Any]  # an answer as plain data, such as schema thetahat/estimate/1

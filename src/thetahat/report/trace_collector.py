@@ -10,8 +10,8 @@ import numpy as np
 from thetahat.data.samples import STANDSTILL, Samples
 from thetahat.dynamics import rigid_body
 from thetahat.errors import UsageError
+from thetahat.model.joint_units import joint_units
 from thetahat.model.robot import Robot
-from thetahat.model.tree import ANGULAR, V_INDEX
 from thetahat.report.decimate import Envelope, Worst
 from thetahat.report.spectrum import Welch
 from thetahat.report.traces import (
@@ -178,15 +178,6 @@ def _pieces(samples: Samples) -> Iterator[Samples]:
     for begin, end in zip([0, *cuts], [*cuts, len(samples)], strict=True):
         for at in range(begin, end, PIECE):
             yield samples.subset(slice(at, min(at + PIECE, end)))
-
-
-def joint_units(robot: Robot) -> list[tuple[str, str]]:
-    """Return (unit of torque, unit of velocity) of every degree of freedom."""
-    dofs = robot.tree.arrays.dofs
-    angular = {
-        int(v): bool(a) for v, a in zip(dofs[::-1, V_INDEX], dofs[::-1, ANGULAR], strict=True)
-    }
-    return [("N·m", "rad/s") if angular[v] else ("N", "m/s") for v in range(robot.nv)]
 
 
 # -- time ------------------------------------------------------------------------------------------

@@ -82,6 +82,21 @@ def score_table(estimate: Data, unit: str = "N·m or N") -> Table:
     return table_of(joints, columns, note=" ".join(notes))
 
 
+BRIEF = ("name", "r2_train", "r2_test", "rms_test", "noise", "rms_nominal")
+
+
+def brief_score_table(estimate: Data) -> Table:
+    """Return held-out R² and RMS per joint beside its noise and the nominal robot's RMS."""
+    joints = fitted_joints(estimate)
+    records = [{**joint, "noise": (joint.get("noise") or {}).get("std")} for joint in joints]
+    columns = {**SCORES, "noise": Column("noise")}
+    note = (
+        "RMS of held-out residuals, noise of the fitted ones, RMS of the robot file's own values"
+        " (nominal), in N·m or N."
+    )
+    return table_of(records, {key: columns[key] for key in BRIEF}, note=note)
+
+
 def scores(estimate: Data, traces: Traces) -> Section:
     """Return the section of R² and RMS per joint."""
     joints, unit = fitted_joints(estimate), _unit(estimate, traces)
