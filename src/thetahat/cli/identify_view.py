@@ -8,7 +8,7 @@ from thetahat.cli.terminal import Part, findings, show, written
 from thetahat.errors import known
 from thetahat.identification.verdict_findings import EFFECTS
 from thetahat.report.identification_report import parity, processing
-from thetahat.report.section import Block, Note, Text
+from thetahat.report.section import Block, Code, Note, Text
 from thetahat.report.sections import bodies, torques
 from thetahat.report.text import Data
 from thetahat.report.verdict_section import fit_summary, verdict_lines
@@ -51,7 +51,7 @@ def _details(estimate: Data) -> list[Part]:
 def _next_steps(estimate: Data) -> list[Block]:
     """Return the commands to try, one a line."""
     steps = estimate["verdict"]["next_steps"]
-    return [Note("Next:"), *(Text(f"  {step}") for step in steps)] if steps else []
+    return [Code("\n".join(steps), "Next:")] if steps else []
 
 
 def _more(estimate: Data) -> list[Block]:

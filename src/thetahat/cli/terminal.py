@@ -41,7 +41,8 @@ def show(parts: Iterable[Part], *, unbroken: bool = False) -> None:
     for blocks in groups:
         for block in blocks:
             drawn = _drawn(block)
-            if unbroken and isinstance(drawn, RichText):
+            whole = unbroken and isinstance(drawn, RichText)
+            if whole or isinstance(block, Code):  # a command is copied in one piece
                 console.print(drawn, crop=False, no_wrap=True, overflow="ignore")
             else:
                 console.print(drawn)
@@ -62,7 +63,8 @@ def _drawn(block: Block) -> RenderableType:
         case Text():
             return RichText(_safe(block.text))
         case Code():
-            return RichText("\n".join(filter(None, [block.caption, block.text])))
+            lines = (f"  {plain(line)}" for line in block.text.splitlines())
+            return RichText("\n".join(filter(None, [block.caption, *lines])))
 
 
 def _safe(text: str) -> str:

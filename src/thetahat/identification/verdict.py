@@ -7,7 +7,7 @@ worse in one respect. What a result does not state (an older file, a live run) i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from thetahat.errors import known
 from thetahat.identification.next_steps import Commands
@@ -132,8 +132,11 @@ def judge_scores(data: Data, estimate: Verdict | None = None) -> Verdict:
     reasons = [*_score_reasons(data, commands), *finding_reasons(data, commands)]
     if estimate is not None and estimate.level != "good":
         effect = SUSPECT if estimate.usable else WRONG
-        reasons.append(Reason(effect, f"the estimate is {estimate.headline[:-1].lower()}"))
-    return _verdict(_summary(data), reasons, commands)
+        text = estimate.headline[:-1]
+        reasons.append(Reason(effect, f"the estimate is {text[:1].lower()}{text[1:]}"))
+    judged = _verdict(_summary(data, "this log", "other robot"), reasons, commands)
+    again = () if judged.level == "good" else (commands.identify(""),)
+    return replace(judged, next_steps=again)
 
 
 def _verdict(summary: str, reasons: list[Reason], commands: Commands) -> Verdict:
@@ -148,7 +151,7 @@ def _verdict(summary: str, reasons: list[Reason], commands: Commands) -> Verdict
     return Verdict(level, summary, tuple(reason.text for reason in ranked), ordered)
 
 
-def _summary(data: Data) -> str:
+def _summary(data: Data, rows: str = "held-out data", other: str = "nominal robot") -> str:
     """Return the facts in a sentence: scores, and the masses where they are known."""
     total, nominal = data["r2"]["test"], data["r2"]["nominal"]
     scored = _scored(data)
@@ -156,9 +159,9 @@ def _summary(data: Data) -> str:
         train = data["r2"].get("train")
         return "no torque was scored" if train is None else f"R² {r2_text(train)} on fitted data"
     lowest = min(scored, key=lambda joint: joint["r2_test"])
-    beside = "" if nominal is None else f" (nominal robot: {r2_text(nominal)})"
+    beside = "" if nominal is None else f" ({other}: {r2_text(nominal)})"
     text = (
-        f"R² {r2_text(total)} on held-out data{beside}, lowest on {lowest['name']}:"
+        f"R² {r2_text(total)} on {rows}{beside}, lowest on {lowest['name']}:"
         f" {r2_text(lowest['r2_test'])}"
     )
     masses = data.get("plausibility") or {}

@@ -200,10 +200,16 @@ def make_downloads(robot: Robot, nominal: Robot, request: DownloadRequest) -> Do
         recent = _samples(request.recent, t=request.recent["t"], cutoff=request.cutoff)
     if len(recent):
         collector.add(recent, "test")
-    traces = collector.result()
+    page = sections(
+        data,
+        robot=nominal,
+        identified=identified,
+        traces=collector.result(),
+        covariance=estimate.covariance,
+    )
     report = render(
         f"{request.title}: live identification",
-        [_section(request), *sections(data, robot=nominal, identified=identified, traces=traces)],
+        [page[0], _section(request), *page[1:]],
         subtitle=f"after {request.snapshot.t:.1f} s, from {request.snapshot.count} samples",
     )
     text = encodable(as_text(data))

@@ -256,7 +256,13 @@ def report_sections(result: Results, data: dict[str, Any]) -> list[Section]:
             " again with report=True"
         )
     model = result.model
-    return sections(data, robot=model.nominal, identified=model.identified, traces=result.traces)
+    return sections(
+        data,
+        robot=model.nominal,
+        identified=model.identified,
+        traces=result.traces,
+        covariance=result.estimate.covariance,
+    )
 
 
 def write_report(result: Results, data: dict[str, Any], path: Path) -> Path:

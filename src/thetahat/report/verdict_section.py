@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from thetahat.identification.verdict import Verdict
 from thetahat.report.section import Block, Code, Note, Section, Text
 from thetahat.report.text import Data, short
@@ -12,8 +14,14 @@ LEVELS = {"good": "good", "usable": "warning", "not usable": "bad"}
 def verdict_lines(result: Data) -> list[Block]:
     """Return the verdict as a headline, and each reason on a line of its own."""
     judged = Verdict.from_data(result["verdict"])
-    headline = Note(judged.headline, LEVELS[judged.level])
-    return [headline, *(Text(f"• {text[:1].upper()}{text[1:]}.") for text in judged.details)]
+    headline = Note(_options(judged.headline), LEVELS[judged.level])
+    lines = (f"• {text[:1].upper()}{text[1:]}." for text in map(_options, judged.details))
+    return [headline, *map(Text, lines)]
+
+
+def _options(text: str) -> str:
+    """Return text with options of the command line marked as code."""
+    return re.sub(r"(?<![`\w-])--[a-z][a-z-]*", r"`\g<0>`", text)
 
 
 def verdict(estimate: Data) -> Section:
