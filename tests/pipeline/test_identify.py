@@ -66,7 +66,8 @@ def require_same(a: dict[str, Any], b: dict[str, Any]) -> None:
     ]
     assert np.max(np.abs(values(a) - values(b))) <= SAME * np.max(np.abs(values(a)))
     assert a["r2"] == pytest.approx(b["r2"], abs=SAME)
-    assert a["verdict"] == b["verdict"]
+    for key in ("level", "summary", "reasons"):
+        assert a["verdict"][key] == b["verdict"][key]
 
 
 # -- the same answer -------------------------------------------------------------------------------
@@ -114,9 +115,10 @@ def test_the_files_saved_are_those_of_the_command(
     for name in ("arm4_identified.urdf", "drive.json"):
         assert (tmp_path / "python" / name).read_bytes() == (tmp_path / "shell" / name).read_bytes()
     mine, theirs = (
-        json.loads((tmp_path / way / "estimate.json").read_text()) for way in ("python", "shell")
+        (tmp_path / way / "estimate.json").read_text().replace(str(tmp_path / way), "FOLDER")
+        for way in ("python", "shell")
     )
-    assert mine == theirs
+    assert json.loads(mine) == json.loads(theirs)
 
 
 # -- what logs may be ------------------------------------------------------------------------------

@@ -114,6 +114,7 @@ class Downloads:
     robot_name: str
     drive: bytes | None  # drive.json, for what the robot file cannot hold
     report: bytes
+    verdict: str = ""  # whether the result can be used, in a line
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,7 +214,8 @@ def make_downloads(robot: Robot, nominal: Robot, request: DownloadRequest) -> Do
         subtitle=f"after {request.snapshot.t:.1f} s, from {request.snapshot.count} samples",
     )
     text = encodable(as_text(data))
-    return Downloads(text.encode(), content, name, drive, report.encode())
+    verdict = encodable(Verdict.from_data(data["verdict"]).headline)
+    return Downloads(text.encode(), content, name, drive, report.encode(), verdict)
 
 
 def _robot_file(identified: Robot, data: dict[str, Any]) -> tuple[bytes | None, str, bytes | None]:
