@@ -6,6 +6,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from thetahat import robots
 from thetahat.identification.verdict_reason import Data
 
 MOST_LOGS = 3  # named in a command
@@ -37,6 +38,8 @@ class Commands:
         if settings.get("joints"):
             words.append(f"--joints {shlex.quote(','.join(settings['joints']))}")
         robot = origin.get("robot_file") or origin.get("robot") or "ROBOT"
+        if PurePath(robot).parent == robots.FOLDER:  # ships with the package
+            robot = PurePath(robot).stem
         named = tuple(map(shlex.quote, logs if len(logs) <= MOST_LOGS else logs[:1]))
         more = ("OTHER_LOGS",) if len(logs) > MOST_LOGS else ()
         return Commands(

@@ -73,7 +73,7 @@ def body_reasons(data: Data, commands: Commands) -> Iterator[Reason]:
         yield from _inconsistent(data, facts, commands)
         return
     steps = (*commands.stronger_prior(data), commands.excite_after, commands.inspect)
-    yield from _total_reasons(facts, TOTAL, steps)
+    yield from _total_reasons(facts, TOTAL, steps, commands)
     yield from _mass_reasons(data, facts, steps)
     places = _over(facts, "com_outside", OUTSIDE, lambda x: f"{100.0 * x:.2g} cm")
     for effect, names in places.items():
@@ -100,11 +100,12 @@ def _inconsistent(data: Data, facts: Data, commands: Commands) -> Iterator[Reaso
         " prediction, not in a simulator"
     )
     yield Reason(SUSPECT, text, (commands.identify("--method consistent"),))
-    yield from _total_reasons(facts, (-math.inf, FAR_TOTAL), (commands.inspect,))
+    limits = (-math.inf, FAR_TOTAL)
+    yield from _total_reasons(facts, limits, (commands.inspect,), commands)
 
 
 def _total_reasons(
-    facts: Data, limits: tuple[float, float], steps: tuple[str, ...]
+    facts: Data, limits: tuple[float, float], steps: tuple[str, ...], commands: Commands
 ) -> Iterator[Reason]:
     total, file = facts.get("total_mass"), facts.get("total_mass_file")
     if total is None or not file or limits[0] <= total / file <= limits[1]:
@@ -113,6 +114,7 @@ def _total_reasons(
     check = "masses in the file, and rotor inertia (--armature)"
     if not 0.1 < ratio < 10.0:
         check = "unit of the torques"
+        steps = (commands.score_nominal, commands.inspect)
     text = (
         f"the robot would weigh {quantity(total, 'kg')}, {_times(ratio)} its file's"
         f" {quantity(file, 'kg')}: check the {check}"

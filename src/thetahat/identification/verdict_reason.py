@@ -25,5 +25,5 @@ class Reason:
 
 def quantity(value: float, unit: str) -> str:
     """Format a number of three digits with its unit."""
-    text = f"{value:.0f}" if 1e3 <= abs(value) < 1e6 else f"{value:.3g}"
+    text = f"{value:,.0f}" if 1e3 <= abs(value) < 1e6 else f"{value:.3g}"
     return f"{text} {unit}".replace("-", "−")
