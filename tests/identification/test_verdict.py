@@ -152,7 +152,9 @@ def test_absurd_masses_are_never_usable(mass: float) -> None:
 def test_a_result_in_millinewtons_is_named() -> None:
     verdict = judge(answer(links=[link(f"link{k}", 2_200.0) for k in (1, 2, 3)]))
     assert verdict.level == "not usable"
-    assert "6,600 kg, 1,100 times its file's 6 kg: check the unit of the torques" in verdict.headline
+    assert (
+        "6,600 kg, 1,100 times its file's 6 kg: check the unit of the torques" in verdict.headline
+    )
 
 
 def test_a_difference_that_nobody_feels_is_none() -> None:

@@ -31,11 +31,16 @@ class Case:
     robot: Robot
     identified: Robot
     traces: Traces
+    covariance: np.ndarray
 
     @property
     def sections(self) -> list[Section]:
         return sections(
-            self.found, robot=self.robot, identified=self.identified, traces=self.traces
+            self.found,
+            robot=self.robot,
+            identified=self.identified,
+            traces=self.traces,
+            covariance=self.covariance,
         )
 
 
@@ -106,7 +111,7 @@ def case(
         estimate, rows=info.rows, robot=robot, test=scores, raw=scores, provenance=provenance
     )
     found |= {"locked": [], "dropped": train.dropped, "findings": [], "warnings": []}
-    return Case(with_verdict(found), robot, model, collector.result())
+    return Case(with_verdict(found), robot, model, collector.result(), estimate.covariance)
 
 
 def hostile(folder: Path) -> Robot:

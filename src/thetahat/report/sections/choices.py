@@ -11,7 +11,7 @@ Row = tuple[str, str | None, str | None]
 STARTS = {  # a sentence of the tuning by how it begins: the choice it belongs to
     "motion low-pass": "low-pass (by cross-validation)",
     "torque low-pass": "low-pass of the torque",
-    "torque l": "delay",  # "torque lags", "torque leads"
+    "torque ": "delay",  # "torque lags behind the motion by 2 ms"
     "prior weight": "prior weight",
     "Coulomb": "Coulomb friction",
     "nothing was chosen": "tuning",
