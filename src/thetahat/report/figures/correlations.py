@@ -36,12 +36,12 @@ def correlation_map(
         "colorbar": {"thickness": 12, "len": 0.8, "tickvals": [-1, -0.5, 0, 0.5, 1]},
         "hovertemplate": "%{y}<br>%{x}<br>ρ = %{z}<extra></extra>",
     }
-    height = 150 + min(560, max(200, 14 * count))
+    height = 40 + min(640, max(240, 14 * count))
     layout = {
         "height": height,
-        "margin": {"l": 60, "r": 10, "t": 16, "b": 60},
-        "xaxis": {**ticks, "tickangle": -60},
-        "yaxis": {**ticks, "autorange": "reversed"},
+        "margin": {"l": 60, "r": 10, "t": 16, "b": 20},
+        "xaxis": {**ticks, "showticklabels": False, "constrain": "domain"},
+        "yaxis": {**ticks, "autorange": "reversed", "scaleanchor": "x", "constrain": "domain"},
         "showlegend": False,
     }
     return {"data": [heat], "layout": layout}

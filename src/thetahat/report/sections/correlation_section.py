@@ -45,7 +45,7 @@ def correlations(estimate: Data, covariance: np.ndarray | None) -> Section:
         labels=[_first_term(names[k]) for k in shown],
     )
     part = "" if len(shown) == len(names) else f", the {len(shown)} with the strongest ones"
-    caption = f"Correlation of the estimated base parameters{part}."
+    caption = f"Correlation of the estimated base parameters{part}; columns are in the rows' order."
     blocks: list[Block] = [*_pairs(names, rho), Figure((Panel("correlations", drawing),), caption)]
     return Section("Correlations", "correlations", tuple(blocks))
 
