@@ -40,8 +40,8 @@ def correlation_map(
     layout = {
         "height": height,
         "margin": {"l": 60, "r": 10, "t": 16, "b": 20},
-        "xaxis": {**ticks, "showticklabels": False, "constrain": "domain"},
-        "yaxis": {**ticks, "autorange": "reversed", "scaleanchor": "x", "constrain": "domain"},
+        "xaxis": {**ticks, "showticklabels": False, "ticks": ""},  # the rows' names, no room here
+        "yaxis": {**ticks, "autorange": "reversed"},
         "showlegend": False,
     }
     return {"data": [heat], "layout": layout}
