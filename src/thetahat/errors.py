@@ -1,7 +1,8 @@
 """Errors, each with one sentence that names the cause, its value and the fix.
 
 Each class carries the exit code that the command line returns for it (interface: 2 usage, 3
-malformed input, 4 unphysical robot, 5 not identifiable, 6 storage, 7 refused for safety).
+malformed input, 4 unphysical robot, 5 not identifiable, 6 storage, 7 refused for safety, 8 not
+usable).
 """
 
 from __future__ import annotations
@@ -51,6 +52,12 @@ class RefusedForSafety(ThetahatError):
     """Input that would exhaust the machine or leave its folder."""
 
     exit_code = 7
+
+
+class NotUsable(ThetahatError):
+    """A result that is not usable, where a usable one was asked for."""
+
+    exit_code = 8
 
 
 class MissingExtra(ThetahatError, ImportError):

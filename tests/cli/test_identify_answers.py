@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable
@@ -188,30 +189,50 @@ def test_rotor_inertia_is_in_the_model_only_if_the_log_shows_it(
     np.testing.assert_allclose([joint["armature"] for joint in asked["joints"]], values, rtol=1e-6)
 
 
+@pytest.mark.parametrize("width", [80, 120])
 def test_the_report_fits_a_terminal(
-    thetahat: Callable[..., Done], log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    thetahat: Callable[..., Done],
+    log: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    width: int,
 ) -> None:
-    for width in (80, 120):
-        monkeypatch.setenv("COLUMNS", str(width))
-        done = thetahat("identify", "arm4", log, "--out", tmp_path)
-        assert done.code == 0
-        assert max(map(len, done.out.splitlines())) <= width
-        words = re.sub(r"\s+", " ", done.out)
-        for name in th.load(robots.path("arm4")).joint_names:
-            assert len(re.findall(rf"^{name} ", done.out, flags=re.MULTILINE)) == 2, (
-                "a row of scores and a row of friction"
-            )
-        assert re.match(
-            r"Good: R² (> 0\.9999|0\.\d{4}) on held-out data \(nominal robot: 0\.\d{4}\)", words
+    monkeypatch.setenv("COLUMNS", str(width))
+    done = thetahat("identify", "arm4", log, "--out", tmp_path, "-v")
+    assert done.code == 0
+    commands = [line for line in done.out.splitlines() if line.startswith("  thetahat ")]
+    assert commands, "next steps, each in one piece"
+    others = [line for line in done.out.splitlines() if line not in commands]
+    assert max(map(len, others)) <= width
+    words = re.sub(r"\s+", " ", done.out)
+    for name in th.load(robots.path("arm4")).joint_names:
+        assert len(re.findall(rf"^{name} ", done.out, flags=re.MULTILINE)) == 2, (
+            "a row of scores and a row of friction"
         )
-        assert "arm4: 36 of 36 base parameters identified from 2,240 samples" in words
-        assert "condition number" in words
-        # The path may be broken anywhere: it is as long as the folder's name.
-        assert re.search(
-            r"Wrote.*estimate\.json\(\d+kB\).*report\.html\(5\.\dMB\)in\d+\.\ds\.",
-            re.sub(r"\s+", "", done.out),
-        )
-        assert "nan" not in words.lower().split()
+    assert "arm4: 36 of 36 base parameters identified from 2,240 samples" in words
+    assert "condition number" in words
+    # The path may be broken anywhere: it is as long as the folder's name.
+    assert re.search(
+        r"Wrote.*estimate\.json\(\d+kB\).*report\.html\(5\.\dMB\)in\d+\.\ds\.",
+        re.sub(r"\s+", "", done.out),
+    )
+    assert "nan" not in words.lower().split()
+
+
+def test_the_terminal_shows_verdict_joints_and_next_steps(
+    thetahat: Callable[..., Done], log: Path, tmp_path: Path
+) -> None:
+    done = thetahat("identify", "arm4", log, "--out", tmp_path, "--no-report")
+    blocks = done.out.split("\n\n")
+    assert len(blocks) == 4, "verdict, table, next steps, files"
+    assert re.match(
+        r"Good: R² (> 0\.9999|0\.\d{4}) on held-out data \(nominal robot: 0\.\d{4}\)", blocks[0]
+    )
+    for name in th.load(robots.path("arm4")).joint_names:
+        assert len(re.findall(rf"^{name} ", blocks[1], flags=re.MULTILINE)) == 1
+    assert blocks[2].startswith("Next:\n  thetahat validate ")
+    assert f"--estimate {tmp_path / 'estimate.json'}" in blocks[2]
+    assert blocks[3].startswith("Wrote ")
 
 
 # -- real robots -----------------------------------------------------------------------------------
@@ -427,7 +448,7 @@ def test_nothing_held_out_is_not_known(
     )
     assert found["samples"] == 3200
     assert (
-        "not validated" in thetahat("identify", "arm4", log, "--out", tmp_path, "--holdout", 0).out
+        "Not validated" in thetahat("identify", "arm4", log, "--out", tmp_path, "--holdout", 0).out
     )
 
 
@@ -593,3 +614,56 @@ def test_actuation_names_its_motors(
         ).code
         == 6
     )
+
+
+# -- not usable ------------------------------------------------------------------------------------
+
+
+def in_millinewtons(log: Path, folder: Path) -> Path:
+    """The log with its torques in mN·m."""
+    lines = log.read_text().splitlines()
+    names = lines[0].split(",")
+    table = np.loadtxt(lines[1:], delimiter=",")
+    table[:, [k for k, name in enumerate(names) if name.startswith("tau")]] *= 1000.0
+    path = folder / "mnm.csv"
+    np.savetxt(path, table, delimiter=",", header=lines[0], comments="")
+    return path
+
+
+def test_what_is_not_usable_leaves_no_robot_file(
+    thetahat: Callable[..., Done], log: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    assert thetahat("identify", "arm4", log, "--out", out, "--no-report").code == 0
+    assert (out / "arm4_identified.urdf").is_file()
+    wrong = in_millinewtons(log, tmp_path)
+    done = thetahat("identify", "arm4", wrong, "--out", out, "--no-report")
+    assert done.code == 0
+    assert done.out.startswith("Not usable: ")
+    assert "No robot file is written, as the result is not usable; --force writes it." in done.out
+    assert [path.name for path in out.iterdir()] == ["estimate.json"], "nor one of an earlier run"
+    found = json.loads((out / "estimate.json").read_text())
+    assert (found["verdict"]["level"], found["parity"]) == ("not usable", None)
+    assert found["plausibility"]["total_mass"] > 100.0 * found["plausibility"]["total_mass_file"]
+
+
+def test_force_writes_it_and_strict_ends_with_eight(
+    thetahat: Callable[..., Done], log: Path, tmp_path: Path
+) -> None:
+    wrong = in_millinewtons(log, tmp_path)
+    given = ("identify", "arm4", wrong, "--out", tmp_path / "out", "--no-report")
+    done = thetahat(*given, "--force", "--strict")
+    assert done.code == 8
+    assert (tmp_path / "out" / "arm4_identified.urdf").is_file()
+    assert "error: the result is not usable (--strict): " in done.err
+    good = thetahat("identify", "arm4", log, "--out", tmp_path / "out", "--no-report", "--strict")
+    assert good.code == 0
+
+
+def test_save_in_python_obeys_too(log: Path, tmp_path: Path) -> None:
+    settings = th.IdentifySettings(tune=False, report=False)
+    result = th.identify("arm4", in_millinewtons(log, tmp_path), settings=settings)
+    assert not result.verdict.usable
+    assert [path.name for path in result.save(tmp_path / "a").files] == ["estimate.json"]
+    names = {path.name for path in result.save(tmp_path / "a", force=True).files}
+    assert "arm4_identified.urdf" in names

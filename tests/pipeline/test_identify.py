@@ -74,7 +74,8 @@ def require_same(a: dict[str, Any], b: dict[str, Any]) -> None:
     ]
     assert np.max(np.abs(values(a) - values(b))) <= SAME * np.max(np.abs(values(a)))
     assert a["r2"] == pytest.approx(b["r2"], abs=SAME)
-    assert a["verdict"] == b["verdict"]
+    for key in ("level", "summary", "reasons"):
+        assert a["verdict"][key] == b["verdict"][key]
 
 
 # -- the same answer -------------------------------------------------------------------------------
@@ -124,9 +125,10 @@ def test_the_files_saved_are_those_of_the_command(
     for name in ("arm4_identified.urdf", "drive.json"):
         assert (tmp_path / name).read_bytes() == (shell[1] / name).read_bytes()
     mine, theirs = (
-        json.loads((folder / "estimate.json").read_text()) for folder in (tmp_path, shell[1])
+        (folder / "estimate.json").read_text().replace(str(folder), "FOLDER")
+        for folder in (tmp_path, shell[1])
     )
-    assert mine == theirs
+    assert json.loads(mine) == json.loads(theirs)
 
 
 # -- what logs may be ------------------------------------------------------------------------------

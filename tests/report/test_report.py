@@ -20,7 +20,7 @@ from thetahat.model import parameters
 from thetahat.report.figures import bars, base, time_series
 from thetahat.report.figures.stick_figure import bones, ellipsoid, margin
 from thetahat.report.page import asset, plotly_script, render
-from thetahat.report.section import Column, Figure, Note, Panel, Section, Table, Text, plain
+from thetahat.report.section import Code, Column, Figure, Note, Panel, Section, Table, Text, plain
 from thetahat.report.traces import Series
 
 GROUNDS = ("#ffffff", "#14171b")  # of page.css, light and dark
@@ -168,24 +168,13 @@ def test_sticks_join_the_joints(arm: th.Robot) -> None:
 
 def test_sections_are_data_in_the_order_engineers_ask(case: report_cases.Case) -> None:
     sections = case.sections
-    assert [section.anchor for section in sections] == [
-        *(
-            "verdict",
-            "scores",
-            "torque",
-            "scatter",
-            "residuals",
-            "parameters",
-            "bodies",
-            "unseen",
-            "audit",
-            "provenance",
-        )
-    ]
+    order = "verdict scores torque scatter residuals motion parameters plausibility bodies unseen"
+    order += " correlations choices audit use provenance"
+    assert [section.anchor for section in sections] == order.split()
     data = plain(sections)
     assert json.loads(json.dumps(data, allow_nan=False)) == data
     kinds = {type(block) for section in sections for block in section.blocks}
-    assert kinds == {Text, Note, Table, Figure}
+    assert kinds == {Text, Note, Code, Table, Figure}
 
 
 def test_what_is_not_finite_is_null() -> None:
@@ -236,9 +225,9 @@ def test_base_parameters_stand_beside_those_of_the_file(case: report_cases.Case)
             "not usable",
             "the nominal parameters predict better",
         ),
-        ({"joint": {"r2_test": 0.9}}, "usable", "below 0.95 on shoulder_pitch"),
+        ({"joint": {"r2_test": 0.9, "rms_test": 1.0}}, "usable", "below 0.95 on shoulder_pitch"),
         (
-            {"joint": {"r2_test": -3.0}},
+            {"joint": {"r2_test": -3.0, "rms_test": 9.0}},
             "not usable",
             "zero torque would be better on shoulder_pitch",
         ),

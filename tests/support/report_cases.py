@@ -13,6 +13,7 @@ import thetahat as th
 from thetahat import robots
 from thetahat.data.samples import EDGE, STANDSTILL, Samples
 from thetahat.identification.estimate_json import PLAIN, as_data
+from thetahat.identification.verdict import with_verdict
 from thetahat.model.robot import Robot
 from thetahat.report.identification_report import sections
 from thetahat.report.section import Section
@@ -30,11 +31,16 @@ class Case:
     robot: Robot
     identified: Robot
     traces: Traces
+    covariance: np.ndarray
 
     @property
     def sections(self) -> list[Section]:
         return sections(
-            self.found, robot=self.robot, identified=self.identified, traces=self.traces
+            self.found,
+            robot=self.robot,
+            identified=self.identified,
+            traces=self.traces,
+            covariance=self.covariance,
         )
 
 
@@ -105,7 +111,7 @@ def case(
         estimate, rows=info.rows, robot=robot, test=scores, raw=scores, provenance=provenance
     )
     found |= {"locked": [], "dropped": train.dropped, "findings": [], "warnings": []}
-    return Case(found, robot, model, collector.result())
+    return Case(with_verdict(found), robot, model, collector.result(), estimate.covariance)
 
 
 def hostile(folder: Path) -> Robot:

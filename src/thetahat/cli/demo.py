@@ -114,7 +114,9 @@ def _walk(
     result = run(dataset, local, progress)
     progress.stage("writing")
     saved = write(result, result.data, targets, warnings)
-    files |= {"estimate": saved.files[0], "robot": targets.robot, "report": folder / "report.html"}
+    files |= {"estimate": saved.files[0], "report": folder / "report.html"}
+    if targets.robot in saved.files:  # of a result that is usable
+        files["robot"] = targets.robot
     return Walk(saved.data, files, truth, result.robot)
 
 
@@ -203,6 +205,7 @@ def describe(
         "seed": seed,
         "seconds": seconds,
         "consistent": answer["consistent"],
+        "verdict": answer["verdict"],
         "r2": {key: answer["r2"][key] for key in ("test", "nominal")},
         "joints": [
             {

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from thetahat.cli.terminal import show
-from thetahat.report.section import Column, Note, Text
+from thetahat.report.section import Column, Text
 from thetahat.report.sections.torques import SCORES, table_of
 from thetahat.report.text import Data
+from thetahat.report.verdict_section import verdict_lines
 
 COLUMNS = {
     "name": SCORES["name"],
@@ -22,6 +23,7 @@ def draw(result: Data) -> None:
     """Print the scores to stdout. result: plain data, schema thetahat/demo/1."""
     engine = "MuJoCo" if result["plant"] == "mujoco" else "the built-in simulator"
     files, robot = result["files"], result["robot"]
+    identified = f"Identified robot: {files['robot']}. " if "robot" in files else ""
     joints = [
         {
             **joint,
@@ -34,7 +36,8 @@ def draw(result: Data) -> None:
     note = "RMS of the torque residual [N·m] and of the tracking error in computed torque [mrad]."
     show(
         [
-            Note(
+            verdict_lines(result),
+            Text(
                 f"{robot} with parameters slightly off its file, simulated by {engine} with"
                 " friction, noise and delay. Identified from the log of one motion; scored on"
                 " another."
@@ -42,7 +45,7 @@ def draw(result: Data) -> None:
             table_of([*joints, {"name": "all", **total}], COLUMNS, note=note),
             [
                 Text(f"Done in {result['seconds']:.0f} s. Report: {files['report']}"),
-                Text(f"Identified robot: {files['robot']}; parameters: {files['estimate']}"),
+                Text(f"{identified}Parameters: {files['estimate']}"),
                 Text(f"On your own robot: thetahat identify {robot}.urdf log.csv --out result"),
             ],
         ]

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 from thetahat.cli import arguments, engine_options
 from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import collect_warnings, emit, say
 from thetahat.cli.progress import Progress
 from thetahat.cli.settings_options import with_settings
+from thetahat.errors import NotUsable
 from thetahat.files import as_text
+from thetahat.identification.verdict import Verdict
 from thetahat.pipeline.settings import IdentifySettings
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @with_settings()
@@ -30,6 +29,17 @@ def identify(
     ],
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
+    verbose: Annotated[
+        bool,
+        option(
+            "Print friction, bodies, identifiability and automatic choices, too.",
+            "--verbose",
+            "-v",
+        ),
+    ] = False,
+    strict: Annotated[
+        bool, option("End with exit code 8 if the result is not usable.", "--strict")
+    ] = False,
     test: Annotated[
         list[str] | None,
         option("Log to score on instead of a held-out part; may be repeated.", metavar="LOG"),
@@ -55,43 +65,17 @@ def identify(
             progress=progress,
             warned=warnings,
         )
+    verdict = Verdict.from_data(answer.data["verdict"])
     if json:
         emit(as_text(answer.data))
         if not quiet:
-            from thetahat.data.finding_kinds import GRAVE
-
-            for finding in answer.data["findings"]:
-                if finding["kind"] in GRAVE:
-                    say(finding["message"], "warning")
+            for reason in verdict.reasons:
+                say(reason, "warning")
     else:
-        draw(answer.data, files=list(answer.files), seconds=time.monotonic() - began)
+        from thetahat.cli.identify_view import draw
+
+        seconds = time.monotonic() - began
+        draw(answer.data, files=list(answer.files), seconds=seconds, verbose=verbose)
     engine_options.say_completion(answer.completion)
-
-
-def draw(estimate: dict[str, Any], *, files: list[Path], seconds: float) -> None:
-    """Print the result to stdout, from the sections of its report."""
-    from thetahat.cli.terminal import findings, show, written
-    from thetahat.data.finding_kinds import GRAVE
-    from thetahat.report.identification_report import parity, processing
-    from thetahat.report.section import Text
-    from thetahat.report.sections import bodies, torques
-    from thetahat.report.verdict_section import verdict
-
-    show(
-        [
-            verdict(estimate).blocks,
-            torques.score_table(estimate),
-            bodies.drive_table(estimate),
-            bodies.body_table(estimate),
-            [
-                *bodies.consistency_notes(estimate),
-                *bodies.identifiability_notes(estimate),
-                *map(Text, parity(estimate)),
-            ],
-            [
-                *findings(estimate["findings"], skip=(*GRAVE, "locked-joints")),
-                *map(Text, processing(estimate)),
-            ],
-            written(files, seconds),
-        ]
-    )
+    if strict and not verdict.usable:
+        raise NotUsable(f"the result is not usable (--strict): {verdict.reasons[0]}")

@@ -14,7 +14,7 @@ from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
 from thetahat.cli.exit_status import emit, plain
-from thetahat.report.section import Block, Cell, Column, Figure, Note, Table, Text
+from thetahat.report.section import Block, Cell, Code, Column, Figure, Note, Table, Text
 from thetahat.report.text import Data, format_cell
 
 WIDE = 200  # columns where nobody looks at a terminal: a pipe or a file gets unbroken rows
@@ -41,7 +41,8 @@ def show(parts: Iterable[Part], *, unbroken: bool = False) -> None:
     for blocks in groups:
         for block in blocks:
             drawn = _drawn(block)
-            if unbroken and isinstance(drawn, RichText):
+            whole = unbroken and isinstance(drawn, RichText)
+            if whole or isinstance(block, Code):  # a command is copied in one piece
                 console.print(drawn, crop=False, no_wrap=True, overflow="ignore")
             else:
                 console.print(drawn)
@@ -61,6 +62,9 @@ def _drawn(block: Block) -> RenderableType:
             return RichText(_safe(block.caption), style="dim")
         case Text():
             return RichText(_safe(block.text))
+        case Code():
+            lines = (f"  {plain(line)}" for line in block.text.splitlines())
+            return RichText("\n".join(filter(None, [block.caption, *lines])))
 
 
 def _safe(text: str) -> str:

@@ -15,6 +15,7 @@ from thetahat.cli.exit_status import collect_warnings, emit
 from thetahat.cli.progress import Progress
 from thetahat.cli.settings_options import READING, with_settings
 from thetahat.files import as_text
+from thetahat.identification.verdict import Verdict, judge_scores
 from thetahat.pipeline.settings import IdentifySettings
 
 if TYPE_CHECKING:
@@ -69,6 +70,9 @@ def validate(
             loaded, list(logs), nominal, settings=settings, estimate=fit, progress=progress
         )
     data = describe(scores, robot=loaded, estimate=source, warnings=warnings)
+    stated = None if fit is None else fit.get("verdict")
+    own = None if stated is None else Verdict.from_data(stated)
+    data["verdict"] = judge_scores(data, own).as_data()
     if json:
         emit(as_text(data))
     else:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from thetahat.cli.terminal import findings, show
-from thetahat.report.section import Note, Text
+from thetahat.report.section import Text
 from thetahat.report.sections.torques import SCORES, table_of
-from thetahat.report.text import Data, low_pass, r2
+from thetahat.report.text import Data, low_pass
+from thetahat.report.verdict_section import verdict_lines
 
 COLUMNS = {
     key: replace(SCORES[key], brief=title)
@@ -27,20 +28,13 @@ COLUMNS = {
 def draw(result: Data, *, seconds: float) -> None:
     """Print the scores to stdout. result: plain data, schema thetahat/validation/1."""
     joints = [joint for joint in result["joints"] if joint["rows_test"]]
-    other = result["r2"]["nominal"]
-    sentence = f"{result['robot']}: R² {r2(result['r2']['test'])} on {result['samples']:,} samples"
-    sentence += "" if other is None else f" (other robot: {r2(other)})"
-    scored = [joint for joint in joints if joint["r2_test"] is not None]
-    if scored:
-        lowest = min(scored, key=lambda joint: joint["r2_test"])
-        sentence += f", lowest on {lowest['name']}: {r2(lowest['r2_test'])}"
     note = (
         f"R² = 1 − e'e/u'u, torques low-passed at {result['score_cutoff']:.4g} Hz; raw: unfiltered"
         " torques. RMS of the residual [N·m or N]."
     )
     show(
         [
-            Note(f"{sentence}."),
+            [*verdict_lines(result), Text(f"{result['robot']}, {result['samples']:,} samples.")],
             table_of(joints, COLUMNS, note=note),
             [*findings(result["findings"]), Text(low_pass(result["cutoff_reason"]))],
             Text(f"Scored in {seconds:.1f} s."),

@@ -2,7 +2,8 @@
 
 A kind is a stable string. Its effect says what was done: `note`: nothing that matters to a fit;
 `corrected`: another signal took its place; `removed`: rows or channels are left out; `suspect`:
-nothing was changed, and the log (or the robot file) seems wrong.
+nothing was changed, and the log (or the robot file) seems wrong; `wrong`: nothing was changed, and
+every mass is off with it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from collections.abc import Sequence
 
 from thetahat.errors import UsageError
 
-NOTE, CORRECTED, REMOVED, SUSPECT = "note", "corrected", "removed", "suspect"
+NOTE, CORRECTED, REMOVED = "note", "corrected", "removed"
+SUSPECT, WRONG = "suspect", "wrong"
 
 EFFECTS = {
     "coupling": SUSPECT,
@@ -39,8 +41,8 @@ EFFECTS = {
     "signs": REMOVED,
     "spring": SUSPECT,
     "stuck": REMOVED,
-    "torque-scale": SUSPECT,
-    "units": SUSPECT,
+    "torque-scale": WRONG,
+    "units": WRONG,
     "wrap": CORRECTED,
 }
 
@@ -55,13 +57,6 @@ KEEP = {
     "units": ("units",),
 }
 REASON_OF = {kind: reason for reason, kinds in KEEP.items() for kind in kinds}
-
-# findings that a user must see first: they change the result, or ask for a decision
-GRAVE = (
-    *("torque-scale", "gravity-direction", "signs", "sign", "units", "inconsistent-ddq"),
-    *("inconsistent-dq", "dead-torque", "saturated", "stuck", "contact", "payload", "coupling"),
-    *("spring", "drift", "delay", "inconsistent"),
-)
 
 
 def kept_reasons(keep: str | Sequence[str]) -> tuple[str, ...]:

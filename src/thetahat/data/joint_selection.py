@@ -10,7 +10,7 @@ import numpy as np
 
 from thetahat.data.log import Log
 from thetahat.data.resample import mean_period
-from thetahat.data.samples import MASKED, REASONS, Samples
+from thetahat.data.samples import MASKED, REASONS, STANDSTILL, USABLE, Samples
 from thetahat.errors import MalformedInput, NotIdentifiable, UsageError, known
 from thetahat.model.lock_joints import kept_positions
 from thetahat.model.robot import Robot
@@ -80,6 +80,13 @@ class TorqueCounts:
             f"joint {names[v]!r} has no usable torque in the rows to fit: {reasons}{others}{fix},"
             " or correct the log"
         )
+
+    @property
+    def moving(self) -> np.ndarray:
+        """Share of a joint's rows in which it is not at standstill, (nv,); NaN without rows."""
+        usable, still = self.counts[:, USABLE], self.counts[:, STANDSTILL]
+        total = (usable + still).astype(float)
+        return np.where(total > 0.0, usable / np.maximum(total, 1.0), np.nan)
 
     @property
     def dropped(self) -> dict[str, int]:

@@ -17,9 +17,9 @@ from thetahat.identification.estimate import Estimate
 from thetahat.identification.identifiability.base_parameters import ALONE, NEVER
 from thetahat.identification.parameter_columns import Columns
 from thetahat.identification.scores import Validation
-from thetahat.identification.verdict import judge
 from thetahat.model import parameters
 from thetahat.model.drive import TERMS
+from thetahat.model.joint_units import joint_units
 from thetahat.model.robot import Robot
 
 SCHEMA = "thetahat/estimate/1"
@@ -36,14 +36,15 @@ def as_data(
     plausibility: Plausibility | None = None,
     provenance: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return an estimate, and its scores on held-out samples, as JSON holds them.
+    """Return an estimate, and its scores on held-out samples, as JSON holds them, not yet judged.
 
     rows: torques that were fitted, per degree of freedom. robot: as its file states it. raw: scores
         on the same held-out rows, torques unfiltered.
     """
     nominal = None if test is None else test.nominal
     plain = None if test is None else test.beside.get(PLAIN)
-    data = {
+    links = _links(estimate)
+    return {
         "schema": SCHEMA,
         "method": estimate.method,
         "samples": int(estimate.samples),
@@ -67,14 +68,13 @@ def as_data(
         "motors": _motors(estimate),
         "actuation": _actuation(estimate),
         "friction": _friction(estimate),
-        "links": _links(estimate),
+        "links": links,
         "base_parameters": _base(estimate, robot),
         "unseen": list(estimate.unseen),
         "advice": list(estimate.advice),
         "parity": None,  # of the robot file, when it is written
         "provenance": dict(provenance or {}),
     }
-    return {**data, "verdict": judge(data).as_data()}
 
 
 def findings(found: Iterable[Finding], name: str) -> list[dict[str, Any]]:
@@ -119,12 +119,13 @@ def _joints(
     drive = {motor["name"]: motor for motor in _drive(estimate)}
     nominal = None if test is None else test.nominal
     plain = None if test is None else test.beside.get(PLAIN)
-    out = []
+    out, units = [], joint_units(estimate.robot)
     for j, name in enumerate(estimate.robot.velocity_names):
         known = drive.get(name, {})
         out.append(
             {
                 "name": name,
+                "unit": units[j][0],
                 "rows_train": int(rows[j]),
                 "rows_test": None if test is None else int(test.rows[j]),
                 "r2_train": number(estimate.r2_per_joint[j]) if rows[j] else None,

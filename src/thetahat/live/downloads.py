@@ -28,6 +28,7 @@ from thetahat.identification.scores import validate
 from thetahat.identification.solve import solve
 from thetahat.identification.tuning.cross_validation import METRIC
 from thetahat.identification.tuning.tune import USUAL
+from thetahat.identification.verdict import Verdict, with_verdict
 from thetahat.live.viewers import encodable
 from thetahat.model.io.save import save
 from thetahat.model.robot import Robot
@@ -113,6 +114,7 @@ class Downloads:
     robot_name: str
     drive: bytes | None  # drive.json, for what the robot file cannot hold
     report: bytes
+    verdict: str = ""  # whether the result can be used, in a line
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,6 +193,7 @@ def make_downloads(robot: Robot, nominal: Robot, request: DownloadRequest) -> Do
     )
     data |= {"locked": list(request.log.locked), "dropped": {}, "findings": []}
     data["warnings"] = list(request.log.findings)
+    data = with_verdict(data)
     content, name, drive = _robot_file(identified, data)
     collector = Collector(identified, nominal)
     recent = held
@@ -198,14 +201,21 @@ def make_downloads(robot: Robot, nominal: Robot, request: DownloadRequest) -> Do
         recent = _samples(request.recent, t=request.recent["t"], cutoff=request.cutoff)
     if len(recent):
         collector.add(recent, "test")
-    traces = collector.result()
+    page = sections(
+        data,
+        robot=nominal,
+        identified=identified,
+        traces=collector.result(),
+        covariance=estimate.covariance,
+    )
     report = render(
         f"{request.title}: live identification",
-        [_section(request), *sections(data, robot=nominal, identified=identified, traces=traces)],
+        [page[0], _section(request), *page[1:]],
         subtitle=f"after {request.snapshot.t:.1f} s, from {request.snapshot.count} samples",
     )
     text = encodable(as_text(data))
-    return Downloads(text.encode(), content, name, drive, report.encode())
+    verdict = encodable(Verdict.from_data(data["verdict"]).headline)
+    return Downloads(text.encode(), content, name, drive, report.encode(), verdict)
 
 
 def _robot_file(identified: Robot, data: dict[str, Any]) -> tuple[bytes | None, str, bytes | None]:
@@ -214,6 +224,11 @@ def _robot_file(identified: Robot, data: dict[str, Any]) -> tuple[bytes | None, 
     if source is None:
         return None, "robot.urdf", None
     name = outputs.Targets.beneath("", source).robot.name
+    verdict = Verdict.from_data(data["verdict"])
+    refusal = outputs.robot_file_refusal(identified, verdict, force=False)
+    if refusal is not None:
+        data["advice"].append(refusal)
+        return None, name, None
     with tempfile.TemporaryDirectory(prefix="thetahat-live-") as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

@@ -11,13 +11,13 @@ import numpy as np
 
 from thetahat.live.shared_state import Rows
 from thetahat.live.viewers import POSE_DIGITS, rounded
+from thetahat.model.joint_units import joint_units
 from thetahat.model.robot import Robot
 from thetahat.online.gate import GateState
 from thetahat.report.decimate import Envelope
 from thetahat.report.figures import online_run
 from thetahat.report.figures.stick_figure import Pose, Skeleton, moving_figure
 from thetahat.report.figures.time_series import torque_over_time
-from thetahat.report.trace_collector import joint_units
 from thetahat.report.traces import Series
 
 MANY = 12  # joints in one figure; of more, the worst, the median and the chosen one are drawn

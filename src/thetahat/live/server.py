@@ -16,6 +16,7 @@ from contextlib import suppress
 from functools import partial
 from importlib import resources
 from typing import Any
+from urllib.parse import quote
 
 from thetahat.errors import MissingExtra, NotIdentifiable, ThetahatError, UsageError
 from thetahat.live import viewers as messages
@@ -279,7 +280,8 @@ class Server:
             why = "the robot file holds all drive terms, so there is no drive.json"
             return JSONResponse({"error": why}, 404)
         if name == "robot" and files.robot is None:
-            return JSONResponse({"error": NO_ROBOT}, 409)
+            why = f"{NO_ROBOT}. {files.verdict}" if files.verdict else NO_ROBOT
+            return JSONResponse({"error": why}, 409)
         content = {
             "estimate.json": files.estimate,
             "robot": files.robot,
@@ -290,7 +292,10 @@ class Server:
         kinds = {"json": "application/json", "html": "text/html; charset=utf-8"}
         kind = kinds.get(filename.rsplit(".", 1)[-1], "application/xml")
         safe = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in filename)
-        headers = {"content-disposition": f'attachment; filename="{safe}"'}
+        headers = {
+            "content-disposition": f'attachment; filename="{safe}"',
+            "x-thetahat-verdict": quote(files.verdict),
+        }
         return _in_pieces(content or b"", kind, headers)
 
 

@@ -77,11 +77,14 @@ class Identification(Results):
         """Write the report as one self-contained HTML page."""
         return outputs.write_report(self, self.data, Path(path))
 
-    def save(self, folder: str | os.PathLike[str]) -> outputs.SavedResult:
-        """Write the files that the command writes: estimate.json, report.html, the robot file."""
+    def save(self, folder: str | os.PathLike[str], *, force: bool = False) -> outputs.SavedResult:
+        """Write the files that the command writes: estimate.json, report.html, the robot file.
+
+        force: write the robot file of a result that is not usable, too.
+        """
         report = self.traces is not None
         targets = outputs.Targets.beneath(folder, self.robot, report=report)
-        return outputs.write(self, self.data, targets)
+        return outputs.write(self, self.data, targets, force=force or self.settings.force)
 
     def to_frame(self, table: str = "joints") -> polars.DataFrame:
         """Return a table as a polars frame: joints, links or base_parameters."""

@@ -147,7 +147,7 @@ def identify_into(
         if answer is None:
             result = run(dataset, engine, progress)
             progress.stage("writing")
-            saved = write(result, result.data, targets, warned)
+            saved = write(result, result.data, targets, warned, force=settings.force)
             answer = saved.data, list(saved.files)
             if key is not None:
                 engine.keep_answer(key, answer, targets.folder)

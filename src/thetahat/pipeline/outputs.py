@@ -13,9 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from thetahat import __version__
+from thetahat.data.samples_log import SamplesLog
 from thetahat.errors import UsageError, known
 from thetahat.files import as_text, make_folder, require_folder, write_atomically
 from thetahat.identification import estimate_json
+from thetahat.identification.excitation import joint_motion
+from thetahat.identification.verdict import Verdict, with_verdict
 from thetahat.model.io.save import save
 from thetahat.report.identification_report import sections, titles
 from thetahat.report.page import render
@@ -23,6 +26,7 @@ from thetahat.report.page import render
 if TYPE_CHECKING:
     from thetahat.data.log import Log
     from thetahat.model.robot import Robot
+    from thetahat.pipeline.dataset import Dataset
     from thetahat.pipeline.results import Results
     from thetahat.report.section import Section
 
@@ -59,7 +63,7 @@ class Targets:
 
 
 def as_data(result: Results) -> dict[str, Any]:
-    """Return the answer as plain data, schema thetahat/estimate/1."""
+    """Return the answer as plain data, schema thetahat/estimate/1, with its verdict."""
     model, dataset = result.model, result.dataset
     data = estimate_json.as_data(
         result.estimate,
@@ -73,13 +77,40 @@ def as_data(result: Results) -> dict[str, Any]:
     audit = result.audit
     findings = estimate_json.findings(audit.findings, "fit")
     findings += estimate_json.findings(audit.test_findings, "test")
+    motion = joint_motion(model.information, result.counts.moving)
+    joints = zip(data["joints"], motion, strict=True)
+    return with_verdict(
+        {
+            **data,
+            "joints": [{**joint, "motion": moved} for joint, moved in joints],
+            "seconds": _seconds(dataset),
+            "locked": list(dataset.log.locked),
+            "dropped": result.counts.dropped,
+            "findings": findings,
+            "warnings": [],
+        }
+    )
+
+
+def _seconds(dataset: Dataset) -> dict[str, float | None]:
+    """Return how long the fitted and the held-out rows last."""
+    test = dataset.test_log
+    held_out = dataset.test_rows if test is None else (0, test.rows)
     return {
-        **data,
-        "locked": list(dataset.log.locked),
-        "dropped": result.counts.dropped,
-        "findings": findings,
-        "warnings": [],
+        "train": _duration(dataset.log, dataset.train_rows),
+        "test": None if held_out is None else _duration(test or dataset.log, held_out),
     }
+
+
+def _duration(log: Log, span: tuple[int, int]) -> float | None:
+    """Return the time in rows of a log [s]; None where they have no stamps."""
+    if isinstance(log, SamplesLog) and log.samples.period is None and log.samples.t is None:
+        return None
+    rows = (
+        (max(0, min(span[1], run.stop_row) - max(span[0], run.first_row)), run.period)
+        for run in log.runs
+    )
+    return float(sum(count * period for count, period in rows))
 
 
 def provenance(
@@ -156,22 +187,24 @@ class SavedResult:
 
 
 def write(
-    result: Results, data: dict[str, Any], targets: Targets, warnings: Sequence[str] = ()
+    result: Results,
+    data: dict[str, Any],
+    targets: Targets,
+    warnings: Sequence[str] = (),
+    *,
+    force: bool = False,
 ) -> SavedResult:
-    """Write the robot file, the report and estimate.json."""
+    """Write the robot file, the report and estimate.json.
+
+    force: write the robot file of a result that is not usable, too.
+    """
     make_folder(targets.folder)
     files: list[Path] = []
     robot, advice, parity = result.model.identified, list(data["advice"]), None
-    wrong = [
-        name for name, body in zip(robot.body_names, robot.consistency, strict=True) if not body
-    ]
-    if robot.source is None:
-        advice.append("no robot file is written, as the robot was not loaded from one")
-    elif wrong:
-        advice.append(
-            f"no robot file is written, as {known(wrong)} cannot be rigid bodies; --method"
-            " consistent finds parameters that can"
-        )
+    refusal = robot_file_refusal(robot, Verdict.from_data(data["verdict"]), force=force)
+    if refusal is not None:
+        advice.append(refusal)
+        _remove_earlier(targets)
     else:
         saved = save(robot, targets.robot)
         parity = saved.as_data()
@@ -179,9 +212,33 @@ def write(
         if saved.note:
             advice.append(saved.note)
     data = {**data, "advice": advice, "parity": parity, "warnings": list(warnings)}
+    data = with_verdict(data, str(targets.folder))
     if targets.report is not None:
         files.append(write_report(result, data, targets.report))
     return SavedResult(data, (write_atomically(targets.estimate, as_text(data)), *files))
+
+
+def robot_file_refusal(robot: Robot, verdict: Verdict, *, force: bool) -> str | None:
+    """Return why no robot file is written of a result; None where one is."""
+    if robot.source is None:
+        return "no robot file is written, as the robot was not loaded from one"
+    wrong = [
+        name for name, body in zip(robot.body_names, robot.consistency, strict=True) if not body
+    ]
+    if wrong:
+        return (
+            f"no robot file is written, as {known(wrong)} cannot be rigid bodies; --method"
+            " consistent finds parameters that can"
+        )
+    if not verdict.usable and not force:
+        return "no robot file is written, as the result is not usable; --force writes it"
+    return None
+
+
+def _remove_earlier(targets: Targets) -> None:
+    """Remove the robot file of an earlier result, which would pass for this one's."""
+    for file in (targets.robot, targets.folder / DRIVE):
+        file.unlink(missing_ok=True)
 
 
 def report_sections(result: Results, data: dict[str, Any]) -> list[Section]:
@@ -192,7 +249,14 @@ def report_sections(result: Results, data: dict[str, Any]) -> list[Section]:
             " again with report=True"
         )
     model = result.model
-    return sections(data, robot=model.nominal, identified=model.identified, traces=result.traces)
+    return sections(
+        data,
+        robot=model.nominal,
+        identified=model.identified,
+        traces=result.traces,
+        covariance=result.estimate.covariance,
+        regions=result.dataset.reference.regions,
+    )
 
 
 def write_report(result: Results, data: dict[str, Any], path: Path) -> Path:

@@ -157,6 +157,9 @@ class IdentifySettings:
         flags="--tune/--no-tune",
     )
     report: bool = setting("Write report.html; default: yes.", True, flags="--report/--no-report")
+    force: bool = setting(
+        "Write the robot file of a result that is not usable, too.", False, flags="--force"
+    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "friction", _friction(self.friction))

@@ -6,11 +6,16 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from thetahat.data.finding_kinds import GRAVE
 from thetahat.errors import known
+from thetahat.identification.verdict_findings import EFFECTS
 from thetahat.model.robot import Robot
 from thetahat.report.section import Block, Column, Note, Section, Table, Text
 from thetahat.report.sections import bodies, torques
+from thetahat.report.sections.choices import choices
+from thetahat.report.sections.correlation_section import correlations
+from thetahat.report.sections.motion_section import motion
+from thetahat.report.sections.plausibility_section import Regions, plausibility
+from thetahat.report.sections.use import use
 from thetahat.report.text import Data, low_pass, short
 from thetahat.report.traces import Traces
 from thetahat.report.verdict_section import verdict
@@ -41,12 +46,21 @@ SETTINGS = {  # of provenance: titles, in the order shown
 TWO_COLUMNS = (Column("setting", wide=True), Column("value", wide=True))
 
 
-def sections(estimate: Data, *, robot: Robot, identified: Robot, traces: Traces) -> list[Section]:
+def sections(
+    estimate: Data,
+    *,
+    robot: Robot,
+    identified: Robot,
+    traces: Traces,
+    covariance: np.ndarray | None = None,
+    regions: Regions | None = None,
+) -> list[Section]:
     """Return every section of the report.
 
     estimate: plain data, schema thetahat/estimate/1. robot: the nominal robot as it was fitted,
     joints that the log does not measure locked. identified: the same robot with the identified
-    parameters. traces: collected from the log.
+    parameters. traces: collected from the log. covariance: of the base parameters. regions: that
+    links take up, by body.
     """
     return [
         verdict(estimate),
@@ -54,10 +68,15 @@ def sections(estimate: Data, *, robot: Robot, identified: Robot, traces: Traces)
         torques.torque(estimate, traces),
         torques.scatter(estimate, traces),
         torques.residuals(estimate, traces),
+        motion(estimate, robot, traces),
         bodies.parameters(estimate),
+        plausibility(estimate, robot, identified, regions=regions),
         bodies.consistency(estimate, robot, identified, traces.pose),
         bodies.identifiability(estimate),
+        correlations(estimate, covariance),
+        choices(estimate),
         audit(estimate),
+        use(estimate),
         provenance(estimate),
     ]
 
@@ -82,12 +101,13 @@ def audit(estimate: Data) -> Section:
         )
         rows = tuple(
             (item["kind"], item["message"], item["joint"], _range(item["rows"]), item.get("log"))
-            for item in sorted(estimate["findings"], key=lambda item: item["kind"] not in GRAVE)
+            for item in sorted(estimate["findings"], key=lambda item: item["kind"] not in EFFECTS)
         )
         blocks.append(Table(columns, rows, f"Findings of the audit ({len(rows)})"))
     else:
         blocks.append(Note("The audit has no findings.", "good"))
-    blocks += [Text(sentence) for sentence in processing(estimate)]
+    if estimate["locked"]:
+        blocks.append(Text(_locked(estimate)))
     return Section("Log audit", "audit", tuple(blocks))
 
 
@@ -98,13 +118,16 @@ def processing(estimate: Data) -> list[str]:
         counts = ", ".join(f"{number:,} {reason}" for reason, number in estimate["dropped"].items())
         lines.append(f"Torques excluded from the fit (one joint in one row each): {counts}.")
     if estimate["locked"]:
-        names = known(estimate["locked"])
-        lines.append(f"Locked joints, as the log has no columns for them: {names}.")
+        lines.append(_locked(estimate))
     if settings.get("cutoff_reason"):
         lines.append(low_pass(settings["cutoff_reason"]))
     tuned = settings.get("tuned") or ()
     dry = ("dry friction", "Coulomb")  # given beside the table of friction
     return lines + [f"Tuning: {sentence}." for sentence in tuned if not sentence.startswith(dry)]
+
+
+def _locked(estimate: Data) -> str:
+    return f"Locked joints, as the log has no columns for them: {known(estimate['locked'])}."
 
 
 def parity(estimate: Data) -> list[str]:

@@ -15,7 +15,18 @@ from pathlib import Path
 
 from thetahat import __version__
 from thetahat.errors import MissingExtra
-from thetahat.report.section import Block, Cell, Column, Figure, Note, Section, Table, Text, plain
+from thetahat.report.section import (
+    Block,
+    Cell,
+    Code,
+    Column,
+    Figure,
+    Note,
+    Section,
+    Table,
+    Text,
+    plain,
+)
 from thetahat.report.text import format_cell
 
 TALL = 16  # rows of a table from which on it scrolls by itself
@@ -137,10 +148,21 @@ def _block(block: Block, name: str, *, lead: bool) -> str:
         case Note():
             level = f"{block.level} lead" if lead else block.level
             return f'<p class="note {level}">{_prose(block.text)}</p>'
+        case Code():
+            return _code(block)
         case Table():
             return _table(block)
         case Figure():
             return _figure(block, name)
+
+
+def _code(block: Code) -> str:
+    """Return lines to copy, with a button that does."""
+    caption = f"<p>{_prose(block.caption)}</p>" if block.caption else ""
+    return (
+        f'{caption}<div class="copy"><pre class="code" tabindex="0">{escape(block.text)}</pre>'
+        '<button type="button" data-copy>Copy</button></div>'
+    )
 
 
 def _prose(text: str) -> str:

@@ -36,6 +36,14 @@ class Note:
 
 
 @dataclass(frozen=True)
+class Code:
+    """Lines to copy: commands, or a few lines of Python."""
+
+    text: str
+    caption: str = ""
+
+
+@dataclass(frozen=True)
 class Column:
     """A column of a table. Numbers get three significant digits, or as many decimals as given."""
 
@@ -111,7 +119,7 @@ class Figure:
             )
 
 
-Block = Text | Note | Table | Figure
+Block = Text | Note | Code | Table | Figure
 
 
 @dataclass(frozen=True)

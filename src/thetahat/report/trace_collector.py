@@ -10,8 +10,8 @@ import numpy as np
 from thetahat.data.samples import STANDSTILL, Samples
 from thetahat.dynamics import rigid_body
 from thetahat.errors import UsageError
+from thetahat.model.joint_units import joint_units
 from thetahat.model.robot import Robot
-from thetahat.model.tree import ANGULAR, V_INDEX
 from thetahat.report.decimate import Envelope, Worst
 from thetahat.report.spectrum import Welch
 from thetahat.report.traces import (
@@ -40,6 +40,8 @@ ENOUGH = 3  # windows to average, else the shorter ones are taken
 STRETCH, STRETCH_ROWS = 2.0, (100, 1000)  # [s] of the worst stretch, and its bounds
 SLICES, FEWEST = 24, 12  # of velocity, and points in one of them
 SERIES = ("measured", "predicted", "nominal", "residual")
+MOTION = ("position", "velocity", "acceleration")
+MOTION_POINTS = 3  # a line of the motion has one point where one of a torque has so many
 
 
 class Collector:
@@ -73,6 +75,7 @@ class Collector:
         self._clock = _Clock()
         self._cutoffs: set[float | None] = set()
         self._pose, self._rows = np.zeros(model.nq), 0
+        self._coordinates = _coordinates(model)
 
     def add(self, samples: Samples, part: str) -> None:
         """Add a batch of rows, of the part that was fitted ("train") or held out ("test")."""
@@ -109,6 +112,8 @@ class Collector:
         if self.nominal is not None:
             series.append(rigid_body.inverse_dynamics(self.nominal, q, dq, ddq))
         self._parts[part].add(t, samples, np.stack(series, axis=1), friction, begins=begins)
+        position = np.where(self._coordinates < 0, np.nan, q[:, self._coordinates])
+        self._parts[part].add_motion(t, np.stack([position, dq, ddq]), begins=begins)
         self._pose = self._posed(samples)
         self._rows += len(samples)
 
@@ -147,7 +152,13 @@ class Collector:
             return {part: each.line(j, k) for part, each in parts.items()}
 
         nominal = {} if self.nominal is None else line(SERIES.index("nominal"))
-        lines = Lines(line(0), line(1), nominal, line(3))
+        position, velocity, acceleration = (
+            {part: each.motion_line(j, k) for part, each in parts.items()}
+            for k in range(len(MOTION))
+        )
+        if self._coordinates[j] < 0:
+            position = {}
+        lines = Lines(line(0), line(1), nominal, line(3), position, velocity, acceleration)
         clouds = {
             part: each.cloud.result(j, nominal=self.nominal is not None)
             for part, each in parts.items()
@@ -180,13 +191,13 @@ def _pieces(samples: Samples) -> Iterator[Samples]:
             yield samples.subset(slice(at, min(at + PIECE, end)))
 
 
-def joint_units(robot: Robot) -> list[tuple[str, str]]:
-    """Return (unit of torque, unit of velocity) of every degree of freedom."""
-    dofs = robot.tree.arrays.dofs
-    angular = {
-        int(v): bool(a) for v, a in zip(dofs[::-1, V_INDEX], dofs[::-1, ANGULAR], strict=True)
-    }
-    return [("N·m", "rad/s") if angular[v] else ("N", "m/s") for v in range(robot.nv)]
+def _coordinates(robot: Robot) -> np.ndarray:
+    """Return where the position of every degree of freedom is in q; -1: it is no single number."""
+    out = np.full(robot.nv, -1)
+    for node in robot.tree.independent:
+        if node.kind.nq == 1 and node.kind.nv == 1:
+            out[robot.tree.v_index[node.name]] = robot.tree.q_index[node.name]
+    return out
 
 
 # -- time ------------------------------------------------------------------------------------------
@@ -246,6 +257,7 @@ class _Part:
         self.nv, self.period, self.begin, self.end = nv, period, math.nan, math.nan
         self._periods = np.zeros(2)  # rows that windows were taken of, and their duration
         self.envelope = Envelope(len(SERIES) * nv, points // 2)
+        self.motion = Envelope(len(MOTION) * nv, max(2, points // 2 // MOTION_POINTS))
         self.cloud = _Cloud(nv, cloud, seed)
         length, block = 1024, STRETCH_ROWS[1]
         if period:
@@ -295,6 +307,12 @@ class _Part:
         self.begin = float(t[0]) if math.isnan(self.begin) else self.begin
         self.end = float(t[-1])
 
+    def add_motion(self, t: np.ndarray, values: np.ndarray, *, begins: bool) -> None:
+        """values: (3, n, nv): position (NaN where there is none), velocity, acceleration."""
+        channels = np.ascontiguousarray(values.transpose(0, 2, 1)).reshape(-1, len(t))
+        marks = np.zeros((0, len(t)), dtype=bool)
+        self.motion.add(t, channels, ~np.isnan(channels), marks=marks, broken=begins)
+
     def _add_spectrum(self, rows: np.ndarray, mask: np.ndarray, *, begins: bool) -> None:
         self._silent |= begins
         if self._silent:
@@ -321,6 +339,10 @@ class _Part:
     def line(self, j: int, kind: int) -> Series:
         """One of SERIES of a joint."""
         return self.envelope.line(kind * self.nv + j)
+
+    def motion_line(self, j: int, kind: int) -> Series:
+        """One of MOTION of a joint."""
+        return self.motion.line(kind * self.nv + j)
 
     def summary(self, j: int) -> Summary:
         """Of a joint that has rows."""

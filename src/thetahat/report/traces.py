@@ -91,6 +91,9 @@ class Lines:
     predicted: Mapping[str, Series]
     nominal: Mapping[str, Series]  # empty without a nominal robot
     residual: Mapping[str, Series]  # measured − predicted
+    position: Mapping[str, Series]  # [rad or m]; empty of joints with several degrees of freedom
+    velocity: Mapping[str, Series]
+    acceleration: Mapping[str, Series]
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
-from thetahat.data.finding_kinds import GRAVE
+import re
+
 from thetahat.identification.verdict import Verdict
-from thetahat.report.section import Block, Note, Section, Text
+from thetahat.report.section import Block, Code, Note, Section, Text
 from thetahat.report.text import Data, short
 
 LEVELS = {"good": "good", "usable": "warning", "not usable": "bad"}
 
 
+def verdict_lines(result: Data) -> list[Block]:
+    """Return the verdict as a headline, and each reason on a line of its own."""
+    judged = Verdict.from_data(result["verdict"])
+    headline = Note(_options(judged.headline), LEVELS[judged.level])
+    lines = (f"• {text[:1].upper()}{text[1:]}." for text in map(_options, judged.details))
+    return [headline, *map(Text, lines)]
+
+
+def _options(text: str) -> str:
+    """Return text with options of the command line marked as code."""
+    return re.sub(r"(?<![`\w-])--[a-z][a-z-]*", r"`\g<0>`", text)
+
+
 def verdict(estimate: Data) -> Section:
-    """Return the verdict, findings of the audit that change the result, and the fit's figures."""
-    judged = Verdict.from_data(estimate["verdict"])
-    grave = (item for item in estimate["findings"] if item["kind"] in GRAVE)
-    blocks: list[Block] = [Note(judged.sentence, LEVELS[judged.level])]
-    blocks += [Text(f"Next: `{step}`") for step in judged.next_steps]
-    blocks += [Note(f"Log: {item['message']}", "warning") for item in grave]
-    blocks.append(Text(_fit_summary(estimate)))
+    """Return the verdict with reasons and next steps, and the fit's figures."""
+    steps = estimate["verdict"]["next_steps"]
+    blocks = verdict_lines(estimate)
+    if steps:
+        blocks.append(Code("\n".join(steps), "Next steps, the most useful first:"))
+    blocks.append(Text(fit_summary(estimate)))
     return Section("Verdict", "verdict", tuple(blocks))
 
 
-def _fit_summary(estimate: Data) -> str:
+def fit_summary(estimate: Data) -> str:
     """Return rank, samples, filter, conditioning and solver status in a sentence."""
     origin, samples = estimate["provenance"], estimate.get("samples")
     cutoff = origin["settings"].get("cutoff")

@@ -138,6 +138,8 @@ export class Controls {
       anchor.download = name;
       anchor.click();
       setTimeout(() => URL.revokeObjectURL(address), 10000);
+      const verdict = decodeURIComponent(answer.headers.get("x-thetahat-verdict") ?? "");
+      if (verdict) notice("verdict", verdict, { level: verdict.startsWith("Good") ? "info" : "warning", stay: 15000 });
       if (link.dataset.name === "robot.xml" && !by("drive").hidden) {
         notice("drive", `${name} cannot hold all drive terms: download drive.json, too, and keep it beside that file.`, { level: "warning", stay: 15000 });
       }

@@ -30,6 +30,7 @@ from thetahat.report.figures.base import (
 AROUND, UP = 16, 9  # points of an ellipsoid
 MANY, COARSE = 16, (10, 6)  # more bodies than that: points of an ellipsoid that moves
 RING = 25  # points of a circle
+LARGE = 2.0  # times the robot: bodies that need a larger frame are cut off
 NEAR = 1e-4  # [m] origins nearer than that coincide
 
 
@@ -134,7 +135,26 @@ def robot_figure(
     if nominal is not None:
         rings = [ring for each in _placed_ellipsoids(nominal, R, p) for ring in each.rings()]
         data.append(_polylines(rings, "nominal", NOMINAL, 2))
-    return {"data": data, "layout": _space(height)}
+    layout = _space(height)
+    rings = [ring for each in placed for ring in each.rings()]
+    _fit_frame(layout, [p, *bones(robot, q)], rings)
+    return {"data": data, "layout": layout}
+
+
+def _fit_frame(
+    layout: dict[str, Any], robot: Sequence[np.ndarray], rings: Sequence[np.ndarray]
+) -> None:
+    """Set the frame to the robot and its bodies; of bodies far larger than it, a part is shown."""
+    skeleton, all_points = np.concatenate(robot), np.concatenate([*robot, *rings])
+    low, high = all_points.min(axis=0), all_points.max(axis=0)
+    size = max(float(np.ptp(skeleton, axis=0).max()), NEAR)
+    if float(np.max(high - low)) <= LARGE * size:
+        return
+    reach = 0.5 * (LARGE - 1.0) * size
+    low = np.maximum(low, skeleton.min(axis=0) - reach)
+    high = np.minimum(high, skeleton.max(axis=0) + reach)
+    for k, name in enumerate("xyz"):
+        layout["scene"][f"{name}axis"]["range"] = linear([low[k], high[k]])
 
 
 @dataclass(frozen=True, eq=False)

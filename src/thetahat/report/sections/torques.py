@@ -82,6 +82,21 @@ def score_table(estimate: Data, unit: str = "N·m or N") -> Table:
     return table_of(joints, columns, note=" ".join(notes))
 
 
+BRIEF = ("name", "r2_train", "r2_test", "rms_test", "noise", "rms_nominal")
+
+
+def brief_score_table(estimate: Data) -> Table:
+    """Return held-out R² and RMS per joint beside its noise and the nominal robot's RMS."""
+    joints = fitted_joints(estimate)
+    records = [{**joint, "noise": (joint.get("noise") or {}).get("std")} for joint in joints]
+    columns = {**SCORES, "noise": Column("noise")}
+    note = (
+        "RMS of held-out residuals, noise of the fitted ones, RMS of the robot file's own values"
+        " (nominal), in N·m or N."
+    )
+    return table_of(records, {key: columns[key] for key in BRIEF}, note=note)
+
+
 def scores(estimate: Data, traces: Traces) -> Section:
     """Return the section of R² and RMS per joint."""
     joints, unit = fitted_joints(estimate), _unit(estimate, traces)
@@ -126,7 +141,7 @@ def torque(estimate: Data, traces: Traces) -> Section:
     rows = max(traces.decimation.values(), default=1)
     if rows > 1:
         caption += f" Lines pass through minimum and maximum of every {rows:,} rows."
-    blocks: list[Block] = [_choice(joints, drawings, caption)]
+    blocks: list[Block] = [choice(joints, drawings, caption)]
     intervals = [(each, traced.worst) for each in joints if (traced := each[1]).worst is not None]
     if rows > 1 and intervals:
         drawings = [
@@ -143,7 +158,7 @@ def torque(estimate: Data, traces: Traces) -> Section:
         held_out = "test" in traces.spans
         which = "held-out" if held_out else "fitted"
         caption = f"The worst predicted {which} interval, every row."
-        blocks.append(_choice([each for each, _ in intervals], drawings, caption))
+        blocks.append(choice([each for each, _ in intervals], drawings, caption))
     return Section("Torque over time", "torque", tuple(blocks))
 
 
@@ -165,7 +180,7 @@ def scatter(estimate: Data, traces: Traces) -> Section:
     rows = "held-out" if test else "fitted"
     caption = f"Predicted over measured torque ({colours}). R² of the {rows} rows."
     arrangement = "grid" if grid else "choose"
-    return Section(title, "scatter", (_choice(joints, drawings, caption, arrangement),))
+    return Section(title, "scatter", (choice(joints, drawings, caption, arrangement),))
 
 
 # -- residuals -------------------------------------------------------------------------------------
@@ -189,7 +204,7 @@ def residuals(estimate: Data, traces: Traces) -> Section:
     ]
     blocks: list[Block] = [
         _summary(joints, "test" if "test" in traces.spans else "train"),
-        _choice(joints, over_time, "Residual (measured − predicted torque) over time."),
+        choice(joints, over_time, "Residual (measured − predicted torque) over time."),
     ]
     with_spectrum = [each for each in joints if each[1].residuals.spectrum]
     if with_spectrum:
@@ -204,7 +219,7 @@ def residuals(estimate: Data, traces: Traces) -> Section:
             " a flat one is noise; peaks above the motion come from gears, elasticity or the"
             " controller."
         )
-        blocks.append(_choice(with_spectrum, drawings, caption))
+        blocks.append(choice(with_spectrum, drawings, caption))
     else:
         blocks.append(Note("The runs are too short for a spectrum."))
     bins = ((each, each[1].residuals.against_velocity.values()) for each in joints)
@@ -228,13 +243,13 @@ def _friction_figures(joints: list[TracedJoint]) -> list[Block]:
         for _, t in joints
     ]
     return [
-        _choice(
+        choice(
             joints,
             against,
             "Residual against velocity, without standstill. A median away from zero is unmodelled"
             " friction.",
         ),
-        _choice(
+        choice(
             joints,
             curves,
             "Friction and offset: identified curve, and measured torque minus rigid-body and rotor"
@@ -269,7 +284,7 @@ def joined(parts: Mapping[str, Series]) -> Series:
     return Series(np.concatenate(t)[:-1], np.concatenate(y)[:-1])
 
 
-def _choice(
+def choice(
     joints: list[TracedJoint],
     drawings: Sequence[Drawing],
     caption: str,

@@ -52,6 +52,21 @@
     }
   }
 
+  // -- lines to copy ----------------------------------------------------------
+
+  for (const button of document.querySelectorAll("[data-copy]")) {
+    button.addEventListener("click", async () => {
+      const lines = button.parentElement.querySelector("pre");
+      try {
+        await navigator.clipboard.writeText(lines.textContent);
+        button.textContent = "Copied";
+        setTimeout(() => { button.textContent = "Copy"; }, 1500);
+      } catch { // a page from a file may not write to the clipboard: the lines are selected instead
+        window.getSelection().selectAllChildren(lines);
+      }
+    });
+  }
+
   // -- theme and paper --------------------------------------------------------
 
   const redraw = () => drawn.forEach(show);
