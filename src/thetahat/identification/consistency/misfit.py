@@ -13,7 +13,11 @@ parameters. The distance is
                 the same in every frame and unit [Lee2020]; J pseudo-inertias
 
 and, for drive terms, the euclidean one in both. Near x₀ the two agree where the body is as long as
-it is wide.
+it is wide. A robot file says how heavy its links are, and next to nothing of friction: a drive
+term's weight is at most `DRIVE`, but for rotor inertia that the file states.
+
+With the statistics of a log, only the independent ones of each joint's rows count: ½‖R·M·x − z‖² is
+then as large as the noise's correlation allows, and so is its weight beside the prior.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ from thetahat.identification import factor as f
 from thetahat.identification.estimators.estimator import guess
 from thetahat.identification.estimators.joint_weights import Weights, weigh
 from thetahat.identification.information import Information
+from thetahat.identification.log_statistics import LogStatistics
 from thetahat.identification.parameter_columns import Columns
 from thetahat.model import parameters
 from thetahat.model.robot import Robot
@@ -43,6 +48,7 @@ FLOOR = 1e-3
 CERTAIN = 1e-6
 LIGHTEST = 1e-4  # of the mean body: what a body's own mass is worth as a unit, at least
 SHORTEST = 1e-2  # [m] what a body's own radius of gyration is worth as a unit, at least
+DRIVE = 1.0  # largest weight of a drive term's distance from the prior
 # powers of a length in kg·m², kg·m and kg, in the order of θ
 _LENGTHS = np.array([2, 2, 2, 1, 1, 2, 2, 1, 2, 0])
 
@@ -58,6 +64,7 @@ class Objective:
     x0: np.ndarray  # (columns,)
     weight: float
     metric: str
+    statistics: LogStatistics | None = None  # of the rows; None: all are independent
 
     @cached_property
     def columns(self) -> Columns:
@@ -91,6 +98,27 @@ class Objective:
         for k, column in enumerate(self.information.base.independent):
             if column >= self.columns.inertial and norms[k] > 0.0 and torque > 0.0:
                 out[column] = torque / norms[k]
+        stated = self._stated
+        out[stated] = self.x0[stated]
+        return out
+
+    @cached_property
+    def _stated(self) -> np.ndarray:
+        """Positions in x of rotor inertia that the prior states, where a weight has its full meaning
+        (rows counted as independent ones).
+        """
+        if self.statistics is None:
+            return np.empty(0, dtype=int)
+        rotor = np.array([name == "armature" for name, _ in self.columns.pairs])
+        rotor[: self.columns.inertial] = False
+        return np.flatnonzero(rotor & (self.x0 > 0.0))
+
+    @cached_property
+    def pull(self) -> np.ndarray:
+        """Weight of each column's distance from the prior, relative to `weight`, (columns,)."""
+        out = np.ones(self.columns.count)
+        out[self.columns.inertial :] = min(1.0, DRIVE / self.weight) if self.weight else 1.0
+        out[self._stated] = 1.0
         return out
 
     @cached_property
@@ -131,7 +159,7 @@ class Objective:
     def distance(self, x: np.ndarray) -> float:
         """d(x, x₀); infinite where the entropic one has no value."""
         n = self.columns.inertial
-        square = ((x - self.x0) / self.scale) ** 2
+        square = self.pull * ((x - self.x0) / self.scale) ** 2
         if self.metric == "euclidean":
             return 0.5 * float(np.sum(square))
         ratio = np.linalg.solve(
@@ -145,8 +173,10 @@ class Objective:
         )
 
     def misfit(self, x: np.ndarray) -> float:
-        """Return ‖R·M·x − z‖² per row of the log, in noise variances."""
-        return 2.0 * self.data(x) / max(int(np.sum(self.information.rows)), 1)
+        """Return ‖R·M·x − z‖² per row of the log that counts, in noise variances."""
+        rows = self.information.rows
+        count = np.sum(rows if self.statistics is None else self.statistics.independent * rows)
+        return 2.0 * self.data(x) / max(float(count), 1.0)
 
     def tempered(self, misfit: float) -> Objective:
         """Return the objective with a noise variance `misfit` times as large."""
@@ -168,6 +198,7 @@ def objective(
     weight: float,
     metric: str,
     weights: str | None,
+    statistics: LogStatistics | None = None,
 ) -> Objective:
     """The objective of a fit to this information; arguments as `Consistent` takes them."""
     if metric not in METRICS:
@@ -178,6 +209,8 @@ def objective(
     if metric == "entropic" and weight:
         _require_physical(information.robot, x0)
     joint_weights = weigh(information, weights)
+    if statistics is not None:
+        joint_weights = joint_weights.tempered(statistics.independent, information.rows)
     rms = information.torque_norms() / np.sqrt(np.maximum(information.rows, 1))
     whitening = (
         np.minimum(joint_weights.whitening, 1.0 / np.where(rms > 0.0, CERTAIN * rms, np.inf))
@@ -192,7 +225,14 @@ def objective(
         )
     factor = information.stacked(np.where(np.isfinite(whitening), whitening, 1.0))
     return Objective(
-        information, joint_weights, factor[:-1, :-1], factor[:-1, -1], x0, float(weight), metric
+        information,
+        joint_weights,
+        factor[:-1, :-1],
+        factor[:-1, -1],
+        x0,
+        float(weight),
+        metric,
+        statistics,
     )
 
 

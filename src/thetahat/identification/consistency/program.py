@@ -2,6 +2,7 @@
 
 minimise f(x) (misfit.py)   subject to   J(θ_i) ⪰ 0 for every body i [Wensing2018],
                                          friction and rotor inertia ≥ 0,
+                                         friction that dissipates (friction_bounds.py),
                                          x = c + E·v and the bounds of constraints.py
 """
 
@@ -15,6 +16,7 @@ from thetahat.identification import factor
 from thetahat.identification.consistency import interior_point
 from thetahat.identification.consistency.constraints import Cone, Feasible
 from thetahat.identification.consistency.feasible_point import FeasiblePoint, find_feasible_point
+from thetahat.identification.consistency.friction_bounds import friction_bounds
 from thetahat.identification.consistency.misfit import Objective
 from thetahat.identification.estimate import Certificate
 from thetahat.model import parameters
@@ -72,7 +74,13 @@ class Program:
     """The objective over the feasible set, in the free variables v of x = c + E·v."""
 
     def __init__(
-        self, f: Objective, allowed: Feasible, *, unseen: np.ndarray, thick: bool = False
+        self,
+        f: Objective,
+        allowed: Feasible,
+        *,
+        unseen: np.ndarray,
+        thick: bool = False,
+        friction: bool = True,
     ) -> None:
         """Set up the program.
 
@@ -82,9 +90,11 @@ class Program:
             unseen: (columns,) bool, columns of x that the data do not touch.
             thick: require MARGIN beside the entropic prior, too. That prior alone keeps bodies from
                 being flat, but not by how much.
+            friction: require friction to dissipate, and to be no larger than the torque seen.
 
         """
         self.f, self.allowed, self.unseen, self.thick = f, allowed, unseen, thick
+        self.friction = friction_bounds(f.columns, f.statistics) if friction else None
         self.entropic = f.metric == "entropic" and f.weight > 0.0
         self.violated = False  # whether a frozen body violates a bound
         rows, blocks = self._inequalities(), self._blocks()
@@ -143,7 +153,8 @@ class Program:
             mine = np.arange(f.columns.inertial if self.entropic else 0, f.columns.count)
             mine = mine[self.allowed.expand[mine] >= 0]
             B = self.allowed.through(np.eye(f.columns.count)[mine] / f.scale[mine, None], f.scale)
-            return np.asarray(np.sqrt(f.weight) * _joined(B, offset[mine]))
+            root = np.sqrt(f.weight * f.pull[mine])
+            return np.asarray(root[:, None] * _joined(B, offset[mine]))
         A = f.R @ self.allowed.through(f.information.base.map, f.scale)
         _, s, Vt = np.linalg.svd(A)
         rank = int(np.sum(s > max(np.sqrt(FAINT), UNSEEN * s[0]))) if len(s) else 0
@@ -160,15 +171,30 @@ class Program:
         labels = np.array(linear.names, dtype=object)
         lower = np.isfinite(linear.low) & (linear.low < linear.high)
         upper = np.isfinite(linear.high) & (linear.low < linear.high)
+        drive = self.friction
+        empty = np.zeros((0, f.columns.count))
         G = np.vstack(
-            [np.eye(f.columns.count)[f.nonnegative], linear.rows[lower], -linear.rows[upper]]
+            [
+                np.eye(f.columns.count)[f.nonnegative],
+                empty if drive is None else drive.rows,
+                linear.rows[lower],
+                -linear.rows[upper],
+            ]
         )
         low = (
-            np.concatenate([np.zeros(len(f.nonnegative)), linear.low[lower], -linear.high[upper]])
+            np.concatenate(
+                [
+                    np.zeros(len(f.nonnegative)),
+                    empty[:, 0] if drive is None else drive.low,
+                    linear.low[lower],
+                    -linear.high[upper],
+                ]
+            )
             - G @ allowed.fixed
         )
         names = [
             *(f"{f.columns.names[k]} ≥ 0" for k in f.nonnegative),
+            *(() if drive is None else drive.names),
             *labels[lower],
             *labels[upper],
         ]
@@ -253,7 +279,10 @@ class Program:
             and not self.thick
             and smallest_eigenvalue(x[: self.f.columns.inertial]) < MARGIN
         ):
-            return Program(self.f, self.allowed, unseen=self.unseen, thick=True).solve()
+            friction = self.friction is not None
+            return Program(
+                self.f, self.allowed, unseen=self.unseen, thick=True, friction=friction
+            ).solve()
         missed = self.known[:, :-1] @ minimum.v - self.known[:, -1]
         certificate = Certificate(
             objective=minimum.value,
