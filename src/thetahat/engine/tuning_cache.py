@@ -24,11 +24,12 @@ from thetahat.engine.cache import Store, from_json, to_json
 from thetahat.engine.fingerprint import DATA_FORMAT, fingerprint, robot_fingerprint
 from thetahat.engine.multi_log import Entry, MultiLog, merge_files
 from thetahat.errors import MalformedInput, NotIdentifiable
+from thetahat.identification.log_statistics import LogStatistics
 from thetahat.identification.tuning.tune import Tuned
 from thetahat.model.friction_terms import KNOWN, FrictionDirection, term_from_settings
 from thetahat.model.robot import Robot
 
-FORMAT = 2  # of what the store keeps here
+FORMAT = 3  # of what the store keeps here
 # Settings that were chosen before stay while logs that are added allow it, as everything folded
 # with them would have to be read again otherwise, and an estimate hardly depends on them
 # (thetahat.data.cutoff). What the new logs alone would choose may differ by these ratios: slower
@@ -37,6 +38,7 @@ FORMAT = 2  # of what the store keeps here
 ALONE = {"cutoff": 2.0, "min_speed": 3.0, "spikes": 2.0}
 # and if they do, what all logs together would choose may still differ by these
 TOGETHER = {"cutoff": 1.25, "min_speed": 1.5, "spikes": 1.5}
+STATISTICS = ("independent", "slowest", "fastest", "torque")  # arrays of a log's statistics
 REUSED = " (chosen in an earlier run of this store)"
 T = TypeVar("T")
 E = TypeVar("E")
@@ -165,6 +167,30 @@ class FrictionEntry:
 
 
 @dataclass(frozen=True)
+class StatisticsEntry:
+    """Statistics of the rows that were tuned on, in plain values."""
+
+    independent: tuple[float, ...]
+    slowest: tuple[float, ...]
+    fastest: tuple[float, ...]
+    torque: tuple[float, ...]
+    period: float | None
+
+    @staticmethod
+    def of(statistics: LogStatistics | None) -> StatisticsEntry | None:
+        """None where there are none."""
+        if statistics is None:
+            return None
+        arrays = (_floats(getattr(statistics, name)) for name in STATISTICS)
+        return StatisticsEntry(*arrays, period=statistics.period)
+
+    def restore(self) -> LogStatistics:
+        """Return the statistics."""
+        arrays = (np.array(getattr(self, name)) for name in STATISTICS)
+        return LogStatistics(*arrays, period=self.period)
+
+
+@dataclass(frozen=True)
 class TunedEntry:
     """What `tune` chose, in plain values."""
 
@@ -176,6 +202,8 @@ class TunedEntry:
     metric: str
     reasons: tuple[str, ...]
     rms: tuple[float, ...] | None
+    rotors: tuple[int, ...] | None  # motors whose rotor inertia is identified; None: all
+    statistics: StatisticsEntry | None
 
     @staticmethod
     def of(tuned: Tuned) -> TunedEntry | None:
@@ -199,6 +227,8 @@ class TunedEntry:
             metric=tuned.metric,
             reasons=tuned.reasons,
             rms=None if tuned.rms is None else _floats(tuned.rms),
+            rotors=drive.rotors,
+            statistics=StatisticsEntry.of(tuned.statistics),
         )
 
     def restore(self, fitted: Robot) -> Tuned:
@@ -218,6 +248,7 @@ class TunedEntry:
             dry=None
             if self.dry is None
             else FrictionDirection(np.array(self.dry[0]), np.array(self.dry[1])),
+            rotors=self.rotors,
         )
         return Tuned(
             settings=_reused(self.settings),
@@ -226,6 +257,7 @@ class TunedEntry:
             metric=self.metric,
             reasons=self.reasons,
             rms=None if self.rms is None else np.array(self.rms),
+            statistics=None if self.statistics is None else self.statistics.restore(),
         )
 
 

@@ -25,6 +25,13 @@ class LogStatistics:
     torque: np.ndarray  # (nv,) [N·m or N] largest
     period: float | None = None  # [s] between rows
 
+    @staticmethod
+    def by_share(robot: Robot, share: float, period: float | None) -> LogStatistics:
+        """Return the statistics where no more is known than a share of all rows."""
+        motors = len(robot.drive.viscous)
+        none = np.zeros(motors)
+        return LogStatistics(np.full(robot.nv, share), none, none, np.zeros(robot.nv), period)
+
     def at(self, period: float | None) -> LogStatistics:
         """Return the statistics of the same log with rows this far apart [s]."""
         if not period or not self.period:

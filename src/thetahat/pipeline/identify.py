@@ -31,11 +31,13 @@ from thetahat.identification.estimators.positive import Positive
 from thetahat.identification.estimators.prior import Prior
 from thetahat.identification.estimators.robust import Robust
 from thetahat.identification.information import Information
+from thetahat.identification.log_statistics import PER_CYCLE, LogStatistics
 from thetahat.identification.scores import Validation, predicted
+from thetahat.identification.submodel import view
 from thetahat.identification.tuning.cross_validation import METRIC
 from thetahat.identification.tuning.model_selection import BY_LOAD, TERMS
-from thetahat.identification.tuning.rotor_inertia import decide_rotor_inertia
-from thetahat.identification.tuning.tune import USUAL, Tuned, TuningOptions, tune, tune_samples
+from thetahat.identification.tuning.prior_strength import USUAL
+from thetahat.identification.tuning.tune import Tuned, TuningOptions, tune, tune_samples
 from thetahat.identification.verdict import Verdict
 from thetahat.model.robot import Robot
 from thetahat.pipeline.dataset import Dataset, LogInput, load_robot, log_names, read_dataset
@@ -202,6 +204,7 @@ def _tune(dataset: Dataset, engine: Engine, progress: Progress) -> Tuned:
         metric=metric,
         weights=settings.weights,
         friction=(*TERMS, BY_LOAD) if settings.load_friction else TERMS,
+        rotors=settings.armature,
     )
     prior = dataset.prior_of(fitted)
 
@@ -232,34 +235,47 @@ def _solve(
 ) -> tuple[Model, Estimate]:
     """Estimate the parameters, and a plain least-squares fit beside."""
     settings = dataset.settings
-    # Rows of a filtered signal are not independent: two per cycle of the cut-off are.
-    independent = min(1.0, 2.0 * tuned.settings.cutoff * fold.period) if fold.period else 1.0
-    decision = decide_rotor_inertia(
-        fold.information,
-        settings.armature,
-        dofs=dataset.joints.dofs,
-        weights=settings.weights,
-        independent=independent,
-    )
-    seen = decision.information
+    seen = view(fold.information, dofs=dataset.joints.dofs)
     usable = int(seen.rows.max())
     if usable < len(seen.base):
         raise NotIdentifiable(
             f"the log has {usable} usable samples to fit {len(seen.base)} parameters; record"
             " longer, or hold out less"
         )
+    tuned = replace(tuned, statistics=_statistics(dataset, tuned, fold))
     estimator = make_estimator(settings, tuned, dataset.prior_of(seen.robot))
     estimate = engine.solve(seen, fold.information, estimator, rows)
     plain = LeastSquares(weights=settings.weights).estimate(seen)
-    columns = tuned.robot.with_drive(armature="armature" in seen.robot.drive.identified)
     model = Model(
         nominal=dataset.nominal,
-        identified=columns.with_parameters(estimate),
-        least_squares=columns.with_parameters(plain),
+        identified=tuned.robot.with_parameters(estimate),
+        least_squares=tuned.robot.with_parameters(plain),
         information=seen,
-        rotor_inertia=decision.reason,
+        rotor_inertia=_rotor_sentence(tuned),
     )
     return model, estimate
+
+
+def _statistics(dataset: Dataset, tuned: Tuned, fold: Fold) -> LogStatistics | None:
+    """The statistics of the folded rows: as tuned, or of the low-pass alone."""
+    if tuned.statistics is not None:
+        return tuned.statistics.at(fold.period)
+    cutoff = tuned.settings.torque_cutoff or tuned.settings.cutoff
+    share = min(1.0, PER_CYCLE * cutoff * fold.period) if fold.period else 1.0
+    return LogStatistics.by_share(tuned.robot, share, fold.period)
+
+
+def _rotor_sentence(tuned: Tuned) -> str:
+    """Whose rotor inertia is fitted."""
+    drive = tuned.robot.drive
+    if "armature" not in drive.identified:
+        return "not fitted"
+    if drive.rotors is None:
+        return "fitted"
+    names = (
+        tuned.robot.velocity_names if drive.actuation is None else drive.actuation.names
+    )
+    return f"fitted: {', '.join(names[k] for k in drive.rotors)}"
 
 
 def make_estimator(
@@ -282,6 +298,7 @@ def make_estimator(
                 metric=tuned.metric,
                 weights=weights,
                 solver=LogCholesky() if method == "smooth" else None,
+                statistics=tuned.statistics,
             )
     return Robust(estimator) if settings.robust else estimator
 
