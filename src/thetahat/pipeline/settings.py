@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 METHODS = ("consistent", "least-squares", "prior", "positive", "smooth")
 CONSISTENT = ("consistent", "smooth")  # methods whose bodies are all physically consistent
 WITH_PRIOR = ("consistent", "prior", "smooth")
-METRICS = ("entropic", "euclidean")
+METRICS = ("moments", "entropic", "euclidean")
 FRICTION = ("viscous", "coulomb", "offset")
 WEIGHTS = ("iterated", "joint")
 

@@ -37,7 +37,9 @@ from thetahat.identification.parameter_columns import Columns
 from thetahat.model import parameters
 from thetahat.model.robot import Robot
 
-METRICS = ("euclidean", "entropic")
+METRICS = ("euclidean", "entropic", "moments")
+# of a "moments" prior's weight: that of its entropic part, which keeps bodies from being flat
+BARRIER = 0.01
 # what no drive has below zero; an offset has either sign
 NONNEGATIVE = "viscous", "coulomb", "armature", "stribeck", "load"
 # principal second moments of a reference body, relative to their sum: a rod or a point would hold J
@@ -122,6 +124,23 @@ class Objective:
         return out
 
     @cached_property
+    def whitening(self) -> np.ndarray:
+        """K of the prior's quadratic part ½‖K(x − x₀)‖², (columns, columns)."""
+        K = np.diag(np.sqrt(self.pull) / self.scale)
+        if self.metric == "moments":
+            size = parameters.SIZE
+            theta0 = self.x0[: self.columns.inertial].reshape(-1, size)
+            for b, (theta, J) in enumerate(zip(theta0, self.references, strict=True)):
+                at = slice(size * b, size * b + size)
+                K[at, at] = _moments_unit(theta, J)
+        return K
+
+    @property
+    def entropic_weight(self) -> float:
+        """Weight of the entropic distance; zero where the prior has none."""
+        return self.weight * {"entropic": 1.0, "moments": BARRIER}.get(self.metric, 0.0)
+
+    @cached_property
     def nonnegative(self) -> np.ndarray:
         """Positions in x of drive terms that cannot be negative."""
         return np.array(
@@ -159,7 +178,8 @@ class Objective:
     def distance(self, x: np.ndarray) -> float:
         """d(x, x₀); infinite where the entropic one has no value."""
         n = self.columns.inertial
-        square = self.pull * ((x - self.x0) / self.scale) ** 2
+        step = self.whitening @ (x - self.x0)
+        square = step**2
         if self.metric == "euclidean":
             return 0.5 * float(np.sum(square))
         ratio = np.linalg.solve(
@@ -168,9 +188,10 @@ class Objective:
         sign, logarithm = np.linalg.slogdet(ratio)
         if np.any(sign <= 0.0):
             return float("inf")
-        return float(np.sum(np.trace(ratio, axis1=1, axis2=2) - logarithm - 4.0)) + 0.5 * float(
-            np.sum(square[n:])
-        )
+        divergence = float(np.sum(np.trace(ratio, axis1=1, axis2=2) - logarithm - 4.0))
+        if self.metric == "moments":
+            return BARRIER * divergence + 0.5 * float(np.sum(square))
+        return divergence + 0.5 * float(np.sum(square[n:]))
 
     def misfit(self, x: np.ndarray) -> float:
         """Return ‖R·M·x − z‖² per row of the log that counts, in noise variances."""
@@ -206,7 +227,7 @@ def objective(
     if not (np.isfinite(weight) and weight >= 0.0):
         raise UsageError(f"weight is {weight!r}; give a finite number of at least 0 (0: no prior)")
     x0 = guess(information, prior)
-    if metric == "entropic" and weight:
+    if metric != "euclidean" and weight:
         _require_physical(information.robot, x0)
     joint_weights = weigh(information, weights)
     if statistics is not None:
@@ -234,6 +255,31 @@ def objective(
         metric,
         statistics,
     )
+
+
+def _moments_unit(theta: np.ndarray, J: np.ndarray) -> np.ndarray:
+    """K of one body: changes of θ to changes of mass, centre of mass and inertia about it, each in
+    a unit of the body's own (mass m, length √(tr Σ/m) of its second moments Σ about the centre).
+
+    To first order at θ: with m, c, I about the centre, δc = (δ(mc) − c·δm)/m, and δI is what is
+    left of the change of inertia about the origin.
+    """
+    mass, centre = J[3, 3], J[:3, 3] / J[3, 3]
+    square = float(np.trace(J[:3, :3])) / mass - float(centre @ centre)
+    dm = np.eye(parameters.SIZE)
+    dJ = parameters.to_pseudo_inertia(dm)
+    out = np.zeros((parameters.SIZE, parameters.SIZE))
+    upper = np.triu_indices(3)
+    for k in range(parameters.SIZE):
+        change = dJ[k]
+        shift = (change[:3, 3] - centre * change[3, 3]) / mass
+        moved = mass * (np.outer(shift, centre) + np.outer(centre, shift))
+        second = change[:3, :3] - change[3, 3] * np.outer(centre, centre) - moved
+        values = second[upper] / (mass * square)
+        # products of inertia occur twice in the matrix
+        values = np.where(upper[0] == upper[1], values, np.sqrt(2.0) * values)
+        out[:, k] = [change[3, 3] / mass, *(shift / np.sqrt(square)), *values]
+    return out
 
 
 def solution_of(objective: Objective) -> f.Solution:

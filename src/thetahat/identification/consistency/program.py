@@ -95,7 +95,7 @@ class Program:
         """
         self.f, self.allowed, self.unseen, self.thick = f, allowed, unseen, thick
         self.friction = friction_bounds(f.columns, f.statistics) if friction else None
-        self.entropic = f.metric == "entropic" and f.weight > 0.0
+        self.entropic = f.entropic_weight > 0.0
         self.violated = False  # whether a frozen body violates a bound
         rows, blocks = self._inequalities(), self._blocks()
         self.known = self._known()
@@ -148,13 +148,12 @@ class Program:
         nothing else determines.
         """
         f = self.f
-        offset = (f.x0 - self.allowed.fixed) / f.scale
         if f.weight:
-            mine = np.arange(f.columns.inertial if self.entropic else 0, f.columns.count)
-            mine = mine[self.allowed.expand[mine] >= 0]
-            B = self.allowed.through(np.eye(f.columns.count)[mine] / f.scale[mine, None], f.scale)
-            root = np.sqrt(f.weight * f.pull[mine])
-            return np.asarray(root[:, None] * _joined(B, offset[mine]))
+            first = f.columns.inertial if f.metric == "entropic" else 0
+            mine = np.arange(first, f.columns.count)
+            K = f.whitening[mine[self.allowed.expand[mine] >= 0]]
+            B = self.allowed.through(K, f.scale)
+            return np.asarray(np.sqrt(f.weight) * _joined(B, K @ (f.x0 - self.allowed.fixed)))
         A = f.R @ self.allowed.through(f.information.base.map, f.scale)
         _, s, Vt = np.linalg.svd(A)
         rank = int(np.sum(s > max(np.sqrt(FAINT), UNSEEN * s[0]))) if len(s) else 0
@@ -214,7 +213,7 @@ class Program:
         blocks = _Blocks()
         if self.entropic:
             W = np.linalg.inv(np.linalg.cholesky(f.references[allowed.moved]))  # W·J₀·Wᵀ = 1
-            self._add_bodies(blocks, allowed.moved, W, basis, f.weight)
+            self._add_bodies(blocks, allowed.moved, W, basis, f.entropic_weight)
         if self.thick or not self.entropic:
             mass, length = (unit[allowed.bodies] for unit in f.units)
             own = (
@@ -319,16 +318,15 @@ class Program:
         unseen[f.nonnegative] &= f.x0[f.nonnegative] >= 0.0
         trial = np.where(unseen, f.x0, x)
         inertial = f.columns.inertial
-        out = np.where(f.columns.is_inertial, x, trial)
+        drive = np.where(f.columns.is_inertial, x, trial)
+        out = drive.copy()
         thin = _eigenvalues(trial[:inertial]) < MARGIN
         for b in np.flatnonzero(np.any(unseen[:inertial].reshape(-1, SIZE), axis=1) & ~thin):
             out[SIZE * b : SIZE * b + SIZE] = trial[SIZE * b : SIZE * b + SIZE]
-        plain = (
-            not len(allowed.linear.rows)
-            and not allowed.cones
-            and len(allowed.bodies) == len(allowed.moved)
-        )
-        return out if plain and f.value(out) <= f.value(x) else x
+        if allowed.linear.rows.size or allowed.cones or len(allowed.bodies) != len(allowed.moved):
+            return x
+        # where mass and centre depend on each other in the prior, bodies are better as they are
+        return min((out, drive, x), key=f.value)
 
     def _infeasible(self, start: FeasiblePoint | None) -> ProgramSolution:
         """The prior's values, and which constraints conflict."""

@@ -41,8 +41,8 @@ LEAST_ROWS = 8  # of a time block
 # stands
 STILL = 0.2
 EXACT = 1e-4  # of the RMS torque: better predictions gain nothing
-# of the prior by default: the same in every frame, keeps bodies from being flat
-METRIC = "entropic"
+# of the prior by default: mass, centre and inertia about it, each relative to the body's own
+METRIC = "moments"
 # of the prior while friction, low-pass and rotors are chosen: robot files are wrong by a third
 WEIGHT = 10.0
 IMPROVES = "improves cross-validated log-likelihood"
@@ -56,9 +56,10 @@ class Threshold:
     loss: float  # largest share of the gain that may be lost in blocks where it is worse
 
 
-# nats of independent rows: ten on the scale of the Bayesian information criterion, very strong
-# evidence [Kass1995]
-LAW = Threshold(gain=5.0, loss=0.25)  # another friction law, low-pass or delay
+# In nats of independent rows. Another law has as many parameters as the one that it replaces, and
+# only must be better; one more term must have very strong evidence, ten on the scale of the
+# Bayesian information criterion [Kass1995].
+LAW = Threshold(gain=1.0, loss=0.25)  # another friction law, low-pass or delay
 TERM = Threshold(gain=5.0, loss=0.10)  # one more friction term
 
 

@@ -232,13 +232,18 @@ def _solve(H: np.ndarray, b: np.ndarray, D: np.ndarray, held: np.ndarray) -> np.
 
 def _unit_prior(f: Objective) -> np.ndarray:
     """S of x = x₀ + S·δ: δ has the unit matrix as the curvature of its distance from x₀."""
+    if f.metric == "euclidean":
+        return np.diag(f.scale)
     S = np.diag(f.scale)
     theta = f.x0[: f.columns.inertial].reshape(-1, SIZE)
     for b, body in enumerate(theta):
-        if f.metric != "entropic" or not parameters.check(body) or body[parameters.M] <= 0.0:
+        if not parameters.check(body) or body[parameters.M] <= 0.0:
             continue
         W = np.linalg.inv(np.linalg.cholesky(f.references[b]))
         E = (W @ BASIS @ W.T).reshape(SIZE, -1)
         at = slice(SIZE * b, SIZE * b + SIZE)
-        S[at, at] = np.linalg.inv(np.linalg.cholesky(E @ E.T)).T
+        K = f.whitening[at, at]
+        share = f.entropic_weight / f.weight
+        curvature = share * (E @ E.T) + (K.T @ K if f.metric == "moments" else 0.0)
+        S[at, at] = np.linalg.inv(np.linalg.cholesky(curvature)).T
     return S
