@@ -38,7 +38,6 @@ FORMAT = 3  # of what the store keeps here
 ALONE = {"cutoff": 2.0, "min_speed": 3.0, "spikes": 2.0}
 # and if they do, what all logs together would choose may still differ by these
 TOGETHER = {"cutoff": 1.25, "min_speed": 1.5, "spikes": 1.5}
-STATISTICS = ("independent", "slowest", "fastest", "torque")  # arrays of a log's statistics
 REUSED = " (chosen in an earlier run of this store)"
 T = TypeVar("T")
 E = TypeVar("E")
@@ -181,13 +180,23 @@ class StatisticsEntry:
         """None where there are none."""
         if statistics is None:
             return None
-        arrays = (_floats(getattr(statistics, name)) for name in STATISTICS)
-        return StatisticsEntry(*arrays, period=statistics.period)
+        return StatisticsEntry(
+            _floats(statistics.independent),
+            _floats(statistics.slowest),
+            _floats(statistics.fastest),
+            _floats(statistics.torque),
+            statistics.period,
+        )
 
     def restore(self) -> LogStatistics:
         """Return the statistics."""
-        arrays = (np.array(getattr(self, name)) for name in STATISTICS)
-        return LogStatistics(*arrays, period=self.period)
+        return LogStatistics(
+            np.array(self.independent),
+            np.array(self.slowest),
+            np.array(self.fastest),
+            np.array(self.torque),
+            self.period,
+        )
 
 
 @dataclass(frozen=True)

@@ -302,9 +302,7 @@ def _recipe(each: _ScannedRobot, tuned: Tuned, options: FleetOptions) -> Recipe:
         settings,
         each.locked,
         tuned.robot,
-        physical_prior(each.files.robot, each.locked, tuned.robot),
-        tuned.weight,
-        tuned.metric,
+        tuned.estimator(physical_prior(each.files.robot, each.locked, tuned.robot)),
     )
 
 

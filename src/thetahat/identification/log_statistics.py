@@ -32,6 +32,16 @@ class LogStatistics:
         none = np.zeros(motors)
         return LogStatistics(np.full(robot.nv, share), none, none, np.zeros(robot.nv), period)
 
+    @property
+    def share(self) -> float:
+        """Share of all rows that count in a fit: the median over the joints with torques.
+
+        One for all joints: how correlated a single joint's residuals are is known too poorly to
+        weigh joints by it beside their noise.
+        """
+        seen = self.torque > 0.0
+        return float(np.median(self.independent[seen] if np.any(seen) else self.independent))
+
     def at(self, period: float | None) -> LogStatistics:
         """Return the statistics of the same log with rows this far apart [s]."""
         if not period or not self.period:

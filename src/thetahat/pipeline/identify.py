@@ -272,9 +272,7 @@ def _rotor_sentence(tuned: Tuned) -> str:
         return "not fitted"
     if drive.rotors is None:
         return "fitted"
-    names = (
-        tuned.robot.velocity_names if drive.actuation is None else drive.actuation.names
-    )
+    names = tuned.robot.velocity_names if drive.actuation is None else drive.actuation.names
     return f"fitted: {', '.join(names[k] for k in drive.rotors)}"
 
 

@@ -110,9 +110,7 @@ def _shape(columns: Columns, term: str, motor: int, speed: np.ndarray) -> np.nda
     return np.asarray(value)
 
 
-def _dissipation(
-    columns: Columns, at: dict[str, int], motor: int, top: float
-) -> list[np.ndarray]:
+def _dissipation(columns: Columns, at: dict[str, int], motor: int, top: float) -> list[np.ndarray]:
     """Rows of one motor; none where all its terms are nonnegative by themselves."""
     one = np.ones(1)
     signed = [

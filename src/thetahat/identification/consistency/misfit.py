@@ -11,12 +11,16 @@ parameters. The distance is
                 with s a size of each parameter: kg, kg·m, kg·m² of the body itself
     entropic    Σ_bodies tr(J₀⁻¹J) − log det(J₀⁻¹J) − 4
                 the same in every frame and unit [Lee2020]; J pseudo-inertias
+    moments     ½ Σ_bodies (δm/m)² + |δc|²/l² + |δΣ|²/(m·l²)², and a hundredth of the entropic one
+                mass m, centre c and second moments Σ about it, m·l² = tr Σ: each may be wrong by a
+                share of the body's own size, whichever way, as robot files are. The same in every
+                frame; a thin body may be off its axis, which the entropic distance hardly allows.
 
 and, for drive terms, the euclidean one in both. Near x₀ the two agree where the body is as long as
 it is wide. A robot file says how heavy its links are, and next to nothing of friction: a drive
 term's weight is at most `DRIVE`, but for rotor inertia that the file states.
 
-With the statistics of a log, only the independent ones of each joint's rows count: ½‖R·M·x − z‖² is
+With the statistics of a log, only its independent rows count: ½‖R·M·x − z‖² is
 then as large as the noise's correlation allows, and so is its weight beside the prior.
 """
 
@@ -129,10 +133,10 @@ class Objective:
         K = np.diag(np.sqrt(self.pull) / self.scale)
         if self.metric == "moments":
             size = parameters.SIZE
-            theta0 = self.x0[: self.columns.inertial].reshape(-1, size)
-            for b, (theta, J) in enumerate(zip(theta0, self.references, strict=True)):
-                at = slice(size * b, size * b + size)
-                K[at, at] = _moments_unit(theta, J)
+            for b, J in enumerate(self.references):
+                if J[3, 3] > 0.0:
+                    at = slice(size * b, size * b + size)
+                    K[at, at] = _moments_unit(J)
         return K
 
     @property
@@ -195,9 +199,9 @@ class Objective:
 
     def misfit(self, x: np.ndarray) -> float:
         """Return ‖R·M·x − z‖² per row of the log that counts, in noise variances."""
-        rows = self.information.rows
-        count = np.sum(rows if self.statistics is None else self.statistics.independent * rows)
-        return 2.0 * self.data(x) / max(float(count), 1.0)
+        share = 1.0 if self.statistics is None else self.statistics.share
+        count = share * float(np.sum(self.information.rows))
+        return 2.0 * self.data(x) / max(count, 1.0)
 
     def tempered(self, misfit: float) -> Objective:
         """Return the objective with a noise variance `misfit` times as large."""
@@ -231,7 +235,7 @@ def objective(
         _require_physical(information.robot, x0)
     joint_weights = weigh(information, weights)
     if statistics is not None:
-        joint_weights = joint_weights.tempered(statistics.independent, information.rows)
+        joint_weights = joint_weights.tempered(statistics.share)
     rms = information.torque_norms() / np.sqrt(np.maximum(information.rows, 1))
     whitening = (
         np.minimum(joint_weights.whitening, 1.0 / np.where(rms > 0.0, CERTAIN * rms, np.inf))
@@ -257,17 +261,16 @@ def objective(
     )
 
 
-def _moments_unit(theta: np.ndarray, J: np.ndarray) -> np.ndarray:
-    """K of one body: changes of θ to changes of mass, centre of mass and inertia about it, each in
-    a unit of the body's own (mass m, length √(tr Σ/m) of its second moments Σ about the centre).
+def _moments_unit(J: np.ndarray) -> np.ndarray:
+    """K of one body: changes of θ to those of mass, centre of mass and second moments about it, each
+    in a unit of the body's own (mass m, length √(tr Σ/m) of its second moments Σ about the centre).
 
-    To first order at θ: with m, c, I about the centre, δc = (δ(mc) − c·δm)/m, and δI is what is
-    left of the change of inertia about the origin.
+    J: its pseudo-inertia. To first order there, δc = (δ(mc) − c·δm)/m, and δΣ is what is left of
+    the change of second moments about the origin.
     """
     mass, centre = J[3, 3], J[:3, 3] / J[3, 3]
     square = float(np.trace(J[:3, :3])) / mass - float(centre @ centre)
-    dm = np.eye(parameters.SIZE)
-    dJ = parameters.to_pseudo_inertia(dm)
+    dJ = parameters.to_pseudo_inertia(np.eye(parameters.SIZE))
     out = np.zeros((parameters.SIZE, parameters.SIZE))
     upper = np.triu_indices(3)
     for k in range(parameters.SIZE):

@@ -133,7 +133,6 @@ class Consistent:
             advice=best.advice,
         )
 
-
     def _objective(self, information: Information) -> Objective:
         return objective(
             information,

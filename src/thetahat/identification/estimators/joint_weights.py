@@ -32,15 +32,11 @@ class Weights:
         factors: np.ndarray = np.ones(len(self.noise)) if self.joints is None else self.joints
         return np.asarray(factors / np.sqrt(self.variance))
 
-    def tempered(self, independent: np.ndarray, rows: np.ndarray) -> Weights:
-        """Return weights with which only this share of each joint's rows counts.
-
-        Without weights by joint, all torques stay alike: the mean share of all rows counts.
-        """
+    def tempered(self, share: float) -> Weights:
+        """Return weights with which only this share of the rows counts."""
         if self.joints is not None:
-            return replace(self, joints=self.joints * np.sqrt(independent))
-        share = float(independent @ rows) / max(float(np.sum(rows)), 1.0)
-        return replace(self, variance=self.variance / (share or 1.0))
+            return replace(self, joints=self.joints * np.sqrt(share))
+        return replace(self, variance=self.variance / share)
 
 
 def weigh(information: Information, kind: str | None) -> Weights:

@@ -9,14 +9,15 @@ own:
 
 A block in which something happens that no model explains, a contact, thus counts for no more than
 its length. Rows at standstill, where dry friction may hold any torque within its limits, are scored
-apart from those in motion, and count for a fifth. The log is cut in `CUTS` ways, and a choice must
-improve the predictions in each of them. Products of rows are summed once per candidate, over pieces
+apart from those in motion, and count for a fifth. The log is cut in `CUTS` ways; what counts is the
+mean over them, and a choice must improve the predictions in each. Products of rows are summed once per candidate, over pieces
 of time that all ways of cutting share; every fit and score follows from these (gaussian_fit.py).
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 from dataclasses import dataclass, replace
 
@@ -30,7 +31,6 @@ from thetahat.identification.information import Information, fold_plan
 from thetahat.identification.log_statistics import LogStatistics, log_statistics, time_between_rows
 from thetahat.identification.time_blocks import RowPlan, base_rows, block_of, row_plan
 from thetahat.identification.tuning.gaussian_fit import GaussianModel, Grams
-from thetahat.model.parameters import SIZE, project
 from thetahat.model.robot import Robot
 
 FOLDS = 5
@@ -141,10 +141,16 @@ class Scores:
     def improves(
         self, before: Scores, threshold: Threshold, joints: list[int] | None = None
     ) -> bool:
-        """Whether these joints, or all, improve whichever way the log is cut."""
-        return all(
-            mine.improves(theirs, threshold, joints)
-            for mine, theirs in zip(self.cuts, before.cuts, strict=True)
+        """Whether these joints, or all, gain by more than chance, nowhere lose much, and gain
+        whichever way the log is cut.
+        """
+        pairs = list(zip(self.cuts, before.cuts, strict=True))
+        gain, error = self.gain(before, joints)
+        lost = float(np.mean([mine.lost(theirs, joints) for mine, theirs in pairs]))
+        return (
+            gain > max(threshold.gain, error)
+            and lost <= threshold.loss * (gain + lost)
+            and all(mine.gain(theirs, joints)[0] > 0.0 for mine, theirs in pairs)
         )
 
     def relative_square(self, before: Scores) -> float:
@@ -235,7 +241,7 @@ class Pieces:
                 )
                 squares.append(held.squares(x_base, model.positions))
                 rows.append(held.rows)
-                independent.append(worth * model.independent * held.rows)
+                independent.append(worth * model.statistics.independent * held.rows)
         count = np.maximum(whole.rows, 1.0)
         torque = np.sqrt(whole.torque_squares / count)
         floor = EXACT * np.where(torque > 0.0, torque, 1.0)
@@ -286,8 +292,7 @@ class CrossValidation:
             prior = x0
         out = guess(information, prior).copy()
         inertial = len(information.robot.theta)
-        if not all(information.robot.with_parameters(out[:inertial]).consistency):
-            out[:inertial] = project(out[:inertial].reshape(-1, SIZE)).ravel()
+        out[:inertial] = information.robot.with_parameters(out[:inertial]).projected().theta
         return out
 
 
@@ -304,8 +309,7 @@ def _sums(empty: Information, samples: Samples, edges: np.ndarray) -> tuple[Piec
     plan, period = row_plan(empty), time_between_rows(samples)
     reach = round(1.0 / (samples.cutoff * period)) if samples.cutoff and period else 0
     return tuple(
-        _piece(plan, samples.subset(slice(a, b)), reach)
-        for a, b in zip(edges[:-1], edges[1:], strict=True)
+        _piece(plan, samples.subset(slice(a, b)), reach) for a, b in itertools.pairwise(edges)
     )
 
 

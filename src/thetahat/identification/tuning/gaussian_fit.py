@@ -1,6 +1,6 @@
 """Fits by a Gaussian prior, quick enough to judge many models over many cuts of a log.
 
-    minimise ½ Σ_j share_j/σ_j²·‖Y_j·M·x − u_j‖² + ½ (x − x₀)ᵀP(x − x₀)
+    minimise ½ Σ_j share/σ_j²·‖Y_j·M·x − u_j‖² + ½ (x − x₀)ᵀP(x − x₀)
 
 The prior's curvature P is that of the physically consistent fit's distance at x₀ (misfit.py): for a
 body w·tr(J₀⁻¹E_i J₀⁻¹E_k), for a drive term at most one over its size squared. So this is the
@@ -69,7 +69,7 @@ class GaussianModel:
     positions: tuple[np.ndarray, ...]  # base parameters of each joint's rows
     x0: np.ndarray  # (columns,)
     S: np.ndarray  # (columns, columns): x = x₀ + S·δ, whose prior precision is diagonal
-    independent: np.ndarray  # (nv,) share of each joint's rows
+    statistics: LogStatistics
     base_columns: np.ndarray  # (p,) the column whose base parameter each is
 
     @staticmethod
@@ -89,7 +89,7 @@ class GaussianModel:
             information.positions,
             x0,
             _unit_prior(f),
-            statistics.independent,
+            statistics,
             information.base.independent,
         )
 
@@ -144,8 +144,8 @@ class GaussianModel:
         sigma = np.sqrt(np.maximum(grams.torque_squares / rows, floor**2))
         for _ in range(REWEIGHTINGS):
             left = grams.squares(self.M @ self.fit(grams, sigma, weight).x, self.positions)
-            sigma = np.maximum(np.sqrt(left / rows), floor)
-        return sigma
+            sigma = np.asarray(np.maximum(np.sqrt(left / rows), floor))
+        return np.asarray(sigma)
 
     def fit(
         self,
@@ -172,15 +172,13 @@ class GaussianModel:
         value += 0.5 * float(D @ solved**2)
         return GaussianFit(self, x, value, H, D, held)
 
-    def _normal(
-        self, grams: Grams, sigma: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, float]:
+    def _normal(self, grams: Grams, sigma: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
         """(H, b, constant) of ½δᵀHδ − bᵀδ + constant: the data's misfit."""
         p = len(self.M)
         G, g, constant = np.zeros((p, p)), np.zeros(p), 0.0
         x_base = self.M @ self.x0
         for v, (product, at) in enumerate(zip(grams.products, self.positions, strict=True)):
-            factor = self.independent[v] / sigma[v] ** 2
+            factor = self.statistics.share / sigma[v] ** 2
             mine = product[:-1, :-1]
             slope = product[:-1, -1] - mine @ x_base[at]
             G[np.ix_(at, at)] += factor * mine
@@ -213,7 +211,7 @@ class GaussianFit:
     def std(self, columns: np.ndarray) -> np.ndarray:
         """Standard deviation of these entries of x, the prior included; zero where held."""
         rows = self.model.S[columns][:, ~self.held]
-        return np.sqrt(np.sum(rows * cho_solve(self._factor, rows.T).T, axis=1))
+        return np.asarray(np.sqrt(np.sum(rows * cho_solve(self._factor, rows.T).T, axis=1)))
 
     def log_evidence(self) -> float:
         """log p(data | prior) up to a constant that the prior's weight does not change."""

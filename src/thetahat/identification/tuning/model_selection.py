@@ -39,6 +39,9 @@ from thetahat.model.robot import Robot
 # transition widths as shares of a motor's RMS speed; the first is used unless another law improves
 ZONES = (0.03, 0.1, 0.3)
 TRAVELS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)  # shares of the standard deviation of a motor's travel
+# zones of speed after which tanh has reached 96 %: the transition ends there, and no fitted row is
+# slower
+REACHED = 2.0
 STRIBECK = (0.05, 0.15)  # shares of a motor's RMS speed
 WORTH = 2.5  # standard deviations of a further term's value, at least
 LOADED = 0.3  # share of a motor's torque: with less load, friction by load means nothing
@@ -63,7 +66,8 @@ def choose_coulomb_transition(
     # A motor that stands may be held by any friction up to Coulomb's, either way: a zone says none,
     # a sign would follow the sensor's noise.
     laws = [
-        FrictionDirection(np.maximum(share * speed, slowest), np.zeros(motors)) for share in ZONES
+        FrictionDirection(np.maximum(share * speed, slowest / REACHED), np.zeros(motors))
+        for share in ZONES
     ]
     laws += [
         FrictionDirection.plain(motors),

@@ -17,8 +17,8 @@ import numpy as np
 
 from thetahat.identification.tuning.cross_validation import Pieces, Scores
 
-# standard deviations from twice each parameter's size to a hundredth of it
-WEIGHTS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10000.0)
+# standard deviations from six times each parameter's size to a hundredth of it
+WEIGHTS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10000.0)
 USUAL = 100.0  # where nothing could be chosen: strong, a tenth of each parameter
 AS_GOOD = 1.0  # [nats] of evidence: weights this close are alike
 

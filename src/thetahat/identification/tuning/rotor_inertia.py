@@ -3,7 +3,7 @@
 A rotor adds armature·q̈ to its own joint alone; a link's inertia shows in the torques of the joints
 before it, too, and depends on the posture. A rotor that is left out becomes inertia and mass of
 links. The criterion is the Bayesian information criterion of the fit with the prior, rows counted
-as independent ones; a difference of 10 is very strong evidence [Kass1995]. Rotor inertia is never
+as independent ones; a difference of 2 is positive evidence [Kass1995]. Rotor inertia is never
 negative. The prior is the robot file's armature where it states one, and such a rotor is always
 fitted.
 """
@@ -19,7 +19,9 @@ from thetahat.identification.tuning.cross_validation import WEIGHT, Pieces
 from thetahat.identification.tuning.gaussian_fit import GaussianFit
 from thetahat.model.robot import Robot
 
-EVIDENCE = 10.0  # difference of the criteria that counts as very strong
+# difference of the criteria that counts as positive evidence: a rotor that is left out becomes mass,
+# which is worse than a small one too many
+EVIDENCE = 2.0
 WORTH = 2.5  # standard deviations of its value, at least
 FREE = 1e-3  # weight of a prior that leaves all to the motion
 
@@ -53,7 +55,7 @@ def decide_rotor_inertia(pieces: Pieces) -> RotorDecision:
         return model.fit(pieces.whole, sigma, weight, without=without)
 
     now = fit(fitted)
-    penalty = float(np.log(max(float(model.independent @ pieces.whole.rows), 1.0)))
+    penalty = float(np.log(max(float(model.statistics.independent @ pieces.whole.rows), 1.0)))
     last: dict[int, float] = {}
     while len(fitted) < len(motors):
         last = {}

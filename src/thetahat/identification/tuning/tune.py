@@ -106,9 +106,7 @@ class Tuned:
         self, prior: np.ndarray | Robot | None = None, *, weights: str | None = "iterated"
     ) -> Consistent:
         """Return the physically consistent estimator with the chosen weight of the prior."""
-        return Consistent(
-            prior, self.weight, self.metric, weights, statistics=self.statistics
-        )
+        return Consistent(prior, self.weight, self.metric, weights, statistics=self.statistics)
 
     def __str__(self) -> str:
         return "\n".join(self.reasons)

@@ -105,10 +105,8 @@ def noise_covariance(
         return covariance_of(solution, middle), model
 
 
-def independent_share(
-    information: Information, samples: Source, weights: Weights
-) -> np.ndarray:
-    """Return the share of each joint's rows that count as independent in its part of the fit, (nv,).
+def independent_share(information: Information, samples: Source, weights: Weights) -> np.ndarray:
+    """Return the share of each joint's rows that are independent in its part of the fit, (nv,).
 
     Residuals are those of least squares. Correlation multiplies the variance of a fit by Σ_k
     c(|k|)a(k)/(c(0)a(0)), mean over a joint's part in it (a(k): leverage at lag k); as many rows
