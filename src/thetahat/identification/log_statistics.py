@@ -1,4 +1,4 @@
-"""What a log says about its rows: how many are independent, and which speeds and torques they reach.
+"""What a log says about its rows: how many are independent, which speeds and torques they reach.
 
 Fits, cross-validation and decisions count rows by these numbers, so that they share one currency.
 """

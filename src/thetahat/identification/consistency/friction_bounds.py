@@ -157,7 +157,7 @@ def _cells(top: float) -> list[tuple[float, float, float]]:
 def _amplitudes(
     columns: Columns, at: dict[str, int], motor: int, statistics: LogStatistics
 ) -> tuple[list[np.ndarray], float]:
-    """Rows that hold each term's torque, at the fastest speed seen, below the largest torque seen."""
+    """Rows that hold each term's torque at the fastest speed below the largest torque seen."""
     actuation = columns.drive.actuation
     joints = (
         np.array([motor]) if actuation is None else np.flatnonzero(actuation.touches()[:, motor])

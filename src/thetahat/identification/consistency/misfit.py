@@ -110,8 +110,8 @@ class Objective:
 
     @cached_property
     def _stated(self) -> np.ndarray:
-        """Positions in x of rotor inertia that the prior states, where a weight has its full meaning
-        (rows counted as independent ones).
+        """Positions in x of rotor inertia that the prior states, where rows count as independent
+        ones and a weight has its full meaning.
         """
         if self.statistics is None:
             return np.empty(0, dtype=int)
@@ -262,8 +262,8 @@ def objective(
 
 
 def _moments_unit(J: np.ndarray) -> np.ndarray:
-    """K of one body: changes of θ to those of mass, centre of mass and second moments about it, each
-    in a unit of the body's own (mass m, length √(tr Σ/m) of its second moments Σ about the centre).
+    """K of one body: changes of θ to those of mass, centre and second moments Σ about it, each in a
+    unit of the body's own: mass m, length √(tr Σ/m).
 
     J: its pseudo-inertia. To first order there, δc = (δ(mc) − c·δm)/m, and δΣ is what is left of
     the change of second moments about the origin.

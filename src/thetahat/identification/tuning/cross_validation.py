@@ -10,8 +10,9 @@ own:
 A block in which something happens that no model explains, a contact, thus counts for no more than
 its length. Rows at standstill, where dry friction may hold any torque within its limits, are scored
 apart from those in motion, and count for a fifth. The log is cut in `CUTS` ways; what counts is the
-mean over them, and a choice must improve the predictions in each. Products of rows are summed once per candidate, over pieces
-of time that all ways of cutting share; every fit and score follows from these (gaussian_fit.py).
+mean over them, and a choice must improve the predictions in each. Products of rows are summed once
+per candidate, over pieces of time that all ways of cutting share; every fit and score follows from
+these (gaussian_fit.py).
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Threshold:
 # In nats of independent rows. Another law has as many parameters as the one that it replaces, and
 # only must be better; one more term must have very strong evidence, ten on the scale of the
 # Bayesian information criterion [Kass1995].
-LAW = Threshold(gain=1.0, loss=0.25)  # another friction law, low-pass or delay
+LAW = Threshold(gain=0.5, loss=0.25)  # another friction law, low-pass or delay
 TERM = Threshold(gain=5.0, loss=0.10)  # one more friction term
 
 
