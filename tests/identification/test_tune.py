@@ -15,8 +15,17 @@ import thetahat as th
 from thetahat import robots
 from thetahat.data.memory_log import log_from_arrays
 from thetahat.identification.coupled_joints import coupled
+from thetahat.identification.parameter_columns import full_regressor
 from thetahat.identification.residual_structure import Residuals
-from thetahat.identification.tuning.cross_validation import LAW, Predictions, block_edges, folds
+from thetahat.identification.tuning.cross_validation import (
+    WEIGHT,
+    CrossValidation,
+    Predictions,
+    Threshold,
+    block_edges,
+    thinned,
+)
+from thetahat.identification.tuning.prior_strength import USUAL
 from thetahat.identification.tuning.tune import TuningOptions
 from thetahat.kernels.direction import follow
 from thetahat.model.friction_terms import FrictionDirection, quadratic
@@ -126,26 +135,40 @@ def test_a_log_too_short_to_choose_from_says_so_and_still_gives_a_model() -> Non
     found = th.tune(log, robot, TuningOptions(cutoff=5.0))
     assert found.reasons[0].startswith("nothing was chosen")
     assert found.robot.drive.dry is None
+    assert found.weight == USUAL >= 100.0  # a strong prior
+    assert found.settings.torque_cutoff in (None, found.settings.cutoff)  # one low-pass for both
 
 
-def test_folds_predict_what_they_have_not_seen() -> None:
-    """Each stretch's residual, by its own regressor and a fit to the others, row by row."""
+def test_blocks_are_predicted_by_fits_that_have_not_seen_them() -> None:
+    """The fit and the squared errors of every block, by its own regressor, row by row."""
     robot, log = recorded(seconds=12.0)
     robot = with_terms(robot)
     samples = th.prepare(log, robot, cutoff=8.0)
-    cut = folds(robot, samples, 4)
-
-    def solve(info: th.Information) -> np.ndarray:
-        return info.solution.x
-
-    found = cut.predict(solve)
-    fitted, moving = cut.parts[1].others, cut.parts[1].moving
-    Y = th.information(robot, samples)  # the same columns
-    assert fitted.key == Y.key
-    assert found.squares.shape == (8, 4)
-    np.testing.assert_allclose(found.squares[2], moving.residual_norms(solve(fitted)) ** 2)
-    total = sum(part.moving.samples for part in cut.parts)
-    assert total < len(samples)  # rows beside the cuts are not scored
+    pieces = CrossValidation(robot.theta).pieces(robot, samples)
+    few = thinned(samples)
+    edges = block_edges(few, 15)
+    model, sigma = pieces.model, pieces.noise(WEIGHT)
+    Y = full_regressor(robot, few.q, few.dq, few.ddq)
+    precision = np.linalg.inv(model.S @ np.diag(1.0 / model.precision(WEIGHT)) @ model.S.T)
+    for way, cut in enumerate(pieces.cuts()):
+        assert sorted(k for block in cut for k in block) == list(range(15))
+        found = pieces.predict(WEIGHT).cuts[way]
+        rows = np.concatenate([np.arange(edges[k], edges[k + 1]) for k in cut[1]])
+        others = np.setdiff1d(np.arange(len(few)), rows)
+        H, g = precision.copy(), precision @ model.x0
+        for v in range(4):
+            mine = others[few.valid[others, v]]
+            w = model.statistics.share / sigma[v] ** 2
+            H += w * Y[mine, v].T @ Y[mine, v]
+            g += w * Y[mine, v].T @ few.tau[mine, v]
+        x = np.linalg.solve(H, g)
+        reach = round(1.0 / (few.cutoff * few.period))
+        scored = rows[reach:-reach]  # rows beside the cuts are not scored
+        for v in range(4):
+            mine = scored[few.valid[scored, v]]
+            error = few.tau[mine, v] - Y[mine, v] @ x
+            assert found.rows[2, v] == len(mine)
+            np.testing.assert_allclose(found.squares[2, v], error @ error, rtol=1e-6)
 
 
 def test_gains_count_stretches_by_their_own_noise() -> None:
@@ -251,5 +274,6 @@ def test_the_luck_of_one_stretch_earns_nothing() -> None:
         20.0 * np.log(1.0 / (0.8**3 * 0.9**2)), rel=1e-9
     )
     assert once.gain(before)[0] > 10.0
-    assert everywhere.improves(before, LAW)
-    assert not once.improves(before, LAW)
+    threshold = Threshold(gain=10.0, loss=0.25)
+    assert everywhere.improves(before, threshold)
+    assert not once.improves(before, threshold)

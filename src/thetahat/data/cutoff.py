@@ -10,7 +10,8 @@ freedom j, with S_j(f) the power spectrum of the velocity:
 
     cut-off = min(15·f_m, f_n), f_m and f_n the medians over the degrees of freedom that move,
               at least 1.5 and (unless noise forbids it) 3 times the fastest f_m, at most 0.4 of the
-              sampling rate.
+              sampling rate. A joint more than 4 times as fast as the median vibrates rather than
+              moves, and does not count as the fastest.
 
 15: friction and the products of the equation of motion spread torque over harmonics of the motion.
 3 %: noise in the regressor biases a least-squares fit by about its share of the variance. The rule
@@ -58,6 +59,7 @@ NOISE_PART = 0.03  # of the torque's variance
 FASTEST = 3.0  # times the fastest joint's motion, where noise allows it
 LEAST = 1.5  # times the fastest joint's motion, in any case
 MOST = 0.4  # of the sampling rate
+VIBRATES = 4.0  # times the median f_m: a joint with more vibrates, and does not lead the choice
 MOVES = 100.0  # a joint moves if its spectrum's peak is this many times the level at the knee
 NOISELESS = 1e-8  # of the peak: a spectrum is followed no further down
 SLOW_PART = 0.04  # of the 95th percentile of a joint's speed: at standstill below it
@@ -327,7 +329,9 @@ def choose_cutoff(spectra: Spectra, robot: Robot) -> Cutoff:
     )
     noise = _noise_limits(spectra) if spectra.differentiated else np.full(robot.nv, np.inf)
     who = moves if moves.any() else np.ones(robot.nv, dtype=bool)
-    typical, fastest = float(np.median(motion[who])), float(np.max(motion[who]))
+    typical = float(np.median(motion[who]))
+    who = who & (motion <= VIBRATES * typical)
+    fastest = float(np.max(motion[who]))
     limit = float(np.median(noise[who]))
     wanted = max(HARMONICS * typical, FASTEST * fastest)
     value = min(max(min(wanted, limit), LEAST * fastest), MOST * spectra.rate)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 import numpy as np
 
 from thetahat.data.cutoff import choose_cutoff, choose_min_speed, scan_spectra
-from thetahat.data.filters import KNOTS, Kernel, convolve, decimation_factor, method_of
+from thetahat.data.filters import EDGE_WEIGHT, KNOTS, Kernel, convolve, decimation_factor, method_of
 from thetahat.data.resample import HALF, Halo, Layout, run_spans, uniform_blocks
 from thetahat.data.samples import EDGE, OUTLIER, STANDSTILL, Samples, concatenate
 from thetahat.data.types import Chunk, LogLike
@@ -29,6 +29,9 @@ from thetahat.model.robot import Robot
 
 BATCH = 65_536  # rows
 LONGEST_DELAY = 1.0  # [s] between motion and torque
+# of a run: where its edges would take more at either end, they end where less than `SHORT_EDGE` of
+# the filter's weight exceeds the run, whose mirror image stands for the rest
+SHORT_RUN, SHORT_EDGE = 0.1, 0.02
 # rows beyond the filter's reach on which a row depends: neighbours of spikes and resampled rows
 CARRIED = 2 * (HALF + KNOTS)
 
@@ -263,7 +266,9 @@ class Motion(NamedTuple):
 class _Filter:
     """Kernels for one period, applied to windows of rows."""
 
-    def __init__(self, robot: Robot, layout: Layout, settings: Settings, period: float) -> None:
+    def __init__(
+        self, robot: Robot, layout: Layout, settings: Settings, period: float, run_rows: int
+    ) -> None:
         self.robot, self.layout, self.settings = robot, layout, settings
         plain = [self._kernel(settings.cutoff, period, d) for d in (0, 1, 2)]
         torque = (
@@ -287,9 +292,9 @@ class _Filter:
         self.derivatives = motion[1:] if layout.differentiated else []
         used = [kernel for _, kernels in self.work for kernel in kernels] + self.derivatives
         self.past, self.future = max(k.past for k in used), max(k.future for k in used)
-        self.edge_future, self.edge_past = (
-            max(reach) for reach in zip(*(k.edge_reach() for k in used), strict=True)
-        )
+        self.edge_future, self.edge_past = _edges(used)
+        if max(self.edge_future, self.edge_past) > SHORT_RUN * run_rows:
+            self.edge_future, self.edge_past = _edges(used, SHORT_EDGE)
 
     def _kernel(self, cutoff: float, period: float, derivative: int) -> Kernel:
         """Return the kernel for this period. Runs whose periods agree to four digits share one,
@@ -359,6 +364,19 @@ class _Filter:
         return reason
 
 
+def _edges(kernels: Sequence[Kernel], part: float = EDGE_WEIGHT) -> tuple[int, int]:
+    """Return (rows at the end, rows at the start) of a run that these kernels' ends reach over."""
+    future, past = zip(*(kernel.edge_reach(part) for kernel in kernels), strict=True)
+    return max(future), max(past)
+
+
+def _run_rows(log: LogLike, spans: Sequence[tuple[int, int]]) -> dict[int, int]:
+    """Return the rows of every run inside the spans."""
+    starts = np.array([run.first_row for run in log.runs])
+    runs = np.searchsorted(starts, [first for first, _ in spans], side="right") - 1
+    return {int(run): stop - first for run, (first, stop) in zip(runs, spans, strict=True)}
+
+
 def batches_of(
     log: LogLike,
     robot: Robot,
@@ -382,9 +400,11 @@ def batches_of(
     provenance = _provenance(log, settings, span)
     state: tuple[_Filter, Halo] | None = None
     spans = run_spans(log, span)
+    run_rows = _run_rows(log, spans)
     for block in uniform_blocks(log, robot, chunks=chunks, spans=spans, spikes=spikes):
         if state is None:
-            kernels = _Filter(robot, layout, settings, block.period)
+            rows_of_run = run_rows.get(block.run, log.rows)
+            kernels = _Filter(robot, layout, settings, block.period, rows_of_run)
             state = kernels, Halo(past=kernels.past, future=kernels.future, rows=rows)
         kernels, halo = state
         factor = settings.factor(block.period)

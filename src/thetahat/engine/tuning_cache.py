@@ -24,11 +24,12 @@ from thetahat.engine.cache import Store, from_json, to_json
 from thetahat.engine.fingerprint import DATA_FORMAT, fingerprint, robot_fingerprint
 from thetahat.engine.multi_log import Entry, MultiLog, Span, merge_files
 from thetahat.errors import MalformedInput, NotIdentifiable
+from thetahat.identification.log_statistics import LogStatistics
 from thetahat.identification.tuning.tune import Tuned
 from thetahat.model.friction_terms import KNOWN, FrictionDirection, term_from_settings
 from thetahat.model.robot import Robot
 
-FORMAT = 2  # of what the store keeps here
+FORMAT = 3  # of what the store keeps here
 # Settings that were chosen before stay while logs that are added allow it, as everything folded
 # with them would have to be read again otherwise, and an estimate hardly depends on them
 # (thetahat.data.cutoff). What the new logs alone would choose may differ by these ratios: slower
@@ -159,6 +160,40 @@ class FrictionEntry:
 
 
 @dataclass(frozen=True)
+class StatisticsEntry:
+    """Statistics of the rows that were tuned on, in plain values."""
+
+    independent: tuple[float, ...]
+    slowest: tuple[float, ...]
+    fastest: tuple[float, ...]
+    torque: tuple[float, ...]
+    period: float | None
+
+    @staticmethod
+    def of(statistics: LogStatistics | None) -> StatisticsEntry | None:
+        """None where there are none."""
+        if statistics is None:
+            return None
+        return StatisticsEntry(
+            _floats(statistics.independent),
+            _floats(statistics.slowest),
+            _floats(statistics.fastest),
+            _floats(statistics.torque),
+            statistics.period,
+        )
+
+    def restore(self) -> LogStatistics:
+        """Return the statistics."""
+        return LogStatistics(
+            np.array(self.independent),
+            np.array(self.slowest),
+            np.array(self.fastest),
+            np.array(self.torque),
+            self.period,
+        )
+
+
+@dataclass(frozen=True)
 class TunedEntry:
     """What `tune` chose, in plain values."""
 
@@ -170,6 +205,8 @@ class TunedEntry:
     metric: str
     reasons: tuple[str, ...]
     rms: tuple[float, ...] | None
+    rotors: tuple[int, ...] | None  # motors whose rotor inertia is identified; None: all
+    statistics: StatisticsEntry | None
 
     @staticmethod
     def of(tuned: Tuned) -> TunedEntry | None:
@@ -193,6 +230,8 @@ class TunedEntry:
             metric=tuned.metric,
             reasons=tuned.reasons,
             rms=None if tuned.rms is None else _floats(tuned.rms),
+            rotors=drive.rotors,
+            statistics=StatisticsEntry.of(tuned.statistics),
         )
 
     def restore(self, fitted: Robot) -> Tuned:
@@ -212,6 +251,7 @@ class TunedEntry:
             dry=None
             if self.dry is None
             else FrictionDirection(np.array(self.dry[0]), np.array(self.dry[1])),
+            rotors=self.rotors,
         )
         return Tuned(
             settings=_reused(self.settings),
@@ -220,6 +260,7 @@ class TunedEntry:
             metric=self.metric,
             reasons=self.reasons,
             rms=None if self.rms is None else np.array(self.rms),
+            statistics=None if self.statistics is None else self.statistics.restore(),
         )
 
 

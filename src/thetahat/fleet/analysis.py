@@ -30,7 +30,8 @@ from thetahat.identification import factor as f
 from thetahat.identification.information import information
 from thetahat.identification.parameter_columns import prior_vector
 from thetahat.identification.tuning.cross_validation import METRIC
-from thetahat.identification.tuning.tune import USUAL, Tuned, TuningOptions, tune
+from thetahat.identification.tuning.prior_strength import USUAL
+from thetahat.identification.tuning.tune import Tuned, TuningOptions, tune
 from thetahat.model.io.load import load
 from thetahat.model.lock_joints import lock
 from thetahat.model.robot import Robot
@@ -307,9 +308,7 @@ def _recipe(each: _ScannedRobot, tuned: Tuned, options: FleetOptions) -> Recipe:
         settings,
         each.locked,
         tuned.robot,
-        physical_prior(each.files.robot, each.locked, tuned.robot),
-        tuned.weight,
-        tuned.metric,
+        tuned.estimator(physical_prior(each.files.robot, each.locked, tuned.robot)),
     )
 
 

@@ -47,9 +47,17 @@ class Recipe:
     settings: Settings
     locked: tuple[str, ...]
     fitted: Robot  # with the columns to identify
-    prior: np.ndarray
-    weight: float
-    metric: str
+    estimator: Consistent
+
+    @property
+    def weight(self) -> float:
+        """Of the prior."""
+        return self.estimator.weight
+
+    @property
+    def metric(self) -> str:
+        """Of the prior."""
+        return self.estimator.metric
 
     @property
     def work(self) -> Fold:
@@ -108,7 +116,9 @@ def store_key(recipe: Recipe, task: PeriodTask) -> str:
     """Return the hash of all that a period's estimate depends on."""
     work = recipe.work
     shards = plan(_files(recipe, task), recipe.settings, whole=work.whole)
-    given = (recipe.prior, recipe.weight, recipe.metric)
+    statistics = recipe.estimator.statistics
+    share = None if statistics is None else statistics.share
+    given = (recipe.estimator.prior, recipe.weight, recipe.metric, share)
     return fingerprint(
         "period", FORMAT, work.fingerprint, given, [shard.content for shard in shards]
     )
@@ -128,9 +138,7 @@ def estimate(reducer: ShardReducer, recipe: Recipe, task: PeriodTask) -> PeriodE
             f"{task.name}: no torque of its logs can be used; record the robot while it moves"
         )
     plain = _least_squares(reducer, recipe, reduction.files, whole)
-    physical = solve(
-        whole, Consistent(prior=recipe.prior, weight=recipe.weight, metric=recipe.metric)
-    )
+    physical = solve(whole, recipe.estimator)
     return PeriodEstimate(
         x_base=plain.x_base,
         covariance=plain.covariance,

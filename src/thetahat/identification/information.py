@@ -235,7 +235,12 @@ def _laws(drive: Drive) -> tuple[object, ...]:
         for shape, _ in drive.extra
         if shape.term in drive.identified and shape.settings
     )
-    return (*((drive.dry.key,) if drive.dry is not None else ()), *((shapes,) if shapes else ()))
+    rotors = drive.rotors if "armature" in drive.identified else None
+    return (
+        *((drive.dry.key,) if drive.dry is not None else ()),
+        *((shapes,) if shapes else ()),
+        *((("rotors", rotors),) if rotors is not None else ()),
+    )
 
 
 def load_of(robot: Robot, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray) -> np.ndarray | None:

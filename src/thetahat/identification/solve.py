@@ -54,7 +54,12 @@ def solve(
         estimate = _finite(chosen.estimate(information), chosen)
     if samples is None or estimate.status == "infeasible":
         return estimate
-    return corrected(estimate, information, samples, weights=getattr(chosen, "weights", None))
+    weights = (
+        chosen.joint_weights(information)
+        if isinstance(chosen, Consistent)
+        else getattr(chosen, "weights", None)
+    )
+    return corrected(estimate, information, samples, weights=weights)
 
 
 def _finite(estimate: Estimate, estimator: object) -> Estimate:

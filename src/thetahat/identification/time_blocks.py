@@ -133,6 +133,14 @@ class Block:
         return len(self.rows.tau)
 
 
+def block_of(samples: Samples, robot: Robot, usable: np.ndarray) -> Block:
+    """Return samples as one block, with other rows than their own called usable, (n, nv) bool."""
+    direction = samples.direction_of(robot.drive)
+    direction = np.empty((len(samples), 0)) if direction is None else direction
+    state = _Rows(samples.q, samples.dq, samples.ddq, samples.tau, direction, usable)
+    return Block(state, True, samples.period)
+
+
 def blocks(source: Source, robot: Robot, size: int, *, reach: int) -> Iterator[Block]:
     """Yield a log's rows in blocks of `size`; gaps over `reach` periods begin a new segment."""
     period: float | None = None

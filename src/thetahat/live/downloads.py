@@ -27,7 +27,7 @@ from thetahat.identification.parameter_columns import Columns
 from thetahat.identification.scores import validate
 from thetahat.identification.solve import solve
 from thetahat.identification.tuning.cross_validation import METRIC
-from thetahat.identification.tuning.tune import USUAL
+from thetahat.identification.tuning.prior_strength import USUAL
 from thetahat.identification.verdict import Verdict, with_verdict
 from thetahat.live.viewers import encodable
 from thetahat.model.io.save import save

@@ -55,6 +55,9 @@ class Drive:
     motors: tuple[int, ...] | None = None  # those whose parameters are columns; None: all
     # how the direction of dry friction turns; None: the sign of the speed, as it is measured
     dry: FrictionDirection | None = None
+    # motors whose rotor inertia is a column where "armature" is identified; None: all. The others'
+    # columns are zero, so that they keep the value of the prior.
+    rotors: tuple[int, ...] | None = None
 
     @staticmethod
     def none(nv: int) -> Drive:
@@ -82,6 +85,10 @@ class Drive:
         if self.motors is not None and not all(0 <= k < count for k in self.motors):
             raise UsageError(
                 f"drive motors are {self.motors}; give positions from 0 to {count - 1}"
+            )
+        if self.rotors is not None and not all(0 <= k < count for k in self.rotors):
+            raise UsageError(
+                f"drive rotors are {self.rotors}; give positions from 0 to {count - 1}"
             )
 
     def _check_terms(self, terms: Iterable[str]) -> None:
@@ -276,7 +283,12 @@ class Drive:
         motors).
         """
         motor = self._motor_side(dq, ddq, q=q, load=load)
-        return motor.B, [self._column(term, motor, direction) for term in self.identified]
+        columns = [self._column(term, motor, direction) for term in self.identified]
+        if self.rotors is not None and "armature" in self.identified:
+            at = self.identified.index("armature")
+            fitted = np.isin(np.arange(len(self.viscous)), self.rotors)
+            columns[at] = np.where(fitted, columns[at], 0.0)
+        return motor.B, columns
 
     def direction(self, dq: np.ndarray, *, q: np.ndarray | None = None) -> np.ndarray:
         """Compute the direction d of dry friction, (…, motors), from the speed alone."""
@@ -366,6 +378,11 @@ class Drive:
     def with_dry(self, dry: FrictionDirection | None) -> Drive:
         """Return the drive with another law for the direction of dry friction."""
         return replace(self, dry=dry)
+
+    def with_rotors(self, motors: Iterable[int] | None) -> Drive:
+        """Return the drive with the rotor inertia of these motors to identify; None: of all."""
+        rotors = None if motors is None else tuple(sorted(motors))
+        return replace(self.with_terms(armature=rotors != ()), rotors=rotors or None)
 
     def with_extra_term(self, shape: DriveTerm, value: np.ndarray | float = 0.0) -> Drive:
         """Return the drive with one more term to identify; a term of that name is replaced."""

@@ -145,7 +145,7 @@ def _link(robot: Robot, link: Link, places: list[_Place], body_of: dict[int, int
 
 
 def _drive(drive: Drive, kept: list[int]) -> Drive:
-    motors = drive.motors
+    motors, rotors = drive.motors, drive.rotors
     return replace(
         Drive.none(len(kept)).with_values(**{term: drive.value(term)[kept] for term in TERMS}),
         extra=tuple(
@@ -154,4 +154,5 @@ def _drive(drive: Drive, kept: list[int]) -> Drive:
         identified=drive.identified,
         motors=None if motors is None else tuple(kept.index(k) for k in motors if k in kept),
         dry=None if drive.dry is None else drive.dry.of(kept),
+        rotors=None if rotors is None else tuple(kept.index(k) for k in rotors if k in kept),
     )

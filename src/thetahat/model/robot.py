@@ -192,6 +192,10 @@ class Robot:
             )
         return replace(self, drive=drive)
 
+    def with_rotors(self, motors: Iterable[int] | None) -> Robot:
+        """Return the robot with the rotor inertia of these motors to be identified; None: all."""
+        return replace(self, drive=self.drive.with_rotors(motors))
+
     def with_actuation(
         self,
         B: np.ndarray | ActuationFunction,

@@ -34,6 +34,7 @@ from thetahat.identification.estimators.positive import Positive
 from thetahat.identification.estimators.prior import Prior
 from thetahat.identification.estimators.robust import Robust
 from thetahat.identification.information import Information
+from thetahat.identification.log_statistics import PER_CYCLE, LogStatistics
 from thetahat.identification.residual_audit import ResidualAudit
 from thetahat.identification.residual_structure import (
     Residuals,
@@ -41,10 +42,11 @@ from thetahat.identification.residual_structure import (
     lost_to_constraints,
 )
 from thetahat.identification.scores import Validation, predicted
+from thetahat.identification.submodel import view
 from thetahat.identification.tuning.cross_validation import METRIC
 from thetahat.identification.tuning.model_selection import BY_LOAD, TERMS
-from thetahat.identification.tuning.rotor_inertia import decide_rotor_inertia
-from thetahat.identification.tuning.tune import USUAL, Tuned, TuningOptions, tune, tune_samples
+from thetahat.identification.tuning.prior_strength import USUAL
+from thetahat.identification.tuning.tune import Tuned, TuningOptions, tune, tune_samples
 from thetahat.identification.verdict import Verdict
 from thetahat.model.robot import Robot
 from thetahat.pipeline.dataset import Dataset, LogInput, load_robot, log_names, read_dataset
@@ -236,6 +238,7 @@ def _tune(dataset: Dataset, engine: Engine, progress: Progress) -> Tuned:
         metric=metric,
         weights=settings.weights,
         friction=(*TERMS, BY_LOAD) if settings.load_friction else TERMS,
+        rotors=settings.armature,
     )
     prior = dataset.prior_of(fitted)
 
@@ -278,32 +281,23 @@ def _solve(
 ) -> tuple[Model, Estimate]:
     """Estimate the parameters, and a plain least-squares fit beside."""
     settings = dataset.settings
-    # Rows of a filtered signal are not independent: two per cycle of the cut-off are.
-    independent = min(1.0, 2.0 * tuned.settings.cutoff * fold.period) if fold.period else 1.0
-    decision = decide_rotor_inertia(
-        fold.information,
-        settings.armature,
-        dofs=dataset.joints.dofs,
-        weights=settings.weights,
-        independent=independent,
-    )
-    seen = decision.information
+    seen = view(fold.information, dofs=dataset.joints.dofs)
     usable = int(seen.rows.max())
     if usable < len(seen.base):
         raise NotIdentifiable(
             f"the log has {usable} usable samples to fit {len(seen.base)} parameters; record"
             " longer, or hold out less"
         )
-    estimate = _estimate(dataset, engine, tuned, rows, fold, seen=seen, independent=independent)
+    tuned = replace(tuned, statistics=_statistics(dataset, tuned, fold))
+    estimate = _estimate(dataset, engine, tuned, rows, fold, seen=seen)
     plain = LeastSquares(weights=settings.weights).estimate(seen)
-    columns = tuned.robot.with_drive(armature="armature" in seen.robot.drive.identified)
     model = Model(
         nominal=dataset.nominal,
-        identified=columns.with_parameters(estimate),
-        least_squares=columns.with_parameters(plain),
+        identified=tuned.robot.with_parameters(estimate),
+        least_squares=tuned.robot.with_parameters(plain),
         information=seen,
         unconstrained=plain.residual_norms,
-        rotor_inertia=decision.reason,
+        rotor_inertia=_rotor_sentence(tuned),
         plausibility=assess(estimate, dataset.reference, settings.plausible),
     )
     return model, estimate
@@ -317,7 +311,6 @@ def _estimate(
     fold: Fold,
     *,
     seen: Information,
-    independent: float,
 ) -> Estimate:
     """Estimate, within bounds of plausible bodies where the fit without leaves them."""
     settings, prior = dataset.settings, dataset.prior_of(seen.robot)
@@ -331,11 +324,32 @@ def _estimate(
     if free.status == "infeasible" or not (limits.plausible or limits.total_mass):
         return free
     estimator = consistent_estimator(settings, tuned, prior, limits)
-    estimate = bounded_estimate(seen, estimator, free, independent=independent)
+    share = 1.0 if tuned.statistics is None else tuned.statistics.share
+    estimate = bounded_estimate(seen, estimator, free, independent=share)
     if settings.robust and estimate is not free:  # once more, with the samples' weights
         given_up = tuple(each.name for each in estimate.given_up)
         return solved(replace(limits, given_up=given_up)).with_given_up(estimate.given_up)
     return estimate
+
+
+def _statistics(dataset: Dataset, tuned: Tuned, fold: Fold) -> LogStatistics | None:
+    """The statistics of the folded rows: as tuned, or of the low-pass alone."""
+    if tuned.statistics is not None:
+        return tuned.statistics.at(fold.period)
+    cutoff = tuned.settings.torque_cutoff or tuned.settings.cutoff
+    share = min(1.0, PER_CYCLE * cutoff * fold.period) if fold.period else 1.0
+    return LogStatistics.by_share(tuned.robot, share, fold.period)
+
+
+def _rotor_sentence(tuned: Tuned) -> str:
+    """Whose rotor inertia is fitted."""
+    drive = tuned.robot.drive
+    if "armature" not in drive.identified:
+        return "not fitted"
+    if drive.rotors is None:
+        return "fitted"
+    names = tuned.robot.velocity_names if drive.actuation is None else drive.actuation.names
+    return f"fitted: {', '.join(names[k] for k in drive.rotors)}"
 
 
 def make_estimator(
@@ -370,6 +384,7 @@ def consistent_estimator(
         weights=settings.weights,
         constraints=constraints or Constraints(),
         solver=LogCholesky() if settings.method == "smooth" else None,
+        statistics=tuned.statistics,
     )
 
 

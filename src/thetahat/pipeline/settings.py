@@ -20,7 +20,7 @@ METHODS = ("consistent", "least-squares", "prior", "positive", "smooth")
 CONSISTENT = ("consistent", "smooth")  # methods whose bodies are all physically consistent
 WITH_PRIOR = ("consistent", "prior", "smooth")
 BOUNDED = ("consistent",)  # methods that take bounds on bodies
-METRICS = ("entropic", "euclidean")
+METRICS = ("moments", "entropic", "euclidean")
 FRICTION = ("viscous", "coulomb", "offset")
 WEIGHTS = ("iterated", "joint")
 

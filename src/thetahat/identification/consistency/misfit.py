@@ -11,9 +11,17 @@ parameters. The distance is
                 with s a size of each parameter: kg, kg·m, kg·m² of the body itself
     entropic    Σ_bodies tr(J₀⁻¹J) − log det(J₀⁻¹J) − 4
                 the same in every frame and unit [Lee2020]; J pseudo-inertias
+    moments     ½ Σ_bodies (δm/m)² + |δc|²/l² + |δΣ|²/(m·l²)², and a hundredth of the entropic one
+                mass m, centre c and second moments Σ about it, m·l² = tr Σ: each may be wrong by a
+                share of the body's own size, whichever way, as robot files are. The same in every
+                frame; a thin body may be off its axis, which the entropic distance hardly allows.
 
 and, for drive terms, the euclidean one in both. Near x₀ the two agree where the body is as long as
-it is wide.
+it is wide. A robot file says how heavy its links are, and next to nothing of friction: a drive
+term's weight is at most `DRIVE`, but for rotor inertia that the file states.
+
+With the statistics of a log, only its independent rows count: ½‖R·M·x − z‖² is
+then as large as the noise's correlation allows, and so is its weight beside the prior.
 """
 
 from __future__ import annotations
@@ -28,11 +36,14 @@ from thetahat.identification import factor as f
 from thetahat.identification.estimators.estimator import guess
 from thetahat.identification.estimators.joint_weights import Weights, weigh
 from thetahat.identification.information import Information
+from thetahat.identification.log_statistics import LogStatistics
 from thetahat.identification.parameter_columns import Columns
 from thetahat.model import parameters
 from thetahat.model.robot import Robot
 
-METRICS = ("euclidean", "entropic")
+METRICS = ("euclidean", "entropic", "moments")
+# of a "moments" prior's weight: that of its entropic part, which keeps bodies from being flat
+BARRIER = 0.01
 # what no drive has below zero; an offset has either sign
 NONNEGATIVE = "viscous", "coulomb", "armature", "stribeck", "load"
 # principal second moments of a reference body, relative to their sum: a rod or a point would hold J
@@ -43,6 +54,7 @@ FLOOR = 1e-3
 CERTAIN = 1e-6
 LIGHTEST = 1e-4  # of the mean body: what a body's own mass is worth as a unit, at least
 SHORTEST = 1e-2  # [m] what a body's own radius of gyration is worth as a unit, at least
+DRIVE = 1.0  # largest weight of a drive term's distance from the prior
 # powers of a length in kg·m², kg·m and kg, in the order of θ
 _LENGTHS = np.array([2, 2, 2, 1, 1, 2, 2, 1, 2, 0])
 
@@ -58,6 +70,7 @@ class Objective:
     x0: np.ndarray  # (columns,)
     weight: float
     metric: str
+    statistics: LogStatistics | None = None  # of the rows; None: all are independent
 
     @cached_property
     def columns(self) -> Columns:
@@ -91,7 +104,45 @@ class Objective:
         for k, column in enumerate(self.information.base.independent):
             if column >= self.columns.inertial and norms[k] > 0.0 and torque > 0.0:
                 out[column] = torque / norms[k]
+        stated = self._stated
+        out[stated] = self.x0[stated]
         return out
+
+    @cached_property
+    def _stated(self) -> np.ndarray:
+        """Positions in x of rotor inertia that the prior states, where rows count as independent
+        ones and a weight has its full meaning.
+        """
+        if self.statistics is None:
+            return np.empty(0, dtype=int)
+        rotor = np.array([name == "armature" for name, _ in self.columns.pairs])
+        rotor[: self.columns.inertial] = False
+        return np.flatnonzero(rotor & (self.x0 > 0.0))
+
+    @cached_property
+    def pull(self) -> np.ndarray:
+        """Weight of each column's distance from the prior, relative to `weight`, (columns,)."""
+        out = np.ones(self.columns.count)
+        out[self.columns.inertial :] = min(1.0, DRIVE / self.weight) if self.weight else 1.0
+        out[self._stated] = 1.0
+        return out
+
+    @cached_property
+    def whitening(self) -> np.ndarray:
+        """K of the prior's quadratic part ½‖K(x − x₀)‖², (columns, columns)."""
+        K = np.diag(np.sqrt(self.pull) / self.scale)
+        if self.metric == "moments":
+            size = parameters.SIZE
+            for b, J in enumerate(self.references):
+                if J[3, 3] > 0.0:
+                    at = slice(size * b, size * b + size)
+                    K[at, at] = _moments_unit(J)
+        return K
+
+    @property
+    def entropic_weight(self) -> float:
+        """Weight of the entropic distance; zero where the prior has none."""
+        return self.weight * {"entropic": 1.0, "moments": BARRIER}.get(self.metric, 0.0)
 
     @cached_property
     def nonnegative(self) -> np.ndarray:
@@ -131,7 +182,8 @@ class Objective:
     def distance(self, x: np.ndarray) -> float:
         """d(x, x₀); infinite where the entropic one has no value."""
         n = self.columns.inertial
-        square = ((x - self.x0) / self.scale) ** 2
+        step = self.whitening @ (x - self.x0)
+        square = step**2
         if self.metric == "euclidean":
             return 0.5 * float(np.sum(square))
         ratio = np.linalg.solve(
@@ -140,13 +192,16 @@ class Objective:
         sign, logarithm = np.linalg.slogdet(ratio)
         if np.any(sign <= 0.0):
             return float("inf")
-        return float(np.sum(np.trace(ratio, axis1=1, axis2=2) - logarithm - 4.0)) + 0.5 * float(
-            np.sum(square[n:])
-        )
+        divergence = float(np.sum(np.trace(ratio, axis1=1, axis2=2) - logarithm - 4.0))
+        if self.metric == "moments":
+            return BARRIER * divergence + 0.5 * float(np.sum(square))
+        return divergence + 0.5 * float(np.sum(square[n:]))
 
     def misfit(self, x: np.ndarray) -> float:
-        """Return ‖R·M·x − z‖² per row of the log, in noise variances."""
-        return 2.0 * self.data(x) / max(int(np.sum(self.information.rows)), 1)
+        """Return ‖R·M·x − z‖² per row of the log that counts, in noise variances."""
+        share = 1.0 if self.statistics is None else self.statistics.share
+        count = share * float(np.sum(self.information.rows))
+        return 2.0 * self.data(x) / max(count, 1.0)
 
     def tempered(self, misfit: float) -> Objective:
         """Return the objective with a noise variance `misfit` times as large."""
@@ -168,6 +223,7 @@ def objective(
     weight: float,
     metric: str,
     weights: str | None,
+    statistics: LogStatistics | None = None,
 ) -> Objective:
     """The objective of a fit to this information; arguments as `Consistent` takes them."""
     if metric not in METRICS:
@@ -175,9 +231,11 @@ def objective(
     if not (np.isfinite(weight) and weight >= 0.0):
         raise UsageError(f"weight is {weight!r}; give a finite number of at least 0 (0: no prior)")
     x0 = guess(information, prior)
-    if metric == "entropic" and weight:
+    if metric != "euclidean" and weight:
         _require_physical(information.robot, x0)
     joint_weights = weigh(information, weights)
+    if statistics is not None:
+        joint_weights = joint_weights.tempered(statistics.share)
     rms = information.torque_norms() / np.sqrt(np.maximum(information.rows, 1))
     whitening = (
         np.minimum(joint_weights.whitening, 1.0 / np.where(rms > 0.0, CERTAIN * rms, np.inf))
@@ -192,8 +250,39 @@ def objective(
         )
     factor = information.stacked(np.where(np.isfinite(whitening), whitening, 1.0))
     return Objective(
-        information, joint_weights, factor[:-1, :-1], factor[:-1, -1], x0, float(weight), metric
+        information,
+        joint_weights,
+        factor[:-1, :-1],
+        factor[:-1, -1],
+        x0,
+        float(weight),
+        metric,
+        statistics,
     )
+
+
+def _moments_unit(J: np.ndarray) -> np.ndarray:
+    """K of one body: changes of θ to those of mass, centre and second moments Σ about it, each in a
+    unit of the body's own: mass m, length √(tr Σ/m).
+
+    J: its pseudo-inertia. To first order there, δc = (δ(mc) − c·δm)/m, and δΣ is what is left of
+    the change of second moments about the origin.
+    """
+    mass, centre = J[3, 3], J[:3, 3] / J[3, 3]
+    square = float(np.trace(J[:3, :3])) / mass - float(centre @ centre)
+    dJ = parameters.to_pseudo_inertia(np.eye(parameters.SIZE))
+    out = np.zeros((parameters.SIZE, parameters.SIZE))
+    upper = np.triu_indices(3)
+    for k in range(parameters.SIZE):
+        change = dJ[k]
+        shift = (change[:3, 3] - centre * change[3, 3]) / mass
+        moved = mass * (np.outer(shift, centre) + np.outer(centre, shift))
+        second = change[:3, :3] - change[3, 3] * np.outer(centre, centre) - moved
+        values = second[upper] / (mass * square)
+        # products of inertia occur twice in the matrix
+        values = np.where(upper[0] == upper[1], values, np.sqrt(2.0) * values)
+        out[:, k] = [change[3, 3] / mass, *(shift / np.sqrt(square)), *values]
+    return out
 
 
 def solution_of(objective: Objective) -> f.Solution:

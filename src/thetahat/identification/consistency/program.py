@@ -2,6 +2,7 @@
 
 minimise f(x) (misfit.py)   subject to   J(θ_i) ⪰ 0 for every body i [Wensing2018],
                                          friction and rotor inertia ≥ 0,
+                                         friction that dissipates (friction_bounds.py),
                                          x = c + E·v and the bounds of constraints.py
 """
 
@@ -15,6 +16,7 @@ from thetahat.identification import factor
 from thetahat.identification.consistency import interior_point
 from thetahat.identification.consistency.constraints import Cone, Feasible
 from thetahat.identification.consistency.feasible_point import FeasiblePoint, find_feasible_point
+from thetahat.identification.consistency.friction_bounds import friction_bounds
 from thetahat.identification.consistency.misfit import Objective
 from thetahat.identification.estimate import ActiveConstraint, Certificate
 from thetahat.model import parameters
@@ -75,7 +77,13 @@ class Program:
     """The objective over the feasible set, in the free variables v of x = c + E·v."""
 
     def __init__(
-        self, f: Objective, allowed: Feasible, *, unseen: np.ndarray, thick: bool = False
+        self,
+        f: Objective,
+        allowed: Feasible,
+        *,
+        unseen: np.ndarray,
+        thick: bool = False,
+        friction: bool = True,
     ) -> None:
         """Set up the program.
 
@@ -85,10 +93,12 @@ class Program:
             unseen: (columns,) bool, columns of x that the data do not touch.
             thick: require MARGIN beside the entropic prior, too. That prior alone keeps bodies from
                 being flat, but not by how much.
+            friction: require friction to dissipate, and to be no larger than the torque seen.
 
         """
         self.f, self.allowed, self.unseen, self.thick = f, allowed, unseen, thick
-        self.entropic = f.metric == "entropic" and f.weight > 0.0
+        self.friction = friction_bounds(f.columns, f.statistics) if friction else None
+        self.entropic = f.entropic_weight > 0.0
         self.violated = False  # whether a frozen body violates a bound
         self.rows, blocks = self._inequalities(), self._blocks()
         self.known = self._known()
@@ -147,12 +157,12 @@ class Program:
         nothing else determines.
         """
         f = self.f
-        offset = (f.x0 - self.allowed.fixed) / f.scale
         if f.weight:
-            mine = np.arange(f.columns.inertial if self.entropic else 0, f.columns.count)
-            mine = mine[self.allowed.expand[mine] >= 0]
-            B = self.allowed.through(np.eye(f.columns.count)[mine] / f.scale[mine, None], f.scale)
-            return np.asarray(np.sqrt(f.weight) * _joined(B, offset[mine]))
+            first = f.columns.inertial if f.metric == "entropic" else 0
+            mine = np.arange(first, f.columns.count)
+            K = f.whitening[mine[self.allowed.expand[mine] >= 0]]
+            B = self.allowed.through(K, f.scale)
+            return np.asarray(np.sqrt(f.weight) * _joined(B, K @ (f.x0 - self.allowed.fixed)))
         A = f.R @ self.allowed.through(f.information.base.map, f.scale)
         _, s, Vt = np.linalg.svd(A)
         rank = int(np.sum(s > max(np.sqrt(FAINT), UNSEEN * s[0]))) if len(s) else 0
@@ -169,19 +179,35 @@ class Program:
         labels, soft = (np.array(each, dtype=object) for each in (linear.names, linear.soft))
         lower = np.isfinite(linear.low) & (linear.low < linear.high)
         upper = np.isfinite(linear.high) & (linear.low < linear.high)
+        drive = self.friction
+        empty = np.zeros((0, f.columns.count))
         G = np.vstack(
-            [np.eye(f.columns.count)[f.nonnegative], linear.rows[lower], -linear.rows[upper]]
+            [
+                np.eye(f.columns.count)[f.nonnegative],
+                empty if drive is None else drive.rows,
+                linear.rows[lower],
+                -linear.rows[upper],
+            ]
         )
         low = (
-            np.concatenate([np.zeros(len(f.nonnegative)), linear.low[lower], -linear.high[upper]])
+            np.concatenate(
+                [
+                    np.zeros(len(f.nonnegative)),
+                    empty[:, 0] if drive is None else drive.low,
+                    linear.low[lower],
+                    -linear.high[upper],
+                ]
+            )
             - G @ allowed.fixed
         )
         names = [
             *(f"{f.columns.names[k]} ≥ 0" for k in f.nonnegative),
+            *(() if drive is None else drive.names),
             *labels[lower],
             *labels[upper],
         ]
-        kinds = [*[None] * len(f.nonnegative), *soft[lower], *soft[upper]]
+        of_drive = len(f.nonnegative) + (0 if drive is None else len(drive.names))
+        kinds = [*[None] * of_drive, *soft[lower], *soft[upper]]
         rows = self.allowed.through(G, f.scale)
         size = np.linalg.norm(rows, axis=1)
         moved = size > 0.0  # a row that no free variable moves is met or not, whatever v
@@ -202,7 +228,7 @@ class Program:
         self.cone_sizes: list[float] = []  # that they are divided by
         if self.entropic:
             W = np.linalg.inv(np.linalg.cholesky(f.references[allowed.moved]))  # W·J₀·Wᵀ = 1
-            self._add_bodies(blocks, allowed.moved, W, basis, f.weight)
+            self._add_bodies(blocks, allowed.moved, W, basis, f.entropic_weight)
         if self.thick or not self.entropic:
             mass, length = (unit[allowed.bodies] for unit in f.units)
             own = (
@@ -270,7 +296,10 @@ class Program:
             and not self.thick
             and smallest_eigenvalue(x[: self.f.columns.inertial]) < MARGIN
         ):
-            return Program(self.f, self.allowed, unseen=self.unseen, thick=True).solve()
+            friction = self.friction is not None
+            return Program(
+                self.f, self.allowed, unseen=self.unseen, thick=True, friction=friction
+            ).solve()
         missed = self.known[:, :-1] @ minimum.v - self.known[:, -1]
         certificate = Certificate(
             objective=minimum.value,
@@ -342,12 +371,15 @@ class Program:
         unseen[f.nonnegative] &= f.x0[f.nonnegative] >= 0.0
         trial = np.where(unseen, f.x0, x)
         inertial = f.columns.inertial
-        out = np.where(f.columns.is_inertial, x, trial)
+        drive = np.where(f.columns.is_inertial, x, trial)
+        out = drive.copy()
         thin = _eigenvalues(trial[:inertial]) < MARGIN
         for b in np.flatnonzero(np.any(unseen[:inertial].reshape(-1, SIZE), axis=1) & ~thin):
             out[SIZE * b : SIZE * b + SIZE] = trial[SIZE * b : SIZE * b + SIZE]
         untied = len(allowed.bodies) == len(allowed.moved)
-        return out if untied and allowed.met(out) and f.value(out) <= f.value(x) else x
+        # where mass and centre depend on each other in the prior, bodies are better as they are
+        allowed_points = (point for point in (out, drive) if untied and allowed.met(point))
+        return min((*allowed_points, x), key=f.value)
 
     def _infeasible(self, start: FeasiblePoint | None) -> ProgramSolution:
         """The prior's values, and which constraints conflict."""

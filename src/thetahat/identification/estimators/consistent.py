@@ -23,7 +23,9 @@ from thetahat.identification.estimators.estimator import (
     guess,
     untouched,
 )
+from thetahat.identification.estimators.joint_weights import Weights
 from thetahat.identification.information import Information
+from thetahat.identification.log_statistics import LogStatistics
 from thetahat.model.robot import Robot
 
 # noise variances per row that constraints may cost before the misfit itself counts as noise
@@ -74,6 +76,8 @@ class Consistent:
         solver: None for the interior-point method, or `LogCholesky()`, which takes no constraints.
             An entropic prior too weak to keep bodies from being flat, and a log that contradicts
             every physical robot, are left to the interior-point method.
+        statistics: of the log's rows, as `tune` finds them: with them only independent rows count,
+            and friction is no larger than the torque seen. None: all rows are independent.
 
     """
 
@@ -83,8 +87,13 @@ class Consistent:
     weights: str | None = "iterated"
     constraints: Constraints = field(default_factory=Constraints)
     solver: LogCholesky | None = None
+    statistics: LogStatistics | None = None
 
     name = "consistent"
+
+    def joint_weights(self, information: Information) -> Weights:
+        """Return the weights of the joints' rows."""
+        return self._objective(information).weights
 
     def estimate(self, information: Information) -> Estimate:
         """Return the estimate with a certificate.
@@ -97,17 +106,16 @@ class Consistent:
                 raise UsageError(
                     "the log-Cholesky solver takes no constraints; leave solver out, or constraints"
                 )
-        f = objective(
-            information,
-            prior=self.prior,
-            weight=self.weight,
-            metric=self.metric,
-            weights=self.weights,
-        )
+        f = self._objective(information)
         allowed = feasible(f.columns, f.x0, self.constraints)
         solution = solution_of(f)
-        program = Program(f, allowed, unseen=untouched(information, solution))
-        best = None if self.solver is None else _by_log_cholesky(program, self.solver)
+        unseen = untouched(information, solution)
+        program = Program(f, allowed, unseen=unseen)
+        best = None
+        if self.solver is not None:
+            best = _by_log_cholesky(
+                Program(f, allowed, unseen=unseen, friction=False), program, self.solver
+            )
         if best is None:
             best = program.solve()
             misfit = f.misfit(best.x)
@@ -125,6 +133,16 @@ class Consistent:
             advice=best.advice,
         )
 
+    def _objective(self, information: Information) -> Objective:
+        return objective(
+            information,
+            prior=self.prior,
+            weight=self.weight,
+            metric=self.metric,
+            weights=self.weights,
+            statistics=self.statistics,
+        )
+
 
 def _contradicted(best: ProgramSolution, misfit: float) -> ProgramSolution:
     """The solution, with the advice that the constraints contradict the log."""
@@ -136,8 +154,13 @@ def _contradicted(best: ProgramSolution, misfit: float) -> ProgramSolution:
     return ProgramSolution(best.x, best.certificate, best.status, (advice, *best.advice))
 
 
-def _by_log_cholesky(program: Program, options: LogCholesky) -> ProgramSolution | None:
-    """The optimum in log-Cholesky coordinates; None where the interior-point method must decide."""
+def _by_log_cholesky(
+    program: Program, bounded: Program, options: LogCholesky
+) -> ProgramSolution | None:
+    """The optimum in log-Cholesky coordinates; None where the interior-point method must decide.
+
+    bounded: the program with the bounds of friction, which these coordinates do not have.
+    """
     f = program.f
     minimum = log_cholesky.minimise(
         program.problem,
@@ -148,6 +171,9 @@ def _by_log_cholesky(program: Program, options: LogCholesky) -> ProgramSolution 
     )
     x = program.restored(program.x(minimum.v))
     eigenvalue = smallest_eigenvalue(x[: f.columns.inertial])
+    friction = bounded.friction
+    if friction is not None and np.any(friction.rows @ x < friction.low):
+        return None
     if (program.entropic and eigenvalue < MARGIN) or f.misfit(x) > CONTRADICTED:
         return None
     certificate = Certificate(

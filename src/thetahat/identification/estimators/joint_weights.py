@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -31,6 +31,12 @@ class Weights:
         """Factors that make the noise of every row one, (nv,)."""
         factors: np.ndarray = np.ones(len(self.noise)) if self.joints is None else self.joints
         return np.asarray(factors / np.sqrt(self.variance))
+
+    def tempered(self, share: float) -> Weights:
+        """Return weights with which only this share of the rows counts."""
+        if self.joints is not None:
+            return replace(self, joints=self.joints * np.sqrt(share))
+        return replace(self, variance=self.variance / share)
 
 
 def weigh(information: Information, kind: str | None) -> Weights:

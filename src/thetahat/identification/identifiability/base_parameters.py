@@ -192,7 +192,9 @@ def base_parameters(robot: Robot, *, drive: bool = True) -> BaseParameters:
         robot = robot.without_drive()
     terms = robot.drive
     shapes = tuple(terms.term(term) for term in terms.identified)
-    key = (tuple(robot.gravity), shapes, terms.actuation if shapes else None, terms.motors)
+    rotors = terms.rotors if "armature" in terms.identified else None
+    actuation = terms.actuation if shapes else None
+    key = (tuple(robot.gravity), shapes, actuation, terms.motors, rotors)
     cached = _cache.setdefault(robot.tree, {})
     result = cached.get(key)
     if result is None:

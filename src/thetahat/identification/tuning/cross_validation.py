@@ -1,16 +1,18 @@
-"""Cross-validation inside the rows that are fitted, over blocks of time.
+"""Cross-validation inside the rows that are fitted, over blocks of time cut in several ways.
 
-Each block is predicted by a fit to all the others; a choice (a friction law, a low-pass, the weight
-of a prior) is judged by the log-likelihood of those predictions, per joint, each block k with a
-noise of its own:
+Each block is predicted by a fit to all the others; a choice (a friction law, a low-pass, a delay)
+is judged by the log-likelihood of those predictions, per joint, each block k with a noise of its
+own:
 
     gain_j = Σ_k n_jk·log(rms_before / rms_after)
-             n_jk independent rows, two per cycle of the low-pass
+             n_jk independent rows, as the noise model counts them (log_statistics.py)
 
 A block in which something happens that no model explains, a contact, thus counts for no more than
 its length. Rows at standstill, where dry friction may hold any torque within its limits, are scored
-apart from those in motion, and count for a fifth. Blocks are folded once per candidate; every fit
-and score then follows from their factors (`Information`).
+apart from those in motion, and count for a fifth. The log is cut in `CUTS` ways; what counts is the
+mean over them, and a choice must improve the predictions in each. Products of rows are summed once
+per candidate, over pieces of time that all ways of cutting share; every fit and score follows from
+these (gaussian_fit.py).
 """
 
 from __future__ import annotations
@@ -18,7 +20,6 @@ from __future__ import annotations
 import functools
 import itertools
 import operator
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,21 +27,25 @@ import numpy as np
 from thetahat.data.friction_direction import with_friction_direction
 from thetahat.data.samples import STANDSTILL, USABLE, Samples
 from thetahat.errors import NotIdentifiable
-from thetahat.identification.estimators.consistent import Consistent
 from thetahat.identification.estimators.estimator import guess
-from thetahat.identification.information import Information, information
+from thetahat.identification.information import Information, fold_plan
+from thetahat.identification.log_statistics import LogStatistics, log_statistics, time_between_rows
+from thetahat.identification.time_blocks import RowPlan, base_rows, block_of, row_plan
+from thetahat.identification.tuning.gaussian_fit import GaussianModel, Grams
 from thetahat.model.robot import Robot
 
 FOLDS = 5
+CUTS = 3  # ways of cutting the log: each begins its blocks a third of a block later
 ROWS_PER_CYCLE = 6.0  # of the low-pass: more hold nothing new
 LEAST_ROWS = 8  # of a time block
 # of what a row in motion counts: the torque of a joint that stands is one number for as long as it
 # stands
 STILL = 0.2
 EXACT = 1e-4  # of the RMS torque: better predictions gain nothing
-# of the prior by default: the same in every frame, keeps bodies from being flat
-METRIC = "entropic"
-WEIGHT = 10.0  # of the prior while friction and low-pass are chosen
+# of the prior by default: mass, centre and inertia about it, each relative to the body's own
+METRIC = "moments"
+# of the prior while friction, low-pass and rotors are chosen: robot files are wrong by a third
+WEIGHT = 10.0
 IMPROVES = "improves cross-validated log-likelihood"
 
 
@@ -52,8 +57,11 @@ class Threshold:
     loss: float  # largest share of the gain that may be lost in blocks where it is worse
 
 
-LAW = Threshold(gain=10.0, loss=0.25)  # another friction law, low-pass or delay
-TERM = Threshold(gain=20.0, loss=0.05)  # one more friction term
+# In nats of independent rows. Another law has as many parameters as the one that it replaces, and
+# only must be better; one more term must have very strong evidence, ten on the scale of the
+# Bayesian information criterion [Kass1995].
+LAW = Threshold(gain=0.5, loss=0.25)  # another friction law, low-pass or delay
+TERM = Threshold(gain=5.0, loss=0.10)  # one more friction term
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,93 +121,221 @@ class Predictions:
 
 
 @dataclass(frozen=True, eq=False)
-class Fold:
-    """A time block: the information of all others, and of its own rows."""
+class Scores:
+    """Predictions of held-out torques over every way of cutting the log."""
 
-    others: Information
-    moving: Information
-    still: Information
+    cuts: tuple[Predictions, ...]
+
+    @property
+    def rms(self) -> np.ndarray:
+        """(nv,) [N·m or N] mean over the ways of cutting."""
+        return np.asarray(np.mean([each.rms for each in self.cuts], axis=0))
+
+    def gain(self, before: Scores, joints: list[int] | None = None) -> tuple[float, float]:
+        """Return the mean gain in log-likelihood, and its mean standard error between blocks."""
+        pairs = [
+            mine.gain(theirs, joints) for mine, theirs in zip(self.cuts, before.cuts, strict=True)
+        ]
+        gain, error = np.mean(pairs, axis=0)
+        return float(gain), float(error)
+
+    def improves(
+        self, before: Scores, threshold: Threshold, joints: list[int] | None = None
+    ) -> bool:
+        """Whether these joints, or all, gain by more than chance, nowhere lose much, and gain
+        whichever way the log is cut.
+        """
+        pairs = list(zip(self.cuts, before.cuts, strict=True))
+        gain, error = self.gain(before, joints)
+        lost = float(np.mean([mine.lost(theirs, joints) for mine, theirs in pairs]))
+        return (
+            gain > max(threshold.gain, error)
+            and lost <= threshold.loss * (gain + lost)
+            and all(mine.gain(theirs, joints)[0] > 0.0 for mine, theirs in pairs)
+        )
+
+    def relative_square(self, before: Scores) -> float:
+        """Return the mean square error relative to before, by independent rows."""
+        pairs = zip(self.cuts, before.cuts, strict=True)
+        return float(np.mean([mine.relative_square(theirs) for mine, theirs in pairs]))
 
 
 @dataclass(frozen=True, eq=False)
-class Folds:
-    """The time blocks of a log."""
+class Piece:
+    """Sums over a piece of time: all rows fitted, and those near its ends.
 
-    parts: tuple[Fold, ...]
-    share: float  # of the rows, that are independent
+    Rows near the end of a block hold some of what the low-pass took from the next one, and are not
+    scored where a cut is made there.
+    """
 
-    def predict(self, solve: Callable[[Information], np.ndarray]) -> Predictions:
-        """Predict every block from the others by this fit, which returns x_base."""
+    moving: Grams
+    still: Grams
+    moving_ends: tuple[Grams, Grams]  # within the low-pass's reach of its beginning, of its end
+    still_ends: tuple[Grams, Grams]
+
+    def scored(self, *, first: bool, last: bool) -> tuple[Grams, Grams]:
+        """(in motion, at standstill), without the rows at its beginning and end."""
+        moving, still = self.moving, self.still
+        for cut, place in ((first, 0), (last, 1)):
+            if cut:
+                moving, still = moving - self.moving_ends[place], still - self.still_ends[place]
+        return moving, still
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """A log in pieces of time, by the columns of one robot."""
+
+    model: GaussianModel
+    pieces: tuple[Piece, ...]
+
+    @functools.cached_property
+    def whole(self) -> Grams:
+        """All rows that are fitted."""
+        return functools.reduce(operator.add, (piece.moving for piece in self.pieces))
+
+    def noise(self, weight: float) -> np.ndarray:
+        """σ_j of every joint, (nv,)."""
+        return self.model.noise(self.whole, weight)
+
+    def cuts(self, ways: int = CUTS) -> list[list[list[int]]]:
+        """Return ways of making blocks of the pieces: for each, the pieces of every block.
+
+        A block begins one piece later in every further way, its last pieces go with its first.
+        """
+        count, size = len(self.pieces), max(len(self.pieces) // FOLDS, 1)
+        out = []
+        for shift in range(min(ways, size)):
+            starts = list(range(shift, count, size))
+            if 2 * (count + shift - starts[-1]) < size:
+                starts.pop()
+            starts.append(count + shift)
+            out.append(
+                [
+                    [k % count for k in range(starts[i], starts[i + 1])]
+                    for i in range(len(starts) - 1)
+                ]
+            )
+        return out
+
+    def predict(self, weight: float, *, ways: int = CUTS) -> Scores:
+        """Predict every block of every way of cutting from the others."""
+        sigma = self.noise(weight)
+        return Scores(tuple(self._predict(cut, sigma, weight) for cut in self.cuts(ways)))
+
+    def _predict(self, cut: list[list[int]], sigma: np.ndarray, weight: float) -> Predictions:
+        model, whole = self.model, self.whole
         squares, rows, independent = [], [], []
-        for fold in self.parts:
-            x = solve(fold.others)
-            for held, worth in ((fold.moving, 1.0), (fold.still, STILL)):
-                squares.append(held.residual_norms(x) ** 2)
+        for block in cut:
+            own = functools.reduce(operator.add, (self.pieces[k].moving for k in block))
+            x_base = model.M @ model.fit(whole - own, sigma, weight).x
+            for kind, worth in ((0, 1.0), (1, STILL)):
+                held = functools.reduce(
+                    operator.add,
+                    (
+                        self.pieces[k].scored(
+                            first=k > 0 and k - 1 not in block,
+                            last=k + 1 < len(self.pieces) and k + 1 not in block,
+                        )[kind]
+                        for k in block
+                    ),
+                )
+                squares.append(held.squares(x_base, model.positions))
                 rows.append(held.rows)
-                independent.append(worth * self.share * held.rows)
-        torque = np.sqrt(np.sum([fold.moving.torque_norms() ** 2 for fold in self.parts], axis=0))
-        count = np.sqrt(np.maximum(np.sum([fold.moving.rows for fold in self.parts], axis=0), 1))
-        return Predictions(
-            np.array(squares),
-            np.array(rows),
-            np.array(independent),
-            EXACT * np.where(torque > 0.0, torque / count, 1.0),
-        )
+                independent.append(worth * model.statistics.independent * held.rows)
+        count = np.maximum(whole.rows, 1.0)
+        torque = np.sqrt(whole.torque_squares / count)
+        floor = EXACT * np.where(torque > 0.0, torque, 1.0)
+        return Predictions(np.array(squares), np.array(rows), np.array(independent), floor)
 
 
 @dataclass(frozen=True, eq=False)
 class CrossValidation:
-    """Predictions by physically consistent fits with one prior and one weighting of joints."""
+    """Predictions of held-out blocks by fits with one prior, rows counted as independent ones."""
 
     prior: np.ndarray | Robot | None
-    weights: str | None  # of the joints' rows, as `Consistent` takes them
+    metric: str = METRIC
+    statistics: LogStatistics | None = None  # None: two independent rows per cycle of the low-pass
 
-    def predict(self, robot: Robot, samples: Samples) -> Predictions:
+    def predict(self, robot: Robot, samples: Samples, weight: float = WEIGHT) -> Scores:
         """Predict held-out blocks with this robot's columns, and a prior of medium weight."""
-        weights = self.weights and "joint"
-        return folds(robot, samples).predict(
-            lambda information: self._solve(information, Consistent(None, WEIGHT, METRIC, weights))
-        )
+        return self.pieces(robot, samples).predict(weight)
 
-    def predict_with(self, parts: Folds, weight: float, metric: str) -> Predictions:
-        """Predict these blocks with a prior of this weight."""
-        return parts.predict(
-            lambda information: self._solve(
-                information, Consistent(None, weight, metric, self.weights)
+    def pieces(self, robot: Robot, samples: Samples, count: int = FOLDS * CUTS) -> Pieces:
+        """Return the log in pieces by this robot's columns."""
+        samples = thinned(with_friction_direction(samples, robot))
+        edges = block_edges(samples, count)
+        if len(samples) < FOLDS * LEAST_ROWS or len(edges) < FOLDS + 1:
+            raise NotIdentifiable(
+                f"{len(samples)} rows are too few to choose from; record longer, or state the"
+                " cut-off, the friction and the prior"
             )
+        statistics = (
+            log_statistics(robot, samples)
+            if self.statistics is None
+            else self.statistics.at(time_between_rows(samples))
         )
+        empty = _empty(robot)
+        x0 = self.x0(empty)
+        model = GaussianModel.of(empty, x0, statistics, metric=self.metric)
+        pieces = _sums(empty, samples, edges)
+        whole = functools.reduce(operator.add, (piece.moving for piece in pieces))
+        return Pieces(model.with_drive_sizes(whole), pieces)
 
-    def _solve(self, information: Information, estimator: Consistent) -> np.ndarray:
-        """x_base; the prior's value of terms that it does not have is zero."""
+    def x0(self, information: Information) -> np.ndarray:
+        """Return the prior's values of these columns, bodies made physical; terms that it does not
+        have are zero.
+        """
         prior = self.prior
         if isinstance(prior, np.ndarray):
             x0 = np.zeros(information.base.columns)
             x0[: min(len(prior), len(x0))] = prior[: len(x0)]
-            prior = guess(information, x0)
-        estimate = replace(estimator, prior=prior).estimate(information)
-        x_base: np.ndarray = information.base.map @ estimate.x
-        return x_base
+            prior = x0
+        out = guess(information, prior).copy()
+        inertial = len(information.robot.theta)
+        out[:inertial] = information.robot.with_parameters(out[:inertial]).projected().theta
+        return out
 
 
-def folds(robot: Robot, samples: Samples, count: int = FOLDS) -> Folds:
-    """Cut samples into blocks of time; rows whose low-pass reaches over a cut are not scored."""
-    samples = thinned(with_friction_direction(samples, robot))
-    edges = block_edges(samples, count)
-    if np.any(np.diff(edges) < LEAST_ROWS):
-        raise NotIdentifiable(
-            f"{len(samples)} rows are too few to choose from; record longer, or state the cut-off,"
-            " the friction and the prior"
-        )
-    blocks = [samples.subset(slice(a, b)) for a, b in itertools.pairwise(edges)]
-    fitted = [information(robot, block) for block in blocks]
-    parts = []
-    for k, block in enumerate(blocks):
-        others = functools.reduce(operator.add, [info for i, info in enumerate(fitted) if i != k])
-        moving, still = _to_score(block)
-        parts.append(Fold(others, information(robot, moving), information(robot, still)))
-    period = period_of(samples)
-    return Folds(
-        tuple(parts), min(1.0, 2.0 * samples.cutoff * period) if samples.cutoff and period else 1.0
+def _empty(robot: Robot) -> Information:
+    """The information of no rows."""
+    plan = fold_plan(robot)
+    factors = tuple(np.zeros((len(p) + 1, len(p) + 1)) for p in plan.positions)
+    rows = np.zeros(robot.nv, dtype=np.int64)
+    return Information(robot, plan.base, plan.positions, factors, rows, 0)
+
+
+def _sums(empty: Information, samples: Samples, edges: np.ndarray) -> tuple[Piece, ...]:
+    """Return the pieces between these rows."""
+    plan, period = row_plan(empty), time_between_rows(samples)
+    reach = round(1.0 / (samples.cutoff * period)) if samples.cutoff and period else 0
+    return tuple(
+        _piece(plan, samples.subset(slice(a, b)), reach) for a, b in itertools.pairwise(edges)
+    )
+
+
+def _piece(plan: RowPlan, samples: Samples, reach: int) -> Piece:
+    """Return the sums over samples, with those of the first and last rows apart."""
+    reason = np.zeros(samples.tau.shape, np.uint8) if samples.reason is None else samples.reason
+    moving, still = reason == USABLE, reason == STANDSTILL
+    rows = base_rows(plan, block_of(samples, plan.information.robot, moving | still))
+    joints = [
+        np.vstack([rows[plan.starts[v] : plan.starts[v + 1]], samples.tau[:, v]])
+        for v in range(samples.tau.shape[1])
+    ]
+
+    def grams(used: np.ndarray, first: int, stop: int) -> Grams:
+        parts = [z[:, first:stop] for z in joints]
+        products = tuple((z * used[first:stop, v]) @ z.T for v, z in enumerate(parts))
+        return Grams(products, np.count_nonzero(used[first:stop], axis=0).astype(float))
+
+    n = len(samples)
+    end = max(min(reach, (n - LEAST_ROWS) // 2), 0)
+    return Piece(
+        grams(moving, 0, n),
+        grams(still, 0, n),
+        (grams(moving, 0, end), grams(moving, n - end, n)),
+        (grams(still, 0, end), grams(still, n - end, n)),
     )
 
 
@@ -225,20 +361,13 @@ def block_edges(samples: Samples, count: int) -> np.ndarray:
     return np.array([*cuts, len(samples)])
 
 
-def period_of(samples: Samples) -> float | None:
-    """Return the time between rows [s]: the one all runs share, or the median."""
-    if samples.period is not None or samples.t is None or len(samples) < 2:
-        return samples.period
-    return float(np.median(np.diff(samples.t)))
-
-
 def thinned(samples: Samples) -> Samples:
     """Return as few rows as hold all that the low-pass let through."""
     cutoff = max(
         samples.cutoff or 0.0,
         samples.provenance.get("settings", {}).get("torque_cutoff") or 0.0,
     )
-    period = period_of(samples)
+    period = time_between_rows(samples)
     if not cutoff or not period:
         return samples
     step = max(1, int(1.0 / (ROWS_PER_CYCLE * cutoff * period)))
@@ -247,15 +376,3 @@ def thinned(samples: Samples) -> Samples:
         if step == 1
         else replace(samples.subset(slice(None, None, step)), period=step * period)
     )
-
-
-def _to_score(part: Samples) -> tuple[Samples, Samples]:
-    """(rows in motion, rows at standstill) whose low-pass does not reach over a cut."""
-    period = period_of(part)
-    rows = round(1.0 / (part.cutoff * period)) if part.cutoff and period else 0
-    part = part.subset(slice(rows, len(part) - rows)) if len(part) > 2 * rows + LEAST_ROWS else part
-    reason = np.zeros(part.tau.shape, dtype=np.uint8) if part.reason is None else part.reason
-    still = np.where(
-        reason == STANDSTILL, USABLE, np.where(reason == USABLE, STANDSTILL, reason)
-    ).astype(np.uint8)
-    return part, replace(part, reason=still)

@@ -1,7 +1,10 @@
 """Choose the friction model of every motor by cross-validation: Coulomb transition, further terms.
 
 A more complicated model must improve the cross-validated log-likelihood by so much, by more than
-the standard error between time blocks, and must not lose much where it is worse.
+the standard error between time blocks, and must not lose much where it is worse, whichever way the
+log is cut. Speeds at which friction changes are those that the fitted rows reach. A further term
+must be worth more than `WORTH` of its own standard deviations, by the covariance of independent
+rows.
 """
 
 from __future__ import annotations
@@ -13,14 +16,15 @@ import numpy as np
 
 from thetahat.data.samples import Samples
 from thetahat.dynamics import rigid_body
+from thetahat.identification.log_statistics import log_statistics, time_between_rows
 from thetahat.identification.tuning.cross_validation import (
     IMPROVES,
     LAW,
     TERM,
+    WEIGHT,
     CrossValidation,
-    Predictions,
+    Scores,
     Threshold,
-    period_of,
 )
 from thetahat.model import friction_terms
 from thetahat.model.friction_terms import (
@@ -35,7 +39,11 @@ from thetahat.model.robot import Robot
 # transition widths as shares of a motor's RMS speed; the first is used unless another law improves
 ZONES = (0.03, 0.1, 0.3)
 TRAVELS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)  # shares of the standard deviation of a motor's travel
+# zones of speed after which tanh has reached 96 %: the transition ends there, and no fitted row is
+# slower
+REACHED = 2.0
 STRIBECK = (0.05, 0.15)  # shares of a motor's RMS speed
+WORTH = 2.5  # standard deviations of a further term's value, at least
 LOADED = 0.3  # share of a motor's torque: with less load, friction by load means nothing
 TERMS = ("stribeck", "one_sided", "quadratic")  # further friction that is tried by default
 BY_LOAD = "load"  # tried on request, since neither plants nor adaptive control know it
@@ -53,10 +61,14 @@ def choose_coulomb_transition(
     a travel (model/friction_terms.py).
     """
     speed, travel_std = _scales(robot, samples)
+    slowest = log_statistics(robot, samples).slowest
     motors = len(speed)
     # A motor that stands may be held by any friction up to Coulomb's, either way: a zone says none,
     # a sign would follow the sensor's noise.
-    laws = [FrictionDirection(share * speed, np.zeros(motors)) for share in ZONES]
+    laws = [
+        FrictionDirection(np.maximum(share * speed, slowest / REACHED), np.zeros(motors))
+        for share in ZONES
+    ]
     laws += [
         FrictionDirection.plain(motors),
         *(FrictionDirection(np.zeros(motors), share * travel_std) for share in TRAVELS),
@@ -79,8 +91,8 @@ def _refine_shared(
     robot: Robot,
     samples: Samples,
     laws: Sequence[FrictionDirection],
-    last: Predictions,
-) -> tuple[Robot, Predictions]:
+    last: Scores,
+) -> tuple[Robot, Scores]:
     """Choose again, one by one, for motors that act on a joint together."""
     joints = _joints_of(robot)
     shared = [
@@ -99,7 +111,7 @@ def _refine_shared(
 
 
 def _transition_reasons(
-    robot: Robot, default: FrictionDirection, after: Predictions, before: Predictions
+    robot: Robot, default: FrictionDirection, after: Scores, before: Scores
 ) -> list[str]:
     law, reasons = _law_of(robot), []
     for m, (name, joints) in enumerate(zip(_motor_names(robot), _joints_of(robot), strict=True)):
@@ -135,9 +147,10 @@ def choose_further_friction(
 ) -> tuple[Robot, list[str]]:
     """Return the robot with further friction terms of motors that gain by them, and why."""
     speed, _ = _scales(robot, samples)
+    slowest = log_statistics(robot, samples).slowest
     ones = np.ones(len(speed))
     kinds: dict[str, tuple[Callable[[np.ndarray], DriveTerm], Sequence[np.ndarray]]] = {
-        "stribeck": (stribeck, [share * speed for share in STRIBECK]),
+        "stribeck": (stribeck, [np.maximum(share * speed, slowest) for share in STRIBECK]),
         "one_sided": (one_sided, [ones]),
         "quadratic": (quadratic, [ones]),
     }
@@ -157,6 +170,7 @@ def choose_further_friction(
             best = _best(candidates, before, joints, TERM)
             if best is not None:
                 chosen[m] = values[best][m]
+        chosen = _worth(validation, robot, samples, make, chosen)
         if not np.any(chosen):
             continue
         tried = _with_extra_term(robot, make(chosen))
@@ -169,6 +183,33 @@ def choose_further_friction(
             )
             robot, before = tried, after
     return robot, reasons
+
+
+def _worth(
+    validation: CrossValidation,
+    robot: Robot,
+    samples: Samples,
+    make: Callable[[np.ndarray], DriveTerm],
+    chosen: np.ndarray,
+) -> np.ndarray:
+    """The motors' settings of a term, zero where it is worth too few standard deviations."""
+    while np.any(chosen):
+        tried = _with_extra_term(robot, make(chosen))
+        pieces = validation.pieces(tried, samples)
+        fit = pieces.model.fit(pieces.whole, pieces.noise(WEIGHT), WEIGHT)
+        columns, term = pieces.model.columns, make(chosen).term
+        motors = list(columns.drive.column_motors)
+        at = columns.inertial + columns.drive.identified.index(term) * len(motors)
+        places = at + np.arange(len(motors))
+        std = fit.std(places)
+        worth = np.abs(fit.x[places]) / np.where(std > 0.0, std, np.inf)
+        worth = np.where(chosen[motors] > 0.0, worth, np.inf)
+        worst = int(np.argmin(worth))
+        if worth[worst] >= WORTH:
+            break
+        chosen = chosen.copy()
+        chosen[motors[worst]] = 0.0
+    return chosen
 
 
 def _loaded(robot: Robot, samples: Samples) -> np.ndarray:
@@ -189,8 +230,8 @@ def _loaded(robot: Robot, samples: Samples) -> np.ndarray:
 
 
 def _best(
-    candidates: Sequence[Predictions],
-    before: Predictions,
+    candidates: Sequence[Scores],
+    before: Scores,
     joints: list[int],
     threshold: Threshold,
 ) -> int | None:
@@ -234,6 +275,6 @@ def _scales(robot: Robot, samples: Samples) -> tuple[np.ndarray, np.ndarray]:
     )
     moving = speed**2 > 1e-4 * np.mean(speed**2, axis=0)
     rms = np.sqrt(np.sum(speed**2, axis=0, where=moving) / np.maximum(moving.sum(axis=0), 1))
-    step = period_of(samples) or 1.0
+    step = time_between_rows(samples) or 1.0
     travel = np.std(np.cumsum(speed, axis=0) * step, axis=0)
     return np.where(rms > 0.0, rms, 1.0), np.where(travel > 0.0, travel, 1.0)

@@ -15,6 +15,7 @@ from thetahat.identification.tuning.cross_validation import (
     IMPROVES,
     LAW,
     CrossValidation,
+    Scores,
 )
 from thetahat.model.robot import Robot
 
@@ -92,20 +93,38 @@ def choose_delay(
     reason.
 
     To first order a delay adds δ·τ̇ to the residuals, so their squares are a parabola of it, which
-    is fitted at −step, 0 and step.
+    is fitted at −step, 0 and step, and once more around its lowest point.
     """
     step = largest / DELAY_STEPS
-    first, early, late = (
-        validation.predict(robot, source.samples(cutoff, value)) for value in (0.0, -step, step)
-    )
-    below, above = early.relative_square(first) - 1.0, late.relative_square(first) - 1.0
-    # where the squares fall on one side without end, the lowest is further out
-    beyond = 2.0 * step * (1.0 if above < below else -1.0)
-    lowest = 0.5 * step * (below - above) / (below + above) if below + above > 0.0 else beyond
-    best = float(np.clip(lowest, -largest, largest))
-    candidate = validation.predict(robot, source.samples(cutoff, best))
+
+    def at(value: float) -> Scores:
+        return validation.predict(robot, source.samples(cutoff, value))
+
+    first = at(0.0)
+    best = float(np.clip(_lowest(0.0, step, (at(-step), first, at(step))), -largest, largest))
+    candidate = at(best)
     if not candidate.improves(first, LAW):
         return 0.0, []
+    # once more around it: farther out the squares are no parabola
+    near = 0.5 * step
+    finer = float(
+        np.clip(
+            _lowest(best, near, (at(best - near), candidate, at(best + near))), -largest, largest
+        )
+    )
+    refined = at(finer)
+    if refined.gain(candidate)[0] > 0.0:
+        best, candidate = finer, refined
     how = "lags behind" if best > 0.0 else "leads"
     gain, _ = candidate.gain(first)
     return best, [f"torque {how} the motion by {1e3 * abs(best):.2g} ms: {IMPROVES} by {gain:.0f}"]
+
+
+def _lowest(middle: float, step: float, scores: tuple[Scores, Scores, Scores]) -> float:
+    """Where the parabola through the squares at middle − step, middle, middle + step is lowest."""
+    early, now, late = scores
+    below, above = early.relative_square(now) - 1.0, late.relative_square(now) - 1.0
+    if below + above > 0.0:
+        return middle + 0.5 * step * (below - above) / (below + above)
+    # where the squares fall on one side without end, the lowest is further out
+    return middle + 2.0 * step * (1.0 if above < below else -1.0)

@@ -1,7 +1,11 @@
-"""Choose the weight of the prior by cross-validation.
+"""Choose the weight of the prior by the evidence of the log.
 
-Of the weights whose predictions are within one standard error of the best, the largest is taken
-[Hastie2009].
+    p(u | w) = ∫ p(u | x)·p(x | w) dx
+
+A prior of weight w has a standard deviation of 1/√w times the size of each inertial parameter, and
+the integral is largest where that is how far the robot file is off. With the prior's curvature it
+is a Gaussian one (gaussian_fit.py), so that no time block is needed, and no cut of the log has a
+say. Of the weights whose evidence is about as large as the largest, the strongest is taken.
 """
 
 from __future__ import annotations
@@ -9,12 +13,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from thetahat.errors import NotIdentifiable
-from thetahat.identification.tuning.cross_validation import CrossValidation, Folds, Predictions
+import numpy as np
 
-WEIGHTS = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
-# time blocks to choose the weight by: each fit then uses nearly all rows, as the last one will
-FOLDS = 10
+from thetahat.identification.tuning.cross_validation import Pieces, Scores
+
+# standard deviations from six times each parameter's size to a hundredth of it
+WEIGHTS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10000.0)
+USUAL = 100.0  # where nothing could be chosen: strong, a tenth of each parameter
+AS_GOOD = 1.0  # [nats] of evidence: weights this close are alike
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,37 +29,27 @@ class PriorStrength:
 
     weight: float
     reason: str
-    predictions: Predictions
+    predictions: Scores
 
 
 def choose_prior_strength(
-    validation: CrossValidation, folds: Folds, *, weights: Sequence[float], metric: str
+    pieces: Pieces, *, weights: Sequence[float] = WEIGHTS, metric: str
 ) -> PriorStrength:
-    """Return the largest weight that predicts about as well as the best."""
-    candidates: list[tuple[float, Predictions]] = []
-    for weight in weights:
-        try:
-            candidates.append((weight, validation.predict_with(folds, weight, metric)))
-        except NotIdentifiable:
-            continue
-    if not candidates:
-        raise NotIdentifiable(
-            "no weight of the prior gave a fit; give one with --prior-weight, or a better robot"
-            " file"
+    """Return the strongest weight whose evidence is about as large as the largest."""
+    if len(weights) == 1:
+        weight, how = weights[0], "as given"
+    else:
+        sigma = pieces.noise(weights[0])
+        evidence = [
+            pieces.model.fit(pieces.whole, sigma, weight).log_evidence() for weight in weights
+        ]
+        best = int(np.argmax(evidence))
+        weight = max(
+            w for w, e in zip(weights, evidence, strict=True) if e >= evidence[best] - AS_GOOD
         )
-    first = candidates[0][1]
-    best = max(candidates, key=lambda each: each[1].gain(first)[0])[1]
-    weight, predictions = max(
-        (each for each in candidates if _as_good(each[1], best)), key=lambda each: each[0]
-    )
-    how = (
-        "as given"
-        if len(candidates) == 1
-        else f"the largest of {len(candidates)} candidates within one standard error of the best"
-    )
-    return PriorStrength(weight, f"prior weight {weight:g} ({metric}): {how}", predictions)
-
-
-def _as_good(candidate: Predictions, best: Predictions) -> bool:
-    gain, error = candidate.gain(best)
-    return gain >= -error
+        how = (
+            f"the strongest of {len(weights)} within {AS_GOOD:g} of the largest log-evidence, which"
+            f" {weights[best]:g} has"
+        )
+    reason = f"prior weight {weight:g} ({metric}): {how}"
+    return PriorStrength(weight, reason, pieces.predict(weight))

@@ -2,13 +2,17 @@
 
 In this order, each with those before it in force:
 
-1. the Coulomb transition, motor by motor (model_selection.py);
-2. the low-pass of the motion, around the one that its spectra suggest (motion_filter.py);
-3. the delay between motion and torque, where it is seen (motion_filter.py);
-4. further friction, motor by motor: Stribeck, one-sided, quadratic (model_selection.py);
-5. the weight of the prior (prior_strength.py).
+1. how many of each joint's rows are independent (log_statistics.py);
+2. rotor inertia, motor by motor (rotor_inertia.py);
+3. the Coulomb transition, motor by motor (model_selection.py);
+4. the low-pass of the motion, around the one that its spectra suggest (motion_filter.py);
+5. the delay between motion and torque, where it is seen (motion_filter.py);
+6. further friction, motor by motor: Stribeck, one-sided, quadratic (model_selection.py);
+7. rotor inertia once more, with that friction and the rows counted anew;
+8. the weight of the prior (prior_strength.py).
 
-The measure is cross-validation over blocks of time (cross_validation.py).
+The measure is the log-likelihood of independent rows: of held-out blocks of time
+(cross_validation.py), or of all rows beside the prior (gaussian_fit.py).
 """
 
 from __future__ import annotations
@@ -27,8 +31,11 @@ from thetahat.data.types import LogLike
 from thetahat.errors import NotIdentifiable
 from thetahat.identification import factor as f
 from thetahat.identification.estimators.consistent import Consistent
-from thetahat.identification.tuning import prior_strength
-from thetahat.identification.tuning.cross_validation import METRIC, CrossValidation, folds
+from thetahat.identification.estimators.joint_weights import weigh
+from thetahat.identification.information import information
+from thetahat.identification.log_statistics import LogStatistics, log_statistics, time_between_rows
+from thetahat.identification.parameter_columns import prior_vector
+from thetahat.identification.tuning.cross_validation import METRIC, CrossValidation, thinned
 from thetahat.identification.tuning.model_selection import (
     TERMS,
     choose_coulomb_transition,
@@ -41,11 +48,13 @@ from thetahat.identification.tuning.motion_filter import (
     choose_cutoff,
     choose_delay,
 )
+from thetahat.identification.tuning.prior_strength import USUAL, WEIGHTS, choose_prior_strength
+from thetahat.identification.tuning.rotor_inertia import decide_rotor_inertia
+from thetahat.identification.uncertainty.autocorrelation import independent_share
 from thetahat.model.robot import Robot
 
 CUTOFFS = (0.5, 0.7, 1.0, 1.4, 2.0)  # times the low-pass that the spectra suggest
 LARGEST_DELAY = 0.2  # of a cycle of the torque's low-pass
-USUAL = 1e-2  # weight of the prior where nothing could be chosen
 
 
 @dataclass(frozen=True)
@@ -63,6 +72,8 @@ class TuningOptions:
         friction: further friction terms that are tried, of "stribeck", "one_sided", "quadratic" and
             "load"; None: friction is left as it is, its Coulomb transition too.
         delay: whether a delay between motion and torque is searched.
+        rotors: whether rotor inertia is identified; None: that of motors for which the log shows
+            it.
 
     """
 
@@ -74,6 +85,7 @@ class TuningOptions:
     weights: str | None = "iterated"
     friction: tuple[str, ...] | None = TERMS
     delay: bool = True
+    rotors: bool | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,12 +100,13 @@ class Tuned:
     metric: str
     reasons: tuple[str, ...] = ()  # a sentence per choice
     rms: np.ndarray | None = None  # (nv,) of held-out time blocks, as predicted [N·m or N]
+    statistics: LogStatistics | None = None  # of the rows that `settings` make
 
     def estimator(
         self, prior: np.ndarray | Robot | None = None, *, weights: str | None = "iterated"
     ) -> Consistent:
         """Return the physically consistent estimator with the chosen weight of the prior."""
-        return Consistent(prior, self.weight, self.metric, weights)
+        return Consistent(prior, self.weight, self.metric, weights, statistics=self.statistics)
 
     def __str__(self) -> str:
         return "\n".join(self.reasons)
@@ -131,15 +144,17 @@ def tune(
         fitted = (
             robot
             if robot.drive.identified
-            else robot.without_drive().with_drive(viscous=True, coulomb=True, offset=True)
+            else robot.without_drive().with_drive(
+                viscous=True, coulomb=True, offset=True, armature=options.rotors is not False
+            )
         )
-    if prior is None:
-        prior = robot.theta if robot.theta.shape == fitted.theta.shape else None
+    if prior is None and robot.theta.shape == fitted.theta.shape and robot.nv == fitted.nv:
+        prior = prior_vector(robot, fitted)
     torque = options.score_cutoff or settings.cutoff
     settings = replace(settings, torque_cutoff=torque)
     cutoffs = _cutoffs(log, settings.cutoff, torque) if options.cutoff is None else [options.cutoff]
     source = LogSamples(subsample(log, robot, span=span), settings, narrow)
-    search = _Search(source, options, CrossValidation(prior, options.weights), tell)
+    search = _Search(source, options, CrossValidation(prior, options.metric), tell)
     tuned = search.run(fitted, settings, cutoffs, LARGEST_DELAY / torque)
     torque_cutoff = torque if torque != tuned.settings.cutoff else None
     return replace(tuned, settings=replace(tuned.settings, torque_cutoff=torque_cutoff))
@@ -156,7 +171,7 @@ def tune_samples(
 ) -> Tuned:
     """Choose friction model and prior weight for samples that are prepared already."""
     options = replace(options, delay=False)
-    search = _Search(FixedSamples(samples), options, CrossValidation(prior, options.weights), tell)
+    search = _Search(FixedSamples(samples), options, CrossValidation(prior, options.metric), tell)
     return replace(search.run(fitted, settings, [settings.cutoff], 0.0), settings=settings)
 
 
@@ -173,20 +188,36 @@ class _Search:
         self, fitted: Robot, settings: Settings, cutoffs: Sequence[float], largest_delay: float
     ) -> Tuned:
         """Make all choices; of the cut-offs the first is used unless another predicts better."""
-        try:
-            # small matrices; threads woken for them would spin beside the next fold
-            with f.blas_threads().limit(limits=1, user_api="blas"):
+        # small matrices; threads woken for them would spin beside the next fold
+        with f.blas_threads().limit(limits=1, user_api="blas"):
+            try:
                 return self._chosen(fitted, settings, cutoffs, largest_delay)
-        except NotIdentifiable as error:
-            weight = USUAL if self.options.weight is None else self.options.weight
-            reason = f"nothing was chosen: {error}"
-            return Tuned(settings, fitted, weight, self.options.metric, (reason,))
+            except NotIdentifiable as error:
+                return self._unchosen(fitted, settings, cutoffs[0], str(error))
+
+    def _unchosen(self, fitted: Robot, settings: Settings, cutoff: float, why: str) -> Tuned:
+        """Return a strong prior, and one low-pass for motion and torque."""
+        options = self.options
+        samples = self.source.samples(cutoff)
+        identified = {"armature": bool(options.rotors)} if options.rotors is None else {}
+        return Tuned(
+            settings=replace(settings, cutoff=cutoff),
+            robot=fitted.with_drive(**identified),
+            weight=USUAL if options.weight is None else options.weight,
+            metric=options.metric,
+            reasons=(f"nothing was chosen: {why}",),
+            statistics=log_statistics(fitted, samples),
+        )
 
     def _chosen(
         self, robot: Robot, settings: Settings, cutoffs: Sequence[float], largest_delay: float
     ) -> Tuned:
-        options, source, validation = self.options, self.source, self.validation
+        options, source = self.options, self.source
         cutoff, delay, reasons = cutoffs[0], 0.0, list[str]()
+        whole = robot  # with the columns of all rotors
+        self.tell("rotor inertia")
+        validation = self._counted(robot, source.samples(cutoff))
+        robot, _ = self._rotors(validation, whole, source.samples(cutoff))
         terms = options.friction
         if "coulomb" not in robot.drive.identified or not robot.drive.column_motors:
             terms = None
@@ -209,12 +240,19 @@ class _Search:
             self.tell("further friction")
             robot, why = choose_further_friction(validation, robot, samples, terms=terms)
             reasons += why
-        if options.weight is None:
-            self.tell("the prior")
-        strength = prior_strength.choose_prior_strength(
-            validation,
-            folds(robot, samples, prior_strength.FOLDS),
-            weights=prior_strength.WEIGHTS if options.weight is None else (options.weight,),
+        self.tell("the prior")
+        whole = replace(
+            whole,
+            drive=replace(
+                robot.drive.with_terms(armature="armature" in whole.drive.identified), rotors=None
+            ),
+        )
+        validation = self._counted(whole, samples)
+        robot, why = self._rotors(validation, whole, samples)
+        reasons += why
+        strength = choose_prior_strength(
+            validation.pieces(robot, samples),
+            weights=WEIGHTS if options.weight is None else (options.weight,),
             metric=options.metric,
         )
         return Tuned(
@@ -224,7 +262,33 @@ class _Search:
             metric=options.metric,
             reasons=(*reasons, strength.reason),
             rms=strength.predictions.rms,
+            statistics=log_statistics(
+                robot, samples, independent=_share_at(validation.statistics, samples)
+            ),
         )
+
+    def _counted(self, robot: Robot, samples: Samples) -> CrossValidation:
+        """Return the cross-validation with rows counted as independent ones."""
+        few = thinned(samples)
+        folded = information(robot, few)
+        shares = independent_share(folded, few, weigh(folded, "iterated"))
+        return replace(self.validation, statistics=log_statistics(robot, few, independent=shares))
+
+    def _rotors(
+        self, validation: CrossValidation, whole: Robot, samples: Samples
+    ) -> tuple[Robot, list[str]]:
+        """Return the robot with the rotors to identify, and why."""
+        if "armature" not in whole.drive.identified or not whole.drive.column_motors:
+            return whole, []
+        if self.options.rotors is not None:
+            return whole, ["Rotor inertia fitted: as asked"]
+        decision = decide_rotor_inertia(validation.pieces(whole, samples))
+        return decision.applied(whole), list(decision.reasons)
+
+
+def _share_at(statistics: LogStatistics | None, samples: Samples) -> np.ndarray | None:
+    """The share of independent rows in samples that are not thinned."""
+    return None if statistics is None else statistics.at(time_between_rows(samples)).independent
 
 
 def _cutoffs(log: LogLike, suggested: float, torque: float) -> list[float]:

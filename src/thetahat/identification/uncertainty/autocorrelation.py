@@ -90,6 +90,29 @@ def noise_covariance(
         return covariance_of(solution, middle), model
 
 
+def independent_share(information: Information, samples: Source, weights: Weights) -> np.ndarray:
+    """Return the share of each joint's rows that are independent in its part of the fit, (nv,).
+
+    Residuals are those of least squares. Correlation multiplies the variance of a fit by Σ_k
+    c(|k|)a(k)/(c(0)a(0)), mean over a joint's part in it (a(k): leverage at lag k); as many rows
+    make one independent one. One pass over the log.
+    """
+    with f.blas_threads().limit(limits=1, user_api="blas"):
+        solution = f.solve(information.stacked(weights.joints))
+        parts = _parts(information, solution, weights.joints)
+        with ThreadPoolExecutor(batch.CORES) as pool:
+            sums, _ = _lag_sums(information, solution.x, samples, parts, pool)
+        share = np.ones(len(information.rows))
+        for part, each in zip(parts, sums, strict=True):
+            rows, torque = information.rows[part.joint], information.torque_norms()[part.joint]
+            model = fit(each, (EXACT * torque) ** 2 / rows, weights.variance / part.weight**2)
+            a, c = each.leverage[: len(model.c)], model.c / model.c[0]
+            if a[0] > 0.0 and not model.white:
+                inflation = 1.0 + 2.0 * float(c[1:] @ a[1:]) / a[0]
+                share[part.joint] = 1.0 / max(inflation, 1.0)
+    return share
+
+
 def sandwich(
     information: Information,
     samples: Source,
