@@ -327,6 +327,7 @@ def _plausibility(plausibility: Plausibility) -> dict[str, object]:
                 "mass_ratio": number(link.mass_ratio),
                 "com_outside": number(link.com_outside),
                 "size_ratio": number(link.size_ratio),
+                "size_ratio_file": number(link.size_ratio_file),
                 "region": link.region,
             }
             for link in plausibility.links

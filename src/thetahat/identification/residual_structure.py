@@ -24,7 +24,7 @@ from thetahat.data.types import Finding
 from thetahat.identification.tuning.cross_validation import thinned
 
 EXPLAINED = 0.3  # of the residual's squares, on stretches left out
-NOTICED = 0.02  # of the joint's RMS torque: what explains less is of no use to anyone
+NOTICED = 0.05  # of the joint's RMS torque: less changes R² by a quarter of a percent
 STRETCHES = 20  # of time, each predicted from all but its neighbours
 FEWEST = 200  # rows
 LOSS = 1.15  # RMS residual of the consistent fit over that of unconstrained least squares
@@ -116,15 +116,15 @@ def _sentence(kind: str, name: str, share: float, level: float) -> str:
 
 
 def lost_to_constraints(
-    names: Sequence[str], consistent: np.ndarray, unconstrained: np.ndarray, rows: np.ndarray
+    names: Sequence[str], consistent: np.ndarray, unconstrained: np.ndarray, torque: np.ndarray
 ) -> list[Finding]:
     """Return joints on which physically consistent bodies fit clearly worse than free parameters.
 
-    consistent, unconstrained: (nv,) residual norms of the fits. rows: (nv,) independent rows.
+    consistent, unconstrained: (nv,) residual norms of the fits. torque: (nv,) norms of the torques.
     """
     out = []
-    for name, bound, free, count in zip(names, consistent, unconstrained, rows, strict=True):
-        if free <= 0.0 or count < FEWEST or bound < LOSS * free:
+    for name, bound, free, size in zip(names, consistent, unconstrained, torque, strict=True):
+        if free <= 0.0 or bound < LOSS * free or bound**2 - free**2 < (NOTICED * size) ** 2:
             continue
         out.append(
             Finding(

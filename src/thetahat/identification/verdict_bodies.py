@@ -24,6 +24,7 @@ FAR_TOTAL = 4.0  # of parameters that are no bodies, whose masses mean little
 NEGLIGIBLE = 0.005  # of the total mass: a difference that does not matter
 OUTSIDE = (0.01, 0.05)  # [m] centre of mass outside the link's region: named; not usable
 SIZE = (1.5, 2.5)  # radius of gyration to the region's: named; not usable. A shell has 1.29.
+GROWN = 1.2  # times the file's own size: as large as in the file is not the fit's doing
 NAMED = 4
 
 
@@ -87,7 +88,8 @@ def body_reasons(data: Data, commands: Commands) -> Iterator[Reason]:
     for effect, names in places.items():
         text = f"the centre of mass lies outside the link: {known(names, NAMED)}"
         yield Reason(effect, text, steps)
-    for effect, names in _over(facts, "size_ratio", SIZE, lambda x: f"{x:.2g} times").items():
+    grown = {**facts, "links": [link for link in facts["links"] if _larger_than_stated(link)]}
+    for effect, names in _over(grown, "size_ratio", SIZE, lambda x: f"{x:.2g} times").items():
         text = f"the inertia is that of a body larger than the link: {known(names, NAMED)}"
         yield Reason(effect, text, steps)
     bounds = [_name(item) for item in facts.get("on_bound") or ()]
@@ -164,6 +166,11 @@ def _mass_reasons(data: Data, facts: Data, steps: tuple[str, ...]) -> Iterator[R
             " placeholders"
         )
         yield Reason(SUSPECT, text)
+
+
+def _larger_than_stated(link: Data) -> bool:
+    """Whether a body is larger than the file's own, which may exceed its region by itself."""
+    return bool((link.get("size_ratio") or 0.0) > GROWN * (link.get("size_ratio_file") or 0.0))
 
 
 def _over(

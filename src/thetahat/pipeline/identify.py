@@ -408,7 +408,7 @@ def _unmodelled(
     if dataset.settings.actuation is None:
         found += [coupling.finding for coupling in coupled(names, residuals)]
     found += lost_to_constraints(
-        names, estimate.residual_norms, model.unconstrained, model.information.rows
+        names, estimate.residual_norms, model.unconstrained, model.information.torque_norms()
     )
     return tuple(found)
 

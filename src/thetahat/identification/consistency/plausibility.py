@@ -216,6 +216,7 @@ class LinkPlausibility:
     mass_ratio: float | None  # to the file's mass; None where the file states none
     com_outside: float | None  # [m] the centre of mass lies outside the region; None without mass
     size_ratio: float | None  # radius of gyration over that of the region filled evenly
+    size_ratio_file: float | None  # the same of the file's own body
     region: str  # what its region was made from: "geometry" or "joints"
 
 
@@ -257,12 +258,21 @@ def assess(
 
 
 def _judged(name: str, theta: np.ndarray, file: np.ndarray, region: Region) -> LinkPlausibility:
-    mass, com, inertia = parameters.to_mass_com_inertia(theta)
+    mass, com, _ = parameters.to_mass_com_inertia(theta)
     stated = float(file[parameters.M])
     ratio = float(mass) / stated if stated > 0.0 else None
-    if mass <= 1e-9 * float(np.max(np.abs(theta))):
-        return LinkPlausibility(name, ratio, None, None, region.source)
-    gyration = float(np.sqrt(max(0.5 * np.trace(inertia) / mass, 0.0)))
-    return LinkPlausibility(
-        name, ratio, region.distance(com), gyration / region.gyration, region.source
-    )
+    outside = region.distance(com) if _has_mass(theta) else None
+    sizes = (_size_ratio(theta, region), _size_ratio(file, region))
+    return LinkPlausibility(name, ratio, outside, *sizes, region.source)
+
+
+def _size_ratio(theta: np.ndarray, region: Region) -> float | None:
+    """Radius of gyration of a body over that of its region filled evenly; None without mass."""
+    if not _has_mass(theta):
+        return None
+    mass, _, inertia = parameters.to_mass_com_inertia(theta)
+    return float(np.sqrt(max(0.5 * np.trace(inertia) / mass, 0.0))) / region.gyration
+
+
+def _has_mass(theta: np.ndarray) -> bool:
+    return bool(theta[parameters.M] > 1e-9 * float(np.max(np.abs(theta))))
