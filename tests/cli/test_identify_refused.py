@@ -72,7 +72,7 @@ CSV = {
         3,
         ["line 50", "'tau4'"],
     ),
-    "semicolons": (lambda s: s.replace(",", ";"), 3, ["semicolons"]),
+    "bars": (lambda s: s.replace(",", "|"), 3, ["bars"]),
     "decimal commas": (lambda s: s.replace(",", ";").replace(".", ","), 3, ["decimal points"]),
     "duplicate column": (lambda s: s.replace("q2,", "q1,", 1), 3, ["'q1'", "twice"]),
     "NUL": (lambda s: line_changed(s, 50, lambda row: row + "\0"), 3, ["line 50", "NUL"]),
