@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import os
 import pickle
 import re
@@ -72,8 +73,12 @@ CSV = {
         3,
         ["line 50", "'tau4'"],
     ),
-    "semicolons": (lambda s: s.replace(",", ";"), 3, ["semicolons"]),
-    "decimal commas": (lambda s: s.replace(",", ";").replace(".", ","), 3, ["decimal points"]),
+    "bars": (lambda s: s.replace(",", "|"), 3, ["bars"]),
+    "decimal commas and points": (
+        lambda s: s.replace(",", ";").replace(".", ",", s.count(".") // 2),
+        3,
+        ["not a number", "decimal comma"],
+    ),
     "duplicate column": (lambda s: s.replace("q2,", "q1,", 1), 3, ["'q1'", "twice"]),
     "NUL": (lambda s: line_changed(s, 50, lambda row: row + "\0"), 3, ["line 50", "NUL"]),
     "20,000 columns": (
@@ -279,3 +284,30 @@ def test_a_log_that_does_not_show_everything_names_what_is_missing(
         th.load(robots.path("arm4")).drive.viscous[0], rel=1e-6
     )
     assert found["consistent"]
+
+
+def test_units_are_converted_or_refused(
+    thetahat: Callable[..., Done], rows: tuple, tmp_path: Path
+) -> None:
+    names, values = rows
+    scaled = values.copy()
+    scaled[:, 1:9] = np.degrees(values[:, 1:9])
+    scaled[:, 0] *= 1e3
+    plain = simulated_log.write_csv(tmp_path / "plain.csv", names, values)
+    path = simulated_log.write_csv(tmp_path / "log.csv", names, scaled)
+    units = ("--units", "q=deg,dq=deg,t=ms")
+    done = thetahat("validate", "arm4", path, *units, "--json")
+    assert done.code == 0, done.err
+    found, wanted = (
+        json.loads(each.out) for each in (done, thetahat("validate", "arm4", plain, "--json"))
+    )
+    for mine, other in zip(found["joints"], wanted["joints"], strict=True):
+        assert mine["rms_test"] == pytest.approx(other["rms_test"], rel=1e-6)
+    for options, word in (
+        (("--units", "tau=A"), "gain"),
+        (("--units", "q=ms"), "rad"),
+        (("--format", "rosbag"), "plotjuggler"),
+        (("--columns", "q=p"), "{index}"),
+    ):
+        done = thetahat("validate", "arm4", plain, *options)
+        assert (done.code, word in done.err) == (2, True), done.err

@@ -69,9 +69,7 @@ class CsvParser:
                 f"{label(self._path)}, line {line} holds a NUL byte; the file was damaged, so"
                 " copy or export it again"
             )
-        lines = data
-        if self._dialect.separator == " ":
-            lines = _EDGES.sub(b"", _BLANKS.sub(b" ", data))
+        lines = _with_single_blanks(data) if self._dialect.separator == " " else data
         # polars has no decimal commas between commas, that is, in quotes
         if not self._has_all_fields(lines) or self._dialect.separator == self._dialect.decimal:
             return self._parse_lines(data, start)
@@ -257,3 +255,12 @@ class CsvParser:
 
     def _error(self, number: int, sentence: str) -> MalformedInput:
         return MalformedInput(f"{label(self._path)}, line {number}: {sentence}")
+
+
+def _with_single_blanks(data: bytes) -> bytes:
+    """Return lines with one blank between cells and none at their ends."""
+    if b"  " in data or b"\t" in data:
+        data = _BLANKS.sub(b" ", data)
+    if data.startswith(b" ") or any(edge in data for edge in (b"\n ", b" \n", b" \r")):
+        data = _EDGES.sub(b"", data)
+    return data
