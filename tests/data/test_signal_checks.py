@@ -260,6 +260,7 @@ def planted_share(fault: str, seeds: range) -> tuple[float, list[Finding]]:
         found = alarms(recording.planted(kind, dof, change).log())
         # without friction a robot with all signs flipped is one that hangs from the ceiling
         own = [f for f in found if f.kind == expected or "opposite sign" in f.message]
+        own += [f for f in found if (expected, f.kind) == ("signs", "sign")]  # joint by joint
         named += bool(own)
         beside += [f for f in found if f not in own]
     return named / len(seeds), beside

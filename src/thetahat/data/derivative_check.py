@@ -40,6 +40,8 @@ MOTION_PART, HARMONICS = 0.99, 15.0  # as the choice of the cut-off has them (cu
 NOISE_PART = 0.03  # of x that may be noise of q
 MOST = 0.3  # of the sampling rate: beyond it differences do not differentiate
 SHARE = 0.5  # of the motion that must lie below the low-pass to judge by it
+STEPS = 4.0  # of the encoder per cycle of the low-pass: fewer are stairs, and no motion
+STAIRS = 0.1  # of a large difference between rows that the median of a smooth motion exceeds
 SLOW_ANGLE, SLOW_LENGTH = 0.02, 0.002  # [rad/s], [m/s] RMS below which a joint hardly moves
 LONGEST_LAG = 0.1  # [s]
 LAG_LOSS = 0.02  # of R²: a lag that costs less is not worth a word
@@ -126,8 +128,7 @@ class DerivativeCheck:
         stuck = np.zeros(len(self._dofs), dtype=bool)
         if "dq" in self._kinds:
             stuck = _stuck(steps == 0.0, logged[0] * period, period)
-        steps[steps == 0.0] = np.inf
-        self._sums["step"] = np.minimum(self._sums["step"], steps.min(axis=0))
+        self._sums["step"] = np.minimum(self._sums["step"], _encoder_step(steps))
         grid = t[0] + period * np.arange(len(t))
         if np.abs(t - grid).max() > 1e-3 * period:
             x = resample(t, x, np.minimum(grid, t[-1]), period=period)
@@ -213,9 +214,9 @@ class DerivativeCheck:
         top = covered & (frequency > 0.5 * MOST * rate)
         density = energy[top] / (angular[top] * width[top]) if top.any() else np.zeros(1)
         floor = float(np.median(density))
+        speed = np.sqrt(np.cumsum(energy))  # behind each low-pass
         if np.isfinite(step):  # steps of an encoder come as often as the joint passes them
-            speed = float(np.sqrt(energy.sum()))
-            floor = max(floor, step**2 / 4.0 / max(min(0.5 * rate, speed / step), 1e-12))
+            floor = max(floor, step**2 / 4.0 / max(min(0.5 * rate, float(speed[-1]) / step), 1e-12))
         noise = np.cumsum(np.where(covered, angular**order * floor * width, 0.0))
         signal = np.cumsum(np.where(covered, energy * angular ** (order - 1), 0.0))
         motion = np.cumsum(np.maximum(energy - angular * floor * width, 0.0) * covered)
@@ -223,6 +224,7 @@ class DerivativeCheck:
             return None
         bandwidth = frequency[int(np.searchsorted(motion, MOTION_PART * motion[-1]))]
         sound = covered & (noise <= NOISE_PART * signal) & (frequency <= HARMONICS * bandwidth)
+        sound &= STEPS * frequency * step <= speed if np.isfinite(step) else True
         if not sound.any():
             return None
         last = int(np.flatnonzero(sound)[-1])
@@ -267,6 +269,15 @@ def _spread(rows: int, starts: np.ndarray, size: int) -> Iterator[tuple[int, int
         chosen = np.unique(np.linspace(0, len(pieces) - 1, PER_BATCH).astype(int))
         for k in chosen:
             yield pieces[k]
+
+
+def _encoder_step(steps: np.ndarray) -> np.ndarray:
+    """Return the step of each encoder from differences of rows: the least of them, or where most
+    rows do not change (a slow joint, resampled stairs) a typical large one.
+    """
+    large, usual = np.quantile(steps, 0.99, axis=0), np.median(steps, axis=0)
+    least = np.where(steps > 0.0, steps, np.inf).min(axis=0)
+    return np.where((usual < STAIRS * large) & (large > least), large, least)
 
 
 def _stuck(still: np.ndarray, travel: np.ndarray, period: float) -> np.ndarray:
