@@ -4,6 +4,7 @@ interface, nothing is a traceback.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
@@ -11,13 +12,14 @@ import re
 import resource
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 from data_paths import ROOT, example_robot
 
-from thetahat import errors, robots
+from thetahat import cli, errors, robots
 from thetahat.cli.exit_status import collect_warnings, guarded
 from thetahat.cli.inspect import describe
 from thetahat.cli.inspect_view import guided
@@ -69,12 +71,32 @@ BODY_KEYS = {
 }
 
 
-def thetahat(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
-    environment = {
-        key: value
-        for key, value in os.environ.items()
-        if key not in ("COLUMNS", "NO_COLOR", "THETAHAT_DEBUG")
-    }
+UNSET = ("COLUMNS", "NO_COLOR", "THETAHAT_DEBUG")
+
+
+def thetahat(*arguments: object, columns: int | None = None) -> subprocess.CompletedProcess[str]:
+    """The command line in this process: a start would be most of the time."""
+    out, err = (
+        io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2)
+    )
+    argv = ["thetahat", *map(str, arguments)]
+    with pytest.MonkeyPatch.context() as patched, warnings.catch_warnings():
+        for name in UNSET:
+            patched.delenv(name, raising=False)
+        if columns is not None:
+            patched.setenv("COLUMNS", str(columns))
+        for name, value in (("argv", argv), ("stdout", out), ("stderr", err)):
+            patched.setattr(sys, name, value)
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+    code = int(ended.value.code or 0)
+    said = (stream.buffer.getvalue().decode() for stream in (out, err))
+    return subprocess.CompletedProcess(argv, code, *said)
+
+
+def process(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
+    """The command line in a process of its own, for what is between it and the system."""
+    environment = {key: value for key, value in os.environ.items() if key not in UNSET}
     environment |= {"PYTHONPATH": str(ROOT / "src")} | options.pop("env", {})
     options = {
         "stdout": subprocess.PIPE,
@@ -224,11 +246,14 @@ def test_the_drawing_determines_the_tree() -> None:
 # -- which file ------------------------------------------------------------------------------------
 
 
-def test_a_file_goes_before_a_shipped_robot_and_a_folder_does_not(tmp_path: Path) -> None:
+def test_a_file_goes_before_a_shipped_robot_and_a_folder_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "arm7").mkdir()
-    assert json.loads(thetahat("inspect", "arm7", "--json", cwd=tmp_path).stdout)["name"] == "arm7"
+    assert json.loads(thetahat("inspect", "arm7", "--json").stdout)["name"] == "arm7"
     changed(tmp_path, 'robot name="arm4"', 'robot name="mine"').rename(tmp_path / "arm4")
-    assert json.loads(thetahat("inspect", "arm4", "--json", cwd=tmp_path).stdout)["name"] == "mine"
+    assert json.loads(thetahat("inspect", "arm4", "--json").stdout)["name"] == "mine"
 
 
 # -- how it ends -----------------------------------------------------------------------------------
@@ -351,8 +376,6 @@ def test_a_failure_inside_a_verb_reaches_the_guard(
 
 
 def test_many_warnings_are_counted_and_all_are_kept(capsys: pytest.CaptureFixture[str]) -> None:
-    import warnings
-
     with collect_warnings() as sentences:
         for i in range(40):
             warnings.warn(f"link {i}", RobotWarning, stacklevel=1)
@@ -367,14 +390,14 @@ def test_a_reader_that_left_is_no_error() -> None:
     read, write = os.pipe()
     os.close(read)
     with os.fdopen(write, "wb") as closed:
-        done = thetahat("inspect", "arm7", stdout=closed)
+        done = process("inspect", "arm7", stdout=closed)
     assert (done.returncode, done.stderr) == (141, "")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is not on this system")
 def test_a_full_disk_is_an_error() -> None:
     with Path("/dev/full").open("w") as full:
-        done = thetahat("inspect", "arm7", stdout=full)
+        done = process("inspect", "arm7", stdout=full)
     assert done.returncode == 6
     assert "No space left" in done.stderr
     assert done.stderr.count("\n") == 1
@@ -411,7 +434,7 @@ def test_colour_only_where_a_terminal_wants_it() -> None:
     )  # not the cursor's movements of a progress bar, nor the reset that colorama prints at the end
     assert colour.search(on_a_terminal("inspect", "arm4", NO_COLOR="", COLUMNS="100"))
     assert not colour.search(on_a_terminal("inspect", "arm4", NO_COLOR="1", COLUMNS="100"))
-    assert "\x1b" not in thetahat("inspect", "arm4").stdout
+    assert "\x1b" not in process("inspect", "arm4").stdout
 
 
 def test_names_from_a_file_cannot_steer_the_terminal(tmp_path: Path) -> None:
@@ -425,7 +448,7 @@ def test_names_from_a_file_cannot_steer_the_terminal(tmp_path: Path) -> None:
 
 
 def test_a_terminal_that_only_knows_ascii_gets_an_answer() -> None:
-    done = thetahat("inspect", "arm4", env={"PYTHONIOENCODING": "ascii"}, encoding="ascii")
+    done = process("inspect", "arm4", env={"PYTHONIOENCODING": "ascii"}, encoding="ascii")
     assert done.returncode == 0, done.stderr
     assert "shoulder_pitch" in done.stdout
 
@@ -433,7 +456,7 @@ def test_a_terminal_that_only_knows_ascii_gets_an_answer() -> None:
 @pytest.mark.parametrize("width", [40, 60, 80])
 def test_numbers_are_whole_however_narrow_the_terminal(width: int) -> None:
     """A mass cut short by the edge is another mass; it may only move to the next line."""
-    text = thetahat("inspect", "arm4", env={"COLUMNS": str(width)}).stdout
+    text = thetahat("inspect", "arm4", columns=width).stdout
     table = text[text.index("centre of") if "centre of" in text else 0 :]
     for body in describe(load(robots.path("arm4")))["bodies"]:
         assert all(f"{value:.4f}" in table for value in body["com"])
@@ -446,7 +469,7 @@ def test_help_and_version_are_quick_and_load_nothing_heavy() -> None:
     spent = []
     for _ in range(5):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        assert "inspect" in thetahat("--help").stdout
+        assert "inspect" in process("--help").stdout
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     # Processor time, and the best of several, since a test machine may be busy with other things;
@@ -463,4 +486,4 @@ def test_help_and_version_are_quick_and_load_nothing_heavy() -> None:
         ).stderr.strip()
         == ""
     )
-    assert re.fullmatch(r"thetahat \d+\.\d+\.\d+\S*\n", thetahat("--version").stdout)
+    assert re.fullmatch(r"thetahat \d+\.\d+\.\d+\S*\n", process("--version").stdout)

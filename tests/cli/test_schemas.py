@@ -8,6 +8,7 @@ import copy
 import itertools
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,8 @@ from typing import Any
 import pytest
 from data_paths import ROOT, example_robot
 from identify_cases import Done
+
+from thetahat.excite import design
 
 jsonschema = pytest.importorskip(
     "jsonschema", reason="jsonschema checks the answers (pip install jsonschema)"
@@ -148,6 +151,9 @@ def test_demo_is_the_whole_path_and_gives_one_answer(
     """Every file it names is there, and the identified robot predicts a motion it has not seen
     better than its file, on every joint; by another clock it is the same to the last bit.
     """
+    monkeypatch.setattr("thetahat.cli.demo.DURATION", 5.0)  # [s], of 10
+    few = partial(design.design, starts=6)  # of 24
+    monkeypatch.setattr(design, "design", few)
     told = thetahat(
         "demo", "--out", tmp_path / "demo", "--robot", "double_pendulum", "--plant", "own", "--json"
     ).data

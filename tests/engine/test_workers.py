@@ -41,6 +41,7 @@ from thetahat.engine.reduce import ShardReducer
 from thetahat.engine.shard_work import Fold, Preparation, Score
 from thetahat.engine.workers import FAN_IN, STARTING, DaskWorkers, Job, Workers, _tree
 from thetahat.errors import MissingExtra, StorageError, UsageError
+from thetahat.identification.information import Information
 from thetahat.identification.scores import validate
 from thetahat.model.robot import Robot
 from thetahat.model.tree import Tree
@@ -62,6 +63,18 @@ def two() -> Iterator[DaskWorkers]:
         yield workers
 
 
+@pytest.fixture(scope="module")
+def here(logs: Path) -> Information:
+    """Of the same shards, in this process."""
+    return gathered(ShardReducer(rows=ROWS), logs, arm(), fitted(arm()))[0]
+
+
+@pytest.fixture(scope="module")
+def whole(logs: Path) -> Information:
+    """In one pass, without shards."""
+    return one_pass(arm(), logs, fitted=fitted(arm()))
+
+
 def equal(a, b) -> bool:
     return all(np.array_equal(x, y) for x, y in zip(a.factors, b.factors, strict=True))
 
@@ -69,12 +82,13 @@ def equal(a, b) -> bool:
 # -- the same numbers ------------------------------------------------------------------------------
 
 
-def test_two_workers_are_one_pass(two: DaskWorkers, logs: Path) -> None:
+def test_two_workers_are_one_pass(
+    two: DaskWorkers, logs: Path, here: Information, whole: Information
+) -> None:
     found, told, _ = gathered(ShardReducer(two, rows=ROWS), logs, arm(), fitted(arm()))
-    here, _, _ = gathered(ShardReducer(rows=ROWS), logs, arm(), fitted(arm()))
     assert told.shards == 48
     assert equal(found, here)  # to the last bit: the tree does not depend on who computes
-    assert differ(one_pass(arm(), logs, fitted=fitted(arm())), found) <= SAME
+    assert differ(whole, found) <= SAME
 
 
 def test_a_worker_that_is_killed_half_way_costs_nothing_but_time(
@@ -98,9 +112,8 @@ def test_a_worker_that_is_killed_half_way_costs_nothing_but_time(
 
 
 def test_with_a_store_what_is_there_is_not_sent_out(
-    two: DaskWorkers, logs: Path, tmp_path: Path
+    two: DaskWorkers, logs: Path, tmp_path: Path, here: Information
 ) -> None:
-    here, _, _ = gathered(ShardReducer(rows=ROWS), logs, arm(), fitted(arm()))
     with Store(tmp_path / "store") as store:
         first, told, _ = gathered(ShardReducer(two, store, rows=ROWS), logs, arm(), fitted(arm()))
         assert told.computed == 48
@@ -203,16 +216,17 @@ def test_the_tree_joins_every_leaf_once_and_never_more_than_eight(count: int) ->
 # -- the Python face -------------------------------------------------------------------------------
 
 
-def test_information_of_logs_by_their_names(two: DaskWorkers, logs: Path, tmp_path: Path) -> None:
+def test_information_of_logs_by_their_names(
+    two: DaskWorkers, logs: Path, tmp_path: Path, whole: Information
+) -> None:
     fit = fitted(arm())
-    one = one_pass(arm(), logs, fitted=fit)
     for options in (
         {},
         {"client": two.client},
         {"store": tmp_path / "store"},
         {"store": tmp_path / "store", "client": two.client},
     ):
-        assert differ(one, fold_logs.information(fit, logs, **options)) <= SAME
+        assert differ(whole, fold_logs.information(fit, logs, **options)) <= SAME
     assert two.client.status == "running"  # a client that is handed in stays open
     samples = th.prepare(th.read_log(logs, arm()), arm(), cutoff=10.0)
     assert equal(
@@ -409,12 +423,14 @@ def test_a_scheduler_without_workers_is_said() -> None:
         _ = workers.client
 
 
-def test_a_scheduler_of_the_users_is_used_and_left_running(two: DaskWorkers, logs: Path) -> None:
+def test_a_scheduler_of_the_users_is_used_and_left_running(
+    two: DaskWorkers, logs: Path, here: Information
+) -> None:
     address = two.client.scheduler.address
     with DaskWorkers(scheduler=address) as workers:
         found, _, _ = gathered(ShardReducer(workers, rows=ROWS), logs, arm(), fitted(arm()))
         assert workers.count == 2
-    assert equal(found, gathered(ShardReducer(rows=ROWS), logs, arm(), fitted(arm()))[0])
+    assert equal(found, here)
     assert two.client.run(lambda: 1)
 
 

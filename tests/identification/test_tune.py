@@ -5,6 +5,7 @@ rows to fit is read.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,7 @@ from thetahat.identification.tuning.cross_validation import (
     thinned,
 )
 from thetahat.identification.tuning.prior_strength import USUAL
-from thetahat.identification.tuning.tune import TuningOptions
+from thetahat.identification.tuning.tune import Tuned, TuningOptions
 from thetahat.kernels.direction import follow
 from thetahat.model.friction_terms import FrictionDirection, quadratic
 from thetahat.model.io.save import with_drive_file
@@ -73,12 +74,18 @@ def with_terms(robot: Robot) -> Robot:
     return robot.with_drive(viscous=True, coulomb=True, offset=True)
 
 
+@cache
+def tuned_without_surprises() -> Tuned:
+    """Friction that is viscous, Coulomb's and an offset, and nothing else."""
+    robot, log = recorded()
+    return th.tune(log, robot, TuningOptions(delay=False))
+
+
 def test_hysteresis_is_found_where_there_is_some_and_not_where_there_is_none() -> None:
     robot, log = recorded(travel=0.005)
     found = th.tune(log, robot, TuningOptions(delay=False))
     assert np.all(np.abs(np.log(found.robot.drive.dry.travel / 0.005)) < np.log(2.5)), found
-    robot, log = recorded()
-    found = th.tune(log, robot, TuningOptions(delay=False))
+    found = tuned_without_surprises()
     assert np.all(found.robot.drive.dry.travel < 5e-4), found
 
 
@@ -89,8 +96,7 @@ def test_a_term_that_is_there_is_found_and_its_value_too() -> None:
     samples = th.prepare(log, robot, settings=found.settings)
     estimate = th.solve(th.information(found.robot, samples), found.estimator())
     np.testing.assert_allclose(estimate.drive["quadratic"], 0.8, rtol=0.1)
-    robot, log = recorded()
-    assert th.tune(log, robot, TuningOptions(delay=False)).robot.drive.identified == (
+    assert tuned_without_surprises().robot.drive.identified == (
         "viscous",
         "coulomb",
         "offset",

@@ -16,11 +16,18 @@ from fault_streams import MISS, PERIOD, clean, identifier
 from thetahat.online.sample_verdict import EVENTS
 
 SHORT, LONG = 4, 10_000
+ENOUGH = 2  # of the short version, where a model was in charge in one of them
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_faults(kind: str) -> None:
-    outcomes = [run(kind, seed) for seed in range(SHORT)]
+    outcomes = []
+    for seed in range(SHORT):
+        outcomes.append(run(kind, seed))
+        if len(outcomes) >= ENOUGH and (
+            kind in AT_THE_START or any(o.identified for o in outcomes)
+        ):
+            break
     assert not [(outcome.seed, outcome.broken[:3]) for outcome in outcomes if outcome.broken]
     assert (
         kind in AT_THE_START or sum(outcome.identified for outcome in outcomes) > 0

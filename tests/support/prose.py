@@ -25,6 +25,8 @@ from unittest.mock import patch
 import pytest
 from data_paths import ROOT
 
+from thetahat.pipeline.settings import IdentifySettings
+
 RUN = ("python", "sh", "console")
 SHOWN = ("text", "json", "xml")  # read, not run
 WIDTH = "100"  # columns of the terminal whose output pages show
@@ -129,7 +131,9 @@ class Reader:
     def _python(self, block: Block, where: str) -> None:
         code = compile("\n" * (block.line - 1) + block.text, str(self.page), "exec")
         names = {"__name__": "__main__"} if self.alone else self.names
+        defaults = {} if self.alone else {"tune": False}  # as HURRY does; the README's are tuned
         with (
+            patch.dict(IdentifySettings.__init__.__kwdefaults__, defaults),
             contextlib.chdir(self.folder),
             contextlib.redirect_stdout(io.StringIO()),
             warnings.catch_warnings(),
@@ -152,6 +156,8 @@ class Reader:
                     ),
                     self.folder,
                 )
+            case ["python", script]:  # tests/docs/test_examples.py runs it
+                assert (ROOT / script).is_file(), f"{where}: {script} is not there"
             case ["python", script, *arguments]:
                 with (
                     contextlib.chdir(self.folder),
