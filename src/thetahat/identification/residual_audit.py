@@ -23,7 +23,6 @@ from thetahat.data.filters import decimation_factor
 from thetahat.data.samples import Samples
 from thetahat.data.types import Finding, Run
 from thetahat.dynamics.rigid_body import inverse_dynamics
-from thetahat.identification.scores import predicted
 from thetahat.model.robot import Robot
 
 BLOCK = 0.25  # [s]
@@ -34,7 +33,7 @@ ALIKE, ENOUGH_ALIKE = 0.5, 8  # of a block's acceleration: blocks to compare it 
 FAR = 4.0  # times the usual residual
 MOST, CLEAR = 0.95, 2.0  # quantile of all other blocks, and how far beyond it a contact must be
 JOINTS = 2  # that must show it at once
-PART = 0.1  # of the torque's standard deviation that a contact must add
+PART = 0.1  # of the torque's standard deviation that a contact must add, and more than friction
 LONGEST = 8.0  # [s] of a contact; what lasts longer is a model that does not fit
 SHOWN = 3  # contacts of a run that are listed
 
@@ -77,7 +76,7 @@ class ResidualAudit:
         thin = samples.subset(slice(0, None, step))
         if thin.run is None or thin.t is None:
             return
-        residual = thin.tau - predicted(self._robot, thin)
+        residual, friction = self._residual(thin)
         columns = [
             np.stack([inverse_dynamics(unit, thin.q, thin.dq, thin.ddq) for unit in units], axis=-1)
             for units in self._units
@@ -88,6 +87,18 @@ class ResidualAudit:
             rows = np.flatnonzero(thin.run == run)
             own = self._runs.setdefault((part, int(run)), _Run(len(columns), thin.nv))
             own.add(thin.subset(rows), residual[rows], [c[rows] for c in columns], independent)
+            own.friction += np.sum(friction[rows] ** 2 * thin.scorable[rows], axis=0)
+
+    def _residual(self, samples: Samples) -> tuple[np.ndarray, np.ndarray]:
+        """Return what the model leaves of the torques, and the friction it states, (n, nv)."""
+        drive, q, dq = self._robot.drive, samples.q, samples.dq
+        rigid = inverse_dynamics(self._robot, q, dq, samples.ddq, rigid=True)
+        if drive.is_zero:
+            return samples.tau - rigid, np.zeros_like(rigid)
+        direction = samples.direction_of(drive)
+        torque = drive.torque(dq, samples.ddq, q=q, load=rigid, direction=direction)
+        friction = drive.friction(dq, q=q, load=rigid, direction=direction)
+        return samples.tau - rigid - torque, np.asarray(friction)
 
     def findings(self, fit: Sequence[Run], test: Sequence[Run] = ()) -> ResidualFindings:
         """Return what was found; runs of the fitted and of the test log, for their names."""
@@ -190,7 +201,7 @@ class Blocks:
     place: np.ndarray  # (b,) which block of the run
     residual: np.ndarray  # (b, nv) RMS; NaN where too few rows can be used
     activity: np.ndarray  # (b, nv) RMS of the acceleration
-    torque: np.ndarray  # (nv,) standard deviation
+    least: np.ndarray  # (nv,) that a contact must exceed: a part of the torque, and friction
     length: float  # [s] of a block
 
     @staticmethod
@@ -202,7 +213,7 @@ class Blocks:
             np.concatenate([part.place for part in parts]),
             np.concatenate([part.residual for part in parts]),
             np.concatenate([part.activity for part in parts]),
-            np.max([part.torque for part in parts], axis=0),
+            np.max([part.least for part in parts], axis=0),
             parts[0].length,
         )
 
@@ -254,6 +265,7 @@ class _Run:
         self._count = 0
         self.squares, self.counts = np.zeros(nv), np.zeros(nv)  # of residuals
         self._torque = np.zeros((2, nv))  # Σu, Σu²
+        self.friction = np.zeros(nv)  # Σ of its square
         self._normal, self._right = np.zeros((leaves, nv, 4, 4)), np.zeros((leaves, nv, 4))
         self.seconds, self._independent = 0.0, 1.0
 
@@ -334,7 +346,9 @@ class _Run:
         rms[:, unused], moved[:, unused] = 0.0, 0.0
         total = np.maximum(self.counts, 1.0)
         torque = np.sqrt(np.maximum(self._torque[1] / total - (self._torque[0] / total) ** 2, 0.0))
-        return Blocks(sums[:, 0], rms, moved, torque, self.length)
+        # what friction's reversals leave is less than friction
+        least = np.maximum(PART * torque, np.sqrt(self.friction / total))
+        return Blocks(sums[:, 0], rms, moved, least, self.length)
 
     def mass(self, leaf: int, spread: np.ndarray) -> MassFit:
         """Return the mass at a last body that explains the residual; spread: of each joint's."""
@@ -362,7 +376,7 @@ def contact_stretches(blocks: Blocks, others: Blocks) -> Iterator[Contact]:
     for k, exertion in enumerate(blocks.exertion(others.busy).tolist()):
         alike = others.usual(exertion)
         usual[k] = np.inf if alike is None else alike
-    limit = np.maximum(FAR * usual, PART * others.torque)
+    limit = np.maximum(FAR * usual, others.least)
     # a joint without noise and load shows nothing
     high = (residual > limit) & (limit > 0.0)
     some = high.sum(axis=1) >= min(JOINTS, residual.shape[1])
