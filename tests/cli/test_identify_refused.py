@@ -224,18 +224,19 @@ def test_a_flipped_sign_is_named(
     names, values = rows
     spoiled = values.copy()
     spoiled[:, names.index("tau1")] *= -1.0
-    done = thetahat(
-        "identify",
-        "arm4",
-        simulated_log.write_csv(tmp_path / "flipped.csv", names, spoiled),
-        "--out",
-        tmp_path,
-    )
+    log = simulated_log.write_csv(tmp_path / "flipped.csv", names, spoiled)
+    quick = ("--no-tune", "--no-report", "--out", tmp_path)
+    done = thetahat("identify", "arm4", log, *quick)
+    assert done.code == 0, "it is named, and left to the user"
+    assert "joint 'shoulder_pitch': the model explains" in " ".join(done.out.split())
+    assert "multiply the column by" in " ".join(done.out.split())
+    spoiled = values.copy()
+    spoiled[:, [i for i, name in enumerate(names) if name.startswith("tau")]] *= -1.0
+    log = simulated_log.write_csv(tmp_path / "all.csv", names, spoiled)
+    done = thetahat("identify", "arm4", log, *quick)
     assert done.code == 5
-    assert re.search(
-        r"'shoulder_pitch' has no usable torque .*sign.*--joints shoulder_roll,arm_yaw,elbow",
-        done.err,
-    )
+    assert re.search(r"no usable torque .*sign.*multiply them by −1, or pass --keep sign", done.err)
+    assert thetahat("identify", "arm4", log, *quick, "--keep", "sign").code == 0
 
 
 @pytest.mark.parametrize("count", [3, 7, 20, 40, 60])

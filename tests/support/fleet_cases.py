@@ -135,6 +135,13 @@ def bursts(table: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return table | {"t": t}
 
 
+def noisy_velocity(table: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """A velocity that does not follow its position, so that it is differentiated."""
+    name = [name for name in table if name.startswith("dq.")][1]
+    noise = np.random.default_rng(5).normal(size=len(table["t"]))
+    return table | {name: table[name].std() * noise}
+
+
 SHAPES: dict[str, Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]] = {
     "even": lambda table: table,
     "jitter": jittered,
@@ -143,6 +150,7 @@ SHAPES: dict[str, Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]] = {
     "wraps": wrapped,
     "spoiled": spoiled,
     "bursts": bursts,
+    "noisy dq": noisy_velocity,
     "epoch": lambda table: jittered(table | {"t": table["t"] + 1.7e9}),
 }
 

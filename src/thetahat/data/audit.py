@@ -175,7 +175,7 @@ class Audit:
             self._robot,
             self._columns,
             self._windows.windows(self._unusable),
-            differentiated,
+            differentiated=differentiated,
             rows=self._rows,
             file=self._file,
             keep=self._keep,

@@ -277,7 +277,7 @@ def _encoder_step(steps: np.ndarray) -> np.ndarray:
     """
     large, usual = np.quantile(steps, 0.99, axis=0), np.median(steps, axis=0)
     least = np.where(steps > 0.0, steps, np.inf).min(axis=0)
-    return np.where((usual < STAIRS * large) & (large > least), large, least)
+    return np.asarray(np.where((usual < STAIRS * large) & (large > least), large, least))
 
 
 def _stuck(still: np.ndarray, travel: np.ndarray, period: float) -> np.ndarray:

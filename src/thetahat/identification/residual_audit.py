@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -23,24 +22,18 @@ from thetahat.data.filters import decimation_factor
 from thetahat.data.samples import Samples
 from thetahat.data.types import Finding, Run
 from thetahat.dynamics.rigid_body import inverse_dynamics
-from thetahat.identification.scores import predicted
+from thetahat.identification.residual_sums import Blocks, RunSums
 from thetahat.model.robot import Robot
 
-BLOCK = 0.25  # [s]
-MOST_BLOCKS = 8_192  # of a run; beyond, neighbours are put together
 ENOUGH_BLOCKS = 24  # to know what is usual; shorter runs are compared with all others
-USUAL = 0.8  # quantile of blocks that counts as usual: a contact may last a fifth of a run
-ALIKE, ENOUGH_ALIKE = 0.5, 8  # of a block's acceleration: blocks to compare it with, and how many
 FAR = 4.0  # times the usual residual
 MOST, CLEAR = 0.95, 2.0  # quantile of all other blocks, and how far beyond it a contact must be
 JOINTS = 2  # that must show it at once
-PART = 0.1  # of the torque's standard deviation that a contact must add
 LONGEST = 8.0  # [s] of a contact; what lasts longer is a model that does not fit
 SHOWN = 3  # contacts of a run that are listed
 
 LEAVES = 4  # last bodies that are looked at
 SHORTEST = 3.0  # [s] of a run that can tell a mass
-PRIOR = np.array([10.0, 2.0, 2.0, 2.0])  # [kg, kg·m] what a payload may be
 SURE = 8.0  # standard deviations
 EXPLAINED = 0.5  # of the run's residual that the mass takes away
 LEAST_MASS, LEAST_PART = 0.15, 0.01  # [kg], of the robot's mass
@@ -67,7 +60,7 @@ class ResidualAudit:
                 units[i, k, 10 * body + parameter] = 1.0
         rigid = identified.without_drive()
         self._units = [[rigid.with_parameters(theta) for theta in each] for each in units]
-        self._runs: dict[tuple[str, int], _Run] = {}
+        self._runs: dict[tuple[str, int], RunSums] = {}
 
     def add(self, samples: Samples, part: str) -> None:
         """Add a batch of rows of the fitted log ("fit") or of another ("test")."""
@@ -77,7 +70,7 @@ class ResidualAudit:
         thin = samples.subset(slice(0, None, step))
         if thin.run is None or thin.t is None:
             return
-        residual = thin.tau - predicted(self._robot, thin)
+        residual, friction = self._residual(thin)
         columns = [
             np.stack([inverse_dynamics(unit, thin.q, thin.dq, thin.ddq) for unit in units], axis=-1)
             for units in self._units
@@ -86,8 +79,20 @@ class ResidualAudit:
         independent = min(1.0, 2.0 * cutoff * step * samples.period)
         for run in np.unique(thin.run):
             rows = np.flatnonzero(thin.run == run)
-            own = self._runs.setdefault((part, int(run)), _Run(len(columns), thin.nv))
+            own = self._runs.setdefault((part, int(run)), RunSums(len(columns), thin.nv))
             own.add(thin.subset(rows), residual[rows], [c[rows] for c in columns], independent)
+            own.friction += np.sum(friction[rows] ** 2 * thin.scorable[rows], axis=0)
+
+    def _residual(self, samples: Samples) -> tuple[np.ndarray, np.ndarray]:
+        """Return what the model leaves of the torques, and the friction it states, (n, nv)."""
+        drive, q, dq = self._robot.drive, samples.q, samples.dq
+        rigid = inverse_dynamics(self._robot, q, dq, samples.ddq, rigid=True)
+        if drive.is_zero:
+            return samples.tau - rigid, np.zeros_like(rigid)
+        direction = samples.direction_of(drive)
+        torque = drive.torque(dq, samples.ddq, q=q, load=rigid, direction=direction)
+        friction = drive.friction(dq, q=q, load=rigid, direction=direction)
+        return samples.tau - rigid - torque, np.asarray(friction)
 
     def findings(self, fit: Sequence[Run], test: Sequence[Run] = ()) -> ResidualFindings:
         """Return what was found; runs of the fitted and of the test log, for their names."""
@@ -111,7 +116,7 @@ class ResidualAudit:
     # -- contacts ----------------------------------------------------------------------------------
 
     def _contacts(
-        self, run: _Run, blocks: Blocks, others: Blocks, stated: Run
+        self, run: RunSums, blocks: Blocks, others: Blocks, stated: Run
     ) -> Iterator[Finding]:
         """Yield short times in which something pushed the robot."""
         stretches = list(contact_stretches(blocks, others))
@@ -148,7 +153,7 @@ class ResidualAudit:
     # -- payload -----------------------------------------------------------------------------------
 
     def _payloads(
-        self, runs: dict[tuple[str, int], _Run], names: dict[tuple[str, int], Run]
+        self, runs: dict[tuple[str, int], RunSums], names: dict[tuple[str, int], Run]
     ) -> Iterator[tuple[tuple[str, int], str]]:
         """Yield runs in which another mass hangs on the robot than in the others."""
         long = {key: run for key, run in runs.items() if run.seconds >= SHORTEST}
@@ -180,172 +185,6 @@ class ResidualAudit:
                 )
 
 
-# -- sums of one run -------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Blocks:
-    """Residuals of one run in blocks of time."""
-
-    place: np.ndarray  # (b,) which block of the run
-    residual: np.ndarray  # (b, nv) RMS; NaN where too few rows can be used
-    activity: np.ndarray  # (b, nv) RMS of the acceleration
-    torque: np.ndarray  # (nv,) standard deviation
-    length: float  # [s] of a block
-
-    @staticmethod
-    def joined(parts: list[Blocks]) -> Blocks | None:
-        """Return the blocks of several runs."""
-        if not parts:
-            return None
-        return Blocks(
-            np.concatenate([part.place for part in parts]),
-            np.concatenate([part.residual for part in parts]),
-            np.concatenate([part.activity for part in parts]),
-            np.max([part.torque for part in parts], axis=0),
-            parts[0].length,
-        )
-
-    @cached_property
-    def busy(self) -> np.ndarray:
-        """The acceleration that most blocks stay below, per joint."""
-        return np.asarray(np.nanquantile(self.activity, 0.95, axis=0))
-
-    def exertion(self, busy: np.ndarray) -> np.ndarray:
-        """Return how strongly the robot accelerates in each block, 1: as strongly as it does."""
-        parts = np.nan_to_num(self.activity)[:, busy > 0.0] / busy[busy > 0.0]
-        return np.sqrt(np.mean(parts**2, axis=1)) if parts.shape[1] else np.zeros(len(parts))
-
-    def usual(self, exertion: float) -> np.ndarray | None:
-        """Return the residual that most blocks of a motion as strong stay below, per joint; None
-        where there are too few.
-        """
-        alike = self.exertion(self.busy) >= ALIKE * exertion
-        if np.count_nonzero(alike) < ENOUGH_ALIKE:
-            return None
-        return np.asarray(np.nanquantile(np.nan_to_num(self.residual[alike]), USUAL, axis=0))
-
-
-@dataclass(frozen=True, eq=False)
-class MassFit:
-    """A mass at a body that explains a run's residual best."""
-
-    value: np.ndarray  # (4,) m, m·c
-    std: float  # [kg] of the mass
-    normal: np.ndarray  # (4, 4)
-    right: np.ndarray  # (4,)
-    square: float  # of the residual
-
-    def explained_beyond(self, other: np.ndarray) -> float:
-        """Return the part of the residual's square, with another mass, that the own one removes."""
-
-        def left(value: np.ndarray) -> float:
-            return float(self.square - 2.0 * self.right @ value + value @ self.normal @ value)
-
-        return 1.0 - left(self.value) / max(left(other), 1e-300)
-
-
-class _Run:
-    """Sums of one run."""
-
-    def __init__(self, leaves: int, nv: int) -> None:
-        self.length, self.origin = BLOCK, 0.0
-        self._parts: list[np.ndarray] = []  # rows of (block, Σe², Σq̈², count), nv each
-        self._count = 0
-        self.squares, self.counts = np.zeros(nv), np.zeros(nv)  # of residuals
-        self._torque = np.zeros((2, nv))  # Σu, Σu²
-        self._normal, self._right = np.zeros((leaves, nv, 4, 4)), np.zeros((leaves, nv, 4))
-        self.seconds, self._independent = 0.0, 1.0
-
-    def add(
-        self,
-        samples: Samples,
-        residual: np.ndarray,
-        columns: list[np.ndarray],
-        independent: float,
-    ) -> None:
-        t, usable = samples.t, samples.scorable
-        if t is None or not samples.period:
-            return
-        if not self._parts:
-            self.origin = float(t[0])
-        steps = np.diff(t)
-        self.seconds += float(len(t) * np.median(steps)) if len(steps) else 0.0
-        error = np.where(usable, residual, 0.0)
-        self._add_blocks(t, error, samples.ddq, usable)
-        self.squares += np.sum(error**2, axis=0)
-        self.counts += usable.sum(axis=0)
-        torque = np.where(usable, samples.tau, 0.0)
-        self._torque += np.stack([torque.sum(axis=0), np.sum(torque**2, axis=0)])
-        for i, matrix in enumerate(columns):
-            own = np.where(usable[:, :, None], matrix, 0.0)
-            self._normal[i] += np.einsum("njk,njl->jkl", own, own)
-            self._right[i] += np.einsum("njk,nj->jk", own, error)
-        self._independent = independent
-
-    def _add_blocks(
-        self, t: np.ndarray, error: np.ndarray, ddq: np.ndarray, usable: np.ndarray
-    ) -> None:
-        place = np.floor((t - self.origin) / self.length).astype(np.int64)
-        blocks, inverse = np.unique(place, return_inverse=True)
-        nv = error.shape[1]
-        sums = np.zeros((len(blocks), 1 + 3 * nv))
-        sums[:, 0] = blocks
-        np.add.at(sums[:, 1:], inverse, np.hstack([error**2, ddq**2 * usable, usable]))
-        self._parts.append(sums)
-        self._count += len(blocks)
-        while self._count > MOST_BLOCKS:
-            self._coarsen()
-
-    def _coarsen(self) -> None:
-        """Double the length of blocks; of two neighbours the one with more residual stays."""
-        whole = self._joined()
-        nv = (whole.shape[1] - 1) // 3
-        mean = whole[:, 1 : nv + 1].sum(axis=1) / np.maximum(whole[:, 2 * nv + 1 :].sum(axis=1), 1)
-        order = np.lexsort((mean, whole[:, 0] // 2))
-        last = np.flatnonzero(np.diff(whole[order, 0] // 2, append=np.inf))
-        whole = whole[order[last]]
-        whole[:, 0] //= 2
-        self._parts, self._count, self.length = [whole], len(whole), 2.0 * self.length
-
-    def _joined(self) -> np.ndarray:
-        """Return the sums with one row per block, in order of time."""
-        rows = np.concatenate(self._parts)
-        blocks, inverse = np.unique(rows[:, 0], return_inverse=True)
-        out = np.zeros((len(blocks), rows.shape[1]))
-        np.add.at(out, inverse, rows)
-        out[:, 0] = blocks
-        return out
-
-    def blocks(self) -> Blocks | None:
-        """Return residuals in blocks of time; None where no torque can be used."""
-        if not self._parts:
-            return None
-        sums = self._joined()
-        nv = (sums.shape[1] - 1) // 3
-        square, activity, count = (sums[:, 1 + k * nv : 1 + (k + 1) * nv] for k in range(3))
-        enough = count >= 0.5 * np.maximum(np.median(count, axis=0), 1.0)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            rms = np.where(enough, np.sqrt(square / count), np.nan)
-            moved = np.where(enough, np.sqrt(activity / count), np.nan)
-        unused = np.all(np.isnan(rms), axis=0)
-        if unused.all():
-            return None
-        rms[:, unused], moved[:, unused] = 0.0, 0.0
-        total = np.maximum(self.counts, 1.0)
-        torque = np.sqrt(np.maximum(self._torque[1] / total - (self._torque[0] / total) ** 2, 0.0))
-        return Blocks(sums[:, 0], rms, moved, torque, self.length)
-
-    def mass(self, leaf: int, spread: np.ndarray) -> MassFit:
-        """Return the mass at a last body that explains the residual; spread: of each joint's."""
-        weight = np.where(spread > 0.0, self._independent / np.maximum(spread, 1e-300) ** 2, 0.0)
-        normal = np.einsum("j,jkl->kl", weight, self._normal[leaf])
-        right = weight @ self._right[leaf]
-        covariance = np.linalg.inv(normal + np.diag(1.0 / PRIOR**2))
-        square = float(weight @ self.squares)
-        return MassFit(covariance @ right, float(np.sqrt(covariance[0, 0])), normal, right, square)
-
-
 class Contact(NamedTuple):
     """Blocks in which something pushes the robot."""
 
@@ -362,7 +201,7 @@ def contact_stretches(blocks: Blocks, others: Blocks) -> Iterator[Contact]:
     for k, exertion in enumerate(blocks.exertion(others.busy).tolist()):
         alike = others.usual(exertion)
         usual[k] = np.inf if alike is None else alike
-    limit = np.maximum(FAR * usual, PART * others.torque)
+    limit = np.maximum(FAR * usual, others.least)
     # a joint without noise and load shows nothing
     high = (residual > limit) & (limit > 0.0)
     some = high.sum(axis=1) >= min(JOINTS, residual.shape[1])
