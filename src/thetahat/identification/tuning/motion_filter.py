@@ -121,7 +121,7 @@ def choose_delay(
 
 
 def _lowest(middle: float, step: float, scores: tuple[Scores, Scores, Scores]) -> float:
-    """Where the parabola through the squares at middle − step, middle and middle + step is lowest."""
+    """Where the parabola through the squares at middle − step, middle, middle + step is lowest."""
     early, now, late = scores
     below, above = early.relative_square(now) - 1.0, late.relative_square(now) - 1.0
     if below + above > 0.0:
