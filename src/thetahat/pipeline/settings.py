@@ -50,7 +50,7 @@ class IdentifySettings:
         "Robot file used as the prior; default: ROBOT.", None, "ROBOT"
     )
     prior_weight: float | None = setting(
-        "Weight of the prior; default: chosen by cross-validation.", None, "W"
+        "Weight of the prior; default: chosen by the log's evidence.", None, "W"
     )
     metric: str | None = setting(
         f"Distance to the prior: {', '.join(METRICS)}; default: {METRICS[0]}.", None, "NAME"
@@ -69,7 +69,7 @@ class IdentifySettings:
         "Friction terms to identify, or none.", FRICTION, "TERMS", shown=True
     )
     armature: bool | None = setting(
-        "Identify rotor inertia; default: only if it improves the BIC by more than 10.",
+        "Identify rotor inertia; default: of motors for which it improves the BIC by more than 2.",
         None,
         flags="--armature/--no-armature",
     )
@@ -116,8 +116,8 @@ class IdentifySettings:
         flags="--load-friction",
     )
     tune: bool = setting(
-        "Choose friction model, low-pass, delay and prior weight by cross-validation inside the"
-        " training rows; default: yes.",
+        "Choose friction model, low-pass, delay, rotors and prior weight from the training rows;"
+        " default: yes.",
         True,
         flags="--tune/--no-tune",
     )
