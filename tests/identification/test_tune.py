@@ -10,11 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from data_paths import shared_file
 from simulated_log import motion
 
 import thetahat as th
 from thetahat import robots
 from thetahat.data.memory_log import log_from_arrays
+from thetahat.data.prepare import choose
 from thetahat.identification.coupled_joints import coupled
 from thetahat.identification.parameter_columns import full_regressor
 from thetahat.identification.residual_structure import Residuals
@@ -26,7 +28,7 @@ from thetahat.identification.tuning.cross_validation import (
     block_edges,
     thinned,
 )
-from thetahat.identification.tuning.prior_strength import USUAL
+from thetahat.identification.tuning.prior_strength import USUAL, WEIGHTS
 from thetahat.identification.tuning.tune import Tuned, TuningOptions
 from thetahat.kernels.direction import follow
 from thetahat.model.friction_terms import FrictionDirection, quadratic
@@ -283,3 +285,89 @@ def test_the_luck_of_one_stretch_earns_nothing() -> None:
     threshold = Threshold(gain=10.0, loss=0.25)
     assert everywhere.improves(before, threshold)
     assert not once.improves(before, threshold)
+
+
+# -- short logs, unphysical files, recutting -------------------------------------------------------
+
+
+def test_a_short_run_keeps_its_rows() -> None:
+    """Two seconds behind a low-pass of 5 Hz: the edges take a quarter of them, not half."""
+    robot, log = recorded(seconds=2.0)
+    short = th.prepare(log, robot, cutoff=5.0, min_speed=0.0)
+    assert np.mean(short.valid) > 0.7
+    robot, log = recorded(seconds=24.0)
+    long = th.prepare(log, robot, cutoff=5.0, min_speed=0.0)
+    edges = np.flatnonzero(long.valid[:, 0])[0] / RATE
+    assert 0.4 < edges < 0.6  # where rows are plenty, they are away from the ends
+
+
+def test_least_squares_needs_no_physical_file() -> None:
+    robot, log = recorded(seconds=8.0)
+    theta = robot.theta.copy()
+    theta[10 + 8] = -0.3  # Izz of the second link
+    broken = robot.with_parameters(theta)
+    assert not all(broken.consistency)
+    settings = th.IdentifySettings(method="least-squares", report=False, cutoff=8.0)
+    result = th.identify(broken, log, settings=settings)
+    assert min(result.scores.r2) > 0.98
+
+
+def test_a_vibrating_joint_does_not_lead_the_low_pass() -> None:
+    robot, log = recorded(seconds=16.0)
+    t, q, tau = (
+        np.concatenate([getattr(chunk, name) for chunk in log.read()]) for name in ("t", "q", "tau")
+    )
+    quiet = choose(log, robot).cutoff
+    shaken = q.copy()
+    shaken[:, 3] += 5e-4 * np.sin(2.0 * np.pi * 70.0 * t)  # 0.2 rad/s
+    loud = choose(log_from_arrays(robot, t, shaken, tau=tau, name="arm"), robot).cutoff
+    assert loud < 1.5 * quiet
+
+
+def steps_apart(first: Tuned, second: Tuned) -> bool:
+    """Whether two tunings differ by at most one step of any choice."""
+    weights = [WEIGHTS.index(each.weight) for each in (first, second)]
+    terms = [set(each.robot.drive.identified) for each in (first, second)]
+    rotors = [
+        set(range(len(each.robot.drive.viscous)) if each.robot.drive.rotors is None else rotors)
+        if "armature" in each.robot.drive.identified
+        else set()
+        for each in (first, second)
+        for rotors in [each.robot.drive.rotors or ()]
+    ]
+    return (
+        abs(weights[0] - weights[1]) <= 1
+        and len(terms[0] ^ terms[1]) <= 1
+        and len(rotors[0] ^ rotors[1]) <= 1
+    )
+
+
+def recut(log: th.Log, robot: Robot, ways: int) -> float:
+    """Share of the ways of leaving out a tenth of a log that leave its choices as they are."""
+    options = TuningOptions(delay=False)
+    whole = th.tune(log, robot, options)
+    size = log.rows // 10
+    same = []
+    for k in range(ways):
+        left = round(k * size / max(ways - 1, 1))
+        span = (left, log.rows - size + left)
+        same.append(steps_apart(whole, th.tune(log, robot, options, span=span)))
+    return float(np.mean(same))
+
+
+def test_recutting_a_log_leaves_its_choices() -> None:
+    robot, log = recorded(travel=0.005, seconds=16.0)
+    wrong = robot.with_parameters(robot.theta * np.repeat([1.2, 0.8, 1.1, 0.9], 10))
+    assert recut(log, wrong, 3) == 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["panda", "ur10", "kr300"])
+def test_recutting_a_real_log_in_ten_ways_leaves_its_choices_in_eight(name: str) -> None:
+    robot, log = {
+        "panda": ("panda_nomesh_from_example_robot_data.urdf", "panda_exciting_traj1.csv"),
+        "ur10": ("ur10_nomesh.urdf", "ur10_exciting.csv"),
+        "kr300": ("kr300_from_dh.urdf", "kr300.csv"),
+    }[name]
+    arm = th.load(shared_file("logs", name, robot))
+    assert recut(th.read_log(shared_file("logs", name, log), arm), arm, 10) >= 0.8

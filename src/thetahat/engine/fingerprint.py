@@ -108,7 +108,7 @@ def robot_fingerprint(robot: Robot, *, values: bool = False) -> str:
         robot.body_names,
         robot.gravity,
     )
-    motors: Any = drive.motors if drive.rotors is None else (drive.motors, drive.rotors)
+    motors: object = drive.motors if drive.rotors is None else (drive.motors, drive.rotors)
     return fingerprint(
         DATA_FORMAT, geometry, laws, drive.dry, drive.identified, motors, mapped, numbers
     )

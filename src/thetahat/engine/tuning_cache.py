@@ -26,6 +26,7 @@ from thetahat.engine.multi_log import Entry, MultiLog, Span, merge_files
 from thetahat.errors import MalformedInput, NotIdentifiable
 from thetahat.identification.log_statistics import LogStatistics
 from thetahat.identification.tuning.tune import Tuned
+from thetahat.model.drive import Drive
 from thetahat.model.friction_terms import KNOWN, FrictionDirection, term_from_settings
 from thetahat.model.robot import Robot
 
@@ -194,28 +195,20 @@ class StatisticsEntry:
 
 
 @dataclass(frozen=True)
-class TunedEntry:
-    """What `tune` chose, in plain values."""
+class DriveEntry:
+    """Columns of a drive, in plain values."""
 
-    settings: Settings
     identified: tuple[str, ...]
     dry: tuple[tuple[float, ...], tuple[float, ...]] | None  # zone and travel, per motor
     extra: tuple[FrictionEntry, ...]
-    weight: float
-    metric: str
-    reasons: tuple[str, ...]
-    rms: tuple[float, ...] | None
     rotors: tuple[int, ...] | None  # motors whose rotor inertia is identified; None: all
-    statistics: StatisticsEntry | None
 
     @staticmethod
-    def of(tuned: Tuned) -> TunedEntry | None:
+    def of(drive: Drive) -> DriveEntry | None:
         """None where a friction term is code that no file holds."""
-        drive = tuned.robot.drive
         if any(shape.term not in KNOWN or not shape.settings for shape, _ in drive.extra):
             return None
-        return TunedEntry(
-            settings=tuned.settings,
+        return DriveEntry(
             identified=drive.identified,
             dry=None if drive.dry is None else (_floats(drive.dry.zone), _floats(drive.dry.travel)),
             extra=tuple(
@@ -226,17 +219,12 @@ class TunedEntry:
                 )
                 for shape, values in drive.extra
             ),
-            weight=float(tuned.weight),
-            metric=tuned.metric,
-            reasons=tuned.reasons,
-            rms=None if tuned.rms is None else _floats(tuned.rms),
             rotors=drive.rotors,
-            statistics=StatisticsEntry.of(tuned.statistics),
         )
 
-    def restore(self, fitted: Robot) -> Tuned:
-        """Return the same for the robot whose columns were to be chosen."""
-        motors = len(fitted.drive.viscous)
+    def restore(self, fitted: Drive) -> Drive:
+        """Return the same for the drive whose columns were to be chosen."""
+        motors = len(fitted.viscous)
         extra = []
         for each in self.extra:
             settings = {name: list(numbers) for name, numbers in each.settings.items()}
@@ -244,8 +232,8 @@ class TunedEntry:
             if shape is None:
                 raise MalformedInput(f"the store has an unknown friction term {each.term!r}")
             extra.append((shape, np.array(each.values)))
-        drive = replace(
-            fitted.drive,
+        return replace(
+            fitted,
             extra=tuple(extra),
             identified=self.identified,
             dry=None
@@ -253,9 +241,41 @@ class TunedEntry:
             else FrictionDirection(np.array(self.dry[0]), np.array(self.dry[1])),
             rotors=self.rotors,
         )
+
+
+@dataclass(frozen=True)
+class TunedEntry:
+    """What `tune` chose, in plain values."""
+
+    settings: Settings
+    drive: DriveEntry
+    weight: float
+    metric: str
+    reasons: tuple[str, ...]
+    rms: tuple[float, ...] | None
+    statistics: StatisticsEntry | None
+
+    @staticmethod
+    def of(tuned: Tuned) -> TunedEntry | None:
+        """None where a friction term is code that no file holds."""
+        drive = DriveEntry.of(tuned.robot.drive)
+        if drive is None:
+            return None
+        return TunedEntry(
+            settings=tuned.settings,
+            drive=drive,
+            weight=float(tuned.weight),
+            metric=tuned.metric,
+            reasons=tuned.reasons,
+            rms=None if tuned.rms is None else _floats(tuned.rms),
+            statistics=StatisticsEntry.of(tuned.statistics),
+        )
+
+    def restore(self, fitted: Robot) -> Tuned:
+        """Return the same for the robot whose columns were to be chosen."""
         return Tuned(
             settings=_reused(self.settings),
-            robot=replace(fitted, drive=drive),
+            robot=replace(fitted, drive=self.drive.restore(fitted.drive)),
             weight=self.weight,
             metric=self.metric,
             reasons=self.reasons,

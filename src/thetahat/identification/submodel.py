@@ -24,16 +24,23 @@ from thetahat.model.robot import Robot
 
 
 def view(
-    information: Information, *, without: Iterable[str] = (), dofs: Iterable[int] | None = None
+    information: Information,
+    *,
+    without: Iterable[str] = (),
+    dofs: Iterable[int] | None = None,
+    rotors: Iterable[int] | None = None,
 ) -> Information:
     """The information of the robot without these drive terms, from the torques of these degrees of
-    freedom (default: all), without weak directions.
+    freedom (default: all), with the rotor inertia of these motors (default: as it is), without weak
+    directions.
 
     Y'x' = Y·x with the entries of x that are left out at zero, so each joint's factor is R_j·M_j[:,
     independent']: what the robot without those columns would have folded, with no second pass over
     the log.
     """
     robot = information.robot.with_drive(**dict.fromkeys(without, False))
+    if rotors is not None:
+        robot = robot.with_rotors(rotors)
     base = _tidied(base_parameters(robot).strong)
     if dofs is None:
         return seen_through(information, robot, base)

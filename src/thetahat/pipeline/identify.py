@@ -43,9 +43,11 @@ from thetahat.identification.residual_structure import (
 )
 from thetahat.identification.scores import Validation, predicted
 from thetahat.identification.submodel import view
-from thetahat.identification.tuning.cross_validation import METRIC
+from thetahat.identification.tuning.cross_validation import METRIC, CrossValidation
+from thetahat.identification.tuning.gaussian_fit import GaussianModel, Grams
 from thetahat.identification.tuning.model_selection import BY_LOAD, TERMS
 from thetahat.identification.tuning.prior_strength import USUAL
+from thetahat.identification.tuning.rotor_inertia import RotorDecision, decide_rotor_inertia
 from thetahat.identification.tuning.tune import Tuned, TuningOptions, tune, tune_samples
 from thetahat.identification.verdict import Verdict
 from thetahat.model.robot import Robot
@@ -236,7 +238,6 @@ def _tune(dataset: Dataset, engine: Engine, progress: Progress) -> Tuned:
         min_speed=settings.min_speed,
         weight=weight,
         metric=metric,
-        weights=settings.weights,
         friction=(*TERMS, BY_LOAD) if settings.load_friction else TERMS,
         rotors=settings.armature,
     )
@@ -281,14 +282,19 @@ def _solve(
 ) -> tuple[Model, Estimate]:
     """Estimate the parameters, and a plain least-squares fit beside."""
     settings = dataset.settings
+    statistics = _statistics(tuned, fold)
+    tuned = replace(tuned, statistics=statistics)
     seen = view(fold.information, dofs=dataset.joints.dofs)
+    if not settings.tune and settings.armature is None and seen.robot.drive.column_motors:
+        decision = _decide_rotors(dataset, tuned.metric, statistics, seen)
+        seen = view(fold.information, dofs=dataset.joints.dofs, rotors=decision.motors)
+        tuned = replace(tuned, robot=decision.applied(tuned.robot), reasons=decision.reasons)
     usable = int(seen.rows.max())
     if usable < len(seen.base):
         raise NotIdentifiable(
             f"the log has {usable} usable samples to fit {len(seen.base)} parameters; record"
             " longer, or hold out less"
         )
-    tuned = replace(tuned, statistics=_statistics(dataset, tuned, fold))
     estimate = _estimate(dataset, engine, tuned, rows, fold, seen=seen)
     plain = LeastSquares(weights=settings.weights).estimate(seen)
     model = Model(
@@ -332,7 +338,17 @@ def _estimate(
     return estimate
 
 
-def _statistics(dataset: Dataset, tuned: Tuned, fold: Fold) -> LogStatistics | None:
+def _decide_rotors(
+    dataset: Dataset, metric: str, statistics: LogStatistics, seen: Information
+) -> RotorDecision:
+    """Whose rotor inertia is identified, from all rows, where nothing is tuned."""
+    x0 = CrossValidation(dataset.prior_of(seen.robot), metric).x0(seen)
+    model = GaussianModel.of(seen, x0, statistics, metric=metric)
+    grams = Grams.of(seen)
+    return decide_rotor_inertia(model.with_drive_sizes(grams), grams)
+
+
+def _statistics(tuned: Tuned, fold: Fold) -> LogStatistics:
     """The statistics of the folded rows: as tuned, or of the low-pass alone."""
     if tuned.statistics is not None:
         return tuned.statistics.at(fold.period)
@@ -342,14 +358,11 @@ def _statistics(dataset: Dataset, tuned: Tuned, fold: Fold) -> LogStatistics | N
 
 
 def _rotor_sentence(tuned: Tuned) -> str:
-    """Whose rotor inertia is fitted."""
-    drive = tuned.robot.drive
-    if "armature" not in drive.identified:
-        return "not fitted"
-    if drive.rotors is None:
-        return "fitted"
-    names = tuned.robot.velocity_names if drive.actuation is None else drive.actuation.names
-    return f"fitted: {', '.join(names[k] for k in drive.rotors)}"
+    """Whether rotor inertia is fitted, and why, motor by motor."""
+    fitted = "fitted" if "armature" in tuned.robot.drive.identified else "not fitted"
+    prefix = "Rotor inertia "
+    reasons = [each.removeprefix(prefix) for each in tuned.reasons if each.startswith(prefix)]
+    return f"{fitted}: {'; '.join(reasons)}" if reasons else f"{fitted}: as asked"
 
 
 def make_estimator(

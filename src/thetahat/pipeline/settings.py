@@ -46,7 +46,7 @@ class IdentifySettings:
         "Robot file used as the prior; default: ROBOT.", None, "ROBOT"
     )
     prior_weight: float | None = setting(
-        "Weight of the prior; default: chosen by cross-validation.", None, "W"
+        "Weight of the prior; default: chosen by the log's evidence.", None, "W"
     )
     metric: str | None = setting(
         f"Distance to the prior: {', '.join(METRICS)}; default: {METRICS[0]}.", None, "NAME"
@@ -85,7 +85,7 @@ class IdentifySettings:
         "A=B,C=D",
     )
     armature: bool | None = setting(
-        "Identify rotor inertia; default: only if it improves the BIC by more than 10.",
+        "Identify rotor inertia; default: of motors for which it improves the BIC by more than 2.",
         None,
         flags="--armature/--no-armature",
     )
@@ -151,8 +151,8 @@ class IdentifySettings:
         flags="--load-friction",
     )
     tune: bool = setting(
-        "Choose friction model, low-pass, delay and prior weight by cross-validation inside the"
-        " training rows; default: yes.",
+        "Choose friction model, low-pass, delay, rotors and prior weight from the training rows;"
+        " default: yes.",
         True,
         flags="--tune/--no-tune",
     )

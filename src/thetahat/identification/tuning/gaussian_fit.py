@@ -38,6 +38,12 @@ class Grams:
     products: tuple[np.ndarray, ...]  # (p_v + 1, p_v + 1) per joint
     rows: np.ndarray  # (nv,)
 
+    @staticmethod
+    def of(information: Information) -> Grams:
+        """Return the sums over the rows that were folded."""
+        products = tuple(R.T @ R for R in information.factors)
+        return Grams(products, information.rows.astype(float))
+
     def __add__(self, other: Grams) -> Grams:
         products = tuple(a + b for a, b in zip(self.products, other.products, strict=True))
         return Grams(products, self.rows + other.rows)

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from thetahat.identification.tuning.cross_validation import WEIGHT, Pieces
-from thetahat.identification.tuning.gaussian_fit import GaussianFit
+from thetahat.identification.tuning.cross_validation import WEIGHT
+from thetahat.identification.tuning.gaussian_fit import GaussianFit, GaussianModel, Grams
 from thetahat.model.robot import Robot
 
-# difference of the criteria that counts as positive evidence: a rotor that is left out becomes
-# mass, which is worse than a small one too many
+# difference of the criteria that is positive evidence: a rotor that is left out becomes mass,
+# which is worse than a small one too many
 EVIDENCE = 2.0
 WORTH = 2.5  # standard deviations of its value, at least
 FREE = 1e-3  # weight of a prior that leaves all to the motion
@@ -38,24 +38,23 @@ class RotorDecision:
         return robot.with_rotors(self.motors)
 
 
-def decide_rotor_inertia(pieces: Pieces) -> RotorDecision:
-    """Decide whose rotor inertia is identified, from pieces with the columns of all rotors.
+def decide_rotor_inertia(model: GaussianModel, grams: Grams) -> RotorDecision:
+    """Decide whose rotor inertia is identified, from rows with the columns of all rotors.
 
     One motor after another is added, that with the most evidence first, until none has enough.
     """
-    model = pieces.model
     motors = list(model.columns.drive.column_motors)
-    at = _places(pieces)
+    at = _places(model)
     stated = [k for k in range(len(motors)) if model.stated[at[k]]]
-    sigma = pieces.noise(WEIGHT)
+    sigma = model.noise(grams, WEIGHT)
     fitted, gains = list(stated), dict.fromkeys(stated, np.inf)
 
     def fit(chosen: Sequence[int], weight: float = WEIGHT) -> GaussianFit:
         without = np.delete(at, list(chosen))
-        return model.fit(pieces.whole, sigma, weight, without=without)
+        return model.fit(grams, sigma, weight, without=without)
 
     now = fit(fitted)
-    penalty = float(np.log(max(float(model.statistics.independent @ pieces.whole.rows), 1.0)))
+    penalty = float(np.log(max(float(model.statistics.independent @ grams.rows), 1.0)))
     last: dict[int, float] = {}
     while len(fitted) < len(motors):
         last = {}
@@ -78,9 +77,9 @@ def decide_rotor_inertia(pieces: Pieces) -> RotorDecision:
     return RotorDecision(tuple(motors[k] for k in sorted(fitted)), tuple(sentences))
 
 
-def _places(pieces: Pieces) -> np.ndarray:
+def _places(model: GaussianModel) -> np.ndarray:
     """Positions in x of every motor's rotor inertia."""
-    columns = pieces.model.columns
+    columns = model.columns
     motors = len(columns.drive.column_motors)
     first = columns.inertial + columns.drive.identified.index("armature") * motors
     return np.asarray(first + np.arange(motors))

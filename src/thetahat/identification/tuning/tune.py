@@ -68,7 +68,6 @@ class TuningOptions:
         min_speed: below which a joint stands still.
         weight: of the prior.
         metric: of the prior.
-        weights: of the joints' rows, as `Consistent` takes them.
         friction: further friction terms that are tried, of "stribeck", "one_sided", "quadratic" and
             "load"; None: friction is left as it is, its Coulomb transition too.
         delay: whether a delay between motion and torque is searched.
@@ -82,7 +81,6 @@ class TuningOptions:
     min_speed: float | Sequence[float] | None = None
     weight: float | None = None
     metric: str = METRIC
-    weights: str | None = "iterated"
     friction: tuple[str, ...] | None = TERMS
     delay: bool = True
     rotors: bool | None = None
@@ -281,8 +279,9 @@ class _Search:
         if "armature" not in whole.drive.identified or not whole.drive.column_motors:
             return whole, []
         if self.options.rotors is not None:
-            return whole, ["Rotor inertia fitted: as asked"]
-        decision = decide_rotor_inertia(validation.pieces(whole, samples))
+            return whole, []
+        pieces = validation.pieces(whole, samples)
+        decision = decide_rotor_inertia(pieces.model, pieces.whole)
         return decision.applied(whole), list(decision.reasons)
 
 

@@ -255,7 +255,7 @@ def consistency(estimate: Data, robot: Robot, identified: Robot, pose: np.ndarra
             Note(
                 f"On the boundary of consistency (needles or plates): {known(flat, 6)}"
                 f" ({len(flat)} of {len(estimate['links'])} bodies). The log does not identify"
-                " their inertia individually; `--metric entropic` or a larger `--prior-weight`"
+                " their inertia individually; `--metric moments` or a larger `--prior-weight`"
                 " keeps them off the boundary."
             )
         )
