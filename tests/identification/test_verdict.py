@@ -296,7 +296,7 @@ def texts(verdict: Verdict) -> Iterator[str]:
     yield from (verdict.headline, verdict.sentence, *verdict.reasons)
 
 
-ORDER = ("904 kg", "link2 (900 kg", "12 of 20", "sign", "saturated")
+ORDER = ("904 kg", "link2 (900 kg", "sign", "12 of 20", "saturated")
 
 
 def test_the_gravest_reason_comes_first_and_the_verdict_is_read_back() -> None:

@@ -107,12 +107,12 @@ def judge(data: Data, out: str = "result") -> Verdict:
         reason = Reason(WRONG, "the bounds are infeasible", (commands.inspect,))
         return _verdict("the parameters are the prior's", [reason], commands)
     rules: tuple[Callable[[Data, Commands], Iterable[Reason]], ...] = (
+        finding_reasons,  # causes before what they cause
+        _length_reasons,
+        _excitation_reasons,
         _score_reasons,
         body_reasons,
         _solver_reasons,
-        _excitation_reasons,
-        _length_reasons,
-        finding_reasons,
     )
     reasons = [reason for rule in rules for reason in rule(data, commands)]
     return _verdict(_summary(data), reasons, commands)
@@ -251,18 +251,23 @@ def _low_scores(low: list[Data], commands: Commands) -> Iterator[Reason]:
 
 
 def _noise_reasons(scored: list[Data], commands: Commands) -> Iterator[Reason]:
-    """Held-out error that noise does not explain."""
+    """Yield the held-out error that noise explains least, and which joints share that."""
+    ratios = []
     for joint in scored:
         noise, error = _noise(joint), joint["rms_test"]
-        if not noise or joint["r2_test"] >= CLOSE or error is None or error <= LOUDER * noise:
-            continue
-        unit = joint.get("unit") or "N·m"
-        text = (
-            f"the held-out error of {joint['name']} is {quantity(error, unit)},"
-            f" {error / noise:.1f} times the noise of the fitted rows ({quantity(noise, unit)}):"
-            " the held-out motion shows what the fitted one does not"
-        )
-        yield Reason(SUSPECT, text, (commands.excite_after,))
+        if noise and error is not None and joint["r2_test"] < CLOSE and error > LOUDER * noise:
+            ratios.append((error / noise, joint["name"], error, noise, joint.get("unit") or "N·m"))
+    if not ratios:
+        return
+    ratios.sort(reverse=True)
+    ratio, name, error, noise, unit = ratios[0]
+    others = [each[1] for each in ratios[1:]]
+    text = (
+        f"the held-out error of {name} is {quantity(error, unit)}, {ratio:.1f} times the noise of"
+        f" the fitted rows ({quantity(noise, unit)}): the held-out motion shows what the fitted one"
+        f" does not{f' (likewise {known(others, 6)})' if others else ''}"
+    )
+    yield Reason(SUSPECT, text, (commands.excite_after,))
 
 
 def _each(joints: list[Data], key: str) -> str:

@@ -123,7 +123,7 @@ def _total_reasons(
     ratio = total / file
     check = "masses in the file, and rotor inertia (--armature)"
     if not 0.1 < ratio < 10.0:
-        check = "unit of the torques"
+        check = "unit of the torques (mN·m are a thousand times N·m, amperes another scale)"
         steps = (commands.score_nominal, commands.inspect)
     text = (
         f"the robot would weigh {quantity(total, 'kg')}, {_times(ratio)} its file's"
