@@ -139,8 +139,8 @@ def notes_of(robot: Element) -> tuple[str, ...]:
     ]
     if meshes:
         notes.append(
-            f"{len(meshes)} meshes are named, which dynamics need not; identify reads the vertices"
-            " of those in the robot's folder"
+            f"{len(meshes)} meshes are named and not opened, since dynamics need none; identify"
+            " reads those in the robot's folder"
         )
     for mesh in meshes:
         name = mesh.attrib.get("filename", "")
