@@ -329,14 +329,14 @@ def test_dates_of_frames_are_seconds(robot: th.Robot, tmp_path: Path) -> None:
         frame,
         frame.astype({"t": object}),
         frame.astype({"t": str}),
-        polars.from_pandas(frame),
+        polars.DataFrame({**columns, "t": list(stamps.to_pydatetime())}),
     ):
         (chunk,) = log_from_table(table, robot).read()
         np.testing.assert_allclose(chunk.t, seconds, rtol=0, atol=3e-7)
     joint = f"q.{robot.joint_names[0]}"
     with pytest.raises(MalformedInput, match=f"'{joint}' holds dates"):
         log_from_table({**columns, joint: stamps}, robot)
-    polars.from_pandas(frame.rename(columns={"t": joint, joint: "t"})).write_parquet(
+    polars.DataFrame({**columns, joint: list(stamps.to_pydatetime())}).write_parquet(
         tmp_path / "log.parquet"
     )
     with pytest.raises(MalformedInput, match=f"'{joint}' holds dates"):
