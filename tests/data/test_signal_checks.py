@@ -4,6 +4,7 @@ are named, and clean logs raise no alarm.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,12 +56,13 @@ def arm() -> Recording:
 def test_noise_as_acceleration_is_not_used(arm: Recording) -> None:
     log = arm.planted("ddq", slice(None), noise_like(12.0)).log()
     found = alarms(log)
-    assert [f.kind for f in found] == ["inconsistent-ddq"] * 7
+    assert [(f.kind, f.joint) for f in found] == [("inconsistent-ddq", None)], "all in one"
     assert not log.has_ddq
     assert log.has_dq
     assert found[0].effect == "corrected"
     assert "--keep ddq" in found[0].message
-    rms = [float(x) for x in found[0].message.partition("RMS ")[2].split(" ")[0:3:2]]
+    assert all(f"{joint} " in found[0].message for joint in arm.robot.joint_names)
+    rms = [float(x) for x in found[0].message.partition("joint1 ")[2].split(" ")[0:3:2]]
     true = arm.columns["ddq"][:, 0].std()
     assert rms[0] > 3.0 * true, "the column's own RMS behind the low-pass"
     assert rms[1] == pytest.approx(true, rel=0.1)
@@ -100,7 +102,8 @@ def test_a_late_velocity_is_named_and_used() -> None:
     found = [f for f in log.findings if f.kind == "delayed-dq"]
     assert found
     assert not alarms(log)
-    assert all(" 20 ms " in f.message or " 19 ms " in f.message for f in found)
+    lags = [float(lag) for f in found for lag in re.findall(r"lags? (\d+)", f.message)]
+    assert lags == pytest.approx([1e3 * rows / fast.rate] * len(found), abs=2.0)
     assert log.has_dq
     assert log.differentiated == ()
 
@@ -133,7 +136,7 @@ def test_how_a_log_is_split_into_files_does_not_decide(arm: Recording, tmp_path:
         files.append(write_table(tmp_path / f"{k}.parquet", names, parts))
     log = read_log(files, arm.robot)
     assert not log.has_ddq
-    assert [f.kind for f in alarms(log)] == ["inconsistent-ddq"] * 7
+    assert [f.kind for f in alarms(log)] == ["inconsistent-ddq"]
 
 
 # -- scale of torques ------------------------------------------------------------------------------

@@ -30,7 +30,8 @@ from thetahat.data.audit_channels import (
 from thetahat.data.audit_model import check_against_model
 from thetahat.data.audit_windows import WindowCollector
 from thetahat.data.columns import ColumnMap
-from thetahat.data.derivative_check import ChannelMatch, DerivativeCheck, Spectra
+from thetahat.data.derivative_check import DerivativeCheck, Spectra
+from thetahat.data.derivative_findings import derivative_findings
 from thetahat.data.finding_kinds import REASON_OF, treatment
 from thetahat.data.types import Channels, Finding, Mask
 from thetahat.model.robot import Robot
@@ -186,27 +187,14 @@ class Audit:
 
     def _report_derivatives(self) -> Iterator[tuple[str, int]]:
         """Report channels that do not follow the position; yield those that are not used."""
+        matches = list(self._derivatives.matches())
+        angular = [True] * self._robot.nv
+        for node, _, v in self._dofs:
+            angular[v] = node.kind is JointKind.REVOLUTE
         names = self._robot.velocity_names
-        for match in self._derivatives.matches():
-            unit = "/s" if match.kind == "dq" else "/s²"
-            node = next(node for node, _, v in self._dofs if v == match.dof)
-            unit = ("rad" if node.kind is JointKind.REVOLUTE else "m") + unit
-            if match.follows and not match.late:
-                continue
-            kept = match.kind in self._keep
-            kind = f"inconsistent-{match.kind}"
-            if match.follows:
-                kind, what = f"delayed-{match.kind}", "it is used as it is"
-            elif kept:
-                what = f"it is used all the same (--keep {match.kind})"
-            else:
-                what = f"{_instead(match.kind)} (--keep {match.kind} uses the column)"
-            sentence = _mismatch(names[match.dof], match, unit)
-            kept = kept and not match.follows
-            self._findings.append(
-                Finding(kind, names[match.dof], None, f"{sentence}; {what}", kept=kept)
-            )
-            if not match.follows and not kept:
+        self._findings += derivative_findings(matches, names, angular, self._keep)
+        for match in matches:
+            if not match.follows and match.kind not in self._keep:
                 yield match.kind, match.dof
 
     # -- channels ----------------------------------------------------------------------------------
@@ -290,27 +278,6 @@ class Audit:
 
     def _span(self, first: int, stop: int) -> str:
         return f"{self._where(first)} to {self._where(stop - 1)}"
-
-
-def _instead(kind: str) -> str:
-    """Return what takes the place of a logged channel."""
-    if kind == "dq":
-        return "its velocity is differentiated from q instead"
-    return "the accelerations of all joints are differentiated instead"
-
-
-def _mismatch(joint: str, match: ChannelMatch, unit: str) -> str:
-    """Return how a channel differs from the derivative of the position."""
-    what = "velocity" if match.kind == "dq" else "acceleration"
-    sentence = (
-        f"joint {joint!r}: its logged {what} {match.kind} "
-        f"{'lags behind' if match.late else 'does not follow'} the derivative of its position"
-    )
-    rms = f"RMS {match.logged:.3g} against {match.derived:.3g} {unit} below {match.cutoff:.3g} Hz"
-    if not match.late:
-        return f"{sentence} ({rms}, R² {match.r2:.2f})"
-    by = f"by {1e3 * match.lag:.0f} ms" if match.lag > 0 else f"by −{-1e3 * match.lag:.0f} ms"
-    return f"{sentence} {by} ({rms}, R² {match.r2:.2f}, {match.r2_lagged:.2f} without the lag)"
 
 
 def _masks(dof: int, intervals: np.ndarray, reason: str) -> list[Mask]:

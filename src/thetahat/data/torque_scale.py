@@ -169,14 +169,14 @@ def scale_findings(scales: Sequence[TorqueScale], robot: Robot) -> list[Finding]
     together = [scale for scale in scales if scale.common]
     if together:
         shown = [scale for scale in together if scale.best.clear]
-        each = ", ".join(f"{names[scale.dof]} {scale.best.factor:.3g}" for scale in shown)
+        each = ", ".join(f"{names[scale.dof]} {_times(scale.best.factor)}" for scale in shown)
         shape = np.median([scale.best.explained for scale in shown])
         out.append(
             Finding(
                 "torque-scale",
                 None,
                 None,
-                f"the torques are {common:.3g} times the gravity and inertia load of the robot"
+                f"the torques are {_times(common)} times the gravity and inertia load of the robot"
                 f" file, whose shape they have ({shape:.0%} explained; {each}): {_remedy(common)};"
                 " nothing was changed",
             )
@@ -186,20 +186,25 @@ def scale_findings(scales: Sequence[TorqueScale], robot: Robot) -> list[Finding]
         if not scale.flagged or scale.common:
             continue
         name, fit = names[scale.dof], scale.load
-        usual = f", the other joints' {np.median(others):.3g} times" if others else ""
+        usual = f", the other joints' {_times(float(np.median(others)))} times" if others else ""
         ratio = fit.factor / (float(np.median(others)) if others else 1.0)
         out.append(
             Finding(
                 "torque-scale",
                 name,
                 None,
-                f"joint {name!r}: its torque is {fit.factor:.3g} times the gravity and inertia"
+                f"joint {name!r}: its torque is {_times(fit.factor)} times the gravity and inertia"
                 f" load of the robot file, whose shape it has ({fit.explained:.0%} explained)"
                 f"{usual}: its unit or gear ratio seems wrong; multiply the column by about"
-                f" {1.0 / ratio:.3g}, or check the masses in the file; nothing was changed",
+                f" {_times(1.0 / ratio)}, or check the masses in the file; nothing was changed",
             )
         )
     return out
+
+
+def _times(factor: float) -> str:
+    """Return a factor in three digits, without an exponent where it is large."""
+    return f"{float(f'{factor:.3g}'):.0f}" if factor >= 100.0 else f"{factor:.3g}"
 
 
 def _remedy(factor: float) -> str:
@@ -212,8 +217,8 @@ def _remedy(factor: float) -> str:
         )
     return (
         "they seem to be motor currents or motor-side torques; multiply each column by its torque"
-        f" constant and gear ratio, together about {1.0 / factor:.3g}, or check the masses in the"
-        " file"
+        f" constant and gear ratio, together about {_times(1.0 / factor)}, or check the file's"
+        " masses"
     )
 
 
