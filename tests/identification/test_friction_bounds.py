@@ -48,7 +48,7 @@ def test_whatever_meets_the_bounds_dissipates_between_their_speeds_too(
     top = np.where(np.isfinite(top_speeds(columns, None)), top_speeds(columns, None), 10.0)
     rng = np.random.default_rng(0)
     motors = len(columns.drive.column_motors)
-    for _ in range(200):
+    for _ in range(50):
         x = np.zeros(columns.count)
         x[columns.inertial :] = rng.normal(size=columns.count - columns.inertial)
         for term in ("viscous", "coulomb", "stribeck"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 from simulated_log import motion
@@ -15,6 +17,7 @@ from thetahat.identification.tuning.tune import Tuned, TuningOptions
 OPTIONS = TuningOptions(cutoff=6.0, delay=False)
 
 
+@cache
 def tuned_at(rate: float, every: int = 1) -> tuple[th.Robot, Tuned, th.Estimate]:
     """The shipped arm with a wrong file; torque noise of its own below 5 Hz, whatever the rate.
 
