@@ -234,7 +234,7 @@ def test_the_terminal_shows_verdict_joints_and_next_steps(
         assert len(re.findall(rf"^{name} ", blocks[1], flags=re.MULTILINE)) == 1
     assert blocks[2].startswith("Next:\n  thetahat validate ")
     assert f"--estimate {tmp_path / 'estimate.json'}" in blocks[2]
-    assert blocks[3].startswith("Wrote ")
+    assert blocks[3].startswith("Wrote")
 
 
 # -- real robots -----------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ def test_bounds_that_the_log_rejects_are_told(
     assert bounded["r2"]["test"] == pytest.approx(free["r2"]["test"], abs=1e-3)
     assert free["plausibility"]["mass_range"] is None
     assert free["plausibility"]["given_up"] == []
-    shown = thetahat("identify", light, log, "--out", out)
+    shown = thetahat("identify", light, log, "--out", out, "-v")
     assert "Given up, as the log rejects it" in shown.out
     if bounded["plausibility"]["on_bound"]:
         assert "On a bound: " in shown.out

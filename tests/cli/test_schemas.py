@@ -182,4 +182,5 @@ def test_demo_is_the_whole_path_and_gives_one_answer(
             assert Path(path).read_bytes() == Path(again["files"][name]).read_bytes()
     for key in ("files", "seconds"):
         del told[key], again[key]
-    assert told == again
+    text = json.dumps(told).replace(str(tmp_path / "demo"), str(tmp_path / "again"))
+    assert json.loads(text) == again  # next steps name the folder

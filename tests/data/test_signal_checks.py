@@ -145,7 +145,7 @@ def test_how_a_log_is_split_into_files_does_not_decide(arm: Recording, tmp_path:
 def test_torques_in_millinewton_metres_are_named(arm: Recording) -> None:
     log = arm.planted("tau", slice(None), 1000.0).log()
     found = alarms(log)
-    assert [(f.kind, f.joint, f.effect) for f in found] == [("torque-scale", None, "suspect")]
+    assert [(f.kind, f.joint, f.effect) for f in found] == [("torque-scale", None, "wrong")]
     assert "--units tau=mNm" in found[0].message
     factor = float(found[0].message.split(" are ")[1].split(" ")[0])
     assert 500.0 < factor < 2000.0

@@ -13,9 +13,8 @@ import report_cases
 
 import thetahat as th
 from thetahat import robots
-from thetahat.model.link_geometry import link_regions
-from thetahat.report import figures
-from thetahat.report.figures.link_bodies import in_frame
+from thetahat.model.link_geometry import Region, link_regions
+from thetahat.report.figures.link_bodies import in_frame, link_body
 from thetahat.report.figures.motion import JointLimits, motion_over_time
 from thetahat.report.figures.stick_figure import Ellipsoid, ellipsoid
 from thetahat.report.section import Code, Figure, Table
@@ -78,8 +77,8 @@ def test_a_shadow_holds_the_ellipsoid_and_touches_it() -> None:
     A = rng.normal(size=(3, 3))
     Q, _ = np.linalg.qr(A)
     body = Ellipsoid(np.array([0.1, 0.2, 0.3]), Q, np.array([0.3, 0.2, 0.1]), 1.0, True)
-    region = (np.zeros(3), np.diag([1.0, 0.9, 0.1]))  # drawn in x and y
-    drawing = figures.link_body(region, body)
+    region = Region(np.zeros(3), np.eye(3), np.array([1.0, 0.9, 0.1]), "joints")  # in x and y
+    drawing = link_body(region, body)
     trace = next(each for each in drawing["data"] if each["name"] == "identified")
     directions = rng.normal(size=(4000, 3))
     points = (

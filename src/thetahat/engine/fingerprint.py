@@ -19,7 +19,7 @@ from thetahat.model.robot import Robot
 
 # raise it when preparing or folding yields other numbers for the same log: what is stored is then
 # computed anew
-DATA_FORMAT = 1
+DATA_FORMAT = 2
 PROBES = 16  # states at which a function of q or of speeds is looked at to tell it from another
 
 

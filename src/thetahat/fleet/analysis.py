@@ -57,12 +57,13 @@ class FleetOptions:
     units: str | None = None
     format: str | None = None
     skip_bad_rows: bool = False
+    keep: tuple[str, ...] = ()
 
     @property
     def reading(self) -> Reading:
         """How the files of a log are read."""
         given = (self.columns, self.topic, self.salvage)
-        return Reading(*given, self.units, self.format, self.skip_bad_rows)
+        return Reading(*given, self.units, self.format, self.skip_bad_rows, self.keep)
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,17 +24,24 @@ _OPTION = re.compile(r"--(?:gravity|units|keep|columns) [^\s;,)]+(?:,[^\s;,)]+)*
 NAMED = 6  # joints with the same finding
 
 
+def effect_of(finding: Data) -> str | None:
+    """Return what a finding does to the verdict; None: nothing."""
+    meaning = finding.get("effect") or finding_kinds.EFFECTS.get(finding["kind"], "")
+    return _LEVELS.get(meaning)
+
+
 def finding_reasons(data: Data, commands: Commands) -> Iterator[Reason]:
     """Yield a reason per kind of finding: the first of its kind, and which joints share it."""
     kinds: dict[str, list[Data]] = {}
     for finding in data.get("findings") or ():
-        if finding["kind"] in EFFECTS:
+        if effect_of(finding) is not None:
             kinds.setdefault(finding["kind"], []).append(finding)
-    for kind, findings in kinds.items():
+    for findings in kinds.values():
         first = findings[0]
+        effect = effect_of(first) or SUSPECT
         names = [item["joint"] for item in findings[1:] if item["joint"] is not None]
         others = [name for name in dict.fromkeys(names) if name != first["joint"]]
         also = f" (likewise {known(others, NAMED)})" if others else ""
         option = _OPTION.search(first["message"])
         steps = (commands.identify(option[0]),) if option else ()
-        yield Reason(EFFECTS[kind], first["message"].rstrip(".") + also, steps)
+        yield Reason(effect, first["message"].rstrip(".") + also, steps)

@@ -27,7 +27,6 @@ from thetahat.identification.parameter_columns import Columns
 from thetahat.identification.scores import validate
 from thetahat.identification.solve import solve
 from thetahat.identification.tuning.cross_validation import METRIC
-from thetahat.identification.tuning.prior_strength import USUAL
 from thetahat.identification.verdict import Verdict, with_verdict
 from thetahat.live.viewers import encodable
 from thetahat.model.io.save import save
@@ -40,6 +39,7 @@ from thetahat.report.page import render
 from thetahat.report.section import Block, Column, Figure, Note, Section, Table, Text
 from thetahat.report.trace_collector import Collector
 
+PRIOR_WEIGHT = 0.1  # a memory has few samples, and nothing to choose a weight by
 WEIGHTS = "iterated"
 LONGEST_NAME = 90  # characters of a base parameter's name
 SAMPLE_ARRAYS = ("q", "dq", "ddq", "tau", "valid")
@@ -172,7 +172,7 @@ def _fit(robot: Robot, info: Information) -> Estimate:
     """
     physical = robot if all(robot.consistency) else robot.projected()
     prior = Columns(physical).x0
-    return solve(info, Consistent(prior=prior, weight=USUAL, metric=METRIC, weights=WEIGHTS))
+    return solve(info, Consistent(prior=prior, weight=PRIOR_WEIGHT, metric=METRIC, weights=WEIGHTS))
 
 
 def make_downloads(robot: Robot, nominal: Robot, request: DownloadRequest) -> Downloads:
@@ -254,7 +254,7 @@ def _provenance(robot: Robot, estimate: Estimate, request: DownloadRequest) -> d
         "friction": [term for term in ("viscous", "coulomb", "offset") if term in identified],
         "armature": "fitted" if "armature" in identified else "not fitted",
         "weights": WEIGHTS,
-        "prior_weight": USUAL,
+        "prior_weight": PRIOR_WEIGHT,
         "metric": METRIC,
         "robust": False,
         "salvage": False,
@@ -264,7 +264,9 @@ def _provenance(robot: Robot, estimate: Estimate, request: DownloadRequest) -> d
         "rows_fitted": [0, int(estimate.samples)],
         "rows_held_out": [0, len(request.snapshot.held["q"])],
         **dict.fromkeys(("prior", "alpha", "joints", "actuation", "columns", "topic")),
-        **dict.fromkeys(("units", "format")),
+        **dict.fromkeys(("units", "format", "mass_range", "total_mass", "bounds")),
+        "frozen": [],
+        "tied": [],
     }
     logs = list(request.log.provenance.get("logs", ()))
     return {**outputs.provenance(robot, None, None, settings), "logs": logs}

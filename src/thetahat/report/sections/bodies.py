@@ -230,11 +230,11 @@ def plausibility_notes(estimate: Data) -> list[Note]:
     if found is None:
         return []
     notes = []
-    if found["placeholder"] is not None:
+    if found.get("placeholder") is not None:
         notes.append(
             Note(f"Placeholder inertias in the robot file: {found['placeholder']}.", "warning")
         )
-    names = [bound["name"] for bound in found["on_bound"]]
+    names = [bound["name"] for bound in found.get("on_bound", ())]
     if names:
         notes.append(Note(f"On a bound: {'; '.join(names)}.", "warning"))
     return notes
