@@ -92,6 +92,7 @@ def opened(
     context = browser.new_context(
         viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light"
     )
+    context.set_default_timeout(1e3 * PATIENCE)
     page, seen = context.new_page(), Seen()
 
     def said(message: Any) -> None:
