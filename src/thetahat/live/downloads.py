@@ -41,6 +41,9 @@ from thetahat.report.section import Block, Column, Figure, Note, Section, Table,
 from thetahat.report.trace_collector import Collector
 
 WEIGHTS = "iterated"
+# of the prior: strong, as the memory is too short to choose a weight, and a weak one leaves bodies
+# that the robot cannot have
+WEIGHT = max(USUAL, 100.0)
 LONGEST_NAME = 90  # characters of a base parameter's name
 SAMPLE_ARRAYS = ("q", "dq", "ddq", "tau", "valid")
 Arrays = Mapping[str, np.ndarray]
@@ -167,12 +170,11 @@ def parameter_table(robot: Robot, snapshot: Snapshot) -> ParameterTable:
 def _fit(robot: Robot, info: Information) -> Estimate:
     """Fit consistent parameters with the nominal robot as the prior.
 
-    Metric and weight are those of `thetahat identify` without tuning: the memory is too short for
-    cross-validation.
+    The metric is that of `thetahat identify`; the memory is too short to choose the weight.
     """
     physical = robot if all(robot.consistency) else robot.projected()
     prior = Columns(physical).x0
-    return solve(info, Consistent(prior=prior, weight=USUAL, metric=METRIC, weights=WEIGHTS))
+    return solve(info, Consistent(prior=prior, weight=WEIGHT, metric=METRIC, weights=WEIGHTS))
 
 
 def make_downloads(robot: Robot, nominal: Robot, request: DownloadRequest) -> Downloads:
@@ -254,7 +256,7 @@ def _provenance(robot: Robot, estimate: Estimate, request: DownloadRequest) -> d
         "friction": [term for term in ("viscous", "coulomb", "offset") if term in identified],
         "armature": "fitted" if "armature" in identified else "not fitted",
         "weights": WEIGHTS,
-        "prior_weight": USUAL,
+        "prior_weight": WEIGHT,
         "metric": METRIC,
         "robust": False,
         "salvage": False,
