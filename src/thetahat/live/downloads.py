@@ -39,8 +39,10 @@ from thetahat.report.page import render
 from thetahat.report.section import Block, Column, Figure, Note, Section, Table, Text
 from thetahat.report.trace_collector import Collector
 
-PRIOR_WEIGHT = 0.1  # a memory has few samples, and nothing to choose a weight by
 WEIGHTS = "iterated"
+# of the prior, as the memory is too short to choose one: a weaker one leaves bodies that the robot
+# cannot have, a stronger one hides what the memory knows
+WEIGHT = 3.0
 LONGEST_NAME = 90  # characters of a base parameter's name
 SAMPLE_ARRAYS = ("q", "dq", "ddq", "tau", "valid")
 Arrays = Mapping[str, np.ndarray]
@@ -167,12 +169,11 @@ def parameter_table(robot: Robot, _nominal: Robot, snapshot: Snapshot) -> Parame
 def _fit(robot: Robot, info: Information) -> Estimate:
     """Fit consistent parameters with the nominal robot as the prior.
 
-    Metric and weight are those of `thetahat identify` without tuning: the memory is too short for
-    cross-validation.
+    The metric is that of `thetahat identify`; the memory is too short to choose the weight.
     """
     physical = robot if all(robot.consistency) else robot.projected()
     prior = Columns(physical).x0
-    return solve(info, Consistent(prior=prior, weight=PRIOR_WEIGHT, metric=METRIC, weights=WEIGHTS))
+    return solve(info, Consistent(prior=prior, weight=WEIGHT, metric=METRIC, weights=WEIGHTS))
 
 
 def make_downloads(robot: Robot, nominal: Robot, request: DownloadRequest) -> Downloads:
@@ -254,7 +255,7 @@ def _provenance(robot: Robot, estimate: Estimate, request: DownloadRequest) -> d
         "friction": [term for term in ("viscous", "coulomb", "offset") if term in identified],
         "armature": "fitted" if "armature" in identified else "not fitted",
         "weights": WEIGHTS,
-        "prior_weight": PRIOR_WEIGHT,
+        "prior_weight": WEIGHT,
         "metric": METRIC,
         "robust": False,
         "salvage": False,
