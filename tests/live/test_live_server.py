@@ -89,6 +89,7 @@ def test_the_token_becomes_a_cookie_that_other_sites_do_not_send(server: Server)
 
 def test_downloads_are_files(server: Server) -> None:
     until(lambda: server.session.shared.snapshot is not None, "something is learned")
+    until(lambda: get(server, "/download/robot")[0] == 200, "what is learned is usable")
     for name, kind in (
         ("estimate.json", "application/json"),
         ("robot", "application/xml"),

@@ -32,7 +32,7 @@ EFFECTS = {
     "inconsistent-ddq": CORRECTED,
     "jitter": NOTE,
     "locked-joints": NOTE,
-    "no-torque": NOTE,
+    "no-torque": REMOVED,
     "payload": SUSPECT,
     "salvaged": REMOVED,
     "saturated": REMOVED,
