@@ -542,7 +542,7 @@ def test_a_scheduler_that_dies_ends_the_wait() -> None:
             death = thread.submit(die)
             with pytest.raises(StorageError, match="the Dask cluster was lost"):
                 dict(workers.each(job, range(2)))
-            death.result()
+            death.result(timeout=STARTING)
 
 
 def test_a_scheduler_without_thetahat_is_said() -> None:

@@ -30,8 +30,8 @@ from thetahat.identification import factor as f
 from thetahat.identification.consistency.constraints import feasible
 from thetahat.identification.consistency.misfit import (
     LIGHTEST,
-    NONNEGATIVE,
     SHORTEST,
+    nonnegative_columns,
     objective,
     solution_of,
 )
@@ -71,14 +71,7 @@ class PhysicalProjection:
         # a body without any inertia is a place between joints, and stays that
         self._real = np.any(self.robot.theta.reshape(-1, parameters.SIZE), axis=1)
         self._bodies = self._body_sizes()
-        self._nonnegative = np.array(
-            [
-                k
-                for k, (name, _) in enumerate(self._columns.pairs)
-                if k >= self._columns.inertial and name in NONNEGATIVE
-            ],
-            dtype=int,
-        )
+        self._nonnegative = nonnegative_columns(self._columns)
 
     def _body_sizes(self) -> np.ndarray:
         theta = self.robot.theta.reshape(-1, parameters.SIZE)

@@ -6,6 +6,7 @@ seconds since 1970.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -75,9 +76,9 @@ class ColumnarTable(Table):
                 " of a moving robot does, so write its numbers out"
             )
 
+    @abstractmethod
     def scan(self) -> polars.LazyFrame:
         """Return the file as polars scans it."""
-        raise NotImplementedError
 
     def _width(self, name: str, kind: polars.DataType) -> int:
         """Return how many numbers the lists of a column have, by its first row; 0 for lists of

@@ -147,14 +147,7 @@ class Objective:
     @cached_property
     def nonnegative(self) -> np.ndarray:
         """Positions in x of drive terms that cannot be negative."""
-        return np.array(
-            [
-                k
-                for k, (name, _) in enumerate(self.columns.pairs)
-                if k >= self.columns.inertial and name in NONNEGATIVE
-            ],
-            dtype=int,
-        )
+        return nonnegative_columns(self.columns)
 
     @cached_property
     def references(self) -> np.ndarray:
@@ -259,6 +252,12 @@ def objective(
         metric,
         statistics,
     )
+
+
+def nonnegative_columns(columns: Columns) -> np.ndarray:
+    """Positions in x of drive terms that cannot be negative."""
+    drive = enumerate(columns.pairs[columns.inertial :], start=columns.inertial)
+    return np.array([k for k, (name, _) in drive if name in NONNEGATIVE], dtype=int)
 
 
 def _moments_unit(J: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from thetahat.identification.consistency.misfit import DRIVE, NONNEGATIVE, Objective
+from thetahat.identification.consistency.misfit import DRIVE, Objective, nonnegative_columns
 from thetahat.identification.estimators.joint_weights import Weights
 from thetahat.identification.information import Information
 from thetahat.identification.log_statistics import LogStatistics
@@ -119,14 +119,7 @@ class GaussianModel:
     @cached_property
     def nonnegative(self) -> np.ndarray:
         """Positions in x of drive terms that cannot be negative."""
-        return np.array(
-            [
-                k
-                for k, (name, _) in enumerate(self.columns.pairs)
-                if k >= self.columns.inertial and name in NONNEGATIVE
-            ],
-            dtype=int,
-        )
+        return nonnegative_columns(self.columns)
 
     @cached_property
     def stated(self) -> np.ndarray:
