@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import worker_tasks
 from fleet_cases import (
     SAME,
     arm,
@@ -434,16 +435,10 @@ def test_a_scheduler_of_the_users_is_used_and_left_running(
     assert two.client.run(lambda: 1)
 
 
-def _odd(context: int, task: int) -> int:
-    if task % 2:
-        raise StorageError(f"task {task} of {context}")
-    return task
-
-
 @pytest.mark.parametrize("here", [True, False])
 def test_what_fails_is_a_failure_in_its_place(two: DaskWorkers, here: bool) -> None:
     workers = Workers() if here else two
-    job = Job(7, _odd, lambda task: f"no. {task}")
+    job = Job(7, worker_tasks.odd, lambda task: f"no. {task}")
     assert dict(workers.each(job, range(5))) == {
         0: 0,
         1: Failure("no. 1", "task 1 of 7", 6),
@@ -459,12 +454,6 @@ def test_what_fails_is_a_failure_in_its_place(two: DaskWorkers, here: bool) -> N
     assert workers.reduce(job, [1, 3], sum, lambda *_: None).result is None
 
 
-def _deadly(context: int, task: int) -> int:
-    if task == context:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return task
-
-
 @pytest.mark.timeout(600)  # five interpreters start one after the other
 def test_a_task_that_no_worker_outlives_is_a_failure_in_its_place() -> None:
     """Also where a worker starts again later than Dask waits for it: its nanny is not stopped."""
@@ -475,7 +464,7 @@ def test_a_task_that_no_worker_outlives_is_a_failure_in_its_place() -> None:
         "distributed.deploy.lost-worker-timeout": "10ms",
     }
     with dask.config.set(impatient), DaskWorkers(workers=1) as workers:
-        job = Job(5, _deadly, lambda task: f"no. {task}")
+        job = Job(5, worker_tasks.deadly, lambda task: f"no. {task}")
         found = dict(workers.each(job, range(4, 7)))
         assert (found[0], found[2]) == (4, 6)
         assert "its worker died every time" in found[1].sentence
@@ -485,11 +474,6 @@ def test_a_task_that_no_worker_outlives_is_a_failure_in_its_place() -> None:
         assert whole.result == sum(range(20)) - 5
         assert (failure.name, failure.exit_code) == ("no. 5", 6)
         assert sorted(seen) == list(range(20))
-
-
-def _slow(context: float, task: int) -> int:
-    time.sleep(context)
-    return task
 
 
 def wait_until(true: Callable[[], object], limit: float = STARTING) -> None:
@@ -511,7 +495,7 @@ def test_a_cluster_that_lost_its_workers_for_good_is_an_error(
         ) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):
-        job = Job(0.0, _slow, lambda task: f"no. {task}")
+        job = Job(0.0, worker_tasks.slow, lambda task: f"no. {task}")
         workers = DaskWorkers(client=client)
         assert dict(workers.each(job, range(2))) == {0: 0, 1: 1}
         monkeypatch.setattr("thetahat.engine.workers.NO_RESULT", 0.3)
@@ -537,7 +521,7 @@ def test_a_scheduler_that_dies_ends_the_wait() -> None:
         cluster.close(timeout=STARTING)
 
     with cluster, DaskWorkers(scheduler=cluster.scheduler_address) as workers:
-        job = Job(30.0, _slow, lambda task: f"no. {task}")
+        job = Job(30.0, worker_tasks.slow, lambda task: f"no. {task}")
         with ThreadPoolExecutor(1) as thread:
             death = thread.submit(die)
             with pytest.raises(StorageError, match="the Dask cluster was lost"):
