@@ -14,6 +14,7 @@ from thetahat.errors import UsageError
 
 LEVELS = ("info", "good", "warning", "bad")
 ARRANGEMENTS = ("choose", "grid")
+_SIMPLE = frozenset({float, int, str, bool, type(None)})
 Cell = str | float | int | bool | None
 
 
@@ -141,6 +142,10 @@ class Section:
 
 def plain(value: Any) -> Any:
     """Return anything that a figure or a table holds as JSON knows it: no NaN, no arrays."""
+    if isinstance(value, list | tuple) and _SIMPLE.issuperset(map(type, value)):
+        return [  # most of a page is long lists of numbers
+            None if type(each) is float and not math.isfinite(each) else each for each in value
+        ]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = (field.name for field in dataclasses.fields(value))
         return {name: plain(getattr(value, name)) for name in names}

@@ -7,6 +7,7 @@ grounds the colours of its theme.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -33,14 +34,17 @@ def linear(values: Iterable[float]) -> list[float | None]:
         return [None] * array.size
     span = float(np.ptp(finite)) or float(np.max(np.abs(finite))) or 1.0
     decimals = int(min(max(np.ceil(np.log10(STEPS / span)), -300), 300))
-    rounded = np.round(array, decimals).tolist()
-    return [value if np.isfinite(value) else None for value in rounded]
+    rounded = np.round(array, decimals)
+    out: list[float | None] = rounded.tolist()
+    for k in np.flatnonzero(~np.isfinite(rounded)):
+        out[k] = None
+    return out
 
 
 def relative(values: Iterable[float], digits: int = 4) -> list[float | None]:
     """Return numbers with so many significant digits; None where not finite."""
     return [
-        None if not np.isfinite(value) else float(f"{value:.{digits}g}")
+        None if not math.isfinite(value) else float(f"{value:.{digits}g}")
         for value in np.asarray(values, dtype=float).tolist()
     ]
 
