@@ -83,16 +83,22 @@ def _columns(samples: Samples, rows: np.ndarray, j: int) -> dict[str, np.ndarray
 
 
 def explained_share(columns: np.ndarray, rest: np.ndarray) -> float:
-    """Return the share of Σ rest² that the columns explain on stretches left out."""
+    """Return the share of Σ rest² that the columns explain on stretches left out.
+
+    Each stretch becomes its triangular factor once; a fit to some of them is one to their factors.
+    """
+    table, width = np.column_stack([columns, rest]), columns.shape[1]
     edges = np.linspace(0, len(rest), STRETCHES + 1).astype(int)
-    left = 0.0
+    stretches = np.zeros((STRETCHES, -(-len(rest) // STRETCHES), width + 1))  # filled up with zeros
     for k in range(STRETCHES):
-        held = slice(edges[k], edges[k + 1])
-        near = slice(edges[max(k - 1, 0)], edges[min(k + 2, STRETCHES)])
-        others = np.ones(len(rest), dtype=bool)
-        others[near] = False
-        x = np.linalg.lstsq(columns[others], rest[others], rcond=None)[0]
-        left += float(np.sum((rest[held] - columns[held] @ x) ** 2))
+        stretches[k, : edges[k + 1] - edges[k]] = table[edges[k] : edges[k + 1]]
+    number = np.arange(STRETCHES)
+    others = np.abs(number[:, None] - number) > 1
+    parts = others[:, :, None, None] * np.linalg.qr(stretches, mode="r")
+    factors = np.linalg.qr(parts.reshape(STRETCHES, -1, width + 1), mode="r")
+    inverse = np.linalg.pinv(factors[:, :width, :width], rcond=np.finfo(float).eps * len(rest))
+    x = inverse @ factors[:, :width, width:]
+    left = float(np.sum((stretches[:, :, width:] - stretches[:, :, :width] @ x) ** 2))
     total = float(np.sum(rest**2))
     return 1.0 - left / total if total > 0.0 else 0.0
 
