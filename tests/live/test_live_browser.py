@@ -116,25 +116,43 @@ def require_live(page: Any) -> None:
         page.wait_for_timeout(50)
 
 
-@pytest.mark.parametrize("mode", MODES)
+def require_taken_home(page: Any, seen: browser.Seen, server: Server, mode: str) -> None:
+    """The run is watched, and what was learned is downloaded."""
+    require_live(page)
+    assert page.query_selector("#error.card, .card#error").is_visible() is (mode == "study")
+    until_learned(server.session)
+    with page.expect_download(timeout=60_000) as waiting:
+        page.click("a[href='/download/estimate.json']")
+    found = json.loads(Path(waiting.value.path()).read_text(encoding="utf-8"))
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(schema).validate(found)
+    assert found["consistent"]
+    assert seen.console == []
+    assert server.session.shared.failure == ""
+
+
+@pytest.mark.parametrize("mode", ["replay", "listen"])
+def test_a_run_is_watched_and_taken_home(chromium: Any, mode: str) -> None:
+    with (
+        serving(mode) as server,
+        browser.opened(chromium, server.address, width=1440, height=1000) as (page, seen),
+    ):
+        require_taken_home(page, seen, server, mode)
+        assert seen.errors == []
+        assert seen.dialogs == []
+
+
+@pytest.mark.parametrize(
+    "mode",
+    ["study", *(pytest.param(mode, marks=pytest.mark.slow) for mode in ("replay", "listen"))],
+)
 def test_a_run_is_watched_taken_home_and_survives_a_restart(chromium: Any, mode: str) -> None:
     with serving(mode) as server:
         port = server.port
         context = browser.opened(chromium, server.address, width=1440, height=1000)
         page, seen = context.__enter__()
         try:
-            require_live(page)
-            assert page.query_selector("#error.card, .card#error").is_visible() is (mode == "study")
-            until_learned(server.session)
-            with page.expect_download(timeout=60_000) as waiting:
-                page.click("a[href='/download/estimate.json']")
-            found = json.loads(Path(waiting.value.path()).read_text(encoding="utf-8"))
-            jsonschema.Draft202012Validator(
-                json.loads(SCHEMA.read_text(encoding="utf-8"))
-            ).validate(found)
-            assert found["consistent"]
-            assert seen.console == []
-            assert server.session.shared.failure == ""
+            require_taken_home(page, seen, server, mode)
         except BaseException:
             context.__exit__(None, None, None)
             raise
