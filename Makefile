@@ -1,7 +1,7 @@
 # Every target sets up .venv itself; all it needs is make and Python 3.11 or later.
 
 PYTHON ?= python3
-WORKERS ?= 3  # more than two cores, as some tests wait
+WORKERS ?= 3
 ARGS ?=
 
 VENV := .venv
