@@ -94,8 +94,9 @@ def explained_share(columns: np.ndarray, rest: np.ndarray) -> float:
         stretches[k, : edges[k + 1] - edges[k]] = table[edges[k] : edges[k + 1]]
     number = np.arange(STRETCHES)
     others = np.abs(number[:, None] - number) > 1
-    parts = others[:, :, None, None] * np.linalg.qr(stretches, mode="r")
-    factors = np.linalg.qr(parts.reshape(STRETCHES, -1, width + 1), mode="r")
+    parts = others[:, :, None, None] * np.asarray(np.linalg.qr(stretches, mode="r"))
+    stacked = parts.reshape(STRETCHES, -1, width + 1)
+    factors = np.asarray(np.linalg.qr(stacked, mode="r"))
     inverse = np.linalg.pinv(factors[:, :width, :width], rcond=np.finfo(float).eps * len(rest))
     x = inverse @ factors[:, :width, width:]
     left = float(np.sum((stretches[:, :, width:] - stretches[:, :, :width] @ x) ** 2))
