@@ -1,12 +1,16 @@
 # Every target sets up .venv itself; all it needs is make and Python 3.11 or later.
 
 PYTHON ?= python3
+# Processes of tests: one more than two cores, as some tests wait for a browser or a server.
 WORKERS ?= 3
 ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+# The tests start some two hundred interpreters, which need not compile the sources each time.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-slow coverage golden bench real trust scale docs reference lint format clean
