@@ -167,8 +167,15 @@ def test_a_payload_that_is_held_out_is_no_other_robot(
     )
 
 
-@pytest.mark.parametrize("stage", ["folding", "reading again", "scoring"])
-@pytest.mark.parametrize("report", ["--report", "--no-report"])
+@pytest.mark.parametrize(
+    ("report", "stage"),
+    [
+        ("--report", "reading again"),
+        *(("--no-report", stage) for stage in ("folding", "reading again", "scoring")),
+        pytest.param("--report", "folding", marks=pytest.mark.slow),
+        pytest.param("--report", "scoring", marks=pytest.mark.slow),
+    ],
+)
 def test_a_log_that_vanishes_at_any_stage_is_named_and_the_rest_kept(
     thetahat: Thetahat,
     logs: Path,

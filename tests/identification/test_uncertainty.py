@@ -179,7 +179,7 @@ def mixed(experiment: Experiment, slow: float, share: float) -> Noise:
     return lambda rng: rng.normal(size=shape) + np.sqrt(share) * first_order(rng, shape, time=slow)
 
 
-@pytest.mark.parametrize("cutoff", [5.0, 40.0])
+@pytest.mark.parametrize("cutoff", [5.0, long(40.0)])
 def test_low_passed_noise_is_covered(cutoff: float) -> None:
     """Its spectrum is empty above the cut-off; the low part, which matters, must still be right."""
     experiment = Experiment.of("double_pendulum")

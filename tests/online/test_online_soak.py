@@ -35,7 +35,7 @@ def soak(seconds: float, memory: str) -> float:
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("memory", ["window", "forgetting"])
+@pytest.mark.parametrize("memory", ["forgetting", pytest.param("window", marks=pytest.mark.slow)])
 def test_memory_does_not_grow(memory: str) -> None:
     assert soak(120.0, memory) < 0.5
 
