@@ -164,7 +164,7 @@ def identify_into(
 def run(dataset: Dataset, engine: Engine, progress: Progress | None = None) -> Identification:
     """Identify from a dataset, and score on rows that the fit has not seen."""
     progress = progress or NoProgress()
-    tuned = _tune(dataset, engine, progress)
+    tuned = _with_form(_tune(dataset, engine, progress), dataset)
     rows = Rows(dataset.log, tuned.settings, dataset.train_rows, dataset.joints)
     fold = engine.fold(rows, tuned.robot)
     fold.counts.require_rows(dataset.nominal)
@@ -264,6 +264,16 @@ def _tune(dataset: Dataset, engine: Engine, progress: Progress) -> Tuned:
     key = {**asdict(options), "prior": prior, "dofs": dataset.joints.dofs}
     chosen = engine.tune(dataset.log, Tuning(dataset.robot, fitted, dataset.train_rows, key, run))
     return _loosened(chosen, dataset) if settings.prior_weight is None else chosen
+
+
+def _with_form(tuned: Tuned, dataset: Dataset) -> Tuned:
+    """Return the choices with the form of the equation of motion that is asked for; samples that
+    have one already keep it.
+    """
+    form = dataset.settings.form
+    if form == tuned.settings.form or form == "torque":
+        return tuned
+    return replace(tuned, settings=replace(tuned.settings, form=form))
 
 
 def _loosened(tuned: Tuned, dataset: Dataset) -> Tuned:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from thetahat.data.finding_kinds import KEEP
+from thetahat.data.regressor_form import FORMS
 from thetahat.pipeline import body_settings
 from thetahat.pipeline.setting_error import SettingError
 
@@ -94,6 +95,13 @@ class IdentifySettings:
         None,
         "HZ",
     )
+    form: str = setting(
+        "Form of the equation of motion that is fitted: torque, or without accelerations momentum"
+        " or filtered.",
+        FORMS[0],
+        "NAME",
+        shown=True,
+    )
     score_cutoff: float | None = setting(
         "Low-pass cut-off for scored torques; default: that of the fit.", None, "HZ"
     )
@@ -171,6 +179,13 @@ class IdentifySettings:
         if self.gravity is not None:
             object.__setattr__(self, "gravity", _gravity(self.gravity))
         _among("method", self.method, METHODS, "methods: ")
+        _among("form", self.form, FORMS)
+        if self.robust and self.form != FORMS[0]:
+            raise SettingError(
+                "robust",
+                f" weights single torques, and the rows of form {self.form} are made of several;"
+                " leave one of the two out",
+            )
         if self.metric is not None:
             _among("metric", self.metric, METRICS)
         if self.weights is not None:

@@ -169,6 +169,7 @@ def tune_samples(
 ) -> Tuned:
     """Choose friction model and prior weight for samples that are prepared already."""
     options = replace(options, delay=False)
+    samples = samples.with_form("torque")
     search = _Search(FixedSamples(samples), options, CrossValidation(prior, options.metric), tell)
     return replace(search.run(fitted, settings, [settings.cutoff], 0.0), settings=settings)
 

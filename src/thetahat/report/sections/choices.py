@@ -48,6 +48,8 @@ def _rows(estimate: Data) -> Iterator[Row]:
     if "delay" not in chosen and settings.get("delay") is not None:
         evidence = "no other improves the fit" if tuned else "not tuned"
         yield "delay", f"{1e3 * settings['delay']:.2g} ms", evidence
+    if settings.get("form") not in (None, "torque"):
+        yield "form of the equation of motion", settings["form"], "as asked: no accelerations"
     if settings.get("armature"):
         value, _, evidence = settings["armature"].partition(": ")
         yield "rotor inertia", value, evidence or None

@@ -1,0 +1,160 @@
+"""Forms of the equation of motion on real logs: torque, momentum and filtered rows, scored by the
+torques that they predict on the same held-out rows.
+
+`python -m benchmarks.forms [names]`: the cases of `benchmarks.real` with held-out rows. Everything
+but the form is chosen once, by the library, from the rows that are fitted. A fit of every form is
+scored row by row in torque. Spread: of base parameters between fits to four parts of the training
+rows, relative to that of the torque form, and likewise of the stated standard deviations. The
+tables go to build/forms.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+import tempfile
+import time
+import warnings
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+import thetahat as th
+from benchmarks.real import CASES, LOGS, ROOT, Case, inputs, scored
+from thetahat.data.prepare import prepare_batches
+from thetahat.data.regressor_form import FORMS
+from thetahat.data.samples import Samples, concatenate
+from thetahat.files import write_atomically
+from thetahat.identification.scores import Validation
+from thetahat.pipeline.identification import Identification
+from thetahat.pipeline.identify import identify
+
+OUT = ROOT / "build" / "forms"
+PARTS = 4  # of the training rows, each fitted by itself
+
+
+@dataclass(frozen=True, eq=False)
+class FormResult:
+    """What a form gave on one case."""
+
+    form: str
+    scores: Validation
+    rows: int  # that were fitted, all joints together
+    std: np.ndarray  # (p,) stated, of base parameters
+    spread: np.ndarray  # (p,) between parts of the rows
+    seconds: float  # to fold and solve
+
+
+def main() -> None:
+    """Run the cases with held-out rows, or those whose name holds one of the words given."""
+    if not LOGS.is_dir():
+        print("real logs: skipped, since the shared data folder is not beside the repository")
+        return
+    words = [word.lower() for word in sys.argv[1:]]
+    chosen = [
+        case
+        for case in CASES
+        if case.measure != "relative"
+        and (not words or any(word in case.name.lower() for word in words))
+    ]
+    lines, data = [], []
+    for case in chosen:
+        results = run_case(case)
+        lines.append(table(case, results))
+        data.append(as_data(case, results))
+        print(lines[-1], flush=True)
+    OUT.mkdir(parents=True, exist_ok=True)
+    write_atomically(OUT / "forms.md", "\n".join(["# Forms of the equation of motion", "", *lines]))
+    write_atomically(OUT / "forms.json", json.dumps(data, indent=1, ensure_ascii=False) + "\n")
+
+
+def run_case(case: Case) -> list[FormResult]:
+    """Choose all settings once, then fit and score every form."""
+    with tempfile.TemporaryDirectory() as scratch, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        log, test, settings = inputs(case, Path(scratch))
+        outcome = identify(LOGS / case.robot, log, test=test, settings=settings)
+        return [_fitted(case, outcome, form) for form in FORMS]
+
+
+def _fitted(case: Case, outcome: Identification, form: str) -> FormResult:
+    data, tuned = outcome.dataset, outcome.tuned
+    filtering = replace(tuned.settings, form=form)
+    batches = prepare_batches(data.log, data.robot, settings=filtering, span=data.train_rows)
+    samples = concatenate(list(map(data.joints.select, batches)), same_log=True)
+    robot, began = tuned.robot, time.monotonic()
+    info = th.information(robot, samples)
+    period = samples.row_period
+    statistics = None if tuned.statistics is None else tuned.statistics.at(period)
+    estimator = replace(tuned, statistics=statistics).estimator(data.prior_of(robot))
+    estimate = th.solve(info, estimator, samples=samples)
+    seconds = time.monotonic() - began
+    model = replace(outcome.model, identified=robot.with_parameters(estimate), information=info)
+    scores, _ = scored(case, replace(outcome, model=model))
+    parts = [
+        th.solve(th.information(robot, part), estimator).x_base for part in _parts(samples, PARTS)
+    ]
+    spread = np.std(parts, axis=0, ddof=1)
+    std = np.sqrt(np.diag(estimate.covariance))
+    rows = int(np.sum(info.rows))
+    return FormResult(form, scores["consistent"], rows, std, spread, seconds)
+
+
+def _parts(samples: Samples, count: int) -> list[Samples]:
+    edges = np.linspace(0, len(samples), count + 1).astype(int)
+    return [samples.subset(slice(a, b)) for a, b in itertools.pairwise(edges)]
+
+
+# -- tables ----------------------------------------------------------------------------------------
+
+
+def ratios(results: list[FormResult], name: str) -> list[float]:
+    """Return the median ratio of a spread to that of the torque form, over base parameters."""
+    first = getattr(results[0], name)
+    seen = np.isfinite(first) & (first > 0.0)
+    return [float(np.median(getattr(each, name)[seen] / first[seen])) for each in results]
+
+
+def table(case: Case, results: list[FormResult]) -> str:
+    """Markdown: a row per form."""
+    names = results[0].scores.names
+    heads = ["form", "R²", *names, "rows", "std", "spread", "time [s]"]
+    lines = [f"## {case.name}", "", f"| {' | '.join(heads)} |", "| --- " * len(heads) + "|"]
+    pairs = zip(results, ratios(results, "std"), ratios(results, "spread"), strict=True)
+    for each, std, spread in pairs:
+        cells = [each.form, _digits(each.scores.r2_total), *map(_digits, each.scores.r2)]
+        cells += [f"{each.rows:,}", f"{std:.2f}", f"{spread:.2f}", f"{each.seconds:.2f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
+
+
+def _digits(value: object) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else "–"
+
+
+def as_data(case: Case, results: list[FormResult]) -> dict[str, object]:
+    """Plain numbers."""
+    std, spread = ratios(results, "std"), ratios(results, "spread")
+    return {
+        "case": case.name,
+        "joints": list(results[0].scores.names),
+        "forms": [
+            {
+                "form": each.form,
+                "r2": each.scores.r2_total,
+                "r2_joints": [float(value) for value in each.scores.r2],
+                "rms": [float(value) for value in each.scores.rms],
+                "rows": each.rows,
+                "std": std[k],
+                "spread": spread[k],
+                "seconds": each.seconds,
+            }
+            for k, each in enumerate(results)
+        ],
+    }
+
+
+if __name__ == "__main__":
+    main()
