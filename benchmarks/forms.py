@@ -3,9 +3,10 @@ torques that they predict on the same held-out rows.
 
 `python -m benchmarks.forms [names]`: the cases of `benchmarks.real` with held-out rows. Everything
 but the form is chosen once, by the library, from the rows that are fitted. A fit of every form is
-scored row by row in torque. Spread: of base parameters between fits to four parts of the training
-rows, relative to that of the torque form, and likewise of the stated standard deviations. The
-tables go to build/forms.
+scored row by row in torque, on the rows that `benchmarks.real` scores. Spread: of base parameters
+between plain least-squares fits to four parts of the training rows, median over the parameters,
+relative to that of the torque form; std: likewise of the stated standard deviations. The tables go
+to build/forms.
 """
 
 from __future__ import annotations
@@ -41,10 +42,22 @@ class FormResult:
 
     form: str
     scores: Validation
+    kind: int  # of rows that count: 0 all, 1 in motion
     rows: int  # that were fitted, all joints together
     std: np.ndarray  # (p,) stated, of base parameters
     spread: np.ndarray  # (p,) between parts of the rows
     seconds: float  # to fold and solve
+
+    @property
+    def r2(self) -> float:
+        """All joints together."""
+        sums = self.scores.sums
+        return 1.0 - float(sums.left[self.kind].sum() / sums.torque[self.kind].sum())
+
+    @property
+    def r2_joints(self) -> list[float]:
+        """One by one."""
+        return [float(value) for value in self.scores.sums.r2(self.kind)]
 
 
 def main() -> None:
@@ -93,13 +106,13 @@ def _fitted(case: Case, outcome: Identification, form: str) -> FormResult:
     seconds = time.monotonic() - began
     model = replace(outcome.model, identified=robot.with_parameters(estimate), information=info)
     scores, _ = scored(case, replace(outcome, model=model))
-    parts = [
-        th.solve(th.information(robot, part), estimator).x_base for part in _parts(samples, PARTS)
-    ]
+    plain = th.LeastSquares(weights="iterated")
+    parts = [th.solve(th.information(robot, part), plain).x_base for part in _parts(samples, PARTS)]
     spread = np.std(parts, axis=0, ddof=1)
     std = np.sqrt(np.diag(estimate.covariance))
     rows = int(np.sum(info.rows))
-    return FormResult(form, scores["consistent"], rows, std, spread, seconds)
+    kind = int(case.measure == "r2_moving")
+    return FormResult(form, scores["consistent"], kind, rows, std, spread, seconds)
 
 
 def _parts(samples: Samples, count: int) -> list[Samples]:
@@ -124,14 +137,10 @@ def table(case: Case, results: list[FormResult]) -> str:
     lines = [f"## {case.name}", "", f"| {' | '.join(heads)} |", "| --- " * len(heads) + "|"]
     pairs = zip(results, ratios(results, "std"), ratios(results, "spread"), strict=True)
     for each, std, spread in pairs:
-        cells = [each.form, _digits(each.scores.r2_total), *map(_digits, each.scores.r2)]
+        cells = [each.form, f"{each.r2:.4f}", *(f"{value:.4f}" for value in each.r2_joints)]
         cells += [f"{each.rows:,}", f"{std:.2f}", f"{spread:.2f}", f"{each.seconds:.2f}"]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, ""])
-
-
-def _digits(value: object) -> str:
-    return f"{value:.4f}" if isinstance(value, float) else "–"
 
 
 def as_data(case: Case, results: list[FormResult]) -> dict[str, object]:
@@ -143,8 +152,8 @@ def as_data(case: Case, results: list[FormResult]) -> dict[str, object]:
         "forms": [
             {
                 "form": each.form,
-                "r2": each.scores.r2_total,
-                "r2_joints": [float(value) for value in each.scores.r2],
+                "r2": each.r2,
+                "r2_joints": each.r2_joints,
                 "rms": [float(value) for value in each.scores.rms],
                 "rows": each.rows,
                 "std": std[k],

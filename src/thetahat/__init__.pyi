@@ -1,12 +1,9 @@
 from .control.computed_torque import ComputedTorque as ComputedTorque
 from .data.log import read_log as read_log
 from .data.prepare import prepare as prepare
-from .data.regressor_form import RegressorForm as RegressorForm
 from .data.samples import Samples as Samples
 from .dynamics.algorithm1 import regressor_by_unit_parameters as regressor_by_unit_parameters
 from .dynamics.configuration import random_configuration as random_configuration
-from .dynamics.momentum import momentum_rate_regressor as momentum_rate_regressor
-from .dynamics.momentum import momentum_regressor as momentum_regressor
 from .dynamics.rigid_body import body_frames as body_frames
 from .dynamics.rigid_body import coriolis_matrix as coriolis_matrix
 from .dynamics.rigid_body import forward_dynamics as forward_dynamics

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ import thetahat as th
 from thetahat import robots
 from thetahat.data.regressor_form import RegressorForm
 from thetahat.data.samples import OUTLIER, Samples
+from thetahat.dynamics.momentum import momentum_rate_regressor, momentum_regressor
 from thetahat.errors import UsageError
 from thetahat.identification.estimators.robust import Robust
 from thetahat.identification.parameter_columns import Columns
@@ -78,12 +80,12 @@ def test_both_forms_equal_the_torque_form_on_analytic_motions(
         return np.asarray(value)
 
     def momentum(t: float) -> np.ndarray:
-        return th.momentum_regressor(rigid, *state(t)[:2])
+        return momentum_regressor(rigid, *state(t)[:2])
 
     torque = integral(lambda t: th.regressor(rigid, *state(t)))
     without = weight(0.0) * momentum(end) - weight(end - begin) * momentum(begin)
     without -= decay * integral(momentum)
-    without += integral(lambda t: th.momentum_rate_regressor(rigid, *state(t)[:2]))
+    without += integral(lambda t: momentum_rate_regressor(rigid, *state(t)[:2]))
     np.testing.assert_allclose(without, torque, rtol=0.0, atol=QUADRATURE * np.abs(torque).max())
 
 
@@ -137,7 +139,7 @@ def test_how_a_log_is_batched_changes_nothing(robot: Robot, form: str) -> None:
     samples = sampled(robot, 250.0, RegressorForm(form, WINDOW / 2.0), 3.0)
     whole = th.information(robot, samples)
     edges = [0, 1, 3, 200, 201, 444, len(samples)]
-    parts = [samples.subset(slice(a, b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    parts = [samples.subset(slice(a, b)) for a, b in pairwise(edges)]
     streamed = th.information(robot, iter(parts))
     np.testing.assert_array_equal(whole.rows, streamed.rows)
     assert (whole.samples, whole.samples <= len(samples)) == (streamed.samples, True)
