@@ -33,9 +33,10 @@ def double_pendulum(
     columns = (
         Column("joint"),
         Column("R² without noise", decimals=9),
-        Column("R² with friction and noise", decimals=4, limits=(0.9, 0.99)),
+        Column("R² with friction and noise", decimals=6, limits=(0.9, 0.99)),
     )
     rows = zip(facts["joints"], facts["r2_noise_free"], facts["r2"], strict=True)
+    note = f"{R2}. Without noise: over {fitted_rows(clean)}; with it: over {fitted_rows(noisy)}."
     seen = ", ".join(f"{count} of {name}" for name, count in facts["parameters_seen"].items())
     verdict = Section(
         "Result",
@@ -45,7 +46,7 @@ def double_pendulum(
                 "Offline identification by the pseudo-inverse, without an initial guess.",
                 "good" if min(facts["r2"]) >= 0.99 else "warning",
             ),
-            Table(columns, tuple(rows), note=f"{R2} over {fitted_rows(noisy)}."),
+            Table(columns, tuple(rows), note=note),
             Text(f"In a plane the torques depend on three of a link's ten parameters: {seen}."),
         ),
     )
@@ -181,7 +182,7 @@ def _gate(facts: dict[str, Any], run: Run, whole: Series | None = None) -> Secti
         "R² of every update, all joints together: over the samples in its buffer (of the fit), over"
         " those held out of it"
     )
-    caption += "" if whole is None else ", and over the whole run, standstill left out"
+    caption += "" if whole is None else ", and over the whole run, without standstill"
     caption += ". The nominal model is used until the gate opens."
     return Section("Result", "result", (verdict, Figure((Panel("R²", curve),), caption)))
 
@@ -251,8 +252,11 @@ def _torque(traces: Traces) -> Section:
 
 def fitted_rows(traces: Traces) -> str:
     """Say which rows were fitted and are scored."""
-    low_pass = "" if traces.cutoff is None else f", below {traces.cutoff:.4g} Hz"
-    return f"the rows of the whole run that were fitted, standstill left out{low_pass}"
+    low_pass = "" if traces.cutoff is None else f", torques below {traces.cutoff:.4g} Hz"
+    clouds = [cloud for joint in traces.joints for cloud in joint.cloud.values()]
+    if all(np.all(cloud.moving) for cloud in clouds):
+        return f"all rows of the run{low_pass}"
+    return f"the rows of the run that were fitted, without standstill{low_pass}"
 
 
 def _scatter(

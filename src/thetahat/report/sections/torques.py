@@ -68,7 +68,9 @@ def score_table(estimate: Data, unit: str = "N·m or N") -> Table:
         key: replace(column, unit=unit) if key.startswith("rms_") else column
         for key, column in SCORES.items()
     }
-    notes = [f"R² = 1 − e'e/u'u, e: residual, u: torque. {_rows_of_scores(settings)}"]
+    notes = [f"R² = 1 − e'e/u'u, e: residual, u: torque. Fit: {_fitted_rows(estimate)}."]
+    if any(joint.get("r2_test") is not None for joint in joints):
+        notes.append("All others: held-out rows, standstill included.")
     if any(joint.get("r2_test_moving") is not None for joint in joints):
         notes.append("Moving: without standstill.")
     if any(joint.get("r2_test_raw") is not None for joint in joints):
@@ -83,13 +85,12 @@ def score_table(estimate: Data, unit: str = "N·m or N") -> Table:
     return table_of(joints, columns, note=" ".join(notes))
 
 
-def _rows_of_scores(settings: Data) -> str:
-    """Say which rows each score is of."""
-    form = settings.get("form") or "torque"
-    fitted = "fitted rows, without standstill"
-    if form != "torque":
-        fitted = f"fitted rows of the {form} form, each of several samples in motion"
-    return f"Fit: {fitted}. Test: held-out rows, standstill included."
+def _fitted_rows(estimate: Data) -> str:
+    """Say which rows the scores of the fit are of."""
+    form = estimate["provenance"]["settings"].get("form") or "torque"
+    if form == "torque":
+        return "fitted rows, without standstill"
+    return f"fitted rows of the {form} form, each of several samples in motion"
 
 
 BRIEF = ("name", "r2_train", "r2_test", "rms_test", "noise", "rms_nominal")
@@ -187,7 +188,7 @@ def scatter(estimate: Data, traces: Traces) -> Section:
         )
     test = "test" in traces.spans
     colours = "blue: held out, purple: fitted" if test else "purple: fitted"
-    rows = "held-out rows" if test else "fitted rows, without standstill"
+    rows = "held-out rows, standstill included" if test else _fitted_rows(estimate)
     caption = f"Predicted over measured torque ({colours}). R² of the {rows}, as in the table."
     arrangement = "grid" if grid else "choose"
     return Section(title, "scatter", (choice(joints, drawings, caption, arrangement),))
