@@ -184,14 +184,21 @@ class Samples:
         if name == self.form.name:
             return self
         cutoff = self.provenance.get("settings", {}).get("torque_cutoff") or self.cutoff
-        return replace(self, form=RegressorForm.of(name, cutoff, self.period))
+        return replace(self, form=RegressorForm.of(name, cutoff, self.time_step))
+
+    @property
+    def time_step(self) -> float | None:
+        """Return the time between samples [s]: the one all runs share, or the median."""
+        if self.period is not None or self.t is None or len(self) < 2:
+            return self.period
+        return float(np.median(np.diff(self.t)))
 
     @property
     def row_period(self) -> float | None:
         """Return the time between rows of a fit [s], where all runs share one."""
-        if not self.form.windowed or not self.period:
+        if not self.form.windowed or not self.time_step:
             return self.period
-        windows = self.form.windows(self.period)
+        windows = self.form.windows(self.time_step)
         return windows.stride * windows.period
 
     # -- parts -------------------------------------------------------------------------------------

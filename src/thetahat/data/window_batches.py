@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
 from thetahat.data.friction_direction import continuous_pieces
 from thetahat.data.regressor_form import Windows
 from thetahat.data.samples import Samples, concatenate
@@ -80,10 +78,7 @@ def _rest(waiting: Samples, first: bool) -> Iterator[WindowBatch]:
 
 def _windows(samples: Samples) -> Windows:
     """Return the windows of samples without gaps."""
-    period = samples.period
-    if period is None and samples.t is not None and len(samples) > 1:  # of runs that differ in it
-        period = float(np.median(np.diff(samples.t)))
-    return samples.form.windows(period)
+    return samples.form.windows(samples.time_step)  # of a run, where runs differ in it
 
 
 def _continues(last: Samples, piece: Samples) -> bool:

@@ -164,7 +164,7 @@ def identify_into(
 def run(dataset: Dataset, engine: Engine, progress: Progress | None = None) -> Identification:
     """Identify from a dataset, and score on rows that the fit has not seen."""
     progress = progress or NoProgress()
-    tuned = _with_form(_tune(dataset, engine, progress), dataset)
+    tuned = _tune(dataset, engine, progress)
     rows = Rows(dataset.log, tuned.settings, dataset.train_rows, dataset.joints)
     fold = engine.fold(rows, tuned.robot)
     fold.counts.require_rows(dataset.nominal)
@@ -231,6 +231,7 @@ def _tune(dataset: Dataset, engine: Engine, progress: Progress) -> Tuned:
                 span=dataset.train_rows,
             )
         )
+        filtering = replace(filtering, form=_form(dataset) or "torque")
         return Tuned(filtering, fitted, USUAL if weight is None else weight, metric)
     options = TuningOptions(
         cutoff=settings.cutoff,
@@ -240,6 +241,7 @@ def _tune(dataset: Dataset, engine: Engine, progress: Progress) -> Tuned:
         metric=metric,
         friction=(*TERMS, BY_LOAD) if settings.load_friction else TERMS,
         rotors=settings.armature,
+        form=_form(dataset),
     )
     prior = dataset.prior_of(fitted)
 
@@ -266,14 +268,15 @@ def _tune(dataset: Dataset, engine: Engine, progress: Progress) -> Tuned:
     return _loosened(chosen, dataset) if settings.prior_weight is None else chosen
 
 
-def _with_form(tuned: Tuned, dataset: Dataset) -> Tuned:
-    """Return the choices with the form of the equation of motion that is asked for; samples that
-    have one already keep it.
+def _form(dataset: Dataset) -> str | None:
+    """Return the form of the equation of motion that is asked for; None: to be chosen.
+
+    Samples that have one already keep it, and robust weights need the torque form.
     """
-    form = dataset.settings.form
-    if form == tuned.settings.form or form == "torque":
-        return tuned
-    return replace(tuned, settings=replace(tuned.settings, form=form))
+    settings, log = dataset.settings, dataset.log
+    if settings.form is None and isinstance(log, SamplesLog) and log.samples.form.windowed:
+        return log.samples.form.name
+    return "torque" if settings.robust else settings.form
 
 
 def _loosened(tuned: Tuned, dataset: Dataset) -> Tuned:

@@ -95,12 +95,12 @@ class IdentifySettings:
         None,
         "HZ",
     )
-    form: str = setting(
+    form: str | None = setting(
         "Form of the equation of motion that is fitted: torque, or without accelerations momentum"
-        " or filtered.",
-        FORMS[0],
+        " or filtered; default: torque unless another predicts torques of the training rows"
+        " better.",
+        None,
         "NAME",
-        shown=True,
     )
     score_cutoff: float | None = setting(
         "Low-pass cut-off for scored torques; default: that of the fit.", None, "HZ"
@@ -179,8 +179,9 @@ class IdentifySettings:
         if self.gravity is not None:
             object.__setattr__(self, "gravity", _gravity(self.gravity))
         _among("method", self.method, METHODS, "methods: ")
-        _among("form", self.form, FORMS)
-        if self.robust and self.form != FORMS[0]:
+        if self.form is not None:
+            _among("form", self.form, FORMS)
+        if self.robust and self.form not in (None, FORMS[0]):
             raise SettingError(
                 "robust",
                 f" weights single torques, and the rows of form {self.form} are made of several;"
