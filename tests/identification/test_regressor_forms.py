@@ -11,6 +11,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from scipy.integrate import quad_vec
+from scipy.signal import butter, sosfiltfilt
 
 import thetahat as th
 from thetahat import robots
@@ -20,8 +21,12 @@ from thetahat.dynamics.momentum import momentum_rate_regressor, momentum_regress
 from thetahat.errors import UsageError
 from thetahat.identification.estimators.robust import Robust
 from thetahat.identification.parameter_columns import Columns
+from thetahat.identification.tuning.cross_validation import CrossValidation
+from thetahat.identification.tuning.form_choice import choose_form
 from thetahat.model.friction_terms import FrictionDirection, quadratic, spring, stribeck
 from thetahat.model.robot import Robot
+from thetahat.report.section import Table
+from thetahat.report.sections.choices import choices
 
 QUADRATURE = 1e-8  # of the largest entry, with adaptive quadrature (asked for)
 WINDOW = 0.08  # [s]
@@ -52,6 +57,14 @@ def sampled(robot: Robot, rate: float, form: RegressorForm, seconds: float = 4.0
     tau = th.inverse_dynamics(robot, q, dq, ddq)
     period = 1.0 / rate
     return Samples(q=q, dq=dq, ddq=ddq, tau=tau, t=t, period=period, form=form)
+
+
+def with_noise(samples: Samples, seed: int) -> Samples:
+    """Samples with noise in the torques behind a low-pass of 10 Hz, as `prepare` leaves it."""
+    white = np.random.default_rng(seed).standard_normal(samples.tau.shape)
+    rate = 1.0 / (samples.period or 1.0)
+    noise = sosfiltfilt(butter(4, 10.0, fs=rate, output="sos"), white, axis=0)
+    return replace(samples, tau=samples.tau + 0.5 * noise, cutoff=10.0)
 
 
 def residual(robot: Robot, samples: Samples) -> float:
@@ -190,9 +203,7 @@ def test_standard_deviations_hold_for_noise_in_the_torque(robot: Robot, form: st
 
 def test_identify_scores_torques_whatever_the_form(robot: Robot) -> None:
     samples = sampled(robot, 250.0, RegressorForm(), 8.0)
-    rng = np.random.default_rng(1)
-    noisy = replace(samples, tau=samples.tau + 0.2 * rng.standard_normal(samples.tau.shape))
-    noisy = replace(noisy, cutoff=10.0)
+    noisy = with_noise(samples, seed=1)
     results = {
         form: th.identify(
             th.load(robots.path("arm4")),
@@ -205,6 +216,31 @@ def test_identify_scores_torques_whatever_the_form(robot: Robot) -> None:
     np.testing.assert_array_equal(torque.rows, momentum.rows)
     assert momentum.r2_total == pytest.approx(torque.r2_total, abs=2e-3)
     assert results["momentum"].data["provenance"]["settings"]["form"] == "momentum"
+
+
+def test_the_form_is_chosen_by_the_torques_it_predicts(robot: Robot) -> None:
+    """Torque where the forms are alike, and momentum where accelerations of some rows are wrong."""
+    rng = np.random.default_rng(2)
+    clean = with_noise(sampled(robot, 250.0, RegressorForm(), 20.0), seed=2)
+    ddq = clean.ddq.copy()
+    ddq[2000:2600] += 100.0 * rng.standard_normal((600, robot.nv))
+    validation = CrossValidation(Columns(robot).x0)
+    chosen, reason = choose_form(validation, robot, clean)
+    assert chosen == "torque"
+    assert reason.startswith("form of the equation of motion torque: no other improves")
+    chosen, reason = choose_form(validation, robot, replace(clean, ddq=ddq))
+    assert chosen == "momentum"
+    assert "momentum instead of torque: improves cross-validated log-likelihood by" in reason
+
+
+def test_identify_says_the_form_it_chose(robot: Robot) -> None:
+    samples = with_noise(sampled(robot, 250.0, RegressorForm(), 8.0), seed=3)
+    settings = th.IdentifySettings(form="auto", report=False)
+    result = th.identify(robot, samples, settings=settings)
+    rows = next(block for block in choices(result.data).blocks if isinstance(block, Table)).rows
+    (row,) = [row for row in rows if row[0] == "form of the equation of motion"]
+    assert str(row[1]).startswith(result.tuned.settings.form)
+    assert "cross-validated log-likelihood" in str(row[2])
 
 
 # -- refusals --------------------------------------------------------------------------------------
@@ -226,6 +262,7 @@ def test_what_makes_no_sense_is_refused_with_a_sentence(robot: Robot) -> None:
         ),
         (lambda: th.IdentifySettings(form="impulse"), "is 'impulse'; give one of torque"),
         (lambda: th.IdentifySettings(form="momentum", robust=True), "weights single torques"),
+        (lambda: th.IdentifySettings(form="auto", tune=False), "a choice of the tuning"),
     ):
         with pytest.raises(UsageError, match=sentence):
             wrong()

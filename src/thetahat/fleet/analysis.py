@@ -280,7 +280,7 @@ def _tune(each: _ScannedRobot, options: FleetOptions, reducer: ShardReducer) -> 
     tuned = tune(
         sparse_log(each.files, span),
         robot,
-        TuningOptions(cutoff=options.cutoff, min_speed=options.min_speed, form="torque"),
+        TuningOptions(cutoff=options.cutoff, min_speed=options.min_speed),
         fitted=fitted,
         narrow=JointSelection(robot, each.locked).select,
         span=span,

@@ -269,14 +269,13 @@ def _tune(dataset: Dataset, engine: Engine, progress: Progress) -> Tuned:
 
 
 def _form(dataset: Dataset) -> str | None:
-    """Return the form of the equation of motion that is asked for; None: to be chosen.
-
-    Samples that have one already keep it, and robust weights need the torque form.
+    """Return the form of the equation of motion that is asked for, or that samples have already;
+    None: to be chosen.
     """
-    settings, log = dataset.settings, dataset.log
-    if settings.form is None and isinstance(log, SamplesLog) and log.samples.form.windowed:
+    form, log = dataset.settings.form, dataset.log
+    if form == "torque" and isinstance(log, SamplesLog):
         return log.samples.form.name
-    return "torque" if settings.robust else settings.form
+    return None if form == "auto" else form
 
 
 def _loosened(tuned: Tuned, dataset: Dataset) -> Tuned:

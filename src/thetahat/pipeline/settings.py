@@ -24,6 +24,7 @@ BOUNDED = ("consistent",)  # methods that take bounds on bodies
 METRICS = ("moments", "entropic", "euclidean")
 FRICTION = ("viscous", "coulomb", "offset")
 WEIGHTS = ("iterated", "joint")
+FORM_CHOICES = (*FORMS, "auto")
 
 
 def setting(
@@ -95,12 +96,12 @@ class IdentifySettings:
         None,
         "HZ",
     )
-    form: str | None = setting(
+    form: str = setting(
         "Form of the equation of motion that is fitted: torque, or without accelerations momentum"
-        " or filtered; default: torque unless another predicts torques of the training rows"
-        " better.",
-        None,
+        " or filtered; auto: the one that predicts torques of the training rows best.",
+        FORM_CHOICES[0],
         "NAME",
+        shown=True,
     )
     score_cutoff: float | None = setting(
         "Low-pass cut-off for scored torques; default: that of the fit.", None, "HZ"
@@ -179,9 +180,8 @@ class IdentifySettings:
         if self.gravity is not None:
             object.__setattr__(self, "gravity", _gravity(self.gravity))
         _among("method", self.method, METHODS, "methods: ")
-        if self.form is not None:
-            _among("form", self.form, FORMS)
-        if self.robust and self.form not in (None, FORMS[0]):
+        _among("form", self.form, FORM_CHOICES)
+        if self.robust and self.form != FORM_CHOICES[0]:
             raise SettingError(
                 "robust",
                 f" weights single torques, and the rows of form {self.form} are made of several;"
@@ -194,6 +194,8 @@ class IdentifySettings:
         self._check_method()
         for name, unit in (("cutoff", "Hz"), ("score_cutoff", "Hz"), ("min_speed", "rad/s or m/s")):
             _check_positive(name, getattr(self, name), unit, zero=name == "min_speed")
+        if self.form == "auto" and not self.tune:
+            raise SettingError("form", " auto is a choice of the tuning; name the form, or tune")
         if self.holdout is not None and not 0.0 <= self.holdout < 1.0:
             raise SettingError(
                 "holdout",

@@ -9,7 +9,8 @@ In this order, each with those before it in force:
 5. the delay between motion and torque, where it is seen (motion_filter.py);
 6. further friction, motor by motor: Stribeck, one-sided, quadratic (model_selection.py);
 7. rotor inertia once more, with that friction and the rows counted anew;
-8. the form of the equation of motion: with accelerations or without (form_choice.py);
+8. where asked for, the form of the equation of motion, with accelerations or without
+   (form_choice.py);
 9. the weight of the prior (prior_strength.py).
 
 The measure is the log-likelihood of independent rows: of held-out blocks of time
@@ -75,7 +76,8 @@ class TuningOptions:
         delay: whether a delay between motion and torque is searched.
         rotors: whether rotor inertia is identified; None: that of motors for which the log shows
             it.
-        form: of the equation of motion: "torque", "momentum" or "filtered".
+        form: of the equation of motion: "torque", "momentum" or "filtered"; None: the one that
+            predicts torques best.
 
     """
 
@@ -87,7 +89,7 @@ class TuningOptions:
     friction: tuple[str, ...] | None = TERMS
     delay: bool = True
     rotors: bool | None = None
-    form: str | None = None
+    form: str | None = "torque"
 
 
 @dataclass(frozen=True, eq=False)
