@@ -256,10 +256,8 @@ class _Search:
         validation = self._counted(whole, samples)
         robot, why = self._rotors(validation, whole, samples)
         reasons += why
-        form = options.form
-        if form is None:
-            form, reason = choose_form(validation, robot, samples)
-            reasons.append(reason)
+        form, why = self._form(validation, robot, samples)
+        reasons += why
         strength = choose_prior_strength(
             validation.pieces(robot, samples),
             weights=WEIGHTS if options.weight is None else (options.weight,),
@@ -283,6 +281,15 @@ class _Search:
         folded = information(robot, few)
         shares = independent_share(folded, few, weigh(folded, "iterated"))
         return replace(self.validation, statistics=log_statistics(robot, few, independent=shares))
+
+    def _form(
+        self, validation: CrossValidation, robot: Robot, samples: Samples
+    ) -> tuple[str, list[str]]:
+        """Return the form of the equation of motion, and why where it was chosen."""
+        if self.options.form is not None:
+            return self.options.form, []
+        form, reason = choose_form(validation, robot, samples)
+        return form, [reason]
 
     def _rotors(
         self, validation: CrossValidation, whole: Robot, samples: Samples
