@@ -6,7 +6,8 @@ but the form is chosen once, by the library, from the rows that are fitted. A fi
 scored row by row in torque, on the rows that `benchmarks.real` scores. Spread: of base parameters
 between plain least-squares fits to four parts of the training rows, median over the parameters,
 relative to that of the torque form; std: likewise of the stated standard deviations. The tables go
-to build/forms.
+to build/forms. `python -m benchmarks.forms simulated`: arms with noisy encoders, least squares, and
+the error on another motion without noise.
 """
 
 from __future__ import annotations
@@ -24,15 +25,18 @@ import numpy as np
 
 import thetahat as th
 from benchmarks.real import CASES, LOGS, ROOT, Case, inputs, scored
+from thetahat import robots
 from thetahat.data.prepare import prepare_batches
 from thetahat.data.regressor_form import FORMS
 from thetahat.data.samples import Samples, concatenate
 from thetahat.files import write_atomically
-from thetahat.identification.scores import Validation
+from thetahat.identification.scores import Validation, validate
 from thetahat.pipeline.identification import Identification
 from thetahat.pipeline.identify import identify
+from thetahat.plant.perturb import perturb
 
 OUT = ROOT / "build" / "forms"
+RATE, CUTOFFS = 500.0, (10.0, 20.0, 40.0)  # [Hz] of simulated logs, and of their low-passes
 PARTS = 4  # of the training rows, each fitted by itself
 
 
@@ -62,6 +66,9 @@ class FormResult:
 
 def main() -> None:
     """Run the cases with held-out rows, or those whose name holds one of the words given."""
+    if sys.argv[1:] == ["simulated"]:
+        print(simulated())
+        return
     if not LOGS.is_dir():
         print("real logs: skipped, since the shared data folder is not beside the repository")
         return
@@ -118,6 +125,44 @@ def _fitted(case: Case, outcome: Identification, form: str) -> FormResult:
 def _parts(samples: Samples, count: int) -> list[Samples]:
     edges = np.linspace(0, len(samples), count + 1).astype(int)
     return [samples.subset(slice(a, b)) for a, b in itertools.pairwise(edges)]
+
+
+# -- simulated arms --------------------------------------------------------------------------------
+
+
+def simulated(noise: float = 5e-4, robots_tried: int = 4) -> str:
+    """Return a table of 1 − R² by the low-pass of the motion, for this encoder noise [rad]."""
+    nominal = th.load(robots.path("arm4"))
+    fitted = nominal.without_drive().with_drive(
+        viscous=True, coulomb=True, offset=True, armature=True
+    )
+    moves = th.design(nominal, duration=10.0, starts=2).trajectory
+    others = th.design(nominal, duration=8.0, starts=2, seed=5).trajectory
+    errors: dict[tuple[float, str], list[float]] = {}
+    for seed in range(robots_tried):
+        truth = perturb(nominal, seed=seed)
+        real = th.Realism.typical(truth, seed=seed)
+        real = replace(real, sensors=replace(real.sensors, encoder_noise=noise))
+        plant = th.OwnPlant(truth, realism=real, seed=seed)
+        log = th.simulate(plant, moves, rate=RATE, seed=seed).log
+        exact = th.simulate(th.OwnPlant(truth), others, rate=RATE)
+        test = Samples(
+            q=exact.q, dq=exact.dq, ddq=exact.ddq, tau=exact.tau, t=exact.t, period=1.0 / RATE
+        )
+        for cutoff in CUTOFFS:
+            for form in FORMS:
+                samples = th.prepare(
+                    log, nominal, cutoff=cutoff, torque_cutoff=CUTOFFS[0], form=form
+                )
+                plain = th.LeastSquares(weights="iterated")
+                estimate = th.solve(th.information(fitted, samples), plain)
+                score = validate(fitted.with_parameters(estimate), test).r2_total
+                errors.setdefault((cutoff, form), []).append(1.0 - (score or 0.0))
+    lines = [f"| low-pass | {' | '.join(FORMS)} |", "| --- " * (1 + len(FORMS)) + "|"]
+    for cutoff in CUTOFFS:
+        means = [np.exp(np.mean(np.log(errors[cutoff, form]))) for form in FORMS]
+        lines.append(f"| {cutoff:g} Hz | {' | '.join(f'{mean:.1e}' for mean in means)} |")
+    return "\n".join(lines)
 
 
 # -- tables ----------------------------------------------------------------------------------------
