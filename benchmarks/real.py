@@ -251,10 +251,10 @@ def run_case(case: Case) -> Result:
     with tempfile.TemporaryDirectory() as scratch, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         folder = Path(scratch)
-        log, test, settings = _input(case, folder)
+        log, test, settings = inputs(case, folder)
         outcome = identify(LOGS / case.robot, log, test=test, settings=settings)
         seconds = time.monotonic() - began
-        scores, trace = _scored(case, outcome)
+        scores, trace = scored(case, outcome)
         saved = th.save(outcome.robot, folder / f"identified{Path(case.robot).suffix}")
         twin = _twin(outcome.robot)
     own = scores["consistent"]
@@ -283,7 +283,7 @@ def run_case(case: Case) -> Result:
     )
 
 
-def _input(case: Case, folder: Path) -> tuple[Path, Path | None, IdentifySettings]:
+def inputs(case: Case, folder: Path) -> tuple[Path, Path | None, IdentifySettings]:
     """The log to fit, the one to score on, and the settings."""
     log, actuation = LOGS / case.log, None
     if case.actuation is not None:
@@ -311,7 +311,7 @@ def _segments(log: Path, train: Callable[[int], bool], folder: Path) -> tuple[Pa
     return paths
 
 
-def _scored(case: Case, outcome: Identification) -> tuple[dict[str, Validation], Trace]:
+def scored(case: Case, outcome: Identification) -> tuple[dict[str, Validation], Trace]:
     """The held-out rows (in sample: those fitted), predicted by the file's values, the
     pseudo-inverse and the consistent fit.
     """

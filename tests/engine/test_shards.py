@@ -224,6 +224,20 @@ def test_the_direction_of_dry_friction_is_that_of_one_pass(tmp_path: Path) -> No
         assert differ(one_pass(arm(), path, fitted=fit, settings=settings), found) <= SAME
 
 
+@pytest.mark.parametrize("form", ["momentum", "filtered"])
+def test_windows_are_those_of_one_pass(tmp_path: Path, form: str) -> None:
+    path = write(tmp_path / "log.parquet", SHAPES["gaps"](columns()))
+    files, settings = surveyed(path)
+    settings = replace(settings, form=form)
+    found, told = ShardReducer(rows=ROWS).fold(
+        files, Fold(Preparation(arm(), settings), fitted(arm()))
+    )
+    one = one_pass(arm(), path, fitted=fitted(arm()), settings=settings)
+    assert differ(one, found) <= SAME
+    assert np.array_equal(one.rows, found.rows)
+    assert told.result.period > 0.005, "between windows"
+
+
 @pytest.mark.parametrize("rows", [ROWS, 100_000])
 def test_what_was_left_out_is_counted(tmp_path: Path, rows: int) -> None:
     path = write(tmp_path / "log.parquet", SHAPES["gaps"](SHAPES["spoiled"](columns())))

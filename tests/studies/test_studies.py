@@ -24,6 +24,8 @@ from thetahat.excite.trajectories import Sinusoids
 from thetahat.model.lock_joints import lock
 from thetahat.plant.perturb import perturb
 from thetahat.plant.plant import MujocoPlant
+from thetahat.report.section import Figure, Table
+from thetahat.report.text import format_cell
 from thetahat.studies import arm, leg
 from thetahat.studies.closed_loop import Cycle
 from thetahat.studies.study import Result, gate_sentence
@@ -400,3 +402,20 @@ def test_an_identified_model_tracks_five_times_better_than_a_wrong_one(name: str
         )
         errors.append(np.sqrt(np.mean((found.q - found.wanted[0]) ** 2)))
     assert errors[1] <= 0.2 * errors[0]
+
+
+def test_a_page_has_one_score_per_joint_and_says_its_rows(legs: Result) -> None:
+    """Titles of the scatters show the table's numbers, and the points in them have that R²."""
+    sections = {section.anchor: section for section in legs.sections}
+    table = next(block for block in sections["result"].blocks if isinstance(block, Table))
+    (scatter,) = sections["scatter"].blocks
+    assert isinstance(scatter, Figure)
+    assert "R² over the rows of the run that were fitted, without standstill" in scatter.caption
+    for (name, score), panel in zip(table.rows, scatter.panels, strict=True):
+        title = panel.figure["layout"]["annotations"][0]["text"]
+        assert title == f"{name}: R² {format_cell(score, table.columns[1])}"
+        points = next(trace for trace in panel.figure["data"] if trace["mode"] == "markers")
+        measured, predicted = np.array(points["x"]), np.array(points["y"])
+        left = np.sum((measured - predicted) ** 2) / np.sum(measured**2)
+        # 500 rows at random; with those at standstill the yaw would be off by a factor of ten
+        assert 0.4 < left / (1.0 - score) < 2.5

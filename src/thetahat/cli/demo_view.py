@@ -33,7 +33,10 @@ def draw(result: Data) -> None:
         for joint in result["joints"]
     ]
     total = {f"r2_{kind}": result["r2"][kind] for kind in ("nominal", "test")}
-    note = "RMS of the torque residual [N·m] and of the tracking error in computed torque [mrad]."
+    note = (
+        "R² and RMS of the torque residual [N·m] over the rows of the other motion, standstill"
+        " included; RMS of the tracking error in computed torque [mrad]."
+    )
     show(
         [
             verdict_lines(result),

@@ -33,7 +33,8 @@ def draw(result: Data, files: list[Path], seconds: float) -> None:
         f"{count(summary['robots'], 'robot')}, {count(summary['periods'], 'period')},"
         f" {summary['samples']:,} samples: {said} (level {result['level']:g})."
     )
-    table = Table(COLUMNS, tuple(_row(robot, findings) for robot in robots[:SHOWN]))
+    rows = tuple(_row(robot, findings) for robot in robots[:SHOWN])
+    table = Table(COLUMNS, rows, note="R² of each period's fit, over the rows that were fitted.")
     show([Note(head), lines, table, _notes(robots), written(files, seconds)], unbroken=True)
 
 

@@ -29,8 +29,8 @@ def draw(result: Data, *, seconds: float) -> None:
     """Print the scores to stdout. result: plain data, schema thetahat/validation/1."""
     joints = [joint for joint in result["joints"] if joint["rows_test"]]
     note = (
-        f"R² = 1 − e'e/u'u, torques low-passed at {result['score_cutoff']:.4g} Hz; raw: unfiltered"
-        " torques. RMS of the residual [N·m or N]."
+        "R² = 1 − e'e/u'u over all usable rows, moving: without standstill; torques low-passed at"
+        f" {result['score_cutoff']:.4g} Hz, raw: unfiltered. RMS of the residual [N·m or N]."
     )
     show(
         [

@@ -45,7 +45,7 @@ def batches_with_friction_direction(batches: Iterable[Samples], robot: Robot) ->
                 stretch = None
             yield batch
             continue
-        for piece in _pieces(batch):
+        for piece in continuous_pieces(batch):
             if stretch is not None and not stretch.continues(piece):
                 yield from stretch.rest()
                 stretch = None
@@ -64,8 +64,10 @@ def _joined(parts: list[Samples], whole: Samples) -> Samples:
     return replace(whole, direction=np.concatenate(directions), dry=parts[0].dry)
 
 
-def _pieces(batch: Samples) -> Iterator[Samples]:
+def continuous_pieces(batch: Samples) -> Iterator[Samples]:
     """Split a batch at runs and gaps."""
+    if not len(batch):
+        return
     new = np.zeros(len(batch), dtype=bool)
     new[0] = True
     if batch.run is not None:

@@ -100,7 +100,7 @@ class TorqueCounter:
 
     def __init__(self, nv: int, dofs: tuple[int, ...] | None) -> None:
         self._counts, self._dofs = np.zeros((nv, len(REASONS)), dtype=np.int64), dofs
-        self.period = 0.0  # [s] of the slowest run
+        self.period = 0.0  # [s] between rows that are fitted, of the slowest run
 
     def add(self, samples: Samples) -> None:
         """Count the torques of a batch of narrowed samples."""
@@ -109,7 +109,7 @@ class TorqueCounter:
         else:
             for v, codes in enumerate(samples.reason.T):
                 self._counts[v] += np.bincount(codes, minlength=len(REASONS))
-        self.period = max(self.period, samples.period or 0.0)
+        self.period = max(self.period, samples.row_period or 0.0)
 
     def result(self) -> TorqueCounts:
         """Return the counts so far."""

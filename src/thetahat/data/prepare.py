@@ -16,6 +16,7 @@ import numpy as np
 
 from thetahat.data.cutoff import choose_cutoff, choose_min_speed, scan_spectra
 from thetahat.data.filters import EDGE_WEIGHT, KNOTS, Kernel, convolve, decimation_factor, method_of
+from thetahat.data.regressor_form import RegressorForm, check_form
 from thetahat.data.resample import HALF, Halo, Layout, run_spans, uniform_blocks
 from thetahat.data.samples import EDGE, OUTLIER, STANDSTILL, Samples, concatenate
 from thetahat.data.types import Chunk, LogLike
@@ -50,8 +51,10 @@ class Settings:
     delay: float = 0.0  # [s] by which the torque lags behind the motion, which is delayed as much
     spikes: tuple[float, ...] | None = None  # (channels,) largest distance from the running median
     reasoning: str = ""  # for the cut-off
+    form: str = "torque"  # of the equation of motion (regressor_form.py): or momentum, filtered
 
     def __post_init__(self) -> None:
+        check_form(self.form)
         for name in ("cutoff", "torque_cutoff"):
             value = getattr(self, name)
             if value is not None:
@@ -83,11 +86,12 @@ class Settings:
         return int(self.decimate or 1)
 
     def scored(self, torque_cutoff: float | None) -> Settings:
-        """Return the settings for torques with another low-pass. Where it is below the motion's,
-        the motion gets it, too: a prediction must not hold what was filtered from the torque.
+        """Return the settings for torques with another low-pass, scored row by row. Where it is
+        below the motion's, the motion gets it, too: a prediction must not hold what was filtered
+        from the torque.
         """
         cutoff = self.cutoff if torque_cutoff is None else min(self.cutoff, torque_cutoff)
-        return replace(self, cutoff=cutoff, torque_cutoff=torque_cutoff)
+        return replace(self, cutoff=cutoff, torque_cutoff=torque_cutoff, form="torque")
 
 
 class Choices(TypedDict, total=False):
@@ -99,6 +103,7 @@ class Choices(TypedDict, total=False):
     torque_cutoff: float | None
     min_speed: float | Sequence[float] | None
     decimate: int | str | None
+    form: str
 
 
 # -- public ----------------------------------------------------------------------------------------
@@ -114,6 +119,7 @@ def choose(
     torque_cutoff: float | None = None,
     min_speed: float | Sequence[float] | None = None,
     decimate: int | str | None = None,
+    form: str = "torque",
     span: tuple[int, int] | None = None,
     chunks: Iterable[Chunk] | None = None,
 ) -> Settings:
@@ -121,6 +127,7 @@ def choose(
     `span`, first and stop row).
     """
     _check_names(log, robot)
+    check_form(form)
     given = torque_cutoff if cutoff is None else cutoff
     if given is not None:  # an error now, not after a pass over the log
         Settings(cutoff=given, min_speed=(), order=order, derivative=derivative, decimate=decimate)
@@ -139,6 +146,7 @@ def choose(
         derivative=derivative,
         torque_cutoff=torque_cutoff,
         decimate=decimate,
+        form=form,
         spikes=tuple(float(v) for v in spectra.spikes),
         reasoning=reasoning,
     )
@@ -154,6 +162,7 @@ def prepare(
     torque_cutoff: float | None = None,
     min_speed: float | Sequence[float] | None = None,
     decimate: int | str | None = None,
+    form: str | None = None,
     settings: Settings | None = None,
     span: tuple[int, int] | None = None,
 ) -> Samples:
@@ -172,6 +181,8 @@ def prepare(
         min_speed: a joint slower than this stands still [rad/s or m/s], one for all or one per
             degree of freedom; chosen if None.
         decimate: keep every k-th filtered row, or "auto".
+        form: of the equation of motion that is fitted: "torque" (the default), or without
+            accelerations "momentum" or "filtered"; scores are of torques in any case.
         settings: all of the above, from `choose`.
         span: first and stop row of the log to use.
 
@@ -184,11 +195,13 @@ def prepare(
         torque_cutoff=torque_cutoff,
         min_speed=min_speed,
         decimate=decimate,
+        form=form or "torque",
     )
     if settings is None:
         settings = choose(log, robot, span=span, chunks=chunks, **choices)
     else:
         _check_no_choices(choices)
+        settings = settings if form is None else replace(settings, form=form)
     batches = list(batches_of(log, robot, settings, rows=BATCH, span=span, chunks=chunks))
     return concatenate(batches, same_log=True)
 
@@ -428,6 +441,9 @@ def batches_of(
                 cutoff=settings.cutoff,
                 guard=(kernels.future + CARRIED) * block.period,
                 provenance=provenance,
+                form=RegressorForm.of(
+                    settings.form, settings.torque_cutoff or settings.cutoff, factor * block.period
+                ),
             )
         if block.last:
             state = None

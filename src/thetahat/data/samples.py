@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from thetahat.data.regressor_form import TORQUE, RegressorForm
 from thetahat.errors import UsageError, known
 from thetahat.model.drive import Drive
 from thetahat.model.friction_terms import FrictionDirection
@@ -68,6 +69,7 @@ class Samples:
     # (n, motors) of dry friction, filtered like the torque (data/friction_direction.py)
     direction: np.ndarray | None = None
     dry: FrictionDirection | None = None  # the law it follows
+    form: RegressorForm = TORQUE  # of the equation of motion that a fit makes of these rows
 
     def __post_init__(self) -> None:
         given = {name: _matrix(name, getattr(self, name)) for name in _ARRAYS}
@@ -127,9 +129,12 @@ class Samples:
         runs = "" if self.run is None else f" in {len(np.unique(self.run))} run(s)"
         left_out = ", ".join(f"{count} {name}" for name, count in self.dropped.items()) or "none"
         low_pass = "" if self.cutoff is None else f", low-pass {self.cutoff:.4g} Hz"
+        form = ""
+        if self.form.windowed:
+            form = f", {self.form.name} form over {1e3 * self.form.time:.3g} ms"
         return (
-            f"{len(self)} samples of {self.nv} degrees of freedom{runs}{low_pass}; torques left"
-            f" out: {left_out}"
+            f"{len(self)} samples of {self.nv} degrees of freedom{runs}{low_pass}{form}; torques"
+            f" left out: {left_out}"
         )
 
     @property
@@ -171,6 +176,30 @@ class Samples:
         if drive.dry is None or self.dry is None or self.dry.key != drive.dry.key:
             return None
         return self.direction
+
+    def with_form(self, name: str) -> Samples:
+        """Return the samples with another form of the equation of motion, its windows as long as
+        the low-pass of the torque asks for.
+        """
+        if name == self.form.name:
+            return self
+        cutoff = self.provenance.get("settings", {}).get("torque_cutoff") or self.cutoff
+        return replace(self, form=RegressorForm.of(name, cutoff, self.time_step))
+
+    @property
+    def time_step(self) -> float | None:
+        """Return the time between samples [s]: the one all runs share, or the median."""
+        if self.period is not None or self.t is None or len(self) < 2:
+            return self.period
+        return float(np.median(np.diff(self.t)))
+
+    @property
+    def row_period(self) -> float | None:
+        """Return the time between rows of a fit [s], where all runs share one."""
+        if not self.form.windowed or not self.time_step:
+            return self.period
+        windows = self.form.windows(self.time_step)
+        return windows.stride * windows.period
 
     # -- parts -------------------------------------------------------------------------------------
 
@@ -283,11 +312,18 @@ def concatenate(parts: Iterable[Samples], *, same_log: bool = False) -> Samples:
         direction = _stacked([part.direction for part in parts])
         joined |= {"direction": direction, "dry": None if direction is None else first.dry}
     cutoffs = {part.cutoff for part in parts}
+    forms = sorted({part.form.name for part in parts})
+    if len(forms) > 1:
+        raise UsageError(
+            f"samples of the forms {' and '.join(forms)} cannot be concatenated; prepare all with"
+            " one form"
+        )
     return Samples(
         **joined,
         period=_common([part.period for part in parts]),
         cutoff=first.cutoff if len(cutoffs) == 1 else None,
         guard=max(part.guard for part in parts),
+        form=first.form,
         provenance=(
             first.provenance if same_log else {"parts": [dict(part.provenance) for part in parts]}
         ),

@@ -32,6 +32,7 @@ class SamplesLog(Log):
             cutoff=self.samples.cutoff or 0.5 / period,
             min_speed=(0.0,) * self.samples.nv,
             reasoning="samples as given",
+            form=self.samples.form.name,
         )
 
 

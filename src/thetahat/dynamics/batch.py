@@ -37,12 +37,16 @@ def kernels() -> SimpleNamespace:
         fold,
         frames,
         kinematics,
+        momentum,
         regressor,
         rnea,
         slotine_li,
     )
 
-    modules = (aba, computed_torque, crba, fold, frames, kinematics, regressor, rnea, slotine_li)
+    modules = (
+        *(aba, computed_torque, crba, fold, frames, kinematics),
+        *(momentum, regressor, rnea, slotine_li),
+    )
     return SimpleNamespace(**{each.__name__.rpartition(".")[2]: each for each in modules})
 
 

@@ -58,7 +58,8 @@ class LocalEngine(Engine):
         """Yield the samples of the rows, batch by batch."""
         batches: Iterator[Samples]
         if isinstance(rows.log, SamplesLog):
-            batches = iter([rows.log.samples.subset(slice(*(rows.span or (None,))))])
+            samples = rows.log.samples.with_form(rows.settings.form)
+            batches = iter([samples.subset(slice(*(rows.span or (None,))))])
         else:
             batches = prepare_batches(
                 rows.log, rows.joints.robot, settings=rows.settings, span=rows.span

@@ -74,9 +74,12 @@ class Work(ABC, Generic[R]):
 
     @property
     def whole(self) -> bool:
-        """Whether runs must not be cut: a column depends on all that its run did before."""
+        """Whether runs must not be cut: a column depends on all that its run did before, or rows
+        are made of windows on one grid.
+        """
         dry = self.robot.drive.dry
-        return dry is not None and bool(np.any(dry.travel > 0.0))
+        windowed = self.settings.form != "torque"
+        return windowed or (dry is not None and bool(np.any(dry.travel > 0.0)))
 
     @property
     @abstractmethod

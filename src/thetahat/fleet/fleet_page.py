@@ -308,7 +308,8 @@ def _robots(analysis: FleetAnalysis, data: dict[str, Any]) -> Section:
         samples = sum(period["rows"] for period in robot["periods"])
         counts, cutoff = (len(robot["periods"]), samples), robot["settings"]["cutoff"]
         rows.append((robot["id"], file, *counts, median, least, cutoff, findings))
-    return Section("Robots", "robots", (Table(columns, tuple(rows)),))
+    note = "R² of each period's fit, over the rows that were fitted."
+    return Section("Robots", "robots", (Table(columns, tuple(rows), note=note),))
 
 
 def _left_out(data: dict[str, Any]) -> Section:

@@ -9,6 +9,7 @@ folded as they come and never stored.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,19 +24,23 @@ from thetahat.data.friction_direction import (
     batches_with_friction_direction,
     with_friction_direction,
 )
+from thetahat.data.regressor_form import Windows
 from thetahat.data.samples import Samples
+from thetahat.data.window_batches import WindowBatch, window_batches
 from thetahat.dynamics import batch, rigid_body
 from thetahat.errors import MalformedInput, NotIdentifiable, StorageError, UsageError
 from thetahat.files import replacing
 from thetahat.identification import factor as f
 from thetahat.identification.identifiability.base_parameters import BaseParameters, base_parameters
 from thetahat.identification.parameter_columns import Columns
+from thetahat.identification.window_rows import WindowMotion, WindowPlaces, window_rows
 from thetahat.model.drive import Drive
 from thetahat.model.robot import Robot
 from thetahat.model.tree import V_INDEX
 
 SCHEMA = "thetahat/information/1"
 TILE = 4096  # samples whose drive columns are computed at once
+WINDOWS = 4096  # that are folded at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -398,12 +403,17 @@ def information(
     factors = [np.zeros((len(p) + 1, len(p) + 1)) for p in plan.positions]
     rows, count = np.zeros(robot.nv, dtype=np.int64), 0
     provenance: list[Mapping[str, Any]] = []
-    for part in _stream(samples, robot):
-        _check(robot, part, weights)
-        part_weights = _row_weights(part, weights)
-        new, used = _fold(plan, part, part_weights, threads)
+    for batched in _stream(samples, robot):
+        if isinstance(batched, WindowBatch):
+            part, read = batched.samples, batched.new_samples
+            _check_windows(robot, part, weights)
+            new, used = _fold_windows(plan, batched, threads)
+        else:
+            part, read = batched, len(batched)
+            _check(robot, part, weights)
+            new, used = _fold(plan, part, _row_weights(part, weights), threads)
         factors = [f.merged(a, b) for a, b in zip(factors, new, strict=True)] if count else new
-        rows, count = rows + used, count + len(part.q)
+        rows, count = rows + used, count + read
         if part.provenance and part.provenance not in provenance:
             provenance.append(part.provenance)
     return Information(
@@ -411,11 +421,20 @@ def information(
     )
 
 
-def _stream(samples: Samples | Iterable[Samples], robot: Robot) -> Iterator[Samples]:
-    if isinstance(samples, Samples):
-        yield with_friction_direction(samples, robot)
-    else:
-        yield from batches_with_friction_direction(samples, robot)
+def _stream(
+    samples: Samples | Iterable[Samples], robot: Robot
+) -> Iterator[Samples] | Iterator[WindowBatch]:
+    """Return the samples as they come, or those of whole windows where their form asks for it."""
+    parts = (
+        iter((with_friction_direction(samples, robot),))
+        if isinstance(samples, Samples)
+        else batches_with_friction_direction(samples, robot)
+    )
+    first = next(parts, None)
+    if first is None:
+        return iter(())
+    parts = itertools.chain((first,), parts)
+    return window_batches(parts, WINDOWS) if first.form.windowed else parts
 
 
 def _check(robot: Robot, samples: Samples, weights: np.ndarray | None) -> None:
@@ -429,6 +448,15 @@ def _check(robot: Robot, samples: Samples, weights: np.ndarray | None) -> None:
         raise UsageError(
             f"weights have shape {np.shape(weights)}; expected {samples.tau.shape}, one per torque"
             " sample"
+        )
+
+
+def _check_windows(robot: Robot, samples: Samples, weights: np.ndarray | None) -> None:
+    _check(robot, samples, None)
+    if weights is not None:
+        raise UsageError(
+            f"weights are for the torque form; these samples have the {samples.form.name} form,"
+            " whose rows are made of several samples: prepare them without it"
         )
 
 
@@ -522,6 +550,30 @@ def _fold_part(plan: FoldPlan, workspace: batch.Workspace, rows: FoldRows) -> li
         f.upright(factors[at : at + n * n].reshape(n, n))
         for at, n in zip(offsets[:-1], sizes, strict=True)
     ]
+
+
+def _fold_windows(
+    plan: FoldPlan, part: WindowBatch, threads: int | None
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """The factors of windows of samples, and how many of them each joint had."""
+    kernel, samples, windows = batch.kernels().fold, part.samples, part.windows
+    places = WindowPlaces(plan.columns.places, plan.columns.drive, plan.starts, torque=True)
+    motion = window_motion(plan.robot, samples, windows)
+    rows = window_rows(plan.robot, places, motion, threads)
+    factors = []
+    for first, stop in itertools.pairwise(plan.starts):
+        n = int(stop - first)
+        factor = np.zeros(n * n)
+        kernel.fold_rows(rows[first:stop], n, np.zeros((n, kernel.CHUNK)), factor)
+        factors.append(f.upright(factor.reshape(n, n)))
+    return factors, np.count_nonzero(windows.all(motion.usable), axis=0)
+
+
+def window_motion(robot: Robot, samples: Samples, windows: Windows) -> WindowMotion:
+    """Return what the rows of windows are made of."""
+    q, dq, ddq = batch.check_state(robot, samples.q, samples.dq, samples.ddq)
+    load, direction = load_of(robot, q, dq, ddq), samples.direction_of(robot.drive)
+    return WindowMotion(q, dq, ddq, samples.tau, samples.valid, direction, load, windows)
 
 
 def drive_and_torque(plan: FoldPlan, rows: FoldRows) -> np.ndarray:

@@ -87,6 +87,4 @@ def filtered_share(samples: Samples) -> float:
 
 def time_between_rows(samples: Samples) -> float | None:
     """Return the time between rows [s]: the one all runs share, or the median."""
-    if samples.period is not None or samples.t is None or len(samples) < 2:
-        return samples.period
-    return float(np.median(np.diff(samples.t)))
+    return samples.time_step

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import cached_property
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from thetahat.data.friction_direction import batches_with_friction_direction
+from thetahat.data.regressor_form import Windows
 from thetahat.data.samples import Samples
+from thetahat.data.window_batches import window_batches
 from thetahat.dynamics import batch
 from thetahat.errors import UsageError
 from thetahat.identification.estimators.estimator import Source
@@ -25,6 +28,7 @@ from thetahat.identification.information import (
     column_places,
     load_of,
 )
+from thetahat.identification.window_rows import WindowMotion, WindowPlaces, window_rows
 from thetahat.model.robot import Robot
 
 LATE = 1.5  # periods after which a row counts as missing rather than late
@@ -53,6 +57,10 @@ def row_plan(information: Information) -> RowPlan:
 
 def base_rows(plan: RowPlan, block: Block) -> np.ndarray:
     """Return every joint's rows, (columns of all joints, samples), zero where not usable."""
+    if block.windows is not None:
+        places = WindowPlaces(plan.columns.places, plan.columns.drive, plan.starts, torque=False)
+        motion = _window_motion(plan.information.robot, block.rows, block.windows)
+        return window_rows(plan.information.robot, places, motion)
     robot, kernel = plan.information.robot, batch.kernels().fold
     _, gravity, _ = robot.kernel_values
     q, dq, ddq = block.rows.q, block.rows.dq, block.rows.ddq
@@ -112,25 +120,33 @@ class _Rows(NamedTuple):
 @dataclass(frozen=True, eq=False)
 class Block:
     """Consecutive rows, one period apart; all but the last block of a segment have the same
-    length.
+    length. With windows, a row is one of these.
     """
 
     rows: _Rows
     first: bool  # a segment begins here
     period: float | None  # [s]
+    windows: Windows | None = None  # of the samples that make a row; None: each is a row
 
-    @property
+    @cached_property
     def tau(self) -> np.ndarray:
         """Torques, (n, nv)."""
-        return self.rows.tau
+        return self.rows.tau if self.windows is None else self.windows.mean(self.rows.tau)
 
-    @property
+    @cached_property
     def usable(self) -> np.ndarray:
         """Whether a torque was measured and may be used, (n, nv) bool."""
-        return self.rows.usable
+        return self.rows.usable if self.windows is None else self.windows.all(self.rows.usable)
 
     def __len__(self) -> int:
-        return len(self.rows.tau)
+        return len(self.usable)
+
+
+def _window_motion(robot: Robot, rows: _Rows, windows: Windows) -> WindowMotion:
+    direction = rows.direction if rows.direction.shape[1] else None
+    load = load_of(robot, rows.q, rows.dq, rows.ddq)
+    state = rows.q, rows.dq, rows.ddq, rows.tau, rows.usable
+    return WindowMotion(*state, direction, load, windows)
 
 
 def block_of(samples: Samples, robot: Robot, usable: np.ndarray) -> Block:
@@ -142,12 +158,32 @@ def block_of(samples: Samples, robot: Robot, usable: np.ndarray) -> Block:
 
 
 def blocks(source: Source, robot: Robot, size: int, *, reach: int) -> Iterator[Block]:
-    """Yield a log's rows in blocks of `size`; gaps over `reach` periods begin a new segment."""
+    """Yield a log's rows in blocks of `size`; gaps over `reach` periods begin a new segment, any
+    gap where rows are made of windows.
+    """
+    parts = batches_with_friction_direction(_parts(source), robot)
+    head = next(parts, None)
+    if head is None:
+        return
+    parts = chain((head,), parts)
+    if head.form.windowed:
+        for part in window_batches(parts, size):
+            period = part.windows.stride * part.windows.period
+            whole = block_of(part.samples, robot, part.samples.valid)
+            yield Block(whole.rows, part.first, period, part.windows)
+        return
+    yield from _sample_blocks(parts, robot, size, reach=reach)
+
+
+def _sample_blocks(
+    parts: Iterator[Samples], robot: Robot, size: int, *, reach: int
+) -> Iterator[Block]:
+    """Blocks in which every sample is a row."""
     period: float | None = None
     end: tuple[float | None, int | None] | None = None
     waiting: list[_Rows] = []
     held, first = 0, True
-    for part in batches_with_friction_direction(_parts(source), robot):
+    for part in parts:
         if not len(part):
             continue
         period = _period(part) if period is None else period

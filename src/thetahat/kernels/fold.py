@@ -43,6 +43,21 @@ def _keep(matrices, row, at, value, weight, shared):
             put(matrices, row, at, value * weight)
 
 
+@inline
+def keep_ten(matrices, to, column, at, ten, weight, shared):
+    """Write the ten entries of a body, from its first column on, to their rows."""
+    _keep(matrices, to[column], at, ten[0], weight, shared)
+    _keep(matrices, to[column + 1], at, ten[1], weight, shared)
+    _keep(matrices, to[column + 2], at, ten[2], weight, shared)
+    _keep(matrices, to[column + 3], at, ten[3], weight, shared)
+    _keep(matrices, to[column + 4], at, ten[4], weight, shared)
+    _keep(matrices, to[column + 5], at, ten[5], weight, shared)
+    _keep(matrices, to[column + 6], at, ten[6], weight, shared)
+    _keep(matrices, to[column + 7], at, ten[7], weight, shared)
+    _keep(matrices, to[column + 8], at, ten[8], weight, shared)
+    _keep(matrices, to[column + 9], at, ten[9], weight, shared)
+
+
 @jit
 def base_columns(
     topology,
@@ -88,16 +103,7 @@ def base_columns(
                     if weights.shape[0] > 0:
                         weight = weight * gather(weights, first, last, dofs[e, V_INDEX])
                     to, shared = places[e], dofs[e, SHARED] != 0
-                    _keep(matrices, to[column], at, ten[0], weight, shared)
-                    _keep(matrices, to[column + 1], at, ten[1], weight, shared)
-                    _keep(matrices, to[column + 2], at, ten[2], weight, shared)
-                    _keep(matrices, to[column + 3], at, ten[3], weight, shared)
-                    _keep(matrices, to[column + 4], at, ten[4], weight, shared)
-                    _keep(matrices, to[column + 5], at, ten[5], weight, shared)
-                    _keep(matrices, to[column + 6], at, ten[6], weight, shared)
-                    _keep(matrices, to[column + 7], at, ten[7], weight, shared)
-                    _keep(matrices, to[column + 8], at, ten[8], weight, shared)
-                    _keep(matrices, to[column + 9], at, ten[9], weight, shared)
+                    keep_ten(matrices, to, column, at, ten, weight, shared)
                 j = topology[j, PARENT]
 
 

@@ -35,7 +35,8 @@ SCENE = 2.0  # [s] between two shapes of the ellipsoids, at least
 RECENT = 2000  # rows that a report draws
 ParameterRequest = Callable[[Snapshot], Future[ParameterTable]]  # to a process beside the loop
 CAPTIONS = {
-    "r2": "R² of every update and the gate's threshold; green: the identified model is in use.",
+    "r2": "R² of every update: of joints over samples held out of the fit, of the fit over the"
+    " samples in its buffer; and the gate's threshold. Green: the identified model is in use.",
     "error": "Joint errors; green: the controller uses the identified model.",
     "fill": "Fill of the identifier's buffer, and rank of the data, of the structural rank.",
 }

@@ -112,11 +112,11 @@ class Actuation:
         B = self.matrix_at(q)
         if q is None or self.constant:
             return dq @ B, ddq @ B
-        return _row(dq, B), _row(ddq, B) + _row(dq, self._rate(q, dq))
+        return _row(dq, B), _row(ddq, B) + _row(dq, self.rate(q, dq))
 
-    def _rate(self, q: np.ndarray, dq: np.ndarray) -> np.ndarray:
-        """Ḃ by a central difference along the one-DOF joints (a B does not depend on the place of
-        the base).
+    def rate(self, q: np.ndarray, dq: np.ndarray) -> np.ndarray:
+        """Compute Ḃ, (…, nv, motors), by a central difference along the one-DOF joints (a B does
+        not depend on the place of the base).
         """
         step = np.zeros_like(np.asarray(q, dtype=float))
         positions, directions = (

@@ -231,6 +231,7 @@ def _tune(dataset: Dataset, engine: Engine, progress: Progress) -> Tuned:
                 span=dataset.train_rows,
             )
         )
+        filtering = replace(filtering, form=_form(dataset) or "torque")
         return Tuned(filtering, fitted, USUAL if weight is None else weight, metric)
     options = TuningOptions(
         cutoff=settings.cutoff,
@@ -240,6 +241,7 @@ def _tune(dataset: Dataset, engine: Engine, progress: Progress) -> Tuned:
         metric=metric,
         friction=(*TERMS, BY_LOAD) if settings.load_friction else TERMS,
         rotors=settings.armature,
+        form=_form(dataset),
     )
     prior = dataset.prior_of(fitted)
 
@@ -264,6 +266,16 @@ def _tune(dataset: Dataset, engine: Engine, progress: Progress) -> Tuned:
     key = {**asdict(options), "prior": prior, "dofs": dataset.joints.dofs}
     chosen = engine.tune(dataset.log, Tuning(dataset.robot, fitted, dataset.train_rows, key, run))
     return _loosened(chosen, dataset) if settings.prior_weight is None else chosen
+
+
+def _form(dataset: Dataset) -> str | None:
+    """Return the form of the equation of motion that is asked for, or that samples have already;
+    None: to be chosen.
+    """
+    form, log = dataset.settings.form, dataset.log
+    if form == "torque" and isinstance(log, SamplesLog):
+        return log.samples.form.name
+    return None if form == "auto" else form
 
 
 def _loosened(tuned: Tuned, dataset: Dataset) -> Tuned:

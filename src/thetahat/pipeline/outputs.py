@@ -147,6 +147,7 @@ def _settings(result: Results) -> dict[str, Any]:
         "prior": None if given.prior is None else str(getattr(given.prior, "name", given.prior)),
         "torque_cutoff": chosen.torque_cutoff,
         "delay": chosen.delay,
+        "form": chosen.form,
         "tuned": list(result.tuned.reasons),
         "prior_weight": result.tuned.weight if given.consistent else None,
         "metric": result.tuned.metric if given.consistent else None,

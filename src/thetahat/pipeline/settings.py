@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from thetahat.data.finding_kinds import KEEP
+from thetahat.data.regressor_form import FORMS
 from thetahat.pipeline import body_settings
 from thetahat.pipeline.setting_error import SettingError
 
@@ -23,6 +24,7 @@ BOUNDED = ("consistent",)  # methods that take bounds on bodies
 METRICS = ("moments", "entropic", "euclidean")
 FRICTION = ("viscous", "coulomb", "offset")
 WEIGHTS = ("iterated", "joint")
+FORM_CHOICES = (*FORMS, "auto")
 
 
 def setting(
@@ -93,6 +95,13 @@ class IdentifySettings:
         "Low-pass cut-off for motion and torque; default: chosen from the training rows.",
         None,
         "HZ",
+    )
+    form: str = setting(
+        "Form of the equation of motion that is fitted: torque, or without accelerations momentum"
+        " or filtered; auto: the one that predicts torques of the training rows best.",
+        FORM_CHOICES[0],
+        "NAME",
+        shown=True,
     )
     score_cutoff: float | None = setting(
         "Low-pass cut-off for scored torques; default: that of the fit.", None, "HZ"
@@ -171,6 +180,13 @@ class IdentifySettings:
         if self.gravity is not None:
             object.__setattr__(self, "gravity", _gravity(self.gravity))
         _among("method", self.method, METHODS, "methods: ")
+        _among("form", self.form, FORM_CHOICES)
+        if self.robust and self.form != FORM_CHOICES[0]:
+            raise SettingError(
+                "robust",
+                f" weights single torques, and the rows of form {self.form} are made of several;"
+                " leave one of the two out",
+            )
         if self.metric is not None:
             _among("metric", self.metric, METRICS)
         if self.weights is not None:
@@ -178,6 +194,8 @@ class IdentifySettings:
         self._check_method()
         for name, unit in (("cutoff", "Hz"), ("score_cutoff", "Hz"), ("min_speed", "rad/s or m/s")):
             _check_positive(name, getattr(self, name), unit, zero=name == "min_speed")
+        if self.form == "auto" and not self.tune:
+            raise SettingError("form", " auto is a choice of the tuning; name the form, or tune")
         if self.holdout is not None and not 0.0 <= self.holdout < 1.0:
             raise SettingError(
                 "holdout",

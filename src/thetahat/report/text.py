@@ -41,6 +41,11 @@ def score(joint: Data, traced: JointTraces | None = None) -> float | None:
     return next((value for value in values if value is not None), None)
 
 
+def rows_of(joint: Data) -> str:
+    """Say which rows `score` is of."""
+    return "fit" if joint["r2_test"] is None else "held out"
+
+
 def worst(joints: Sequence[Data]) -> int:
     """Return the position of the joint with the lowest R²; the first where there are no scores."""
     scores = {k: value for k, joint in enumerate(joints) if (value := score(joint)) is not None}

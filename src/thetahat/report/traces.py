@@ -46,6 +46,18 @@ class Cloud:
         """Measured − predicted."""
         return np.asarray(self.measured - self.predicted)
 
+    def in_motion(self) -> Cloud:
+        """Return the rows that are not at standstill: those of a fit."""
+        at, nominal = self.moving, self.nominal
+        return Cloud(
+            self.velocity[at],
+            self.measured[at],
+            self.predicted[at],
+            None if nominal is None else nominal[at],
+            self.friction[at],
+            at[at],
+        )
+
     def __len__(self) -> int:
         return len(self.measured)
 

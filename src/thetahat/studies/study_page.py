@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from thetahat.report.figures.base import fit, shown
 from thetahat.report.figures.time_series import torque_over_time, torque_scatter
 from thetahat.report.section import Block, Column, Figure, Note, Panel, Section, Table, Text
 from thetahat.report.sections.torques import joined
+from thetahat.report.text import format_cell
 from thetahat.report.traces import Series, Traces
 from thetahat.studies.study import gate_sentence
 from thetahat.studies.study_record import Run
@@ -21,6 +23,7 @@ from thetahat.studies.study_record import Run
 TILES = 8
 SIDE_BY_SIDE = 6  # joints up to which scatters stand side by side
 MOST_LINES = 12  # joints in one figure
+R2 = "R² = 1 − e'e/u'u"
 
 
 def double_pendulum(
@@ -30,9 +33,10 @@ def double_pendulum(
     columns = (
         Column("joint"),
         Column("R² without noise", decimals=9),
-        Column("R² with friction and noise", decimals=4, limits=(0.9, 0.99)),
+        Column("R² with friction and noise", decimals=6, limits=(0.9, 0.99)),
     )
     rows = zip(facts["joints"], facts["r2_noise_free"], facts["r2"], strict=True)
+    note = f"{R2}. Without noise: over {fitted_rows(clean)}; with it: over {fitted_rows(noisy)}."
     seen = ", ".join(f"{count} of {name}" for name, count in facts["parameters_seen"].items())
     verdict = Section(
         "Result",
@@ -42,7 +46,7 @@ def double_pendulum(
                 "Offline identification by the pseudo-inverse, without an initial guess.",
                 "good" if min(facts["r2"]) >= 0.99 else "warning",
             ),
-            Table(columns, tuple(rows)),
+            Table(columns, tuple(rows), note=note),
             Text(f"In a plane the torques depend on three of a link's ten parameters: {seen}."),
         ),
     )
@@ -50,8 +54,8 @@ def double_pendulum(
         verdict,
         _trajectories(run),
         _torque(noisy),
-        _scatter(noisy, "scatter"),
-        _scatter(clean, "clean"),
+        _scatter(noisy, "scatter", facts["r2"], columns[2]),
+        _scatter(clean, "clean", facts["r2_noise_free"], columns[1]),
     )
 
 
@@ -61,14 +65,19 @@ def leg(
     """Paper: torque as it was computed with what was known then, and R² over time."""
     t, r2 = np.array(facts["r2_over_time"]["t"]), np.array(facts["r2_over_time"]["r2"], dtype=float)
     verdict = Note(
-        f"R² of the estimate on the whole run rose to {r2[-1]:.4f}; that of the initial guess is"
-        f" {facts['r2_guess']:.3f}.",
+        f"R² of the estimate, all joints together, rose to {r2[-1]:.4f}; that of the initial guess"
+        f" is {facts['r2_guess']:.3f}.",
         "good" if r2[-1] >= 0.99 else "warning",
     )
     curve = online_run.r2_over_time({"each estimate, on the whole run": Series(t, r2)})
     caption = (
-        "Each update's estimate, with all data until then and the initial guess, scored on the"
-        " whole run."
+        "Each update's estimate, with all data until then and the initial guess. All scores of this"
+        f" page: {R2} over {fitted_rows(traces)}."
+    )
+    score = Column("R² of the last estimate", decimals=4, limits=(0.9, 0.99))
+    joints = Table(
+        (Column("joint"), score),
+        tuple(zip(facts["joints"], facts["r2"], strict=True)),
     )
     panels = []
     for j, (name, joint) in enumerate(zip(facts["joints"], traces.joints, strict=True)):
@@ -82,10 +91,10 @@ def leg(
         " moment.",
     )
     return (
-        Section("Result", "result", (verdict, Figure((Panel("R²", curve),), caption))),
+        Section("Result", "result", (verdict, Figure((Panel("R²", curve),), caption), joints)),
         Section("Torque tracking", "tracking", (torque,)),
         _trajectories(run),
-        _scatter(traces, "scatter"),
+        _scatter(traces, "scatter", facts["r2"], score),
     )
 
 
@@ -138,6 +147,7 @@ def valkyrie(facts: dict[str, Any], run: Run) -> tuple[Section, ...]:
     joints = Table(
         (Column("joint"), Column("R² held out", decimals=4, limits=(0.8, 0.95))),
         tuple(zip(facts["joints"], facts["r2"] or [], strict=False)),
+        note=f"{R2} over the samples of the last update that are held out of the fit.",
     )
     count = (
         f"{len(facts['joints'])} joints, {facts['base_parameters']} base parameters with friction,"
@@ -168,7 +178,12 @@ def _gate(facts: dict[str, Any], run: Run, whole: Series | None = None) -> Secti
     curve = online_run.r2_over_time(
         curves, threshold=0.95, identified=_identified(run), full_at=facts["gate"].get("full_at")
     )
-    caption = "R² of every update. The nominal model is used until the gate opens."
+    caption = (
+        "R² of every update, all joints together: over the samples in its buffer (of the fit), over"
+        " those held out of it"
+    )
+    caption += "" if whole is None else ", and over the whole run, without standstill"
+    caption += ". The nominal model is used until the gate opens."
     return Section("Result", "result", (verdict, Figure((Panel("R²", curve),), caption)))
 
 
@@ -235,17 +250,29 @@ def _torque(traces: Traces) -> Section:
     return Section("Torque over time", "torque", (_by_joint(panels, caption),))
 
 
-def _scatter(traces: Traces, anchor: str) -> Section:
+def fitted_rows(traces: Traces) -> str:
+    """Say which rows were fitted and are scored."""
+    low_pass = "" if traces.cutoff is None else f", torques below {traces.cutoff:.4g} Hz"
+    clouds = [cloud for joint in traces.joints for cloud in joint.cloud.values()]
+    if all(np.all(cloud.moving) for cloud in clouds):
+        return f"all rows of the run{low_pass}"
+    return f"the rows of the run that were fitted, without standstill{low_pass}"
+
+
+def _scatter(
+    traces: Traces, anchor: str, scores: Sequence[float | None], column: Column
+) -> Section:
+    """Return the rows that were fitted, with the scores of that column of the page's table."""
     panels = []
-    for joint in traces.joints:
-        found = joint.residuals.summary["train"].r2
-        title = f"{shown(fit(joint.name, 18))}: R² {'–' if found is None else f'{found:.6f}'}"
+    for joint, score in zip(traces.joints, scores, strict=True):
+        title = f"{shown(fit(joint.name, 18))}: R² {format_cell(score, column)}"
+        moving = {part: cloud.in_motion() for part, cloud in joint.cloud.items()}
         panels.append(
-            Panel(joint.name, torque_scatter(joint.cloud, unit=joint.unit, title=title, size=300))
+            Panel(joint.name, torque_scatter(moving, unit=joint.unit, title=title, size=300))
         )
     title = "Measured against computed torque" + (", without noise" if anchor == "clean" else "")
     arrangement = "grid" if len(panels) <= SIDE_BY_SIDE else "choose"
-    caption = "Points on the dashed line are exact."
+    caption = f"Points on the dashed line are exact. R² over {fitted_rows(traces)}."
     return Section(title, anchor, (Figure(tuple(panels), caption, arrangement, "joint"),))
 
 

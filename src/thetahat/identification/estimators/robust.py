@@ -278,6 +278,11 @@ class _Log:
             [self.samples] if isinstance(self.samples, Samples) else self.samples()
         )
         for part in batches_with_friction_direction(parts, self.information.robot):
+            if part.form.windowed:
+                raise UsageError(
+                    f"Robust weights single torques, and rows of the {part.form.name} form are made"
+                    " of several; prepare the samples without it"
+                )
             for first in range(0, len(part), PIECE):
                 yield part if len(part) <= PIECE else part.subset(slice(first, first + PIECE))
 

@@ -36,6 +36,7 @@ from thetahat.model.robot import Robot
 
 FOLDS = 5
 CUTS = 3  # ways of cutting the log: each begins its blocks a third of a block later
+PIECES = FOLDS * CUTS  # of time, which all ways of cutting share
 ROWS_PER_CYCLE = 6.0  # of the low-pass: more hold nothing new
 LEAST_ROWS = 8  # of a time block
 # of what a row in motion counts: the torque of a joint that stands is one number for as long as it
@@ -183,20 +184,43 @@ class Piece:
 
 
 @dataclass(frozen=True, eq=False)
+class FitRows:
+    """Sums over the rows that are fitted, of each piece of time, and the model that counts them."""
+
+    model: GaussianModel
+    grams: tuple[Grams, ...]
+
+    @functools.cached_property
+    def whole(self) -> Grams:
+        """All of them."""
+        return functools.reduce(operator.add, self.grams)
+
+    def without(self, block: list[int]) -> Grams:
+        """All but those of some pieces."""
+        return self.whole - functools.reduce(operator.add, (self.grams[k] for k in block))
+
+
+@dataclass(frozen=True, eq=False)
 class Pieces:
     """A log in pieces of time, by the columns of one robot."""
 
     model: GaussianModel
     pieces: tuple[Piece, ...]
+    other: FitRows | None = None  # to fit in place of the rows in motion, which are scored
 
     @functools.cached_property
+    def fitted(self) -> FitRows:
+        """The rows that are fitted."""
+        return self.other or FitRows(self.model, tuple(piece.moving for piece in self.pieces))
+
+    @property
     def whole(self) -> Grams:
         """All rows that are fitted."""
-        return functools.reduce(operator.add, (piece.moving for piece in self.pieces))
+        return self.fitted.whole
 
     def noise(self, weight: float) -> np.ndarray:
         """σ_j of every joint, (nv,)."""
-        return self.model.noise(self.whole, weight)
+        return self.fitted.model.noise(self.whole, weight)
 
     def cuts(self, ways: int = CUTS) -> list[list[list[int]]]:
         """Return ways of making blocks of the pieces: for each, the pieces of every block.
@@ -224,11 +248,10 @@ class Pieces:
         return Scores(tuple(self._predict(cut, sigma, weight) for cut in self.cuts(ways)))
 
     def _predict(self, cut: list[list[int]], sigma: np.ndarray, weight: float) -> Predictions:
-        model, whole = self.model, self.whole
+        model, whole, fitted = self.model, self.whole, self.fitted.model
         squares, rows, independent = [], [], []
         for block in cut:
-            own = functools.reduce(operator.add, (self.pieces[k].moving for k in block))
-            x_base = model.M @ model.fit(whole - own, sigma, weight).x
+            x_base = fitted.M @ fitted.fit(self.fitted.without(block), sigma, weight).x
             for kind, worth in ((0, 1.0), (1, STILL)):
                 held = functools.reduce(
                     operator.add,
@@ -261,7 +284,7 @@ class CrossValidation:
         """Predict held-out blocks with this robot's columns, and a prior of medium weight."""
         return self.pieces(robot, samples).predict(weight)
 
-    def pieces(self, robot: Robot, samples: Samples, count: int = FOLDS * CUTS) -> Pieces:
+    def pieces(self, robot: Robot, samples: Samples, count: int = PIECES) -> Pieces:
         """Return the log in pieces by this robot's columns."""
         samples = thinned(with_friction_direction(samples, robot))
         edges = block_edges(samples, count)

@@ -9,7 +9,9 @@ In this order, each with those before it in force:
 5. the delay between motion and torque, where it is seen (motion_filter.py);
 6. further friction, motor by motor: Stribeck, one-sided, quadratic (model_selection.py);
 7. rotor inertia once more, with that friction and the rows counted anew;
-8. the weight of the prior (prior_strength.py).
+8. where asked for, the form of the equation of motion, with accelerations or without
+   (form_choice.py);
+9. the weight of the prior (prior_strength.py).
 
 The measure is the log-likelihood of independent rows: of held-out blocks of time
 (cross_validation.py), or of all rows beside the prior (gaussian_fit.py).
@@ -36,6 +38,7 @@ from thetahat.identification.information import information
 from thetahat.identification.log_statistics import LogStatistics, log_statistics, time_between_rows
 from thetahat.identification.parameter_columns import prior_vector
 from thetahat.identification.tuning.cross_validation import METRIC, CrossValidation, thinned
+from thetahat.identification.tuning.form_choice import choose_form
 from thetahat.identification.tuning.model_selection import (
     TERMS,
     choose_coulomb_transition,
@@ -73,6 +76,8 @@ class TuningOptions:
         delay: whether a delay between motion and torque is searched.
         rotors: whether rotor inertia is identified; None: that of motors for which the log shows
             it.
+        form: of the equation of motion: "torque", "momentum" or "filtered"; None: the one that
+            predicts torques best.
 
     """
 
@@ -84,6 +89,7 @@ class TuningOptions:
     friction: tuple[str, ...] | None = TERMS
     delay: bool = True
     rotors: bool | None = None
+    form: str | None = "torque"
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,8 +175,10 @@ def tune_samples(
 ) -> Tuned:
     """Choose friction model and prior weight for samples that are prepared already."""
     options = replace(options, delay=False)
+    samples = samples.with_form("torque")  # of any form: what is chosen first is chosen by torques
     search = _Search(FixedSamples(samples), options, CrossValidation(prior, options.metric), tell)
-    return replace(search.run(fitted, settings, [settings.cutoff], 0.0), settings=settings)
+    tuned = search.run(fitted, settings, [settings.cutoff], 0.0)
+    return replace(tuned, settings=replace(settings, form=tuned.settings.form))
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,7 +207,7 @@ class _Search:
         samples = self.source.samples(cutoff)
         identified = {"armature": bool(options.rotors)} if options.rotors is None else {}
         return Tuned(
-            settings=replace(settings, cutoff=cutoff),
+            settings=replace(settings, cutoff=cutoff, form=options.form or "torque"),
             robot=fitted.with_drive(**identified),
             weight=USUAL if options.weight is None else options.weight,
             metric=options.metric,
@@ -248,13 +256,15 @@ class _Search:
         validation = self._counted(whole, samples)
         robot, why = self._rotors(validation, whole, samples)
         reasons += why
+        form, why = self._form(validation, robot, samples)
+        reasons += why
         strength = choose_prior_strength(
             validation.pieces(robot, samples),
             weights=WEIGHTS if options.weight is None else (options.weight,),
             metric=options.metric,
         )
         return Tuned(
-            settings=replace(settings, cutoff=cutoff, delay=delay),
+            settings=replace(settings, cutoff=cutoff, delay=delay, form=form),
             robot=robot,
             weight=strength.weight,
             metric=options.metric,
@@ -271,6 +281,15 @@ class _Search:
         folded = information(robot, few)
         shares = independent_share(folded, few, weigh(folded, "iterated"))
         return replace(self.validation, statistics=log_statistics(robot, few, independent=shares))
+
+    def _form(
+        self, validation: CrossValidation, robot: Robot, samples: Samples
+    ) -> tuple[str, list[str]]:
+        """Return the form of the equation of motion, and why where it was chosen."""
+        if self.options.form is not None:
+            return self.options.form, []
+        form, reason = choose_form(validation, robot, samples)
+        return form, [reason]
 
     def _rotors(
         self, validation: CrossValidation, whole: Robot, samples: Samples

@@ -8,12 +8,14 @@ from thetahat.report.section import Column, Section, Table
 from thetahat.report.text import Data, short
 
 Row = tuple[str, str | None, str | None]
+FORM = "form of the equation of motion"
 STARTS = {  # a sentence of the tuning by how it begins: the choice it belongs to
     "motion low-pass": "low-pass (by cross-validation)",
     "torque low-pass": "low-pass of the torque",
     "torque ": "delay",  # "torque lags behind the motion by 2 ms"
     "prior weight": "prior weight",
     "Coulomb": "Coulomb friction",
+    FORM: FORM,
     "nothing was chosen": "tuning",
 }
 
@@ -48,6 +50,8 @@ def _rows(estimate: Data) -> Iterator[Row]:
     if "delay" not in chosen and settings.get("delay") is not None:
         evidence = "no other improves the fit" if tuned else "not tuned"
         yield "delay", f"{1e3 * settings['delay']:.2g} ms", evidence
+    if FORM not in chosen and settings.get("form") not in (None, "torque"):
+        yield FORM, settings["form"], "as asked: no accelerations"
     if settings.get("armature"):
         value, _, evidence = settings["armature"].partition(": ")
         yield "rotor inertia", value, evidence or None

@@ -18,6 +18,7 @@ from thetahat.report.text import (
     fitted_joints,
     labels,
     r2,
+    rows_of,
     score,
     traced_joints,
     worst,
@@ -67,7 +68,9 @@ def score_table(estimate: Data, unit: str = "N·m or N") -> Table:
         key: replace(column, unit=unit) if key.startswith("rms_") else column
         for key, column in SCORES.items()
     }
-    notes = ["R² = 1 − e'e/u'u, e: residual, u: torque. Test: held-out rows."]
+    notes = [f"R² = 1 − e'e/u'u, e: residual, u: torque. Fit: {_fitted_rows(estimate)}."]
+    if any(joint.get("r2_test") is not None for joint in joints):
+        notes.append("All others: held-out rows, standstill included.")
     if any(joint.get("r2_test_moving") is not None for joint in joints):
         notes.append("Moving: without standstill.")
     if any(joint.get("r2_test_raw") is not None for joint in joints):
@@ -80,6 +83,14 @@ def score_table(estimate: Data, unit: str = "N·m or N") -> Table:
         differs = "" if scored in (None, fitted) else f", scored torques {scored:.4g} Hz"
         notes.append(f"Low-pass {fitted:.4g} Hz{differs}.")
     return table_of(joints, columns, note=" ".join(notes))
+
+
+def _fitted_rows(estimate: Data) -> str:
+    """Say which rows the scores of the fit are of."""
+    form = estimate["provenance"]["settings"].get("form") or "torque"
+    if form == "torque":
+        return "fitted rows, without standstill"
+    return f"fitted rows of the {form} form, each of several samples in motion"
 
 
 BRIEF = ("name", "r2_train", "r2_test", "rms_test", "noise", "rms_nominal")
@@ -170,15 +181,15 @@ def scatter(estimate: Data, traces: Traces) -> Section:
     grid, drawings = len(joints) <= GRID, []
     names = labels([joint["name"] for joint, _ in joints])
     for name, (joint, traced) in zip(names, joints, strict=True):
-        heading = f"{shown(fit(name, 20))}<br>R² {r2(score(joint, traced))}"
+        heading = f"{shown(fit(name, 20))}<br>R² {r2(score(joint, traced))} {rows_of(joint)}"
         size = 300 if grid else 420
         drawings.append(
             time_series.torque_scatter(traced.cloud, unit=traced.unit, title=heading, size=size)
         )
     test = "test" in traces.spans
     colours = "blue: held out, purple: fitted" if test else "purple: fitted"
-    rows = "held-out" if test else "fitted"
-    caption = f"Predicted over measured torque ({colours}). R² of the {rows} rows."
+    rows = "held-out rows, standstill included" if test else _fitted_rows(estimate)
+    caption = f"Predicted over measured torque ({colours}). R² of the {rows}, as in the table."
     arrangement = "grid" if grid else "choose"
     return Section(title, "scatter", (choice(joints, drawings, caption, arrangement),))
 
@@ -294,7 +305,9 @@ def choice(
     panels = []
     for (joint, _), drawing in zip(joints, drawings, strict=True):
         value = score(joint)
-        note = joint["name"] if value is None else f"{joint['name']} · R² {r2(value)}"
+        note = joint["name"]
+        if value is not None:
+            note += f" · R² {r2(value)} {rows_of(joint)}"
         panels.append(Panel(joint["name"], drawing, note))
     selected = worst([joint for joint, _ in joints])
     if arrangement == "grid":
