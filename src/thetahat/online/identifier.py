@@ -19,7 +19,7 @@ from thetahat.errors import UsageError
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.information import Information
 from thetahat.model.robot import Robot
-from thetahat.online.causal_filter import FilteredSample
+from thetahat.online.causal_filter import ONE_WAY, FilteredSample
 from thetahat.online.config import FilterConfig, GateRules, SolverConfig, check, moved_keywords
 from thetahat.online.gate import Evidence, Gate, GateState, Score
 from thetahat.online.held_out import HeldOut, usual_errors
@@ -354,7 +354,7 @@ class OnlineIdentifier:
         stream, monitor = self._stream, self._monitor
         sample = stream.sample
         if monitor is not None:
-            alarm = monitor.push(now, h, sample)
+            alarm = monitor.push(now, h, sample, stream.filter.direction)
             if alarm is not None:
                 self._alarmed(alarm, monitor.scale)
         early = 0.25 * h  # stamps are rounded: a sample that is due is not to wait for the next one
@@ -379,8 +379,8 @@ class OnlineIdentifier:
         """
         if not self._dry:
             return np.ones(len(speed), dtype=bool)
-        turning = self.delay * np.abs(self._stream.sample.ddq[0])
-        return np.asarray(speed >= self.min_speed + turning)
+        one_way = np.abs(self._stream.filter.direction) >= ONE_WAY
+        return np.asarray((speed >= self.min_speed) & one_way)
 
     def _keep(self, now: float, valid: np.ndarray, *, due: bool) -> None:
         """Fit the sample of an update, hold all others out."""
