@@ -197,12 +197,19 @@ class Outcome:
         )
 
 
-def run(arm: Arm, friction: float, *, heavier: float = HEAVIER, verbose: bool = False) -> Outcome:
+def run(
+    arm: Arm,
+    friction: float,
+    *,
+    heavier: float = HEAVIER,
+    uniform: bool = False,
+    verbose: bool = False,
+) -> Outcome:
     """The loop of the documentation, and the same with the file's model alone."""
     begin = time.perf_counter()
     robot = load_arm(arm)
     goals = motion(robot)
-    dry = friction * joint_shares(robot, goals)
+    dry = friction * (np.ones(robot.nv) if uniform else joint_shares(robot, goals))
     world = World(arm, robot, dry, heavier)
     outcome = Outcome(arm.name, friction)
     nominal = track(world, goals, lambda t, q, dq, goal, tau: None, th.ComputedTorque(robot))
@@ -253,6 +260,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--arms", default=",".join(arm.name for arm in ARMS))
     parser.add_argument("--friction", default=",".join(f"{f:g}" for f in FRICTIONS))
+    parser.add_argument("--uniform", action="store_true", help="the same friction in every joint")
     parser.add_argument("--out", type=Path, default=None, help="JSON of all outcomes")
     parser.add_argument("--verbose", action="store_true")
     given = parser.parse_args()
@@ -263,7 +271,7 @@ def main() -> None:
             print(f"{arm.name}: its package is not installed; pip install 'thetahat[worlds]'")
             continue
         for friction in (float(text) for text in given.friction.split(",")):
-            outcome = run(arm, friction, verbose=given.verbose)
+            outcome = run(arm, friction, uniform=given.uniform, verbose=given.verbose)
             outcomes.append(outcome)
             opened = "never" if outcome.opened is None else f"{outcome.opened:.1f} s"
             print(

@@ -80,8 +80,6 @@ class CausalFilter:
         )
         self.state.q[online.Q_STEP] = online.ELSEWHERE
         self.state.v[online.LEAST_SPEED] = min_speed
-        # (nv,) direction of motion behind the same averages, −1 to 1
-        self.direction = self.state.v[-1]
         for node in robot.tree.independent:
             at = robot.tree.q_index[node.name]
             if node.kind.nq == 1:
@@ -100,6 +98,11 @@ class CausalFilter:
         self.count, self._age = 0, 0.0
         self.state.same[:] = 0
         self.state.v[self.kernels.TRAVEL] = 0.0
+
+    @property
+    def direction(self) -> np.ndarray:
+        """(nv,) of motion, behind the same averages, −1 to 1."""
+        return self.state.v[-1]
 
     @property
     def settled(self) -> bool:
