@@ -41,6 +41,7 @@ CARRIED = 0.5  # of a joint's RMS torque: what bodies must take of it for its si
 NOISY = 1.0
 # of the strongest joint's RMS torque: static friction that may hold a joint which has not moved yet
 HELD_BACK = 0.05
+UNFELT = 1e-3  # of the same: what a still joint's torque may be off, whatever it carries
 TOO_LITTLE = 0.1  # of the nominal torque: a channel that shows less is taken for dead
 
 
@@ -352,9 +353,15 @@ def _held_out(gate: Gate, e: Evidence, held: Score) -> Check:
             keeps=True,
         )
     still = np.maximum(rules.noise * e.noise, floor) ** 2 * held.still_rows
-    allowed = np.maximum((1.0 - gate.closing) * held.still_u2, 2.0 * still)
-    # whose friction is not known yet may be held by more of it than the nominal robot's
     strongest = float(np.max((held.u2 + held.still_u2) / np.maximum(held.rows + held.still_rows, 1)))
+    allowed = np.maximum.reduce(
+        [
+            (1.0 - gate.closing) * held.still_u2,
+            2.0 * still,
+            UNFELT**2 * strongest * held.still_rows,
+        ]
+    )
+    # whose friction is not known yet may be held by more of it than the nominal robot's
     held_back = np.maximum(allowed, HELD_BACK**2 * strongest * held.still_rows)
     unrest = (e.judged & (held.still2 > allowed)) | (e.frozen & (held.still2 > held_back))
     if np.any(unrest):
