@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow coverage golden bench real trust scale docs reference lint format clean
+.PHONY: help demo test test-slow coverage golden bench real trust worlds scale docs reference lint format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ real: $(VENV)/.dev ## identify the real robots of ../shared/data, and write the 
 
 trust: $(VENV)/.dev ## random arms with planted truth or faults, identified with defaults (ARGS="arms --count 200", faults, clean)
 	$(BIN)/python -m benchmarks.trust $(ARGS)
+
+worlds: $(VENV)/.worlds ## the online loop on twelve arms of other people's packages, in MuJoCo (ARGS="--arms ur5e --friction 0.8")
+	$(BIN)/python -m benchmarks.worlds $(ARGS)
 
 bench: $(VENV)/.dev ## measure speed side by side with Pinocchio
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -78,3 +81,8 @@ $(VENV)/.demo: pyproject.toml | $(BIN)/python
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(PIP) --editable '.[dev]'
 	@touch $@ $(VENV)/.demo
+
+# Only the robots' files of these packages are read, so nothing that they need is installed.
+$(VENV)/.worlds: pyproject.toml $(VENV)/.dev
+	$(PIP) --no-deps robosuite dm-control gymnasium-robotics
+	@touch $@

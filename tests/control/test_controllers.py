@@ -91,6 +91,28 @@ def drives(robot: th.Robot) -> dict[str, th.Robot]:
 
 
 @pytest.mark.parametrize("kind", ["plain", "coupled", "shape"])
+def test_compensated_friction_changes_its_sign_over_a_range_of_speed(kind: str) -> None:
+    """Passive, no larger than the friction itself, and without a step at the reversal."""
+    robot = drives(load("arm4"))[kind]
+    q, dq, (q_d, _, ddq_d) = state(robot, 0)
+    smooth = ComputedTorque(robot, 0.0, 0.0)
+    sharp = ComputedTorque(robot, 0.0, 0.0, transition=0.0)
+    none = ComputedTorque(robot, 0.0, 0.0, friction="none")
+    speeds = np.linspace(-1.0, 1.0, 2001)
+    torques = []
+    for speed in speeds:
+        wanted = q_d, np.full(robot.nv, speed), ddq_d
+        rest = none(0.0, q, dq, wanted).copy()
+        torques.append([law(0.0, q, dq, wanted).copy() - rest for law in (smooth, sharp)])
+    both = np.moveaxis(np.array(torques), 1, 0)
+    offset = 0.5 * (both[:, :1] + both[:, -1:])  # what does not change its sign
+    gentle, step = both - offset
+    assert np.all(gentle * speeds[:, None] >= -1e-9)
+    assert np.all(np.abs(gentle) <= np.abs(step) + 1e-9)
+    assert np.max(np.abs(np.diff(gentle, axis=0))) < 0.05 * np.max(np.abs(np.diff(step, axis=0)))
+
+
+@pytest.mark.parametrize("kind", ["plain", "coupled", "shape"])
 def test_friction_is_that_of_the_wanted_or_the_measured_speed(kind: str) -> None:
     robot = drives(load("arm4"))[kind]
     for seed in range(5):
@@ -106,12 +128,18 @@ def test_friction_is_that_of_the_wanted_or_the_measured_speed(kind: str) -> None
             ("none", rigid + rotors),
         ):
             assert close(
-                ComputedTorque(robot, KP, KD, friction=friction)(0.0, q, dq, wanted), expected, SAME
+                ComputedTorque(robot, KP, KD, friction=friction, transition=0.0)(
+                    0.0, q, dq, wanted
+                ),
+                expected,
+                SAME,
             )
         assert close(
             Tracking(robot, bandwidth=20.0)(0.0, q, dq, wanted), at_wanted, SAME
         )  # ω² = 400, 2ω = 40
-        pd = ComputedTorque(robot, KP, KD, pd=(7.0, np.arange(4.0)))(0.0, q, dq, wanted)
+        pd = ComputedTorque(robot, KP, KD, pd=(7.0, np.arange(4.0)), transition=0.0)(
+            0.0, q, dq, wanted
+        )
         assert close(
             pd, at_wanted + 7.0 * (wanted[0] - q) + np.arange(4.0) * (wanted[1] - dq), SAME
         )

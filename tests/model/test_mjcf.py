@@ -154,7 +154,8 @@ def test_geoms_assets_and_all_that_has_no_inertia_is_not_needed() -> None:
     robot = read_mjcf(read_xml("robot.xml"))
     notes = "\n".join(robot.notes)
     assert robot.nv == 1
-    for part in ("springs are not modelled: j", "motor 'j'", "joint 'j' – 'k'", "fixed 'rope'"):
+    assert robot.drive.value("spring") == [3.0]
+    for part in ("motor 'j'", "joint 'j' – 'k'", "fixed 'rope'"):
         assert part in notes
 
 

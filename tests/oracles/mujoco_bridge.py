@@ -3,8 +3,9 @@ over.
 
 MuJoCo writes quaternions w first, and a free joint's velocity as (linear in world axes, angular in
 body axes). `mj_inverse` holds damping and rotor inertia; constraints (contacts, limits, friction
-loss, equalities), springs, gravity compensation, tendons' springs, damping and inertia, actuators
-and fluid are switched off, for the robot here has none of them.
+loss, equalities), gravity compensation, tendons' springs, damping and inertia, actuators and fluid
+are switched off, for the robot here has none of them; so are joint springs that are not linear, and
+all of them beside joints of several degrees of freedom.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ _OFF = (
     "LIMIT",
     "EQUALITY",
     "FRICTIONLOSS",
-    "SPRING",
     "ACTUATION",
     "AUTORESET",
     "SENSOR",
@@ -108,9 +108,11 @@ def from_mjcf(path: Path, robot: Robot) -> Oracle:
         "tendon_damping",
         "tendon_armature",
         "dof_frictionloss",
-        "jnt_stiffness",
+        "jnt_stiffnesspoly",
+        *(("jnt_stiffness",) if model.nv > model.njnt else ()),
     ):
-        getattr(model, name)[:] = 0.0
+        if hasattr(model, name):
+            getattr(model, name)[:] = 0.0
     for j in np.flatnonzero(
         model.jnt_type == mujoco.mjtJoint.mjJNT_FREE
     ):  # a rotor that moves along world axes: see `comparable`

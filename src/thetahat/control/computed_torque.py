@@ -27,12 +27,17 @@ from thetahat.control.torque_limits import (
     torque_limits,
 )
 from thetahat.dynamics import batch, configuration, rigid_body
-from thetahat.errors import UsageError, check_positive
+from thetahat.errors import UsageError, check_positive, is_number
 from thetahat.model.drive import TERMS, Drive
+from thetahat.model.friction_terms import FrictionDirection
 from thetahat.model.robot import Robot
 
 FRICTION = ("wanted", "measured", "none")
 BANDWIDTH = 10.0  # [rad/s] of `pd_gains`: what PD alone tracks on a robot with coupled joints
+# [rad/s] of computed torque's own gains: of a heavy joint, and at most of one that is held back by
+# friction rather than by inertia
+SLOWEST, FASTEST = 20.0, 80.0
+TRANSITION = 0.05  # [rad/s or m/s] of speed over which compensated dry friction changes its sign
 POSTURES = 200  # random configurations over which the largest joint inertia is taken
 
 
@@ -111,12 +116,14 @@ class ComputedTorque(ModelController):
 
     Args:
         robot: the model, nominal or identified: rigid bodies, rotors and friction.
-        kp: [1/s²], one number or one per joint.
-        kd: [1/s], one number or one per joint.
+        kp: [1/s²], one number or one per joint; None: that of `bandwidths(robot)`, squared.
+        kd: [1/s], one number or one per joint; None: critical damping.
         pd: (kp, kd) [N·m/rad, N·m·s/rad] of a PD torque on top, which does not trust the model.
         limits: True: the effort limits of the robot's file; or numbers [N·m or N]; False: none.
         friction: of the "wanted" speed (the sign of a measured one chatters around zero), of the
             "measured" one, or "none".
+        transition: [rad/s or m/s] of that speed over which dry friction changes its sign: a step of
+            torque at every reversal shakes the joint, and no encoder tells its moment. 0: a step.
         physical: whether a robot that no rigid body can be is refused. Least squares may answer
             with such a Θ̂, whose torques are right all the same.
 
@@ -125,18 +132,23 @@ class ComputedTorque(ModelController):
     def __init__(
         self,
         robot: Robot,
-        kp: PerJoint = 400.0,
-        kd: PerJoint = 40.0,
+        kp: PerJoint | None = None,
+        kd: PerJoint | None = None,
         *,
         pd: tuple[PerJoint, PerJoint] | None = None,
         limits: bool | PerJoint = False,
         friction: str = "wanted",
+        transition: float = TRANSITION,
         physical: bool = True,
     ) -> None:
         super().__init__(robot, limits, "computed torque", physical=physical)
         if friction not in FRICTION:
             raise UsageError(f"friction is {friction!r}; choose one of {', '.join(FRICTION)}")
-        self.kp, self.kd = per_joint("kp", kp, robot.nv), per_joint("kd", kd, robot.nv)
+        if not (is_number(transition) and transition >= 0.0):
+            raise UsageError(f"transition is {transition!r}; give a speed from 0 [rad/s or m/s]")
+        self.kp = per_joint("kp", bandwidths(robot) ** 2 if kp is None else kp, robot.nv)
+        self.kd = per_joint("kd", 2.0 * np.sqrt(self.kp) if kd is None else kd, robot.nv)
+        self._transition = float(transition)
         self.pd: tuple[np.ndarray, np.ndarray] | None = None
         if pd is not None:
             stiffness, damping = (
@@ -155,7 +167,11 @@ class ComputedTorque(ModelController):
         constants[k.KP], constants[k.KD] = self.kp, self.kd
         if self.pd is not None:
             constants[k.STIFFNESS], constants[k.DAMPING] = self.pd
+        constants[k.ZONE] = self._transition
         simple = drive.simple
+        if not simple and drive.dry is None and self._transition:
+            zone = np.full(len(drive.viscous), self._transition)
+            drive = drive.with_dry(FrictionDirection(zone, np.zeros_like(zone)))
         if simple:
             for row, term in zip((k.VISCOUS, k.COULOMB, k.OFFSET, k.ARMATURE), TERMS, strict=True):
                 constants[row] = drive.value(term)
@@ -251,6 +267,19 @@ def _rotors(drive: Drive) -> Drive:
     extra = {shape.term: still for shape, _ in drive.extra if not shape.of_position}
     offset = drive.static.offset
     return drive.with_values(viscous=still, coulomb=still, offset=offset, **extra)
+
+
+def bandwidths(robot: Robot) -> np.ndarray:
+    """(nv,) [rad/s] that suit computed torque: 20 for a joint whose inertia is its load, up to 80
+    for a light one, whose friction would hold it back: it is made as stiff [N·m/rad] as the
+    strongest joint's gravity torque [N·m], so that friction of 1 % of that costs it 0.01 rad.
+    """
+    rng = np.random.default_rng(0)
+    q = configuration.random_configuration(robot, rng, POSTURES)
+    load = rigid_body.gravity(robot, q)
+    stiffness = float(np.max(np.sqrt(np.mean(load**2, axis=0)), initial=0.0))
+    inertia = np.maximum(joint_inertia(robot), np.finfo(float).tiny)
+    return np.clip(np.sqrt(stiffness / inertia), SLOWEST, FASTEST)
 
 
 def joint_inertia(robot: Robot, *, q: np.ndarray | None = None) -> np.ndarray:

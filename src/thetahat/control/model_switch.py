@@ -38,11 +38,12 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from thetahat.control.controller import Controller, JointController, Reference
-from thetahat.control.torque_limits import PerJoint, per_joint
+from thetahat.control.torque_limits import PerJoint, per_joint, usual_torques
 from thetahat.errors import ThetahatError, UsageError
 from thetahat.model.robot import Robot
 from thetahat.online.sample_verdict import SampleVerdict
 
+BLEND = 0.5  # [s] over which a joint's usual torque may change by a switch
 LONGEST = 0.1  # [s] of a cycle, as far as the slew is concerned: a stall buys no jump
 # [s] of slewing: a torque that leaps by more in a cycle, and an offset that takes longer, are put
 # off; less so while waiting
@@ -65,7 +66,8 @@ class ModelSwitch:
         source: gives the verdicts, as an `OnlineIdentifier` does.
         factory: Robot → controller, for example ``lambda robot: ComputedTorque(robot, kp=400.0,
             kd=40.0)``.
-        slew: [N·m/s or N/s], one number or one per joint.
+        slew: [N·m/s or N/s], one number or one per joint; None: what changes a joint's usual torque
+            (`usual_torques`) in half a second.
         nominal: the robot to fall back to; by default the one the verdict allows now, while the
             gate is closed.
         fallback: "step" or "slew", see above.
@@ -77,7 +79,7 @@ class ModelSwitch:
         source: ModelSource,
         factory: Callable[[Robot], Controller],
         *,
-        slew: PerJoint = 50.0,
+        slew: PerJoint | None = None,
         nominal: Robot | None = None,
         fallback: str = "step",
     ) -> None:
@@ -92,7 +94,9 @@ class ModelSwitch:
             nominal = source.verdict.robot
         self.nominal, self._source = nominal, source
         self._factory, self._fallback = factory, fallback
-        self.slew = per_joint("slew", slew, nominal.nv)
+        self.slew = per_joint(
+            "slew", usual_torques(nominal) / BLEND if slew is None else slew, nominal.nv
+        )
         self._safe: Controller = factory(nominal)  # made before it is needed
         self._robot, self._controller = nominal, self._safe
         self._offset = np.zeros(nominal.nv)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from thetahat.dynamics import batch
+from thetahat.dynamics import batch, configuration, rigid_body
 from thetahat.errors import UsageError
 from thetahat.model import parameters
 from thetahat.model.robot import Robot
@@ -16,6 +16,8 @@ from thetahat.model.robot import Robot
 PerJoint = float | Sequence[float] | np.ndarray
 # of a pseudo-inertia's trace: eigenvalues above it are positive whatever was rounded
 CLEARLY = 1e-12
+POSTURES = 200  # random configurations over which torques are taken
+SPEED, RATE = 1.0, 2.0  # [rad/s, rad/s²] of a moderate motion
 
 
 def per_joint(
@@ -40,6 +42,18 @@ def per_joint(
     if array.ndim and count is not None and array.shape != (count,):
         raise UsageError(f"{name} has {len(array)} values; give one, or {count}: one per joint")
     return array if count is None else np.broadcast_to(array, (count,)).copy()
+
+
+def usual_torques(robot: Robot) -> np.ndarray:
+    """(nv,) [N·m or N] that the robot's joints take: RMS over random postures and moderate motion
+    (1 rad/s, 2 rad/s² or m/s, m/s²), at least 1 % of the strongest joint's.
+    """
+    rng = np.random.default_rng(0)
+    q = configuration.random_configuration(robot, rng, POSTURES)
+    dq, ddq = rng.normal(0.0, SPEED, (POSTURES, robot.nv)), rng.normal(0.0, RATE, (POSTURES, robot.nv))
+    tau = rigid_body.inverse_dynamics(robot.without_drive(), q, dq, ddq)
+    rms = np.sqrt(np.mean(tau**2, axis=0))
+    return np.maximum(rms, 0.01 * float(np.max(rms, initial=np.finfo(float).tiny)))
 
 
 def torque_limits(robot: Robot, limits: bool | PerJoint) -> np.ndarray | None:

@@ -15,9 +15,9 @@ from thetahat.kernels.rnea import inverse_dynamics
 # Rows of the state (7, n); the last two are filled here.
 Q, DQ, Q_WANTED, DQ_WANTED, DDQ_WANTED, DDQ, SPEED = 0, 1, 2, 3, 4, 5, 6
 STATE_SIZE = 7
-# Rows of the constants (8, n).
-KP, KD, STIFFNESS, DAMPING, VISCOUS, COULOMB, OFFSET, ARMATURE = 0, 1, 2, 3, 4, 5, 6, 7
-CONSTANTS_SIZE = 8
+# Rows of the constants (9, n).
+KP, KD, STIFFNESS, DAMPING, VISCOUS, COULOMB, OFFSET, ARMATURE, ZONE = 0, 1, 2, 3, 4, 5, 6, 7, 8
+CONSTANTS_SIZE = 9
 
 
 @jit
@@ -71,6 +71,8 @@ def computed_torque(
             state[SPEED, k],
         )
         sign = 0.0 if speed == 0.0 else math.copysign(1.0, speed)
+        if constants[ZONE, k] > 0.0:
+            sign = math.tanh(speed / constants[ZONE, k])
         if speed != speed:
             sign = speed
         drive = (

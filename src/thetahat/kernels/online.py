@@ -33,8 +33,9 @@ Q_LAST, Q_MIDDLE, Q_SCALE, Q_STEP, Q_NOW, Q_WRAP, Q_TURNS, Q_LEAPED, Q_AVERAGE =
     STEP_TAU,
     LEAPED_DQ,
     LEAPED_TAU,
+    LEAST_SPEED,
     AVERAGE,
-) = range(14)
+) = range(15)
 SAME_Q, SAME_TAU = 0, 1
 # Rows of the state of the residual monitor, (…, nv).
 SLOW_SPEED, COULOMB, DRY, SCALE, SUMS = range(5)
@@ -324,6 +325,10 @@ def _average(step, young, sample, state):
         _put_average(Sv, AVERAGE, stages, v, rate, keep, fresh)
         _put_average(Sv, AVERAGE + stages, stages, v, acceleration, keep, fresh)
         _put_average(Sv, AVERAGE + 2 * stages, stages, v, torque, keep, fresh)
+        # the direction of motion passes the same averages: dry friction as the torques show it
+        speed, least = Sv[AVERAGE, v], Sv[LEAST_SPEED, v]
+        way = 1.0 if speed > least else -1.0 if speed < -least else 0.0
+        _put_average(Sv, AVERAGE + 3 * stages, stages, v, way, keep, fresh)
     for i in range(nq):
         place = q[i]
         if mode != GIVEN and first > 0:
@@ -542,23 +547,25 @@ def predict(
 
 
 @jit
-def cusum_step(h, rules, predicted, dq, ddq, tau, state):
+def cusum_step(h, rules, predicted, dq, ddq, tau, direction, state):
     """Update two cumulative sums per joint of the residual over its scale, beyond `drift`
     [scales·s]; return the largest, whose it is, and its residual.
 
-    A joint that stood still, or turned round, within `lag` seconds may have any friction up to
-    `dry`; the prediction holds `coulomb` of it.
+    A joint that stood still, or turned round, within `lag` seconds or the filter's memory may have
+    any friction up to `dry`; the prediction holds `coulomb` of it. A joint without a scale (inf) is
+    not monitored.
 
-    rules: drift, relative, lag. predicted, dq, ddq, tau: (1, nv) each. state: (6, nv), rows
-        SLOW_SPEED, COULOMB, DRY, SCALE, SUMS and the next.
+    rules: drift, relative, lag, sure. predicted, dq, ddq, tau: (1, nv) each. direction: (nv,) the
+        filtered direction of motion; below `sure` it is not one. state: (6, nv), rows SLOW_SPEED,
+        COULOMB, DRY, SCALE, SUMS and the next.
     """
-    drift, relative, lag = rules[0], rules[1], rules[2]
+    drift, relative, lag, sure = rules[0], rules[1], rules[2], rules[3]
     slow, coulomb, dry, scale = state[SLOW_SPEED], state[COULOMB], state[DRY], state[SCALE]
     sums = state[SUMS:]
     worst, joint, left = 0.0, 0, 0.0
     for v in range(tau.shape[1]):
         residual = tau[0, v] - predicted[0, v]
-        if abs(dq[0, v]) < slow[v] + lag * abs(ddq[0, v]):
+        if abs(dq[0, v]) < slow[v] + lag * abs(ddq[0, v]) or abs(direction[v]) < sure:
             residual += coulomb[v] if dq[0, v] > 0.0 else -coulomb[v] if dq[0, v] < 0.0 else 0.0
             residual = math.copysign(max(abs(residual) - dry[v], 0.0), residual)
         z = residual / max(scale[v], relative * abs(predicted[0, v]))

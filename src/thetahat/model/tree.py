@@ -94,6 +94,8 @@ class Joint:
     damping: float = 0.0  # viscous friction [N·m·s/rad or N·s/m]
     friction: float = 0.0  # Coulomb friction [N·m or N]
     armature: float = 0.0  # rotor inertia seen at the joint [kg·m² or kg]
+    stiffness: float = 0.0  # of a spring [N·m/rad or N/m], one-DOF joints only
+    rest: float = 0.0  # q at which that spring is at rest [rad or m]
 
 
 @dataclass(frozen=True, eq=False)

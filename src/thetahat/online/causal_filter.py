@@ -31,6 +31,9 @@ SETTLED = 5.0  # time constants per stage until e⁻⁵ of a start is left
 STALE = 5.0
 # samples that tell what changes are usual, before any is a spike; whether one was is known then
 YOUNG = 20
+# of the filtered direction of motion (±1), from which a joint has moved one way for as long as the
+# filter remembers: its dry friction is known
+ONE_WAY = 0.95
 
 
 class FilteredSample(NamedTuple):
@@ -54,9 +57,13 @@ class FilterState(NamedTuple):
 
 
 class CausalFilter:
-    """Averages of one robot's channels; `out` holds the last filtered sample."""
+    """Averages of one robot's channels; `out` holds the last filtered sample. min_speed: (nv,) at
+    which a joint moves.
+    """
 
-    def __init__(self, robot: Robot, config: FilterConfig) -> None:
+    def __init__(
+        self, robot: Robot, config: FilterConfig, min_speed: np.ndarray | float = 0.0
+    ) -> None:
         from thetahat.kernels import online
 
         self.robot, self.kernels, self._config = robot, online, config
@@ -65,13 +72,14 @@ class CausalFilter:
         self.delay = config.stages * self.time_constant  # [s], beside half a period or a period
         self.state = FilterState(
             np.zeros((online.Q_AVERAGE + config.stages, nq)),
-            np.zeros((online.AVERAGE + 3 * config.stages, nv)),
+            np.zeros((online.AVERAGE + 4 * config.stages, nv)),
             np.full((YOUNG, nq), np.nan),
             np.full((3, YOUNG, nv), np.nan),
             np.zeros((2, nv + 1), dtype=np.int64),
             np.full(nv, -1, dtype=np.int64),
         )
         self.state.q[online.Q_STEP] = online.ELSEWHERE
+        self.state.v[online.LEAST_SPEED] = min_speed
         for node in robot.tree.independent:
             at = robot.tree.q_index[node.name]
             if node.kind.nq == 1:
@@ -90,6 +98,11 @@ class CausalFilter:
         self.count, self._age = 0, 0.0
         self.state.same[:] = 0
         self.state.v[self.kernels.TRAVEL] = 0.0
+
+    @property
+    def direction(self) -> np.ndarray:
+        """(nv,) of motion, behind the same averages, −1 to 1."""
+        return self.state.v[-1]
 
     @property
     def settled(self) -> bool:

@@ -30,13 +30,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from thetahat.errors import known
 from thetahat.online.config import GateRules
 
 # correlation of measured and nominal torque, below which the channel's sign is in doubt
 AGAINST = -0.5
+CARRIED = 0.5  # of a joint's RMS torque: what bodies must take of it for its sign to be judged
 # of a joint's RMS torque, that its noise may excuse at most: a model worse than none (R² < 0)
 # explains nothing
 NOISY = 1.0
+# of the strongest joint's RMS torque: static friction that may hold a joint which has not moved yet
+HELD_BACK = 0.05
+UNFELT = 1e-3  # of the same: what a still joint's torque may be off, whatever it carries
 TOO_LITTLE = 0.1  # of the nominal torque: a channel that shows less is taken for dead
 
 
@@ -92,7 +97,8 @@ class Evidence:
     noise: np.ndarray  # (nv,) of the filtered torques
     moving: np.ndarray  # (nv,) bool: moved within the horizon
     still_for: float  # [s] since any joint moved
-    judged: np.ndarray  # (nv,) bool
+    judged: np.ndarray  # (nv,) bool: whose R² is required
+    frozen: np.ndarray  # (nv,) bool: required, but has not moved enough, so its drive is nominal
     channels: tuple[str, ...]  # sentences of channels that cannot be believed
     names: tuple[str, ...]
 
@@ -163,9 +169,11 @@ class Gate:
             size=self.state.size,
         )
 
-    def reopen(self, t: float, reason: str) -> None:
-        """Open again after an interruption that said nothing about the model."""
-        if t >= self._not_before and not self.state.open:
+    def reopen(self, t: float, reason: str, *, waited: bool = False) -> None:
+        """Open again after an interruption that said nothing about the model. waited: whatever the
+        dwell time, for the model proved itself meanwhile.
+        """
+        if (waited or t >= self._not_before) and not self.state.open:
             self.state = replace(self.state, open=True, reason=reason, since=t)
 
     def earned(self, evidence: Evidence) -> bool:
@@ -198,6 +206,8 @@ class Gate:
                 if r2 is not None
                 else "all conditions hold"
             )
+            if np.any(evidence.frozen):
+                reason += f"; {_motion(self.rules, evidence).sentence}"
             self.state = replace(self.state, open=True, reason=reason, since=t)
 
     def _known(self, evidence: Evidence, checks: tuple[Check, ...]) -> GateState:
@@ -269,7 +279,7 @@ def _physical(e: Evidence) -> str:
 
 
 def _motion(rules: GateRules, e: Evidence) -> Check:
-    still = np.flatnonzero(e.judged & ~e.moving)
+    still, frozen = np.flatnonzero(e.judged & ~e.moving), np.flatnonzero(e.frozen)
     if e.still_for > rules.hold:
         since = f"for {e.still_for:.3g} s" if np.isfinite(e.still_for) else "yet"
         why = f"nothing has moved {since}: R² is undefined, so the nominal model is used"
@@ -281,7 +291,23 @@ def _motion(rules: GateRules, e: Evidence) -> Check:
             " of `joints`"
         )
         return Check("motion", False, True, why)
+    if len(frozen) and len(frozen) >= np.count_nonzero(e.judged):
+        why = (
+            f"{len(frozen)} joints have not moved enough, both ways, for friction and inertia to be"
+            f" told ({_names(e, frozen)}); move them, or leave them out of `joints`"
+        )
+        return Check("motion", False, True, why)
+    if len(frozen):
+        why = (
+            f"{_names(e, frozen)} has not moved enough, both ways, for friction and inertia to be"
+            " told, so it keeps its nominal values"
+        )
+        return Check("motion", True, True, why)
     return Check("motion", True, True, "every joint has moved")
+
+
+def _names(e: Evidence, joints: np.ndarray) -> str:
+    return known([e.names[v] for v in joints], 3)
 
 
 def _rank(rules: GateRules, e: Evidence) -> Check:
@@ -327,9 +353,17 @@ def _held_out(gate: Gate, e: Evidence, held: Score) -> Check:
             keeps=True,
         )
     still = np.maximum(rules.noise * e.noise, floor) ** 2 * held.still_rows
-    unrest = e.judged & (
-        held.still2 > np.maximum((1.0 - gate.closing) * held.still_u2, 2.0 * still)
+    strongest = float(np.max((held.u2 + held.still_u2) / np.maximum(held.rows + held.still_rows, 1)))
+    allowed = np.maximum.reduce(
+        [
+            (1.0 - gate.closing) * held.still_u2,
+            2.0 * still,
+            UNFELT**2 * strongest * held.still_rows,
+        ]
     )
+    # whose friction is not known yet may be held by more of it than the nominal robot's
+    held_back = np.maximum(allowed, HELD_BACK**2 * strongest * held.still_rows)
+    unrest = (e.judged & (held.still2 > allowed)) | (e.frozen & (held.still2 > held_back))
     if np.any(unrest):
         return _failed(
             f"joint {_first(e, unrest)!r} seems to stand still, but its torque is not what carries"
@@ -358,7 +392,8 @@ def _channels(e: Evidence, held: Score) -> Check:
     size = np.sqrt(held.u2 * held.nominal2)
     correlation = held.cross / np.where(size > 0.0, size, 1.0)
     louder = held.nominal2 > (10.0 * e.noise) ** 2 * held.rows
-    against = e.judged & louder & (correlation < AGAINST)
+    carried = held.nominal2 > CARRIED**2 * held.u2  # rather than taken by friction
+    against = e.judged & louder & carried & (correlation < AGAINST)
     silent = e.judged & louder & (held.u2 < TOO_LITTLE**2 * held.nominal2)
     if np.any(against):
         v = int(np.argmax(against))

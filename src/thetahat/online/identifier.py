@@ -19,7 +19,8 @@ from thetahat.errors import UsageError
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.information import Information
 from thetahat.model.robot import Robot
-from thetahat.online.causal_filter import FilteredSample
+from thetahat.online.causal_filter import ONE_WAY, FilteredSample
+from thetahat.online.change import Finding, Suspicion, extrapolated
 from thetahat.online.config import FilterConfig, GateRules, SolverConfig, check, moved_keywords
 from thetahat.online.gate import Evidence, Gate, GateState, Score
 from thetahat.online.held_out import HeldOut, usual_errors
@@ -33,6 +34,7 @@ from thetahat.online.stream import GOOD, SETTLING, STEPPED, Stream, StreamResult
 SCORES = 10  # samples per update that are held out and scored
 # [s] of whole samples after an interruption, before a model that was in use is used again
 RECOVERY = 0.1
+TOLD = 1.0  # [s] after an alarm, when it is said whether a payload explains it
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +43,7 @@ class _InUse:
 
     model: Model
     robot: Robot
+    frozen: np.ndarray  # (nv,) joints whose drive is nominal, since they have not moved enough
 
 
 class OnlineIdentifier:
@@ -90,9 +93,13 @@ class OnlineIdentifier:
             size=self.window,
             least_r2=self._gate.closing,
             events=self.events,
+            min_speed=self.min_speed,
         )
         self._held_out = HeldOut(robot, ticks=max(2, self.window // 2), per_tick=SCORES)
-        self._nominal_model = self._predictor.model(self._learner.projection.x0)
+        # without the friction that is identified: a robot may well have less than its file states
+        rigid = self._learner.projection.x0.copy()
+        rigid[self._predictor.columns.inertial :] = 0.0
+        self._nominal_model = self._predictor.model(rigid)
         monitor = self._gate.rules.monitor
         self._payload_link = None if monitor is None else monitor.payload_link
         if self._payload_link is not None:  # whether there is such a link
@@ -346,17 +353,23 @@ class OnlineIdentifier:
         self._learner.forget()
         self._held_out.clear()
         self._monitor: ResidualMonitor | None = None
+        self._suspicion: Suspicion | None = None
         self._payload: PayloadMonitor | None = None
+        self._payload_told = False
 
     # -- a good sample -----------------------------------------------------------------------------
 
     def _use(self, now: float, h: float) -> None:
         stream, monitor = self._stream, self._monitor
         sample = stream.sample
-        if monitor is not None:
-            alarm = monitor.push(now, h, sample)
+        if self._suspicion is not None:
+            finding = self._suspicion.push(now, h, sample, stream.filter.direction)
+            if finding is not None:
+                self._found(now, finding)
+        elif monitor is not None:
+            alarm = monitor.push(now, h, sample, stream.filter.direction)
             if alarm is not None:
-                self._alarmed(alarm, monitor.scale)
+                self._alarmed(alarm, monitor)
         early = 0.25 * h  # stamps are rounded: a sample that is due is not to wait for the next one
         if now < self._next_score - early:
             return
@@ -379,13 +392,15 @@ class OnlineIdentifier:
         """
         if not self._dry:
             return np.ones(len(speed), dtype=bool)
-        turning = self.delay * np.abs(self._stream.sample.ddq[0])
-        return np.asarray(speed >= self.min_speed + turning)
+        one_way = np.abs(self._stream.filter.direction) >= ONE_WAY
+        return np.asarray((speed >= self.min_speed) & one_way)
 
     def _keep(self, now: float, valid: np.ndarray, *, due: bool) -> None:
         """Fit the sample of an update, hold all others out."""
         sample, payload = self._stream.sample, self._payload
-        if due:
+        if self._suspicion is not None:
+            pass  # of which robot it is, is open
+        elif due:
             if self._learner.ahead is not None:
                 self._held_out.predict(self._learner.ahead)
             self._learner.add(sample, valid, now)
@@ -394,24 +409,55 @@ class OnlineIdentifier:
         if payload is not None and now - payload.detected >= 5.0 * self.delay:
             payload.add(sample, valid)
 
-    def _alarmed(self, alarm: Alarm, scale: np.ndarray) -> None:
-        """The robot is not what was identified: fall back, forget, and find out what it holds."""
+    def _alarmed(self, alarm: Alarm, monitor: ResidualMonitor) -> None:
+        """The model in use stopped explaining the torques: fall back, and find out why."""
+        v = self._nominal.velocity_names.index(alarm.joint)
+        if extrapolated(self._stream.sample.dq[0, v], self._learner.motion.fastest[v]):
+            sentence = (
+                f"joint {alarm.joint!r} moves faster than in all that the model was identified"
+                f" from, and {alarm.residual:+.3g} are left of its torque; it is being learned"
+            )
+            self.events.add(alarm.t, "faster", sentence, alarm.joint)
+            self._shut(sentence)
+            self._monitor = None
+            return
         self.alarm, self.payload = alarm, None
         self.events.add(alarm.t, "alarm", alarm.sentence, alarm.joint)
         self._shut(alarm.sentence)
-        self._forget_all()
+        self._suspicion, self._payload_told = Suspicion(alarm, monitor), False
         if self._payload_link is not None and self._in_use is not None:
-            robot = self._in_use.robot
+            robot, scale = self._in_use.robot, monitor.scale
             self._payload = PayloadMonitor(robot, self._payload_link, scale, detected=alarm.t)
+
+    def _found(self, now: float, finding: Finding) -> None:
+        """A suspicion is settled: use the same model again, or forget what is older."""
+        self.events.add(now, finding.kind, finding.sentence, finding.joint)
+        payload = self._payload
+        if finding.over:
+            self._suspicion = self._payload = None
+            self._gate.reopen(now, finding.sentence, waited=True)
+            return
+        self._forget_all()
+        self._payload = payload
 
     # -- an update ---------------------------------------------------------------------------------
 
     def _update(self, now: float) -> None:
         if self._payload is not None:
             self.payload = self._payload.report(now) or self.payload
+            self._tell_payload(now)
         self._held_out.tick()
         self._judge(now)
         self.updates += 1
+
+    def _tell_payload(self, now: float) -> None:
+        """Say once, a second after the alarm, whether a payload explains it."""
+        report = self.payload
+        if report is None or self._payload_told or now - report.detected < TOLD:
+            return
+        self._payload_told = True
+        kind = "payload" if report.explained else "sensor"
+        self.events.add(now, kind, str(report), None if self.alarm is None else self.alarm.joint)
 
     # -- the gate ----------------------------------------------------------------------------------
 
@@ -419,7 +465,7 @@ class OnlineIdentifier:
         """Score the model of this update, or the one in use while the new one has not earned its
         place, and let the gate decide.
         """
-        if self._interrupted < math.inf:
+        if self._interrupted < math.inf or self._suspicion is not None:
             return
         in_use, was_open = self._in_use, self._gate.state.open
         x, model, score = self._learner.x, self._learner.model, None
@@ -441,7 +487,9 @@ class OnlineIdentifier:
                 self.events.add(now, "closed", self._gate.state.reason)
             return
         if x is not None and model is not None and (in_use is None or model is not in_use.model):
-            in_use = self._in_use = _InUse(model, self._nominal.with_parameters(x))
+            in_use = self._in_use = _InUse(
+                model, self._nominal.with_parameters(x), self._learner.frozen
+            )
         if score is not None and in_use is not None:
             self._watch(in_use, score)
         if not was_open:
@@ -462,7 +510,8 @@ class OnlineIdentifier:
             noise=self._stream.torque_noise,
             moving=self._held_out.moving,
             still_for=now - self._moved,
-            judged=self._judged,
+            judged=self._judged & ~learner.frozen,
+            frozen=self._judged & learner.frozen,
             channels=tuple(fault.sentence for fault in self._stream.channels),
             names=self._nominal.velocity_names,
         )
@@ -475,6 +524,7 @@ class OnlineIdentifier:
         scale = usual_errors(score, self._stream.torque_noise)
         if not np.all(np.isfinite(scale) & (scale > 0.0)):
             return  # nothing to compare with: what was monitored so far goes on
+        scale = np.where(in_use.frozen, np.inf, scale)
         if self._monitor is None:
             self._monitor = ResidualMonitor(
                 in_use.robot,

@@ -5,6 +5,7 @@ physical robot that goes with it.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,11 +14,13 @@ from thetahat.identification.estimate import Estimate
 from thetahat.identification.estimators.estimator import AnyEstimator, guess
 from thetahat.identification.estimators.least_squares import LeastSquares
 from thetahat.identification.estimators.prior import Prior
+from thetahat.identification.information import Information
 from thetahat.identification.solve import solve as solve_information
 from thetahat.model.robot import Robot
 from thetahat.online.background_solver import BackgroundSolver
 from thetahat.online.causal_filter import FilteredSample
-from thetahat.online.config import SolverConfig
+from thetahat.online.config import Growing, SolverConfig
+from thetahat.online.joint_motion import JointMotion
 from thetahat.online.memory import create_memory
 from thetahat.online.physical_model import PhysicalModel, PhysicalProjection, Solution, Task
 from thetahat.online.predict import Model, Predictor
@@ -44,12 +47,15 @@ class Learner:
         size: int,
         least_r2: float,
         events: Events,
+        min_speed: np.ndarray,
     ) -> None:
         robot = predictor.robot
         self._predictor, self._events, self._least_r2 = predictor, events, least_r2
         self._config = config
         self.memory = create_memory(config.memory, robot, size)
         self.base = self.memory.stack.base
+        fading = not isinstance(config.memory, Growing)
+        self.motion = JointMotion(robot, size, min_speed, fading=fading)
         self.projection = PhysicalProjection(self.memory.stack, weight=config.prior_weight)
         self._blend = None
         if theta0 is not None:
@@ -72,7 +78,10 @@ class Learner:
     def forget(self) -> None:
         """Forget what was learned, which may be of another robot."""
         self.memory.clear()
+        self.motion.clear()
         self.solver.drop()
+        # (nv,) joints that have not moved enough: their drive stays nominal
+        self.frozen = np.ones(self._predictor.robot.nv, dtype=bool)
         self._fit: Fit | None = None
         self._estimate: Estimate | None = None
         self._solved = -math.inf
@@ -116,6 +125,8 @@ class Learner:
         """
         memory = self.memory
         memory.add(sample._replace(tau=self._predictor.fitted(*sample)), valid)
+        self.motion.add(sample.dq[0], valid)
+        self.frozen = ~self.motion.told
         self._now = self.solver.now = now
         with f.blas_threads().limit(limits=1, user_api="blas"):
             fit = self._fit = solve(memory.triangle())
@@ -142,7 +153,8 @@ class Learner:
         share = min(fit.rank / max(float(np.sum(sums.rows)), 1.0), 0.9)
         freedom = np.maximum(sums.rows * (1.0 - share), 1.0)
         variance = np.maximum(sums.e2 / freedom, QUIETEST**2 * sums.u2 / rows)
-        factor = self.memory.triangle(1.0 / np.sqrt(np.where(variance > 0.0, variance, 1.0)))
+        weights = 1.0 / np.sqrt(np.where(variance > 0.0, variance, 1.0))
+        factor = self.memory.triangle(np.where(self.frozen, 0.0, weights))
         R = factor[:-1, :-1]
         z = factor[:-1, -1] if x_base is None else R @ x_base
         return self.projection.nearest(R, z, np.sqrt(sums.u2 / rows))
@@ -167,7 +179,10 @@ class Learner:
             self._submit(Task(self._config.prior_weight, x_base=x_base))
 
     def _submit(self, task: Task) -> None:
-        self.solver.submit(self.memory.information(), task)
+        info = self.memory.information()
+        if task.estimator is None and np.any(self.frozen):
+            info = _without(info, self.frozen)
+        self.solver.submit(info, task)
         if self.solver.ready:
             self._use(self.solver.take())
 
@@ -196,3 +211,12 @@ class Learner:
     def _accept(self, x: np.ndarray) -> None:
         self.x, self.physical = x, True
         self.model = self.ahead = self._predictor.model(x)
+
+
+def _without(info: Information, joints: np.ndarray) -> Information:
+    """The information without the rows of these joints."""
+    factors = tuple(
+        np.zeros_like(R) if left_out else R
+        for left_out, R in zip(joints, info.factors, strict=True)
+    )
+    return replace(info, factors=factors, rows=np.where(joints, 0, info.rows))

@@ -41,7 +41,7 @@ from thetahat.identification.payload.payload_evidence import Evidence
 from thetahat.model.parameters import SIZE
 from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind
-from thetahat.online.causal_filter import FilteredSample
+from thetahat.online.causal_filter import ONE_WAY, FilteredSample
 from thetahat.online.config import MonitorRules
 from thetahat.online.predict import Model, Predictor
 
@@ -147,17 +147,20 @@ class ResidualMonitor:
         from thetahat.kernels import online
 
         scale = np.array(scale, dtype=float)
-        if scale.shape != (robot.nv,) or not np.all(np.isfinite(scale) & (scale > 0.0)):
+        if scale.shape != (robot.nv,) or not np.all(scale > 0.0):
             raise UsageError(
                 f"scale has shape {scale.shape}; give the usual size of every joint's residual,"
-                f" ({robot.nv},), finite and above zero"
+                f" ({robot.nv},), above zero (inf: a joint that is not monitored)"
             )
         self.rules = rules = MonitorRules() if rules is None else rules
         self.robot, self.scale = robot, scale
-        self._kernels, self._rules = online, np.array([rules.drift, rules.relative, lag])
+        self._kernels, self._rules = online, np.array(
+            [rules.drift, rules.relative, lag, ONE_WAY]
+        )
         self._state = np.zeros((online.SUMS + 2, robot.nv))
         self._state[online.SLOW_SPEED] = SLOWLY * np.asarray(min_speed, dtype=float)
         self._units = _units(robot)
+        self._one_way = np.ones(robot.nv)
         self.alarm: Alarm | None = None
         self.use(Predictor(robot).model(Columns(robot).x0) if model is None else model)
 
@@ -173,12 +176,24 @@ class ResidualMonitor:
         """Start anew, as after an alarm or a gap."""
         self._state[self._kernels.SUMS :], self.alarm = 0.0, None
 
-    def push(self, t: float, h: float, sample: FilteredSample) -> Alarm | None:
-        """Take one filtered sample, h seconds after the last; return an alarm if it raises one."""
+    def push(
+        self, t: float, h: float, sample: FilteredSample, direction: np.ndarray | None = None
+    ) -> Alarm | None:
+        """Take one filtered sample, h seconds after the last; return an alarm if it raises one.
+
+        direction: (nv,) of the motion, filtered alike.
+        """
         q, dq, ddq, tau = sample
         predicted = self._model.torque(q, dq, ddq)
         worst, v, residual = self._kernels.cusum_step(
-            h, self._rules, predicted, dq, ddq, tau, self._state
+            h,
+            self._rules,
+            predicted,
+            dq,
+            ddq,
+            tau,
+            self._one_way if direction is None else direction,
+            self._state,
         )
         if worst <= self.rules.limit or self.alarm is not None:
             return None

@@ -62,7 +62,7 @@ class Stream:
     def __init__(self, robot: Robot, config: FilterConfig, min_speed: np.ndarray) -> None:
         self.robot, self.config, self.min_speed = robot, config, min_speed
         self.events = Events()
-        self.filter = CausalFilter(robot, config)
+        self.filter = CausalFilter(robot, config, min_speed)
         self.sample = self.filter.out  # the last one, in the filter's own memory
         self.clock = SampleClock(config.period, config.reset_after)
         self._spikes = SpikeFilter(robot.velocity_names, self.events)

@@ -18,6 +18,7 @@ import numpy as np
 from thetahat.errors import RobotWarning
 from thetahat.model import parameters
 from thetahat.model.drive import Drive
+from thetahat.model.friction_terms import spring
 from thetahat.model.robot import STANDARD_GRAVITY, Link, Robot
 from thetahat.model.tree import Joint, JointKind, Node, Tree
 
@@ -164,16 +165,23 @@ def _drive(tree: Tree) -> Drive:
     """Drive terms the file states, per coordinate. A mimic joint's reach its reference by virtual
     work.
 
-    With q̇_m = k q̇: viscous and armature by k², Coulomb by |k|.
+    With q_m = k q + c: viscous, armature and stiffness by k², Coulomb by |k|. Springs are stated
+    where all joints have one degree of freedom.
     """
-    viscous, coulomb, armature = np.zeros(tree.nv), np.zeros(tree.nv), np.zeros(tree.nv)
+    viscous, coulomb, offset, armature, stiffness = np.zeros((5, tree.nv))
     for node in tree.nodes:
         ratio = node.mimic.multiplier if node.mimic else 1.0
+        constant = node.mimic.offset if node.mimic else 0.0
         at = slice(tree.v_index[node.name], tree.v_index[node.name] + node.kind.nv)
         viscous[at] += ratio**2 * node.joint.damping
         coulomb[at] += abs(ratio) * node.joint.friction
         armature[at] += ratio**2 * node.joint.armature
-    return Drive(viscous, coulomb, np.zeros(tree.nv), armature)
+        stiffness[at] += ratio**2 * node.joint.stiffness
+        offset[at] += ratio * node.joint.stiffness * (constant - node.joint.rest)
+    if not np.any(stiffness) or any(node.kind.nv > 1 for node in tree.nodes):
+        return Drive(viscous, coulomb, np.zeros(tree.nv), armature)
+    springs = spring((stiffness != 0.0).astype(float)), stiffness
+    return Drive(viscous, coulomb, offset, armature, extra=(springs,))
 
 
 def warn_if_unphysical(robot: Robot) -> None:

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from thetahat.errors import MalformedInput, RobotWarning, UsageError, known
-from thetahat.model.drive import TERMS, Drive
+from thetahat.model.drive import Drive
 from thetahat.model.friction_terms import (
     DriveTerm,
     FrictionDirection,
@@ -56,7 +56,8 @@ def missing_terms(robot: Robot, file: Robot) -> tuple[str, ...]:
             term
             for term in drive.terms
             if not _same(
-                drive.value(term), stated.value(term) if term in TERMS else np.zeros(robot.nv)
+                drive.value(term),
+                stated.value(term) if _stated_alike(stated, drive, term) else np.zeros(robot.nv),
             )
         )
     alone = (
@@ -74,6 +75,11 @@ def missing_terms(robot: Robot, file: Robot) -> tuple[str, ...]:
         *law,
         *(term for term in drive.terms if np.any(drive.value(term)) and term not in held),
     )
+
+
+def _stated_alike(stated: Drive, drive: Drive, term: str) -> bool:
+    """Whether a file states the term, in the same shape."""
+    return term in stated.terms and stated.term(term).settings == drive.term(term).settings
 
 
 def _same(a: np.ndarray, b: np.ndarray) -> bool:

@@ -331,6 +331,8 @@ def _joint(model: Any, source: SanitizedMjcf, j: int, weld: JointSpec) -> JointS
             damping=float(model.dof_damping[dof]),
             friction=float(model.dof_frictionloss[dof]),
             armature=float(model.dof_armature[dof]),
+            stiffness=float(model.jnt_stiffness[j]) if one else 0.0,
+            rest=float(model.qpos_spring[at]) if one else 0.0,
         ),
     )
 
@@ -385,14 +387,19 @@ def _freed_root(model: Any, names: _Names, document: Document) -> str:
 
 def _compiled_notes(model: Any, names: _Names) -> list[str]:
     """What the compiled model has and the robot does not."""
-    springs = model.jnt_stiffness != 0.0
+    springs = (model.jnt_stiffness != 0.0) & (model.nv > model.njnt)
     if hasattr(model, "jnt_stiffnesspoly"):
         springs = springs | np.any(model.jnt_stiffnesspoly, axis=1)
     bent = np.zeros(model.njnt, dtype=bool)
     if hasattr(model, "dof_dampingpoly"):
         bent[model.dof_jntid[np.any(model.dof_dampingpoly, axis=1)]] = True
     kinds = (
-        ("joint springs are not modelled", names.joints, springs),
+        (
+            "joint springs are not modelled beside joints of several degrees of freedom, nor"
+            " those that are not linear",
+            names.joints,
+            springs,
+        ),
         ("damping that is not linear in speed is not modelled", names.joints, bent),
         ("gravity compensation is not modelled", names.bodies, model.body_gravcomp != 0.0),
         ("mocap bodies are welded to the world", names.bodies, model.body_mocapid >= 0),

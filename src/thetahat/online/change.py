@@ -1,0 +1,88 @@
+"""What an alarm turns out to be: a collision that is over, a payload, a sensor, or drift.
+
+An alarm closes the gate at once, but one moment is no proof that the robot changed. For `CONFIRM`
+seconds the model that was in use goes on predicting: if it explains the torques again, something
+pushed the robot (a collision), nothing is forgotten and the model is used again; if it alarms
+again, the change is confirmed, and what was learned before it is forgotten. A residual that crept
+over the limit is drift; one that a body on the payload link explains, a payload; one of a single
+joint that no body explains, that joint's sensor or drive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from thetahat.online.causal_filter import FilteredSample
+from thetahat.online.residual_monitor import Alarm, ResidualMonitor
+
+CONFIRM = 0.3  # [s] after an alarm, from which another one confirms it
+OVER = 0.5  # [s] without an alarm, after which it was a collision
+SLOW = 1.5  # times the drift that may last for ever: a residual below it crept there
+FASTER = 1.1  # times the fastest speed remembered: beyond it a model is extrapolated
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What became of a suspicion."""
+
+    kind: str  # "collision", "drift" or "change"
+    sentence: str
+    joint: str
+
+    @property
+    def over(self) -> bool:
+        """Whether the model that was in use explains the torques again."""
+        return self.kind == "collision"
+
+
+class Suspicion:
+    """An alarm that has to prove itself. The monitor is that of the model that was in use."""
+
+    def __init__(self, alarm: Alarm, monitor: ResidualMonitor) -> None:
+        self.alarm, self._monitor = alarm, monitor
+        self._last = alarm.t
+        self._crept = abs(alarm.residual) <= SLOW * monitor.rules.drift * alarm.scale
+        monitor.reset()
+
+    def push(
+        self, t: float, h: float, sample: FilteredSample, direction: np.ndarray
+    ) -> Finding | None:
+        """Take one filtered sample; return what it turns out to be, None while that is open."""
+        again = self._monitor.push(t, h, sample, direction)
+        if again is not None:
+            self._monitor.reset()
+            self._last = t
+            if t - self.alarm.t >= CONFIRM:
+                return self._confirmed()
+        elif t - self._last >= OVER:
+            span, joint = self._last - self.alarm.t, self.alarm.joint
+            return Finding(
+                "collision",
+                f"joint {joint!r} was pushed at {self.alarm.t:.4g} s, for {span + 0.05:.1g} s or"
+                " less: the model explains the torques again, so nothing is forgotten",
+                joint,
+            )
+        return None
+
+    def _confirmed(self) -> Finding:
+        joint, t = self.alarm.joint, self.alarm.t
+        if self._crept:
+            return Finding(
+                "drift",
+                f"what joint {joint!r} takes has drifted away from the model, slowly, until"
+                f" {t:.4g} s; what is older is forgotten",
+                joint,
+            )
+        return Finding(
+            "change",
+            f"joint {joint!r} has gone on being unexplained since {t:.4g} s: the robot is another"
+            " one, and what is older is forgotten",
+            joint,
+        )
+
+
+def extrapolated(speed: float, fastest: float) -> bool:
+    """Whether a joint moves faster than in all that a model was identified from."""
+    return abs(speed) > FASTER * fastest
