@@ -114,8 +114,9 @@ class World:
         model.body_inertia *= heavier
         self.data = mujoco.MjData(model)
         addresses = [model.joint(name).qposadr[0] for name in robot.joint_names]
-        self.places = np.array(addresses), np.array(
-            [model.joint(name).dofadr[0] for name in robot.joint_names]
+        self.places = (
+            np.array(addresses),
+            np.array([model.joint(name).dofadr[0] for name in robot.joint_names]),
         )
         model.dof_frictionloss[:] = 0.0
         model.dof_frictionloss[self.places[1]] = friction
@@ -282,7 +283,13 @@ def main() -> None:
                 flush=True,
             )
             if not outcome.good:
-                print("      ", outcome.per_joint, outcome.reason, *outcome.closings[:3], sep="\n       ")
+                print(
+                    "      ",
+                    outcome.per_joint,
+                    outcome.reason,
+                    *outcome.closings[:3],
+                    sep="\n       ",
+                )
     good = sum(outcome.good for outcome in outcomes)
     print(f"{good} of {len(outcomes)} good")
     if given.out:

@@ -50,7 +50,10 @@ def usual_torques(robot: Robot) -> np.ndarray:
     """
     rng = np.random.default_rng(0)
     q = configuration.random_configuration(robot, rng, POSTURES)
-    dq, ddq = rng.normal(0.0, SPEED, (POSTURES, robot.nv)), rng.normal(0.0, RATE, (POSTURES, robot.nv))
+    dq, ddq = (
+        rng.normal(0.0, SPEED, (POSTURES, robot.nv)),
+        rng.normal(0.0, RATE, (POSTURES, robot.nv)),
+    )
     tau = rigid_body.inverse_dynamics(robot.without_drive(), q, dq, ddq)
     rms = np.sqrt(np.mean(tau**2, axis=0))
     return np.maximum(rms, 0.01 * float(np.max(rms, initial=np.finfo(float).tiny)))

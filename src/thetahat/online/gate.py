@@ -353,7 +353,9 @@ def _held_out(gate: Gate, e: Evidence, held: Score) -> Check:
             keeps=True,
         )
     still = np.maximum(rules.noise * e.noise, floor) ** 2 * held.still_rows
-    strongest = float(np.max((held.u2 + held.still_u2) / np.maximum(held.rows + held.still_rows, 1)))
+    strongest = float(
+        np.max((held.u2 + held.still_u2) / np.maximum(held.rows + held.still_rows, 1))
+    )
     allowed = np.maximum.reduce(
         [
             (1.0 - gate.closing) * held.still_u2,

@@ -53,11 +53,12 @@ class JointMotion:
         """(nv,) whether each joint has moved enough for its friction and inertia to be told."""
         if self._fading:
             ways = np.array(
-                [np.count_nonzero(self._ring > 0.0, axis=0), np.count_nonzero(self._ring < 0.0, axis=0)]
+                [
+                    np.count_nonzero(self._ring > 0.0, axis=0),
+                    np.count_nonzero(self._ring < 0.0, axis=0),
+                ]
             )
         else:
             ways = self._ways
         fewest = np.where(self._both, np.min(ways, axis=0), np.sum(ways, axis=0))
-        return np.asarray(
-            (fewest >= self._least) & (self.fastest >= CLEARLY * self._min_speed)
-        )
+        return np.asarray((fewest >= self._least) & (self.fastest >= CLEARLY * self._min_speed))

@@ -154,9 +154,7 @@ class ResidualMonitor:
             )
         self.rules = rules = MonitorRules() if rules is None else rules
         self.robot, self.scale = robot, scale
-        self._kernels, self._rules = online, np.array(
-            [rules.drift, rules.relative, lag, ONE_WAY]
-        )
+        self._kernels, self._rules = online, np.array([rules.drift, rules.relative, lag, ONE_WAY])
         self._state = np.zeros((online.SUMS + 2, robot.nv))
         self._state[online.SLOW_SPEED] = SLOWLY * np.asarray(min_speed, dtype=float)
         self._units = _units(robot)

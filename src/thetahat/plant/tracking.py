@@ -49,9 +49,11 @@ class Tracking:
         # Of the robot that is believed in, not of the one that is simulated: a wrong belief may be
         # no physical robot.
         object.__setattr__(
-            self, "_law", ComputedTorque(
+            self,
+            "_law",
+            ComputedTorque(
                 self.robot, w * w, 2.0 * self.damping * w, transition=0.0, physical=False
-            )
+            ),
         )
 
     def __call__(self, t: float, q: np.ndarray, dq: np.ndarray, wanted: Reference) -> np.ndarray:
