@@ -279,7 +279,7 @@ def bandwidths(robot: Robot) -> np.ndarray:
     load = rigid_body.gravity(robot, q)
     stiffness = float(np.max(np.sqrt(np.mean(load**2, axis=0)), initial=0.0))
     inertia = np.maximum(joint_inertia(robot), np.finfo(float).tiny)
-    return np.clip(np.sqrt(stiffness / inertia), SLOWEST, FASTEST)
+    return np.asarray(np.clip(np.sqrt(stiffness / inertia), SLOWEST, FASTEST))
 
 
 def joint_inertia(robot: Robot, *, q: np.ndarray | None = None) -> np.ndarray:

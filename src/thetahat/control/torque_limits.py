@@ -56,7 +56,8 @@ def usual_torques(robot: Robot) -> np.ndarray:
     )
     tau = rigid_body.inverse_dynamics(robot.without_drive(), q, dq, ddq)
     rms = np.sqrt(np.mean(tau**2, axis=0))
-    return np.maximum(rms, 0.01 * float(np.max(rms, initial=np.finfo(float).tiny)))
+    least = 0.01 * float(np.max(rms, initial=np.finfo(float).tiny))
+    return np.asarray(np.maximum(rms, least))
 
 
 def torque_limits(robot: Robot, limits: bool | PerJoint) -> np.ndarray | None:

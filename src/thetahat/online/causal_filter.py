@@ -102,7 +102,8 @@ class CausalFilter:
     @property
     def direction(self) -> np.ndarray:
         """(nv,) of motion, behind the same averages, −1 to 1."""
-        return self.state.v[-1]
+        last: np.ndarray = self.state.v[-1]
+        return last
 
     @property
     def settled(self) -> bool:
