@@ -1,10 +1,11 @@
 """Whether results can be trusted: random arms with planted truth, planted faults, clean logs.
 
-`make trust ARGS="arms --count 200"` (or `python -m benchmarks.trust arms|faults|clean`). Every arm
+`make trust ARGS="arms --count 200"` (or `python -m benchmarks.trust arms|rails|faults|clean`). Every arm
 is simulated by MuJoCo (simulated_arms.py) and identified with defaults from a robot file that is
 wrong by up to 30 %. Rows go to build/trust as JSON, one file an experiment; a summary is printed.
 
 arms:   link masses and base parameters against the truth, beside the robot file's own error
+rails:  the same for arms on rails, whose logs tell the mass of the arm and of its last link
 faults: one fault planted in each log; the verdict's reasons must name it
 clean:  no fault; nothing may be reported
 """
@@ -36,6 +37,7 @@ from benchmarks.simulated_arms import (
 )
 
 OUT = Path(__file__).resolve().parents[1] / "build" / "trust"
+MASSES = ("mass", "mass_file")
 
 
 def identify(folder: Path, file: Arm, log: Recording, **settings: Any) -> Any:
@@ -53,11 +55,16 @@ def identify(folder: Path, file: Arm, log: Recording, **settings: Any) -> Any:
 # -- planted truth ---------------------------------------------------------------------------------
 
 
-def arm_row(seed: int, **settings: Any) -> dict[str, Any]:
+def rail_row(seed: int) -> dict[str, Any]:
+    """Identify one random arm on a rail."""
+    return arm_row(seed, rail=True)
+
+
+def arm_row(seed: int, *, rail: bool = False, **settings: Any) -> dict[str, Any]:
     """Identify one random arm; errors of masses, base parameters and rotors beside the file's."""
     import thetahat as th
 
-    arm = random_arm(seed)
+    arm = random_arm(seed, rail=rail)
     file = as_in_file(arm, seed)
     begin = time.process_time()
     log = record(arm, seed)
@@ -85,6 +92,7 @@ def arm_row(seed: int, **settings: Any) -> dict[str, Any]:
         "mass_std": [None if np.isnan(v) else float(v) for v in std],
         "mass_true": arm.masses.tolist(),
         "mass_file": file.masses.tolist(),
+        "carried_std": _carried_std(result.estimate, arm.count),
         "armature": [joint["armature"] for joint in data["joints"]],
         "armature_true": arm.armature.tolist(),
         "coulomb": [joint["coulomb"] for joint in data["joints"]],
@@ -94,6 +102,18 @@ def arm_row(seed: int, **settings: Any) -> dict[str, Any]:
         "rigid_base_error": _rigid_error(result.estimate.theta, truth.theta, truth),
         "rigid_base_file_error": _rigid_error(result.nominal.theta, truth.theta, truth),
     }
+
+
+def _carried_std(estimate: Any, count: int) -> list[float | None]:
+    """Data-only standard deviation of the mass of each link and all after it; None: not told."""
+    M, out = estimate.base.map, list[float | None]()
+    for first in range(count):
+        group = np.zeros(M.shape[1])
+        group[10 * np.arange(first, count) + 9] = 1.0
+        same = np.flatnonzero(np.all(np.abs(M - group) < 1e-6, axis=1))
+        std = estimate.base_std[same[0]] if len(same) else np.ma.masked
+        out.append(None if std is np.ma.masked else float(std))
+    return out
 
 
 def _rigid_error(theta: np.ndarray, true: np.ndarray, robot: Any) -> list[float]:
@@ -106,16 +126,22 @@ def _rigid_error(theta: np.ndarray, true: np.ndarray, robot: Any) -> list[float]
 def summarise_arms(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Errors of link masses relative to the truth, where the data tell and where they do not."""
     told, file_told, silent, file_silent = [], [], [], []
+    carried, file_carried = [], []
     ratios, totals, base = [], [], []
     for row in rows:
         true = np.array(row["mass_true"])
-        mine, theirs = (np.abs(np.array(row[k]) / true - 1.0) for k in ("mass", "mass_file"))
+        mine, theirs = (np.abs(np.array(row[k]) / true - 1.0) for k in MASSES)
         std = np.array([np.inf if v is None else v for v in row["mass_std"]]) / true
         tells = std < theirs
         told += mine[tells].tolist()
         file_told += theirs[tells].tolist()
         silent += mine[~tells].tolist()
         file_silent += theirs[~tells].tolist()
+        for k, spread in enumerate(row["carried_std"]):
+            mine_k, file_k = (sum(row[key][k:]) / true[k:].sum() - 1.0 for key in MASSES)
+            if spread is not None and spread / true[k:].sum() < abs(file_k):
+                carried.append(abs(mine_k))
+                file_carried.append(abs(file_k))
         ratios += (np.array(row["mass"]) / np.array(row["mass_file"])).tolist()
         totals.append(sum(row["mass"]) / true.sum())
         base.append(
@@ -130,6 +156,8 @@ def summarise_arms(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "levels": {level: levels.count(level) for level in sorted(set(levels))},
         "identifiable masses": len(told),
         "median error / file's, identifiable": _ratio(told, file_told, 50),
+        "identifiable masses of a link and all after it": len(carried),
+        "median error / file's, of these": _ratio(carried, file_carried, 50),
         "95th percentile / file's, not identifiable": _ratio(silent, file_silent, 95),
         "median error / file's, not identifiable": _ratio(silent, file_silent, 50),
         "mass / file's mass, 1st and 99th percentile": _percentiles(ratios, (1, 99)),
@@ -249,11 +277,14 @@ def clean_row(seed: int) -> dict[str, Any]:
 # -- command ---------------------------------------------------------------------------------------
 
 
+ROWS = {"arms": arm_row, "rails": rail_row, "faults": fault_row, "clean": clean_row}
+
+
 def _guarded(job: tuple[str, tuple[Any, ...]]) -> dict[str, Any]:
     """One row; what fails is a row, too."""
     name, arguments = job
     try:
-        return {"arms": arm_row, "faults": fault_row, "clean": clean_row}[name](*arguments)
+        return ROWS[name](*arguments)
     except Exception as error:
         return {"error": f"{type(error).__name__}: {error}", "arguments": list(arguments)}
 
@@ -268,7 +299,7 @@ def _jobs(name: str, first: int, count: int) -> list[tuple[str, tuple[Any, ...]]
 def main() -> None:
     """Run one experiment, write its rows and print a summary."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("experiment", choices=("arms", "faults", "clean"))
+    parser.add_argument("experiment", choices=tuple(ROWS))
     parser.add_argument("--count", type=int, default=10, help="robots (of each fault)")
     parser.add_argument("--first", type=int, default=0, help="seed of the first robot")
     parser.add_argument("--workers", type=int, default=2)
@@ -283,7 +314,7 @@ def main() -> None:
     for row in rows:
         if "error" in row:
             print("failed:", row["arguments"], row["error"])
-    if given.experiment == "arms":
+    if given.experiment in ("arms", "rails"):
         print(json.dumps(summarise_arms(good), indent=1))
     elif given.experiment == "faults":
         for kind in FAULTS:

@@ -39,6 +39,7 @@ from thetahat.identification.residual_audit import ResidualAudit
 from thetahat.identification.residual_structure import (
     Residuals,
     find_structure,
+    fitted_springs,
     lost_to_constraints,
 )
 from thetahat.identification.scores import Validation, predicted
@@ -240,6 +241,7 @@ def _tune(dataset: Dataset, engine: Engine, progress: Progress) -> Tuned:
         metric=metric,
         friction=(*TERMS, BY_LOAD) if settings.load_friction else TERMS,
         rotors=settings.armature,
+        springs=settings.springs,
     )
     prior = dataset.prior_of(fitted)
 
@@ -417,7 +419,7 @@ def _unmodelled(
         return ()
     samples, names = concatenate(parts, same_log=True), model.identified.velocity_names
     residuals = Residuals.of(samples, predicted(model.identified, samples))
-    found = find_structure(names, residuals)
+    found = [*fitted_springs(model.identified), *find_structure(names, residuals)]
     if dataset.settings.actuation is None:
         found += [coupling.finding for coupling in coupled(names, residuals)]
     found += lost_to_constraints(

@@ -104,6 +104,10 @@ class Objective:
         for k, column in enumerate(self.information.base.independent):
             if column >= self.columns.inertial and norms[k] > 0.0 and torque > 0.0:
                 out[column] = torque / norms[k]
+        for column in self.columns.of_position:
+            norm = np.linalg.norm(self.R @ self.information.base.map[:, column])
+            if norm > 0.0 and torque > 0.0:
+                out[column] = torque / norm
         stated = self._stated
         out[stated] = self.x0[stated]
         return out

@@ -103,15 +103,16 @@ class GaussianModel:
         """Return the model with drive terms in units of the value that alone would make their
         joints' torque.
         """
-        S, place = self.S.copy(), {int(column): k for k, column in enumerate(self.base_columns)}
+        S, independent = self.S.copy(), set(self.base_columns.tolist())
         torque = np.where(grams.torque_squares > 0.0, grams.torque_squares, 1.0)
+        springs = set(self.columns.of_position.tolist())
         for column in range(self.columns.inertial, self.columns.count):
-            if column not in place or self.stated[column]:
+            if column not in independent | springs or self.stated[column]:
                 continue
+            share = self.M[:, column]
             size = 0.0
             for v, (G, at) in enumerate(zip(grams.products, self.positions, strict=True)):
-                mine = np.flatnonzero(at == place[column])
-                size += float(np.sum(G[mine, mine])) / torque[v]
+                size += float(share[at] @ G[:-1, :-1] @ share[at]) / torque[v]
             if size > 0.0:
                 S[column, column] = 1.0 / np.sqrt(size)
         return replace(self, S=S)
@@ -155,21 +156,11 @@ class GaussianModel:
         without: np.ndarray | None = None,
     ) -> GaussianFit:
         """Return the fit to these rows, with noise σ_j; columns of `without` stay at x₀."""
-        H, b, constant = self._normal(grams, sigma)
-        D = self.precision(weight)
-        held = np.zeros(len(D), dtype=bool)
-        if without is not None:
-            held[without] = True
-        for _ in range(ACTIVE_SETS):
-            solved = _solve(H, b, D, held)
-            x = self.x0 + self.S @ solved
-            negative = self.nonnegative[(x < 0.0)[self.nonnegative] & ~held[self.nonnegative]]
-            if not len(negative):
-                break
-            held[negative] = True
-        value = constant - float(b @ solved) + 0.5 * float(solved @ (H @ solved))
-        value += 0.5 * float(D @ solved**2)
-        return GaussianFit(self, x, value, H, D, held)
+        return self.problem(grams, sigma).fit(weight, without=without)
+
+    def problem(self, grams: Grams, sigma: np.ndarray) -> GaussianProblem:
+        """Return these rows' misfit with noise σ_j, for fits with several priors and columns."""
+        return GaussianProblem(self, *self._normal(grams, sigma))
 
     def _normal(self, grams: Grams, sigma: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
         """(H, b, constant) of ½δᵀHδ − bᵀδ + constant: the data's misfit."""
@@ -186,6 +177,35 @@ class GaussianModel:
             constant += 0.5 * factor * float(last @ product @ last)
         A = self.M @ self.S
         return A.T @ G @ A, A.T @ g, constant
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianProblem:
+    """The misfit ½δᵀHδ − bᵀδ + constant of some rows."""
+
+    model: GaussianModel
+    H: np.ndarray
+    b: np.ndarray
+    constant: float
+
+    def fit(self, weight: float, *, without: np.ndarray | None = None) -> GaussianFit:
+        """Return the fit with a prior of this weight; columns of `without` stay at x₀."""
+        model, H, b = self.model, self.H, self.b
+        D = model.precision(weight)
+        held = np.zeros(len(D), dtype=bool)
+        if without is not None:
+            held[without] = True
+        for _ in range(ACTIVE_SETS):
+            solved = _solve(H, b, D, held)
+            x = model.x0 + model.S @ solved
+            nonnegative = model.nonnegative
+            negative = nonnegative[(x < 0.0)[nonnegative] & ~held[nonnegative]]
+            if not len(negative):
+                break
+            held[negative] = True
+        value = self.constant - float(b @ solved) + 0.5 * float(solved @ (H @ solved))
+        value += 0.5 * float(D @ solved**2)
+        return GaussianFit(model, x, value, H, D, held)
 
 
 @dataclass(frozen=True, eq=False)

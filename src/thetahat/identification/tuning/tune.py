@@ -3,12 +3,12 @@
 In this order, each with those before it in force:
 
 1. how many of each joint's rows are independent (log_statistics.py);
-2. rotor inertia, motor by motor (rotor_inertia.py);
+2. rotor inertia, motor by motor (rotor_inertia.py), and springs (spring_selection.py);
 3. the Coulomb transition, motor by motor (model_selection.py);
 4. the low-pass of the motion, around the one that its spectra suggest (motion_filter.py);
 5. the delay between motion and torque, where it is seen (motion_filter.py);
 6. further friction, motor by motor: Stribeck, one-sided, quadratic (model_selection.py);
-7. rotor inertia once more, with that friction and the rows counted anew;
+7. rotor inertia and springs once more, with that friction and the rows counted anew;
 8. the weight of the prior (prior_strength.py).
 
 The measure is the log-likelihood of independent rows: of held-out blocks of time
@@ -50,6 +50,7 @@ from thetahat.identification.tuning.motion_filter import (
 )
 from thetahat.identification.tuning.prior_strength import USUAL, WEIGHTS, choose_prior_strength
 from thetahat.identification.tuning.rotor_inertia import decide_rotor_inertia
+from thetahat.identification.tuning.spring_selection import choose_springs
 from thetahat.identification.uncertainty.autocorrelation import independent_share
 from thetahat.model.robot import Robot
 
@@ -73,6 +74,7 @@ class TuningOptions:
         delay: whether a delay between motion and torque is searched.
         rotors: whether rotor inertia is identified; None: that of motors for which the log shows
             it.
+        springs: whether springs and counterbalances are searched.
 
     """
 
@@ -84,6 +86,7 @@ class TuningOptions:
     friction: tuple[str, ...] | None = TERMS
     delay: bool = True
     rotors: bool | None = None
+    springs: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,6 +219,7 @@ class _Search:
         self.tell("rotor inertia")
         validation = self._counted(robot, source.samples(cutoff))
         robot, _ = self._rotors(validation, whole, source.samples(cutoff))
+        robot, _ = self._springs(validation, robot, source.samples(cutoff))
         terms = options.friction
         if "coulomb" not in robot.drive.identified or not robot.drive.column_motors:
             terms = None
@@ -247,6 +251,8 @@ class _Search:
         )
         validation = self._counted(whole, samples)
         robot, why = self._rotors(validation, whole, samples)
+        reasons += why
+        robot, why = self._springs(validation, robot, samples)
         reasons += why
         strength = choose_prior_strength(
             validation.pieces(robot, samples),
@@ -283,6 +289,14 @@ class _Search:
         pieces = validation.pieces(whole, samples)
         decision = decide_rotor_inertia(pieces.model, pieces.whole)
         return decision.applied(whole), list(decision.reasons)
+
+    def _springs(
+        self, validation: CrossValidation, robot: Robot, samples: Samples
+    ) -> tuple[Robot, list[str]]:
+        """Return the robot with the springs to identify, and why."""
+        if not self.options.springs or not robot.drive.column_motors:
+            return robot, []
+        return choose_springs(validation, robot, samples)
 
 
 def _share_at(statistics: LogStatistics | None, samples: Samples) -> np.ndarray | None:
