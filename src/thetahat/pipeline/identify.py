@@ -147,7 +147,9 @@ def identify_into(
     with open_engine(engine_options, progress, [*logs, *(test or ())]) as engine:
         progress.stage("reading the log")
         dataset = read_dataset(loaded, logs, test, settings, engine)
-        key = engine.answer_key(dataset.logs, settings, inputs, targets.folder)
+        # regions, since they hang on meshes, which are other files than the robot's
+        options = settings, dataset.reference.regions
+        key = engine.answer_key(dataset.logs, options, inputs, targets.folder)
         answer = None if key is None else engine.cached_answer(key, targets.folder)
         if answer is None:
             result = run(dataset, engine, progress)
