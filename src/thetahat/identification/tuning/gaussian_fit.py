@@ -103,11 +103,10 @@ class GaussianModel:
         """Return the model with drive terms in units of the value that alone would make their
         joints' torque.
         """
-        S, independent = self.S.copy(), set(self.base_columns.tolist())
+        S = self.S.copy()
         torque = np.where(grams.torque_squares > 0.0, grams.torque_squares, 1.0)
-        springs = set(self.columns.of_position.tolist())
         for column in range(self.columns.inertial, self.columns.count):
-            if column not in independent | springs or self.stated[column]:
+            if self.stated[column]:
                 continue
             share = self.M[:, column]
             size = 0.0
