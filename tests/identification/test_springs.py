@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
+from data_paths import shared_file
 from simulated_log import motion
 
 import thetahat as th
@@ -86,7 +89,7 @@ def test_a_link_of_twice_its_files_mass_is_no_spring() -> None:
     assert not found.robot.drive.has_springs, found
 
 
-def test_a_result_with_a_spring_says_so_and_stays_good(tmp_path) -> None:
+def test_a_result_with_a_spring_says_so_and_stays_good() -> None:
     file, log = recorded(stiffness=12.0)
     settings = th.IdentifySettings(report=False)
     result = th.identify(file, log, settings=settings)
@@ -125,3 +128,29 @@ def test_findings_name_the_shape_and_its_sign() -> None:
     assert found.joint == "shoulder_roll"
     assert "−3 N·m × sin q − 1.5 N·m × cos q" in found.message
     assert found.effect == "corrected"
+
+
+def test_the_counterbalance_of_a_kr300_is_the_one_its_authors_modelled(tmp_path: Path) -> None:
+    """A column of the log, which nothing here reads, holds their model of the hydraulic spring."""
+    source = shared_file("logs", "kr300", "kr300.csv")
+    with source.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    kept = [row for row in rows if row["seg"] != "FF_C"]
+    log = tmp_path / "log.csv"
+    names = ["t", *(f"{kind}{k}" for kind in ("q", "tau") for k in range(1, 7)), "seg"]
+    with log.open("w", newline="") as file:
+        writer = csv.DictWriter(file, names, extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(kept)
+    settings = th.IdentifySettings(report=False, holdout=0.0, score_cutoff=10.0)
+    result = th.identify(source.parent / "kr300_from_dh.urdf", log, settings=settings)
+    q = np.zeros((len(rows), 6))
+    q[:, 1] = [float(row["q2"]) for row in rows]
+    torque = result.robot.drive.spring_torque(q)
+    assert np.all(np.delete(torque, 1, axis=1) == 0.0), "of no other joint"
+    stated = np.array([float(row["tau_counterbalance_model2"]) for row in rows])
+    assert np.corrcoef(torque[:, 1], stated)[0, 1] > 0.999
+    slope, constant = np.polyfit(stated, torque[:, 1], 1)
+    assert slope == pytest.approx(1.0, abs=0.1)
+    assert abs(constant) < 0.1 * np.max(np.abs(stated))
+    assert all(0.5 < link.mass_ratio < 1.5 for link in result.model.plausibility.links)
