@@ -21,6 +21,7 @@ import numpy as np
 
 from thetahat.data.samples import Samples
 from thetahat.data.types import Finding
+from thetahat.identification.parameter_columns import Columns
 from thetahat.identification.tuning.cross_validation import thinned
 from thetahat.model.robot import Robot
 
@@ -122,9 +123,10 @@ def fitted_springs(robot: Robot) -> list[Finding]:
     drive, out = robot.drive, []
     names = robot.velocity_names if drive.actuation is None else drive.actuation.names
     springs = [(shape, value) for shape, value in drive.extra if shape.of_position]
+    slides = dict(zip(drive.column_motors, Columns(robot).sliding_motors.tolist(), strict=True))
     for m, name in enumerate(names):
         parts = [
-            f"{value[m]:.3g} {shape.units[0]} × {_SHAPES[shape.term]}"
+            f"{value[m]:.3g} {shape.units[slides.get(m, False)]} × {_SHAPES[shape.term]}"
             for shape, value in springs
             if value[m]
         ]
