@@ -4,9 +4,10 @@ An arm has 4 to 7 joints (now and then a linear axis), links of uniform rods wit
 root, rotor inertia, friction, sensors with noise, and a robot file that is wrong by up to 30 %.
 Its log comes from a PD controller that follows sums of sines, in MuJoCo, from the truth.
 
-The mass of a link that only turns shows in no torque by itself. An arm on a rail has a linear axis
-at its base, mounted at any angle, and one at its end, as a SCARA's quill: the log tells the mass of
-the whole arm, and that of its last link.
+The mass of a link that only turns shows in no torque by itself, and on a rail that does not tilt
+it cannot be told from the motor's rotor and offset. An arm on a rail stands on a linear axis that a
+first joint tilts, mounted at any angle, and ends in another, as a SCARA's quill: the log tells the
+mass of all that the rail carries, and that of the last link.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def _joined(a: Link, b: Link) -> Link:
 
 
 def random_arm(seed: int, *, rail: bool = False) -> Arm:
-    """An arm of 4 to 7 joints; the same seed, the same arm. rail: on a rail, with a quill."""
+    """An arm of 4 to 7 joints; the same seed, the same arm. rail: on a tilting rail, with a quill."""
     rng = np.random.default_rng([seed, 1])
     n = int(rng.integers(4, 8))
     reach = rng.uniform(0.6, 1.6)  # [m]
@@ -89,7 +90,7 @@ def random_arm(seed: int, *, rail: bool = False) -> Arm:
         prismatic[int(rng.integers(0, 2))] = True
     if rail:
         prismatic[:] = False
-        prismatic[[0, -1]] = True
+        prismatic[[1, -1]] = True
     links, offsets, turns = [], np.zeros((n, 3)), np.zeros((n, 3))
     for i in range(n):
         # z is the joint's axis; the link leaves along it or across it

@@ -5,7 +5,8 @@ is simulated by MuJoCo (simulated_arms.py) and identified with defaults from a r
 wrong by up to 30 %. Rows go to build/trust as JSON, one file an experiment; a summary is printed.
 
 arms:   link masses and base parameters against the truth, beside the robot file's own error
-rails:  the same for arms on rails, whose logs tell the mass of the arm and of its last link
+rails:  the same for arms on tilting rails, whose logs tell the mass that the rail carries and that of
+        the last link
 faults: one fault planted in each log; the verdict's reasons must name it
 clean:  no fault; nothing may be reported
 """
@@ -92,7 +93,7 @@ def arm_row(seed: int, *, rail: bool = False, **settings: Any) -> dict[str, Any]
         "mass_std": [None if np.isnan(v) else float(v) for v in std],
         "mass_true": arm.masses.tolist(),
         "mass_file": file.masses.tolist(),
-        "carried_std": _carried_std(result.estimate, arm.count),
+        "mass_sums": _mass_sums(result.estimate),
         "armature": [joint["armature"] for joint in data["joints"]],
         "armature_true": arm.armature.tolist(),
         "coulomb": [joint["coulomb"] for joint in data["joints"]],
@@ -104,15 +105,16 @@ def arm_row(seed: int, *, rail: bool = False, **settings: Any) -> dict[str, Any]
     }
 
 
-def _carried_std(estimate: Any, count: int) -> list[float | None]:
-    """Data-only standard deviation of the mass of each link and all after it; None: not told."""
-    M, out = estimate.base.map, list[float | None]()
-    for first in range(count):
-        group = np.zeros(M.shape[1])
-        group[10 * np.arange(first, count) + 9] = 1.0
-        same = np.flatnonzero(np.all(np.abs(M - group) < 1e-6, axis=1))
-        std = estimate.base_std[same[0]] if len(same) else np.ma.masked
-        out.append(None if std is np.ma.masked else float(std))
+def _mass_sums(estimate: Any) -> list[dict[str, Any]]:
+    """Sums of link masses that the log tells by itself, and their data-only standard deviations."""
+    bodies = len(estimate.theta) // 10
+    mass = 10 * np.arange(bodies) + 9
+    out = []
+    for row, std in zip(estimate.base.map, estimate.base_std, strict=True):
+        used = np.flatnonzero(np.abs(row) > 1e-6)
+        alike = np.all(np.abs(row[used] - 1.0) < 1e-6)
+        if len(used) and alike and np.all(np.isin(used, mass)) and std is not np.ma.masked:
+            out.append({"links": ((used - 9) // 10).tolist(), "std": float(std)})
     return out
 
 
@@ -126,7 +128,7 @@ def _rigid_error(theta: np.ndarray, true: np.ndarray, robot: Any) -> list[float]
 def summarise_arms(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Errors of link masses relative to the truth, where the data tell and where they do not."""
     told, file_told, silent, file_silent = [], [], [], []
-    carried, file_carried = [], []
+    sums, file_sums = [], []
     ratios, totals, base = [], [], []
     for row in rows:
         true = np.array(row["mass_true"])
@@ -137,11 +139,13 @@ def summarise_arms(rows: list[dict[str, Any]]) -> dict[str, Any]:
         file_told += theirs[tells].tolist()
         silent += mine[~tells].tolist()
         file_silent += theirs[~tells].tolist()
-        for k, spread in enumerate(row["carried_std"]):
-            mine_k, file_k = (sum(row[key][k:]) / true[k:].sum() - 1.0 for key in MASSES)
-            if spread is not None and spread / true[k:].sum() < abs(file_k):
-                carried.append(abs(mine_k))
-                file_carried.append(abs(file_k))
+        for each in row["mass_sums"]:
+            links = each["links"]
+            mine_sum, file_sum = (np.sum(np.array(row[k])[links]) for k in MASSES)
+            whole = true[links].sum()
+            if each["std"] < abs(file_sum - whole):
+                sums.append(abs(mine_sum / whole - 1.0))
+                file_sums.append(abs(file_sum / whole - 1.0))
         ratios += (np.array(row["mass"]) / np.array(row["mass_file"])).tolist()
         totals.append(sum(row["mass"]) / true.sum())
         base.append(
@@ -156,8 +160,8 @@ def summarise_arms(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "levels": {level: levels.count(level) for level in sorted(set(levels))},
         "identifiable masses": len(told),
         "median error / file's, identifiable": _ratio(told, file_told, 50),
-        "identifiable masses of a link and all after it": len(carried),
-        "median error / file's, of these": _ratio(carried, file_carried, 50),
+        "identifiable sums of masses": len(sums),
+        "median error / file's, of these": _ratio(sums, file_sums, 50),
         "95th percentile / file's, not identifiable": _ratio(silent, file_silent, 95),
         "median error / file's, not identifiable": _ratio(silent, file_silent, 50),
         "mass / file's mass, 1st and 99th percentile": _percentiles(ratios, (1, 99)),
