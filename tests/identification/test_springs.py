@@ -16,8 +16,10 @@ import thetahat as th
 from thetahat import robots
 from thetahat.data.memory_log import log_from_arrays
 from thetahat.identification.consistency.misfit import objective
+from thetahat.identification.log_statistics import log_statistics
 from thetahat.identification.parameter_columns import Columns, prior_vector
 from thetahat.identification.residual_structure import fitted_springs
+from thetahat.identification.tuning.gaussian_fit import GaussianModel, Grams
 from thetahat.identification.tuning.tune import Tuned, TuningOptions
 from thetahat.model.friction_terms import spring, spring_cosine, spring_sine
 
@@ -118,6 +120,31 @@ def test_a_spring_that_gravity_can_stand_for_has_the_size_of_the_torque() -> Non
     assert at not in information.base.independent
     alone = f.scale[at] * np.linalg.norm(np.sin(q[:, PITCH]))
     assert alone == pytest.approx(np.linalg.norm(tau), rel=1e-6)
+
+
+@pytest.mark.parametrize("weight", [0.1, 10.0])
+def test_what_a_column_would_add_is_the_difference_of_two_fits(weight: float) -> None:
+    robot = th.load(robots.path("arm4")).without_drive()
+    drive = robot.drive.with_terms(offset=True)
+    for make in (spring_sine, spring_cosine):
+        drive = drive.with_extra_term(make(np.ones(4)))
+    robot = replace(robot, drive=drive)
+    _, q, dq, ddq = motion(4, seconds=5.0, rate=RATE)
+    tau = th.inverse_dynamics(robot, q, dq, ddq) + 3.0 * np.sin(q)
+    samples = th.Samples(q=q, dq=dq, ddq=ddq, tau=tau)
+    information, grams = th.information(robot, samples), Grams.of(th.information(robot, samples))
+    x0 = np.concatenate([1.2 * robot.theta, np.zeros(12)])
+    statistics = log_statistics(robot, samples)
+    model = GaussianModel.of(information, x0, statistics, metric="moments").with_drive_sizes(grams)
+    problem = model.problem(grams, np.full(4, 0.5))
+    held = model.columns.of_position
+    pair = held[[1, 5]]  # of the second joint
+    without = problem.fit(weight, without=held)
+    beside = problem.fit(weight, without=np.setdiff1d(held, pair))
+    freed = without.freed(pair)
+    assert freed.gain == pytest.approx(beside.log_evidence() - without.log_evidence(), rel=1e-6)
+    worth = np.max(np.abs(beside.x[pair]) / beside.std(pair))
+    assert freed.worth == pytest.approx(worth, rel=1e-6)
 
 
 def test_findings_name_the_shape_and_its_sign() -> None:

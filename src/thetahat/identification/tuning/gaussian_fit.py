@@ -204,7 +204,7 @@ class GaussianProblem:
             held[negative] = True
         value = self.constant - float(b @ solved) + 0.5 * float(solved @ (H @ solved))
         value += 0.5 * float(D @ solved**2)
-        return GaussianFit(model, x, value, H, D, held)
+        return GaussianFit(model, x, value, H, D, held, b - H @ solved)
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,6 +217,7 @@ class GaussianFit:
     H: np.ndarray
     D: np.ndarray
     held: np.ndarray  # (columns,) bool, columns at x₀
+    slope: np.ndarray  # (columns,) what the misfit would gain per unit of a held column's δ
 
     @cached_property
     def _factor(self) -> tuple[np.ndarray, bool]:
@@ -231,11 +232,33 @@ class GaussianFit:
         rows = self.model.S[columns][:, ~self.held]
         return np.asarray(np.sqrt(np.sum(rows * cho_solve(self._factor, rows.T).T, axis=1)))
 
+    def freed(self, columns: np.ndarray) -> FreedColumns:
+        """Return what these held columns would be if they were free, all others with them."""
+        free = ~self.held
+        across = self.H[np.ix_(free, columns)]
+        curvature = self.H[np.ix_(columns, columns)] + np.diag(self.D[columns])
+        curvature = curvature - across.T @ cho_solve(self._factor, across, check_finite=False)
+        covariance = np.linalg.inv(curvature)
+        delta = covariance @ self.slope[columns]
+        spread = -0.5 * float(np.linalg.slogdet(curvature / self.D[columns])[1])
+        return FreedColumns(
+            gain=0.5 * float(self.slope[columns] @ delta) + spread,
+            worth=float(np.max(np.abs(delta) / np.sqrt(np.diag(covariance)))),
+        )
+
     def log_evidence(self) -> float:
         """log p(data | prior) up to a constant that the prior's weight does not change."""
         free = ~self.held
         spread = float(np.sum(np.log(np.diag(self._factor[0]))))
         return -self.value - spread + 0.5 * float(np.sum(np.log(self.D[free])))
+
+
+@dataclass(frozen=True)
+class FreedColumns:
+    """Columns that a fit holds at x₀, if they were free."""
+
+    gain: float  # of the log-evidence
+    worth: float  # standard deviations of the clearest of their values
 
 
 def _solve(H: np.ndarray, b: np.ndarray, D: np.ndarray, held: np.ndarray) -> np.ndarray:

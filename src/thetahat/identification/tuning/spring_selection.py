@@ -23,7 +23,11 @@ import numpy as np
 from thetahat.data.samples import Samples
 from thetahat.identification.parameter_columns import Columns
 from thetahat.identification.tuning.cross_validation import CrossValidation, Pieces
-from thetahat.identification.tuning.gaussian_fit import GaussianFit, GaussianProblem
+from thetahat.identification.tuning.gaussian_fit import (
+    FreedColumns,
+    GaussianFit,
+    GaussianProblem,
+)
 from thetahat.identification.tuning.prior_strength import WEIGHTS
 from thetahat.model.friction_terms import spring, spring_cosine, spring_sine
 from thetahat.model.robot import Robot
@@ -67,17 +71,20 @@ class SpringEvidence:
         starts = [columns.drive.identified.index(term) * len(motors) for term in spring.terms]
         return np.array(starts) + columns.inertial + motors.index(spring.motor)
 
-    def best(
+    def fits(
         self, springs: Sequence[Spring], problem: GaussianProblem | None = None
-    ) -> tuple[float, GaussianFit, float]:
-        """(log-evidence, fit, weight) of the prior's weight with the most evidence."""
-        problem = problem or self.whole
+    ) -> list[GaussianFit]:
+        """Return the fits with these springs, one for every weight of the prior."""
         chosen = [k for each in springs for k in self.places(each)]
         without = np.setdiff1d(self.pieces.model.columns.of_position, chosen)
-        fits = [(problem.fit(w, without=without), w) for w in self.weights]
-        values = [fit.log_evidence() for fit, _ in fits]
-        best = int(np.argmax(values))
-        return (values[best], *fits[best])
+        return [(problem or self.whole).fit(w, without=without) for w in self.weights]
+
+    def added(self, fits: Sequence[GaussianFit], spring: Spring) -> FreedColumns:
+        """Return what a spring adds to these fits, each with the weight that suits it best."""
+        before = [fit.log_evidence() for fit in fits]
+        with_it = [fit.freed(self.places(spring)) for fit in fits]
+        best = int(np.argmax([e + each.gain for e, each in zip(before, with_it, strict=True)]))
+        return replace(with_it[best], gain=before[best] + with_it[best].gain - max(before))
 
     def left_out(self) -> Iterable[GaussianProblem]:
         """Yield the rows without each block of every way of cutting the log."""
@@ -87,11 +94,6 @@ class SpringEvidence:
                 for k in block:
                     grams = grams - self.pieces.pieces[k].moving
                 yield self.pieces.model.problem(grams, self.sigma)
-
-    def worth(self, fit: GaussianFit, spring: Spring) -> float:
-        """Return how many of its standard deviations a spring's torque is away from none."""
-        at = self.places(spring)
-        return float(np.max(np.abs(fit.x[at]) / np.maximum(fit.std(at), 1e-300)))
 
 
 def choose_springs(
@@ -150,15 +152,14 @@ def _greedy(evidence: SpringEvidence) -> tuple[list[Spring], list[float]]:
     """Springs with enough evidence, the clearest first, and their gains."""
     springs, gains = list[Spring](), list[float]()
     left = _every(evidence.pieces.model.columns.robot)
-    now = evidence.best(springs)[0]
     while left:
-        found = [evidence.best([*springs, each])[0] - now for each in left]
+        fits = evidence.fits(springs)
+        found = [evidence.added(fits, each).gain for each in left]
         best = int(np.argmax(found))
         if found[best] <= EVIDENCE:
             break
         springs.append(left.pop(best))
         gains.append(found[best])
-        now += found[best]
     return springs, gains
 
 
@@ -168,8 +169,8 @@ def _stable(evidence: SpringEvidence, springs: Sequence[Spring], k: int) -> bool
     """
     others = [each for j, each in enumerate(springs) if j != k]
     for problem in (evidence.whole, *evidence.left_out()):
-        value, fit, _ = evidence.best(springs, problem)
-        if value <= evidence.best(others, problem)[0] or evidence.worth(fit, springs[k]) < WORTH:
+        added = evidence.added(evidence.fits(others, problem), springs[k])
+        if added.gain <= 0.0 or added.worth < WORTH:
             return False
     return True
 
