@@ -14,6 +14,8 @@ STARTS = {  # a sentence of the tuning by how it begins: the choice it belongs t
     "torque ": "delay",  # "torque lags behind the motion by 2 ms"
     "prior weight": "prior weight",
     "Coulomb": "Coulomb friction",
+    "Spring at ": "spring",
+    "Counterbalance at ": "counterbalance",
     "nothing was chosen": "tuning",
 }
 
