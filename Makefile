@@ -36,7 +36,7 @@ golden: $(VENV)/.dev ## compute the golden numbers of the tests again, and print
 real: $(VENV)/.dev ## identify the real robots of ../shared/data, and write the tables to build/real
 	$(BIN)/python -m benchmarks.real $(ARGS)
 
-trust: $(VENV)/.dev ## random arms with planted truth or faults, identified with defaults (ARGS="arms --count 200", faults, clean)
+trust: $(VENV)/.dev ## random arms with planted truth or faults, identified with defaults (ARGS="arms --count 200", rails, faults, clean)
 	$(BIN)/python -m benchmarks.trust $(ARGS)
 
 worlds: $(VENV)/.worlds ## the online loop on twelve arms of other people's packages, in MuJoCo (ARGS="--arms ur5e --friction 0.8")

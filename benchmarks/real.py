@@ -188,6 +188,7 @@ class Result:
     twin: str  # how the identified robot did in MuJoCo
     consistent: bool
     trace: Trace
+    bodies: dict[str, dict[str, Any]]  # with bounds on plausible bodies, and without
 
     @property
     def met(self) -> tuple[bool, ...]:
@@ -254,6 +255,9 @@ def run_case(case: Case) -> Result:
         log, test, settings = inputs(case, folder)
         outcome = identify(LOGS / case.robot, log, test=test, settings=settings)
         seconds = time.monotonic() - began
+        unbounded = replace(settings, mass_range=None)
+        free = identify(LOGS / case.robot, log, test=test, settings=unbounded)
+        bodies = {"bounded": _bodies(outcome), "without bounds": _bodies(free)}
         scores, trace = scored(case, outcome)
         saved = th.save(outcome.robot, folder / f"identified{Path(case.robot).suffix}")
         twin = _twin(outcome.robot)
@@ -280,7 +284,22 @@ def run_case(case: Case) -> Result:
         twin,
         bool(outcome.estimate.consistent),
         trace,
+        bodies,
     )
+
+
+def _bodies(outcome: Identification) -> dict[str, Any]:
+    """Masses beside the robot file's, and how far centres of mass are outside their regions."""
+    found = outcome.model.plausibility
+    return {
+        "verdict": outcome.verdict.level,
+        "reasons": list(outcome.verdict.reasons),
+        "mass_ratio": [link.mass_ratio for link in found.links],
+        "com_outside": [link.com_outside for link in found.links],
+        "total": found.total_mass / found.total_mass_file if found.total_mass_file else None,
+        "on_bound": [bound.name for bound in found.on_bound],
+        "given_up": [bound.name for bound in found.given_up],
+    }
 
 
 def inputs(case: Case, folder: Path) -> tuple[Path, Path | None, IdentifySettings]:
@@ -469,6 +488,14 @@ def table(result: Result) -> str:
         ),
         "",
     ]
+    for name, bodies in result.bodies.items():
+        ratios = " ".join("–" if m is None else f"{m:.2f}" for m in bodies["mass_ratio"])
+        farthest = max((x or 0.0 for x in bodies["com_outside"]), default=0.0)
+        total = "–" if bodies["total"] is None else f"{bodies['total']:.2f}"
+        lines.append(
+            f"- {name}: {bodies['verdict']}; mass / file's {ratios}, total {total}; centres of mass"
+            f" at most {100.0 * farthest:.1f} cm outside; on bounds: {len(bodies['on_bound'])}"
+        )
     lines += [f"- {sentence}" for sentence in result.settings["chosen"]]
     return "\n".join([*lines, ""])
 
@@ -501,6 +528,7 @@ def as_data(result: Result) -> dict[str, Any]:
         "parity": result.parity,
         "twin": result.twin,
         "seconds": result.seconds,
+        "bodies": result.bodies,
         **result.settings,
     }
 

@@ -3,6 +3,11 @@
 An arm has 4 to 7 joints (now and then a linear axis), links of uniform rods with a motor at their
 root, rotor inertia, friction, sensors with noise, and a robot file that is wrong by up to 30 %.
 Its log comes from a PD controller that follows sums of sines, in MuJoCo, from the truth.
+
+The mass of a link that only turns shows in no torque by itself, and on a rail that does not tilt
+it cannot be told from the motor's rotor and offset. An arm on a rail stands on a linear axis that a
+first joint tilts, mounted at any angle, and ends in another, as a SCARA's quill: the log tells the
+mass of all that the rail carries, and that of the last link.
 """
 
 from __future__ import annotations
@@ -71,8 +76,8 @@ def _joined(a: Link, b: Link) -> Link:
     return Link(mass, com, inertia)
 
 
-def random_arm(seed: int) -> Arm:
-    """An arm of 4 to 7 joints; the same seed, the same arm."""
+def random_arm(seed: int, *, rail: bool = False) -> Arm:
+    """An arm of 4 to 7 joints; the same seed, the same arm. rail: on a tilting rail, with a quill."""
     rng = np.random.default_rng([seed, 1])
     n = int(rng.integers(4, 8))
     reach = rng.uniform(0.6, 1.6)  # [m]
@@ -83,6 +88,9 @@ def random_arm(seed: int) -> Arm:
     prismatic = np.zeros(n, dtype=bool)
     if rng.random() < 0.2:
         prismatic[int(rng.integers(0, 2))] = True
+    if rail:
+        prismatic[:] = False
+        prismatic[[1, -1]] = True
     links, offsets, turns = [], np.zeros((n, 3)), np.zeros((n, 3))
     for i in range(n):
         # z is the joint's axis; the link leaves along it or across it
@@ -97,6 +105,8 @@ def random_arm(seed: int) -> Arm:
             offsets[i + 1] = end
             bend = rng.choice([-0.5, 0.5]) * np.pi
             turns[i + 1] = (bend, 0.0, rng.choice([0.0, 0.5]) * np.pi)
+    if rail:
+        turns[0] = rng.uniform(-np.pi, np.pi, 3)
     arm = Arm(tuple(links), offsets, turns, prismatic, *np.zeros((3, n)))
     model = mujoco.MjModel.from_xml_string(mjcf(arm))
     M, g = _typical(model, rng)

@@ -1,10 +1,12 @@
 """Whether results can be trusted: random arms with planted truth, planted faults, clean logs.
 
-`make trust ARGS="arms --count 200"` (or `python -m benchmarks.trust arms|faults|clean`). Every arm
+`make trust ARGS="arms --count 200"` (or `python -m benchmarks.trust arms|rails|faults|clean`). Every arm
 is simulated by MuJoCo (simulated_arms.py) and identified with defaults from a robot file that is
 wrong by up to 30 %. Rows go to build/trust as JSON, one file an experiment; a summary is printed.
 
 arms:   link masses and base parameters against the truth, beside the robot file's own error
+rails:  the same for arms on tilting rails, whose logs tell the mass that the rail carries and that of
+        the last link
 faults: one fault planted in each log; the verdict's reasons must name it
 clean:  no fault; nothing may be reported
 """
@@ -36,6 +38,7 @@ from benchmarks.simulated_arms import (
 )
 
 OUT = Path(__file__).resolve().parents[1] / "build" / "trust"
+MASSES = ("mass", "mass_file")
 
 
 def identify(folder: Path, file: Arm, log: Recording, **settings: Any) -> Any:
@@ -53,11 +56,16 @@ def identify(folder: Path, file: Arm, log: Recording, **settings: Any) -> Any:
 # -- planted truth ---------------------------------------------------------------------------------
 
 
-def arm_row(seed: int, **settings: Any) -> dict[str, Any]:
+def rail_row(seed: int) -> dict[str, Any]:
+    """Identify one random arm on a rail."""
+    return arm_row(seed, rail=True)
+
+
+def arm_row(seed: int, *, rail: bool = False, **settings: Any) -> dict[str, Any]:
     """Identify one random arm; errors of masses, base parameters and rotors beside the file's."""
     import thetahat as th
 
-    arm = random_arm(seed)
+    arm = random_arm(seed, rail=rail)
     file = as_in_file(arm, seed)
     begin = time.process_time()
     log = record(arm, seed)
@@ -85,6 +93,7 @@ def arm_row(seed: int, **settings: Any) -> dict[str, Any]:
         "mass_std": [None if np.isnan(v) else float(v) for v in std],
         "mass_true": arm.masses.tolist(),
         "mass_file": file.masses.tolist(),
+        "mass_sums": _mass_sums(result.estimate),
         "armature": [joint["armature"] for joint in data["joints"]],
         "armature_true": arm.armature.tolist(),
         "coulomb": [joint["coulomb"] for joint in data["joints"]],
@@ -94,6 +103,19 @@ def arm_row(seed: int, **settings: Any) -> dict[str, Any]:
         "rigid_base_error": _rigid_error(result.estimate.theta, truth.theta, truth),
         "rigid_base_file_error": _rigid_error(result.nominal.theta, truth.theta, truth),
     }
+
+
+def _mass_sums(estimate: Any) -> list[dict[str, Any]]:
+    """Sums of link masses that the log tells by itself, and their data-only standard deviations."""
+    bodies = len(estimate.theta) // 10
+    mass = 10 * np.arange(bodies) + 9
+    out = []
+    for row, std in zip(estimate.base.map, estimate.base_std, strict=True):
+        used = np.flatnonzero(np.abs(row) > 1e-6)
+        alike = np.all(np.abs(row[used] - 1.0) < 1e-6)
+        if len(used) and alike and np.all(np.isin(used, mass)) and std is not np.ma.masked:
+            out.append({"links": ((used - 9) // 10).tolist(), "std": float(std)})
+    return out
 
 
 def _rigid_error(theta: np.ndarray, true: np.ndarray, robot: Any) -> list[float]:
@@ -106,16 +128,24 @@ def _rigid_error(theta: np.ndarray, true: np.ndarray, robot: Any) -> list[float]
 def summarise_arms(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Errors of link masses relative to the truth, where the data tell and where they do not."""
     told, file_told, silent, file_silent = [], [], [], []
+    sums, file_sums = [], []
     ratios, totals, base = [], [], []
     for row in rows:
         true = np.array(row["mass_true"])
-        mine, theirs = (np.abs(np.array(row[k]) / true - 1.0) for k in ("mass", "mass_file"))
+        mine, theirs = (np.abs(np.array(row[k]) / true - 1.0) for k in MASSES)
         std = np.array([np.inf if v is None else v for v in row["mass_std"]]) / true
         tells = std < theirs
         told += mine[tells].tolist()
         file_told += theirs[tells].tolist()
         silent += mine[~tells].tolist()
         file_silent += theirs[~tells].tolist()
+        for each in row["mass_sums"]:
+            links = each["links"]
+            mine_sum, file_sum = (np.sum(np.array(row[k])[links]) for k in MASSES)
+            whole = true[links].sum()
+            if each["std"] < abs(file_sum - whole):
+                sums.append(abs(mine_sum / whole - 1.0))
+                file_sums.append(abs(file_sum / whole - 1.0))
         ratios += (np.array(row["mass"]) / np.array(row["mass_file"])).tolist()
         totals.append(sum(row["mass"]) / true.sum())
         base.append(
@@ -130,6 +160,8 @@ def summarise_arms(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "levels": {level: levels.count(level) for level in sorted(set(levels))},
         "identifiable masses": len(told),
         "median error / file's, identifiable": _ratio(told, file_told, 50),
+        "identifiable sums of masses": len(sums),
+        "median error / file's, of these": _ratio(sums, file_sums, 50),
         "95th percentile / file's, not identifiable": _ratio(silent, file_silent, 95),
         "median error / file's, not identifiable": _ratio(silent, file_silent, 50),
         "mass / file's mass, 1st and 99th percentile": _percentiles(ratios, (1, 99)),
@@ -249,11 +281,14 @@ def clean_row(seed: int) -> dict[str, Any]:
 # -- command ---------------------------------------------------------------------------------------
 
 
+ROWS = {"arms": arm_row, "rails": rail_row, "faults": fault_row, "clean": clean_row}
+
+
 def _guarded(job: tuple[str, tuple[Any, ...]]) -> dict[str, Any]:
     """One row; what fails is a row, too."""
     name, arguments = job
     try:
-        return {"arms": arm_row, "faults": fault_row, "clean": clean_row}[name](*arguments)
+        return ROWS[name](*arguments)
     except Exception as error:
         return {"error": f"{type(error).__name__}: {error}", "arguments": list(arguments)}
 
@@ -268,7 +303,7 @@ def _jobs(name: str, first: int, count: int) -> list[tuple[str, tuple[Any, ...]]
 def main() -> None:
     """Run one experiment, write its rows and print a summary."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("experiment", choices=("arms", "faults", "clean"))
+    parser.add_argument("experiment", choices=tuple(ROWS))
     parser.add_argument("--count", type=int, default=10, help="robots (of each fault)")
     parser.add_argument("--first", type=int, default=0, help="seed of the first robot")
     parser.add_argument("--workers", type=int, default=2)
@@ -283,7 +318,7 @@ def main() -> None:
     for row in rows:
         if "error" in row:
             print("failed:", row["arguments"], row["error"])
-    if given.experiment == "arms":
+    if given.experiment in ("arms", "rails"):
         print(json.dumps(summarise_arms(good), indent=1))
     elif given.experiment == "faults":
         for kind in FAULTS:

@@ -127,6 +127,29 @@ def test_whatever_is_new_is_noticed(
     assert not told()
 
 
+def test_another_mesh_is_another_answer(
+    thetahat: Thetahat, logs: Path, tmp_path: Path, rows: list[int]
+) -> None:
+    """The robot file stays the same; the region of its link does not."""
+    robot, mesh = tmp_path / "arm.urdf", tmp_path / "shoulder.obj"
+    text = robots.path("arm4").read_text()
+    cylinder = '<cylinder radius="0.066" length="0.17"/>'
+    assert cylinder in text
+    robot.write_text(text.replace(cylinder, '<mesh filename="shoulder.obj"/>', 1))
+    given = ["identify", robot, logs, "--out", tmp_path / "out", "--store", tmp_path / "store"]
+    sizes = []
+    for half in (0.1, 0.1, 0.2):
+        corners = [(x, y, z) for x in (-half, half) for y in (-half, half) for z in (-half, half)]
+        mesh.write_text("".join(f"v {x} {y} {z}\n" for x, y, z in corners))
+        rows.clear()
+        done = thetahat(*given, *QUICK, "--no-report")
+        assert done.code == 0, done.err
+        link = done.data["plausibility"]["links"][0]
+        sizes.append((link["size_ratio_file"], bool(rows)))
+    assert sizes[0][0] == sizes[1][0] > sizes[2][0]
+    assert not sizes[1][1], "from the store"
+
+
 def test_an_answer_that_is_damaged_is_found_anew_and_that_is_said(
     thetahat: Thetahat, logs: Path, tmp_path: Path, rows: list[int]
 ) -> None:

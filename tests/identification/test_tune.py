@@ -24,10 +24,12 @@ from thetahat.identification.tuning.cross_validation import (
     WEIGHT,
     CrossValidation,
     Predictions,
+    Scores,
     Threshold,
     block_edges,
     thinned,
 )
+from thetahat.identification.tuning.model_selection import best_improving
 from thetahat.identification.tuning.prior_strength import USUAL, WEIGHTS
 from thetahat.identification.tuning.tune import Tuned, TuningOptions
 from thetahat.kernels.direction import follow
@@ -285,6 +287,11 @@ def test_the_luck_of_one_stretch_earns_nothing() -> None:
     threshold = Threshold(gain=10.0, loss=0.25)
     assert everywhere.improves(before, threshold)
     assert not once.improves(before, threshold)
+    scores = [Scores((each,)) for each in (errors(0.1, 1.05, 1.05, 1.05, 1.05), everywhere)]
+    before_all = Scores((before,))
+    assert scores[0].gain(before_all)[0] > scores[1].gain(before_all)[0]
+    best = best_improving(scores, before_all, [0], threshold)
+    assert best == 1, "a larger gain that is luck does not keep the sound one out"
 
 
 # -- short logs, unphysical files, recutting -------------------------------------------------------

@@ -244,6 +244,16 @@ def test_an_option_that_a_finding_names_is_the_next_step() -> None:
     )
 
 
+def test_next_commands_read_the_log_as_it_was_read() -> None:
+    data = changed("rank", 1)
+    given = data["provenance"]["settings"] | {"units": "q=deg", "topic": "/joints"}
+    data = data | {"provenance": data["provenance"] | {"settings": given}}
+    assert judge(data).next_steps[0] == (
+        "thetahat excite 'my arm.urdf' --after run3.csv --columns 'q={joint}_pos' --units q=deg"
+        " --out motion.csv"
+    )
+
+
 # -- scores, excitation, length --------------------------------------------------------------------
 
 

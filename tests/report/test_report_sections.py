@@ -163,6 +163,7 @@ def test_every_choice_stands_with_its_evidence(case: report_cases.Case) -> None:
             "torque lags behind the motion by 2 ms: improves it by 40",
             "Coulomb transition width of elbow: 0.15 rad/s, improves it by 94",
             "stribeck friction of elbow, arm_yaw: improves it by 33",
+            "Counterbalance at elbow: log-evidence +19",
             "prior weight 0.3 (entropic): the largest of 10 candidates",
         ],
     }
@@ -174,6 +175,7 @@ def test_every_choice_stands_with_its_evidence(case: report_cases.Case) -> None:
     assert rows["delay"] == ("lags behind the motion by 2 ms", "improves it by 40")
     assert rows["Coulomb friction of elbow"] == ("transition width 0.15 rad/s", "improves it by 94")
     assert rows["stribeck friction"] == ("elbow, arm_yaw", "improves it by 33")
+    assert rows["counterbalance"] == ("elbow", "log-evidence +19")
     assert rows["rotor inertia"] == ("not fitted", "ΔBIC −14, needs +10")
     assert rows["prior weight"] == ("0.3 (entropic)", "the largest of 10 candidates")
     assert rows["masked: standstill"][0] == "12 torques"

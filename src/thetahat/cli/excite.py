@@ -80,7 +80,7 @@ class ExciteOptions:
 
 
 @with_options(ExciteOptions)
-@with_settings("gravity")
+@with_settings("gravity", "columns", "units", "format")
 def excite(
     robot: arguments.Robot,
     *,
@@ -98,12 +98,12 @@ def excite(
 ) -> None:
     """Design an exciting motion for identification."""
     began = time.monotonic()
-    file, gravity = robots.find(robot), settings.gravity
+    file = robots.find(robot)
     target = arguments.table_file(out, "--out", keep=[file, *map(Path, options.after or ())])
     with collect_warnings(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
         progress.stage("loading the robot")
-        moved, excited = _robots(file, gravity, options)
-        earlier = _earlier(options.after, file, gravity, excited, progress)
+        moved, excited = _robots(file, settings.gravity, options)
+        earlier = _earlier(options.after, moved, excited, settings, progress)
         motion_design = _design(excited, earlier, options, progress)
         motion = motion_design.trajectory.sampled(options.rate)
         _whole(motion, moved).save(target)
@@ -208,30 +208,39 @@ def _boxes(texts: list[str] | None, option: str, *, inside: bool) -> list[Box]:
 
 
 def _earlier(
-    logs: list[str] | None, file: Path, gravity: Any, excited: Robot, progress: Progress
+    logs: list[str] | None,
+    whole: Robot,
+    excited: Robot,
+    settings: IdentifySettings,
+    progress: Progress,
 ) -> Information | None:
+    """Return what earlier logs tell about the parameters."""
     if not logs:
         return None
     from thetahat.data.log import read_log
     from thetahat.data.prepare import choose, prepare_batches
     from thetahat.identification.information import information
-    from thetahat.model.io.load import load
 
-    whole = load(file, gravity=gravity)
     if whole.joint_names != excited.joint_names:
         raise UsageError(
             "--after and --joints are both given; design for all joints, or without the earlier log"
         )
-    log = read_log(list(logs), whole)
+    log = read_log(
+        list(logs),
+        whole,
+        columns=settings.columns,
+        units=settings.units,
+        format=settings.format,
+    )
     if log.locked:
         raise UsageError(
             f"--after: the log has no columns of {', '.join(log.locked)}; give a log of all joints"
         )
-    settings = choose(log, whole)
+    filtering = choose(log, whole)
     return information(
         excited,
         progress.count(
-            prepare_batches(log, whole, settings=settings), "folding the earlier log", log.rows
+            prepare_batches(log, whole, settings=filtering), "folding the earlier log", log.rows
         ),
     )
 

@@ -40,6 +40,7 @@ EFFECTS = {
     "sign": SUSPECT,
     "signs": REMOVED,
     "spring": SUSPECT,
+    "spring-fitted": CORRECTED,
     "stuck": REMOVED,
     "torque-scale": WRONG,
     "units": WRONG,

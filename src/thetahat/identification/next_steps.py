@@ -11,7 +11,8 @@ from thetahat.identification.verdict_reason import Data
 
 MOST_LOGS = 3  # named in a command
 STRONGER = 10.0  # times the weight of the prior
-OPTIONS = {"actuation": "--actuation", "columns": "--columns", "topic": "--topic"}
+NAMES = {"columns": "--columns", "units": "--units", "format": "--format"}
+OPTIONS = {"actuation": "--actuation", **NAMES, "topic": "--topic"}
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class Commands:
     logs: tuple[str, ...] = ("LOG",)
     options: str = ""  # with which the logs were read
     out: str = "result"
+    names: str = ""  # of the options, those of columns and their units
 
     @staticmethod
     def of(data: Data, out: str) -> Commands:
@@ -30,11 +32,14 @@ class Commands:
         paths = (log["path"] for log in origin.get("logs") or ())
         logs = tuple(path for path in paths if PurePath(path).suffix)  # others are in memory
         settings = origin.get("settings") or {}
-        words = [
-            f"{option} {shlex.quote(str(settings[name]))}"
-            for name, option in OPTIONS.items()
-            if settings.get(name)
-        ]
+        words, names = (
+            [
+                f"{option} {shlex.quote(str(settings[name]))}"
+                for name, option in options.items()
+                if settings.get(name)
+            ]
+            for options in (OPTIONS, NAMES)
+        )
         if settings.get("joints"):
             words.append(f"--joints {shlex.quote(','.join(settings['joints']))}")
         robot = origin.get("robot_file") or origin.get("robot") or "ROBOT"
@@ -47,6 +52,7 @@ class Commands:
             (*named, *more) or ("LOG",),
             " ".join(words),
             shlex.quote(out),
+            " ".join(names),
         )
 
     @property
@@ -68,8 +74,9 @@ class Commands:
     @property
     def excite_after(self) -> str:
         """Design a motion that adds what the logs do not tell."""
-        after = " ".join(f"--after {log}" for log in self.logs)
-        return f"thetahat excite {self.robot} {after} --out motion.csv"
+        after = [f"--after {log}" for log in self.logs]
+        words = ["thetahat excite", self.robot, *after, self.names, "--out motion.csv"]
+        return " ".join(filter(None, words))
 
     @property
     def load_friction(self) -> str:

@@ -79,7 +79,7 @@ class Columns:
     @cached_property
     def units(self) -> tuple[str, ...]:
         """A unit per column."""
-        slides = self._sliding_motors
+        slides = self.sliding_motors
         bodies = len(self.robot.tree.bodies)
         return (
             *(_UNITS * bodies),
@@ -91,7 +91,7 @@ class Columns:
         )
 
     @cached_property
-    def _sliding_motors(self) -> np.ndarray:
+    def sliding_motors(self) -> np.ndarray:
         """Which motors with columns drive sliding joints alone."""
         angular = np.ones(self.robot.nv, dtype=bool)
         dofs = self.robot.tree.arrays.dofs
@@ -121,6 +121,13 @@ class Columns:
                 B[:, list(self.drive.column_motors)], len(self.drive.identified)
             )
         return out
+
+    @cached_property
+    def of_position(self) -> np.ndarray:
+        """Positions in x of springs, which gravity's columns can stand for."""
+        springs = {shape.term for shape, _ in self.drive.extra if shape.of_position}
+        drive = enumerate(self.pairs[self.inertial :], start=self.inertial)
+        return np.array([k for k, (name, _) in drive if name in springs], dtype=int)
 
     # -- values ------------------------------------------------------------------------------------
 
@@ -165,9 +172,9 @@ def prior_vector(robot: Robot, fitted: Robot) -> np.ndarray:
 
     x₀ = [θ ; drive terms, one per motor with columns]
 
-    Friction and rotor inertia are nonnegative, and zero where the file is silent. Files state the
-    friction of joints, not of motors that drive several of them: drive terms are zero under an
-    actuation map.
+    Friction and rotor inertia are nonnegative, and zero where the file is silent; a spring has
+    either sign. Files state the friction of joints, not of motors that drive several of them: drive
+    terms are zero under an actuation map.
 
     Args:
         robot: states the values; has the bodies and joints of `fitted`.
@@ -184,12 +191,11 @@ def prior_vector(robot: Robot, fitted: Robot) -> np.ndarray:
     if drive.actuation is not None:
         return np.concatenate([robot.theta, np.zeros(columns.count - columns.inertial)])
     motors = list(drive.column_motors)
-    stated = [
-        np.maximum(robot.drive.value(term)[motors], 0.0)
-        if term in robot.drive.terms
-        else np.zeros(len(motors))
-        for term in drive.identified
-    ]
+    stated = []
+    for term in drive.identified:
+        known = term in robot.drive.terms
+        value = robot.drive.value(term)[motors] if known else np.zeros(len(motors))
+        stated.append(value if drive.term(term).of_position else np.maximum(value, 0.0))
     return np.concatenate([robot.theta, *stated])
 
 

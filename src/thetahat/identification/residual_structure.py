@@ -21,7 +21,9 @@ import numpy as np
 
 from thetahat.data.samples import Samples
 from thetahat.data.types import Finding
+from thetahat.identification.parameter_columns import Columns
 from thetahat.identification.tuning.cross_validation import thinned
+from thetahat.model.robot import Robot
 
 EXPLAINED = 0.3  # of the residual's squares, on stretches left out
 NOTICED = 0.05  # of the joint's RMS torque: less changes R² by a quarter of a percent
@@ -29,6 +31,7 @@ STRETCHES = 20  # of time, each predicted from all but its neighbours
 FEWEST = 200  # rows
 LOSS = 1.15  # RMS residual of the consistent fit over that of unconstrained least squares
 ZONE = 0.03  # of the RMS speed: width of the transition of dry friction
+_SHAPES = {"spring": "q", "spring_sine": "sin q", "spring_cosine": "cos q"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +123,29 @@ def _sentence(kind: str, name: str, share: float, level: float) -> str:
         f"joint {name!r}: {share:.0%} of the residual ({level:.1%} of its torque) follows"
         f" {follows}: {remedy}"
     )
+
+
+def fitted_springs(robot: Robot) -> list[Finding]:
+    """Return the springs and counterbalances that an identified robot has, joint by joint."""
+    drive, out = robot.drive, []
+    names = robot.velocity_names if drive.actuation is None else drive.actuation.names
+    springs = [(shape, value) for shape, value in drive.extra if shape.of_position]
+    slides = dict(zip(drive.column_motors, Columns(robot).sliding_motors.tolist(), strict=True))
+    for m, name in enumerate(names):
+        parts = [
+            f"{value[m]:.3g} {shape.units[slides.get(m, False)]} × {_SHAPES[shape.term]}"
+            for shape, value in springs
+            if value[m]
+        ]
+        if parts:
+            text = " + ".join(parts).replace("+ -", "− ").replace("-", "−")
+            said = (
+                f"joint {name!r}: a spring or counterbalance is fitted beside the links ({text}),"
+                " as a function of the position alone; without it the links would have to be far"
+                " from the robot file's. If the robot has none, identify with --no-springs"
+            )
+            out.append(Finding("spring-fitted", name, None, said))
+    return out
 
 
 def lost_to_constraints(

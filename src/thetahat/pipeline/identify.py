@@ -39,6 +39,7 @@ from thetahat.identification.residual_audit import ResidualAudit
 from thetahat.identification.residual_structure import (
     Residuals,
     find_structure,
+    fitted_springs,
     lost_to_constraints,
 )
 from thetahat.identification.scores import Validation, predicted
@@ -146,7 +147,9 @@ def identify_into(
     with open_engine(engine_options, progress, [*logs, *(test or ())]) as engine:
         progress.stage("reading the log")
         dataset = read_dataset(loaded, logs, test, settings, engine)
-        key = engine.answer_key(dataset.logs, settings, inputs, targets.folder)
+        # regions, since they hang on meshes, which are other files than the robot's
+        options = settings, dataset.reference.regions
+        key = engine.answer_key(dataset.logs, options, inputs, targets.folder)
         answer = None if key is None else engine.cached_answer(key, targets.folder)
         if answer is None:
             result = run(dataset, engine, progress)
@@ -242,6 +245,7 @@ def _tune(dataset: Dataset, engine: Engine, progress: Progress) -> Tuned:
         friction=(*TERMS, BY_LOAD) if settings.load_friction else TERMS,
         rotors=settings.armature,
         form=_form(dataset),
+        springs=settings.springs,
     )
     prior = dataset.prior_of(fitted)
 
@@ -429,7 +433,7 @@ def _unmodelled(
         return ()
     samples, names = concatenate(parts, same_log=True), model.identified.velocity_names
     residuals = Residuals.of(samples, predicted(model.identified, samples))
-    found = find_structure(names, residuals)
+    found = [*fitted_springs(model.identified), *find_structure(names, residuals)]
     if dataset.settings.actuation is None:
         found += [coupling.finding for coupling in coupled(names, residuals)]
     found += lost_to_constraints(

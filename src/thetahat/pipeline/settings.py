@@ -159,6 +159,11 @@ class IdentifySettings:
         False,
         flags="--load-friction",
     )
+    springs: bool = setting(
+        "Identify springs and counterbalances of joints whose log shows them; default: yes.",
+        True,
+        flags="--springs/--no-springs",
+    )
     tune: bool = setting(
         "Choose friction model, low-pass, delay, rotors and prior weight from the training rows;"
         " default: yes.",

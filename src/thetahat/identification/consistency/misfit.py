@@ -99,11 +99,10 @@ class Objective:
         mass, length = self.units
         out = np.ones(self.columns.count)
         out[: self.columns.inertial] = (mass[:, None] * length[:, None] ** _LENGTHS).ravel()
-        norms = np.linalg.norm(self.R, axis=0)
-        torque = np.linalg.norm(self.z)
-        for k, column in enumerate(self.information.base.independent):
-            if column >= self.columns.inertial and norms[k] > 0.0 and torque > 0.0:
-                out[column] = torque / norms[k]
+        drive = self.R @ self.information.base.map[:, self.columns.inertial :]
+        norms, torque = np.linalg.norm(drive, axis=0), np.linalg.norm(self.z)
+        used = np.flatnonzero(norms > 0.0) if torque > 0.0 else np.empty(0, dtype=int)
+        out[self.columns.inertial + used] = torque / norms[used]
         stated = self._stated
         out[stated] = self.x0[stated]
         return out

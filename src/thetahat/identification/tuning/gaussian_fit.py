@@ -103,15 +103,15 @@ class GaussianModel:
         """Return the model with drive terms in units of the value that alone would make their
         joints' torque.
         """
-        S, place = self.S.copy(), {int(column): k for k, column in enumerate(self.base_columns)}
+        S = self.S.copy()
         torque = np.where(grams.torque_squares > 0.0, grams.torque_squares, 1.0)
         for column in range(self.columns.inertial, self.columns.count):
-            if column not in place or self.stated[column]:
+            if self.stated[column]:
                 continue
+            share = self.M[:, column]
             size = 0.0
             for v, (G, at) in enumerate(zip(grams.products, self.positions, strict=True)):
-                mine = np.flatnonzero(at == place[column])
-                size += float(np.sum(G[mine, mine])) / torque[v]
+                size += float(share[at] @ G[:-1, :-1] @ share[at]) / torque[v]
             if size > 0.0:
                 S[column, column] = 1.0 / np.sqrt(size)
         return replace(self, S=S)
@@ -155,21 +155,11 @@ class GaussianModel:
         without: np.ndarray | None = None,
     ) -> GaussianFit:
         """Return the fit to these rows, with noise σ_j; columns of `without` stay at x₀."""
-        H, b, constant = self._normal(grams, sigma)
-        D = self.precision(weight)
-        held = np.zeros(len(D), dtype=bool)
-        if without is not None:
-            held[without] = True
-        for _ in range(ACTIVE_SETS):
-            solved = _solve(H, b, D, held)
-            x = self.x0 + self.S @ solved
-            negative = self.nonnegative[(x < 0.0)[self.nonnegative] & ~held[self.nonnegative]]
-            if not len(negative):
-                break
-            held[negative] = True
-        value = constant - float(b @ solved) + 0.5 * float(solved @ (H @ solved))
-        value += 0.5 * float(D @ solved**2)
-        return GaussianFit(self, x, value, H, D, held)
+        return self.problem(grams, sigma).fit(weight, without=without)
+
+    def problem(self, grams: Grams, sigma: np.ndarray) -> GaussianProblem:
+        """Return these rows' misfit with noise σ_j, for fits with several priors and columns."""
+        return GaussianProblem(self, *self._normal(grams, sigma))
 
     def _normal(self, grams: Grams, sigma: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
         """(H, b, constant) of ½δᵀHδ − bᵀδ + constant: the data's misfit."""
@@ -189,6 +179,35 @@ class GaussianModel:
 
 
 @dataclass(frozen=True, eq=False)
+class GaussianProblem:
+    """The misfit ½δᵀHδ − bᵀδ + constant of some rows."""
+
+    model: GaussianModel
+    H: np.ndarray
+    b: np.ndarray
+    constant: float
+
+    def fit(self, weight: float, *, without: np.ndarray | None = None) -> GaussianFit:
+        """Return the fit with a prior of this weight; columns of `without` stay at x₀."""
+        model, H, b = self.model, self.H, self.b
+        D = model.precision(weight)
+        held = np.zeros(len(D), dtype=bool)
+        if without is not None:
+            held[without] = True
+        for _ in range(ACTIVE_SETS):
+            solved = _solve(H, b, D, held)
+            x = model.x0 + model.S @ solved
+            nonnegative = model.nonnegative
+            negative = nonnegative[(x < 0.0)[nonnegative] & ~held[nonnegative]]
+            if not len(negative):
+                break
+            held[negative] = True
+        value = self.constant - float(b @ solved) + 0.5 * float(solved @ (H @ solved))
+        value += 0.5 * float(D @ solved**2)
+        return GaussianFit(model, x, value, H, D, held, b - H @ solved)
+
+
+@dataclass(frozen=True, eq=False)
 class GaussianFit:
     """Parameters of a fit, its objective, and its curvature in δ."""
 
@@ -198,6 +217,7 @@ class GaussianFit:
     H: np.ndarray
     D: np.ndarray
     held: np.ndarray  # (columns,) bool, columns at x₀
+    slope: np.ndarray  # (columns,) what the misfit would gain per unit of a held column's δ
 
     @cached_property
     def _factor(self) -> tuple[np.ndarray, bool]:
@@ -212,11 +232,33 @@ class GaussianFit:
         rows = self.model.S[columns][:, ~self.held]
         return np.asarray(np.sqrt(np.sum(rows * cho_solve(self._factor, rows.T).T, axis=1)))
 
+    def freed(self, columns: np.ndarray) -> FreedColumns:
+        """Return what these held columns would be if they were free, all others with them."""
+        free = ~self.held
+        across = self.H[np.ix_(free, columns)]
+        curvature = self.H[np.ix_(columns, columns)] + np.diag(self.D[columns])
+        curvature = curvature - across.T @ cho_solve(self._factor, across, check_finite=False)
+        covariance = np.linalg.inv(curvature)
+        delta = covariance @ self.slope[columns]
+        spread = -0.5 * float(np.linalg.slogdet(curvature / self.D[columns])[1])
+        return FreedColumns(
+            gain=0.5 * float(self.slope[columns] @ delta) + spread,
+            worth=float(np.max(np.abs(delta) / np.sqrt(np.diag(covariance)))),
+        )
+
     def log_evidence(self) -> float:
         """log p(data | prior) up to a constant that the prior's weight does not change."""
         free = ~self.held
         spread = float(np.sum(np.log(np.diag(self._factor[0]))))
         return -self.value - spread + 0.5 * float(np.sum(np.log(self.D[free])))
+
+
+@dataclass(frozen=True)
+class FreedColumns:
+    """Columns that a fit holds at x₀, if they were free."""
+
+    gain: float  # of the log-evidence
+    worth: float  # standard deviations of the clearest of their values
 
 
 def _solve(H: np.ndarray, b: np.ndarray, D: np.ndarray, held: np.ndarray) -> np.ndarray:

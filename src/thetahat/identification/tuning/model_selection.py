@@ -76,7 +76,7 @@ def choose_coulomb_transition(
     candidates = [validation.predict(_with_dry(robot, law), samples) for law in laws]
     chosen = laws[0]
     for m, joints in enumerate(_joints_of(robot)):
-        best = _best(candidates, candidates[0], joints, LAW)
+        best = best_improving(candidates, candidates[0], joints, LAW)
         if best is not None:
             chosen = _with_law_of(chosen, laws[best], m)
     robot = _with_dry(robot, chosen)
@@ -104,7 +104,7 @@ def _refine_shared(
         current = _law_of(robot)
         tried = [_with_dry(robot, _with_law_of(current, law, m)) for law in laws]
         candidates = [validation.predict(each, samples) for each in tried]
-        best = _best(candidates, last, joints[m], LAW)
+        best = best_improving(candidates, last, joints[m], LAW)
         if best is not None:
             robot, last = tried[best], candidates[best]
     return robot, last
@@ -167,7 +167,7 @@ def choose_further_friction(
         ]
         chosen = np.zeros(len(speed))
         for m, joints in enumerate(_joints_of(robot)):
-            best = _best(candidates, before, joints, TERM)
+            best = best_improving(candidates, before, joints, TERM)
             if best is not None:
                 chosen[m] = values[best][m]
         chosen = _worth(validation, robot, samples, make, chosen)
@@ -229,18 +229,15 @@ def _loaded(robot: Robot, samples: Samples) -> np.ndarray:
 # -- motors ----------------------------------------------------------------------------------------
 
 
-def _best(
+def best_improving(
     candidates: Sequence[Scores],
     before: Scores,
     joints: list[int],
     threshold: Threshold,
 ) -> int | None:
-    """The candidate with the largest gain, if it improves by enough."""
-    gains = [each.gain(before, joints)[0] for each in candidates]
-    if not gains:
-        return None
-    best = int(np.argmax(gains))
-    return best if candidates[best].improves(before, threshold, joints) else None
+    """The candidate with the largest gain of those that improve by enough; None: none does."""
+    improving = [k for k, each in enumerate(candidates) if each.improves(before, threshold, joints)]
+    return max(improving, key=lambda k: candidates[k].gain(before, joints)[0], default=None)
 
 
 def _with_dry(robot: Robot, law: FrictionDirection) -> Robot:

@@ -3,12 +3,12 @@
 In this order, each with those before it in force:
 
 1. how many of each joint's rows are independent (log_statistics.py);
-2. rotor inertia, motor by motor (rotor_inertia.py);
+2. rotor inertia, motor by motor (rotor_inertia.py), and springs (spring_selection.py);
 3. the Coulomb transition, motor by motor (model_selection.py);
 4. the low-pass of the motion, around the one that its spectra suggest (motion_filter.py);
 5. the delay between motion and torque, where it is seen (motion_filter.py);
 6. further friction, motor by motor: Stribeck, one-sided, quadratic (model_selection.py);
-7. rotor inertia once more, with that friction and the rows counted anew;
+7. rotor inertia and springs once more, with that friction and the rows counted anew;
 8. where asked for, the form of the equation of motion, with accelerations or without
    (form_choice.py);
 9. the weight of the prior (prior_strength.py).
@@ -53,6 +53,7 @@ from thetahat.identification.tuning.motion_filter import (
 )
 from thetahat.identification.tuning.prior_strength import USUAL, WEIGHTS, choose_prior_strength
 from thetahat.identification.tuning.rotor_inertia import decide_rotor_inertia
+from thetahat.identification.tuning.spring_selection import choose_springs
 from thetahat.identification.uncertainty.autocorrelation import independent_share
 from thetahat.model.robot import Robot
 
@@ -78,6 +79,7 @@ class TuningOptions:
             it.
         form: of the equation of motion: "torque", "momentum" or "filtered"; None: the one that
             predicts torques best.
+        springs: whether springs and counterbalances are searched.
 
     """
 
@@ -90,6 +92,7 @@ class TuningOptions:
     delay: bool = True
     rotors: bool | None = None
     form: str | None = "torque"
+    springs: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,6 +227,7 @@ class _Search:
         self.tell("rotor inertia")
         validation = self._counted(robot, source.samples(cutoff))
         robot, _ = self._rotors(validation, whole, source.samples(cutoff))
+        robot, _ = self._springs(validation, robot, source.samples(cutoff))
         terms = options.friction
         if "coulomb" not in robot.drive.identified or not robot.drive.column_motors:
             terms = None
@@ -255,6 +259,8 @@ class _Search:
         )
         validation = self._counted(whole, samples)
         robot, why = self._rotors(validation, whole, samples)
+        reasons += why
+        robot, why = self._springs(validation, robot, samples)
         reasons += why
         form, why = self._form(validation, robot, samples)
         reasons += why
@@ -302,6 +308,14 @@ class _Search:
         pieces = validation.pieces(whole, samples)
         decision = decide_rotor_inertia(pieces.model, pieces.whole)
         return decision.applied(whole), list(decision.reasons)
+
+    def _springs(
+        self, validation: CrossValidation, robot: Robot, samples: Samples
+    ) -> tuple[Robot, list[str]]:
+        """Return the robot with the springs to identify, and why."""
+        if not self.options.springs or not robot.drive.column_motors:
+            return robot, []
+        return choose_springs(validation, robot, samples)
 
 
 def _share_at(statistics: LogStatistics | None, samples: Samples) -> np.ndarray | None:

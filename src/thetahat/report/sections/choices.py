@@ -16,6 +16,8 @@ STARTS = {  # a sentence of the tuning by how it begins: the choice it belongs t
     "prior weight": "prior weight",
     "Coulomb": "Coulomb friction",
     FORM: FORM,
+    "Spring at ": "spring",
+    "Counterbalance at ": "counterbalance",
     "nothing was chosen": "tuning",
 }
 
