@@ -1,7 +1,8 @@
 """Distances of a robot's links to each other and to a floor, and how they change with its pose.
 
 Every body is held by convex pieces, hulls of points widened by a radius; collision_pairs.py makes
-them of a robot and says which keep apart. A limit's ratio is 1 − (d − clearance)/ROOM: 1 at the clearance, 0 where nothing is near.
+them of a robot and says which keep apart. A limit's ratio is 1 − (d −
+clearance)/ROOM: 1 at the clearance, 0 where nothing is near.
 """
 
 from __future__ import annotations
@@ -108,7 +109,8 @@ class CollisionModel:
             local = np.einsum("aji,aj->ai", turn[:, 0], felt.points[:, side] - origin[:, 0])
             world = np.einsum("akij,aj->aki", turn, local) + origin
             change += sign * np.einsum("aki,ai->ak", world[:, 1:] - world[:, :1], normal)
-        return np.asarray(-change / (STEP * ROOM))
+        out: np.ndarray = -change / (STEP * ROOM)
+        return out
 
     def _bodies(self, rows: np.ndarray, side: int) -> np.ndarray:
         """The body on one side of each limit."""
@@ -117,7 +119,7 @@ class CollisionModel:
         of_floor = self.hulls.body[self.floor_pieces]
         if side == 1:
             of_floor = np.full(len(of_floor), world)
-        return np.concatenate([of_pairs, of_floor]).astype(int)[rows]
+        return np.asarray(np.concatenate([of_pairs, of_floor])[rows], dtype=int)
 
     def kind(self, row: int) -> str:
         """Return which kind of limit a row is."""
@@ -172,7 +174,9 @@ def hull_distances(
     from thetahat.kernels.convex_distance import convex_distances
 
     out, near = np.empty((len(R), len(pairs))), np.empty((len(R), len(pairs), 2, 3))
-    scratch = (np.empty((4, 3)), np.empty((4, 2), dtype=np.int64), np.empty(4), np.empty(4))
+    shares = (np.empty(4), np.empty(4))
+    placed = np.empty(len(hulls.body), dtype=np.bool_)
+    scratch = (np.empty((4, 3)), np.zeros((4, 2), dtype=np.int64), *shares, placed)
     convex_distances(
         hulls.points,
         hulls.first,

@@ -144,14 +144,27 @@ def _nearest(corners, count, shares, kept):
 
 
 @jit
-def _pair(points, a_first, a_end, b_first, b_end, reach, corners, chosen, shares, kept):
+def _pair(points, ends, apart, reach, corners, chosen, shares, kept):
     """Square of the distance of two hulls, or a lower bound beyond `reach`; `chosen` and `kept` say
     of which points the nearest ones are made.
+
+    ends: first and end of both. apart: from the middle of the second to that of the first, along
+    which the search begins.
     """
+    a_first, a_end, b_first, b_end = ends
+    x, y, z = apart
+    a = _farthest(points, a_first, a_end, -x, -y, -z)
+    b = _farthest(points, b_first, b_end, x, y, z)
     count = 1
-    chosen[0, 0], chosen[0, 1] = a_first, b_first
+    chosen[0, 0], chosen[0, 1] = a, b
     for m in range(3):
-        corners[0, m] = points[a_first, m] - points[b_first, m]
+        corners[0, m] = points[a, m] - points[b, m]
+    along = x * corners[0, 0] + y * corners[0, 1] + z * corners[0, 2]
+    length = x * x + y * y + z * z
+    for m in range(4):
+        kept[m] = 0.0
+    if along > reach * length**0.5:
+        return along * along / length
     best = _nearest(corners, count, shares, kept)
     for _ in range(ROUNDS):
         if best <= TOUCHING:
@@ -192,6 +205,30 @@ def _pair(points, a_first, a_end, b_first, b_end, reach, corners, chosen, shares
     return best
 
 
+@inline
+def _middle(R, p, s, b, balls, piece):
+    """Centre of a piece's ball in the world."""
+    x, y, z = balls[piece, 0], balls[piece, 1], balls[piece, 2]
+    return (
+        R[s, b, 0, 0] * x + R[s, b, 0, 1] * y + R[s, b, 0, 2] * z + p[s, b, 0],
+        R[s, b, 1, 0] * x + R[s, b, 1, 1] * y + R[s, b, 1, 2] * z + p[s, b, 1],
+        R[s, b, 2, 0] * x + R[s, b, 2, 1] * y + R[s, b, 2, 2] * z + p[s, b, 2],
+    )
+
+
+@jit
+def _place(points, first, end, R, p, s, b, world):
+    """Write a piece's points in the world."""
+    for i in range(first, end):
+        for m in range(3):
+            world[i, m] = (
+                R[s, b, m, 0] * points[i, 0]
+                + R[s, b, m, 1] * points[i, 1]
+                + R[s, b, m, 2] * points[i, 2]
+                + p[s, b, m]
+            )
+
+
 @jit
 def convex_distances(points, first, body, balls, R, p, pairs, reach, world, scratch, out, near):
     """Distances of pairs of hulls in every sample.
@@ -201,47 +238,27 @@ def convex_distances(points, first, body, balls, R, p, pairs, reach, world, scra
     bodies, 3) of the bodies; pairs (m, 2) of hulls; reach (m,) beyond which a distance is not
     needed. Fills out (n, m) with distances, or a lower bound above `reach`, and near (n, m, 2, 3)
     with the nearest points in the world; world (k, 3) and scratch (corners (4, 3), chosen (4, 2),
-    shares (4,), kept (4,)) are overwritten.
+    shares (4,), kept (4,), placed (hulls,)) are overwritten.
     """
-    corners, chosen, shares, kept = scratch
+    corners, chosen, shares, kept, placed = scratch
     for s in range(R.shape[0]):
         for h in range(body.shape[0]):
-            b = body[h]
-            for i in range(first[h], first[h + 1]):
-                for m in range(3):
-                    world[i, m] = (
-                        R[s, b, m, 0] * points[i, 0]
-                        + R[s, b, m, 1] * points[i, 1]
-                        + R[s, b, m, 2] * points[i, 2]
-                        + p[s, b, m]
-                    )
+            placed[h] = False
         for k in range(pairs.shape[0]):
             g, h = pairs[k, 0], pairs[k, 1]
-            square = 0.0
-            for m in range(3):
-                apart = p[s, body[g], m] - p[s, body[h], m]
-                for c in range(3):
-                    apart += R[s, body[g], m, c] * balls[g, c]
-                    apart -= R[s, body[h], m, c] * balls[h, c]
-                square += apart * apart
-            least = square**0.5 - balls[g, 3] - balls[h, 3]
+            apart = _minus(_middle(R, p, s, body[g], balls, g), _middle(R, p, s, body[h], balls, h))
+            least = _dot(apart, apart) ** 0.5 - balls[g, 3] - balls[h, 3]
             for m in range(3):
                 near[s, k, 0, m] = near[s, k, 1, m] = 0.0
             if least > reach[k]:
                 out[s, k] = least
                 continue
-            found = _pair(
-                world,
-                first[g],
-                first[g + 1],
-                first[h],
-                first[h + 1],
-                reach[k],
-                corners,
-                chosen,
-                shares,
-                kept,
-            )
+            for piece in (g, h):
+                if not placed[piece]:
+                    _place(points, first[piece], first[piece + 1], R, p, s, body[piece], world)
+                    placed[piece] = True
+            ends = (first[g], first[g + 1], first[h], first[h + 1])
+            found = _pair(world, ends, apart, reach[k], corners, chosen, shares, kept)
             out[s, k] = found**0.5
             for i in range(4):
                 if kept[i] > 0.0:
