@@ -39,7 +39,8 @@ STAGES = (
     (((0.01, 40),), 0.5),
     (((0.003, 40), (0.001, 40)), 0.0),
 )
-TIME_LIMIT = 600.0  # [s], about forty times what an arm of seven joints takes
+BEGIN = 0.3  # of the time limit, in which searches are started
+TIME_LIMIT = 600.0  # [s], about twenty times what an arm of seven joints takes
 # times that limits are tightened where a motion takes too much of them between two samples of the
 # grid
 TIGHTENED = 4
@@ -194,7 +195,7 @@ def design(
     if family.start is not None:
         check_start(problem, family.start)
     rng = np.random.default_rng(seed)
-    budget = Budget(began + seconds)
+    budget = Budget(began + seconds, began + BEGIN * seconds)
     with f.blas_threads().limit(limits=1, user_api="blas"):
         climbs = _begin(problem, rng, starts, budget)
         best = _search(problem, climbs, budget, _reporter(problem, budget, progress))
@@ -320,7 +321,7 @@ def _begin(problem: Problem, rng: np.random.Generator, starts: int, budget: Budg
         budget.evaluations += 1
         if is_inside(look):
             climbs.append(Climb(look))
-        if climbs and budget.over:
+        if climbs and len(climbs) < len(centres) and budget.late:
             break
     if not climbs:
         shown = excitation(robot, family.trajectory(X), problem.noise).information

@@ -83,7 +83,7 @@ class Workspace:
 
     def __str__(self) -> str:
         ends = ", ".join(
-            f"{axis} {low:.2f} … {high:.2f}"
+            f"{axis} {low:.2f} … {high:.2f}".replace("-", "−")
             for axis, low, high in zip("xyz", self.lower, self.upper, strict=True)
         )
         return (

@@ -10,13 +10,15 @@ import numpy as np
 
 from thetahat.errors import NotIdentifiable, RefusedForSafety, UsageError
 from thetahat.excite.collision_model import FLOOR
+from thetahat.excite.motion_limits import CHECK_RATE
 from thetahat.excite.objective import Problem, room
 
 POSES = 2000  # tried, where the middle of the position limits cannot be held
 SPREAD = 0.5  # of the reach: how far from the middle the centre of a motion is drawn first
 # scales tried in turn, of those that the limits of position, velocity and acceleration allow
-LADDER = np.geomspace(1e-3, 1.0, 25)
-BISECTIONS = 20
+LADDER = np.geomspace(1e-2, 1.0, 13)
+BISECTIONS = 10
+COARSE = 100.0  # [Hz] at which a scale is sought before it is checked at every millisecond
 STILL = 0.999  # of a limit that a pose may take
 
 
@@ -164,16 +166,18 @@ def random_coefficients(
 
     def keeps(scale: float) -> bool:
         states = problem.states(scaled(scale))
-        ratios = problem.curved_ratios(*states)
-        return bool(np.all(np.abs(ratios) <= 1.0) and np.all(problem.felt(states[0]).ratio <= 1.0))
+        if np.any(np.abs(problem.curved_ratios(*states)) > 1.0):
+            return False
+        return bool(np.all(problem.felt(states[0]).ratio <= 1.0))
 
     return scaled(largest(keeps, LADDER)).copy()
 
 
-def used(problem: Problem, X: np.ndarray) -> float:
+def used(problem: Problem, X: np.ndarray, *, rate: float = CHECK_RATE) -> float:
     """The largest share of what may be used of any limit, at every millisecond."""
+    trajectory = problem.family.trajectory(X)
     return max(
-        margin.share for margin in problem.limits.check(problem.robot, problem.family.trajectory(X))
+        margin.share for margin in problem.limits.check(problem.robot, trajectory, rate=rate)
     )
 
 
@@ -191,18 +195,20 @@ def restored(problem: Problem, X: np.ndarray, *, most: float = 1.0) -> np.ndarra
         return out
 
     def keeps(scale: float) -> bool:
-        return used(problem, scaled(scale)) <= 1.0
+        return used(problem, scaled(scale), rate=COARSE) <= 1.0
 
-    high = most
-    if keeps(most):
-        return scaled(most)
-    for low in (1.0, 0.995, 0.98, 0.95, 0.9, 0.8, 0.6, 0.4, 0.2, 0.1, 0.01):
-        if low >= most:
+    low, high = 0.0, most
+    for rung in (most, 1.0, 0.995, 0.98, 0.95, 0.9, 0.8, 0.6, 0.4, 0.2, 0.1, 0.01):
+        if rung > most:
             continue
-        if keeps(low):
-            for _ in range(8):
-                middle = 0.5 * (low + high)
-                low, high = (middle, high) if keeps(middle) else (low, middle)
-            return scaled(low)
-        high = low
+        if keeps(rung):
+            low = rung
+            break
+        high = rung
+    for _ in range(8 if 0.0 < low < high else 0):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if keeps(middle) else (low, middle)
+    for less in (1.0, 0.9995, 0.998, 0.995, 0.99, 0.97, 0.9) if low else ():
+        if used(problem, scaled(less * low)) <= 1.0:
+            return scaled(less * low)
     return None

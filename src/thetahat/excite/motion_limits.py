@@ -153,10 +153,13 @@ class MotionLimits:
             out["box"] = np.hstack([box.ratios(robot, part.q) for box in self.boxes])
         return out
 
-    def check(self, robot: Robot, motion: Motion | Trajectory) -> tuple[Margin, ...]:
+    def check(
+        self, robot: Robot, motion: Motion | Trajectory, *, rate: float = CHECK_RATE
+    ) -> tuple[Margin, ...]:
         """Return the smallest margin to each kind of limit, at every millisecond.
 
-        The jerk of a sampled motion is the mean between two samples.
+        The jerk of a sampled motion is the mean between two samples. rate: [Hz] at which a
+        trajectory is looked at.
         """
         if motion.joint_names != self.joint_names or robot.joint_names != self.joint_names:
             raise UsageError(
@@ -164,7 +167,7 @@ class MotionLimits:
                 f" has {known(motion.joint_names)}"
             )
         worst: dict[str, Margin] = {}
-        for part, jerk in _parts(motion):
+        for part, jerk in _parts(motion, rate):
             for kind, ratio in self.ratios(robot, part, jerk).items():
                 if kind in JOINT_KINDS[1:] and not np.any(np.isfinite(getattr(self, kind))):
                     continue
@@ -223,8 +226,8 @@ class MotionLimits:
         raise IndexError(column)
 
 
-def _parts(motion: Motion | Trajectory) -> Iterator[tuple[Motion, np.ndarray]]:
-    """A motion in pieces of bounded size, with jerks; a trajectory at every millisecond."""
+def _parts(motion: Motion | Trajectory, rate: float) -> Iterator[tuple[Motion, np.ndarray]]:
+    """A motion in pieces of bounded size, with jerks; a trajectory at a rate."""
     if isinstance(motion, Motion):
         step = np.diff(motion.t)[:, None]
         jerk = np.diff(motion.ddq, axis=0) / np.where(step > 0.0, step, np.inf)
@@ -234,9 +237,9 @@ def _parts(motion: Motion | Trajectory) -> Iterator[tuple[Motion, np.ndarray]]:
             part = Motion(motion.t[at], motion.q[at], motion.dq[at], motion.ddq[at], names)
             yield part, jerk[at]
         return
-    count = int(np.ceil(motion.duration * CHECK_RATE * (1.0 - 1e-12))) + 1
+    count = int(np.ceil(motion.duration * rate * (1.0 - 1e-12))) + 1
     for first in range(0, count, BLOCK):
-        t = np.arange(first, min(first + BLOCK, count)) / CHECK_RATE
+        t = np.arange(first, min(first + BLOCK, count)) / rate
         yield Motion(t, *motion.at(t), motion.joint_names), motion.jerk(t)
 
 

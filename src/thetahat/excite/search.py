@@ -31,17 +31,30 @@ class Budget:
     """Count of the evaluations made, and a time limit far beyond what they usually take."""
 
     deadline: float  # of time.monotonic()
+    begun_by: float  # of time.monotonic(): when no more searches are started
     # called with the criterion φ of every motion accepted
     progress: Callable[[float], None] | None = None
     evaluations: int = 0
     best: float = field(default=np.inf)
-    cut: bool = False  # whether the time limit has ended a search
+    ended: bool = False  # whether the time limit has ended a search
+    fewer: bool = False  # whether it has kept some from being started
 
     @property
     def over(self) -> bool:
         """Whether the time is up; a search that asks ends then."""
-        self.cut = self.cut or time.monotonic() >= self.deadline
-        return self.cut
+        self.ended = self.ended or time.monotonic() >= self.deadline
+        return self.ended
+
+    @property
+    def cut(self) -> bool:
+        """Whether the time limit has changed the result."""
+        return self.ended or self.fewer
+
+    @property
+    def late(self) -> bool:
+        """Whether there is no time to start another search."""
+        self.fewer = self.fewer or time.monotonic() >= self.begun_by
+        return self.fewer
 
     def seen(self, value: float) -> None:
         """Tell of a motion accepted."""

@@ -77,7 +77,7 @@ def preview_page(design: Design, robot: Robot) -> str:
 <header><h1>{escape(title)}</h1><p>{escape(about)}</p></header>
 <main>
 <noscript><p class="note warning">The robot moves by JavaScript; the text does not.</p></noscript>
-<section class="card wide" aria-labelledby="robot-title">
+<div><section class="card" aria-labelledby="robot-title">
 <div class="head"><h2 id="robot-title">Robot</h2>
 <div class="views" role="group" aria-label="View">{views}</div></div>
 <div class="legend"></div>
@@ -87,16 +87,16 @@ def preview_page(design: Design, robot: Robot) -> str:
 <input type="range" id="time" min="0" max="{duration}" step="0.001" value="0" aria-label="Time">
 <select id="speed" aria-label="Speed">{speeds}</select><span id="clock"></span></div>
 </section>
-<section class="card" aria-labelledby="joints-title">
+<section class="card" aria-labelledby="notes-title">
+<h2 id="notes-title">Workspace, and what was assumed</h2><ul>{notes}</ul></section></div>
+<div><section class="card" aria-labelledby="joints-title">
 <h2 id="joints-title">Joint positions in their ranges</h2>
 <div class="legend" id="joints"></div>
 <div class="frame-of-plot low"><canvas id="lines" role="img"
  aria-label="Positions of all joints over time, each between its lower and upper limit."></canvas>
 </div></section>
 <section class="card" aria-labelledby="limits-title">
-<h2 id="limits-title">Nearest to its limits</h2><ul>{limits}</ul></section>
-<section class="card" aria-labelledby="notes-title">
-<h2 id="notes-title">Workspace, and what was assumed</h2><ul>{notes}</ul></section>
+<h2 id="limits-title">Nearest to its limits</h2><ul>{limits}</ul></section></div>
 </main>
 <footer>thetahat {escape(__version__)}</footer>
 <script type="application/json" id="motion">{embedded(motion_data(design, robot))}</script>

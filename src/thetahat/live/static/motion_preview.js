@@ -94,6 +94,7 @@ class Player {
     }))] });
     for (let k = 0; k <= 60; k += 1) this.stage.move(...frameAt((k * DATA.duration) / 60)); // the view holds all of it
     if (DATA.floor !== null) this.stage.low[2] = DATA.floor;
+    this.stage.zoom = 1.2;
     this.button.addEventListener("click", () => this.toggle());
     this.slider.addEventListener("input", () => { this.playing = false; this.show(Number(this.slider.value)); });
     document.addEventListener("keydown", (event) => {
