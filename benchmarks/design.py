@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import thetahat as th
+from benchmarks.mesh_distances import least_distances
 from benchmarks.robots import example_folder
 from thetahat import robots
 from thetahat.excite.bases import FourierFamily
@@ -44,42 +45,14 @@ def arm(path: Path) -> th.Robot:
 
 
 def distances(robot: th.Robot, made: Design) -> str:
-    """The least distances of meshes at every millisecond, by Pinocchio and Coal."""
-    import pinocchio as pin
-
-    path, packages = robot.source, str(example_folder().parent)
-    assert path is not None
-    model = pin.buildModelFromUrdf(str(path))
-    geometry = pin.buildGeomFromUrdf(model, str(path), pin.GeometryType.COLLISION, [packages])
-    if not geometry.ngeoms:
-        geometry = pin.buildGeomFromUrdf(model, str(path), pin.GeometryType.VISUAL, [packages])
+    """The least distances of meshes from each other and from the floor, by Coal."""
     watched = made.limits.collisions
-    names = {frozenset(watched.name(k).split(" and ")) for k in range(len(watched.pairs))}
-    bodies = {link.name: watched.names[link.body] for link in robot.links}
-    for a in range(geometry.ngeoms):
-        for b in range(a):
-            pair = [
-                bodies[model.frames[geometry.geometryObjects[k].parentFrame].name] for k in (a, b)
-            ]
-            if frozenset(pair) in names:
-                geometry.addCollisionPair(pin.CollisionPair(b, a))
-    data, placed = model.createData(), pin.GeometryData(geometry)
-    order = [model.joints[model.getJointId(name)].idx_q for name in robot.joint_names]
-    least, touching = np.inf, 0
     motion = made.trajectory.sampled(1000.0)
-    for k, row in enumerate(motion.q):
-        q = pin.neutral(model)
-        q[order] = row
-        if k % 10:
-            pin.updateGeometryPlacements(model, data, geometry, placed, q)
-            touching += bool(pin.computeCollisions(geometry, placed, True))
-            continue
-        pin.computeDistances(model, data, geometry, placed, q)
-        least = min(least, *(result.min_distance for result in placed.distanceResults))
-        touching += least <= 0.0
+    apart, above = least_distances(robot, watched, motion.q, str(example_folder().parent))
     return (
-        f"{len(geometry.collisionPairs)} pairs of shapes by Coal: {touching} of {len(motion)}"
-        f" milliseconds with contact, least distance {1000 * least:.1f} mm (every 10 ms)"
+        f"every millisecond by Coal: links {1000 * apart:.1f} mm apart, {1000 * above:.1f} mm above"
+        f" the floor at least (asked for: {1000 * np.min(watched.apart):.1f} and"
+        f" {1000 * np.min(watched.above, initial=np.inf):.1f} mm)"
     )
 
 

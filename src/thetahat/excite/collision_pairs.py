@@ -202,6 +202,15 @@ def _watched(
         notes.append(
             f"not watched for collision, as they touch in the zero configuration: {known(named, 6)}"
         )
+    near = {key: d for key, d in nearest.items() if TOUCH < d < 2.0 * clearance}
+    if near:
+        named = [
+            f"{model.names[a]}–{model.names[b]} {500 * d:.2g} mm" for (a, b), d in near.items()
+        ]
+        notes.append(
+            "nearer than twice the clearance in the zero configuration, so they keep half of that"
+            f" distance: {known(named, 6)}"
+        )
     kept = np.array([key not in touching for key in of_bodies])
     apart = np.array([min(clearance, 0.5 * nearest[key]) for key in of_bodies])
     return pairs[kept], apart[kept]
