@@ -176,35 +176,55 @@ def design(
 
     """
     began = time.monotonic()
-    check_positive("seconds", seconds, "the time limit of the design [s]")
-    check_count("starts", starts, "how many random motions start a search")
-    check_count("seed", seed, "the seed of the random motions", least=0)
+    budget = _budget(began, seconds, starts, seed)
     family = _family(robot, duration, harmonics, points, start)
     prior = None if prior_spread is None else prior_information(robot, prior_spread)
     problem, notes = planned(
-        robot,
-        family,
-        limits=limits,
-        criterion=criterion,
-        noise=noise,
-        encoder_noise=encoder_noise,
-        prior=prior,
-        earlier=earlier,
-        rate=rate,
-    )
-    if family.start is not None:
-        check_start(problem, family.start)
-    rng = np.random.default_rng(seed)
-    budget = Budget(began + seconds, began + BEGIN * seconds)
-    with f.blas_threads().limit(limits=1, user_api="blas"):
-        climbs = _begin(problem, rng, starts, budget)
-        best = _search(problem, climbs, budget, _reporter(problem, budget, progress))
-        X = _kept(problem, best, budget)
+        robot, family, limits=limits, criterion=criterion, noise=noise,
+        encoder_noise=encoder_noise, prior=prior, earlier=earlier, rate=rate
+    )  # fmt: skip
+    X = _improved(problem, np.random.default_rng(seed), starts, budget, progress)
     if budget.cut:
         notes += (
             f"the time limit of {seconds:g} s ended the search: give it more or fewer starts",
         )
-    trajectory = problem.family.trajectory(X)
+    record = SearchRecord(budget.evaluations, time.monotonic() - began, not budget.cut)
+    return _result(problem, X, record, notes, earlier=earlier, prior=prior)
+
+
+def _budget(began: float, seconds: float, starts: int, seed: int) -> Budget:
+    check_positive("seconds", seconds, "the time limit of the design [s]")
+    check_count("starts", starts, "how many random motions start a search")
+    check_count("seed", seed, "the seed of the random motions", least=0)
+    return Budget(began + seconds, began + BEGIN * seconds)
+
+
+def _improved(
+    problem: Problem,
+    rng: np.random.Generator,
+    starts: int,
+    budget: Budget,
+    progress: Callable[[Progress], None] | None,
+) -> np.ndarray:
+    """Coefficients of the best motion."""
+    if problem.family.start is not None:
+        check_start(problem, problem.family.start)
+    with f.blas_threads().limit(limits=1, user_api="blas"):
+        climbs = _begin(problem, rng, starts, budget)
+        best = _search(problem, climbs, budget, _reporter(problem, budget, progress))
+        return _kept(problem, best, budget)
+
+
+def _result(
+    problem: Problem,
+    X: np.ndarray,
+    search: SearchRecord,
+    notes: tuple[str, ...],
+    *,
+    earlier: Information | None,
+    prior: np.ndarray | None,
+) -> Design:
+    robot, trajectory = problem.robot, problem.family.trajectory(X)
     return Design(
         trajectory=trajectory,
         criterion=problem.criterion,
@@ -214,7 +234,7 @@ def design(
         limits=problem.limits,
         check=check_motion(robot, problem.limits, trajectory),
         noise=problem.noise,
-        search=SearchRecord(budget.evaluations, time.monotonic() - began, not budget.cut),
+        search=search,
         notes=notes,
     )
 

@@ -246,6 +246,23 @@ def _parts(motion: Motion | Trajectory, rate: float) -> Iterator[tuple[Motion, n
 # -- from a robot file and its user ----------------------------------------------------------------
 
 
+def _position_limits(
+    robot: Robot, margin: float, given: object, notes: list[str]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Lower and upper limits, and the share of them that this is."""
+    lower, upper, share = stated_positions(robot, margin, notes)
+    if given is not None:
+        override_positions(robot, given, lower, upper)
+        share = np.maximum(share, allowed_shares(robot, 0.0, given))
+    for name, low, high in zip(robot.joint_names, lower, upper, strict=True):
+        if not low < high:
+            raise UsageError(
+                f"joint {name!r} may move from {low:g} to {high:g}, which leaves no room; give"
+                " position limits with lower < upper, or lock the joint"
+            )
+    return lower, upper, share
+
+
 def motion_limits(
     robot: Robot,
     *,
@@ -278,16 +295,7 @@ def motion_limits(
             " most 1"
         )
     notes: list[str] = []
-    lower, upper, share = stated_positions(robot, margin, notes)
-    if position is not None:
-        override_positions(robot, position, lower, upper)
-        share = np.maximum(share, allowed_shares(robot, 0.0, position))
-    for name, low, high in zip(robot.joint_names, lower, upper, strict=True):
-        if not low < high:
-            raise UsageError(
-                f"joint {name!r} may move from {low:g} to {high:g}, which leaves no room; give"
-                " position limits with lower < upper, or lock the joint"
-            )
+    lower, upper, share = _position_limits(robot, margin, position, notes)
     speed = stated_values(robot, "velocity", margin, "speed", notes, given=velocity)
     most = acceleration_limits(robot, speed, acceleration, notes)
     for box in boxes:

@@ -45,6 +45,32 @@ def preview_page(design: Design, robot: Robot) -> str:
         " data:; base-uri 'none'; form-action 'none'"
     )
     title = f"Motion of {robot.name}"
+    page = f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="generator" content="thetahat {escape(__version__)}">
+<title>{escape(title)}</title>
+<link rel="icon" href="data:,">
+<style>
+{asset("page.css")}{_static("motion_preview.css")}</style>
+</head>
+<body class="preview">
+{_content(design, robot, title)}<footer>thetahat {escape(__version__)}</footer>
+<script type="application/json" id="motion">{embedded(motion_data(design, robot))}</script>
+<script>{script}</script>
+</body>
+</html>
+"""
+    # An unpaired surrogate in a name must not keep the page from being written.
+    return page.encode("utf-8", "replace").decode("utf-8")
+
+
+def _content(design: Design, robot: Robot, title: str) -> str:
+    """Return the page's header and main part."""
     duration = design.trajectory.duration
     about = (
         f"{duration:g} s for {robot.nv} joints, {len(design.information.base)} base parameters,"
@@ -60,21 +86,7 @@ def preview_page(design: Design, robot: Robot) -> str:
         f'<option value="{value}"{" selected" if value == 1 else ""}>{value:g}×</option>'
         for value in (0.25, 0.5, 1, 2)
     )
-    page = f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta name="generator" content="thetahat {escape(__version__)}">
-<title>{escape(title)}</title>
-<link rel="icon" href="data:,">
-<style>
-{asset("page.css")}{_static("motion_preview.css")}</style>
-</head>
-<body class="preview">
-<header><h1>{escape(title)}</h1><p>{escape(about)}</p></header>
+    return f"""<header><h1>{escape(title)}</h1><p>{escape(about)}</p></header>
 <main>
 <noscript><p class="note warning">The robot moves by JavaScript; the text does not.</p></noscript>
 <div><section class="card" aria-labelledby="robot-title">
@@ -98,14 +110,7 @@ def preview_page(design: Design, robot: Robot) -> str:
 <section class="card" aria-labelledby="limits-title">
 <h2 id="limits-title">Nearest to its limits</h2><ul>{limits}</ul></section></div>
 </main>
-<footer>thetahat {escape(__version__)}</footer>
-<script type="application/json" id="motion">{embedded(motion_data(design, robot))}</script>
-<script>{script}</script>
-</body>
-</html>
 """
-    # An unpaired surrogate in a name must not keep the page from being written.
-    return page.encode("utf-8", "replace").decode("utf-8")
 
 
 def motion_data(design: Design, robot: Robot) -> dict[str, Any]:
