@@ -48,7 +48,7 @@ def distances(robot: th.Robot, made: Design) -> str:
     """The least distances of meshes from each other and from the floor, by Coal."""
     watched = made.limits.collisions
     motion = made.trajectory.sampled(1000.0)
-    apart, above = least_distances(robot, watched, motion.q, str(example_folder().parent))
+    apart, above = least_distances(robot, watched, motion.q, str(example_folder().parents[1]))
     return (
         f"every millisecond by Coal: links {1000 * apart:.1f} mm apart, {1000 * above:.1f} mm above"
         f" the floor at least (asked for: {1000 * np.min(watched.apart):.1f} and"

@@ -470,7 +470,7 @@ def test_arms_in_full(name: str, seed: int) -> None:
     motion = made.trajectory.sampled(1000.0)
     assert max(shares(made.limits, motion, torques(robot, motion)).values()) <= HELD
     watched = made.limits.collisions
-    distances = least_distances(robot, watched, motion.q, str(EXAMPLES.parent))
+    distances = least_distances(robot, watched, motion.q, str(EXAMPLES.parents[1]))
     assert distances[0] >= np.min(watched.apart) - 1e-6
     assert distances[1] >= np.min(watched.above) - 1e-6
     assert made.condition <= WELL_CONDITIONED

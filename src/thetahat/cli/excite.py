@@ -155,7 +155,7 @@ def excite(
     settings: IdentifySettings,
 ) -> None:
     """Design an exciting motion for identification."""
-    from thetahat.excite.trajectory_files import default_rate, save_motion
+    from thetahat.excite.trajectory_files import check_playable, default_rate, save_motion
 
     began = time.monotonic()
     file, gravity = robots.find(robot), settings.gravity
@@ -169,6 +169,7 @@ def excite(
     with collect_warnings(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
         progress.stage("loading the robot")
         moved, excited = _robots(file, gravity, options)
+        check_playable(moved, kind, rate)
         earlier = _earlier(options.after, file, gravity, excited, progress)
         motion_design = _design(excited, earlier, options, progress)
         motion = motion_design.trajectory.sampled(rate)

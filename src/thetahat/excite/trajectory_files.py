@@ -59,6 +59,22 @@ def default_rate(kind: str) -> float:
     return RATES.get(kind, TABLE_RATE)
 
 
+def check_playable(robot: Robot, kind: str, rate: float) -> None:
+    """Refuse a robot, or a rate [Hz], that a format cannot hold."""
+    if kind != "urscript":
+        return
+    joints = robot.tree.independent
+    if len(joints) != UR_JOINTS or any(node.kind is not JointKind.REVOLUTE for node in joints):
+        raise UsageError(
+            f"robot {robot.name!r} has {len(joints)} joints; URScript moves six that turn: write a"
+            " table or a JointTrajectory instead"
+        )
+    if rate > UR_FASTEST * (1.0 + 1e-9):
+        raise UsageError(
+            f"rate is {rate:g} Hz; a URScript controller takes {UR_FASTEST:g} Hz at most"
+        )
+
+
 def save_motion(motion: Motion, path: str | os.PathLike[str], robot: Robot, kind: str) -> Path:
     """Write a motion, whole or not at all."""
     path = Path(path)
@@ -125,17 +141,8 @@ def joint_trajectory_json(motion: Motion) -> str:
 
 def urscript(motion: Motion, robot: Robot) -> str:
     """Return a program for an arm of six joints, base to wrist 3 [URScript]."""
-    turning = all(node.kind is JointKind.REVOLUTE for node in robot.tree.independent)
-    if len(motion.joint_names) != UR_JOINTS or not turning:
-        raise UsageError(
-            f"robot {robot.name!r} has {len(motion.joint_names)} joints; URScript moves six that"
-            " turn: write a table or a JointTrajectory instead"
-        )
     step = float(motion.t[1] - motion.t[0])
-    if step < (1.0 - 1e-9) / UR_FASTEST:
-        raise UsageError(
-            f"rate is {1.0 / step:g} Hz; a URScript controller takes {UR_FASTEST:g} Hz at most"
-        )
+    check_playable(robot, "urscript", 1.0 / step)
     rows = [f"[{', '.join(f'{x:.6f}' for x in q)}]" for q in motion.q]
     acceleration, speed = TO_START
     follow = [f"  servoj({row}, 0, 0, {step:.6g}, {LOOKAHEAD:g}, {GAIN})" for row in rows[1:]]
