@@ -7,7 +7,8 @@ geometry by the hull of its joint origins, widened by a radius. What is watched:
     a floor z = Z      and all bodies that move, but one on the base that touches it there
 
 In the zero configuration, a joint whose range leaves zero out is in the middle of it. A pair that
-is nearer there than twice the clearance has half of that distance as its own clearance.
+is nearer there than twice the clearance has half of that distance as its own clearance; so has a
+body on the base that is so near to the floor.
 """
 
 from __future__ import annotations
@@ -285,5 +286,13 @@ def _floor(
     if resting:
         named = list(dict.fromkeys(model.names[hulls.body[k]] for k in resting))
         notes.append(f"not watched for the floor, as they stand on it: {known(named)}")
-    own = np.where(room[pieces] > TOUCH, 0.5 * room[pieces], np.inf)
-    return height, pieces, np.minimum(clearance, own)
+    near = np.array([hulls.body[k] in on_base and room[k] < 2.0 * clearance for k in pieces])
+    above = np.where(near, 0.5 * room[pieces], clearance) if len(pieces) else np.zeros(0)
+    if np.any(near):
+        named = [
+            f"{model.names[hulls.body[k]]} {1000 * least:.2g} mm"
+            for k, least, low in zip(pieces, above, near, strict=True)
+            if low
+        ]
+        notes.append(f"less above the floor, as they are near it at zero: {known(named, 6)}")
+    return height, pieces, above

@@ -62,9 +62,10 @@ def acceleration_limits(
     assumed = np.where(np.isfinite(velocity), velocity / RISE, free)
     out = override(robot, "acceleration", assumed, given)
     if np.any(allowed_shares(robot, 0.0, given) == 0.0):
+        or_else = "" if np.all(np.isfinite(velocity)) else ", a guess where none is stated"
         notes.append(
             f"acceleration limits are assumed, as robot files state none: {RISE:g} s from rest to"
-            f" top speed ({_ranges(robot, out, '²')}); give those that the robot has"
+            f" top speed{or_else} ({_ranges(robot, out, '²')}); give those that the robot has"
         )
     return out
 
