@@ -5,7 +5,7 @@ self-collision. For every arm: the time of the design; how much smaller the para
 (geometric mean of the standard deviations, det(information)^(−1/2p)) is than that of 60 random
 motions under the same limits, all joints scaled by one factor (the plain way) and joint by joint
 (which makes better random motions); and what of every limit is used at every millisecond, with
-torques by Pinocchio and distances by Coal on the meshes themselves.
+distances by Coal between hulls of the meshes as Pinocchio reads them.
 """
 
 from __future__ import annotations

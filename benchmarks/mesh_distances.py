@@ -1,5 +1,5 @@
 """Distances of a robot's shapes along a motion, by Pinocchio and Coal: nothing of ours but the list
-of pairs.
+of pairs. Meshes are held by their hulls, as Coal makes them.
 """
 
 from __future__ import annotations
@@ -27,6 +27,10 @@ def shapes_of(
         geometry = pin.buildGeomFromUrdf(model, path, pin.GeometryType.COLLISION, [packages])
         if not geometry.ngeoms:
             geometry = pin.buildGeomFromUrdf(model, path, pin.GeometryType.VISUAL, [packages])
+    for shape in geometry.geometryObjects:  # hulls hold their meshes, and are far quicker
+        if isinstance(shape.geometry, coal.BVHModelBase):
+            shape.geometry.buildConvexRepresentation(False)
+            shape.geometry = shape.geometry.convex
     names = {frozenset(watched.name(k).split(" and ")) for k in range(len(watched.pairs))}
     low = {watched.name(len(watched.pairs) + k) for k in range(len(watched.floor_pieces))}
     bodies = {link.name: watched.names[link.body] for link in robot.links}
