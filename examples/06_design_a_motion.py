@@ -23,9 +23,10 @@ from thetahat.excite.motion_limits import Box, motion_limits
 
 robot = th.load(robots.path("arm4")).with_drive(viscous=True, coulomb=True, offset=True)
 
-# The same limits for all: those of the file, the hand above the table on which the arm stands,
-# and eight random motions to start from.
-limits = motion_limits(robot, boxes=[Box("hand", lower=(-2.0, -2.0, -0.4), upper=(2.0, 2.0, 2.0))])
+# The same limits for all: those of the file, the floor and links that keep apart (both by default),
+# accelerations for a first run, and the hand not far behind the arm. Eight random motions start.
+box = Box("hand", lower=(-0.5, -2.0, -2.0), upper=(2.0, 2.0, 2.0))
+limits = motion_limits(robot, acceleration=15.0, boxes=[box])
 found = th.design(robot, duration=8.0, limits=limits, starts=8)
 print(found)
 

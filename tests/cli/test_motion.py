@@ -4,11 +4,13 @@ what each bad argument gets.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from identify_cases import Done
 from simulated_log import motion as sines
 from typer.testing import CliRunner
@@ -43,6 +45,32 @@ def test_a_motion_keeps_the_limits_of_the_file_and_rests_at_its_ends(motion: Pat
     np.testing.assert_allclose(
         np.gradient(played.q, played.t, axis=0)[1:-1], played.dq[1:-1], atol=0.02
     )
+
+
+def test_a_motion_is_exported_with_what_it_keeps_and_a_page_that_shows_it(
+    thetahat: Callable[..., Done], tmp_path: Path
+) -> None:
+    done = thetahat(
+        *("excite", "arm4", "--out", tmp_path / "m.yaml", "--preview", tmp_path / "m.html"),
+        *("--duration", 5, "--harmonics", 3, "--starts", 1, "--max-acceleration", "2,2,3,3"),
+        *("--max-jerk", "elbow=9", "--clearance", 0.03, "--json", "--quiet"),
+    )
+    assert (done.code, done.err) == (0, "")
+    message = yaml.safe_load((tmp_path / "m.yaml").read_text())
+    assert len(message["points"]) == done.data["rows"] == 501
+    ddq = np.array([point["accelerations"] for point in message["points"]])
+    assert np.all(np.max(np.abs(ddq), axis=0) <= np.array([2, 2, 3, 3]) + 1e-8)
+    jerk = np.abs(np.diff(ddq[:, message["joint_names"].index("elbow")])) * 100.0
+    assert np.max(jerk) <= 9.0 + 1e-4
+    limits = {limit["kind"]: limit for limit in done.data["limits"]}
+    assert limits["floor"]["limit"] == 0.03
+    assert limits["velocity"]["allowed"] == 0.95
+    assert limits["velocity"]["used"] <= 0.95
+    assert limits["acceleration"]["used"] <= 1.0
+    assert done.data["workspace"]["lowest"] >= 0.03 - 1e-9
+    page = (tmp_path / "m.html").read_text()
+    assert "Motion of arm4" in page
+    assert not re.search(r"(src|href)=.(https?:)?//", page)
 
 
 @pytest.mark.parametrize("plant", ["own", "mujoco"])
@@ -156,6 +184,27 @@ def test_a_heavier_truth_and_a_payload_show_in_the_torque(
             None,
             "torque",
         ),
+        (["excite", "arm4", "--out", "m.csv", "--max-acceleration", "0"], 2, "above zero"),
+        (["excite", "arm4", "--out", "m.csv", "--max-acceleration", "1,2"], 2, "4 with commas"),
+        (["excite", "arm4", "--out", "m.csv", "--max-jerk", "elbow=-5"], 2, "'elbow' is -5.0"),
+        (
+            ["excite", "arm4", "--out", "m.csv", "--max-jerk", "elbw=5"],
+            2,
+            "--max-jerk names 'elbw'",
+        ),
+        (["excite", "arm4", "--out", "m.csv", "--floor", "low"], 2, "--floor is 'low'"),
+        (["excite", "arm4", "--out", "m.csv", "--floor", "3"], 5, "above the floor"),
+        (
+            ["excite", "arm4", "--out", "m.csv", "--floor", "1.5", "--start", "0,0,0,0.5"],
+            7,
+            "inside of the floor, z = 1.5 m",
+        ),
+        (["excite", "arm4", "--out", "m.csv", "--clearance", "0"], 2, "clearance is 0.0"),
+        (["excite", "arm4", "--out", "m.csv", "--prior-spread", "0"], 2, "prior_spread is 0.0"),
+        (["excite", "arm4", "--out", "m.csv", "--encoder-noise", "-1"], 2, "encoder_noise is"),
+        (["excite", "arm4", "--out", "m.csv", "--to", "rosbag"], 2, "--to: format is 'rosbag'"),
+        (["excite", "arm4", "--out", "m.script"], 2, "six that turn"),
+        (["excite", "arm4", "--out", "m.csv", "--preview", "no/m.html"], 6, "folder"),
         (["excite", "arm4", "--out", "m.csv", "--joints", "elbw"], 2, "elbow"),
         (["excite", "arm4", "--out", "m.csv", "--inside", "hand"], 2, "LINK:xmin"),
         (["excite", "arm4", "--out", "m.csv", "--inside", "nail:0,1,0,1,0,1"], 2, "nail"),

@@ -51,7 +51,7 @@ def test_derivatives_are_those_of_the_position(name: str) -> None:
     assert len(t) > 100
     at = [trajectory.at(t + k * h) for k in (-2, -1, 1, 2)]
     _, dq, ddq = trajectory.at(t)
-    for order, exact in ((0, dq), (1, ddq)):
+    for order, exact in ((0, dq), (1, ddq), (2, trajectory.jerk(t))):
         difference = (at[0][order] - 8 * at[1][order] + 8 * at[2][order] - at[3][order]) / (12 * h)
         assert np.max(np.abs(difference - exact)) <= DIFFERENCE * np.max(np.abs(exact)) * (
             10.0 if order else 1.0

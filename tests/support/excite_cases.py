@@ -86,6 +86,9 @@ def shares(limits: MotionLimits, motion: Motion, tau: np.ndarray) -> dict[str, f
         "position": float(np.max(np.abs(motion.q - middle) / half)),
         "velocity": float(np.max(np.abs(motion.dq) / limits.velocity)),
         "acceleration": float(np.max(np.abs(motion.ddq) / limits.acceleration)),
+        "jerk": float(
+            np.max(np.abs(np.diff(motion.ddq, axis=0) / np.diff(motion.t)[:, None]) / limits.jerk)
+        ),
         "torque": float(np.max(np.abs(tau) / limits.torque)),
     }
 

@@ -133,6 +133,36 @@ def numbers(text: str, option: str, count: int) -> tuple[float, ...]:
     return values
 
 
+def per_joint(
+    text: str | None, option: str, joints: tuple[str, ...]
+) -> float | list[float] | dict[str, float] | None:
+    """One number for all joints, one for each with commas, or JOINT=NUMBER with commas."""
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    try:
+        if any("=" in part for part in parts):
+            pairs = [part.rpartition("=") for part in parts]
+            unknown = [name.strip() for name, _, _ in pairs if name.strip() not in joints]
+            if unknown:
+                raise UsageError(
+                    f"{option} names {unknown[0]!r}, which is not a joint that moves; joints:"
+                    f" {known(joints)}"
+                )
+            return {name.strip(): float(value) for name, _, value in pairs}
+        values = [float(part) for part in parts]
+    except UsageError:
+        raise
+    except ValueError:
+        values = []
+    if len(values) not in (1, len(joints)):
+        raise UsageError(
+            f"{option} is {text!r}; give one number, {len(joints)} with commas, or JOINT=NUMBER"
+            " with commas"
+        )
+    return values[0] if len(values) == 1 else values
+
+
 def names(text: str, option: str, among: tuple[str, ...]) -> tuple[str, ...]:
     """Names with commas between them, each one of `among`."""
     names_given = tuple(part.strip() for part in text.split(",") if part.strip())
@@ -168,6 +198,12 @@ def table_file(text: str, option: str, *, keep: list[Path]) -> Path:
     path = Path(text)
     if path.suffix not in TABLES:
         raise UsageError(f"{option} is {text!r}; give a file that ends in {', '.join(TABLES)}")
+    return writeable_file(path, option, keep=keep)
+
+
+def writeable_file(path: Path, option: str, *, keep: list[Path]) -> Path:
+    """A file in a folder that exists, and none of those to keep."""
+    text = str(path)
     if path.is_dir() or not path.parent.is_dir():
         raise StorageError(
             f"{option} {text!r} cannot be written:"

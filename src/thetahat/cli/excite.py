@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from thetahat import robots
 from thetahat.cli import arguments
+from thetahat.cli.excite_answer import as_words, describe, motion_format
 from thetahat.cli.exit_status import collect_warnings, emit
 from thetahat.cli.progress import Progress
 from thetahat.cli.settings_options import friction_terms, with_options, with_settings
@@ -24,12 +25,14 @@ if TYPE_CHECKING:
 
     from thetahat.excite.design import Design
     from thetahat.excite.motion_limits import Box
+    from thetahat.excite.stated_limits import PerJoint
     from thetahat.excite.trajectory import Motion
     from thetahat.identification.information import Information
     from thetahat.model.robot import Robot
 
-SCHEMA = "thetahat/excite/1"
 CRITERIA = ("log-det", "condition")
+FORMATS = ("csv", "parquet", "npz", "ros2-yaml", "ros2-json", "urscript")
+TABLE_RATE = 1000.0  # [Hz]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +47,19 @@ class ExciteOptions:
         CRITERIA[0],
         shown=True,
     )
-    rate: float = setting("Sample rate of the output file.", 1000.0, "HZ", shown=True)
+    rate: float | None = setting(
+        "Sample rate of the output file; default: 1000, JointTrajectory 100, URScript 125.",
+        None,
+        "HZ",
+    )
+    to: str | None = setting(
+        f"Output format: {', '.join(FORMATS)}; default: by the ending.",
+        None,
+        "FORMAT",
+    )
+    preview: str | None = setting(
+        "HTML page to write, in which the robot moves.", None, "FILE.html"
+    )
     starts: int = setting("Number of random initial motions.", 24, "N", shown=True)
     seconds: float = setting("Time limit of the optimisation.", 600.0, "S", shown=True)
     seed: int = setting("Random seed of the initial motions.", 0, "N", shown=True)
@@ -53,16 +68,58 @@ class ExciteOptions:
     )
     joints: str | None = setting("Move these joints only; the others stay at zero.", None, "A,B,C")
     margin: float = setting("Fraction of the file's limits to use.", 0.95, "PART", shown=True)
-    velocity: float | None = setting(
-        "Velocity limit of all joints; overrides the file's.", None, "RAD/S"
+    velocity: str | None = setting(
+        "Velocity limit, for all joints or V1,V2,… or JOINT=V,…; overrides the file's.",
+        None,
+        "RAD/S",
+        "--max-velocity --velocity",
     )
-    acceleration: float | None = setting("Acceleration limit of all joints.", None, "RAD/S²")
-    torque: float | None = setting("Torque limit of all joints; overrides the file's.", None, "N·M")
+    acceleration: str | None = setting(
+        "Acceleration limit, likewise; default: 0.3 s to top speed.",
+        None,
+        "RAD/S²",
+        "--max-acceleration --acceleration",
+    )
+    jerk: str | None = setting(
+        "Jerk limit, likewise; default: 0.1 s to full acceleration.", None, "RAD/S³", "--max-jerk"
+    )
+    torque: str | None = setting(
+        "Torque limit, likewise; overrides the file's.", None, "N·M", "--max-torque --torque"
+    )
+    floor: str = setting(
+        "Height of the floor that all links keep above, or none; auto: the ground that the robot"
+        " stands on.",
+        "auto",
+        "Z|none|auto",
+        shown=True,
+    )
+    self_collision: bool = setting(
+        "Keep links apart from each other; default: yes.",
+        True,
+        flags="--self-collision/--no-self-collision",
+    )
+    clearance: float = setting(
+        "Least distance of links from the floor and each other.", 0.02, "M", shown=True
+    )
     inside: list[str] | None = setting(
         "Keep a link's origin inside a box; may be repeated.", None, "LINK:X,X,Y,Y,Z,Z"
     )
     outside: list[str] | None = setting(
         "Keep a link's origin outside a box; may be repeated.", None, "LINK:X,X,Y,Y,Z,Z"
+    )
+    torque_noise: str | None = setting(
+        "Standard deviation of measured torques; default: 1 % of their limits.", None, "N·M"
+    )
+    encoder_noise: str | None = setting(
+        "Standard deviation of measured positions, from which accelerations are derived; default:"
+        " 0.0001.",
+        None,
+        "RAD",
+    )
+    prior_spread: float | None = setting(
+        "Relative uncertainty of the file's inertia, such as 0.3: weigh what it leaves open.",
+        None,
+        "PART",
     )
     friction: str = setting(
         "Friction terms to be identified, or none.", ",".join(FRICTION), shown=True
@@ -87,7 +144,8 @@ def excite(
     out: Annotated[
         str,
         arguments.output(
-            "Motion file to write (.csv, .parquet or .npz) with columns t, q., dq., ddq.",
+            "Motion file to write: .csv, .parquet or .npz with columns t, q., dq., ddq.; .yaml or"
+            " .json for a ROS 2 JointTrajectory; .script for URScript.",
             "TRAJECTORY",
         ),
     ],
@@ -97,20 +155,32 @@ def excite(
     settings: IdentifySettings,
 ) -> None:
     """Design an exciting motion for identification."""
+    from thetahat.excite.trajectory_files import check_playable, default_rate, save_motion
+
     began = time.monotonic()
-    file = robots.find(robot)
-    target = arguments.table_file(out, "--out", keep=[file, *map(Path, options.after or ())])
+    file, gravity = robots.find(robot), settings.gravity
+    read = [file, *map(Path, options.after or ())]
+    kind = motion_format(out, options.to)
+    target = arguments.writeable_file(Path(out), "--out", keep=read)
+    preview = None
+    if options.preview is not None:
+        preview = arguments.writeable_file(Path(options.preview), "--preview", keep=read)
+    rate = default_rate(kind) if options.rate is None else options.rate
     with collect_warnings(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
         progress.stage("loading the robot")
-        moved, excited = _robots(file, settings.gravity, options)
+        moved, excited = _robots(file, gravity, options)
+        check_playable(moved, kind, rate)
         earlier = _earlier(options.after, moved, excited, settings, progress)
         motion_design = _design(excited, earlier, options, progress)
-        motion = motion_design.trajectory.sampled(options.rate)
-        _whole(motion, moved).save(target)
-    data = describe(
-        motion_design, rows=len(motion), rate=options.rate, file=target, warnings=warnings
-    )
-    emit(as_text(data) if json else _text(data, time.monotonic() - began))
+        motion = motion_design.trajectory.sampled(rate)
+        save_motion(_whole(motion, moved), target, moved, kind)
+        if preview is not None:
+            from thetahat.live.motion_preview import write_preview
+
+            write_preview(motion_design, excited, preview)
+    data = describe(motion_design, rows=len(motion), rate=rate, file=target, warnings=warnings)
+    data |= {"format": kind, "preview": None if preview is None else str(preview)}
+    emit(as_text(data) if json else as_words(data, time.monotonic() - began))
 
 
 def _design(
@@ -122,13 +192,21 @@ def _design(
 
     inside = _boxes(options.inside, "--inside", inside=True)
     outside = _boxes(options.outside, "--outside", inside=False)
+
+    def per_joint(text: str | None, option: str) -> PerJoint | None:
+        return arguments.per_joint(text, option, robot.joint_names)
+
     limits = motion_limits(
         robot,
         margin=options.margin,
-        velocity=options.velocity,
-        acceleration=options.acceleration,
-        torque=options.torque,
+        velocity=per_joint(options.velocity, "--max-velocity"),
+        acceleration=per_joint(options.acceleration, "--max-acceleration"),
+        jerk=per_joint(options.jerk, "--max-jerk"),
+        torque=per_joint(options.torque, "--max-torque"),
         boxes=[*inside, *outside],
+        floor=_floor(options.floor),
+        self_collision=options.self_collision,
+        clearance=options.clearance,
     )
     return design(
         robot,
@@ -138,13 +216,37 @@ def _design(
         start=_start(options.start, robot),
         limits=limits,
         criterion=options.criterion,
+        noise=_noise(options.torque_noise, "--torque-noise", robot),
+        encoder_noise=_noise(options.encoder_noise, "--encoder-noise", robot),
+        prior_spread=options.prior_spread,
         earlier=earlier,
-        rate=options.rate,
+        rate=TABLE_RATE if options.rate is None else options.rate,
         starts=options.starts,
         seconds=options.seconds,
         seed=options.seed,
         progress=progress.share("designing"),
     )
+
+
+def _floor(text: str) -> float | str | None:
+    """Return the height of the floor, "auto", or None."""
+    if text in ("none", "auto"):
+        return None if text == "none" else text
+    try:
+        height = float(text)
+    except ValueError:
+        height = math.nan
+    if not math.isfinite(height):
+        raise UsageError(f"--floor is {text!r}; give a height [m], none or auto")
+    return height
+
+
+def _noise(text: str | None, option: str, robot: Robot) -> float | list[float] | None:
+    """Return standard deviations: one, or one per joint."""
+    given = arguments.per_joint(text, option, robot.joint_names)
+    if isinstance(given, dict):
+        raise UsageError(f"{option} is {text!r}; give one number, or one per joint with commas")
+    return given
 
 
 def _robots(
@@ -243,48 +345,3 @@ def _earlier(
             prepare_batches(log, whole, settings=filtering), "folding the earlier log", log.rows
         ),
     )
-
-
-def describe(
-    motion_design: Design, *, rows: int, rate: float, file: Path, warnings: list[str]
-) -> dict[str, Any]:
-    """The answer as plain data, schema thetahat/excite/1."""
-    return {
-        "schema": SCHEMA,
-        "file": str(file),
-        "rows": rows,
-        "rate": rate,
-        "duration": motion_design.trajectory.duration,
-        "joints": list(motion_design.trajectory.joint_names),
-        "criterion": motion_design.criterion,
-        "condition": motion_design.condition if math.isfinite(motion_design.condition) else None,
-        "log_det": motion_design.log_det if math.isfinite(motion_design.log_det) else None,
-        "base_parameters": len(motion_design.information.base),
-        "evaluations": motion_design.evaluations,
-        "seconds": motion_design.seconds,
-        "complete": motion_design.complete,
-        "limits": [
-            {"kind": m.kind, "name": m.name, "used": m.used, "time": m.time}
-            for m in motion_design.margins
-        ],
-        "notes": list(motion_design.notes),
-        "warnings": list(warnings),
-    }
-
-
-def _text(data: dict[str, Any], seconds: float) -> str:
-    condition = "without bound" if data["condition"] is None else f"{data['condition']:.3g}"
-    lines = [
-        f"A motion of {data['duration']:g} s for {len(data['joints'])} joints shows"
-        f" {data['base_parameters']} base parameters; condition {condition}."
-    ]
-    lines += [
-        f"  {m['kind']} of {m['name']}: {100.0 * m['used']:.1f} % of its limit at {m['time']:.3f} s"
-        for m in data["limits"]
-    ]
-    lines += [f"  {note}" for note in data["notes"]]
-    lines.append(
-        f"Wrote {data['file']} ({data['rows']:,} rows at {data['rate']:g} Hz) in {seconds:.1f} s;"
-        " play it, or: thetahat simulate."
-    )
-    return "\n".join(lines) + "\n"

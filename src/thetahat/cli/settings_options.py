@@ -102,7 +102,7 @@ def _parameter(setting: Field[Any]) -> inspect.Parameter:
     if setting.name in REPEATED:
         kind = list[str] | None
     annotation: Any = Annotated[
-        kind, option(about["help"], flags, show_default=about["shown"], **more)
+        kind, option(about["help"], *flags.split(), show_default=about["shown"], **more)
     ]
     return inspect.Parameter(
         setting.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation

@@ -15,7 +15,14 @@ from functools import cached_property
 import numpy as np
 
 from thetahat.errors import check_count, check_positive
-from thetahat.excite.trajectories import Fourier, Spline, fourier_terms, spline_terms
+from thetahat.excite.trajectories import (
+    Fourier,
+    Spline,
+    fourier_jerk,
+    fourier_terms,
+    spline_jerk,
+    spline_terms,
+)
 from thetahat.excite.trajectory import State, Trajectory
 
 # samples per period of the highest harmonic, or per span of a spline: enough for the integral
@@ -33,6 +40,15 @@ class Family(ABC):
     @abstractmethod
     def functions(self, t: np.ndarray) -> State:
         """Return Φ and its two derivatives at times t, (n, size) each; a constant comes first."""
+
+    @abstractmethod
+    def third_derivatives(self, t: np.ndarray) -> np.ndarray:
+        """Return the third derivative of Φ at times t, (n, size)."""
+
+    @property
+    @abstractmethod
+    def highest_frequency(self) -> float:
+        """[Hz] of the fastest oscillation that the functions hold."""
 
     @abstractmethod
     def trajectory(self, X: np.ndarray) -> Trajectory:
@@ -98,6 +114,16 @@ class FourierFamily(Family):
         first = fourier_terms(np.zeros(1), self.duration, self.harmonics)[0] @ self._rest
         return q - first, dq, ddq
 
+    def third_derivatives(self, t: np.ndarray) -> np.ndarray:
+        """Of the same combinations."""
+        third = fourier_jerk(t, self.duration, self.harmonics) @ self._rest
+        return third if self.start is not None else np.hstack([np.zeros((len(t), 1)), third])
+
+    @property
+    def highest_frequency(self) -> float:
+        """That of the last harmonic."""
+        return self.harmonics / self.duration
+
     def trajectory(self, X: np.ndarray) -> Fourier:
         """The series of these coefficients."""
         ab = X[:, self.moving] @ self._rest.T
@@ -140,6 +166,16 @@ class SplineFamily(Family):
             return q, dq, ddq
         one, zero = np.ones((len(t), 1)), np.zeros((len(t), 1))
         return np.hstack([one, q]), np.hstack([zero, dq]), np.hstack([zero, ddq])
+
+    def third_derivatives(self, t: np.ndarray) -> np.ndarray:
+        """Of the same functions."""
+        third = spline_jerk(t, self._knots)[:, 1:]
+        return third if self.start is not None else np.hstack([np.zeros((len(t), 1)), third])
+
+    @property
+    def highest_frequency(self) -> float:
+        """A turn in every span, two of which make a period."""
+        return (self.points - 1) / (2.0 * self.duration)
 
     def trajectory(self, X: np.ndarray) -> Spline:
         """The spline whose points are these steps away from its start."""

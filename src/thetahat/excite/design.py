@@ -12,25 +12,25 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
-from thetahat.data.samples import Samples
-from thetahat.dynamics import rigid_body
 from thetahat.errors import NotIdentifiable, UsageError, check_count, check_positive, known
 from thetahat.excite.bases import Family, FourierFamily, SplineFamily
+from thetahat.excite.evaluation import Excitation, MotionCheck, Workspace, check_motion
+from thetahat.excite.evaluation import excitation as excitation
 from thetahat.excite.initial_guess import check_start, poses, random_coefficients, restored, used
+from thetahat.excite.measurement_noise import MeasurementNoise, measurement_noise
 from thetahat.excite.motion_limits import Margin, MotionLimits, motion_limits
 from thetahat.excite.objective import CRITERIA, Problem
+from thetahat.excite.prior_information import prior_information
 from thetahat.excite.search import Budget, Climb, climb, is_inside
 from thetahat.excite.trajectory import Trajectory, joint_array, require_plain
 from thetahat.identification import factor as f
 from thetahat.identification.identifiability.base_parameters import base_parameters
-from thetahat.identification.information import Information, information, robot_key
+from thetahat.identification.information import Information, robot_key
 from thetahat.model.robot import Robot
 
-NOISE = 0.01  # of a joint's torque limit, where no noise is given
 INSIDE = 0.8  # of the scale at which a random motion meets its first limit, where a search begins
 # Stages of the search: the barrier's weights with the iterations given to each, and the part of the
 # motions that goes on from it.
@@ -39,7 +39,8 @@ STAGES = (
     (((0.01, 40),), 0.5),
     (((0.003, 40), (0.001, 40)), 0.0),
 )
-TIME_LIMIT = 600.0  # [s], about forty times what an arm of seven joints takes
+BEGIN = 0.3  # of the time limit, in which searches are started
+TIME_LIMIT = 600.0  # [s], about twenty times what an arm of seven joints takes
 # times that limits are tightened where a motion takes too much of them between two samples of the
 # grid
 TIGHTENED = 4
@@ -54,14 +55,6 @@ class Progress:
     left: float  # [s] until the time limit
     done: float  # part of the work, 0 to 1
     evaluations: int
-
-
-class Excitation(NamedTuple):
-    """How well a motion shows the base parameters, torques in units of their noise."""
-
-    information: Information  # of the motion alone, with the robot's own torques
-    log_det: float  # of the information in base parameters, earlier logs included
-    condition: float  # of the column-scaled base regressor, earlier logs included
 
 
 @dataclass(frozen=True)
@@ -82,10 +75,20 @@ class Design:
     criterion: str  # "log-det" or "condition"
     excitation: Excitation
     limits: MotionLimits
-    margins: tuple[Margin, ...]  # the nearest to each kind of limit, at every millisecond
-    noise: np.ndarray  # (nv,) standard deviation of every joint's torque noise [N·m or N]
+    check: MotionCheck  # how near it comes to them, and the space it takes
+    noise: MeasurementNoise
     search: SearchRecord
     notes: tuple[str, ...]  # a sentence for everything that was assumed
+
+    @property
+    def margins(self) -> tuple[Margin, ...]:
+        """The nearest to each kind of limit, at every millisecond."""
+        return self.check.margins
+
+    @property
+    def workspace(self) -> Workspace:
+        """The space that the motion takes."""
+        return self.check.workspace
 
     @property
     def information(self) -> Information:
@@ -123,7 +126,8 @@ class Design:
             f" joints: condition {self.condition:.3g}, log det {self.log_det:.4g},"
             f" {self.evaluations} evaluations in {self.seconds:.1f} s"
         )
-        return "\n".join([head, *(f"  {line}" for line in (*self.margins, *self.notes))])
+        lines = (*self.margins, self.workspace, *self.notes)
+        return "\n".join([head, *(f"  {line}" for line in lines)])
 
 
 def design(
@@ -136,6 +140,8 @@ def design(
     limits: MotionLimits | None = None,
     criterion: str = "log-det",
     noise: float | Sequence[float] | np.ndarray | None = None,
+    encoder_noise: float | Sequence[float] | np.ndarray | None = None,
+    prior_spread: float | None = None,
     earlier: Information | None = None,
     rate: float = 100.0,
     starts: int = 24,
@@ -157,6 +163,10 @@ def design(
             column-scaled base regressor, made small.
         noise: standard deviation of the torques, per joint or for all; one hundredth of their
             limits where it is not given.
+        encoder_noise: standard deviation of the positions [rad or m], from which accelerations are
+            derived; 1e-4 rad where it is not given, zero for accelerations without noise.
+        prior_spread: how well the robot's own inertial parameters are known, such as 0.3 for 30 %;
+            the motion then shows most of what they leave open (Bayesian D-optimality).
         earlier: what earlier logs showed; the motion is then the one that adds most to it.
         rate: samples per second of the log to come, which counts beside earlier logs.
         starts: how many random motions start a search; the time that it takes grows with it.
@@ -166,26 +176,67 @@ def design(
 
     """
     began = time.monotonic()
-    check_positive("seconds", seconds, "the time limit of the design [s]")
-    check_count("starts", starts, "how many random motions start a search")
-    check_count("seed", seed, "the seed of the random motions", least=0)
+    budget = _budget(began, seconds, starts, seed)
     family = _family(robot, duration, harmonics, points, start)
+    prior = None if prior_spread is None else prior_information(robot, prior_spread)
     problem, notes = planned(
-        robot, family, limits=limits, criterion=criterion, noise=noise, earlier=earlier, rate=rate
-    )
-    if family.start is not None:
-        check_start(problem, family.start)
-    rng = np.random.default_rng(seed)
-    budget = Budget(began + seconds)
-    with f.blas_threads().limit(limits=1, user_api="blas"):
-        climbs = _begin(problem, rng, starts, budget)
-        best = _search(problem, climbs, budget, _reporter(problem, budget, progress))
-        X = _kept(problem, best, budget)
+        robot, family, limits=limits, criterion=criterion, noise=noise,
+        encoder_noise=encoder_noise, prior=prior, earlier=earlier, rate=rate
+    )  # fmt: skip
+    X = _improved(problem, np.random.default_rng(seed), starts, budget, progress)
     if budget.cut:
         notes += (
             f"the time limit of {seconds:g} s ended the search: give it more or fewer starts",
         )
-    return _result(problem, X, earlier, budget, began, notes)
+    record = SearchRecord(budget.evaluations, time.monotonic() - began, not budget.cut)
+    return _result(problem, X, record, notes, earlier=earlier, prior=prior)
+
+
+def _budget(began: float, seconds: float, starts: int, seed: int) -> Budget:
+    check_positive("seconds", seconds, "the time limit of the design [s]")
+    check_count("starts", starts, "how many random motions start a search")
+    check_count("seed", seed, "the seed of the random motions", least=0)
+    return Budget(began + seconds, began + BEGIN * seconds)
+
+
+def _improved(
+    problem: Problem,
+    rng: np.random.Generator,
+    starts: int,
+    budget: Budget,
+    progress: Callable[[Progress], None] | None,
+) -> np.ndarray:
+    """Coefficients of the best motion."""
+    if problem.family.start is not None:
+        check_start(problem, problem.family.start)
+    with f.blas_threads().limit(limits=1, user_api="blas"):
+        climbs = _begin(problem, rng, starts, budget)
+        best = _search(problem, climbs, budget, _reporter(problem, budget, progress))
+        return _kept(problem, best, budget)
+
+
+def _result(
+    problem: Problem,
+    X: np.ndarray,
+    search: SearchRecord,
+    notes: tuple[str, ...],
+    *,
+    earlier: Information | None,
+    prior: np.ndarray | None,
+) -> Design:
+    robot, trajectory = problem.robot, problem.family.trajectory(X)
+    return Design(
+        trajectory=trajectory,
+        criterion=problem.criterion,
+        excitation=excitation(
+            robot, trajectory, problem.noise, rate=problem.rate, earlier=earlier, prior=prior
+        ),
+        limits=problem.limits,
+        check=check_motion(robot, problem.limits, trajectory),
+        noise=problem.noise,
+        search=search,
+        notes=notes,
+    )
 
 
 def planned(
@@ -195,6 +246,8 @@ def planned(
     limits: MotionLimits | None = None,
     criterion: str = "log-det",
     noise: float | Sequence[float] | np.ndarray | None = None,
+    encoder_noise: float | Sequence[float] | np.ndarray | None = None,
+    prior: np.ndarray | None = None,
     earlier: Information | None = None,
     rate: float = 100.0,
 ) -> tuple[Problem, tuple[str, ...]]:
@@ -202,7 +255,6 @@ def planned(
     require_plain(robot)
     if criterion not in CRITERIA:
         raise UsageError(f"criterion is {criterion!r}; criteria: {known(CRITERIA)}")
-    check_positive("rate", rate, "samples per second of the log to come")
     limits = motion_limits(robot) if limits is None else limits
     if limits.joint_names != robot.joint_names:
         raise UsageError(
@@ -214,16 +266,23 @@ def planned(
             f"no motion shows any parameter of robot {robot.name!r}; give its links mass, or let"
             " friction be identified"
         )
-    sigma, notes = _noise(robot, limits, noise)
-    known_already = None
+    sigma, notes = measurement_noise(
+        robot,
+        limits.torque,
+        torque=noise,
+        position=encoder_noise,
+        rate=rate,
+        highest=family.highest_frequency,
+    )
+    known_already = prior
     if earlier is not None:
         if earlier.key != robot_key(robot):
             raise UsageError(
                 f"the earlier information is of another robot than {robot.name!r}: geometry,"
                 " gravity or drive columns differ; fold that log with this robot"
             )
-        R = earlier.stacked(1.0 / sigma)[:, :-1]
-        known_already = R.T @ R
+        R = earlier.stacked(1.0 / sigma.torque)[:, :-1]
+        known_already = R.T @ R + (0.0 if prior is None else prior)
     return Problem(robot, family, limits, criterion, sigma, float(rate), known_already), (
         *limits.notes,
         *notes,
@@ -251,27 +310,6 @@ def random_motion(
     return problem.family.trajectory(X)
 
 
-def excitation(
-    robot: Robot,
-    trajectory: Trajectory,
-    noise: np.ndarray,
-    *,
-    rate: float = 100.0,
-    earlier: Information | None = None,
-) -> Excitation:
-    """Return how well a motion shows the base parameters, with earlier logs."""
-    motion = trajectory.sampled(rate)
-    tau = rigid_body.inverse_dynamics(robot, motion.q, motion.dq, motion.ddq)
-    shown = information(
-        robot, Samples(q=motion.q, dq=motion.dq, ddq=motion.ddq, tau=tau, t=motion.t)
-    )
-    solution = f.solve((shown if earlier is None else shown + earlier).stacked(1.0 / noise))
-    if solution.rank < len(shown.base):
-        return Excitation(shown, -np.inf, np.inf)
-    log_det = 2.0 * float(np.sum(np.log(np.abs(np.diag(solution.seen)))))
-    return Excitation(shown, log_det, solution.condition)
-
-
 # -- parts of a design -----------------------------------------------------------------------------
 
 
@@ -286,30 +324,6 @@ def _family(
     if points is not None:
         return SplineFamily(robot.joint_names, duration, points, start)
     return FourierFamily(robot.joint_names, duration, harmonics, start)
-
-
-def _noise(robot: Robot, limits: MotionLimits, noise: object) -> tuple[np.ndarray, tuple[str, ...]]:
-    """σ of every joint's torque, and what was assumed."""
-    if noise is not None:
-        sigma = np.asarray(noise, dtype=float) if not isinstance(noise, str) else np.zeros(0)
-        sound = np.all(np.isfinite(sigma) & (sigma > 0.0))
-        if sigma.shape not in ((), (robot.nv,)) or not sound:
-            raise UsageError(
-                f"noise is {noise!r}; give the torques' standard deviation, one number or"
-                f" {robot.nv}, finite and above zero"
-            )
-        return np.broadcast_to(sigma, (robot.nv,)).copy(), ()
-    stated = np.isfinite(limits.torque)
-    if not np.any(stated):
-        return np.ones(robot.nv), (
-            "neither noise nor torque limits are given, so the torques of all joints count alike",
-        )
-    sigma = NOISE * np.where(stated, limits.torque, np.median(limits.torque[stated]))
-    note = (
-        f"noise is not given: each joint's torque counts with {100 * NOISE:g} % of its limit as"
-        " standard deviation"
-    )
-    return sigma, (note,)
 
 
 def _begin(problem: Problem, rng: np.random.Generator, starts: int, budget: Budget) -> list[Climb]:
@@ -327,7 +341,7 @@ def _begin(problem: Problem, rng: np.random.Generator, starts: int, budget: Budg
         budget.evaluations += 1
         if is_inside(look):
             climbs.append(Climb(look))
-        if climbs and budget.over:
+        if climbs and len(climbs) < len(centres) and budget.late:
             break
     if not climbs:
         shown = excitation(robot, family.trajectory(X), problem.noise).information
@@ -339,7 +353,7 @@ def _begin(problem: Problem, rng: np.random.Generator, starts: int, budget: Budg
         )
         raise NotIdentifiable(
             f"no motion of this kind shows all parameters of {robot.name!r}: {reason}; give more"
-            " time, harmonics or room"
+            " time, harmonics or room, or say how well the file knows them (prior spread)"
         )
     return climbs
 
@@ -410,26 +424,3 @@ def _reporter(
         progress(Progress(value, left, done, budget.evaluations))
 
     return report
-
-
-def _result(
-    problem: Problem,
-    X: np.ndarray,
-    earlier: Information | None,
-    budget: Budget,
-    began: float,
-    notes: tuple[str, ...],
-) -> Design:
-    trajectory = problem.family.trajectory(X)
-    return Design(
-        trajectory=trajectory,
-        criterion=problem.criterion,
-        excitation=excitation(
-            problem.robot, trajectory, problem.noise, rate=problem.rate, earlier=earlier
-        ),
-        limits=problem.limits,
-        margins=problem.limits.check(problem.robot, trajectory),
-        noise=problem.noise,
-        search=SearchRecord(budget.evaluations, time.monotonic() - began, not budget.cut),
-        notes=notes,
-    )

@@ -8,14 +8,17 @@ from collections.abc import Callable
 
 import numpy as np
 
-from thetahat.errors import NotIdentifiable, UsageError
+from thetahat.errors import NotIdentifiable, RefusedForSafety, UsageError
+from thetahat.excite.collision_model import FLOOR
+from thetahat.excite.motion_limits import CHECK_RATE
 from thetahat.excite.objective import Problem, room
 
 POSES = 2000  # tried, where the middle of the position limits cannot be held
 SPREAD = 0.5  # of the reach: how far from the middle the centre of a motion is drawn first
 # scales tried in turn, of those that the limits of position, velocity and acceleration allow
-LADDER = np.geomspace(1e-3, 1.0, 25)
-BISECTIONS = 20
+LADDER = np.geomspace(1e-2, 1.0, 13)
+BISECTIONS = 10
+COARSE = 100.0  # [Hz] at which a scale is sought before it is checked at every millisecond
 STILL = 0.999  # of a limit that a pose may take
 
 
@@ -26,7 +29,7 @@ def check_start(problem: Problem, start: np.ndarray) -> None:
     """Refuse a start that limits do not allow, or that the robot cannot hold."""
     robot, limits = problem.robot, problem.limits
     still = np.zeros((1, robot.nv))
-    ratio = problem.linear_ratios((start[None], still, still))[0, : robot.nv]
+    ratio = problem.tight * (start - limits.centre) / limits.reach
     worst = int(np.argmax(np.abs(ratio)))
     if abs(ratio[worst]) >= 1.0:
         raise UsageError(
@@ -34,6 +37,7 @@ def check_start(problem: Problem, start: np.ndarray) -> None:
             f" inside of {limits.lower[worst]:g} … {limits.upper[worst]:g} by half a per cent;"
             " start inside, or give wider position limits"
         )
+    _check_room(problem, start)
     held = np.abs(problem.curved_ratios(start[None], still, still)[0])
     if not held.size or np.max(held) < 1.0:
         return
@@ -49,6 +53,25 @@ def check_start(problem: Problem, start: np.ndarray) -> None:
     raise UsageError(
         f"the start breaks, or comes too near to, the box of {box}; start elsewhere or give"
         " another box"
+    )
+
+
+def _check_room(problem: Problem, start: np.ndarray) -> None:
+    """Refuse a start in the floor, or with links that touch."""
+    felt = problem.felt(start[None])
+    if not len(felt.ratio) or np.max(felt.ratio) < 1.0:
+        return
+    model, row = problem.limits.collisions, int(felt.row[np.argmax(felt.ratio)])
+    least = f"{1000 * model.least(row):.3g} mm"
+    if model.kind(row) == FLOOR:
+        raise RefusedForSafety(
+            f"the start has {model.name(row)} of {problem.robot.name!r} inside of the floor, z ="
+            f" {model.floor:g} m, or less than {least} above it; start elsewhere, or give another"
+            " floor or none"
+        )
+    raise RefusedForSafety(
+        f"the start has {model.name(row)} of {problem.robot.name!r} less than {least} apart; start"
+        " elsewhere, or give a smaller clearance"
     )
 
 
@@ -69,7 +92,11 @@ def poses(problem: Problem, rng: np.random.Generator, count: int) -> np.ndarray:
         np.max(part, axis=1, initial=0.0)
         for part in (used[:, : problem.torques], used[:, problem.torques :])
     )
-    held = np.flatnonzero(np.maximum(torque, box) < STILL)
+    crowded = np.zeros((2, len(q)))  # by links that keep apart, and by the floor
+    felt, pairs = problem.felt(q), len(limits.collisions.pairs)
+    np.maximum.at(crowded, ((felt.row >= pairs).astype(int), felt.sample), felt.ratio)
+    apart = np.max(crowded, axis=0)
+    held = np.flatnonzero(np.maximum.reduce([torque, box, apart]) < STILL)
     if len(held):
         return np.asarray(q[held[np.arange(count) % len(held)]])
     if np.min(torque) >= STILL:
@@ -81,7 +108,14 @@ def poses(problem: Problem, rng: np.random.Generator, count: int) -> np.ndarray:
             f" {used[pose, joint] * limits.torque[joint] / problem.tight:.4g} and may take"
             f" {limits.torque[joint]:.4g}; give higher torque limits"
         )
-    kept = "the boxes" if np.min(box) >= STILL else "the boxes and the torque limits together"
+    if np.min(box) < STILL and np.min(apart) >= STILL:
+        floor = np.min(crowded[1]) >= STILL
+        raise NotIdentifiable(
+            f"none of {len(q)} poses tried keeps"
+            f" {'all links above the floor' if floor else 'links apart from each other'}; give"
+            f" {'a lower floor or none' if floor else 'a smaller clearance, or no self-collision'}"
+        )
+    kept = "the boxes" if np.min(box) >= STILL else "all limits together"
     raise NotIdentifiable(
         f"none of {len(q)} poses tried keeps {kept}; check the boxes and which link they hold, or"
         " give the pose to start from"
@@ -120,10 +154,10 @@ def random_coefficients(
     if family.start is None:
         X[:, 0] = pose
     drawn = family.draw(rng)
-    still = problem.linear_ratios(problem.states(X))
+    still = problem.linear_ratios(X)
     X[:, family.moving] = drawn
-    change = problem.linear_ratios(problem.states(X)) - still
-    fits = np.min(room(still, change).reshape(len(still), 3, -1), axis=(0, 1))
+    change = problem.linear_ratios(X) - still
+    fits = np.min(room(still, change).reshape(len(still), 4, -1), axis=(0, 1))
     drawn = drawn * (np.full(len(pose), np.min(fits)) if together else fits)[:, None]
 
     def scaled(scale: float) -> np.ndarray:
@@ -131,16 +165,19 @@ def random_coefficients(
         return X
 
     def keeps(scale: float) -> bool:
-        ratios = problem.curved_ratios(*problem.states(scaled(scale)))
-        return bool(np.all(np.abs(ratios) <= 1.0))
+        states = problem.states(scaled(scale))
+        if np.any(np.abs(problem.curved_ratios(*states)) > 1.0):
+            return False
+        return bool(np.all(problem.felt(states[0]).ratio <= 1.0))
 
     return scaled(largest(keeps, LADDER)).copy()
 
 
-def used(problem: Problem, X: np.ndarray) -> float:
-    """The largest share of any limit at every millisecond."""
+def used(problem: Problem, X: np.ndarray, *, rate: float = CHECK_RATE) -> float:
+    """The largest share of what may be used of any limit, at every millisecond."""
+    trajectory = problem.family.trajectory(X)
     return max(
-        margin.used for margin in problem.limits.check(problem.robot, problem.family.trajectory(X))
+        margin.share for margin in problem.limits.check(problem.robot, trajectory, rate=rate)
     )
 
 
@@ -158,18 +195,20 @@ def restored(problem: Problem, X: np.ndarray, *, most: float = 1.0) -> np.ndarra
         return out
 
     def keeps(scale: float) -> bool:
-        return used(problem, scaled(scale)) <= 1.0
+        return used(problem, scaled(scale), rate=COARSE) <= 1.0
 
-    high = most
-    if keeps(most):
-        return scaled(most)
-    for low in (1.0, 0.995, 0.98, 0.95, 0.9, 0.8, 0.6, 0.4, 0.2, 0.1, 0.01):
-        if low >= most:
+    low, high = 0.0, most
+    for rung in (most, 1.0, 0.995, 0.98, 0.95, 0.9, 0.8, 0.6, 0.4, 0.2, 0.1, 0.01):
+        if rung > most:
             continue
-        if keeps(low):
-            for _ in range(8):
-                middle = 0.5 * (low + high)
-                low, high = (middle, high) if keeps(middle) else (low, middle)
-            return scaled(low)
-        high = low
+        if keeps(rung):
+            low = rung
+            break
+        high = rung
+    for _ in range(8 if 0.0 < low < high else 0):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if keeps(middle) else (low, middle)
+    for less in (1.0, 0.9995, 0.998, 0.995, 0.99, 0.97, 0.9) if low else ():
+        if used(problem, scaled(less * low)) <= 1.0:
+            return scaled(less * low)
     return None

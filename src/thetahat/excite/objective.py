@@ -1,10 +1,12 @@
 """The information of a planned motion, how much of its limits it takes, and the derivative of both
 by the motion's coefficients.
 
-F = Σ_s Y_sᵀ W Y_s over samples of the motion, Y the regressor's base columns, W = diag(1/σ_j²). A
-criterion φ(F) with dφ = tr(M dF) changes with the state z = (q, q̇, q̈) of sample s by 2 Σ_jc (W
-Y_s M)_jc ∂Y_s,jc/∂z: 3·nv differences of the regressor per sample, in one call of the kernel for
-all samples, give the whole gradient, however many coefficients there are.
+F = P + Σ_s Y_sᵀ W_s Y_s over samples of the motion, Y the regressor's base columns, W = diag(w_j),
+1/w_j the variance of joint j's row (measurement_noise), P the information there is already: of
+earlier logs and of a prior. A criterion φ(F) with dφ = tr(M dF) changes with the state z = (q, q̇,
+q̈) of sample s by 2 Σ_jc (W Y_s M)_jc ∂Y_s,jc/∂z, and with q by Σ_j w_j (Y_s M Y_sᵀ)_jj ∂log w_j/∂q
+too: 3·nv differences of the regressor per sample, in one call of the kernel for all samples, give
+the whole gradient, however many coefficients there are.
 """
 
 from __future__ import annotations
@@ -12,12 +14,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import lapack
 
 from thetahat.dynamics import rigid_body
 from thetahat.excite.bases import Family
+from thetahat.excite.collision_model import Contacts
+from thetahat.excite.measurement_noise import MeasurementNoise
 from thetahat.excite.motion_limits import MotionLimits
 from thetahat.identification.identifiability.base_parameters import base_parameters
 from thetahat.identification.parameter_columns import Columns
@@ -87,8 +92,17 @@ class Look:
     rows: np.ndarray  # (n, nv, p) weighted base columns
     value: float  # φ, to be made small
     slope: np.ndarray  # (p, p) M
-    linear: np.ndarray  # (n, 3·nv) ratios of position, velocity, acceleration
+    linear: np.ndarray  # (n, 4·nv) ratios of position, velocity, acceleration, jerk
     curved: np.ndarray  # (n, values) ratios of torque and boxes
+    felt: Contacts  # ratios of floor and links that keep apart, where they are felt
+
+
+class Slopes(NamedTuple):
+    """Derivatives of a motion's criterion and ratios by its coefficients."""
+
+    criterion: np.ndarray  # (nv, size) ∂φ/∂X
+    curved: np.ndarray  # (n, values, nv, size)
+    felt: np.ndarray  # (a, nv, size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,9 +113,9 @@ class Problem:
     family: Family
     limits: MotionLimits
     criterion: str
-    noise: np.ndarray  # (nv,) standard deviation of each joint's torque
+    noise: MeasurementNoise
     rate: float  # [Hz] of the samples the log will hold
-    earlier: np.ndarray | None = None  # (p, p) information of earlier logs
+    earlier: np.ndarray | None = None  # (p, p) information of earlier logs and of a prior
     # factor on all ratios: what a motion may take more between two samples of the grid
     tight: float = 1.005
 
@@ -121,20 +135,22 @@ class Problem:
         """The regressor's base columns, as `Information` keeps them."""
         return base_parameters(self.robot).strong.independent
 
-    @cached_property
-    def weights(self) -> np.ndarray:
-        """(nv,) factor on each joint's rows: 1/σ, and every sample of the grid stands for several
+    def weights(self, q: np.ndarray) -> np.ndarray:
+        """(n, nv) factor on each joint's rows: 1/σ, and every sample of the grid stands for several
         of the log.
         """
-        return np.asarray(np.sqrt(self.family.duration * self.rate / len(self.times)) / self.noise)
+        stands_for = self.family.duration * self.rate / len(self.times)
+        return np.asarray(np.sqrt(stands_for / self.noise.variances(self.robot, q)))
 
     @cached_property
     def base(self) -> tuple[np.ndarray, np.ndarray]:
-        """The functions, (3, n, size), and what the joints' limits divide them by, (3, nv):
-        position, velocity, acceleration.
+        """The functions, (4, n, size), and what the joints' limits divide them by, (4, nv):
+        position, velocity, acceleration, jerk.
         """
-        limits = [self.limits.reach, self.limits.velocity, self.limits.acceleration]
-        return np.stack(self.functions), np.stack(limits) / self.tight
+        own = self.limits
+        limits = np.stack([own.reach, own.velocity, own.acceleration, own.jerk])
+        third = self.family.third_derivatives(self.times)
+        return np.stack([*self.functions, third]), limits / self.tight
 
     # -- values ------------------------------------------------------------------------------------
 
@@ -143,11 +159,13 @@ class Problem:
         q, dq, ddq = (np.ascontiguousarray(f @ X.T) for f in self.functions)
         return (q if self.family.start is None else q + self.family.start), dq, ddq
 
-    def linear_ratios(self, states: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:
-        """How much of the limits of position, velocity and acceleration is used, (n, 3·nv)."""
-        q, dq, ddq = states
-        values = (q - self.limits.centre, dq, ddq)
-        return np.hstack([x / limit for x, limit in zip(values, self.base[1], strict=True)])
+    def linear_ratios(self, X: np.ndarray) -> np.ndarray:
+        """How much of the limits of position, velocity, acceleration, jerk is used, (n, 4·nv)."""
+        functions, limits = self.base
+        values = functions @ X.T  # (4, n, nv)
+        start = 0.0 if self.family.start is None else self.family.start
+        values[0] += start - self.limits.centre
+        return np.hstack(list(values / limits[:, None]))
 
     def curved_ratios(self, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray) -> np.ndarray:
         """How much of the limits of torque, (n, torques), then of boxes is used, (n, values)."""
@@ -156,6 +174,11 @@ class Problem:
             parts.append(rigid_body.inverse_dynamics(self.robot, q, dq, ddq) / self.limits.torque)
         parts += [box.ratios(self.robot, q, power=POWER) for box in self.limits.boxes]
         return self.tight * np.hstack(parts)
+
+    def felt(self, q: np.ndarray) -> Contacts:
+        """Where the floor and links that keep apart are felt."""
+        felt = self.limits.collisions.contacts(self.robot, q)
+        return felt._replace(ratio=self.tight * felt.ratio)
 
     @cached_property
     def torques(self) -> int:
@@ -169,17 +192,17 @@ class Problem:
         flat = rows.reshape(-1, rows.shape[2])
         F = flat.T @ flat
         value, slope = CRITERIA[self.criterion](F if self.earlier is None else F + self.earlier)
-        return Look(
-            X, states, rows, value, slope, self.linear_ratios(states), self.curved_ratios(*states)
-        )
+        curved, felt = self.curved_ratios(*states), self.felt(states[0])
+        return Look(X, states, rows, value, slope, self.linear_ratios(X), curved, felt)
 
     # -- derivatives -------------------------------------------------------------------------------
 
-    def gradient(self, look: Look) -> tuple[np.ndarray, np.ndarray]:
-        """∂φ/∂X, (nv, size), and the Jacobian of the curved ratios, (n, values, nv, size)."""
+    def gradient(self, look: Look) -> Slopes:
+        """Return the derivatives by the coefficients."""
         n, nv = look.states[0].shape
         G = np.zeros((n, nv, Columns(self.robot).count))
-        G[:, :, self.columns] = 2.0 * self.weights[:, None] * (look.rows @ look.slope)
+        seen = look.rows @ look.slope
+        G[:, :, self.columns] = 2.0 * self.weights(look.states[0])[..., None] * seen
         by_state, curved = np.empty((n, 3 * nv)), np.empty((n, look.curved.shape[1], 3 * nv))
         at_once = max(1, MEMORY // (8 * G[0].size * (3 * nv + 1)))
         for first in range(0, n, at_once):
@@ -187,12 +210,26 @@ class Problem:
             by_state[part], curved[part] = self._differences(
                 [x[part] for x in look.states], G[part]
             )
-        slopes = by_state.reshape(n, 3, nv)
-        gradient = np.einsum("sdj,dsm->jm", slopes, self.base[0], optimize=True)
-        jacobian = np.einsum(
-            "srdj,dsm->srjm", curved.reshape(n, -1, 3, nv), self.base[0], optimize=True
+        if np.any(self.noise.acceleration):
+            by_state[:, :nv] += self._by_weights(look.states[0], np.sum(seen * look.rows, axis=2))
+        functions, slopes = self.base[0], by_state.reshape(n, 3, nv)
+        felt = self.limits.collisions.jacobian(self.robot, look.states[0], look.felt)
+        return Slopes(
+            np.einsum("sdj,dsm->jm", slopes, functions[:3], optimize=True),
+            np.einsum("srdj,dsm->srjm", curved.reshape(n, -1, 3, nv), functions[:3], optimize=True),
+            self.tight * felt[:, :, None] * functions[0][look.felt.sample][:, None, :],
         )
-        return gradient, jacobian
+
+    def _by_weights(self, q: np.ndarray, shown: np.ndarray) -> np.ndarray:
+        """Σ_j shown_j ∂log w_j/∂q of every sample, (n, nv): what the noise of accelerations adds.
+
+        shown: (n, nv) w_j (Y M Yᵀ)_jj.
+        """
+        n, nv = q.shape
+        moved = q[:, None] + STEP * np.concatenate([np.zeros((1, nv)), np.eye(nv)])
+        variances = self.noise.variances(self.robot, moved.reshape(-1, nv)).reshape(n, nv + 1, nv)
+        logs = np.log(variances)
+        return np.asarray(-np.einsum("skj,sj->sk", logs[:, 1:] - logs[:, :1], shown) / STEP)
 
     def _differences(
         self, states: list[np.ndarray], G: np.ndarray
@@ -268,7 +305,7 @@ class Problem:
                 [rows, self._drive(q, dq, ddq)[:, :, self.columns[len(bodies) :] - inertial]],
                 axis=2,
             )
-        return np.asarray(rows * self.weights[:, None])
+        return np.asarray(rows * self.weights(q)[..., None])
 
     def _drive(self, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray) -> np.ndarray:
         """Y_drive, (n, nv, drive columns), with a soft sign in place of Coulomb's step."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from thetahat.excite.objective import Look, Problem, room
+from thetahat.excite.objective import Look, Problem, Slopes, room
 
 TO_WALL = 0.95  # of the way to the first limit that a step may go
 FALL = 1e-4  # of the predicted decrease that a step must bring
@@ -31,17 +31,30 @@ class Budget:
     """Count of the evaluations made, and a time limit far beyond what they usually take."""
 
     deadline: float  # of time.monotonic()
+    begun_by: float  # of time.monotonic(): when no more searches are started
     # called with the criterion φ of every motion accepted
     progress: Callable[[float], None] | None = None
     evaluations: int = 0
     best: float = field(default=np.inf)
-    cut: bool = False  # whether the time limit has ended a search
+    ended: bool = False  # whether the time limit has ended a search
+    fewer: bool = False  # whether it has kept some from being started
 
     @property
     def over(self) -> bool:
         """Whether the time is up; a search that asks ends then."""
-        self.cut = self.cut or time.monotonic() >= self.deadline
-        return self.cut
+        self.ended = self.ended or time.monotonic() >= self.deadline
+        return self.ended
+
+    @property
+    def cut(self) -> bool:
+        """Whether the time limit has changed the result."""
+        return self.ended or self.fewer
+
+    @property
+    def late(self) -> bool:
+        """Whether there is no time to start another search."""
+        self.fewer = self.fewer or time.monotonic() >= self.begun_by
+        return self.fewer
 
     def seen(self, value: float) -> None:
         """Tell of a motion accepted."""
@@ -70,14 +83,14 @@ def is_inside(look: Look) -> bool:
         np.isfinite(look.value)
         and np.all(np.abs(look.linear) < 1.0)
         and np.all(np.abs(look.curved) < 1.0)
+        and np.all(look.felt.ratio < 1.0)
     )
 
 
 def barrier(look: Look) -> float:
     """−Σ log(1 − r²)/n."""
-    return -float(np.sum(np.log1p(-(look.linear**2))) + np.sum(np.log1p(-(look.curved**2)))) / len(
-        look.linear
-    )
+    every = (look.linear, look.curved, look.felt.ratio)
+    return -float(sum(np.sum(np.log1p(-(ratio**2))) for ratio in every)) / len(look.linear)
 
 
 def climb(problem: Problem, at: Climb, *, mu: float, iterations: int, budget: Budget) -> None:
@@ -86,11 +99,11 @@ def climb(problem: Problem, at: Climb, *, mu: float, iterations: int, budget: Bu
         if budget.over:
             break
         look = at.look
-        gradient, jacobian = problem.gradient(look)
+        slopes = problem.gradient(look)
         budget.evaluations += 1
-        g_f = gradient.ravel()
+        g_f = slopes.criterion.ravel()
         curvature = _learn(at, look.X.ravel(), g_f)
-        g_b, H_b = _barrier_model(problem, look, jacobian)
+        g_b, H_b = _barrier_model(problem, look, slopes)
         g = g_f + mu * g_b
         H = mu * H_b + curvature
         H[np.diag_indices_from(H)] += 1e-10 * np.trace(H) / len(H)
@@ -124,23 +137,23 @@ def _learn(at: Climb, x: np.ndarray, g: np.ndarray) -> np.ndarray:
     return curvature
 
 
-def _barrier_model(
-    problem: Problem, look: Look, jacobian: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _barrier_model(problem: Problem, look: Look, slopes: Slopes) -> tuple[np.ndarray, np.ndarray]:
     """Gradient and positive curvature of the barrier by the coefficients."""
     functions, limits = problem.base
     n, nv, size = len(look.linear), *look.X.shape
-    r = look.linear.reshape(n, 3, nv)
+    r = look.linear.reshape(n, len(limits), nv)
     first, second = _slopes(r)
     gradient = np.einsum("sdj,dj,dsm->jm", first, 1.0 / limits, functions, optimize=True)
     H = np.zeros((nv, size, nv, size))
     for j in range(nv):
-        scaled = second[:, :, j] / limits[:, j] ** 2  # (n, 3)
+        scaled = second[:, :, j] / limits[:, j] ** 2  # (n, 4)
         H[j, :, j, :] = sum(f.T @ (scaled[:, d, None] * f) for d, f in enumerate(functions))
     curvature: np.ndarray = H.reshape(nv * size, nv * size)
     gradient = gradient.ravel()
-    if look.curved.shape[1]:
-        first, second = _slopes(look.curved)
+    for ratios, jacobian in ((look.curved, slopes.curved), (look.felt.ratio, slopes.felt)):
+        if not ratios.size:
+            continue
+        first, second = _slopes(ratios)
         rows = jacobian.reshape(-1, nv * size)
         gradient = gradient + first.ravel() @ rows
         scaled = np.sqrt(second.ravel())[:, None] * rows

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,6 +22,9 @@ from numpy.typing import ArrayLike
 from thetahat.errors import UsageError, check_count, check_positive
 from thetahat.excite.trajectory import State, Trajectory, joint_array, set_arrays
 from thetahat.model.robot import Robot
+
+if TYPE_CHECKING:
+    from scipy.interpolate import BSpline
 
 # of the largest term: how exactly Fourier coefficients must leave the robot at rest at t = 0
 REST = 1e-9
@@ -33,6 +37,12 @@ def fourier_terms(
     w = 2.0 * np.pi / period * np.arange(1, harmonics + 1)
     s, c = np.sin(w * t[:, None]), np.cos(w * t[:, None])
     return np.hstack([s / w, -c / w]), np.hstack([c, s]), np.hstack([-w * s, w * c])
+
+
+def fourier_jerk(t: np.ndarray, period: float, harmonics: int) -> np.ndarray:
+    """q⃛ per unit of a_1 … a_h, b_1 … b_h, (n, 2h)."""
+    w = 2.0 * np.pi / period * np.arange(1, harmonics + 1)
+    return np.hstack([-(w**2) * np.cos(w * t[:, None]), -(w**2) * np.sin(w * t[:, None])])
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +107,10 @@ class Fourier(Trajectory):
         q, dq, ddq = (term @ np.hstack([self.a, self.b]).T for term in terms)
         return self.centre + q, dq, ddq
 
+    def _jerk(self, t: np.ndarray) -> np.ndarray:
+        terms = fourier_jerk(t, self.period, self.a.shape[1])
+        return np.asarray(terms @ np.hstack([self.a, self.b]).T)
+
 
 def quintic(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return s = 10x³ − 15x⁴ + 6x⁵ from 0 to 1 on [0, 1], and its first two derivatives."""
@@ -106,6 +120,12 @@ def quintic(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         30.0 * (x * (1.0 - x)) ** 2,
         60.0 * x * (1.0 - x) * (1.0 - 2.0 * x),
     )
+
+
+def quintic_jerk(x: np.ndarray) -> np.ndarray:
+    """Return the third derivative of `quintic`; zero outside [0, 1]."""
+    inside = (x >= 0.0) & (x <= 1.0)
+    return np.where(inside, 60.0 * (1.0 - 6.0 * x * (1.0 - x)), 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +169,20 @@ class Sinusoids(Trajectory):
         ddu = (rise[2] + fall[2]) / self.ramp**2
         return self.centre + u * x, du * x + u * dx, ddu * x + 2.0 * du * dx + u * ddx
 
+    def _jerk(self, t: np.ndarray) -> np.ndarray:
+        w = 2.0 * np.pi * self.frequency
+        angle = w * t[:, None, None] + self.phase
+        sine, cosine = self.amplitude * np.sin(angle), self.amplitude * np.cos(angle)
+        x, dx, ddx, dddx = (
+            np.sum(each, axis=2) for each in (sine, w * cosine, -(w**2) * sine, -(w**3) * cosine)
+        )
+        up, down = t[:, None] / self.ramp, (self.duration - t[:, None]) / self.ramp
+        rise, fall = quintic(up), quintic(down)
+        u, du = rise[0] * fall[0], (rise[1] - fall[1]) / self.ramp
+        ddu = (rise[2] + fall[2]) / self.ramp**2
+        dddu = (quintic_jerk(up) - quintic_jerk(down)) / self.ramp**3
+        return np.asarray(dddu * x + 3.0 * ddu * dx + 3.0 * du * ddx + u * dddx)
+
 
 @dataclass(frozen=True, eq=False)
 class Moves(Trajectory):
@@ -189,6 +223,12 @@ class Moves(Trajectory):
         step = np.diff(self.points, axis=0)[move]
         return self.points[move] + step * s, step * ds / time, step * dds / time**2
 
+    def _jerk(self, t: np.ndarray) -> np.ndarray:
+        move = np.clip(np.searchsorted(self._begins, t, side="right") - 1, 0, len(self.times) - 1)
+        time = self.times[move][:, None]
+        third = quintic_jerk((t - self._begins[move])[:, None] / time)
+        return np.asarray(np.diff(self.points, axis=0)[move] * third / time**3)
+
 
 def tick_tock(
     robot: Robot,
@@ -211,11 +251,20 @@ def tick_tock(
 
 def spline_terms(t: np.ndarray, knots: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return q, q̇ and q̈ per unit of each point, (n, points) each: quintic, at rest at ends."""
+    spline = _spline(knots)
+    return spline(t), spline(t, 1), spline(t, 2)
+
+
+def spline_jerk(t: np.ndarray, knots: np.ndarray) -> np.ndarray:
+    """Return q⃛ per unit of each point, (n, points)."""
+    return np.asarray(_spline(knots)(t, 3))
+
+
+def _spline(knots: np.ndarray) -> BSpline:
     from scipy.interpolate import make_interp_spline
 
     rest = [(1, np.zeros(len(knots))), (2, np.zeros(len(knots)))]
-    spline = make_interp_spline(knots, np.eye(len(knots)), k=5, bc_type=(rest, rest))
-    return spline(t), spline(t, 1), spline(t, 2)
+    return make_interp_spline(knots, np.eye(len(knots)), k=5, bc_type=(rest, rest))
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,3 +293,6 @@ class Spline(Trajectory):
     def _states(self, t: np.ndarray) -> State:
         q, dq, ddq = (term @ self.points for term in spline_terms(t, self.times))
         return q, dq, ddq
+
+    def _jerk(self, t: np.ndarray) -> np.ndarray:
+        return np.asarray(spline_jerk(t, self.times) @ self.points)

@@ -39,6 +39,16 @@ class Trajectory(ABC):
     def _states(self, t: np.ndarray) -> State:
         """q, dq and ddq, (n, nv) each, at times (n,) inside [0, duration]."""
 
+    @abstractmethod
+    def _jerk(self, t: np.ndarray) -> np.ndarray:
+        """q⃛, (n, nv), at times (n,) inside [0, duration]."""
+
+    def jerk(self, t: np.ndarray) -> np.ndarray:
+        """Return q⃛ [rad/s³ or m/s³] at times (n,) inside [0, duration], (n, nv); where it jumps,
+        one of both sides.
+        """
+        return self._jerk(np.clip(np.asarray(t, dtype=float), 0.0, self.duration))
+
     def at(self, t: float | np.ndarray) -> State:
         """(q, dq, ddq) at time t [s]: (nv,) each at one time, (n, nv) at (n,). Outside [0,
         duration] the robot stands where it starts or ends.

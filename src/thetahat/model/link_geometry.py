@@ -171,7 +171,7 @@ def _joint_origins(robot: Robot, body: int) -> np.ndarray:
 
 def enclosing_ellipsoid(points: np.ndarray, pad: float, source: str) -> Region:
     """Return the smallest ellipsoid around balls of radius `pad` [m] about the points."""
-    directions = _directions()
+    directions = sphere_directions()
     outline = points
     while len(outline) > CHUNK:  # outermost points of every part, then of those
         parts = np.array_split(outline, -(-len(outline) // CHUNK))
@@ -185,7 +185,7 @@ def enclosing_ellipsoid(points: np.ndarray, pad: float, source: str) -> Region:
 
 
 @cache
-def _directions() -> np.ndarray:
+def sphere_directions() -> np.ndarray:
     """Unit vectors spread evenly: a spiral on the sphere, and the axes, (DIRECTIONS, 3)."""
     k = np.arange(DIRECTIONS - 6) + 0.5
     z = 1.0 - 2.0 * k / (DIRECTIONS - 6)

@@ -38,8 +38,35 @@ class _Mesh:
     attributes: dict[str, str]  # with those of its default class
 
 
+@dataclass(frozen=True, eq=False)
+class Geom:
+    """A geom in its body's frame."""
+
+    body: str
+    kind: str  # one of KINDS, or "mesh"
+    size: np.ndarray  # (3,) as MJCF states it [m]; of a mesh its vertices (…, 3), not yet placed
+    rotation: np.ndarray  # (3, 3)
+    translation: np.ndarray  # (3,) [m]
+    collides: bool  # contype or conaffinity is not zero
+
+    @property
+    def outline(self) -> np.ndarray:
+        """Points on it, (…, 3) [m]."""
+        own = self.size if self.kind == "mesh" else PRIMITIVES[self.kind](self.size)
+        return np.asarray(own @ self.rotation.T + self.translation)
+
+
 def read_geoms(document: Document) -> LinkShapes:
     """Return the outlines of all bodies of an MJCF document, by their names."""
+    folder = MeshFolder(document.path)
+    points: dict[str, list[np.ndarray]] = {}
+    for geom in placed_geoms(document, folder):
+        points.setdefault(geom.body, []).append(geom.outline)
+    return LinkShapes({name: np.vstack(parts) for name, parts in points.items()}, folder.notes())
+
+
+def placed_geoms(document: Document, folder: MeshFolder) -> list[Geom]:
+    """Return all geoms of an MJCF document that have a size, with meshes from this folder."""
     mujoco = load_mujoco(document)
     source = Folder.of(document)
     model = _Geoms(source.inlined(document, source.start))
@@ -51,7 +78,7 @@ def read_geoms(document: Document) -> LinkShapes:
         raise MalformedInput(
             f"MuJoCo refuses the geoms of {document.path.name}: {reason}"
         ) from None
-    return _shapes(compiled, model, MeshFolder(document.path))
+    return _geoms(compiled, model, folder)
 
 
 class _Geoms:
@@ -139,33 +166,35 @@ class _Geoms:
         own = geom.attrib.get("class", inherited) or "main"
         attributes = {**defaults.get(own, {}), **geom.attrib}
         kind = attributes.get("type", "sphere")
+        marks = [attributes.get(name, "1").strip() for name in ("contype", "conaffinity")]
+        collides = "0" if marks == ["0", "0"] else "1"
         geom.attrib = {k: v for k, v in geom.attrib.items() if k in GEOM and k != "mesh"}
         geom.children = []
         if "mesh" in attributes:
             if attributes["mesh"] not in assets:
                 return False
-            geom.attrib |= {**STAND_IN, "user": str(len(self.meshes))}
+            geom.attrib |= {**STAND_IN, "user": f"{len(self.meshes)} {collides}"}
             self.meshes.append(assets[attributes["mesh"]])
             return True
-        geom.attrib |= {"type": kind, "user": "0"}
+        geom.attrib |= {"type": kind, "user": f"0 {collides}"}
         return kind in PRIMITIVES
 
 
-def _shapes(compiled: MujocoModel, model: _Geoms, folder: MeshFolder) -> LinkShapes:
-    names = body_names(compiled)
-    points: dict[str, list[np.ndarray]] = {}
+def _geoms(compiled: MujocoModel, model: _Geoms, folder: MeshFolder) -> list[Geom]:
+    names, out = body_names(compiled), []
     for g in range(compiled.ngeom):
         mesh = model.meshes[int(compiled.geom_user[g, 0])]
-        if mesh is None:
-            kind = KINDS.get(int(compiled.geom_type[g]))
-            own = None if kind is None else PRIMITIVES[kind](compiled.geom_size[g].copy())
+        kind = "mesh" if mesh is not None else KINDS.get(int(compiled.geom_type[g]), "")
+        if mesh is not None:
+            size = _vertices(mesh, model.compiler, folder)
         else:
-            own = _vertices(mesh, model.compiler, folder)
-        if own is None or not np.all(np.isfinite(own)):
+            size = compiled.geom_size[g].copy() if kind else None
+        if size is None or not np.all(np.isfinite(size)):
             continue
-        placed = own @ rotation_of(compiled.geom_quat[g]).T + compiled.geom_pos[g]
-        points.setdefault(names[int(compiled.geom_bodyid[g])], []).append(placed)
-    return LinkShapes({name: np.vstack(parts) for name, parts in points.items()}, folder.notes())
+        turn, at = rotation_of(compiled.geom_quat[g]), compiled.geom_pos[g].copy()
+        collides = bool(compiled.geom_user[g, 1])
+        out.append(Geom(names[int(compiled.geom_bodyid[g])], kind, size, turn, at, collides))
+    return out
 
 
 def _vertices(mesh: _Mesh, compiler: dict[str, str], folder: MeshFolder) -> np.ndarray | None:
