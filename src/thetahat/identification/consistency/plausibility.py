@@ -144,11 +144,11 @@ def bounded_estimate(
 
     """
     if estimator.constraints.met(free.robot, free.x):
-        return free
+        return free.with_limits(estimator.limits(information))
     relaxed = relax(information, estimator, effective_rows(information, free, independent))
     estimate = relaxed.estimate
     if free.noise is not None and estimate.status != "infeasible":
-        estimate = estimate.with_noise(free.covariance, free.noise)
+        estimate = estimate.with_noise_of(free)
     return estimate.with_given_up(relaxed.given_up)
 
 

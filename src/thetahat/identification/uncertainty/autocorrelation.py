@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import repeat
+from typing import NamedTuple
 
 import numpy as np
 from scipy import fft
@@ -28,6 +29,7 @@ from thetahat.identification.estimators.estimator import Source, covariance_of_d
 from thetahat.identification.estimators.joint_weights import EXACT, Weights, weigh
 from thetahat.identification.information import Information
 from thetahat.identification.time_blocks import Block, base_rows, blocks, row_plan
+from thetahat.identification.uncertainty.flags import SLOW_NOISE
 from thetahat.identification.uncertainty.noise import (
     LAGS,
     TAIL,
@@ -43,6 +45,8 @@ LEVERAGE = 16
 # singular values of a joint's part in the fit below this add less than rounding to any sum
 SMALLEST = 1e-7
 HIDDEN = 1e-6  # of a parameter's variance: less than this is rounding in the gain of an estimate
+# of a parameter's variance from joints whose noise is not known: its interval is a lower bound
+UNRESOLVED = 0.25
 BLOCK = 2048  # rows whose products are formed at once, at least
 
 
@@ -65,13 +69,20 @@ def corrected(
         weights = weights if isinstance(weights, Weights) else weigh(information, weights)
         solution = f.solve(information.stacked(weights.joints))
         x, variance = estimate.x_base, weights.variance
-        middle, model = _middle(
+        middle, model, slow = _middle(
             information, x, samples, weights.joints, solution, variance=variance
         )
-        covariance = estimate.covariance  # where rows count as independent
-        if not all(each is None or each.few for each in model.autocovariances):
-            covariance = _through(estimate, solution, variance, middle)
-        return estimate.with_noise(covariance, model)
+        if all(each is None or each.few for each in model.autocovariances):
+            return estimate.with_noise(estimate.covariance, model)  # rows count as independent
+        sensitivity = estimate.diagnostics.sensitivity
+        if sensitivity is None:
+            return estimate.with_noise(_through(estimate, solution, variance, middle), model)
+        posterior = estimate.diagnostics.posterior
+        corrected = estimate.with_sensitivity(sensitivity.with_noise(middle), posterior)
+        moved = estimate.base.map @ sensitivity.data
+        part = np.einsum("ij,jk,ik->i", moved, slow, moved)
+        flagged = part > UNRESOLVED * np.einsum("ij,jk,ik->i", moved, middle, moved)
+        return corrected.with_noise(corrected.covariance, model).with_flag(SLOW_NOISE, flagged)
 
 
 def noise_covariance(
@@ -86,7 +97,7 @@ def noise_covariance(
         floor = EXACT * float(np.linalg.norm(torques))
         variance = max(solution.residual**2 / freedom, floor**2 / rows) or 1.0
         x = np.asarray(x_base, dtype=float)
-        middle, model = _middle(information, x, samples, weights, solution, variance=variance)
+        middle, model, _ = _middle(information, x, samples, weights, solution, variance=variance)
         return covariance_of(solution, middle), model
 
 
@@ -175,6 +186,16 @@ class _Part:
     sizes: np.ndarray  # (r,)
 
 
+class _Middle(NamedTuple):
+    """Covariance of the whitened combinations of torques, (rank, rank), the noise model behind it,
+    and the part of joints whose noise is too slow, or whose rows are too few, to tell.
+    """
+
+    covariance: np.ndarray
+    noise: NoiseModel
+    slow: np.ndarray
+
+
 def _parts(
     information: Information, solution: f.Solution, weights: np.ndarray | None
 ) -> list[_Part]:
@@ -201,9 +222,8 @@ def _middle(
     solution: f.Solution,
     *,
     variance: float,
-) -> tuple[np.ndarray, NoiseModel]:
-    """(Σ_j w_j²·Z_jᵀT_j Z_j in whitened columns, (rank, rank), with T from the residuals at x_base;
-    the noise).
+) -> _Middle:
+    """Σ_j w_j²·Z_jᵀT_j Z_j in whitened columns, with T from the residuals at x_base; the noise.
 
     variance: of a weighted row were all independent, for joints with too few rows to tell.
     """
@@ -217,7 +237,12 @@ def _middle(
         models = list(pool.map(fit, sums, floors, [variance / part.weight**2 for part in parts]))
     shares = _products(information, samples, parts, [model.c for model in models])
     model = _noise_model(information, x_base, list(zip(parts, models, shares, strict=True)), period)
-    return _definite(_together(parts, shares, solution.rank)), model
+    slow = [k for k, each in enumerate(models) if not each.resolved]
+    return _Middle(
+        _definite(_together(parts, shares, solution.rank)),
+        model,
+        _together([parts[k] for k in slow], [shares[k] for k in slow], solution.rank),
+    )
 
 
 def _together(parts: list[_Part], shares: list[np.ndarray], rank: int) -> np.ndarray:
