@@ -20,20 +20,21 @@ cut off at one has its peak there, where these coordinates are infinite.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from thetahat.dynamics import batch
 from thetahat.errors import NotIdentifiable, check_count
 from thetahat.model.robot import Robot
 
 CHAINS = 1024  # side by side
-WARM_UP = 40  # sweeps of a chain before its first draw
-BETWEEN = 10  # sweeps between two draws of a chain
-TOGETHER = 6  # entries of ξ that the prior alone determines, moved at once
-SHRINKS = 60  # of an angle: the ellipse passes through the point itself, which is inside
+WARM_UP = 100  # sweeps of a chain before its first draw
+BETWEEN = 20  # sweeps between two draws of a chain
+TOGETHER = 3  # entries of ξ that the prior alone determines, moved at once
 IDENTIFIED = 0.5  # share of a variance that noise makes: the data determine this direction
 NUDGES = (0.0, 1e-9, 1e-6, 1e-4, 1e-2, 0.1, 0.3)  # towards the inside, from a point on a bound
 _ENTRIES = np.triu_indices(4)
@@ -60,25 +61,18 @@ class Limits:
         """Return x of these v, (…, columns)."""
         return np.asarray(self.fixed + v @ self.expand.T)
 
-    def inside(self, v: np.ndarray) -> np.ndarray:
-        """Return which v, (n, k), are inside, (n,) bool."""
-        rows = np.all(v @ self.G.T >= self.low, axis=1)
+    def image(self, v: np.ndarray) -> np.ndarray:
+        """Return the blocks' upper triangles and G·v, (…, 10·blocks + rows)."""
         places = self.first[:, None] + np.arange(10)
-        X = np.swapaxes(v[:, places], 0, 1) @ self._upper  # (blocks, n, 10)
-        return np.asarray(rows & np.all(_definite(np.moveaxis(X, -1, 0)), axis=0))
+        X = np.einsum("...bj,bje->...be", v[..., places], self._upper)
+        return np.concatenate([X.reshape(*v.shape[:-1], -1), v @ self.G.T], axis=-1)
 
-
-def _definite(a: np.ndarray) -> np.ndarray:
-    """Whether symmetric 4×4 matrices are positive definite; a: (10, …) upper triangles."""
-    a00, a01, a02, a03, a11, a12, a13, a22, a23, a33 = a
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        l1, l2, l3 = a01 / a00, a02 / a00, a03 / a00
-        b11, b12, b13 = a11 - l1 * a01, a12 - l1 * a02, a13 - l1 * a03
-        b22, b23, b33 = a22 - l2 * a02, a23 - l2 * a03, a33 - l3 * a03
-        m2, m3 = b12 / b11, b13 / b11
-        c22, c23, c33 = b22 - m2 * b12, b23 - m2 * b13, b33 - m3 * b13
-        last = c33 - c23 / c22 * c23
-        return np.asarray((a00 > 0.0) & (b11 > 0.0) & (c22 > 0.0) & (last > 0.0))
+    def inside(self, v: np.ndarray) -> bool:
+        """Whether one v, (k,), is strictly inside."""
+        X = np.einsum("bj,bjxy->bxy", v[self.first[:, None] + np.arange(10)], self.shapes)
+        return bool(np.all(self.G @ v >= self.low)) and bool(
+            np.min(np.linalg.eigvalsh(X), initial=1.0) > 0.0
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +117,7 @@ class Posterior:
         """Return a point inside, (k,): the estimate, or next to it where it sits on a bound."""
         for step in NUDGES:
             v = self.start + step * (self.limits.inner - self.start)
-            if self.limits.inside(v[None])[0]:
+            if self.limits.inside(v):
                 return v
         raise NotIdentifiable(
             "no robot can be drawn: the estimate lies outside of its own bounds; relax them"
@@ -134,53 +128,55 @@ class _Walk:
     """Chains of elliptical slice sampling, side by side."""
 
     def __init__(
-        self,
-        law: Posterior,
-        L: np.ndarray,
-        identified: int,
-        rng: np.random.Generator,
-        chains: int,
+        self, law: Posterior, L: np.ndarray, identified: int, rng: np.random.Generator, chains: int
     ) -> None:
-        self.limits, self.L, self.rng, self.identified = law.limits, L, rng, identified
-        begin = law.first()
-        self.v = np.tile(begin, (chains, 1))
-        self.offset = np.tile(np.linalg.solve(L, begin - law.centre), (chains, 1))  # ξ
+        self._centre, self._L, self._identified, self._rng = law.centre, L, identified, rng
+        limits = law.limits
+        self._blocks = len(limits.first)
+        self._origin = limits.image(law.centre) - np.concatenate(
+            [np.zeros(10 * self._blocks), limits.low]
+        )
+        self._images = np.ascontiguousarray(limits.image(L.T))
+        self._xi = np.tile(np.linalg.solve(L, law.first() - law.centre), (chains, 1))
+        self._states = rng.integers(0, 2**63, chains, dtype=np.uint64)
+
+    @property
+    def v(self) -> np.ndarray:
+        """Where the chains are, (chains, k)."""
+        return np.asarray(self._centre + self._xi @ self._L.T)
 
     def sweep(self, times: int) -> None:
         """Move every entry of ξ, this many times."""
-        k = self.L.shape[1]
-        for _ in range(times):
-            self._turn(np.arange(self.identified))
-            rest = self.identified + self.rng.permutation(k - self.identified)
-            for at in range(0, len(rest), TOGETHER):
-                self._turn(rest[at : at + TOGETHER])
+        from thetahat.kernels import slice_sampling
 
-    def _turn(self, entries: np.ndarray) -> None:
-        """Turn these entries of ξ towards a fresh draw, each chain by its own angle."""
-        if not len(entries):
-            return
-        chains = len(self.v)
-        fresh = self.rng.standard_normal((chains, len(entries)))
-        now = self.offset[:, entries]
-        along, across = now @ self.L[:, entries].T, fresh @ self.L[:, entries].T
-        fixed = self.v - along
-        angle = self.rng.uniform(0.0, 2.0 * np.pi, chains)
-        low, high = angle - 2.0 * np.pi, angle.copy()
-        left = np.arange(chains)
-        for _ in range(SHRINKS):
-            c, s = np.cos(angle[left])[:, None], np.sin(angle[left])[:, None]
-            trial = fixed[left] + c * along[left] + s * across[left]
-            inside = self.limits.inside(trial)
-            done = left[inside]
-            self.v[done] = trial[inside]
-            self.offset[np.ix_(done, entries)] = c[inside] * now[done] + s[inside] * fresh[done]
-            left = left[~inside]
-            if not len(left):
-                return
-            below = angle[left] < 0.0
-            low[left] = np.where(below, angle[left], low[left])
-            high[left] = np.where(below, high[left], angle[left])
-            angle[left] = self.rng.uniform(low[left], high[left])
+        chains, k = self._xi.shape
+        known = self._identified
+        groups = np.arange(known, k, TOGETHER)
+        starts = np.concatenate([[0] if known else [], groups, [k]]).astype(np.int64)
+        edges = np.linspace(0, chains, batch.CORES + 1).astype(int)
+        work = np.zeros((batch.CORES, 5, len(self._origin)))
+        with ThreadPoolExecutor(batch.CORES) as pool:
+            for _ in range(times):
+                fresh = self._rng.standard_normal((chains, k))
+                rest = known + self._rng.permutation(k - known)
+                order = np.concatenate([np.arange(known), rest])
+
+                def turn(part: int, fresh: np.ndarray = fresh, order: np.ndarray = order) -> None:
+                    slice_sampling.sweep(
+                        self._xi,
+                        fresh,
+                        order,
+                        starts,
+                        self._origin,
+                        self._images,
+                        self._blocks,
+                        self._states,
+                        edges[part],
+                        edges[part + 1],
+                        work[part],
+                    )
+
+                list(pool.map(turn, range(batch.CORES)))
 
 
 @dataclass(frozen=True, eq=False)
