@@ -29,7 +29,13 @@ from thetahat.identification.estimators.estimator import Source, covariance_of_d
 from thetahat.identification.estimators.joint_weights import EXACT, Weights, weigh
 from thetahat.identification.information import Information
 from thetahat.identification.time_blocks import Block, base_rows, blocks, row_plan
-from thetahat.identification.uncertainty.flags import SLOW_NOISE
+from thetahat.identification.uncertainty.flags import MODEL_ERROR, SLOW_NOISE
+from thetahat.identification.uncertainty.model_error import (
+    NOTABLE,
+    OmittedSums,
+    omitted_columns,
+    omitted_effect,
+)
 from thetahat.identification.uncertainty.noise import (
     LAGS,
     TAIL,
@@ -47,6 +53,8 @@ SMALLEST = 1e-7
 HIDDEN = 1e-6  # of a parameter's variance: less than this is rounding in the gain of an estimate
 # of a parameter's variance from joints whose noise is not known: its interval is a lower bound
 UNRESOLVED = 0.25
+# independent stretches of slow noise: with fewer, its variance is known to no better than 30 %
+STRETCHES = 25.0
 BLOCK = 2048  # rows whose products are formed at once, at least
 
 
@@ -69,7 +77,7 @@ def corrected(
         weights = weights if isinstance(weights, Weights) else weigh(information, weights)
         solution = f.solve(information.stacked(weights.joints))
         x, variance = estimate.x_base, weights.variance
-        middle, model, slow = _middle(
+        middle, model, slow, omitted = _middle(
             information, x, samples, weights.joints, solution, variance=variance
         )
         if all(each is None or each.few for each in model.autocovariances):
@@ -80,9 +88,12 @@ def corrected(
         posterior = estimate.diagnostics.posterior
         corrected = estimate.with_sensitivity(sensitivity.with_noise(middle), posterior)
         moved = estimate.base.map @ sensitivity.data
-        part = np.einsum("ij,jk,ik->i", moved, slow, moved)
-        flagged = part > UNRESOLVED * np.einsum("ij,jk,ik->i", moved, middle, moved)
-        return corrected.with_noise(corrected.covariance, model).with_flag(SLOW_NOISE, flagged)
+        variances = np.einsum("ij,jk,ik->i", moved, middle, moved)
+        unknown = np.einsum("ij,jk,ik->i", moved, slow, moved) > UNRESOLVED * variances
+        shifted = np.max(np.abs(moved @ omitted), axis=1, initial=0.0)
+        flagged = shifted > NOTABLE * corrected.base_std.filled(np.inf)
+        corrected = corrected.with_flag(SLOW_NOISE, unknown).with_flag(MODEL_ERROR, flagged)
+        return corrected.with_noise(corrected.covariance, model)
 
 
 def noise_covariance(
@@ -97,7 +108,7 @@ def noise_covariance(
         floor = EXACT * float(np.linalg.norm(torques))
         variance = max(solution.residual**2 / freedom, floor**2 / rows) or 1.0
         x = np.asarray(x_base, dtype=float)
-        middle, model, _ = _middle(information, x, samples, weights, solution, variance=variance)
+        middle, model, *_ = _middle(information, x, samples, weights, solution, variance=variance)
         return covariance_of(solution, middle), model
 
 
@@ -194,6 +205,8 @@ class _Middle(NamedTuple):
     covariance: np.ndarray
     noise: NoiseModel
     slow: np.ndarray
+    # (rank, joints): what columns that the model lacks add to the combinations, joint by joint
+    omitted: np.ndarray
 
 
 def _parts(
@@ -237,12 +250,33 @@ def _middle(
         models = list(pool.map(fit, sums, floors, [variance / part.weight**2 for part in parts]))
     shares = _products(information, samples, parts, [model.c for model in models])
     model = _noise_model(information, x_base, list(zip(parts, models, shares, strict=True)), period)
-    slow = [k for k, each in enumerate(models) if not each.resolved]
+    slow = [
+        k
+        for k, (part, each) in enumerate(zip(parts, models, strict=True))
+        if not each.resolved or model.effective[part.joint] < STRETCHES
+    ]
     return _Middle(
         _definite(_together(parts, shares, solution.rank)),
         model,
         _together([parts[k] for k in slow], [shares[k] for k in slow], solution.rank),
+        _omitted_effects(parts, sums, model, solution.rank),
     )
+
+
+def _omitted_effects(
+    parts: list[_Part], sums: list[LagSums], noise: NoiseModel, rank: int
+) -> np.ndarray:
+    """What columns that the model lacks add to the combinations of torques, (rank, joints)."""
+    found = [(part, each.omitted) for part, each in zip(parts, sums, strict=True) if each.omitted]
+    fitted = sum((part.weight * part.back @ each.fitted for part, each in found), np.zeros(rank))
+    out = np.zeros((rank, len(found)))
+    for k, (part, each) in enumerate(found):
+        variance = float((noise.std[part.joint] * noise.inflation[part.joint]) ** 2)
+        own = part.back.T @ fitted / part.weight
+        effect = omitted_effect(each, own, variance)
+        if effect is not None:
+            out[:, k] = part.weight * part.back @ effect
+    return out
 
 
 def _together(parts: list[_Part], shares: list[np.ndarray], rank: int) -> np.ndarray:
@@ -333,6 +367,8 @@ def _lag_sums(
     """Lag sums of every joint that has rows, and the period."""
     plan = row_plan(information)
     held = [[_Pairs(information.samples) for _ in range(3)] for _ in parts]
+    omitted: dict[int, OmittedSums] = {}
+    speeds = np.zeros(len(information.rows))
     longest = length = count = 0
     period, used = None, np.zeros(len(information.rows), dtype=np.int64)
     for number, block in enumerate(blocks(samples, plan.information.robot, LAGS, reach=LAGS)):
@@ -351,7 +387,9 @@ def _lag_sums(
             pairs[0].add(left[None], first=block.first)
             pairs[1].add(usable[None].astype(float), first=block.first)
             if number < LEVERAGE:
-                pairs[2].add(part.columns.T @ mine, first=block.first)
+                z = part.columns.T @ mine
+                pairs[2].add(z, first=block.first)
+                omitted[v] = _omitted(omitted.get(v), speeds, block, v, (z, left))
 
         list(pool.map(add, parts, held))
         used += np.count_nonzero(block.usable, axis=0)
@@ -367,8 +405,27 @@ def _lag_sums(
     for part, (residual, pairs, leverage) in zip(parts, held, strict=True):
         a = leverage.sums()
         a *= float(np.sum(part.sizes**2)) / a[0] if count > LEVERAGE and a[0] > 0.0 else 1.0
-        out.append(LagSums(residual.sums(), np.rint(pairs.sums()), a, longest))
+        lacking = omitted.get(part.joint)
+        out.append(LagSums(residual.sums(), np.rint(pairs.sums()), a, longest, lacking))
     return out, period
+
+
+def _omitted(
+    before: OmittedSums | None,
+    speeds: np.ndarray,
+    block: Block,
+    v: int,
+    rows: tuple[np.ndarray, np.ndarray],
+) -> OmittedSums:
+    """The sums with those of one more block; rows: z and the residual. speeds: (nv,) RMS of the
+    first block, filled here.
+    """
+    dq, usable = block.rows.dq[:, v], block.usable[:, v]
+    if not speeds[v]:
+        speeds[v] = np.sqrt(np.mean(dq**2)) or 1.0
+    q = block.rows.q[:, v] if block.rows.q.shape[1] == block.rows.dq.shape[1] else None
+    sums = OmittedSums.of(omitted_columns(q, dq, usable, speeds[v]), *rows)
+    return sums if before is None else before + sums
 
 
 # -- second pass: the product ----------------------------------------------------------------------
