@@ -167,6 +167,18 @@ class Estimate:
             )
         return posterior.draw(n, seed, sensitivity.noise)
 
+    def with_noise_model(self, noise: NoiseModel) -> Estimate:
+        """Return the estimate with the noise model that its covariance comes from."""
+        return self.with_noise(self.covariance, noise)
+
+    @property
+    def coulomb(self) -> np.ndarray:
+        """Identified Coulomb friction of every degree of freedom, (nv,); zero where unknown."""
+        drive, out = self.robot.drive, np.zeros(self.robot.nv)
+        if drive.actuation is None and "coulomb" in drive.identified:
+            out[list(drive.column_motors)] = self.drive["coulomb"]
+        return out
+
     def with_given_up(self, rejected: tuple[RejectedConstraint, ...]) -> Estimate:
         """Return the estimate with the bounds that were given up for it, each with a sentence."""
         said = tuple(

@@ -35,6 +35,7 @@ from thetahat.identification.uncertainty.model_error import (
     OmittedSums,
     omitted_columns,
     omitted_effect,
+    possible,
 )
 from thetahat.identification.uncertainty.noise import (
     LAGS,
@@ -44,6 +45,7 @@ from thetahat.identification.uncertainty.noise import (
     NoiseModel,
     fit,
 )
+from thetahat.identification.uncertainty.sensitivity import Sensitivity
 
 # blocks of which the regressor's own autocorrelation is taken; in longer logs the fit takes next to
 # nothing
@@ -85,15 +87,22 @@ def corrected(
         sensitivity = estimate.diagnostics.sensitivity
         if sensitivity is None:
             return estimate.with_noise(_through(estimate, solution, variance, middle), model)
-        posterior = estimate.diagnostics.posterior
-        corrected = estimate.with_sensitivity(sensitivity.with_noise(middle), posterior)
-        moved = estimate.base.map @ sensitivity.data
-        variances = np.einsum("ij,jk,ik->i", moved, middle, moved)
-        unknown = np.einsum("ij,jk,ik->i", moved, slow, moved) > UNRESOLVED * variances
-        shifted = np.max(np.abs(moved @ omitted), axis=1, initial=0.0)
-        flagged = shifted > NOTABLE * corrected.base_std.filled(np.inf)
-        corrected = corrected.with_flag(SLOW_NOISE, unknown).with_flag(MODEL_ERROR, flagged)
-        return corrected.with_noise(corrected.covariance, model)
+        effects = _Effects.of(omitted, model, solution.rank, estimate.coulomb)
+        sensitivity = sensitivity.with_noise(middle + effects.spread)
+        return _with_model_error(estimate, sensitivity, slow, effects).with_noise_model(model)
+
+
+def _with_model_error(
+    estimate: Estimate, sensitivity: Sensitivity, slow: np.ndarray, effects: _Effects
+) -> Estimate:
+    """The estimate with the covariance of noise, model error and prior, and its flags."""
+    corrected = estimate.with_sensitivity(sensitivity, estimate.diagnostics.posterior)
+    moved = estimate.base.map @ sensitivity.data
+    variances = np.einsum("ij,jk,ik->i", moved, sensitivity.noise, moved)
+    unknown = np.einsum("ij,jk,ik->i", moved, slow, moved) > UNRESOLVED * variances
+    shifted = np.max(np.abs(moved @ effects.shifts), axis=1, initial=0.0)
+    flagged = shifted > NOTABLE * corrected.base_std.filled(np.inf)
+    return corrected.with_flag(SLOW_NOISE, unknown).with_flag(MODEL_ERROR, flagged)
 
 
 def noise_covariance(
@@ -205,8 +214,8 @@ class _Middle(NamedTuple):
     covariance: np.ndarray
     noise: NoiseModel
     slow: np.ndarray
-    # (rank, joints): what columns that the model lacks add to the combinations, joint by joint
-    omitted: np.ndarray
+    # joint by joint, sums of columns that the model lacks
+    omitted: list[tuple[_Part, OmittedSums]]
 
 
 def _parts(
@@ -259,24 +268,37 @@ def _middle(
         _definite(_together(parts, shares, solution.rank)),
         model,
         _together([parts[k] for k in slow], [shares[k] for k in slow], solution.rank),
-        _omitted_effects(parts, sums, model, solution.rank),
+        [(part, each.omitted) for part, each in zip(parts, sums, strict=True) if each.omitted],
     )
 
 
-def _omitted_effects(
-    parts: list[_Part], sums: list[LagSums], noise: NoiseModel, rank: int
-) -> np.ndarray:
-    """What columns that the model lacks add to the combinations of torques, (rank, joints)."""
-    found = [(part, each.omitted) for part, each in zip(parts, sums, strict=True) if each.omitted]
-    fitted = sum((part.weight * part.back @ each.fitted for part, each in found), np.zeros(rank))
-    out = np.zeros((rank, len(found)))
-    for k, (part, each) in enumerate(found):
-        variance = float((noise.std[part.joint] * noise.inflation[part.joint]) ** 2)
-        own = part.back.T @ fitted / part.weight
-        effect = omitted_effect(each, own, variance)
-        if effect is not None:
-            out[:, k] = part.weight * part.back @ effect
-    return out
+class _Effects(NamedTuple):
+    """What columns that the model lacks may have added to the combinations of torques."""
+
+    spread: np.ndarray  # (rank, rank) second moments
+    shifts: np.ndarray  # (rank, joints) what the data show, joint by joint
+
+    @staticmethod
+    def of(
+        omitted: list[tuple[_Part, OmittedSums]],
+        noise: NoiseModel,
+        rank: int,
+        coulomb: np.ndarray,
+    ) -> _Effects:
+        """coulomb: (nv,) friction of every joint, which bounds what else it may have."""
+        fitted = np.zeros(rank)
+        for part, each in omitted:
+            fitted += part.weight * part.back @ each.fitted
+        spread, shifts = np.zeros((rank, rank)), np.zeros((rank, len(omitted)))
+        for k, (part, each) in enumerate(omitted):
+            v, w = part.joint, part.weight
+            variance = float((noise.std[v] * noise.inflation[v]) ** 2)
+            may = possible(float(coulomb[v]), len(each.residual))
+            effect = omitted_effect(each, part.back.T @ fitted / w, variance, may)
+            spread += w**2 * part.back @ effect.spread @ part.back.T
+            if effect.shift is not None:
+                shifts[:, k] = w * part.back @ effect.shift
+        return _Effects(spread, shifts)
 
 
 def _together(parts: list[_Part], shares: list[np.ndarray], rank: int) -> np.ndarray:
@@ -424,7 +446,12 @@ def _omitted(
     if not speeds[v]:
         speeds[v] = np.sqrt(np.mean(dq**2)) or 1.0
     q = block.rows.q[:, v] if block.rows.q.shape[1] == block.rows.dq.shape[1] else None
-    sums = OmittedSums.of(omitted_columns(q, dq, usable, speeds[v]), *rows)
+    z, residual = rows
+    torque = block.tau[:, v] - residual  # as predicted: without noise
+    rate = np.gradient(torque) if len(torque) > 1 else np.zeros(len(torque))
+    steady = usable & np.append(usable[1:], False) & np.append(False, usable[:-1])
+    columns = omitted_columns(q, dq / speeds[v], np.where(steady, rate, 0.0)) * usable
+    sums = OmittedSums.of(columns, z, residual)
     return sums if before is None else before + sums
 
 
