@@ -37,7 +37,8 @@ class LocalFit:
     program: Program
     minimum: Minimum
     data: np.ndarray  # (p, k) rows of the data in units of their noise
-    prior: np.ndarray  # (…, k) rows of the prior's curvature
+    prior: np.ndarray  # (…, k) rows of the prior's curvature, without a barrier beside it
+    barrier: np.ndarray  # (…, k) rows of the barrier's
     root: np.ndarray  # (k, k) upper triangle: rootᵀroot is the curvature of data and prior
     held_root: np.ndarray  # (k, k) the same with that of bounds and cones
     conflict: float  # κ, in spreads of the prior
@@ -49,12 +50,9 @@ class LocalFit:
         variance: of each of them, were all rows independent.
         """
         M, expand = self.program.f.information.base.map, self._expand
-        data, prior = (
-            (self._gain(self.held_root, self.data) @ self.data_of(whitened)),
-            self._gain(self.held_root, self.prior),
-        )
-        free = self._gain(self.root, self.data) @ self.data_of(whitened)
-        loose = self._gain(self.root, self.prior)
+        rows, right = np.vstack([self.prior, self.barrier]), self.data_of(whitened)
+        data, prior = self._moves(self.held_root, right, rows)
+        free, loose = self._moves(_stacked(self.root, self.barrier), right, rows)
         moved = [M @ expand(part) for part in (data, self.conflict * prior)]
         freely = [M @ expand(part) for part in (free, self.conflict * loose)]
         variances = [
@@ -88,6 +86,12 @@ class LocalFit:
             limits=program.limits(),
         )
 
+    def _moves(
+        self, root: np.ndarray, right: np.ndarray, rows: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Changes of v with the data's right side, and with a prior of these rows."""
+        return self._gain(root, self.data) @ right, self._gain(root, rows)
+
     def _gain(self, root: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """(rootᵀroot)⁻¹·rowsᵀ."""
         return _solved(root, np.asfortranarray(rows.T))
@@ -116,9 +120,10 @@ def local_fit(program: Program, minimum: Minimum) -> LocalFit:
     problem, f = program.problem, program.f
     data, prior = program.data_rows, program.prior_rows
     barrier = _entropic_rows(problem, minimum.v)
-    # the entropic distance is the prior's own, or a barrier beside it that keeps bodies from flat
+    # the entropic distance is the prior itself, or a barrier beside it that keeps bodies from flat;
+    # that one is no Gaussian, and robots are drawn without it
     own = barrier if f.metric == "entropic" else barrier[:0]
-    held = np.vstack([barrier[len(own) :], _active_rows(problem, minimum)])
+    barrier = barrier[len(own) :]
     root = _stacked(problem.T, own)
     rows = np.vstack([prior[:, :-1], own])
     v0 = (f.x0 / f.scale)[program.allowed.free]
@@ -133,8 +138,9 @@ def local_fit(program: Program, minimum: Minimum) -> LocalFit:
         minimum=minimum,
         data=data[:, :-1],
         prior=rows,
+        barrier=barrier,
         root=root,
-        held_root=_stacked(root, held),
+        held_root=_stacked(root, np.vstack([barrier, _active_rows(problem, minimum)])),
         conflict=conflict,
     )
 
