@@ -23,7 +23,7 @@ REASONS = (PRIOR, BOUND, SLOW_NOISE, MODEL_ERROR, MOTION_NOISE)
 SENTENCES = {
     PRIOR: "decided by the prior",
     BOUND: "decided by a bound",
-    SLOW_NOISE: "torque noise too slow for this log",
+    SLOW_NOISE: "uncertain, as torque noise is too slow for this log",
     MODEL_ERROR: "moved by model error",
     MOTION_NOISE: "biased by noise in the motion",
 }

@@ -107,7 +107,7 @@ class Posterior:
         """(L of v = centre + L·ξ, how many entries of ξ come first as the data determine them)."""
         values, vectors = np.linalg.eigh(noise)
         noisy = self.data @ (vectors * np.sqrt(np.maximum(values, 0.0)))
-        R = np.linalg.qr(np.hstack([noisy, self.prior]).T, mode="r")
+        _, R = np.linalg.qr(np.hstack([noisy, self.prior]).T)
         shares = solve_triangular(R, noisy, trans=1)
         values, vectors = np.linalg.eigh(shares @ shares.T)
         order = np.argsort(-values)
@@ -116,7 +116,7 @@ class Posterior:
     def first(self) -> np.ndarray:
         """Return a point inside, (k,): the estimate, or next to it where it sits on a bound."""
         for step in NUDGES:
-            v = self.start + step * (self.limits.inner - self.start)
+            v: np.ndarray = self.start + step * (self.limits.inner - self.start)
             if self.limits.inside(v):
                 return v
         raise NotIdentifiable(

@@ -42,7 +42,7 @@ class Sensitivity:
 
     def covariance(self, rows: np.ndarray) -> np.ndarray:
         """Return the covariance of rows·x, by noise and by the prior's own spread."""
-        return self.noise_covariance(rows) + self.prior_covariance(rows)
+        return np.asarray(self.noise_covariance(rows) + self.prior_covariance(rows))
 
     def noise_covariance(self, rows: np.ndarray) -> np.ndarray:
         """Return the part of the covariance of rows·x that noise makes."""
