@@ -72,7 +72,7 @@ CELLS = {
     cell.name: cell
     for cell in (
         Cell("white", clean=True),
-        Cell("coloured-0.15", correlation=0.15, clean=True),
+        Cell("coloured-0.15", correlation=0.15),
         Cell("coloured-1.5", correlation=1.5),
         *(Cell(f"encoder-{noise:g}", encoder=noise) for noise in (3e-5, 3e-4, 1e-3)),
         Cell("stribeck", stribeck=0.02),

@@ -144,7 +144,7 @@ def bounded_estimate(
 
     """
     if estimator.constraints.met(free.robot, free.x):
-        return free.with_limits(estimator.limits(information))
+        return free
     relaxed = relax(information, estimator, effective_rows(information, free, independent))
     estimate = relaxed.estimate
     if free.noise is not None and estimate.status != "infeasible":
