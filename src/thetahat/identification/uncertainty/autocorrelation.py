@@ -28,6 +28,7 @@ from thetahat.identification.estimate import Estimate
 from thetahat.identification.estimators.estimator import Source, covariance_of_data
 from thetahat.identification.estimators.joint_weights import EXACT, Weights, weigh
 from thetahat.identification.information import Information
+from thetahat.identification.parameter_columns import Columns
 from thetahat.identification.time_blocks import Block, base_rows, blocks, row_plan
 from thetahat.identification.uncertainty.flags import MODEL_ERROR, SLOW_NOISE
 from thetahat.identification.uncertainty.model_error import (
@@ -46,6 +47,7 @@ from thetahat.identification.uncertainty.noise import (
     fit,
 )
 from thetahat.identification.uncertainty.sensitivity import Sensitivity
+from thetahat.model.drive import TERMS
 
 # blocks of which the regressor's own autocorrelation is taken; in longer logs the fit takes next to
 # nothing
@@ -102,7 +104,18 @@ def _with_model_error(
     unknown = np.einsum("ij,jk,ik->i", moved, slow, moved) > UNRESOLVED * variances
     shifted = np.max(np.abs(moved @ effects.shifts), axis=1, initial=0.0)
     flagged = shifted > NOTABLE * corrected.base_std.filled(np.inf)
+    flagged |= _of_chosen_shape(estimate)
     return corrected.with_flag(SLOW_NOISE, unknown).with_flag(MODEL_ERROR, flagged)
+
+
+def _of_chosen_shape(estimate: Estimate) -> np.ndarray:
+    """Base parameters of friction beyond Coulomb and viscous, (p,) bool: a shape of several that
+    predicts best, which need not be the true one.
+    """
+    columns = Columns(estimate.robot)
+    chosen = np.array([name not in TERMS for name, _ in columns.pairs])
+    chosen[: columns.inertial] = False
+    return np.any(np.abs(estimate.base.map[:, chosen]) > 1e-9, axis=1)
 
 
 def noise_covariance(
