@@ -115,7 +115,7 @@ def _of_chosen_shape(estimate: Estimate) -> np.ndarray:
     columns = Columns(estimate.robot)
     chosen = np.array([name not in TERMS for name, _ in columns.pairs])
     chosen[: columns.inertial] = False
-    return np.any(np.abs(estimate.base.map[:, chosen]) > 1e-9, axis=1)
+    return np.asarray(np.any(np.abs(estimate.base.map[:, chosen]) > 1e-9, axis=1))
 
 
 def noise_covariance(
