@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
+from thetahat.errors import UsageError
 from thetahat.identification.identifiability.base_parameters import ALONE, BaseParameters
 from thetahat.identification.parameter_columns import Columns
+from thetahat.identification.uncertainty.flags import BOUND, PRIOR, REASONS
 from thetahat.identification.uncertainty.noise import NoiseModel
+from thetahat.identification.uncertainty.posterior import Limits, Posterior, RobotSamples
+from thetahat.identification.uncertainty.sensitivity import DECIDES, Sensitivity
 from thetahat.model import parameters
 from thetahat.model.robot import Robot
 
@@ -86,6 +91,11 @@ class Diagnostics:
     # where the samples were seen: correlation of the torque noise, which the covariance includes
     noise: NoiseModel | None = None
     given_up: tuple[RejectedConstraint, ...] = ()  # bounds that the data reject
+    # of fits with a prior: what the covariance consists of, and the law to draw robots from
+    sensitivity: Sensitivity | None = None
+    posterior: Posterior | None = None
+    # base parameters whose interval may not hold, (p,) bool by reason, as tests beside the fit say
+    flagged: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +116,68 @@ class Estimate:
         """Return the estimate with the covariance that a noise model leads to."""
         diagnostics = replace(self.diagnostics, noise=noise, advice=(*self.advice, *noise.warning))
         return replace(self, covariance=covariance, diagnostics=diagnostics)
+
+    def with_sensitivity(self, sensitivity: Sensitivity, posterior: Posterior | None) -> Estimate:
+        """Return the estimate with the covariance that noise and the prior's own spread make.
+
+        What the data do not determine keeps an infinite variance.
+        """
+        seen = np.isfinite(self.covariance)
+        covariance = np.where(seen, sensitivity.covariance(self.base.map), np.inf)
+        diagnostics = replace(self.diagnostics, sensitivity=sensitivity, posterior=posterior)
+        return replace(self, covariance=covariance, diagnostics=diagnostics)
+
+    def with_noise_of(self, other: Estimate) -> Estimate:
+        """Return the estimate with the noise model of another one, of the same rows and weights."""
+        mine, theirs = self.diagnostics.sensitivity, other.diagnostics.sensitivity
+        if other.noise is None:
+            return self
+        if mine is None or theirs is None:
+            return self.with_noise(other.covariance, other.noise)
+        same = self.with_sensitivity(mine.with_noise(theirs.noise), self.diagnostics.posterior)
+        same = same.with_noise(same.covariance, other.noise)
+        for reason, flagged in other.diagnostics.flagged.items():
+            same = same.with_flag(reason, flagged)
+        return same
+
+    def with_flag(self, reason: str, flagged: np.ndarray) -> Estimate:
+        """Return the estimate with base parameters, (p,) bool, whose interval may not hold."""
+        flags = {**self.diagnostics.flagged, reason: np.asarray(flagged, dtype=bool)}
+        return replace(self, diagnostics=replace(self.diagnostics, flagged=flags))
+
+    def with_limits(self, limits: Limits) -> Estimate:
+        """Return the estimate whose robots are drawn from within these limits."""
+        posterior = self.diagnostics.posterior
+        if posterior is None:
+            return self
+        diagnostics = replace(self.diagnostics, posterior=posterior.with_limits(limits))
+        return replace(self, diagnostics=diagnostics)
+
+    def sample(self, n: int, seed: int = 0) -> RobotSamples:
+        """Draw physical robots from the law of the estimate.
+
+        Base parameters spread as stated, all else as the prior does within the bounds of physical
+        and plausible bodies. The same seed draws the same robots.
+        """
+        posterior, sensitivity = self.diagnostics.posterior, self.diagnostics.sensitivity
+        if posterior is None or sensitivity is None:
+            raise UsageError(
+                f"robots cannot be drawn from an estimate by {self.method!r} ({self.status}): it"
+                " has no law for what the data do not determine; use th.Consistent"
+            )
+        return posterior.draw(n, seed, sensitivity.noise)
+
+    def with_noise_model(self, noise: NoiseModel) -> Estimate:
+        """Return the estimate with the noise model that its covariance comes from."""
+        return self.with_noise(self.covariance, noise)
+
+    @property
+    def coulomb(self) -> np.ndarray:
+        """Identified Coulomb friction of every degree of freedom, (nv,); zero where unknown."""
+        drive, out = self.robot.drive, np.zeros(self.robot.nv)
+        if drive.actuation is None and "coulomb" in drive.identified:
+            out[list(drive.column_motors)] = self.drive["coulomb"]
+        return out
 
     def with_given_up(self, rejected: tuple[RejectedConstraint, ...]) -> Estimate:
         """Return the estimate with the bounds that were given up for it, each with a sentence."""
@@ -208,6 +280,44 @@ class Estimate:
         variance = np.diag(self.covariance)
         seen = np.isfinite(variance)
         return np.ma.masked_array(np.sqrt(np.where(seen, variance, 0.0)), mask=~seen)
+
+    @cached_property
+    def flags(self) -> tuple[tuple[str, ...], ...]:
+        """Why each base parameter's interval may not hold: reasons of `flags.py`, none if it does.
+
+        Parameters that the data do not see have no interval, and the prior decides them.
+        """
+        flagged = dict(self.diagnostics.flagged)
+        sensitivity = self.diagnostics.sensitivity
+        if sensitivity is not None:
+            unseen = np.ma.getmaskarray(self.base_std)
+            flagged[PRIOR] = (sensitivity.prior_share(self.base.map) > DECIDES) | unseen
+            if sensitivity.held is not None:
+                flagged[BOUND] = (sensitivity.held > DECIDES) & ~unseen
+        reasons = [reason for reason in REASONS if reason in flagged]
+        return tuple(
+            tuple(reason for reason in reasons if flagged[reason][k]) for k in range(len(self.base))
+        )
+
+    @property
+    def base_prior_share(self) -> np.ma.MaskedArray:
+        """Share of each base parameter's variance that an error of the prior makes, (p,).
+
+        Masked for fits without a prior.
+        """
+        sensitivity, p = self.diagnostics.sensitivity, len(self.base)
+        if sensitivity is None:
+            return np.ma.masked_array(np.zeros(p), mask=True)
+        return np.ma.masked_array(sensitivity.prior_share(self.base.map), mask=np.zeros(p, bool))
+
+    @cached_property
+    def decided_by_prior(self) -> np.ndarray:
+        """Which columns of x the prior decides rather than the data, (columns,) bool."""
+        sensitivity = self.diagnostics.sensitivity
+        if sensitivity is None:
+            return np.zeros(self.base.columns, dtype=bool)
+        shares = sensitivity.prior_share(np.eye(self.base.columns))
+        return np.asarray(shares > DECIDES)
 
     @property
     def base_relative_std(self) -> np.ma.MaskedArray:

@@ -242,6 +242,7 @@ def _links(estimate: Estimate) -> list[dict[str, Any]]:
     """Every body: its ten parameters, their uncertainty, and which are identifiable alone."""
     robot, out = estimate.robot, []
     std = estimate.std.reshape(-1, 10)
+    decided = estimate.decided_by_prior[: len(robot.theta)].reshape(-1, 10)
     kinds = np.array(estimate.base.kinds, dtype=object)[: len(robot.theta)].reshape(-1, 10)
     for b, (name, theta) in enumerate(
         zip(robot.body_names, estimate.theta.reshape(-1, 10), strict=True)
@@ -259,6 +260,9 @@ def _links(estimate: Estimate) -> list[dict[str, Any]]:
                 "theta": numbers(theta),
                 "std": numbers(std[b]),
                 "identifiable": alone,
+                "decided_by_prior": [
+                    n for n, prior in zip(parameters.NAMES, decided[b], strict=True) if prior
+                ],
                 "consistent": bool(estimate.consistency[b]),
                 "condition": estimate.consistency[b].condition or None,
                 "nominal": _mass_com_inertia(robot.theta.reshape(-1, 10)[b]),
@@ -287,13 +291,17 @@ def _base(estimate: Estimate, nominal: Robot | None) -> list[dict[str, Any]]:
             "std": number(std),
             "relative_std": number(relative),
             "nominal": number(x),
+            "prior_share": number(share),
+            "flags": list(flags),
         }
-        for name, value, std, relative, x in zip(
+        for name, value, std, relative, x, share, flags in zip(
             estimate.base.names,
             estimate.x_base,
             estimate.base_std,
             estimate.base_relative_std,
             stated,
+            estimate.base_prior_share,
+            estimate.flags,
             strict=True,
         )
     ]

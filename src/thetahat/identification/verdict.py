@@ -13,6 +13,7 @@ from thetahat.errors import known
 from thetahat.identification.next_steps import Commands
 from thetahat.identification.verdict_bodies import body_reasons
 from thetahat.identification.verdict_findings import finding_reasons
+from thetahat.identification.verdict_intervals import interval_reasons
 from thetahat.identification.verdict_reason import (
     CORRECTED,
     SUSPECT,
@@ -112,6 +113,7 @@ def judge(data: Data, out: str = "result") -> Verdict:
         _excitation_reasons,
         _score_reasons,
         body_reasons,
+        interval_reasons,
         _solver_reasons,
     )
     reasons = [reason for rule in rules for reason in rule(data, commands)]

@@ -255,11 +255,13 @@ class PayloadMonitor:
             return None
         left, let_go, payload = min(tries, key=lambda each: each[0])
         whole = float(np.linalg.norm(self._factor[:, -1])) / math.sqrt(self.rows)
+        # what it leaves beyond the usual errors is noise as well
+        fit = payload.fit.inflated(max(left, 1.0))
         return PayloadReport(
             self.detected,
             t,
             self.rows,
-            replace(payload, exact_rest=True),
+            replace(payload, fit=fit, exact_rest=True),
             let_go,
             left,
             explained=left <= max(FAR, LEFT * whole),

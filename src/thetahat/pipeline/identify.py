@@ -348,7 +348,9 @@ def _estimate(
     estimator = consistent_estimator(settings, tuned, prior, limits)
     share = 1.0 if tuned.statistics is None else tuned.statistics.share
     estimate = bounded_estimate(seen, estimator, free, independent=share)
-    if settings.robust and estimate is not free:  # once more, with the samples' weights
+    if estimate is free:
+        return free.with_limits(estimator.limits(seen))
+    if settings.robust:  # once more, with the samples' weights
         given_up = tuple(each.name for each in estimate.given_up)
         return solved(replace(limits, given_up=given_up)).with_given_up(estimate.given_up)
     return estimate

@@ -148,7 +148,7 @@ def bounded_estimate(
     relaxed = relax(information, estimator, effective_rows(information, free, independent))
     estimate = relaxed.estimate
     if free.noise is not None and estimate.status != "infeasible":
-        estimate = estimate.with_noise(free.covariance, free.noise)
+        estimate = estimate.with_noise_of(free)
     return estimate.with_given_up(relaxed.given_up)
 
 

@@ -9,6 +9,7 @@ minimise f(x) (misfit.py)   subject to   J(θ_i) ⪰ 0 for every body i [Wensing
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from thetahat.identification.consistency.feasible_point import FeasiblePoint, fi
 from thetahat.identification.consistency.friction_bounds import friction_bounds
 from thetahat.identification.consistency.misfit import Objective
 from thetahat.identification.estimate import ActiveConstraint, Certificate
+from thetahat.identification.uncertainty.posterior import Limits
 from thetahat.model import parameters
 from thetahat.model.parameters import SIZE
 
@@ -44,6 +46,8 @@ class ProgramSolution:
     certificate: Certificate
     status: str
     advice: tuple[str, ...] = ()
+    # the program solved, and its minimum; None where there is none
+    solved: tuple[Program, interior_point.Minimum] | None = None
 
 
 @dataclass(eq=False)
@@ -120,6 +124,24 @@ class Program:
         """Return x = c + E·v."""
         return self.allowed.x(v, self.f.scale)
 
+    @cached_property
+    def expand(self) -> np.ndarray:
+        """E of x = c + E·v, (columns, k)."""
+        return self.allowed.through(np.eye(self.f.columns.count), self.f.scale)
+
+    def limits(self) -> Limits:
+        """Return the feasible set, to draw robots from."""
+        problem = self.problem
+        return Limits(
+            problem.shapes,
+            problem.first,
+            problem.G,
+            problem.low,
+            self.expand,
+            self.allowed.fixed,
+            self.start(),
+        )
+
     # -- the problem -------------------------------------------------------------------------------
 
     def _rows(self) -> np.ndarray:
@@ -127,10 +149,15 @@ class Program:
 
         Largest rows first, as [Cox1998] requires.
         """
+        heavy = KNOWN * max(float(np.max(np.abs(self.data_rows[:, :-1]), initial=0.0)), 1.0)
+        return np.vstack([heavy * self.known, self.data_rows, self.prior_rows])
+
+    @cached_property
+    def data_rows(self) -> np.ndarray:
+        """[A | b] of ½‖A v − b‖²: the data's misfit."""
         f, M = self.f, self.f.information.base.map
-        data = _joined(f.R @ self.allowed.through(M, f.scale), f.z - f.R @ (M @ self.allowed.fixed))
-        heavy = KNOWN * max(float(np.max(np.abs(data[:, :-1]), initial=0.0)), 1.0)
-        return np.vstack([heavy * self.known, data, self._prior()])
+        A = f.R @ self.allowed.through(M, f.scale)
+        return _joined(A, f.z - f.R @ (M @ self.allowed.fixed))
 
     def _known(self) -> np.ndarray:
         """[F | e] of the equality constraints F·v = e, rows of norm one."""
@@ -150,8 +177,9 @@ class Program:
         ]
         return np.asarray(_joined(F, e)[moved] / size[moved, None])
 
-    def _prior(self) -> np.ndarray:
-        """Rows of ½‖B v − d‖²: the Euclidean prior.
+    @cached_property
+    def prior_rows(self) -> np.ndarray:
+        """[B | d] of ½‖B v − d‖²: the Euclidean prior.
 
         Beside the entropic prior, of drive terms alone; without a prior, of the directions that
         nothing else determines.
@@ -311,13 +339,13 @@ class Program:
             active=self._active(minimum),
         )
         if minimum.gap <= CERTAIN * (1.0 + minimum.value):
-            return ProgramSolution(x, certificate, "solved")
+            return ProgramSolution(x, certificate, "solved", solved=(self, minimum))
         advice = (
             f"the objective is within {minimum.gap:.2g} noise variances of its minimum, which is as"
             " close as rounding allows; a larger weight of the prior, or a log with more motion,"
             " makes it more accurate"
         )
-        return ProgramSolution(x, certificate, "almost_solved", (advice,))
+        return ProgramSolution(x, certificate, "almost_solved", (advice,), (self, minimum))
 
     def _active(self, minimum: interior_point.Minimum) -> tuple[ActiveConstraint, ...]:
         """Bounds on bodies that the minimum sits on, those that cost most first."""

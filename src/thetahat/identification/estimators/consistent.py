@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from thetahat.errors import UsageError
 from thetahat.identification.consistency import log_cholesky
 from thetahat.identification.consistency.constraints import Constraints, feasible
+from thetahat.identification.consistency.curvature import local_fit
 from thetahat.identification.consistency.misfit import Objective, objective, solution_of
 from thetahat.identification.consistency.program import (
     MARGIN,
@@ -26,6 +27,7 @@ from thetahat.identification.estimators.estimator import (
 from thetahat.identification.estimators.joint_weights import Weights
 from thetahat.identification.information import Information
 from thetahat.identification.log_statistics import LogStatistics
+from thetahat.identification.uncertainty.posterior import Limits
 from thetahat.model.robot import Robot
 
 # noise variances per row that constraints may cost before the misfit itself counts as noise
@@ -122,16 +124,29 @@ class Consistent:
             if misfit > CONTRADICTED and best.status != "infeasible":
                 f = f.tempered(misfit)
                 best = _contradicted(Program(f, allowed, unseen=program.unseen).solve(), misfit)
-        return estimated(
+        variance = f.weights.variance
+        estimate = estimated(
             information,
             solution,
             method=self.name,
             x=best.x,
-            covariance=covariance_of_data(solution, f.weights.variance),
+            covariance=covariance_of_data(solution, variance),
             status=best.status,
             certificate=best.certificate,
             advice=best.advice,
         )
+        if best.solved is None:
+            return estimate
+        fit = local_fit(*best.solved)
+        return estimate.with_sensitivity(
+            fit.sensitivity(solution.inverse, variance), fit.posterior(solution.inverse)
+        )
+
+    def limits(self, information: Information) -> Limits:
+        """Return the set of robots that the constraints allow."""
+        f = self._objective(information)
+        unseen = np.zeros(f.columns.count, dtype=bool)
+        return Program(f, feasible(f.columns, f.x0, self.constraints), unseen=unseen).limits()
 
     def _objective(self, information: Information) -> Objective:
         return objective(
@@ -151,7 +166,7 @@ def _contradicted(best: ProgramSolution, misfit: float) -> ProgramSolution:
         " times the noise, which is treated as noise now; check bounds, frozen and tied links, and"
         " the robot's geometry"
     )
-    return ProgramSolution(best.x, best.certificate, best.status, (advice, *best.advice))
+    return replace(best, advice=(advice, *best.advice))
 
 
 def _by_log_cholesky(
@@ -184,8 +199,9 @@ def _by_log_cholesky(
         iterations=minimum.iterations,
         solver=log_cholesky.NAME,
     )
+    solved = program, minimum
     if minimum.gap <= options.tolerance * (1.0 + minimum.value):
-        return ProgramSolution(x, certificate, "solved")
+        return ProgramSolution(x, certificate, "solved", solved=solved)
     cure = (
         "give more iterations"
         if minimum.iterations >= options.iterations
@@ -196,7 +212,7 @@ def _by_log_cholesky(
         f" may be {minimum.gap:.2g} noise variances above its minimum; {cure}, or use the"
         " interior-point solver"
     )
-    return ProgramSolution(x, certificate, "almost_solved", (advice,))
+    return ProgramSolution(x, certificate, "almost_solved", (advice,), solved)
 
 
 def _near(f: Objective, options: LogCholesky, free: np.ndarray) -> np.ndarray | None:

@@ -43,7 +43,8 @@ from thetahat.model.robot import Robot
 # is not seen
 HELD = 0.1
 CLEAR = 3.0  # standard deviations: a mass nearer to zero has no centre that can be told
-SURPRISE = 1e-4  # probability of a misfit by chance below which it is named
+SURPRISE = 1e-4  # probability of a misfit by chance below which it is named,
+INFLATED = 0.01  # and below which it counts as noise that is larger than each run says
 PARTS = ("mass", "com x", "com y", "com z", "Ixx", "Ixy", "Ixz", "Iyy", "Iyz", "Izz")
 _UPPER = np.triu_indices(3)  # in the order of PARTS
 
@@ -62,8 +63,19 @@ class PayloadFit:
     inertia_std: np.ma.MaskedArray  # (3, 3) [kg·m²] of inertia_com
     # of PARTS: what the motion does not show; it stays near the values of a small compact body
     unseen: tuple[str, ...]
-    # χ² per degree of freedom of what else differs: 1 if nothing does and the noise is as it was
+    # χ² per degree of freedom of what else differs: 1 if nothing does and the noise is as it was.
+    # Where it is more than chance allows, spreads are √misfit times those of the noise alone.
     misfit: float | None = None
+
+    def inflated(self, factor: float) -> PayloadFit:
+        """Return the same with standard deviations `factor` times as large."""
+        return replace(
+            self,
+            covariance=factor**2 * self.covariance,
+            mass_std=None if self.mass_std is None else factor * self.mass_std,
+            com_std=factor * self.com_std,
+            inertia_std=factor * self.inertia_std,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -594,8 +606,14 @@ def _with_misfit(payload: Payload, evidence: Evidence, odd: str, fix: str) -> Pa
     freedom = evidence.freedom
     if freedom <= 0:
         return payload
-    advice = payload.advice
-    if chi2.sf(evidence.surplus, freedom) < SURPRISE:
-        advice = (*advice, f"{odd} (χ² {evidence.surplus:.4g}, {freedom} expected); {fix}")
+    advice, chance = payload.advice, float(chi2.sf(evidence.surplus, freedom))
     fit = replace(payload.fit, misfit=evidence.surplus / freedom)
+    if chance < INFLATED:
+        fit = fit.inflated(float(np.sqrt(evidence.surplus / freedom)))
+    if chance < SURPRISE:
+        advice = (
+            *advice,
+            f"{odd} (χ² {evidence.surplus:.4g}, {freedom} expected), so standard deviations are"
+            f" {np.sqrt(evidence.surplus / freedom):.2g} times those of the noise; {fix}",
+        )
     return replace(payload, fit=fit, advice=advice)

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import repeat
+from typing import NamedTuple
 
 import numpy as np
 from scipy import fft
@@ -27,7 +28,16 @@ from thetahat.identification.estimate import Estimate
 from thetahat.identification.estimators.estimator import Source, covariance_of_data
 from thetahat.identification.estimators.joint_weights import EXACT, Weights, weigh
 from thetahat.identification.information import Information
+from thetahat.identification.parameter_columns import Columns
 from thetahat.identification.time_blocks import Block, base_rows, blocks, row_plan
+from thetahat.identification.uncertainty.flags import MODEL_ERROR, SLOW_NOISE
+from thetahat.identification.uncertainty.model_error import (
+    NOTABLE,
+    OmittedSums,
+    omitted_columns,
+    omitted_effect,
+    possible,
+)
 from thetahat.identification.uncertainty.noise import (
     LAGS,
     TAIL,
@@ -36,6 +46,8 @@ from thetahat.identification.uncertainty.noise import (
     NoiseModel,
     fit,
 )
+from thetahat.identification.uncertainty.sensitivity import Sensitivity
+from thetahat.model.drive import TERMS
 
 # blocks of which the regressor's own autocorrelation is taken; in longer logs the fit takes next to
 # nothing
@@ -43,6 +55,10 @@ LEVERAGE = 16
 # singular values of a joint's part in the fit below this add less than rounding to any sum
 SMALLEST = 1e-7
 HIDDEN = 1e-6  # of a parameter's variance: less than this is rounding in the gain of an estimate
+# of a parameter's variance from joints whose noise is not known: its interval is a lower bound
+UNRESOLVED = 0.25
+# independent stretches of slow noise: with fewer, its variance is known to no better than 30 %
+STRETCHES = 25.0
 BLOCK = 2048  # rows whose products are formed at once, at least
 
 
@@ -65,13 +81,41 @@ def corrected(
         weights = weights if isinstance(weights, Weights) else weigh(information, weights)
         solution = f.solve(information.stacked(weights.joints))
         x, variance = estimate.x_base, weights.variance
-        middle, model = _middle(
+        middle, model, slow, omitted = _middle(
             information, x, samples, weights.joints, solution, variance=variance
         )
-        covariance = estimate.covariance  # where rows count as independent
-        if not all(each is None or each.few for each in model.autocovariances):
-            covariance = _through(estimate, solution, variance, middle)
-        return estimate.with_noise(covariance, model)
+        if all(each is None or each.few for each in model.autocovariances):
+            return estimate.with_noise(estimate.covariance, model)  # rows count as independent
+        sensitivity = estimate.diagnostics.sensitivity
+        if sensitivity is None:
+            return estimate.with_noise(_through(estimate, solution, variance, middle), model)
+        effects = _Effects.of(omitted, model, solution.rank, estimate.coulomb)
+        sensitivity = sensitivity.with_noise(middle + effects.spread)
+        return _with_model_error(estimate, sensitivity, slow, effects).with_noise_model(model)
+
+
+def _with_model_error(
+    estimate: Estimate, sensitivity: Sensitivity, slow: np.ndarray, effects: _Effects
+) -> Estimate:
+    """The estimate with the covariance of noise, model error and prior, and its flags."""
+    corrected = estimate.with_sensitivity(sensitivity, estimate.diagnostics.posterior)
+    moved = estimate.base.map @ sensitivity.data
+    variances = np.einsum("ij,jk,ik->i", moved, sensitivity.noise, moved)
+    unknown = np.einsum("ij,jk,ik->i", moved, slow, moved) > UNRESOLVED * variances
+    shifted = np.max(np.abs(moved @ effects.shifts), axis=1, initial=0.0)
+    flagged = shifted > NOTABLE * corrected.base_std.filled(np.inf)
+    flagged |= _of_chosen_shape(estimate)
+    return corrected.with_flag(SLOW_NOISE, unknown).with_flag(MODEL_ERROR, flagged)
+
+
+def _of_chosen_shape(estimate: Estimate) -> np.ndarray:
+    """Base parameters of friction beyond Coulomb and viscous, (p,) bool: a shape of several that
+    predicts best, which need not be the true one.
+    """
+    columns = Columns(estimate.robot)
+    chosen = np.array([name not in TERMS for name, _ in columns.pairs])
+    chosen[: columns.inertial] = False
+    return np.asarray(np.any(np.abs(estimate.base.map[:, chosen]) > 1e-9, axis=1))
 
 
 def noise_covariance(
@@ -86,7 +130,7 @@ def noise_covariance(
         floor = EXACT * float(np.linalg.norm(torques))
         variance = max(solution.residual**2 / freedom, floor**2 / rows) or 1.0
         x = np.asarray(x_base, dtype=float)
-        middle, model = _middle(information, x, samples, weights, solution, variance=variance)
+        middle, model, *_ = _middle(information, x, samples, weights, solution, variance=variance)
         return covariance_of(solution, middle), model
 
 
@@ -175,6 +219,18 @@ class _Part:
     sizes: np.ndarray  # (r,)
 
 
+class _Middle(NamedTuple):
+    """Covariance of the whitened combinations of torques, (rank, rank), the noise model behind it,
+    and the part of joints whose noise is too slow, or whose rows are too few, to tell.
+    """
+
+    covariance: np.ndarray
+    noise: NoiseModel
+    slow: np.ndarray
+    # joint by joint, sums of columns that the model lacks
+    omitted: list[tuple[_Part, OmittedSums]]
+
+
 def _parts(
     information: Information, solution: f.Solution, weights: np.ndarray | None
 ) -> list[_Part]:
@@ -201,9 +257,8 @@ def _middle(
     solution: f.Solution,
     *,
     variance: float,
-) -> tuple[np.ndarray, NoiseModel]:
-    """(Σ_j w_j²·Z_jᵀT_j Z_j in whitened columns, (rank, rank), with T from the residuals at x_base;
-    the noise).
+) -> _Middle:
+    """Σ_j w_j²·Z_jᵀT_j Z_j in whitened columns, with T from the residuals at x_base; the noise.
 
     variance: of a weighted row were all independent, for joints with too few rows to tell.
     """
@@ -217,7 +272,46 @@ def _middle(
         models = list(pool.map(fit, sums, floors, [variance / part.weight**2 for part in parts]))
     shares = _products(information, samples, parts, [model.c for model in models])
     model = _noise_model(information, x_base, list(zip(parts, models, shares, strict=True)), period)
-    return _definite(_together(parts, shares, solution.rank)), model
+    slow = [
+        k
+        for k, (part, each) in enumerate(zip(parts, models, strict=True))
+        if not each.resolved or model.effective[part.joint] < STRETCHES
+    ]
+    return _Middle(
+        _definite(_together(parts, shares, solution.rank)),
+        model,
+        _together([parts[k] for k in slow], [shares[k] for k in slow], solution.rank),
+        [(part, each.omitted) for part, each in zip(parts, sums, strict=True) if each.omitted],
+    )
+
+
+class _Effects(NamedTuple):
+    """What columns that the model lacks may have added to the combinations of torques."""
+
+    spread: np.ndarray  # (rank, rank) second moments
+    shifts: np.ndarray  # (rank, joints) what the data show, joint by joint
+
+    @staticmethod
+    def of(
+        omitted: list[tuple[_Part, OmittedSums]],
+        noise: NoiseModel,
+        rank: int,
+        coulomb: np.ndarray,
+    ) -> _Effects:
+        """coulomb: (nv,) friction of every joint, which bounds what else it may have."""
+        fitted = np.zeros(rank)
+        for part, each in omitted:
+            fitted += part.weight * part.back @ each.fitted
+        spread, shifts = np.zeros((rank, rank)), np.zeros((rank, len(omitted)))
+        for k, (part, each) in enumerate(omitted):
+            v, w = part.joint, part.weight
+            variance = float((noise.std[v] * noise.inflation[v]) ** 2)
+            may = possible(float(coulomb[v]), len(each.residual))
+            effect = omitted_effect(each, part.back.T @ fitted / w, variance, may)
+            spread += w**2 * part.back @ effect.spread @ part.back.T
+            if effect.shift is not None:
+                shifts[:, k] = w * part.back @ effect.shift
+        return _Effects(spread, shifts)
 
 
 def _together(parts: list[_Part], shares: list[np.ndarray], rank: int) -> np.ndarray:
@@ -308,6 +402,8 @@ def _lag_sums(
     """Lag sums of every joint that has rows, and the period."""
     plan = row_plan(information)
     held = [[_Pairs(information.samples) for _ in range(3)] for _ in parts]
+    omitted: dict[int, OmittedSums] = {}
+    speeds = np.zeros(len(information.rows))
     longest = length = count = 0
     period, used = None, np.zeros(len(information.rows), dtype=np.int64)
     for number, block in enumerate(blocks(samples, plan.information.robot, LAGS, reach=LAGS)):
@@ -326,7 +422,9 @@ def _lag_sums(
             pairs[0].add(left[None], first=block.first)
             pairs[1].add(usable[None].astype(float), first=block.first)
             if number < LEVERAGE:
-                pairs[2].add(part.columns.T @ mine, first=block.first)
+                z = part.columns.T @ mine
+                pairs[2].add(z, first=block.first)
+                omitted[v] = _omitted(omitted.get(v), speeds, block, v, (z, left))
 
         list(pool.map(add, parts, held))
         used += np.count_nonzero(block.usable, axis=0)
@@ -342,8 +440,32 @@ def _lag_sums(
     for part, (residual, pairs, leverage) in zip(parts, held, strict=True):
         a = leverage.sums()
         a *= float(np.sum(part.sizes**2)) / a[0] if count > LEVERAGE and a[0] > 0.0 else 1.0
-        out.append(LagSums(residual.sums(), np.rint(pairs.sums()), a, longest))
+        lacking = omitted.get(part.joint)
+        out.append(LagSums(residual.sums(), np.rint(pairs.sums()), a, longest, lacking))
     return out, period
+
+
+def _omitted(
+    before: OmittedSums | None,
+    speeds: np.ndarray,
+    block: Block,
+    v: int,
+    rows: tuple[np.ndarray, np.ndarray],
+) -> OmittedSums:
+    """The sums with those of one more block; rows: z and the residual. speeds: (nv,) RMS of the
+    first block, filled here.
+    """
+    dq, usable = block.rows.dq[:, v], block.usable[:, v]
+    if not speeds[v]:
+        speeds[v] = np.sqrt(np.mean(dq**2)) or 1.0
+    q = block.rows.q[:, v] if block.rows.q.shape[1] == block.rows.dq.shape[1] else None
+    z, residual = rows
+    torque = block.tau[:, v] - residual  # as predicted: without noise
+    rate = np.gradient(torque) if len(torque) > 1 else np.zeros(len(torque))
+    steady = usable & np.append(usable[1:], False) & np.append(False, usable[:-1])
+    columns = omitted_columns(q, dq / speeds[v], np.where(steady, rate, 0.0)) * usable
+    sums = OmittedSums.of(columns, z, residual)
+    return sums if before is None else before + sums
 
 
 # -- second pass: the product ----------------------------------------------------------------------

@@ -41,6 +41,8 @@ from functools import cache, cached_property
 import numpy as np
 from scipy import fft, special
 
+from thetahat.identification.uncertainty.model_error import OmittedSums
+
 LAGS = 8192  # rows: the longest correlation looked for (8 s at 1 kHz)
 POWER = 0.99  # of the noise lies below the frequency up to which it is modelled
 ROLL = 0.15  # half width of the raised cosine, relative to the frequency it is centred on
@@ -80,6 +82,7 @@ class LagSums:
     pairs: np.ndarray  # n
     leverage: np.ndarray  # a
     longest: int  # rows
+    omitted: OmittedSums | None = None  # of columns that the model lacks
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ import numpy as np
 
 from thetahat.errors import known
 from thetahat.identification.identifiability.naming import short_labels
+from thetahat.identification.uncertainty.flags import SENTENCES
 from thetahat.model import parameters as ten
 from thetahat.model.drive import TERMS
 from thetahat.model.robot import Robot
@@ -70,11 +71,17 @@ def parameters(estimate: Data) -> Section:
         Column("σ"),
         Column("σ", "%"),
         Column("nominal"),
+        Column("interval", wide=True),
     )
     keys = ("name", "value", "std", "relative_std", "nominal")
-    rows = tuple(tuple(entry.get(key) for key in keys) for entry in base)
+    rows = tuple((*(entry.get(key) for key in keys), _flagged(entry)) for entry in base)
     blocks.append(Table(columns, rows, f"All {len(rows)} base parameters", folded=True))
     return Section("Parameters", "parameters", tuple(blocks))
+
+
+def _flagged(entry: Data) -> str | None:
+    """Return why the interval of a base parameter may not hold."""
+    return ", ".join(SENTENCES[flag] for flag in entry.get("flags") or ()) or None
 
 
 def _inflation(estimate: Data) -> str:

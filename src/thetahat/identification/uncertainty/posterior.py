@@ -1,0 +1,204 @@
+"""Draw physical robots from the law of an estimate.
+
+The law is the Gaussian of data and prior about the minimum they have together, cut off at bounds
+of physical and plausible robots. What the data determine spreads as the estimate states, all else
+as the prior does:
+
+    v = centre + L·ξ,   ξ ~ N(0, 1) where  J(θ_i) ⪰ 0,  G·v ≥ l;   x = c + E·v
+
+Draws come from elliptical slice sampling [Murray2010], which needs no step size and, for a Gaussian
+that is cut off, no more than to know whether a point is inside: ξ moves on the ellipse through
+itself and a fresh Gaussian draw, by an angle that is shrunk until the point is inside. The entries
+of ξ are independent before the cut, so each move may turn a few of them: those that the data
+determine all at once, for bounds are seldom near, and those of the prior a few at a time, so that a
+thin body does not hold up the others. Many chains run side by side, one for each draw up to
+`CHAINS`. Hit-and-run moves along one direction at a time, and needs as many moves as there are
+parameters for what one ellipse does; log-Cholesky coordinates have no boundary, but a law that is
+cut off at one has its peak there, where these coordinates are infinite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from thetahat.dynamics import batch
+from thetahat.errors import NotIdentifiable, check_count
+from thetahat.model.robot import Robot
+
+CHAINS = 1024  # side by side
+WARM_UP = 100  # sweeps of a chain before its first draw
+BETWEEN = 20  # sweeps between two draws of a chain
+TOGETHER = 3  # entries of ξ that the prior alone determines, moved at once
+IDENTIFIED = 0.5  # share of a variance that noise makes: the data determine this direction
+NUDGES = (0.0, 1e-9, 1e-6, 1e-4, 1e-2, 0.1, 0.3)  # towards the inside, from a point on a bound
+_ENTRIES = np.triu_indices(4)
+
+
+@dataclass(frozen=True, eq=False)
+class Limits:
+    """The set of physical and plausible robots, in the free variables v of x = fixed + expand·v."""
+
+    shapes: np.ndarray  # (blocks, 10, 4, 4): Σ_j v[first_b + j]·shape_bj ⪰ 0
+    first: np.ndarray  # (blocks,)
+    G: np.ndarray  # (rows, k): G·v ≥ low
+    low: np.ndarray  # (rows,)
+    expand: np.ndarray  # (columns, k)
+    fixed: np.ndarray  # (columns,)
+    inner: np.ndarray  # (k,) a point well inside of the cones
+
+    @cached_property
+    def _upper(self) -> np.ndarray:
+        """(blocks, 10, 10) the upper triangles of the shapes."""
+        return np.ascontiguousarray(self.shapes[:, :, _ENTRIES[0], _ENTRIES[1]])
+
+    def x(self, v: np.ndarray) -> np.ndarray:
+        """Return x of these v, (…, columns)."""
+        return np.asarray(self.fixed + v @ self.expand.T)
+
+    def image(self, v: np.ndarray) -> np.ndarray:
+        """Return the blocks' upper triangles and G·v, (…, 10·blocks + rows)."""
+        places = self.first[:, None] + np.arange(10)
+        X = np.einsum("...bj,bje->...be", v[..., places], self._upper)
+        return np.concatenate([X.reshape(*v.shape[:-1], -1), v @ self.G.T], axis=-1)
+
+    def inside(self, v: np.ndarray) -> bool:
+        """Whether one v, (k,), is strictly inside."""
+        X = np.einsum("bj,bjxy->bxy", v[self.first[:, None] + np.arange(10)], self.shapes)
+        return bool(np.all(self.G @ v >= self.low)) and bool(
+            np.min(np.linalg.eigvalsh(X), initial=1.0) > 0.0
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """The law of an estimate's free variables v."""
+
+    robot: Robot
+    start: np.ndarray  # (k,) the estimate: a point inside, or on a bound
+    centre: np.ndarray  # (k,) where data and prior together have their minimum, bounds or not
+    data: np.ndarray  # (k, r) change of v per unit of each whitened combination of torques
+    prior: np.ndarray  # (k, s) change of v where the prior is off, direction by direction
+    limits: Limits
+
+    def with_limits(self, limits: Limits) -> Posterior:
+        """Return the same law, cut off elsewhere."""
+        return replace(self, limits=limits)
+
+    def draw(self, count: int, seed: int, noise: np.ndarray) -> RobotSamples:
+        """Draw robots; noise: (r, r) covariance of the whitened combinations of torques."""
+        count = check_count("n", count, least=1)
+        rng = np.random.default_rng(check_count("seed", seed, least=0))
+        L, identified = self._axes(noise)
+        chains = min(count, CHAINS)
+        walk = _Walk(self, L, identified, rng, chains)
+        drawn: list[np.ndarray] = []
+        while sum(map(len, drawn)) < count:
+            walk.sweep(BETWEEN if drawn else WARM_UP)
+            drawn.append(self.limits.x(walk.v))
+        return RobotSamples(self.robot, np.concatenate(drawn)[:count])
+
+    def _axes(self, noise: np.ndarray) -> tuple[np.ndarray, int]:
+        """(L of v = centre + L·ξ, how many entries of ξ come first as the data determine them)."""
+        values, vectors = np.linalg.eigh(noise)
+        noisy = self.data @ (vectors * np.sqrt(np.maximum(values, 0.0)))
+        _, R = np.linalg.qr(np.hstack([noisy, self.prior]).T)
+        shares = solve_triangular(R, noisy, trans=1)
+        values, vectors = np.linalg.eigh(shares @ shares.T)
+        order = np.argsort(-values)
+        return R.T @ vectors[:, order], int(np.sum(values > IDENTIFIED))
+
+    def first(self) -> np.ndarray:
+        """Return a point inside, (k,): the estimate, or next to it where it sits on a bound."""
+        for step in NUDGES:
+            v: np.ndarray = self.start + step * (self.limits.inner - self.start)
+            if self.limits.inside(v):
+                return v
+        raise NotIdentifiable(
+            "no robot can be drawn: the estimate lies outside of its own bounds; relax them"
+        )
+
+
+class _Walk:
+    """Chains of elliptical slice sampling, side by side."""
+
+    def __init__(
+        self, law: Posterior, L: np.ndarray, identified: int, rng: np.random.Generator, chains: int
+    ) -> None:
+        self._centre, self._L, self._identified, self._rng = law.centre, L, identified, rng
+        limits = law.limits
+        self._blocks = len(limits.first)
+        self._origin = limits.image(law.centre) - np.concatenate(
+            [np.zeros(10 * self._blocks), limits.low]
+        )
+        self._images = np.ascontiguousarray(limits.image(L.T))
+        self._xi = np.tile(np.linalg.solve(L, law.first() - law.centre), (chains, 1))
+        self._states = rng.integers(0, 2**63, chains, dtype=np.uint64)
+
+    @property
+    def v(self) -> np.ndarray:
+        """Where the chains are, (chains, k)."""
+        return np.asarray(self._centre + self._xi @ self._L.T)
+
+    def sweep(self, times: int) -> None:
+        """Move every entry of ξ, this many times."""
+        from thetahat.kernels import slice_sampling
+
+        chains, k = self._xi.shape
+        known = self._identified
+        groups = np.arange(known, k, TOGETHER)
+        starts = np.concatenate([[0] if known else [], groups, [k]]).astype(np.int64)
+        edges = np.linspace(0, chains, batch.CORES + 1).astype(int)
+        work = np.zeros((batch.CORES, 5, len(self._origin)))
+        with ThreadPoolExecutor(batch.CORES) as pool:
+            for _ in range(times):
+                fresh = self._rng.standard_normal((chains, k))
+                rest = known + self._rng.permutation(k - known)
+                order = np.concatenate([np.arange(known), rest])
+
+                def turn(part: int, fresh: np.ndarray = fresh, order: np.ndarray = order) -> None:
+                    slice_sampling.sweep(
+                        self._xi,
+                        fresh,
+                        order,
+                        starts,
+                        self._origin,
+                        self._images,
+                        self._blocks,
+                        self._states,
+                        edges[part],
+                        edges[part + 1],
+                        work[part],
+                    )
+
+                list(pool.map(turn, range(batch.CORES)))
+
+
+@dataclass(frozen=True, eq=False)
+class RobotSamples:
+    """Physical robots drawn from the law of an estimate.
+
+    ``samples[3]`` is the fourth robot; iterating yields all of them.
+    """
+
+    robot: Robot  # whose parameters were estimated
+    x: np.ndarray  # (n, columns) θ and drive terms of every draw
+
+    @property
+    def theta(self) -> np.ndarray:
+        """Inertial parameters of every draw, (n, 10·bodies), in the paper's order."""
+        return self.x[:, : len(self.robot.theta)]
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, index: int) -> Robot:
+        return self.robot.with_parameters(self.x[index])
+
+    def __iter__(self) -> Iterator[Robot]:
+        return (self[index] for index in range(len(self)))
