@@ -63,6 +63,8 @@ class LocalEngine(Engine):
             batches = prepare_batches(
                 rows.log, rows.joints.robot, settings=rows.settings, span=rows.span
             )
+            if rows.reference is not None:
+                batches = rows.reference.attached(batches, rows.settings, rows.span)
         counted = self._progress.count(batches, text, rows.stop)
         return batches_with_friction_direction(map(rows.joints.select, counted), fitted)
 

@@ -57,7 +57,10 @@ def weigh(information: Information, kind: str | None) -> Weights:
             * np.linalg.norm(information.torque_norms())
             / np.sqrt(max(int(np.sum(information.rows)), 1))
         )
-        return Weights(None, max(solution.residual**2 / freedom, floor**2) or 1.0, noise)
+        left = solution.residual
+        if information.instrument_factors is not None:  # whose factor knows but a part of the rows
+            left = float(np.linalg.norm(information.residual_norms(solution.x)))
+        return Weights(None, max(left**2 / freedom, floor**2) or 1.0, noise)
     for _ in range(ROUNDS if kind == "iterated" else 0):
         fit = _fit(information.stacked(1.0 / noise), full=solution.rank == len(information.base))
         before, noise = noise, noise_per_joint(information, *fit, 1.0 / noise)
@@ -88,7 +91,7 @@ def noise_per_joint(
     left, rows = information.residual_norms(x) ** 2, information.rows.astype(float)
     share = np.zeros(len(rows))
     for v, (positions, R) in enumerate(
-        zip(information.positions, information.factors, strict=True)
+        zip(information.positions, information.fitted_factors, strict=True)
     ):
         weight = 1.0 if weights is None else weights[v]
         share[v] = np.sum((weight * R[:, :-1] @ inverse[positions]) ** 2)
