@@ -158,7 +158,7 @@ def with_reference(samples: Samples, reference: Samples, robot: Robot) -> Sample
     t = t[order]
     i = np.clip(np.searchsorted(t, at, side="right") - 1, 0, len(t) - 2)
     h = t[i + 1] - t[i]
-    period = reference.period or float(np.median(np.diff(t)))
+    period = max(reference.period or 0.0, float(np.median(np.diff(t))))  # thinned rows keep theirs
     slack = 0.5 * period
     inside = (at >= t[0] - slack) & (at <= t[-1] + slack) & (h > 0.0) & (h <= APART * period)
     if np.mean(inside) < LEAST_OVERLAP:

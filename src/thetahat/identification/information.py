@@ -229,14 +229,12 @@ class Information:
             ) from None
         plan = fold_plan(robot)
         shapes = [(len(p) + 1, len(p) + 1) for p in plan.positions]
+        pairs = [(2 * len(p) + 1, 2 * len(p) + 1) for p in plan.positions]
         if (
             header.get("schema") != SCHEMA
             or header.get("key") != robot_key(robot)
             or [R.shape for R in factors] != shapes
-            or (
-                beside is not None
-                and [R.shape for R in beside] != [(2 * n - 1,) * 2 for n, _ in shapes]
-            )
+            or (beside is not None and [R.shape for R in beside] != pairs)
         ):
             raise UsageError(
                 f"{path} belongs to another robot than {robot.name!r}: geometry, gravity or drive"

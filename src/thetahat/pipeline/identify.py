@@ -391,7 +391,7 @@ def make_estimator(
     *,
     instruments: bool = False,
 ) -> AnyEstimator:
-    """Return the estimator that the settings ask for; with instruments, least squares is by them."""
+    """Return the estimator that the settings ask for; least squares is by instruments, if any."""
     weights = settings.weights
     estimator: Estimator
     match settings.method:
