@@ -61,11 +61,7 @@ def _joined(parts: list[Samples], whole: Samples) -> Samples:
     directions = [part.direction for part in parts if part.direction is not None]
     if not directions:
         return whole
-    joined = replace(whole, direction=np.concatenate(directions), dry=parts[0].dry)
-    if whole.instruments is None or whole.direction is not None:
-        return joined
-    beside = [part.instruments for part in parts if part.instruments is not None]
-    return replace(joined, instruments=_joined(beside, whole.instruments))
+    return replace(whole, direction=np.concatenate(directions), dry=parts[0].dry)
 
 
 def _pieces(batch: Samples) -> Iterator[Samples]:
@@ -97,10 +93,8 @@ class _Stretch:
         self.waiting: list[Samples] = []
         self.period = self.first.period or _period(self.first)
         self.kernel = _kernel(self.first, self.period)
-        # of the motion, and of the instruments' beside it
-        motions = 1 if self.first.instruments is None else 2
-        self.states = [np.zeros(self.dry.motors) for _ in range(motions)]
-        self.known = np.zeros((0, motions * self.dry.motors))  # d of rows from `begin` on
+        self.state = np.zeros(self.dry.motors)
+        self.known = np.zeros((0, self.dry.motors))  # d of rows from `begin` on
         # rows of the stretch: first one known, one past the last, first one not returned
         self.begin, self.end, self.done = 0, 0, 0
         self.last = self.first
@@ -114,44 +108,39 @@ class _Stretch:
             return False
         if last.cutoff != piece.cutoff or last.period != piece.period:
             return False
-        if (last.instruments is None) != (piece.instruments is None):
-            return False
         if last.t is None or piece.t is None or not self.period:
             return last.t is None and piece.t is None
         return bool(0.0 < piece.t[0] - last.t[-1] <= APART * self.period)
 
     def push(self, piece: Samples) -> Iterator[Samples]:
         """Add a piece, and return those that are ready."""
-        motions = [piece] if piece.instruments is None else [piece, piece.instruments]
-        out = [
-            self._followed(motion, state)
-            for motion, state in zip(motions, self.states, strict=True)
-        ]
-        self.known = np.concatenate([self.known, np.hstack(out)])
+        from thetahat.kernels.direction import follow
+
+        drive, out = self.robot.drive, np.empty((len(piece), self.dry.motors))
+        speed = (
+            piece.dq
+            if drive.actuation is None
+            else drive.actuation.motor_rates(piece.dq, piece.ddq, q=piece.q)[0]
+        )
+        speed = np.array(speed, dtype=float, order="C")
+        if self.period:
+            follow(
+                speed,
+                float(self.period),
+                np.array(self.dry.zone),
+                np.array(self.dry.travel),
+                self.state,
+                out,
+            )
+        else:  # rows without time
+            out[:] = self.dry.at(speed)
+        self.known = np.concatenate([self.known, out])
         self.end += len(piece)
         self.waiting.append(piece)
         self.last = piece
         future = 0 if self.kernel is None else self.kernel.future
         while self.waiting and self.done + len(self.waiting[0]) + future <= self.end:
             yield self._out(self.waiting.pop(0))
-
-    def _followed(self, motion: Samples, state: np.ndarray) -> np.ndarray:
-        """Return d of every row of a motion; the state moves on with it."""
-        from thetahat.kernels.direction import follow
-
-        drive, out = self.robot.drive, np.empty((len(motion), self.dry.motors))
-        speed = (
-            motion.dq
-            if drive.actuation is None
-            else drive.actuation.motor_rates(motion.dq, motion.ddq, q=motion.q)[0]
-        )
-        speed = np.array(speed, dtype=float, order="C")
-        if not self.period:  # rows without time
-            out[:] = self.dry.at(speed)
-            return out
-        zone, travel = np.array(self.dry.zone), np.array(self.dry.travel)
-        follow(speed, float(self.period), zone, travel, state, out)
-        return out
 
     def rest(self) -> Iterator[Samples]:
         """Return all that wait, at the end of the stretch; d is held beyond it."""
@@ -172,11 +161,7 @@ class _Stretch:
             direction = np.ascontiguousarray(filtered.T)
             drop = max(stop - kernel.past - self.begin, 0)
             self.known, self.begin = self.known[drop:], self.begin + drop
-        own, beside = direction[:, : self.dry.motors], direction[:, self.dry.motors :]
-        if piece.instruments is None:
-            return replace(piece, direction=own, dry=self.dry)
-        reference = replace(piece.instruments, direction=beside, dry=self.dry)
-        return replace(piece, direction=own, dry=self.dry, instruments=reference)
+        return replace(piece, direction=direction, dry=self.dry)
 
 
 def _period(samples: Samples) -> float | None:

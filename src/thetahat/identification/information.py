@@ -534,7 +534,9 @@ def _fold(
     state: list[np.ndarray] = [q, dq, ddq, tau]
     state += [np.empty((len(q), 0)) if weights is None else weights, direction]
     if samples.instruments is not None:
-        state += _instrument_state(plan, samples.instruments)
+        reference = samples.instruments
+        state += batch.check_state(plan.robot, reference.q, reference.dq, reference.ddq)
+        state.append(instrument_direction(plan.robot, samples))
     # by where the part begins: threads end in any order, the result is to be one
     parts: dict[int, list[np.ndarray]] = {}
 
@@ -557,12 +559,17 @@ def _fold(
         ], used
 
 
-def _instrument_state(plan: FoldPlan, reference: Samples) -> list[np.ndarray]:
-    """q, dq, ddq and friction direction of the instruments' motion."""
-    direction = reference.direction_of(plan.robot.drive)
-    direction = np.empty((len(reference), 0)) if direction is None else direction
-    state = batch.check_state(plan.robot, reference.q, reference.dq, reference.ddq)
-    return [*state, direction]
+def instrument_direction(robot: Robot, samples: Samples) -> np.ndarray:
+    """Return the direction of dry friction in the instruments' columns, (n, motors): the measured
+    motion's.
+
+    Beyond standstill noise does not turn it, and a joint that sticks while its command moves on
+    would make the command's direction a wrong one.
+    """
+    direction = samples.direction_of(robot.drive)
+    if direction is not None:
+        return direction
+    return np.ascontiguousarray(robot.drive.direction(samples.dq, q=samples.q))
 
 
 def _fold_part(plan: FoldPlan, workspace: batch.Workspace, rows: FoldRows) -> list[np.ndarray]:

@@ -23,6 +23,7 @@ from thetahat.identification.information import (
     ColumnPlaces,
     Information,
     column_places,
+    instrument_direction,
     load_of,
 )
 from thetahat.model.robot import Robot
@@ -172,9 +173,8 @@ def _instrument_motion(samples: Samples, robot: Robot) -> np.ndarray:
     reference = samples.instruments
     if reference is None:
         return np.empty((len(samples), 0))
-    direction = reference.direction_of(robot.drive)
-    parts = [reference.q, reference.dq, reference.ddq]
-    return np.hstack(parts if direction is None else [*parts, direction])
+    direction = instrument_direction(robot, samples)
+    return np.hstack([reference.q, reference.dq, reference.ddq, direction])
 
 
 def blocks(source: Source, robot: Robot, size: int, *, reach: int) -> Iterator[Block]:
