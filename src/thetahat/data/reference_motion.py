@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
-from thetahat.data.log import Log
 from thetahat.data.prepare import Settings, prepare, prepare_batches
 from thetahat.data.resample import mean_period
-from thetahat.data.samples import MASKED, USABLE, Samples, require_motion
-from thetahat.data.types import Chunk, Mask, Run, Source
+from thetahat.data.samples import MASKED, USABLE, Samples, concatenate, require_motion
+from thetahat.data.types import Chunk, LogLike, Mask, Run, Source
 from thetahat.data.velocities import normalize_quaternions
 from thetahat.errors import MalformedInput, UsageError
 from thetahat.model.robot import Robot
@@ -24,11 +24,23 @@ APART = 1.5  # periods between two rows of a reference that are not interpolated
 LEAST_OVERLAP = 0.5  # of the samples' rows: a reference that covers fewer is of another motion
 
 
+class SourcedLog(LogLike, Protocol):
+    """A log that knows its files and its joints."""
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """Return the files."""
+
+    @property
+    def joint_names(self) -> tuple[str, ...]:
+        """Return the joints it was read for."""
+
+
 @dataclass(frozen=True, eq=False)
 class PositionLog:
     """The positions of a log, as a log without velocities and with torques of zero."""
 
-    log: Log
+    log: SourcedLog
     robot: Robot
 
     has_dq = has_ddq = False
@@ -74,7 +86,7 @@ class ReferenceMotion:
     """Where the instruments of a log's samples come from."""
 
     name: str  # in sentences: "the commanded motion"
-    log: Log  # of positions
+    log: SourcedLog  # of positions
     robot: Robot  # it was read for
     same_rows: bool  # whether its rows are those of the log
 
@@ -121,8 +133,6 @@ class _Rows:
 
     def take(self, count: int) -> Samples:
         """Return the next rows."""
-        from thetahat.data.samples import concatenate
-
         while sum(map(len, self._held)) < count:
             batch = next(self._batches, None)
             if batch is None:
@@ -195,4 +205,5 @@ def _cubic(
 ) -> np.ndarray:
     """Hermite's cubic between values y and rates r of an interval of length h, at x ∈ [0, 1]."""
     line: np.ndarray = y0 + x * (y1 - y0)
-    return line + x * (1.0 - x) * ((1.0 - x) * (h * r0 - (y1 - y0)) - x * (h * r1 - (y1 - y0)))
+    bend: np.ndarray = x * (1.0 - x) * ((1.0 - x) * (h * r0 - (y1 - y0)) - x * (h * r1 - (y1 - y0)))
+    return line + bend

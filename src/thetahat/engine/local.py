@@ -54,7 +54,9 @@ class LocalEngine(Engine):
         folded = information(fitted, counted())
         return Fold(folded, counter.result(), counter.period)
 
-    def samples(self, rows: Rows, fitted: Robot, text: str) -> Iterator[Samples]:
+    def samples(
+        self, rows: Rows, fitted: Robot, text: str, *, every: bool = True
+    ) -> Iterator[Samples]:
         """Yield the samples of the rows, batch by batch."""
         batches: Iterator[Samples]
         if isinstance(rows.log, SamplesLog):

@@ -111,8 +111,12 @@ class Engine(Protocol):
     def fold(self, rows: Rows, fitted: Robot) -> Fold:
         """Fold rows into information."""
 
-    def samples(self, rows: Rows, fitted: Robot, text: str) -> Iterator[Samples]:
-        """Yield the samples; of a long sharded log a subsample spread evenly over it."""
+    def samples(
+        self, rows: Rows, fitted: Robot, text: str, *, every: bool = False
+    ) -> Iterator[Samples]:
+        """Yield the samples; of a long sharded log a subsample spread evenly over it, unless every
+        one is asked for.
+        """
 
     def solve(
         self, seen: Information, whole: Information, estimator: AnyEstimator, rows: Rows

@@ -437,7 +437,7 @@ class FoldRows:
     def part(self, rows: slice) -> FoldRows:
         """Return some of the rows."""
         weights = self.weights[rows] if self.weights.shape[1] else np.empty((0, 0))
-        state = (a[rows] for a in (self.q, self.dq, self.ddq, self.tau))
+        state = (self.q[rows], self.dq[rows], self.ddq[rows], self.tau[rows])
         return FoldRows(*state, weights, self.direction[rows])
 
 
@@ -478,14 +478,15 @@ def information(
         if part.provenance and part.provenance not in provenance:
             provenance.append(part.provenance)
     beside = tuple(factors) if paired else None
-    if paired:  # rows without the instruments' columns
-        sizes = [len(p) for p in plan.positions]
-        factors = [
-            f.triangle(np.asfortranarray(R[:, n:])) for R, n in zip(factors, sizes, strict=True)
-        ]
+    factors = list(without_instruments(factors)) if paired else factors
     return Information(
         robot, plan.base, plan.positions, tuple(factors), rows, count, tuple(provenance), beside
     )
+
+
+def without_instruments(factors: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+    """Return the factors of [Y_j | u_j] from those of [Z_j | Y_j | u_j]."""
+    return tuple(f.triangle(np.asfortranarray(R[:, len(R) // 2 :])) for R in factors)
 
 
 def _stream(samples: Samples | Iterable[Samples], robot: Robot) -> Iterator[Samples]:

@@ -64,7 +64,7 @@ def instrumented(
         return None
 
     def samples() -> Iterator[Samples]:
-        return engine.samples(paired, fitted, "testing for noise in the motion")
+        return engine.samples(paired, fitted, "testing for noise in the motion", every=True)
 
     seen = view(fold.information)
     test = hausman_test(seen, samples=samples, weights=dataset.settings.weights)

@@ -71,7 +71,8 @@ class HausmanTest:
     def shift(self) -> np.ma.MaskedArray:
         """Distance of the two estimates in standard deviations of the instrumental one, (p,)."""
         std = self.estimate_std
-        return np.ma.abs(self.difference) / np.ma.masked_where(std.filled(0.0) <= 0.0, std)
+        size, unknown = std.filled(1.0), np.ma.getmaskarray(std)
+        return np.ma.masked_array(np.abs(self.difference) / size, mask=unknown)
 
     @property
     def sentence(self) -> str:
