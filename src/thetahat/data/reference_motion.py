@@ -204,6 +204,6 @@ def _cubic(
     x: np.ndarray, h: np.ndarray, y0: np.ndarray, y1: np.ndarray, r0: np.ndarray, r1: np.ndarray
 ) -> np.ndarray:
     """Hermite's cubic between values y and rates r of an interval of length h, at x ∈ [0, 1]."""
-    line: np.ndarray = y0 + x * (y1 - y0)
-    bend: np.ndarray = x * (1.0 - x) * ((1.0 - x) * (h * r0 - (y1 - y0)) - x * (h * r1 - (y1 - y0)))
-    return line + bend
+    chord = y1 - y0
+    bend = (1.0 - x) * (h * r0 - chord) - x * (h * r1 - chord)
+    return np.asarray(y0 + x * chord + x * (1.0 - x) * bend)
