@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow coverage golden bench real trust scale docs reference lint format clean
+.PHONY: help demo test test-slow coverage golden bench real trust instruments scale docs reference lint format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ real: $(VENV)/.dev ## identify the real robots of ../shared/data, and write the 
 
 trust: $(VENV)/.dev ## random arms with planted truth or faults, identified with defaults (ARGS="arms --count 200", faults, clean)
 	$(BIN)/python -m benchmarks.trust $(ARGS)
+
+instruments: $(VENV)/.dev ## instrumental variables beside least squares (ARGS="bias --count 100", "alarms --count 250", real)
+	$(BIN)/python -m benchmarks.instruments $(ARGS)
 
 bench: $(VENV)/.dev ## measure speed side by side with Pinocchio
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -103,7 +103,8 @@ def row(name: str, robot_file: str, log_file: str) -> dict[str, Any]:
 
 def plain_friction(robot: Robot) -> Robot:
     """The robot as it can be simulated: viscous and Coulomb friction alone."""
-    drive = replace(robot.drive, extra=(), dry=None, offset=np.zeros_like(robot.drive.offset))
+    none = np.zeros_like(robot.drive.offset)
+    drive = replace(robot.drive, identified=(), extra=(), dry=None, rotors=None, offset=none)
     return replace(robot, drive=drive)
 
 
