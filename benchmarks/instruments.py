@@ -1,7 +1,8 @@
 """Instrumental variables where noise in the motion biases least squares.
 
 `make instruments ARGS="bias --count 100"` (or `python -m benchmarks.instruments bias|alarms|real`).
-Rows go to build/instruments as JSON; a summary is printed.
+Rows go to build/instruments as JSON, run by run, and a benchmark that was stopped goes on where it
+was; a summary is printed.
 
 bias:   arm4 and arm7 under computed torque in MuJoCo, encoder noise, commanded positions logged; the
         mean error of every base parameter over the runs, in its stated standard deviations
@@ -15,7 +16,9 @@ import argparse
 import json
 import os
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +45,7 @@ OUT = Path(__file__).resolve().parents[1] / "build" / "instruments"
 ARMS = ("arm4", "arm7")
 ENCODER = 1e-3  # [rad]
 TORQUE = 0.01  # of a joint's RMS torque: noise of its sensor
+FITS = {"least squares": th.LeastSquares("iterated"), "instrumental": th.Instrumental("iterated")}
 RATE, SECONDS = 250.0, 40.0  # [Hz], [s]
 AMPLITUDE = 0.1  # [rad] of each harmonic: a slow motion, in which noise matters most
 SPEED = 30.0  # [Hz] low-pass of the speed that the controller gets
@@ -118,38 +122,64 @@ def tuned_on(log: Log, robot: th.Robot, *, dry: bool) -> Tuned:
     return replace(tuned, settings=replace(tuned.settings, delay=-0.5 / RATE))
 
 
+# -- runs, kept one by one: a benchmark that was stopped goes on where it was ----------------------
+
+
+def kept(label: str, seeds: range, run: Callable[[int], dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of these seeds, those that an earlier call made from its file."""
+    OUT.mkdir(parents=True, exist_ok=True)
+    file = OUT / f"{label}.jsonl"
+    lines = file.read_text().splitlines() if file.exists() else []
+    rows = {row["seed"]: row for row in map(json.loads, lines)}
+    for seed in seeds:
+        if seed not in rows:
+            rows[seed] = {"seed": seed, **run(seed)}
+            with file.open("a") as out:
+                out.write(json.dumps(rows[seed]) + "\n")
+    return [rows[seed] for seed in seeds]
+
+
+def _label(what: str, name: str, dry: bool) -> str:
+    return f"{what}-{name}{'-dry' if dry else ''}"
+
+
 # -- bias ------------------------------------------------------------------------------------------
 
 
 def bias(name: str, count: int, *, dry: bool, encoder: float = ENCODER) -> dict[str, Any]:
     """Mean errors of base parameters over runs of one motion."""
-    robot, tuned = th.load(robots.path(name)), None
-    errors: dict[str, list[np.ndarray]] = {"least squares": [], "instrumental": []}
-    found = 0
-    for seed in range(count):
+    robot = th.load(robots.path(name))
+    tuned = cache(
+        lambda: tuned_on(as_log(robot, record(robot, 0, 0, encoder, dry=dry), 0), robot, dry=dry)
+    )
+
+    def run(seed: int) -> dict[str, Any]:
+        chosen = tuned()
         log = as_log(robot, record(robot, 0, seed, encoder, dry=dry), seed)
-        tuned = tuned or tuned_on(log, robot, dry=dry)
-        samples, info = paired(log, robot, tuned)
-        truth = info.base.map @ prior_vector(Realism(drive=_drive(dry)).applied(robot), tuned.robot)
-        fits = {
-            "least squares": th.LeastSquares("iterated"),
-            "instrumental": th.Instrumental("iterated"),
+        samples, info = paired(log, robot, chosen)
+        true = prior_vector(Realism(drive=_drive(dry)).applied(robot), chosen.robot)
+        truth = info.base.map @ true
+        out: dict[str, Any] = {
+            "names": list(info.base.names),
+            "rejects": hausman_test(info, samples=samples).biased,
         }
-        for kind, estimator in fits.items():
+        for kind, estimator in FITS.items():
             estimate = th.solve(info, estimator, samples=samples)
-            errors[kind].append((estimate.x_base - truth) / estimate.base_std.filled(np.inf))
-        found += hausman_test(info, samples=samples).biased
-    assert tuned is not None
+            scaled = (estimate.x_base - truth) / estimate.base_std.filled(np.inf)
+            out[kind] = scaled.tolist()
+        return out
+
+    rows = kept(_label("bias", name, dry), range(count), run)
     out: dict[str, Any] = {
         "arm": name,
         "dry friction": dry,
         "runs": count,
         "encoder": encoder,
-        "cutoff": tuned.settings.cutoff,
-        "test rejects": found,
-        "names": list(info.base.names),
+        "test rejects": sum(row["rejects"] for row in rows),
+        "names": rows[0]["names"],
     }
-    for kind, values in errors.items():
+    for kind in FITS:
+        values = np.array([row[kind] for row in rows])
         mean, spread = np.mean(values, axis=0), np.std(values, axis=0)
         covered = np.mean(np.abs(values) <= 1.96, axis=0)
         out[kind] = {
@@ -173,31 +203,36 @@ def alarms(name: str, count: int, *, dry: bool, motions: int = 10) -> dict[str, 
     The torque sensor's noise does not reach the controller, so runs of one motion share its
     simulation.
     """
-    robot, least, joints = th.load(robots.path(name)), [], []
-    tuned: Tuned | None = None
-    for path in range(motions):
-        run = record(robot, path, path, 0.0, dry=dry)
-        tuned = None
-        for seed in range(path, count, motions):
-            log = as_log(robot, run, seed)
-            tuned = tuned or tuned_on(log, robot, dry=dry)
-            samples, info = paired(log, robot, tuned)
-            test = hausman_test(info, samples=samples)
-            p = test.p_values.compressed()
-            least.append(float(np.min(p) * len(p)) if len(p) else 1.0)
-            q = test.joint_p_values.compressed()
-            joints.append(float(np.min(q) * len(q)) if len(q) else 1.0)
-    levels = (0.01, 0.05, 0.1)
-    return {
+    robot = th.load(robots.path(name))
+    recorded = cache(lambda path: record(robot, path, path, 0.0, dry=dry))
+    tuned = cache(lambda path: tuned_on(as_log(robot, recorded(path), path), robot, dry=dry))
+
+    def run(seed: int) -> dict[str, Any]:
+        path = seed * motions // count
+        samples, info = paired(as_log(robot, recorded(path), seed), robot, tuned(path))
+        test = hausman_test(info, samples=samples)
+        # Holm's first step decides whether any hypothesis falls
+        found = {
+            "parameters": test.p_values.compressed(),
+            "joints": test.joint_p_values.compressed(),
+        }
+        return {
+            "motion": path,
+            **{kind: float(np.min(p) * len(p)) if len(p) else 1.0 for kind, p in found.items()},
+        }
+
+    rows = kept(_label("alarms", name, dry), range(count), run)
+    out: dict[str, Any] = {
         "arm": name,
         "dry friction": dry,
         "runs": count,
         "motions": motions,
         "level": LEVEL,
-        # Holm's first step decides whether any hypothesis falls
-        "alarms": {f"{level:g}": int(np.sum(np.array(least) <= level)) for level in levels},
-        "joint alarms": {f"{level:g}": int(np.sum(np.array(joints) <= level)) for level in levels},
     }
+    for kind in ("parameters", "joints"):
+        least = np.array([row[kind] for row in rows])
+        out[kind] = {f"{level:g}": int(np.sum(least <= level)) for level in (0.01, 0.05, 0.1)}
+    return out
 
 
 def main() -> None:

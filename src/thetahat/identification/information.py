@@ -6,8 +6,8 @@ columns beside its measured torque. Two of them merge into one (`a + b`). Tiles 
 folded as they come and never stored.
 
 With instruments Z_j, the regressor of another record of the same motion, it is that of [Z_j | Y_j |
-u_j], and fits minimise ‖P_j(Y_j x − u_j)‖², P_j the projection onto the instruments' columns:
-noise in the motion, which P_j does not see, then biases nothing (docs/estimators.md).
+u_j], and fits minimise ‖P(Y x − u)‖² over all joints' rows, P the projection onto the instruments'
+columns: noise in the motion, which is not in Z, then biases nothing (docs/estimators.md).
 """
 
 from __future__ import annotations
@@ -109,31 +109,55 @@ class Information:
         """The same rows for ordinary least squares."""
         return self if self.instrument_factors is None else replace(self, instrument_factors=None)
 
-    @cached_property
-    def projections(self) -> tuple[f.Projection, ...]:
-        """[Y_j | u_j] of every degree of freedom on the columns of its instruments; none without
-        instruments.
-        """
-        factors = self.instrument_factors or ()
-        return tuple(f.projection(R) for R in factors)
+    def projection(self, weights: np.ndarray | None = None) -> f.Projection | None:
+        """[Y | u] of all joints' rows on the columns of Z, times the joints' weights, in base
+        parameters; None without instruments.
 
-    @property
-    def fitted_factors(self) -> tuple[np.ndarray, ...]:
-        """The rows that fits minimise: P_j[Y_j | u_j] with instruments, else [Y_j | u_j]."""
+        As many instruments as parameters: P projects onto the columns of all joints' Z, one below
+        the other. Joint by joint it would have several times as many, and every one to spare draws
+        the estimate of a finite log towards least squares.
+        """
         if self.instrument_factors is None:
-            return self.factors
-        return tuple(each.rows for each in self.projections)
+            return None
+        p = len(self.base)
+        weights = np.ones(len(self.factors)) if weights is None else weights
+        rows = np.zeros((sum(len(R) for R in self.instrument_factors), 2 * p + 1), order="F")
+        at = 0
+        for positions, R, weight in zip(
+            self.positions, self.instrument_factors, weights, strict=True
+        ):
+            to = np.concatenate([positions, p + positions, [2 * p]])
+            rows[at : at + len(R), to] = weight * R
+            at += len(R)
+        return f.projection(f.triangle(rows))
+
+    def fitted_factors(self, weights: np.ndarray | None = None) -> list[np.ndarray]:
+        """Per degree of freedom, G with ‖rows of the fit·x‖ = ‖G·x‖ for all x, (·, p): those of
+        Y_j, or with instruments of P·Y, which is Z_j·gain.
+        """
+        projection, p, out = self.projection(weights), len(self.base), []
+        for v, positions in enumerate(self.positions):
+            if projection is None or self.instrument_factors is None:
+                whole = np.zeros((len(self.factors[v]), p))
+                whole[:, positions] = self.factors[v][:, :-1]
+                out.append(whole)
+            else:
+                Z = self.instrument_factors[v][:, : len(positions)]
+                out.append(Z @ projection.gain[positions])
+        return out
 
     # -- what it says ------------------------------------------------------------------------------
 
     def stacked(self, weights: np.ndarray | None = None) -> np.ndarray:
         """Return the factor of all joints' rows in base parameters, times the joints' weights."""
+        projection = self.projection(weights)
+        if projection is not None:
+            return f.triangle(np.asfortranarray(projection.rows))
         p = len(self.base)
         weights = np.ones(len(self.factors)) if weights is None else weights
-        factors = self.fitted_factors
-        rows = np.zeros((sum(len(R) for R in factors), p + 1), order="F")
+        rows = np.zeros((sum(len(R) for R in self.factors), p + 1), order="F")
         at = 0
-        for positions, R, weight in zip(self.positions, factors, weights, strict=True):
+        for positions, R, weight in zip(self.positions, self.factors, weights, strict=True):
             rows[at : at + len(R), positions] = weight * R[:, :-1]
             rows[at : at + len(R), p] = weight * R[:, -1]
             at += len(R)

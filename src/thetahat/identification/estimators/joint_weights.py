@@ -91,10 +91,14 @@ def noise_per_joint(
     left, rows = information.residual_norms(x) ** 2, information.rows.astype(float)
     share = np.zeros(len(rows))
     for v, (positions, R) in enumerate(
-        zip(information.positions, information.fitted_factors, strict=True)
+        zip(information.positions, information.factors, strict=True)
     ):
         weight = 1.0 if weights is None else weights[v]
         share[v] = np.sum((weight * R[:, :-1] @ inverse[positions]) ** 2)
+    if information.instrument_factors is not None:
+        fitted = information.fitted_factors(weights)
+        share = np.array([np.sum((G @ inverse) ** 2) for G in fitted])
+        share *= 1.0 if weights is None else weights**2
     floor = EXACT * information.torque_norms() / np.sqrt(np.maximum(rows, 1.0))
     noise = np.maximum(np.sqrt(left / np.maximum(rows - share, 1.0)), floor)
     return np.where(noise > 0.0, noise, 1.0)

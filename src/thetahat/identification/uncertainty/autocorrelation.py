@@ -212,20 +212,22 @@ def _parts(
     information: Information, solution: f.Solution, weights: np.ndarray | None
 ) -> list[_Part]:
     """The joints that have rows, each with as few columns as its rows have directions."""
-    out = []
+    out, projection = [], information.projection(weights)
+    fitted = None if projection is None else information.fitted_factors(weights)
     for v, (positions, R) in enumerate(
-        zip(information.positions, information.fitted_factors, strict=True)
+        zip(information.positions, information.factors, strict=True)
     ):
         if not information.rows[v]:
             continue
         weight = 1.0 if weights is None else float(weights[v])
-        whitening = weight * solution.inverse[positions]
-        _, sizes, back = np.linalg.svd(R[:, :-1] @ whitening, full_matrices=False)
+        columns = weight * solution.inverse[positions]
+        whitened = R[:, :-1] @ columns
+        if projection is not None and fitted is not None:  # P·Y = Z·gain
+            columns = weight * projection.gain[positions] @ solution.inverse
+            whitened = weight * fitted[v] @ solution.inverse
+        _, sizes, back = np.linalg.svd(whitened, full_matrices=False)
         kept = sizes > SMALLEST
-        columns = whitening @ back[kept].T
-        if information.projections:  # P·Y = Z·gain
-            columns = information.projections[v].gain @ columns
-        out.append(_Part(v, weight, columns, back[kept].T, sizes[kept]))
+        out.append(_Part(v, weight, columns @ back[kept].T, back[kept].T, sizes[kept]))
     return out
 
 

@@ -1,6 +1,6 @@
 """Durbin–Wu–Hausman test: whether noise in the motion biases least squares [Hausman1978].
 
-    d = x_IV − x_LS = Σ_j D_jᵀε_j,   D_j = w_j²·(Z_j·gain_j·H_P⁻¹ − Y_j·H⁻¹)
+    d = x_IV − x_LS = Σ_j D_jᵀε_j,   D_j = w_j²·(Z_j·gain·H_P⁻¹ − Y_j·H⁻¹)
 
 Without noise in the motion both estimates are consistent, and d is as small as the torque noise ε
 makes it: Cov d = Σ_j D_jᵀT_j D_j, T_j the autocovariance of joint j's noise. This holds whether or
@@ -195,12 +195,12 @@ def _gains(
     information: Information, weights: Weights, solution: f.Solution, plain: f.Solution
 ) -> list[np.ndarray]:
     """C_j, (2·columns, p): D_j = [Z_j | Y_j]·C_j."""
-    out = []
+    out, projection = [], information.projection(weights.joints)
+    gain = np.eye(len(information.base)) if projection is None else projection.gain
     H_p, H = solution.inverse @ solution.inverse.T, plain.inverse @ plain.inverse.T
     for v, positions in enumerate(information.positions):
         square = 1.0 if weights.joints is None else float(weights.joints[v]) ** 2
-        gain = information.projections[v].gain
-        out.append(square * np.vstack([gain @ H_p[positions], -H[positions]]))
+        out.append(square * np.vstack([gain[positions] @ H_p, -H[positions]]))
     return out
 
 
