@@ -36,8 +36,8 @@ CASES = (
         "double_pendulum/double_pendulum_C1.csv",
     ),
 )
-ROUNDS, SETTLED = 4, 0.1
-SECONDS = 40.0  # of a log that are used, at most
+ROUNDS, SETTLED = 3, 0.1
+SECONDS = 20.0  # of a log that are used, at most
 
 
 def halves(log: Log, robot: Robot) -> tuple[Log, Log]:
