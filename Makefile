@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow coverage golden bench real trust worlds intervals scale docs reference lint format clean
+.PHONY: help demo test test-slow coverage golden bench real trust worlds intervals instruments scale docs reference lint format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ worlds: $(VENV)/.worlds ## the online loop on twelve arms of other people's pack
 
 intervals: $(VENV)/.dev ## whether 95 % intervals hold: simulated logs identified with defaults (ARGS="--runs 200 --write")
 	$(BIN)/python -m benchmarks.coverage $(ARGS)
+
+instruments: $(VENV)/.dev ## instrumental variables beside least squares (ARGS="bias --count 100", "alarms --count 250", real)
+	$(BIN)/python -m benchmarks.instruments $(ARGS)
 
 bench: $(VENV)/.dev ## measure speed side by side with Pinocchio
 	$(BIN)/python -m benchmarks $(ARGS)

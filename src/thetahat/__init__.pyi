@@ -21,6 +21,7 @@ from .identification.consistency.constraints import Constraints as Constraints
 from .identification.consistency.constraints import Tie as Tie
 from .identification.estimate import Estimate as Estimate
 from .identification.estimators.consistent import Consistent as Consistent
+from .identification.estimators.instrumental import Instrumental as Instrumental
 from .identification.estimators.least_squares import LeastSquares as LeastSquares
 from .identification.estimators.positive import Positive as Positive
 from .identification.estimators.prior import Prior as Prior

@@ -422,6 +422,30 @@ class Resolver:
         )
 
 
+def commanded_columns(
+    columns: ColumnMap, robot: Robot, pattern: str | None = None
+) -> tuple[tuple[str, int, str], ...] | None:
+    """Return the columns of commanded positions as places of q, by name `cmd.<joint>`, by number
+    `cmd1 …`, or by a pattern; None where a measured coordinate has none.
+    """
+    names, out = set(columns.ignored), []
+    measured = {at for kind, at, _ in columns.place if kind == "q"}
+    for number, node in enumerate(robot.tree.independent):
+        first = robot.tree.q_index[node.name]
+        for place, suffix in enumerate(node.kind.coordinates, start=first):
+            if place not in measured:
+                continue
+            end = f".{suffix}" if suffix else ""
+            tried = [f"cmd.{node.name}{end}", f"cmd{number + 1}{end}"]
+            if pattern is not None:
+                tried = [_filled(pattern, node.name, number, end)]
+            column = next((name for name in tried if name in names), None)
+            if column is None:
+                return None
+            out.append(("q", place, column))
+    return tuple(out) or None
+
+
 def _filled(pattern: str, joint: str, at: int, end: str = "") -> str:
     """Return the column that a pattern names for the joint at a place from 0."""
     fields = {"joint": f"{joint}{end}", "number": f"{at + 1}{end}", "index": f"{at}{end}"}

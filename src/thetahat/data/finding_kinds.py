@@ -32,6 +32,7 @@ EFFECTS = {
     "inconsistent-ddq": CORRECTED,
     "jitter": NOTE,
     "locked-joints": NOTE,
+    "motion-noise": CORRECTED,
     "no-torque": REMOVED,
     "payload": SUSPECT,
     "salvaged": REMOVED,

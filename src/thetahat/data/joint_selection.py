@@ -42,8 +42,12 @@ class JointSelection:
             reason[:, np.setdiff1d(np.arange(len(v)), self.dofs)] = MASKED
         if not self.locked:
             return replace(samples, reason=reason)
+        reference = samples.instruments
+        if reference is not None:
+            moved = {name: getattr(reference, name)[:, v] for name in ("dq", "ddq", "tau")}
+            reference = replace(reference, q=reference.q[:, q], reason=None, **moved)
         arrays = {name: getattr(samples, name)[:, v] for name in ("dq", "ddq", "tau")}
-        return replace(samples, q=samples.q[:, q], **arrays, reason=reason)
+        return replace(samples, q=samples.q[:, q], **arrays, reason=reason, instruments=reference)
 
     def wanted(self, robot: Robot) -> list[int]:
         """Return the degrees of freedom whose torques count, of the robot with locked joints."""

@@ -19,7 +19,7 @@ from thetahat.data.columns import ColumnMap
 from thetahat.data.finding_kinds import kept_reasons
 from thetahat.data.formats import SUFFIXES, Table, is_log_folder
 from thetahat.data.formats.table import label
-from thetahat.data.reading import Reading, open_log_file
+from thetahat.data.reading import Reading, command_map, open_log_file
 from thetahat.data.row_batches import BATCH_ROWS, batches
 from thetahat.data.scan import LogScan, Wraps, merge_scans, scan_file
 from thetahat.data.timestamps import unwrap
@@ -90,6 +90,35 @@ class Log:
         for chunk in self.chunks():
             parts.setdefault(chunk.run, []).append(chunk)
         return [_joined(parts[run]) for run in sorted(parts)]
+
+    def commanded(self, reading: Reading) -> Log | None:
+        """Return the log of commanded positions (`cmd.<joint>`) on the same rows; None where a
+        joint that it measures has none.
+        """
+        maps = [command_map(columns, self._robot, reading) for _, columns in self._tables]
+        if not maps or any(columns is None for columns in maps):
+            return None
+        tables = tuple(
+            (table, columns)
+            for (table, _), columns in zip(self._tables, maps, strict=True)
+            if columns is not None
+        )
+        return Log(
+            sources=self.sources,
+            joint_names=self.joint_names,
+            rows=self.rows,
+            runs=self.runs,
+            findings=(),
+            masks=(),
+            has_dq=False,
+            has_ddq=False,
+            has_tau=False,
+            locked=self.locked,
+            differentiated=(),
+            _robot=self._robot,
+            _tables=tables,
+            _wraps={},
+        )
 
     def chunk(self, values: np.ndarray, columns: ColumnMap, *, row: int, run: int) -> Chunk:
         """Return rows of a file, from `row` of the log on, as a chunk of a run."""

@@ -175,12 +175,21 @@ class _Cells:
 
     def table(self, columns: ColumnMap) -> ArrayTable:
         """Return the columns of the map as numbers, and the runs' names."""
-        values = [self._numbers(column) for column in columns.columns]
+        kept = (*columns.columns, *self._commanded(columns))
+        values = [self._numbers(column) for column in kept]
         names = () if columns.run is None else self._columns[columns.run].tolist()
         labels = labels_of([_run_name(cell) for cell in names])
-        return ArrayTable(
-            self.name, columns.columns, np.column_stack(values), labels, lenient=self._lenient
-        )
+        return ArrayTable(self.name, kept, np.column_stack(values), labels, lenient=self._lenient)
+
+    def _commanded(self, columns: ColumnMap) -> list[str]:
+        """Return the columns of commanded positions, as far as they are finite numbers."""
+        return [
+            name
+            for name in columns.ignored
+            if name.startswith("cmd")
+            and self._columns[name].dtype.kind in "fiu"
+            and np.isfinite(self._columns[name]).all()
+        ]
 
     def _array(self, column: str, values: Any) -> np.ndarray:
         if isinstance(values, np.ma.MaskedArray):

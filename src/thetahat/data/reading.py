@@ -9,7 +9,14 @@ from typing import Protocol
 
 import numpy as np
 
-from thetahat.data.columns import ColumnMap, Conversion, Resolver, by_place, parse_patterns
+from thetahat.data.columns import (
+    ColumnMap,
+    Conversion,
+    Resolver,
+    by_place,
+    commanded_columns,
+    parse_patterns,
+)
 from thetahat.data.formats import Table, open_table
 from thetahat.data.formats.date_stamps import epoch_unit
 from thetahat.data.formats.table import label
@@ -121,6 +128,24 @@ def column_map(table: Header, robot: Robot, reading: Reading, *, file: str) -> C
     hint = "" if columns.has("tau") else currents_hint(reading.format, names)
     notes += [("currents", hint)] if hint else []
     return _converted(columns, Converter(robot, units), tuple(notes))
+
+
+def command_map(columns: ColumnMap, robot: Robot, reading: Reading) -> ColumnMap | None:
+    """Return where a table has the commanded positions, as a map of positions; None where a joint
+    that it measures has none.
+
+    They are in the units of `cmd`, by default those of q.
+    """
+    pattern = parse_patterns(reading.columns).get("cmd")
+    place = commanded_columns(columns, robot, pattern)
+    if place is None:
+        return None
+    units = parse_units(reading.units)
+    kind = "cmd" if any(key.partition(".")[0] == "cmd" for key in units) else "q"
+    converter, scale = Converter(robot, units), columns.conversion.scale
+    factors = [converter.factor(kind, at) for _, at, _ in place]
+    conversion = Conversion((scale[0] if scale else 1.0, *factors))
+    return replace(columns, place=place, incomplete=(), silent=(), conversion=conversion)
 
 
 def _converted(

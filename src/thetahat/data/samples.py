@@ -70,6 +70,8 @@ class Samples:
     direction: np.ndarray | None = None
     dry: FrictionDirection | None = None  # the law it follows
     form: RegressorForm = TORQUE  # of the equation of motion that a fit makes of these rows
+    # the same motion without this one's noise, row by row: as commanded, repeated or simulated
+    instruments: Samples | None = None
 
     def __post_init__(self) -> None:
         given = {name: _matrix(name, getattr(self, name)) for name in _ARRAYS}
@@ -117,6 +119,8 @@ class Samples:
                     f"direction has shape {np.shape(self.direction)}; give one row per sample, one"
                     " column per motor, and the law"
                 )
+        if self.instruments is not None:
+            _check_instruments(self.instruments, given["q"], given["dq"])
         for name, array in given.items():
             view = array.view()
             view.setflags(write=False)
@@ -224,7 +228,28 @@ class Samples:
         taken: dict[str, Any] = {
             name: None if value is None else value[index] for name, value in per_row.items()
         }
+        if self.instruments is not None:
+            taken["instruments"] = self.instruments.subset(index)
         return replace(self, **taken)
+
+    def with_instruments(self, reference: Samples) -> Samples:
+        """Return these samples with the motion of instrumental variables beside theirs.
+
+        reference: the same motion, row by row, with noise of its own or none: as commanded, of a
+            repeat, or simulated. Its torques do not matter.
+        """
+        if not isinstance(reference, Samples):
+            raise UsageError(
+                f"the reference is {type(reference).__name__}; give Samples of the commanded,"
+                " repeated or simulated motion"
+            )
+        _check_times(reference, self)
+        return replace(self, instruments=replace(reference, instruments=None))
+
+    @property
+    def without_instruments(self) -> Samples:
+        """These samples alone."""
+        return self if self.instruments is None else replace(self, instruments=None)
 
     def split(self, fraction: float) -> tuple[Samples, Samples]:
         """Split the rows into (first part, last part); rows of the first part that the filter
@@ -311,6 +336,9 @@ def concatenate(parts: Iterable[Samples], *, same_log: bool = False) -> Samples:
     if len(laws) == 1 and first.dry is not None:
         direction = _stacked([part.direction for part in parts])
         joined |= {"direction": direction, "dry": None if direction is None else first.dry}
+    references = [part.instruments for part in parts if part.instruments is not None]
+    if len(references) == len(parts):
+        joined["instruments"] = concatenate(references, same_log=same_log)
     cutoffs = {part.cutoff for part in parts}
     forms = sorted({part.form.name for part in parts})
     if len(forms) > 1:
@@ -359,6 +387,56 @@ def _common(periods: list[float | None]) -> float | None:
         return None
     middle = float(np.median(stated))
     return middle if all(abs(period - middle) <= 0.01 * middle for period in stated) else None
+
+
+def _check_instruments(reference: Samples, q: np.ndarray, dq: np.ndarray) -> None:
+    """Refuse a reference of other joints or rows, or one that stands still where these move."""
+    if (reference.nq, reference.nv) != (q.shape[1], dq.shape[1]):
+        raise UsageError(
+            f"the reference has {reference.nq} coordinates and {reference.nv} velocities, but the"
+            f" samples have {q.shape[1]} and {dq.shape[1]}; give the motion of the same joints"
+        )
+    if len(reference) != len(q):
+        raise UsageError(
+            f"the reference has {len(reference)} rows, but the samples have {len(q)}; give it row"
+            " by row (thetahat.data.reference_motion.with_reference interpolates by time)"
+        )
+
+
+def require_motion(reference: Samples, samples: Samples, names: Sequence[str]) -> None:
+    """Refuse a reference in which a joint stands still that moves in the samples."""
+    for v, name in enumerate(names):
+        if np.ptp(samples.dq[:, v]) > 0.0 and not np.ptp(reference.dq[:, v]) > 0.0:
+            raise UsageError(
+                f"joint {name!r} moves in the samples, but its reference is constant; give the"
+                " motion that was commanded, repeated or simulated"
+            )
+
+
+def _check_times(reference: Samples, samples: Samples) -> None:
+    """Refuse a reference of other times than the samples'."""
+    if reference.t is None or samples.t is None or len(reference) != len(samples):
+        return
+    if not len(samples):
+        return
+    if reference.t[0] > samples.t[-1] or reference.t[-1] < samples.t[0]:
+        raise UsageError(
+            f"the reference lasts from {reference.t[0]:.6g} to {reference.t[-1]:.6g} s and the"
+            f" samples from {samples.t[0]:.6g} to {samples.t[-1]:.6g} s, without overlap; shift its"
+            " time stamps so that both begin together"
+        )
+    period = samples.period or _typical_step(samples.t)
+    apart = float(np.max(np.abs(reference.t - samples.t)))
+    if apart > 0.5 * period:
+        raise UsageError(
+            f"the reference's times differ from the samples' by up to {apart:.3g} s; give it row by"
+            " row (thetahat.data.reference_motion.with_reference interpolates by time)"
+        )
+
+
+def _typical_step(t: np.ndarray) -> float:
+    """Return the median step of time stamps [s], infinite without any."""
+    return float(np.median(np.abs(np.diff(t)))) if len(t) > 1 else math.inf
 
 
 def _numbers(name: str, value: object, kind: type, expected: str) -> np.ndarray:

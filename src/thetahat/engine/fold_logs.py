@@ -6,14 +6,15 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import zip_longest
 from typing import Any, TypedDict, TypeGuard, Unpack
 
 import numpy as np
 
 from thetahat.data.prepare import Settings
 from thetahat.data.reading import Reading
-from thetahat.data.samples import Samples
+from thetahat.data.samples import Samples, require_motion
 from thetahat.engine.cache import Store
 from thetahat.engine.reduce import ShardReducer
 from thetahat.engine.scan_logs import Names
@@ -49,6 +50,7 @@ def information(
     robot: Robot,
     samples: Samples | Iterable[Samples] | Names,
     *,
+    instruments: Samples | Iterable[Samples] | None = None,
     weights: np.ndarray | None = None,
     threads: int | None = None,
     **options: Unpack[LogOptions],
@@ -61,6 +63,9 @@ def information(
             logs do not measure are locked.
         samples: samples, a stream of them, or logs: a file, a folder, a pattern, a URL, or a list
             of these.
+        instruments: the same motion without the samples' noise, row by row (a batch for each batch
+            of a stream): as commanded, repeated or simulated. Fits then are instrumental-variable
+            fits, which noise in the motion does not bias.
         weights: (samples, nv) factors on the rows of [Y | u], of samples; rows a sample marks
             unusable never count.
         threads: that fold samples.
@@ -77,12 +82,47 @@ def information(
                     f"{name} is for logs, which are given by their names; samples are folded here"
                     " and as they are"
                 )
-        return fold_samples(robot, samples, weights=weights, threads=threads)
+        paired = samples if instruments is None else _paired(robot, samples, instruments)
+        return fold_samples(robot, paired, weights=weights, threads=threads)
+    if instruments is not None:
+        raise UsageError(
+            "instruments are for samples; prepare the log first (th.prepare), or leave them out"
+        )
     if weights is not None:
         raise UsageError(
             "weights are for samples; prepare the log first (th.prepare), or leave them out"
         )
     return _fold_logs(robot, samples if _are_names(samples) else (), **options)
+
+
+def _paired(
+    robot: Robot,
+    samples: Samples | Iterable[Samples],
+    instruments: Samples | Iterable[Samples],
+) -> Samples | Iterator[Samples]:
+    """Return samples with their instruments."""
+    if isinstance(samples, Samples):
+        if not isinstance(instruments, Samples):
+            raise UsageError(
+                f"instruments is {type(instruments).__name__}; give Samples, as the samples are"
+            )
+        require_motion(instruments, samples, robot.velocity_names)
+        return samples.with_instruments(instruments)
+    batches = [instruments] if isinstance(instruments, Samples) else instruments
+    return (part.with_instruments(reference) for part, reference in _zipped(samples, batches))
+
+
+def _zipped(
+    samples: Iterable[Samples], instruments: Iterable[Samples]
+) -> Iterator[tuple[Samples, Samples]]:
+    """Yield batches in pairs; an error where one stream ends before the other."""
+    for part, reference in zip_longest(samples, instruments):
+        if part is None or reference is None:
+            raise UsageError(
+                f"the {'samples' if part is None else 'instruments'} end first; give a batch of"
+                " instruments for each batch of samples"
+            )
+        yield part, reference
 
 
 def _fold_logs(robot: Robot, names: Names, **options: Unpack[LogOptions]) -> Information:

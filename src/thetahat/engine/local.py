@@ -54,7 +54,9 @@ class LocalEngine(Engine):
         folded = information(fitted, counted())
         return Fold(folded, counter.result(), counter.period)
 
-    def samples(self, rows: Rows, fitted: Robot, text: str) -> Iterator[Samples]:
+    def samples(
+        self, rows: Rows, fitted: Robot, text: str, *, every: bool = True
+    ) -> Iterator[Samples]:
         """Yield the samples of the rows, batch by batch."""
         batches: Iterator[Samples]
         if isinstance(rows.log, SamplesLog):
@@ -64,6 +66,8 @@ class LocalEngine(Engine):
             batches = prepare_batches(
                 rows.log, rows.joints.robot, settings=rows.settings, span=rows.span
             )
+            if rows.reference is not None:
+                batches = rows.reference.attached(batches, rows.settings, rows.span)
         counted = self._progress.count(batches, text, rows.stop)
         return batches_with_friction_direction(map(rows.joints.select, counted), fitted)
 

@@ -15,6 +15,7 @@ from thetahat.data.joint_selection import JointSelection, TorqueCounts
 from thetahat.data.log import Log
 from thetahat.data.prepare import Settings
 from thetahat.data.reading import Reading
+from thetahat.data.reference_motion import ReferenceMotion
 from thetahat.data.samples import Samples
 from thetahat.engine.multi_log import Span
 from thetahat.errors import ThetahatError
@@ -57,6 +58,7 @@ class Rows:
     settings: Settings
     span: Span
     joints: JointSelection
+    reference: ReferenceMotion | None = None  # of the samples' instruments
 
     @property
     def stop(self) -> int:
@@ -109,8 +111,12 @@ class Engine(Protocol):
     def fold(self, rows: Rows, fitted: Robot) -> Fold:
         """Fold rows into information."""
 
-    def samples(self, rows: Rows, fitted: Robot, text: str) -> Iterator[Samples]:
-        """Yield the samples; of a long sharded log a subsample spread evenly over it."""
+    def samples(
+        self, rows: Rows, fitted: Robot, text: str, *, every: bool = False
+    ) -> Iterator[Samples]:
+        """Yield the samples; of a long sharded log a subsample spread evenly over it, unless every
+        one is asked for.
+        """
 
     def solve(
         self, seen: Information, whole: Information, estimator: AnyEstimator, rows: Rows

@@ -11,11 +11,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from thetahat.data.prepare import Settings, prepare_batches
+from thetahat.data.reading import command_map
+from thetahat.data.reference_motion import ReferenceMotion
 from thetahat.data.samples import Samples
 from thetahat.data.timestamps import TURN
 from thetahat.data.types import Chunk, Mask, Run, Source
 from thetahat.engine.shards import Piece, Shard, reach
-from thetahat.errors import UsageError
+from thetahat.errors import MalformedInput, UsageError
 from thetahat.model.robot import Robot
 
 BORDER = 1e-3  # of a period: a stamp this close behind a grid row is that row's
@@ -138,16 +140,22 @@ def samples(
     *,
     transform: Callable[[Iterator[Samples]], Iterator[Samples]] = iter,
     timed: bool = False,
+    commanded: bool = False,
 ) -> Iterator[Samples]:
     """Yield the shard's own samples, batch by batch.
 
     transform: of the stream before the halo is taken off, as neighbours matter to it too.
     timed: with the times and runs of the log; else times count from somewhere in a run, and runs
         from the shard's first.
+    commanded: with the commanded motion as instruments.
     """
     shard = replace(shard, file=replace(shard.file))  # opened for this pass alone
     log = _presented(shard, robot, settings)
-    for part in transform(prepare_batches(log, robot, settings=settings)):
+    batches = prepare_batches(log, robot, settings=settings)
+    if commanded:
+        reference = ReferenceMotion("", _command(shard, robot, settings), robot, same_rows=True)
+        batches = reference.attached(batches, settings, None)
+    for part in transform(batches):
         each = log.presented[int(part.run[0])]  # type: ignore[index]
         period = each.piece.period
         if part.guard > shard.halo * period * (1.0 + 1e-9):
@@ -166,6 +174,17 @@ def samples(
                 own, t=each.piece.start + period * k, run=np.full(len(own), each.piece.run)
             )
         yield own
+
+
+def _command(shard: Shard, robot: Robot, settings: Settings) -> ShardLog:
+    """The commanded positions of a shard's rows."""
+    file = shard.file
+    columns = command_map(file.columns, robot, file.reading)
+    if columns is None:
+        raise MalformedInput(f"{shard.name} has no commanded positions; name them cmd.<joint>")
+    return _presented(
+        replace(shard, file=replace(file, columns=columns), wraps={}), robot, settings
+    )
 
 
 def _presented(shard: Shard, robot: Robot, settings: Settings) -> ShardLog:

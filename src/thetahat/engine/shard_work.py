@@ -20,7 +20,11 @@ from thetahat.engine import shard_samples
 from thetahat.engine.fingerprint import DATA_FORMAT, fingerprint, robot_fingerprint
 from thetahat.engine.shards import Shard
 from thetahat.identification import factor as f
-from thetahat.identification.information import Information, information
+from thetahat.identification.information import (
+    Information,
+    information,
+    without_instruments,
+)
 from thetahat.identification.scores import TorqueSums, Validation, validate
 from thetahat.model.robot import Robot
 
@@ -39,12 +43,14 @@ class Preparation:
     settings: Settings
     locked: tuple[str, ...] = ()  # joints without a column
     dofs: tuple[int, ...] | None = None  # of the robot without those; whose torques count
+    commanded: bool = False  # whether the commanded motion stands beside them as instruments
 
     @property
     def key(self) -> tuple[object, ...]:
         """All that samples depend on beside the shard, in plain values."""
         geometry = robot_fingerprint(self.robot.without_drive())
-        return geometry, replace(self.settings, reasoning=""), self.locked, self.dofs
+        own = geometry, replace(self.settings, reasoning=""), self.locked, self.dofs
+        return (*own, "commanded") if self.commanded else own
 
     def samples(self, shard: Shard, fitted: Robot, *, timed: bool = False) -> Iterator[Samples]:
         """Yield samples of the joints that are not locked, torques that do not count masked, with
@@ -56,7 +62,12 @@ class Preparation:
             return batches_with_friction_direction(map(joints.select, parts), fitted)
 
         return shard_samples.samples(
-            shard, self.robot, self.settings, transform=transform, timed=timed
+            shard,
+            self.robot,
+            self.settings,
+            transform=transform,
+            timed=timed,
+            commanded=self.commanded,
         )
 
 
@@ -106,7 +117,9 @@ class Work(ABC, Generic[R]):
 
 @dataclass(frozen=True, eq=False)
 class FoldResult:
-    """The factors of some samples, per degree of freedom, and what was left out."""
+    """The factors of some samples, per degree of freedom, and what was left out; with instruments,
+    factors of [Z | Y | u].
+    """
 
     factors: tuple[np.ndarray, ...]
     rows: np.ndarray  # (nv,) torques folded
@@ -116,8 +129,16 @@ class FoldResult:
 
     def information(self, robot: Robot) -> Information:
         """Return them as an `Information` of the robot they were folded with."""
+        empty = information(robot, ())
+        beside, factors = None, self.factors
+        if any(len(R) > len(own) for R, own in zip(factors, empty.factors, strict=True)):
+            beside, factors = factors, without_instruments(factors)
         return replace(
-            information(robot, ()), factors=self.factors, rows=self.rows, samples=self.samples
+            empty,
+            factors=factors,
+            rows=self.rows,
+            samples=self.samples,
+            instrument_factors=beside,
         )
 
 
@@ -143,7 +164,8 @@ class Fold(Work[FoldResult]):
 
         folded = information(self.robot, counted(), threads=1)
         counts = counter.result().counts
-        return FoldResult(folded.factors, folded.rows, folded.samples, counts, counter.period)
+        factors = folded.instrument_factors or folded.factors
+        return FoldResult(factors, folded.rows, folded.samples, counts, counter.period)
 
     @staticmethod
     def merge(parts: Sequence[FoldResult]) -> FoldResult:

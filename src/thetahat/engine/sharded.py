@@ -23,7 +23,7 @@ from thetahat.engine.reduce import Reduction, ShardReducer
 from thetahat.engine.shard_work import Fold as ShardFold
 from thetahat.engine.shard_work import Preparation, Score
 from thetahat.engine.tuning_cache import SettingsOptions, sparse_log, tuned_choice
-from thetahat.errors import StorageError, ThetahatError
+from thetahat.errors import StorageError, ThetahatError, UsageError
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.estimators.estimator import AnyEstimator
 from thetahat.identification.information import Information
@@ -37,7 +37,14 @@ SHOWN = 12  # things left out that are named; the others are counted
 
 def _prepared(rows: Rows) -> Preparation:
     """Return how workers prepare the rows."""
-    return Preparation(rows.joints.robot, rows.settings, rows.joints.locked, rows.joints.dofs)
+    commanded = rows.reference is not None
+    if rows.reference is not None and not rows.reference.same_rows:
+        raise UsageError(
+            "--reference is read in one process; leave --workers, --scheduler and --store out, or"
+            " log the commanded positions as cmd.<joint>"
+        )
+    joints = rows.joints
+    return Preparation(joints.robot, rows.settings, joints.locked, joints.dofs, commanded)
 
 
 class ShardedEngine(Engine):
@@ -97,9 +104,10 @@ class ShardedEngine(Engine):
         work = ShardFold(_prepared(rows), fitted)
         folded, reduction = self._reducer.fold(self._files[id(rows.log)], work, rows.span)
         self._collect(rows.log, reduction)
-        self._folded = work.fingerprint, reduction.root
-        used = sum(entry.first_row < rows.stop for entry in reduction.files.used)
-        self._fitted = FittedLogs(work, folded, used)
+        if rows.reference is None:
+            self._folded = work.fingerprint, reduction.root
+            used = sum(entry.first_row < rows.stop for entry in reduction.files.used)
+            self._fitted = FittedLogs(work, folded, used)
         result = reduction.result
         return Fold(folded, TorqueCounts(result.counts, rows.joints.dofs), result.period)
 

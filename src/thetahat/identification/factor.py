@@ -84,6 +84,31 @@ def fold(A: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
+class Projection:
+    """P[A | b], P the projection onto the columns of instruments Z, in their own coordinates."""
+
+    rows: np.ndarray  # (rank of Z, columns + 1): ‖P(A x − b)‖ = ‖rows·[x; −1]‖
+    gain: np.ndarray  # (columns of Z, columns): P·A = Z·gain
+
+
+def projection(factor: np.ndarray) -> Projection:
+    """Return [A | b] on the columns of Z, from the factor of [Z | A | b], Z as wide as A.
+
+    Z = Q·R_Z, so Qᵀ[A | b] stands in the factor's first rows; where R_Z is short of rank, Q holds
+    directions that are rounding, which its singular vectors leave out.
+    """
+    n = (len(factor) - 1) // 2
+    R, rest = factor[:n, :n], factor[:n, n:]
+    norms = np.linalg.norm(R, axis=0)
+    scale = np.where(norms > 0.0, norms, 1.0)
+    U, s, Vt = np.linalg.svd(R / scale)
+    rank = int(np.sum(s > RANK * s[0])) if n and s[0] > 0.0 else 0
+    rows = U[:, :rank].T @ rest
+    gain = (Vt[:rank].T / s[:rank]) @ rows[:, :-1] / scale[:, None]
+    return Projection(rows, gain)
+
+
+@dataclass(frozen=True, eq=False)
 class Solution:
     """Least squares from a factor, with what it says about itself."""
 

@@ -4,6 +4,10 @@ the log's length.
 For every joint j, the triangular factor of [Y_j | u_j]: the joint's rows of the regressor's base
 columns beside its measured torque. Two of them merge into one (`a + b`). Tiles of samples are
 folded as they come and never stored.
+
+With instruments Z_j, the regressor of another record of the same motion, it is that of [Z_j | Y_j |
+u_j], and fits minimise ‖P(Y x − u)‖² over all joints' rows, P the projection onto the instruments'
+columns: noise in the motion, which is not in Z, then biases nothing (docs/estimators.md).
 """
 
 from __future__ import annotations
@@ -12,8 +16,9 @@ import hashlib
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -56,6 +61,8 @@ class Information:
     rows: np.ndarray  # (nv,) torque samples folded per degree of freedom
     samples: int  # samples read, used or not
     provenance: tuple[Mapping[str, Any], ...] = ()
+    # per degree of freedom, where there are instruments: R of [Z_j | Y_j | u_j], (2·columns + 1, ·)
+    instrument_factors: tuple[np.ndarray, ...] | None = None
 
     # -- merging -----------------------------------------------------------------------------------
 
@@ -74,9 +81,20 @@ class Information:
                 f" {other.robot.name!r}): geometry, gravity or drive columns differ; fold both logs"
                 " with the same robot"
             )
+        mine, theirs = self.instrument_factors, other.instrument_factors
+        if (mine is None) != (theirs is None):
+            raise UsageError(
+                "one of these informations has instruments and the other has none; fold both logs"
+                " with instruments, or merge what `without_instruments` gives"
+            )
         with f.blas_threads().limit(limits=1, user_api="blas"):
             factors = tuple(
                 f.merged(a, b) for a, b in zip(self.factors, other.factors, strict=True)
+            )
+            beside = (
+                None
+                if mine is None or theirs is None
+                else tuple(f.merged(a, b) for a, b in zip(mine, theirs, strict=True))
             )
         return Information(
             self.robot,
@@ -86,12 +104,60 @@ class Information:
             self.rows + other.rows,
             self.samples + other.samples,
             self.provenance + other.provenance,
+            beside,
         )
+
+    # -- instruments -------------------------------------------------------------------------------
+
+    @property
+    def without_instruments(self) -> Information:
+        """The same rows for ordinary least squares."""
+        return self if self.instrument_factors is None else replace(self, instrument_factors=None)
+
+    def projection(self, weights: np.ndarray | None = None) -> f.Projection | None:
+        """[Y | u] of all joints' rows on the columns of Z, times the joints' weights, in base
+        parameters; None without instruments.
+
+        As many instruments as parameters: P projects onto the columns of all joints' Z, one below
+        the other. Joint by joint it would have several times as many, and every one to spare draws
+        the estimate of a finite log towards least squares.
+        """
+        if self.instrument_factors is None:
+            return None
+        p = len(self.base)
+        weights = np.ones(len(self.factors)) if weights is None else weights
+        rows = np.zeros((sum(len(R) for R in self.instrument_factors), 2 * p + 1), order="F")
+        at = 0
+        for positions, R, weight in zip(
+            self.positions, self.instrument_factors, weights, strict=True
+        ):
+            to = np.concatenate([positions, p + positions, [2 * p]])
+            rows[at : at + len(R), to] = weight * R
+            at += len(R)
+        return f.projection(f.triangle(rows))
+
+    def fitted_factors(self, weights: np.ndarray | None = None) -> list[np.ndarray]:
+        """Per degree of freedom, G with ‖rows of the fit·x‖ = ‖G·x‖ for all x, (·, p): those of
+        Y_j, or with instruments of P·Y, which is Z_j·gain.
+        """
+        projection, p, out = self.projection(weights), len(self.base), []
+        for v, positions in enumerate(self.positions):
+            if projection is None or self.instrument_factors is None:
+                whole = np.zeros((len(self.factors[v]), p))
+                whole[:, positions] = self.factors[v][:, :-1]
+                out.append(whole)
+            else:
+                Z = self.instrument_factors[v][:, : len(positions)]
+                out.append(Z @ projection.gain[positions])
+        return out
 
     # -- what it says ------------------------------------------------------------------------------
 
     def stacked(self, weights: np.ndarray | None = None) -> np.ndarray:
         """Return the factor of all joints' rows in base parameters, times the joints' weights."""
+        projection = self.projection(weights)
+        if projection is not None:
+            return f.triangle(np.asfortranarray(projection.rows))
         p = len(self.base)
         weights = np.ones(len(self.factors)) if weights is None else weights
         rows = np.zeros((sum(len(R) for R in self.factors), p + 1), order="F")
@@ -155,6 +221,7 @@ class Information:
     def save(self, path: str | Path) -> None:
         """Write to an .npz file, whole or not at all; `Information.load` reads it."""
         arrays: dict[str, Any] = {f"factor{v}": R for v, R in enumerate(self.factors)}
+        arrays |= {f"instruments{v}": R for v, R in enumerate(self.instrument_factors or ())}
         header = json.dumps(
             {
                 "schema": SCHEMA,
@@ -175,6 +242,11 @@ class Information:
                 header = json.loads(str(file["header"]))
                 factors = tuple(file[f"factor{v}"] for v in range(robot.nv))
                 rows = file["rows"]
+                beside = (
+                    tuple(file[f"instruments{v}"] for v in range(robot.nv))
+                    if "instruments0" in file
+                    else None
+                )
         except OSError as error:
             raise StorageError(
                 f"{path} cannot be read: {error.strerror or 'it is no .npz file'}"
@@ -186,10 +258,12 @@ class Information:
             ) from None
         plan = fold_plan(robot)
         shapes = [(len(p) + 1, len(p) + 1) for p in plan.positions]
+        pairs = [(2 * len(p) + 1, 2 * len(p) + 1) for p in plan.positions]
         if (
             header.get("schema") != SCHEMA
             or header.get("key") != robot_key(robot)
             or [R.shape for R in factors] != shapes
+            or (beside is not None and [R.shape for R in beside] != pairs)
         ):
             raise UsageError(
                 f"{path} belongs to another robot than {robot.name!r}: geometry, gravity or drive"
@@ -203,6 +277,7 @@ class Information:
             rows,
             int(header["samples"]),
             tuple(header["provenance"]),
+            beside,
         )
 
 
@@ -359,6 +434,12 @@ class FoldPlan:
     starts: np.ndarray  # (nv + 1,)
     columns: ColumnPlaces
 
+    @cached_property
+    def extra_rows(self) -> np.ndarray:
+        """Rows that drive columns and torques go to, in the order of `drive_and_torque`."""
+        drive = (each.row for each in self.columns.drive)
+        return np.array([*drive, *(self.starts[1:] - 1)], dtype=np.int64)
+
 
 def fold_plan(robot: Robot) -> FoldPlan:
     """Return how samples of a robot are folded."""
@@ -382,6 +463,12 @@ class FoldRows:
     weights: np.ndarray
     direction: np.ndarray
 
+    def part(self, rows: slice) -> FoldRows:
+        """Return some of the rows."""
+        weights = self.weights[rows] if self.weights.shape[1] else np.empty((0, 0))
+        state = (self.q[rows], self.dq[rows], self.ddq[rows], self.tau[rows])
+        return FoldRows(*state, weights, self.direction[rows])
+
 
 def information(
     robot: Robot,
@@ -392,6 +479,8 @@ def information(
 ) -> Information:
     """Fold samples, or a stream of them, into the information they hold on the robot's parameters.
 
+    Samples with instruments are folded with them.
+
     weights: (samples, nv) factors on the rows of [Y | u], for robust estimation; rows a sample
         marks unusable never count.
     """
@@ -401,7 +490,7 @@ def information(
             f"robot {robot.name!r} has no movable joint, so no motion shows its parameters"
         )
     factors = [np.zeros((len(p) + 1, len(p) + 1)) for p in plan.positions]
-    rows, count = np.zeros(robot.nv, dtype=np.int64), 0
+    rows, count, paired = np.zeros(robot.nv, dtype=np.int64), 0, False
     provenance: list[Mapping[str, Any]] = []
     for batched in _stream(samples, robot):
         if isinstance(batched, WindowBatch):
@@ -411,14 +500,27 @@ def information(
         else:
             part, read = batched, len(batched)
             _check(robot, part, weights)
+            if count and paired != (part.instruments is not None):
+                raise UsageError(
+                    "some of the samples have instruments and others have none; give all of them"
+                    " instruments, or none"
+                )
+            paired = part.instruments is not None
             new, used = _fold(plan, part, _row_weights(part, weights), threads)
         factors = [f.merged(a, b) for a, b in zip(factors, new, strict=True)] if count else new
         rows, count = rows + used, count + read
         if part.provenance and part.provenance not in provenance:
             provenance.append(part.provenance)
+    beside = tuple(factors) if paired else None
+    factors = list(without_instruments(factors)) if paired else factors
     return Information(
-        robot, plan.base, plan.positions, tuple(factors), rows, count, tuple(provenance)
+        robot, plan.base, plan.positions, tuple(factors), rows, count, tuple(provenance), beside
     )
+
+
+def without_instruments(factors: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+    """Return the factors of [Y_j | u_j] from those of [Z_j | Y_j | u_j]."""
+    return tuple(f.triangle(np.asfortranarray(R[:, len(R) // 2 :])) for R in factors)
 
 
 def _stream(
@@ -458,6 +560,11 @@ def _check_windows(robot: Robot, samples: Samples, weights: np.ndarray | None) -
             f"weights are for the torque form; these samples have the {samples.form.name} form,"
             " whose rows are made of several samples: prepare them without it"
         )
+    if samples.instruments is not None:
+        raise UsageError(
+            f"instruments are for the torque form; these samples have the {samples.form.name} form:"
+            " prepare them without it"
+        )
 
 
 def _row_weights(samples: Samples, weights: np.ndarray | None) -> np.ndarray | None:
@@ -482,31 +589,45 @@ def _fold(
     used = np.full(plan.robot.nv, len(q)) if weights is None else np.count_nonzero(weights, axis=0)
     direction = samples.direction_of(plan.robot.drive)
     direction = np.empty((len(q), 0)) if direction is None else direction
+    state: list[np.ndarray] = [q, dq, ddq, tau]
+    state += [np.empty((len(q), 0)) if weights is None else weights, direction]
+    if samples.instruments is not None:
+        reference = samples.instruments
+        state += batch.check_state(plan.robot, reference.q, reference.dq, reference.ddq)
+        state.append(instrument_direction(plan.robot, samples))
     # by where the part begins: threads end in any order, the result is to be one
     parts: dict[int, list[np.ndarray]] = {}
 
     def call(workspace: batch.Workspace, *arrays: np.ndarray) -> None:
-        parts[arrays[0].ctypes.data] = _fold_part(plan, workspace, FoldRows(*arrays))
+        own = FoldRows(*arrays[:6])
+        parts[arrays[0].ctypes.data] = (
+            _fold_part(plan, workspace, own)
+            if len(arrays) == 6
+            else _fold_pairs(plan, workspace, own, arrays[6:])
+        )
 
     with f.blas_threads().limit(limits=1, user_api="blas"):
-        no_weights = np.empty((len(q), 0))
-        batch.run(
-            plan.robot,
-            threads,
-            1.0,
-            call,
-            q,
-            dq,
-            ddq,
-            tau,
-            no_weights if weights is None else weights,
-            direction,
-        )
+        batch.run(plan.robot, threads, 1.0, call, *state)
         if not parts:
-            return [np.zeros((len(p) + 1, len(p) + 1)) for p in plan.positions], used
+            times = 1 if samples.instruments is None else 2
+            sizes = [times * len(p) + 1 for p in plan.positions]
+            return [np.zeros((n, n)) for n in sizes], used
         return [
             f.merged(*same) for same in zip(*(parts[start] for start in sorted(parts)), strict=True)
         ], used
+
+
+def instrument_direction(robot: Robot, samples: Samples) -> np.ndarray:
+    """Return the direction of dry friction in the instruments' columns, (n, motors): the measured
+    motion's.
+
+    Beyond standstill noise does not turn it, and a joint that sticks while its command moves on
+    would make the command's direction a wrong one.
+    """
+    direction = samples.direction_of(robot.drive)
+    if direction is not None:
+        return direction
+    return np.ascontiguousarray(robot.drive.direction(samples.dq, q=samples.q))
 
 
 def _fold_part(plan: FoldPlan, workspace: batch.Workspace, rows: FoldRows) -> list[np.ndarray]:
@@ -517,19 +638,8 @@ def _fold_part(plan: FoldPlan, workspace: batch.Workspace, rows: FoldRows) -> li
     offsets = np.concatenate([[0], np.cumsum(sizes**2)])
     starts = np.stack([plan.starts, offsets], axis=1)
     factors, matrices = np.zeros(offsets[-1]), np.zeros((plan.starts[-1], kernel.CHUNK))
-    extra_rows = np.array(
-        [*(each.row for each in plan.columns.drive), *(plan.starts[1:] - 1)], dtype=np.int64
-    )
     for first in range(0, len(rows.q), TILE):
-        part = slice(first, first + TILE)
-        tile = FoldRows(
-            q=rows.q[part],
-            dq=rows.dq[part],
-            ddq=rows.ddq[part],
-            tau=rows.tau[part],
-            weights=rows.weights[part] if rows.weights.shape[1] else np.empty((0, 0)),
-            direction=rows.direction[part],
-        )
+        tile = rows.part(slice(first, first + TILE))
         kernel.fold_samples(
             *robot.tree.rigid_arrays,
             gravity,
@@ -539,7 +649,7 @@ def _fold_part(plan: FoldPlan, workspace: batch.Workspace, rows: FoldRows) -> li
             tile.weights,
             plan.columns.places,
             drive_and_torque(plan, tile),
-            extra_rows,
+            plan.extra_rows,
             starts,
             workspace.nodes,
             workspace.directions,
@@ -574,6 +684,48 @@ def window_motion(robot: Robot, samples: Samples, windows: Windows) -> WindowMot
     q, dq, ddq = batch.check_state(robot, samples.q, samples.dq, samples.ddq)
     load, direction = load_of(robot, q, dq, ddq), samples.direction_of(robot.drive)
     return WindowMotion(q, dq, ddq, samples.tau, samples.valid, direction, load, windows)
+
+
+def _fold_pairs(
+    plan: FoldPlan, workspace: batch.Workspace, rows: FoldRows, reference: Sequence[np.ndarray]
+) -> list[np.ndarray]:
+    """Fold samples beside their instruments into the factor of [Z_j | Y_j | u_j] per joint."""
+    kernel = batch.kernels().fold
+    widths = [2 * len(p) + 1 for p in plan.positions]
+    factors = [np.zeros(n * n) for n in widths]
+    scratch = [np.zeros((n, kernel.CHUNK)) for n in widths]
+    q, dq, ddq, direction = reference
+    beside = FoldRows(q, dq, ddq, np.zeros_like(rows.tau), rows.weights, direction)
+    for first in range(0, len(rows.q), TILE):
+        part = slice(first, first + TILE)
+        Y = _all_columns(plan, workspace, rows.part(part))
+        Z = _all_columns(plan, workspace, beside.part(part))
+        for v, (begin, stop) in enumerate(pairwise(plan.starts)):
+            both = np.concatenate([Z[begin : stop - 1], Y[begin:stop]])
+            kernel.fold_rows(both, widths[v], scratch[v], factors[v])
+    return [f.upright(R.reshape(n, n)) for R, n in zip(factors, widths, strict=True)]
+
+
+def _all_columns(plan: FoldPlan, workspace: batch.Workspace, rows: FoldRows) -> np.ndarray:
+    """Base columns, drive columns and torque of every joint, (rows of the plan, samples)."""
+    robot, count = plan.robot, len(rows.q)
+    out = np.zeros((plan.starts[-1], -(-count // batch.WIDTH) * batch.WIDTH))
+    batch.kernels().fold.base_columns(
+        *robot.tree.rigid_arrays,
+        robot.kernel_values[1],
+        rows.q,
+        rows.dq,
+        rows.ddq,
+        rows.weights,
+        plan.columns.places,
+        workspace.nodes,
+        workspace.directions,
+        out,
+        0,
+    )
+    out = out[:, :count]
+    out[plan.extra_rows] = drive_and_torque(plan, rows)
+    return out
 
 
 def drive_and_torque(plan: FoldPlan, rows: FoldRows) -> np.ndarray:

@@ -9,6 +9,7 @@ from thetahat.identification import factor as f
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.estimators.consistent import Consistent
 from thetahat.identification.estimators.estimator import Estimator, SampleEstimator, Source
+from thetahat.identification.estimators.least_squares import LeastSquares
 from thetahat.identification.information import Information
 from thetahat.identification.uncertainty.autocorrelation import corrected
 
@@ -54,6 +55,8 @@ def solve(
         estimate = _finite(chosen.estimate(information), chosen)
     if samples is None or estimate.status == "infeasible":
         return estimate
+    if isinstance(chosen, LeastSquares):
+        information = information.without_instruments
     weights = (
         chosen.joint_weights(information)
         if isinstance(chosen, Consistent)

@@ -52,7 +52,15 @@ def view(
     factors = tuple(
         R if own else np.zeros_like(R) for own, R in zip(mine, seen.factors, strict=True)
     )
-    return replace(seen, factors=factors, rows=np.where(mine, information.rows, 0))
+    beside = seen.instrument_factors
+    if beside is not None:
+        beside = tuple(R if own else np.zeros_like(R) for own, R in zip(mine, beside, strict=True))
+    return replace(
+        seen,
+        factors=factors,
+        rows=np.where(mine, information.rows, 0),
+        instrument_factors=beside,
+    )
 
 
 def shown_by(robot: Robot, base: BaseParameters, dofs: Sequence[int]) -> BaseParameters:
@@ -104,14 +112,22 @@ def seen_through(information: Information, robot: Robot, base: BaseParameters) -
     place = {pair: k for k, pair in enumerate(old.pairs)}
     columns = [place[new.pairs[k]] for k in base.independent]  # positions in the old x
     touched = new.touches[:, base.independent]
-    positions, factors = [], []
+    positions, factors, beside = [], [], []
     for v, (held, R) in enumerate(zip(information.positions, information.factors, strict=True)):
         mine = np.flatnonzero(touched[v])
-        rows = np.column_stack(
-            [R[:, :-1] @ information.base.map[held][:, [columns[k] for k in mine]], R[:, -1]]
-        )
+        M = information.base.map[held][:, [columns[k] for k in mine]]
+        rows = np.column_stack([R[:, :-1] @ M, R[:, -1]])
         positions.append(mine)
         factors.append(f.triangle(np.asfortranarray(rows)))
+        if information.instrument_factors is not None:
+            both, n = information.instrument_factors[v], len(held)
+            pair = [both[:, :n] @ M, both[:, n:-1] @ M, both[:, -1]]
+            beside.append(f.triangle(np.asfortranarray(np.column_stack(pair))))
     return replace(
-        information, robot=robot, base=base, positions=tuple(positions), factors=tuple(factors)
+        information,
+        robot=robot,
+        base=base,
+        positions=tuple(positions),
+        factors=tuple(factors),
+        instrument_factors=tuple(beside) if beside else None,
     )

@@ -26,6 +26,7 @@ from thetahat.identification.information import (
     ColumnPlaces,
     Information,
     column_places,
+    instrument_direction,
     load_of,
 )
 from thetahat.identification.window_rows import WindowMotion, WindowPlaces, window_rows
@@ -61,10 +62,33 @@ def base_rows(plan: RowPlan, block: Block) -> np.ndarray:
         places = WindowPlaces(plan.columns.places, plan.columns.drive, plan.starts, torque=False)
         motion = _window_motion(plan.information.robot, block.rows, block.windows)
         return window_rows(plan.information.robot, places, motion)
+    rows = block.rows
+    return _rows_at(plan, (rows.q, rows.dq, rows.ddq, rows.direction), block.usable)
+
+
+def instrument_rows(plan: RowPlan, block: Block) -> np.ndarray:
+    """Return the same of the instruments' motion."""
+    n = plan.information.robot.nv
+    motion, q = block.rows.instruments, plan.information.robot.nq
+    if not motion.shape[1]:
+        raise UsageError(
+            "the information was folded with instruments, and these samples have none; pass"
+            " samples.with_instruments(reference)"
+        )
+    parts = np.split(motion, [q, q + n, q + 2 * n], axis=1)
+    return _rows_at(plan, (parts[0], parts[1], parts[2], parts[3]), block.usable)
+
+
+def _rows_at(
+    plan: RowPlan,
+    motion: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
+    usable: np.ndarray,
+) -> np.ndarray:
+    """Every joint's rows at a motion: q, dq, ddq and the direction of dry friction."""
     robot, kernel = plan.information.robot, batch.kernels().fold
     _, gravity, _ = robot.kernel_values
-    q, dq, ddq = block.rows.q, block.rows.dq, block.rows.ddq
-    count, weights = len(q), block.usable.astype(float)
+    q, dq, ddq, held = motion
+    count, weights = len(q), usable.astype(float)
     out = np.zeros((plan.starts[-1], -(-count // batch.WIDTH) * batch.WIDTH))
 
     def call(
@@ -94,7 +118,7 @@ def base_rows(plan: RowPlan, block: Block) -> np.ndarray:
     batch.run(robot, None, 1.0, call, np.arange(count), *state, weights)
     out = out[:, :count]
     if plan.columns.drive:
-        direction = block.rows.direction if block.rows.direction.shape[1] else None
+        direction = held if held.shape[1] else None
         B, columns = robot.drive.motor_columns(
             dq, ddq, q=q, load=load_of(robot, q, dq, ddq), direction=direction
         )
@@ -115,6 +139,8 @@ class _Rows(NamedTuple):
     tau: np.ndarray
     direction: np.ndarray  # (n, motors) of dry friction, or (n, 0) where the speed alone decides
     usable: np.ndarray  # (n, nv) bool: the torque was measured and may be used
+    # (n, nq + 2·nv + motors) q, dq, ddq and direction of the instruments, or (n, 0) without any
+    instruments: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,8 +179,18 @@ def block_of(samples: Samples, robot: Robot, usable: np.ndarray) -> Block:
     """Return samples as one block, with other rows than their own called usable, (n, nv) bool."""
     direction = samples.direction_of(robot.drive)
     direction = np.empty((len(samples), 0)) if direction is None else direction
-    state = _Rows(samples.q, samples.dq, samples.ddq, samples.tau, direction, usable)
+    motion = _instrument_motion(samples, robot)
+    state = _Rows(samples.q, samples.dq, samples.ddq, samples.tau, direction, usable, motion)
     return Block(state, True, samples.period)
+
+
+def _instrument_motion(samples: Samples, robot: Robot) -> np.ndarray:
+    """q, dq, ddq and direction of the instruments, (n, ·); no columns without any."""
+    reference = samples.instruments
+    if reference is None:
+        return np.empty((len(samples), 0))
+    direction = instrument_direction(robot, samples)
+    return np.hstack([reference.q, reference.dq, reference.ddq, direction])
 
 
 def blocks(source: Source, robot: Robot, size: int, *, reach: int) -> Iterator[Block]:
@@ -259,7 +295,8 @@ def _filled(part: Samples, robot: Robot, rows: slice, steps: np.ndarray) -> _Row
     """These rows, with rows that are not usable in the place of missing ones."""
     direction = part.direction_of(robot.drive)
     direction = np.empty((len(part), 0)) if direction is None else direction
-    state = (part.q, part.dq, part.ddq, part.tau, direction, part.valid)
+    motion = _instrument_motion(part, robot)
+    state = (part.q, part.dq, part.ddq, part.tau, direction, part.valid, motion)
     taken = _Rows(*(a[rows] for a in state))
     if np.all(steps == 1):
         return taken

@@ -14,10 +14,11 @@ import numpy as np
 
 from thetahat import robots
 from thetahat.data.joint_selection import JointSelection, require_torque, selected_dofs
-from thetahat.data.log import Log
+from thetahat.data.log import Log, read_files
 from thetahat.data.memory_log import log_from_table
+from thetahat.data.reference_motion import ReferenceMotion
 from thetahat.data.samples import Samples
-from thetahat.data.samples_log import samples_log
+from thetahat.data.samples_log import SamplesLog, samples_log
 from thetahat.engine.multi_log import Span
 from thetahat.engine.protocol import Engine
 from thetahat.errors import (
@@ -100,6 +101,27 @@ class Dataset:
                 " out; record longer"
             )
         return 0, cut
+
+    @cached_property
+    def reference_motion(self) -> ReferenceMotion | None:
+        """The motion of instruments: a file's, or the commanded one; None where there is none."""
+        settings, robot = self.settings, self.robot
+        if settings.instruments is False or isinstance(self.log, SamplesLog):
+            return None
+        if settings.reference is not None:
+            log = read_files(os.fspath(settings.reference), robot, settings.reading)
+            if set(log.locked) != set(self.log.locked):
+                only = sorted(set(log.locked) ^ set(self.log.locked))
+                raise MalformedInput(
+                    f"--reference {settings.reference} and the log do not have the same joints"
+                    f" ({known(only)} in one alone); give the motion of the same joints"
+                )
+            name = f"the motion of {Path(settings.reference).name}"
+            return ReferenceMotion(name, log, robot, same_rows=False)
+        commanded = self.log.commanded(settings.reading)
+        if commanded is None:
+            return None
+        return ReferenceMotion("the commanded motion", commanded, robot, same_rows=True)
 
     @property
     def test_rows(self) -> Span:

@@ -29,6 +29,7 @@ from thetahat.identification.estimate import Estimate
 from thetahat.identification.estimate_json import PLAIN
 from thetahat.identification.estimators.consistent import Consistent, LogCholesky
 from thetahat.identification.estimators.estimator import AnyEstimator, Estimator
+from thetahat.identification.estimators.instrumental import Instrumental
 from thetahat.identification.estimators.least_squares import LeastSquares
 from thetahat.identification.estimators.positive import Positive
 from thetahat.identification.estimators.prior import Prior
@@ -54,6 +55,7 @@ from thetahat.identification.verdict import Verdict
 from thetahat.model.robot import Robot
 from thetahat.pipeline.dataset import Dataset, LogInput, load_robot, log_names, read_dataset
 from thetahat.pipeline.identification import Identification
+from thetahat.pipeline.instruments import instrumented
 from thetahat.pipeline.outputs import Targets, write
 from thetahat.pipeline.results import Model, Scores
 from thetahat.pipeline.settings import IdentifySettings
@@ -173,11 +175,14 @@ def run(dataset: Dataset, engine: Engine, progress: Progress | None = None) -> I
     fold.counts.require_rows(dataset.nominal)
     progress.stage("solving")
     model, estimate = _solve(dataset, engine, tuned, rows, fold)
+    if model.instruments is not None:
+        tuned = replace(tuned, reasons=(*tuned.reasons, model.instruments.reason))
     collector = Collector(model.identified, model.nominal) if dataset.settings.report else None
     watchers = Watchers(collector, ResidualAudit(model.identified), dataset.test_log is None)
     batches = engine.samples(rows, tuned.robot, "reading again")
     unmodelled = _unmodelled(dataset, model, estimate, watchers.watched(batches))
-    model = replace(model, unmodelled=unmodelled)
+    noise = () if model.instruments is None else model.instruments.findings
+    model = replace(model, unmodelled=(*noise, *unmodelled))
     scores = _score(dataset, engine, tuned.settings, model, watchers)
     used = replace(
         dataset,
@@ -300,10 +305,12 @@ def _solve(
     settings = dataset.settings
     statistics = _statistics(tuned, fold)
     tuned = replace(tuned, statistics=statistics)
-    seen = view(fold.information, dofs=dataset.joints.dofs)
+    seen = view(fold.information.without_instruments, dofs=dataset.joints.dofs)
+    rotors: tuple[int, ...] | None = None
     if not settings.tune and settings.armature is None and seen.robot.drive.column_motors:
         decision = _decide_rotors(dataset, tuned.metric, statistics, seen)
-        seen = view(fold.information, dofs=dataset.joints.dofs, rotors=decision.motors)
+        rotors = tuple(decision.motors)
+        seen = view(fold.information.without_instruments, dofs=dataset.joints.dofs, rotors=rotors)
         tuned = replace(tuned, robot=decision.applied(tuned.robot), reasons=decision.reasons)
     usable = int(seen.rows.max())
     if usable < len(seen.base):
@@ -311,6 +318,15 @@ def _solve(
             f"the log has {usable} usable samples to fit {len(seen.base)} parameters; record"
             " longer, or hold out less"
         )
+    paired = instrumented(
+        dataset,
+        engine,
+        rows,
+        fold.information.robot,
+        lambda whole: view(whole, dofs=dataset.joints.dofs, rotors=rotors),
+    )
+    if paired is not None and paired.used:
+        rows, fold, seen = paired.rows, paired.fold, paired.seen
     estimate = _estimate(dataset, engine, tuned, rows, fold, seen=seen)
     plain = LeastSquares(weights=settings.weights).estimate(seen)
     model = Model(
@@ -318,9 +334,9 @@ def _solve(
         identified=tuned.robot.with_parameters(estimate),
         least_squares=tuned.robot.with_parameters(plain),
         information=seen,
-        unconstrained=plain.residual_norms,
         rotor_inertia=_rotor_sentence(tuned),
         plausibility=assess(estimate, dataset.reference, settings.plausible),
+        instruments=None if paired is None else paired.decision,
     )
     return model, estimate
 
@@ -338,7 +354,9 @@ def _estimate(
     settings, prior = dataset.settings, dataset.prior_of(seen.robot)
 
     def solved(constraints: Constraints) -> Estimate:
-        estimator = make_estimator(settings, tuned, prior, constraints)
+        estimator = make_estimator(
+            settings, tuned, prior, constraints, instruments=seen.instrument_factors is not None
+        )
         return engine.solve(seen, fold.information, estimator, rows)
 
     limits = dataset.constraints
@@ -388,11 +406,15 @@ def make_estimator(
     tuned: Tuned,
     prior: np.ndarray,
     constraints: Constraints | None = None,
+    *,
+    instruments: bool = False,
 ) -> AnyEstimator:
-    """Return the estimator that the settings ask for."""
+    """Return the estimator that the settings ask for; least squares is by instruments, if any."""
     weights = settings.weights
     estimator: Estimator
     match settings.method:
+        case "least-squares" if instruments:
+            estimator = Instrumental(weights=weights)
         case "least-squares":
             estimator = LeastSquares(weights=weights, strict=True)
         case "prior":
@@ -438,8 +460,14 @@ def _unmodelled(
     found = [*fitted_springs(model.identified), *find_structure(names, residuals)]
     if dataset.settings.actuation is None:
         found += [coupling.finding for coupling in coupled(names, residuals)]
+    information, weights = model.information, dataset.settings.weights
+    instruments = information.instrument_factors is not None
+    free = Instrumental(weights) if instruments else LeastSquares(weights)
     found += lost_to_constraints(
-        names, estimate.residual_norms, model.unconstrained, model.information.torque_norms()
+        names,
+        estimate.residual_norms,
+        free.estimate(information).residual_norms,
+        information.torque_norms(),
     )
     return tuple(found)
 

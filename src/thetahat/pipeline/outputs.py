@@ -158,6 +158,8 @@ def _settings(result: Results) -> dict[str, Any]:
         "tied": list(given.tied),
         "alpha": given.blend if given.method == "prior" else None,
         "robust": given.robust,
+        "reference": None if given.reference is None else str(given.reference),
+        "instruments": result.model.information.instrument_factors is not None,
         "joints": list(given.joints) or None,
         "actuation": None if given.actuation is None else str(given.actuation),
         "columns": given.columns,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
-import numpy as np
-
 from thetahat.data.joint_selection import TorqueCounts
 from thetahat.data.types import Finding
 from thetahat.errors import known
@@ -16,6 +14,7 @@ from thetahat.identification.information import Information
 from thetahat.identification.residual_audit import ResidualFindings
 from thetahat.identification.scores import Validation
 from thetahat.identification.tuning.tune import Tuned
+from thetahat.identification.uncertainty.instrument_choice import InstrumentChoice
 from thetahat.model.robot import Robot
 from thetahat.pipeline.dataset import Dataset
 from thetahat.report.traces import Traces
@@ -29,9 +28,9 @@ class Model:
     identified: Robot
     least_squares: Robot  # the same columns by plain least squares
     information: Information
-    unconstrained: np.ndarray  # (nv,) norms of the residuals that plain least squares leaves
     rotor_inertia: str  # whether it was fitted, and why
     plausibility: Plausibility  # of its bodies, beside the file's masses and their regions
+    instruments: InstrumentChoice | None = None  # where there is a reference motion
     unmodelled: tuple[Finding, ...] = ()  # structure in the residual: springs, shared motors
 
 

@@ -134,6 +134,18 @@ class IdentifySettings:
     format: str | None = setting(
         "Names of a recorder's columns: rtde, plotjuggler or lerobot.", None, "NAME"
     )
+    reference: str | os.PathLike[str] | None = setting(
+        "Log of the same motion as commanded, repeated or simulated, for instrumental variables;"
+        " default: the log's own columns cmd.<joint>, where it has them.",
+        None,
+        "FILE",
+    )
+    instruments: bool | None = setting(
+        "Fit by instrumental variables; default: where a reference motion is there and a"
+        " Durbin–Wu–Hausman test finds that noise in the motion biases least squares.",
+        None,
+        flags="--instruments/--no-instruments",
+    )
     joints: tuple[str, ...] = setting(
         "Fit and score the torques of these joints only.", (), "A,B,C"
     )

@@ -57,7 +57,10 @@ def weigh(information: Information, kind: str | None) -> Weights:
             * np.linalg.norm(information.torque_norms())
             / np.sqrt(max(int(np.sum(information.rows)), 1))
         )
-        return Weights(None, max(solution.residual**2 / freedom, floor**2) or 1.0, noise)
+        left = solution.residual
+        if information.instrument_factors is not None:  # whose factor knows but a part of the rows
+            left = float(np.linalg.norm(information.residual_norms(solution.x)))
+        return Weights(None, max(left**2 / freedom, floor**2) or 1.0, noise)
     for _ in range(ROUNDS if kind == "iterated" else 0):
         fit = _fit(information.stacked(1.0 / noise), full=solution.rank == len(information.base))
         before, noise = noise, noise_per_joint(information, *fit, 1.0 / noise)
@@ -92,6 +95,10 @@ def noise_per_joint(
     ):
         weight = 1.0 if weights is None else weights[v]
         share[v] = np.sum((weight * R[:, :-1] @ inverse[positions]) ** 2)
+    if information.instrument_factors is not None:
+        fitted = information.fitted_factors(weights)
+        share = np.array([np.sum((G @ inverse) ** 2) for G in fitted])
+        share *= 1.0 if weights is None else weights**2
     floor = EXACT * information.torque_norms() / np.sqrt(np.maximum(rows, 1.0))
     noise = np.maximum(np.sqrt(left / np.maximum(rows - share, 1.0)), floor)
     return np.where(noise > 0.0, noise, 1.0)

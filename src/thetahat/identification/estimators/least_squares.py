@@ -17,7 +17,7 @@ from thetahat.identification.information import Information
 @dataclass(frozen=True)
 class LeastSquares:
     """Θ̂ = pinv(Y)·U (paper, eq. theta_hat): least squares, and of all solutions the one of least
-    norm, in the paper's unscaled units.
+    norm, in the paper's unscaled units. It takes no notice of instruments: `Instrumental` does.
 
     weights: None, "joint" to weight every joint by its residual in a first fit, or "iterated" until
         the weights settle.
@@ -31,6 +31,7 @@ class LeastSquares:
 
     def estimate(self, information: Information) -> Estimate:
         """The estimate, with standard deviations from the residual."""
+        information = information.without_instruments
         weights = weigh(information, self.weights)
         solution = f.solve(information.stacked(weights.joints))
         if self.strict and solution.rank < len(information.base):

@@ -21,7 +21,7 @@ makes a row of Y itself an outlier is not: Huber's estimator bounds residuals, n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -235,12 +235,23 @@ class _Log:
         # half are inside k ≥ 1 by the median; while σ is held, nearly so
         inside = np.maximum(tally.inside / np.maximum(tally.rows, 1), 0.5)
         gain = (1.0 + len(info.base) / np.sum(info.rows) * (1.0 - inside) / inside) / inside
-        factors = []
-        for v, (positions, R) in enumerate(zip(folded.positions, folded.factors, strict=True)):
-            pseudo = R.copy()
-            pseudo[:, -1] = gain[v] * R[:, -1] + R[:, :-1] @ x_base[positions]
-            factors.append(pseudo if self.used[v] else np.zeros_like(R))
-        return replace(info, positions=folded.positions, factors=tuple(factors)), tally
+
+        def pseudo(factors: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+            out = []
+            for v, (positions, R) in enumerate(zip(folded.positions, factors, strict=True)):
+                new, n = R.copy(), len(positions)
+                new[:, -1] = gain[v] * R[:, -1] + R[:, -n - 1 : -1] @ x_base[positions]
+                out.append(new if self.used[v] else np.zeros_like(R))
+            return tuple(out)
+
+        beside = folded.instrument_factors
+        replaced = replace(
+            info,
+            positions=folded.positions,
+            factors=pseudo(folded.factors),
+            instrument_factors=None if beside is None else pseudo(beside),
+        )
+        return replaced, tally
 
     def distance(self, step: np.ndarray, scale: np.ndarray) -> float:
         """‖Y·step‖ in units of the noise: how many standard deviations the step is long."""

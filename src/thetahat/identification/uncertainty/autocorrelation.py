@@ -12,7 +12,7 @@ counts as independent.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import repeat
@@ -29,7 +29,14 @@ from thetahat.identification.estimators.estimator import Source, covariance_of_d
 from thetahat.identification.estimators.joint_weights import EXACT, Weights, weigh
 from thetahat.identification.information import Information
 from thetahat.identification.parameter_columns import Columns
-from thetahat.identification.time_blocks import Block, base_rows, blocks, row_plan
+from thetahat.identification.time_blocks import (
+    Block,
+    RowPlan,
+    base_rows,
+    blocks,
+    instrument_rows,
+    row_plan,
+)
 from thetahat.identification.uncertainty.flags import MODEL_ERROR, SLOW_NOISE
 from thetahat.identification.uncertainty.model_error import (
     NOTABLE,
@@ -59,6 +66,7 @@ HIDDEN = 1e-6  # of a parameter's variance: less than this is rounding in the ga
 UNRESOLVED = 0.25
 # independent stretches of slow noise: with fewer, its variance is known to no better than 30 %
 STRETCHES = 25.0
+RowSource = Callable[[RowPlan, Block], np.ndarray]  # every joint's rows of a block
 BLOCK = 2048  # rows whose products are formed at once, at least
 
 
@@ -172,6 +180,31 @@ def sandwich(
         return covariance_of(solution, _together(parts, shares, solution.rank))
 
 
+def contrast_covariance(
+    information: Information,
+    gains: Sequence[np.ndarray],
+    samples: Source | None,
+    autocovariances: Sequence[np.ndarray],
+) -> np.ndarray:
+    """Return the covariance of Σ_j gains_jᵀ·[Z_j | Y_j]ᵀε_j, (p, p), of noise ε_j with these
+    autocovariances, Z_j the instruments' columns. gains: (2·columns, p) of every joint; samples:
+    None where every autocovariance is that of independent rows.
+    """
+    parts = []
+    for v, (R, gain) in enumerate(zip(information.instrument_factors or (), gains, strict=True)):
+        if information.rows[v]:
+            _, sizes, back = np.linalg.svd(R[:, :-1] @ gain, full_matrices=False)
+            kept = sizes > SMALLEST * np.max(sizes, initial=0.0)
+            parts.append(_Part(v, 1.0, gain @ back[kept].T, back[kept].T, sizes[kept]))
+    models = [np.asarray(autocovariances[part.joint], dtype=float) for part in parts]
+    if samples is None:
+        shares = [c[0] * np.diag(part.sizes**2) for part, c in zip(parts, models, strict=True)]
+    else:
+        sources = (instrument_rows, base_rows)
+        shares = _products(information, samples, parts, models, sources=sources)
+    return _together(parts, shares, gains[0].shape[1])
+
+
 def covariance_of(solution: f.Solution, middle: np.ndarray) -> np.ndarray:
     """H^{-½}·middle·H^{-½}ᵀ in the directions seen, infinite as for plain least squares."""
     plain = covariance_of_data(solution, 1.0)
@@ -235,17 +268,22 @@ def _parts(
     information: Information, solution: f.Solution, weights: np.ndarray | None
 ) -> list[_Part]:
     """The joints that have rows, each with as few columns as its rows have directions."""
-    out = []
+    out, projection = [], information.projection(weights)
+    fitted = None if projection is None else information.fitted_factors(weights)
     for v, (positions, R) in enumerate(
         zip(information.positions, information.factors, strict=True)
     ):
         if not information.rows[v]:
             continue
         weight = 1.0 if weights is None else float(weights[v])
-        whitening = weight * solution.inverse[positions]
-        _, sizes, back = np.linalg.svd(R[:, :-1] @ whitening, full_matrices=False)
+        columns = weight * solution.inverse[positions]
+        whitened = R[:, :-1] @ columns
+        if projection is not None and fitted is not None:  # P·Y = Z·gain
+            columns = weight * projection.gain[positions] @ solution.inverse
+            whitened = weight * fitted[v] @ solution.inverse
+        _, sizes, back = np.linalg.svd(whitened, full_matrices=False)
         kept = sizes > SMALLEST
-        out.append(_Part(v, weight, whitening @ back[kept].T, back[kept].T, sizes[kept]))
+        out.append(_Part(v, weight, columns @ back[kept].T, back[kept].T, sizes[kept]))
     return out
 
 
@@ -408,11 +446,15 @@ def _lag_sums(
     period, used = None, np.zeros(len(information.rows), dtype=np.int64)
     for number, block in enumerate(blocks(samples, plan.information.robot, LAGS, reach=LAGS)):
         rows = base_rows(plan, block)
+        fitted = rows
+        if information.instrument_factors is not None and number < LEVERAGE:
+            fitted = instrument_rows(plan, block)
 
         def add(
             part: _Part,
             pairs: list[_Pairs],
             rows: np.ndarray = rows,
+            fitted: np.ndarray = fitted,
             block: Block = block,
             number: int = number,
         ) -> None:
@@ -422,7 +464,7 @@ def _lag_sums(
             pairs[0].add(left[None], first=block.first)
             pairs[1].add(usable[None].astype(float), first=block.first)
             if number < LEVERAGE:
-                z = part.columns.T @ mine
+                z = part.columns.T @ fitted[plan.starts[v] : plan.starts[v + 1]]
                 pairs[2].add(z, first=block.first)
                 omitted[v] = _omitted(omitted.get(v), speeds, block, v, (z, left))
 
@@ -472,9 +514,18 @@ def _omitted(
 
 
 def _products(
-    information: Information, samples: Source, parts: list[_Part], autocovariances: list[np.ndarray]
+    information: Information,
+    samples: Source,
+    parts: list[_Part],
+    autocovariances: list[np.ndarray],
+    *,
+    sources: Sequence[RowSource] = (),
 ) -> list[np.ndarray]:
-    """Σ_t Σ_s c(|t − s|)·z_t z_sᵀ of every joint, (r, r) each."""
+    """Σ_t Σ_s c(|t − s|)·z_t z_sᵀ of every joint, (r, r) each. sources: of the rows that parts
+    apply to, one below the other; by default those that the fit minimises.
+    """
+    instruments = information.instrument_factors is not None
+    sources = sources or ((instrument_rows,) if instruments else (base_rows,))
     shares = [c[0] * np.diag(part.sizes**2) for part, c in zip(parts, autocovariances, strict=True)]
     coloured = [k for k, c in enumerate(autocovariances) if len(c) > 1]
     if coloured:
@@ -484,10 +535,11 @@ def _products(
         plan = row_plan(information)
         with ThreadPoolExecutor(batch.CORES) as pool:
             for block in blocks(samples, plan.information.robot, size, reach=max(longest, 2)):
-                rows = base_rows(plan, block)
+                rows = [source(plan, block) for source in sources]
+                spans = (slice(*plan.starts[one.part.joint :][:2]) for one in work)
                 mine = [
-                    rows[plan.starts[one.part.joint] : plan.starts[one.part.joint + 1]]
-                    for one in work
+                    rows[0][own] if len(rows) == 1 else np.concatenate([part[own] for part in rows])
+                    for own in spans
                 ]
                 list(pool.map(_Product.add, work, mine, repeat(block)))
         for k, one in zip(coloured, work, strict=True):

@@ -14,6 +14,7 @@ STARTS = {  # a sentence of the tuning by how it begins: the choice it belongs t
     "torque low-pass": "low-pass of the torque",
     "torque ": "delay",  # "torque lags behind the motion by 2 ms"
     "prior weight": "prior weight",
+    "instruments": "instruments",
     "Coulomb": "Coulomb friction",
     FORM: FORM,
     "Spring at ": "spring",
