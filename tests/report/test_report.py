@@ -208,7 +208,9 @@ def test_base_parameters_stand_beside_those_of_the_file(case: report_cases.Case)
             *(case.robot.drive.value(term) for term in case.identified.drive.identified),
         ]
     )
-    np.testing.assert_allclose([row[-1] for row in table.rows], stated, rtol=1e-12)
+    np.testing.assert_allclose([row[4] for row in table.rows], stated, rtol=1e-12)
+    flagged = [bool(entry["flags"]) for entry in case.found["base_parameters"]]
+    assert [row[5] is not None for row in table.rows] == flagged
     assert [row[1] for row in table.rows] == [
         entry["value"] for entry in case.found["base_parameters"]
     ]
