@@ -47,9 +47,10 @@ class SlotineLi(ModelController):
         *,
         bandwidth: PerJoint = 10.0,
         damping: PerJoint | None = None,
-        limits: bool | PerJoint = False,
+        limits: bool | PerJoint = True,
+        max_speed: PerJoint | None = None,
     ) -> None:
-        super().__init__(robot, limits, "adaptive control", physical=True)
+        super().__init__(robot, limits, "adaptive control", physical=True, max_speed=max_speed)
         _check_drive(robot)
         self.law = LogDet() if law is None else law
         self.state = self.law.begin(robot)

@@ -2,8 +2,9 @@
 a journal of what was measured and decided.
 
 The identifier sees a sample before the controller does, so what is wrong with it (a torque that is
-not finite, a dead channel) closes the gate for this very cycle, and the command is the nominal
-model's.
+not finite, a dead channel) closes the gate for this very cycle. A sample that it turns away, or
+that does not come, reaches no control law: the last command is held for 20 ms, then faded over 100
+ms to the nominal model's gravity compensation with damping.
 
 Records of the journal, by kind; `t` is the loop's time, `stamp` the sample's own:
 
@@ -83,6 +84,8 @@ class OnlineControl:
         self._t = 0.0
         names = list(identifier.nominal.velocity_names)
         self._note("begin", robot=identifier.nominal.name, joints=names)
+        for sentence in controller.notes:
+            self._note("event", what="assumed", sentence=sentence, joint=None)
 
     @property
     def alarms(self) -> tuple[str, ...]:
@@ -117,12 +120,14 @@ class OnlineControl:
         self._record(verdict)
         return tau
 
-    def missed(self, cycle: Cycle) -> None:
-        """Told by the loop that no sample came in this cycle."""
+    def missed(self, cycle: Cycle) -> np.ndarray:
+        """The command of a cycle in which no sample came, (nv,)."""
         self._t = cycle.t
         verdict = self.identifier.miss()
         self._note("missing", row=float(cycle.missing + 1))
+        tau = self.controller.turn_away(cycle.t, "no sample came")
         self._record(verdict)
+        return tau
 
     def halt(self) -> np.ndarray:
         """The command to end with, (nv,): what holds the robot still where it was last seen."""

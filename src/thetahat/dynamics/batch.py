@@ -39,10 +39,22 @@ def kernels() -> SimpleNamespace:
         kinematics,
         regressor,
         rnea,
+        sample_check,
         slotine_li,
     )
 
-    modules = (aba, computed_torque, crba, fold, frames, kinematics, regressor, rnea, slotine_li)
+    modules = (
+        aba,
+        computed_torque,
+        crba,
+        fold,
+        frames,
+        kinematics,
+        regressor,
+        rnea,
+        sample_check,
+        slotine_li,
+    )
     return SimpleNamespace(**{each.__name__.rpartition(".")[2]: each for each in modules})
 
 

@@ -49,7 +49,16 @@ class Tracking:
         # Of the robot that is believed in, not of the one that is simulated: a wrong belief may be
         # no physical robot.
         object.__setattr__(
-            self, "_law", ComputedTorque(self.robot, w * w, 2.0 * self.damping * w, physical=False)
+            self,
+            "_law",
+            ComputedTorque(
+                self.robot,
+                w * w,
+                2.0 * self.damping * w,
+                limits=False,  # a plant cuts its torques itself
+                physical=False,
+                max_speed=np.inf,
+            ),
         )
 
     def __call__(self, t: float, q: np.ndarray, dq: np.ndarray, wanted: Reference) -> np.ndarray:
