@@ -23,9 +23,11 @@ from thetahat.files import as_text, make_folder, require_folder, write_atomicall
 from thetahat.pipeline.settings import FRICTION, IdentifySettings, setting
 
 if TYPE_CHECKING:
-    from thetahat.connect.control_run import ControlResult, ControlRun, ControlSettings
+    from thetahat.connect.control_run import ControlResult, ControlSettings
     from thetahat.connect.sim import PlantedDifferences, SimulatedRobot
+    from thetahat.excite.trajectory import Motion, Trajectory
     from thetahat.model.robot import Robot
+    from thetahat.report.text import Data
 
 VIA = ("sim",)
 FILES = ("summary.json", "report.html", "run.journal")
@@ -35,7 +37,7 @@ DESIGN_TIME = 60.0  # [s]
 
 @dataclass(frozen=True, kw_only=True)
 class ControlOptions:
-    """Options of `thetahat control`: the loop, and how a simulated robot differs from its file."""
+    """Options of `thetahat control`: the loop and its identifier."""
 
     duration: float = setting("Duration of the run.", 60.0, "S", shown=True)
     rate: float = setting("Rate of the control loop.", 1000.0, "HZ", shown=True)
@@ -48,6 +50,33 @@ class ControlOptions:
     payload_link: str | None = setting(
         "Link that may carry a payload; its mass is reported.", None, "LINK"
     )
+
+    def __post_init__(self) -> None:
+        for name, unit in (("duration", "s"), ("rate", "Hz"), ("updates", "Hz")):
+            arguments.positive(f"--{name}", getattr(self, name), unit)
+        arguments.whole_number("--window", self.window, 1)
+        if not 0.0 <= self.threshold <= 1.0:
+            raise UsageError(f"--threshold is {self.threshold}; give an R² from 0 to 1")
+
+    def settings(self) -> ControlSettings:
+        """Return the settings of the run."""
+        from thetahat.connect.control_run import ControlSettings
+
+        return ControlSettings(
+            rate=self.rate,
+            duration=self.duration,
+            updates=self.updates,
+            window=self.window,
+            threshold=self.threshold,
+            friction=friction_terms(self.friction),
+            payload_link=self.payload_link,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulatedOptions:
+    """Options of `thetahat control --via sim`: how the simulated robot differs from its file."""
+
     mass: float = setting(
         "Masses of the simulated robot, relative to the file.", 1.25, "FACTOR", shown=True
     )
@@ -65,28 +94,10 @@ class ControlOptions:
     seed: int = setting("Random seed of the simulated robot and its noise.", 0, "N", shown=True)
 
     def __post_init__(self) -> None:
-        for name, unit in (("duration", "s"), ("rate", "Hz"), ("updates", "Hz"), ("mass", "1")):
-            arguments.positive(f"--{name}", getattr(self, name), unit)
-        arguments.whole_number("--window", self.window, 1)
+        arguments.positive("--mass", self.mass, "1")
         arguments.whole_number("--seed", self.seed)
-        if not 0.0 <= self.threshold <= 1.0:
-            raise UsageError(f"--threshold is {self.threshold}; give an R² from 0 to 1")
         if not 0.0 <= self.spread < 0.5:
             raise UsageError(f"--spread is {self.spread}; give a number from 0 to less than 0.5")
-
-    def settings(self) -> ControlSettings:
-        """Return the settings of the run."""
-        from thetahat.connect.control_run import ControlSettings
-
-        return ControlSettings(
-            rate=self.rate,
-            duration=self.duration,
-            updates=self.updates,
-            window=self.window,
-            threshold=self.threshold,
-            friction=friction_terms(self.friction),
-            payload_link=self.payload_link,
-        )
 
     def differences(self) -> PlantedDifferences:
         """Return how the simulated robot differs from its file."""
@@ -97,6 +108,7 @@ class ControlOptions:
 
 
 @with_options(PageOptions, "page")
+@with_options(SimulatedOptions, "simulated")
 @with_options(ControlOptions)
 @with_settings("gravity")
 def control(
@@ -125,6 +137,7 @@ def control(
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
     options: ControlOptions,
+    simulated: SimulatedOptions,
     page: PageOptions,
     settings: IdentifySettings,
 ) -> None:
@@ -137,27 +150,32 @@ def control(
     require_folder(folder, [folder / name for name in FILES])
     with collect_warnings(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
         progress.stage("loading the robot")
+        from thetahat.connect.control_run import ControlRun
         from thetahat.control.journal import Journal
         from thetahat.model.io.load import load
 
         nominal = load(file, gravity=settings.gravity)
-        played = _motion(nominal, motion_file, options, progress)
+        played = _motion(nominal, motion_file, options, simulated.seed, progress)
         make_folder(folder)
         with Journal(folder / "run.journal") as journal:
-            run = _made(nominal, played, options, engine, journal)
+            connection = _simulated(nominal, simulated, engine, options.rate)
+            run = ControlRun(nominal, connection, played, options.settings(), journal=journal)
+            connection.start(run.wanted(0.0)[0])
             with closing(run):
                 result = (
                     watched(run, page) if watch else run.run(progress.rows(f"controlling ({via})"))
                 )
         progress.stage("writing")
-        data = write(result, nominal, folder, via=via, options=options, warnings=warnings)
+        data = write(result, nominal, folder, via=via, rate=options.rate, seed=simulated.seed)
+        data["warnings"] = list(warnings)
     emit(as_text(data) if json else _text(data, time.monotonic() - began))
-    if not quiet:
-        for sentence in data["assumed"]:
-            say(sentence, "warning")
+    for sentence in () if quiet else data["assumed"]:
+        say(sentence, "warning")
 
 
-def _motion(robot: Robot, file: Path | None, options: ControlOptions, progress: Progress) -> Any:
+def _motion(
+    robot: Robot, file: Path | None, options: ControlOptions, seed: int, progress: Progress
+) -> Motion | Trajectory:
     """The motion of the file, or one that is designed."""
     if file is not None:
         from thetahat.excite.trajectory import Motion
@@ -171,24 +189,17 @@ def _motion(robot: Robot, file: Path | None, options: ControlOptions, progress: 
         duration=DESIGNED,
         starts=STARTS,
         seconds=DESIGN_TIME,
-        seed=options.seed,
+        seed=seed,
         progress=progress.share("designing the motion"),
     ).trajectory
 
 
-def _made(
-    nominal: Robot, motion: Any, options: ControlOptions, engine: str, journal: Any
-) -> ControlRun:
-    """The run on a simulated robot, which stands where the motion begins."""
-    from thetahat.connect.control_run import ControlRun
+def _simulated(
+    nominal: Robot, simulated: SimulatedOptions, engine: str, rate: float
+) -> SimulatedRobot:
     from thetahat.connect.sim import SimulatedRobot
 
-    connection: SimulatedRobot = SimulatedRobot.of(
-        nominal, options.differences(), engine=engine, rate=options.rate
-    )
-    run = ControlRun(nominal, connection, motion, options.settings(), journal=journal)
-    connection.start(run.wanted(0.0)[0])
-    return run
+    return SimulatedRobot.of(nominal, simulated.differences(), engine=engine, rate=rate)
 
 
 def write(
@@ -197,29 +208,29 @@ def write(
     folder: Path,
     *,
     via: str,
-    options: ControlOptions,
-    warnings: list[str],
+    rate: float,
+    seed: int,
 ) -> dict[str, Any]:
     """Write the identified robot, the page, and summary.json last; return the summary."""
     from thetahat.connect import control_page
     from thetahat.model.io.save import save
     from thetahat.report.page import render
 
-    data = control_page.describe(result, via=via, rate=options.rate, seed=options.seed)
+    data = control_page.describe(result, via=via, rate=rate, seed=seed)
     source = Path(nominal.source) if nominal.source else Path("robot.urdf")
     files = {"report": "report.html", "journal": "run.journal", "robot": None}
     if result.identified.any():
         saved = save(result.robot, folder / f"{source.stem}_identified{source.suffix}")
         files["robot"] = saved.path.name
-    data |= {"files": files, "warnings": list(warnings)}
-    title = f"Control of {nominal.name} via {via}, seed {options.seed}"
+    data |= {"files": files}
+    title = f"Control of {nominal.name} via {via}, seed {seed}"
     page = render(title, control_page.sections(result, data), subtitle=control_page.story(data))
     write_atomically(folder / "report.html", page)
     write_atomically(folder / "summary.json", as_text(data))
     return data | {"folder": str(folder)}
 
 
-def _text(data: dict[str, Any], seconds: float) -> str:
+def _text(data: Data, seconds: float) -> str:
     from thetahat.connect.control_page import story
 
     width = max(len(joint["name"]) for joint in data["joints"])

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from thetahat.connect.control_run import ControlResult
 from thetahat.report.figures import online_run
 from thetahat.report.section import Block, Column, Figure, Note, Panel, Section, Table, Text
+from thetahat.report.text import Data
 from thetahat.report.traces import Series
 
 SCHEMA = "thetahat/control/1"
@@ -17,7 +16,7 @@ MOST_EVENTS = 200  # listed
 MOST_LINES = 12  # joints in one figure
 
 
-def describe(result: ControlResult, *, via: str, rate: float, seed: int) -> dict[str, Any]:
+def describe(result: ControlResult, *, via: str, rate: float, seed: int) -> dict[str, object]:
     """Return `summary.json`, schema thetahat/control/1."""
     before, after = result.tracking()
     names = result.robot.joint_names
@@ -38,16 +37,18 @@ def describe(result: ControlResult, *, via: str, rate: float, seed: int) -> dict
             for j, name in enumerate(names)
         ],
         "gate": {
-            "opened_at": result.opened_at,
-            "open_at_end": bool(result.gate) and result.gate[-1][1],
-            "reason": result.reason,
-            "closings": [{"t": t, "reason": why} for t, is_open, why in result.gate if not is_open],
+            "opened_at": result.stream.opened_at,
+            "open_at_end": result.stream.open_at_end,
+            "reason": result.stream.reason,
+            "closings": [
+                {"t": t, "reason": why} for t, is_open, why in result.stream.gate if not is_open
+            ],
         },
         "events": [
             {"t": event.t, "kind": event.kind, "joint": event.joint, "sentence": event.sentence}
-            for event in result.events[:MOST_EVENTS]
+            for event in result.stream.events[:MOST_EVENTS]
         ],
-        "counts": result.counts,
+        "counts": result.stream.counts,
         "max_torque_step": result.max_torque_step,
         "ended": "the page drove it" if report is None else report.reason,
         "cycle_us": None
@@ -63,7 +64,7 @@ def _number(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def story(data: dict[str, Any]) -> str:
+def story(data: Data) -> str:
     """The run in two sentences."""
     gate = data["gate"]
     if gate["opened_at"] is None:
@@ -80,7 +81,7 @@ def story(data: dict[str, Any]) -> str:
     return f"The gate opened at {gate['opened_at']:.1f} s.{closed}{tracking if pairs else ''}"
 
 
-def sections(result: ControlResult, data: dict[str, Any]) -> tuple[Section, ...]:
+def sections(result: ControlResult, data: Data) -> tuple[Section, ...]:
     """The page: tracking before and after, gate and events."""
     open_now = data["gate"]["open_at_end"]
     note = Note(story(data), "good" if open_now else "warning")
@@ -118,10 +119,10 @@ def _errors(result: ControlResult) -> Figure:
     return Figure(panels, caption, group="joint")
 
 
-def _events(result: ControlResult, data: dict[str, Any]) -> tuple[Block, ...]:
+def _events(result: ControlResult, data: Data) -> tuple[Block, ...]:
     gate = Table(
         (Column("time", "s", decimals=2), Column("gate"), Column("reason", wide=True)),
-        tuple((t, "open" if is_open else "closed", why) for t, is_open, why in result.gate),
+        tuple((t, "open" if is_open else "closed", why) for t, is_open, why in result.stream.gate),
         f"The gate at the end: {data['gate']['reason']}.",
     )
     events = Table(

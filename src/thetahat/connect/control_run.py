@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from thetahat.control.loop_timing import VirtualClock
 from thetahat.control.model_switch import ModelSwitch
 from thetahat.control.online_control import Measured, OnlineControl
 from thetahat.errors import check_positive
+from thetahat.excite.trajectory import Motion, Trajectory
 from thetahat.model.robot import Robot
 from thetahat.online.config import GateRules, MonitorRules, SolverConfig
 from thetahat.online.identifier import OnlineIdentifier
@@ -57,6 +57,26 @@ class ControlCycle:
 
 
 @dataclass(frozen=True, eq=False)
+class StreamOutcome:
+    """What the identifier said of a run's samples."""
+
+    gate: tuple[tuple[float, bool, str], ...]  # when it opened or closed, and why
+    reason: str  # of the gate's state at the end
+    events: tuple[Event, ...]
+    counts: dict[str, int]  # of events, by kind
+
+    @property
+    def opened_at(self) -> float | None:
+        """[s] when the gate first opened."""
+        return next((t for t, is_open, _ in self.gate if is_open), None)
+
+    @property
+    def open_at_end(self) -> bool:
+        """Whether the gate was open at the end."""
+        return bool(self.gate) and self.gate[-1][1]
+
+
+@dataclass(frozen=True, eq=False)
 class ControlResult:
     """What came of a run."""
 
@@ -64,18 +84,10 @@ class ControlResult:
     t: np.ndarray  # (n,) [s]
     error: np.ndarray  # (n, nv) wanted − measured position [rad or m]
     identified: np.ndarray  # (n,) bool
-    gate: tuple[tuple[float, bool, str], ...]  # when it opened or closed, and why
-    events: tuple[Event, ...]
-    counts: dict[str, int]  # of events, by kind
-    reason: str  # of the gate's state at the end
+    stream: StreamOutcome
     notes: tuple[str, ...]  # what was assumed
     max_torque_step: float  # [N·m or N] by switches to identified models
     report: LoopReport | None  # of the loop; None where a page drove it
-
-    @property
-    def opened_at(self) -> float | None:
-        """[s] when the gate first opened."""
-        return next((t for t, is_open, _ in self.gate if is_open), None)
 
     def tracking(self) -> tuple[np.ndarray, np.ndarray | None]:
         """RMS error per joint (nv,) before an identified model commanded first, and over the last
@@ -109,7 +121,7 @@ class ControlRun:
         self,
         robot: Robot,
         connection: Connection,
-        motion: Any,
+        motion: Motion | Trajectory,
         settings: ControlSettings,
         *,
         journal: Journal | None = None,
@@ -227,10 +239,12 @@ class ControlRun:
             t=self._t[:n],
             error=self._error[:n],
             identified=self._identified[:n],
-            gate=tuple(self._gate),
-            events=tuple(self._events),
-            counts=dict(self.identifier.events.counts),
-            reason=self.identifier.gate.reason,
+            stream=StreamOutcome(
+                tuple(self._gate),
+                self.identifier.gate.reason,
+                tuple(self._events),
+                dict(self.identifier.events.counts),
+            ),
             notes=self.controller.notes,
             max_torque_step=self.controller.max_torque_step,
             report=self._report,
