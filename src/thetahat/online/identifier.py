@@ -29,6 +29,7 @@ from thetahat.online.residual_monitor import Alarm, PayloadMonitor, PayloadRepor
 from thetahat.online.sample_clock import MISSING
 from thetahat.online.sample_verdict import Events, SampleVerdict
 from thetahat.online.stream import GOOD, SETTLING, STEPPED, Stream, StreamResult
+from thetahat.online.surprises import Surprises
 
 SCORES = 10  # samples per update that are held out and scored
 # [s] of whole samples after an interruption, before a model that was in use is used again
@@ -91,6 +92,7 @@ class OnlineIdentifier:
             least_r2=self._gate.closing,
             events=self.events,
         )
+        self._surprises = Surprises(robot, self._gate.rules, self.min_speed)
         self._held_out = HeldOut(robot, ticks=max(2, self.window // 2), per_tick=SCORES)
         self._nominal_model = self._predictor.model(self._learner.projection.x0)
         monitor = self._gate.rules.monitor
@@ -336,6 +338,7 @@ class OnlineIdentifier:
         self._shut(result.reason)
         self._interrupted = math.inf
         self._next_tick = self._next_score = -math.inf
+        self._surprises.reset()
         if self._monitor is not None:
             self._monitor.reset()
         if result.forget:
@@ -367,6 +370,7 @@ class OnlineIdentifier:
             self._moved = now
             if not stream.channels:
                 self._keep(now, self._usable(speed), due=due)
+        self._surprises.add(now, sample, kept=speed >= self.min_speed)
         if due:
             self._next_tick = _next_due(self._next_tick, now, period)
             self._update(now)
@@ -410,6 +414,7 @@ class OnlineIdentifier:
         if self._payload is not None:
             self.payload = self._payload.report(now) or self.payload
         self._held_out.tick()
+        self._surprises.update()
         self._judge(now)
         self.updates += 1
 
@@ -434,7 +439,7 @@ class OnlineIdentifier:
             and not self._gate.earned(evidence)
         ):
             model, score = in_use.model, self._held_out.score(in_use.model, self._nominal_model)
-            evidence = replace(evidence, held=score)
+            evidence = replace(evidence, held=score, surprise=self._surprises.signals)
         self._gate.judge(now, evidence)
         if not self._gate.state.open:
             if was_open:
@@ -465,7 +470,14 @@ class OnlineIdentifier:
             judged=self._judged,
             channels=tuple(fault.sentence for fault in self._stream.channels),
             names=self._nominal.velocity_names,
+            surprise=self._surprises.sentence(self._learner.x, self._stream.torque_noise),
         )
+
+    def note_command(self, commanded: np.ndarray, measured: np.ndarray) -> None:
+        """Take what was commanded in a cycle, beside what was measured, (nv,) each [N·m or N]: the
+        gate compares them.
+        """
+        self._surprises.note_command(commanded, measured)
 
     def _watch(self, in_use: _InUse, score: Score) -> None:
         """Monitor the model in use; its usual error is what it leaves on samples held out."""
