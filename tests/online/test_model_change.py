@@ -110,7 +110,7 @@ def compared(change: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> str:
     measured = change(commanded, 1.1 * gravity) + 0.01 * rng.normal(size=commanded.shape)
     for k in range(len(t)):
         check.add(commanded[k], measured[k])
-        check.tick(t[k], check.mean(), gravity[k])
+        check.tick(t[k], check.latest(), gravity[k])
     return check.sentence
 
 

@@ -90,7 +90,7 @@ class ModelController(JointController):
         """
         super().take_over(other, command)
         if self._assumed and other.limits is not None:
-            self.limits, self._lower = other.limits, -other.limits
+            self._set_limits(other.limits)
 
     def _static_torque(self, q: np.ndarray) -> np.ndarray:
         """G(q) and springs, (nv,), that the next call overwrites."""
@@ -106,7 +106,7 @@ class ModelController(JointController):
         if not self._guard.count:
             return np.zeros(self._shape)
         tau = self._static_torque(self._guard.q).copy()
-        return tau if self.limits is None else np.clip(tau, self._lower, self.limits)
+        return np.asarray(np.clip(tau, -self._upper, self._upper))
 
     def _fallback(self, age: float) -> np.ndarray:
         """G(q) where the robot was last believed to be, and D_jj/T against the speed it had, which

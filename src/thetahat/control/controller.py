@@ -19,13 +19,13 @@ long as it had faded. An array of another size is refused, at any time: it comes
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import numpy as np
 
 from thetahat.control.sample_guard import SampleGuard
+from thetahat.dynamics import batch
 from thetahat.errors import UsageError
 
 Reference = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -46,7 +46,8 @@ class JointController(ABC):
         self, names: tuple[str, ...], limits: np.ndarray | None, speed: np.ndarray | None = None
     ) -> None:
         n = len(names)
-        self.joint_names, self.limits = names, limits
+        self.joint_names = names
+        self._set_limits(limits)
         self.notes: tuple[str, ...] = ()  # what was assumed, as sentences
         self.saturated = np.zeros(n, dtype=bool)
         self.fault = ""
@@ -54,13 +55,19 @@ class JointController(ABC):
         self._row = 0  # of them in a row, until now
         self._since = np.nan  # [s] of the first of them
         self._shape = (n,)
-        self._lower = None if limits is None else -limits
         self._last = np.zeros(n)
         self._held = np.zeros(n)  # the command that is faded from
         self._faded = 0.0  # share of the fallback in the last command
         self._back = np.nan  # [s] since when samples are usable again, while that fades in
         self._stand_in: JointController | None = None  # whose fallback is used
         self._guard = SampleGuard(names, np.full(n, np.inf) if speed is None else speed)
+
+        self._bounded = batch.kernels().sample_check.bounded
+        self._bounded(self._last.copy(), self._upper, self.saturated)  # compiles it now
+
+    def _set_limits(self, limits: np.ndarray | None) -> None:
+        self.limits = limits
+        self._upper = np.full(len(self.joint_names), np.inf) if limits is None else limits
 
     @abstractmethod
     def _torque(self, t: float, q: np.ndarray, dq: np.ndarray, wanted: Reference) -> np.ndarray:
@@ -85,14 +92,10 @@ class JointController(ABC):
         if doubt:
             return self.turn_away(t, doubt)
         tau = self._torque(t, q, dq, wanted)
-        if not math.isfinite(sum(tau.tolist())):
-            return self.turn_away(t, self._reason((q, dq, *wanted)))
         if self._faded:
             tau = self._fade_in(t, tau)
-        if self.limits is not None and self._lower is not None:
-            np.greater(np.abs(tau), self.limits, out=self.saturated)
-            np.minimum(tau, self.limits, out=tau)
-            np.maximum(tau, self._lower, out=tau)
+        if not self._bounded(tau, self._upper, self.saturated):
+            return self.turn_away(t, self._reason((q, dq, *wanted)))
         if self._row:
             self.fault, self._row = "", 0
         self._accepted(t, q)
@@ -118,8 +121,7 @@ class JointController(ABC):
         if safe is not None:
             safe._guard.adopt(self._guard)
         tau = (1.0 - share) * self._held + share * (safe or self)._fallback(age)
-        if self.limits is not None:
-            tau = np.clip(tau, self._lower, self.limits)
+        tau = np.clip(tau, -self._upper, self._upper)
         self._faded = share if age < np.inf else 0.0  # without a clock there is no way to fade back
         self._last[:] = tau
         return tau
@@ -165,7 +167,8 @@ class JointController(ABC):
         if share <= 0.0 or share != share:
             self._faded, self._back = 0.0, np.nan
             return tau
-        return (1.0 - share) * tau + share * self._held
+        with np.errstate(all="ignore"):  # what is not finite is turned away
+            return np.asarray((1.0 - share) * tau + share * self._held)
 
     def _accepted(self, t: float, q: np.ndarray) -> None:  # noqa: B027
         """Note a usable sample."""

@@ -5,6 +5,8 @@ What takes the time at seven joints is the way into and out of a kernel: all arr
 
 from __future__ import annotations
 
+import math
+
 from thetahat.kernels.jit import jit
 
 # Rows of the state (6, n): the sample, the last one believed, and what a joint can do.
@@ -29,3 +31,19 @@ def implausible(state, dt, last):
     for k in range(count):
         state[BELIEVED_Q, k], state[BELIEVED_DQ, k] = state[Q, k], state[DQ, k]
     return FINE
+
+
+@jit
+def bounded(tau, limits, saturated):
+    """Cut torques (n,) at limits (n,), and say which were cut; whether all of them are finite, if
+    not nothing is cut.
+    """
+    total = 0.0
+    for k in range(tau.shape[0]):
+        total += abs(tau[k])
+    if not math.isfinite(total):
+        return False
+    for k in range(tau.shape[0]):
+        saturated[k] = abs(tau[k]) > limits[k]
+        tau[k] = min(max(tau[k], -limits[k]), limits[k])
+    return True

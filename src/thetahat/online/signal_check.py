@@ -1,8 +1,8 @@
 """Signals against each other: speeds with the change of positions, measured torques with commanded
 ones.
 
-What is compared is averaged between two scores of the identifier (30 times a second), and forgotten
-within some seconds:
+What is compared is taken at every score of the identifier (30 times a second), and forgotten within
+some seconds:
 
     dq      a = Σ (Δq/Δt) q̇ / Σ q̇²             below 0.75 or above 1.33: speeds or stamps are scaled
     scale   m = a c + b, correlation above 0.9   a below 1/2 or above 2
@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 FORGET = 5.0  # [s] in which a comparison fades
-LEAST = 40  # averages, before anything is said
+LEAST = 40  # comparisons, before anything is said
 SLOW, FAST = 0.75, 1.33
 SCALED = 2.0
 FOLLOWS, AGAINST, OTHER, OWN = 0.9, -0.7, 0.95, 0.5
@@ -70,13 +70,14 @@ class SpeedCheck:
 
 
 class TorqueCheck:
-    """Compares measured torques with those commanded: `add` every cycle, `tick` with the `mean` now and then."""
+    """Compares measured torques with those commanded: `add` every cycle, `tick` with the
+    `latest` now and then.
+    """
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self._names = names
         n = len(names)
-        self._sum = np.zeros((2, n))  # of commanded and measured since the last tick
-        self._cycles = 0
+        self._latest: tuple[np.ndarray, np.ndarray] | None = None
         self._t = np.nan
         self._weight, self._count = 0.0, 0
         self._mean = np.zeros((3, n))  # of commanded, measured, gravity
@@ -84,24 +85,15 @@ class TorqueCheck:
 
     def add(self, commanded: np.ndarray, measured: np.ndarray) -> None:
         """A cycle: (nv,) each [N·m or N]."""
-        self._sum[0] += commanded
-        self._sum[1] += measured
-        self._cycles += 1
+        self._latest = commanded, measured
 
-    def mean(self) -> np.ndarray | None:
-        """(2, nv) commanded and measured, averaged since the last call; None where there are
-        none.
-        """
-        if not self._cycles:
-            return None
-        mean = self._sum / self._cycles
-        self._sum[:], self._cycles = 0.0, 0
-        return mean
+    def latest(self) -> np.ndarray | None:
+        """(2, nv) commanded and measured in the last cycle; None where there was none."""
+        latest, self._latest = self._latest, None
+        return None if latest is None else np.array(latest, dtype=float)
 
     def tick(self, t: float, torques: np.ndarray, gravity: np.ndarray) -> None:
-        """Take averages (2, nv) of commanded and measured torques as one comparison; gravity: (nv,)
-        [N·m or N].
-        """
+        """Compare commanded and measured torques (2, nv); gravity: (nv,) [N·m or N]."""
         row = np.concatenate([torques.ravel(), gravity])
         dt, self._t = t - self._t, t
         if not (np.all(np.isfinite(row)) and dt > 0.0):

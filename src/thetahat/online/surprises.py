@@ -27,7 +27,7 @@ class Surprises:
         self._torques = TorqueCheck(names)
         self._ring = [np.zeros((POSTURES, n)) for n in (robot.nq, robot.nv, robot.nv)]
         self._count = 0
-        # (t, q, dq, mean torques) since the last update: compared there, for a control cycle has no
+        # (t, q, dq, torques) since the last update: compared there, for a control cycle has no
         # time for it
         self._waiting: list[tuple[float, np.ndarray, np.ndarray, np.ndarray | None]] = []
         self._judged: tuple[np.ndarray, str] | None = None  # the last model, and what was said
@@ -46,7 +46,7 @@ class Surprises:
         """A filtered sample; kept: (nv,) bool, which joints move."""
         q, dq = sample.q[0], sample.dq[0]
         if len(self._waiting) < POSTURES:
-            self._waiting.append((t, q.copy(), dq.copy(), self._torques.mean()))
+            self._waiting.append((t, q.copy(), dq.copy(), self._torques.latest()))
         if np.any(kept):
             at = self._count % POSTURES
             for array, value in zip(self._ring, (q, dq, sample.ddq[0]), strict=True):
