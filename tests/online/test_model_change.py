@@ -31,7 +31,7 @@ def motion(robot: th.Robot, seconds: float = 4.0) -> tuple[np.ndarray, ...]:
 
 
 def said(factor: float, *, expect: tuple[str, ...] = ()) -> str:
-    robot = load("arm7")
+    robot = load("arm7").without_drive()
     _, q, dq, ddq = motion(robot)
     changed = robot.with_parameters(factor * robot.theta)
     change = model_change(robot, changed, q, dq, ddq)

@@ -29,7 +29,8 @@ harmless reasons.
 A sample that the identifier turned away, or that no joint can have, reaches no control law at all:
 the last command is held, then faded to the nominal model's gravity compensation with damping
 (`controller.py`), whichever model is in charge. Hand a sample to the identifier before the
-controller is called with it, so that the verdict is about this sample.
+controller is called with it, both with the sample's own time, so that the verdict is about this
+sample; where the times are of different clocks, call `turn_away` instead.
 
 A person may force the nominal model (`forced`), whatever the gate says; the gate goes on judging,
 and when the force is lifted the switch to the identified model is bumpless as ever.
@@ -187,7 +188,7 @@ class ModelSwitch:
         cycle = _Cycle(t, dt, q, dq, wanted)
         verdict = self._source.verdict
         robot, chosen = self._choose(verdict)
-        if not verdict.accepted and verdict is not self._unjudged:
+        if not verdict.accepted and self._is_of(t, verdict):
             tau = self._turn_away(chosen, verdict.reason)
         elif chosen is self._controller:
             self.waiting, self._since = "", np.nan
@@ -199,6 +200,10 @@ class ModelSwitch:
             tau = self._move_on(robot, chosen, cycle, verdict)
         self._last[:], self._commanded = tau, True
         return tau
+
+    def _is_of(self, t: float, verdict: SampleVerdict) -> bool:
+        """Whether a verdict is about the sample of this moment [s], not about one before it."""
+        return verdict is not self._unjudged and getattr(self._source, "stamp", t) == t
 
     def turn_away(self, t: float, reason: str) -> np.ndarray:
         """The command of a cycle without a sample that can be used, (nv,): held, then faded."""

@@ -111,7 +111,10 @@ class OnlineControl:
         if verdict.accepted and self.cycles:
             self.identifier.note_command(self._commanded, measured)  # what acted until now
         # by the loop's clock, which nobody sets
-        tau = self.controller(cycle.t, q, dq, self.wanted(cycle.t))
+        if verdict.accepted:
+            tau = self.controller(cycle.t, q, dq, self.wanted(cycle.t))
+        else:
+            tau = self.controller.turn_away(cycle.t, verdict.reason)
         self._commanded = tau
         self.cycles += 1
         if self.journal is not None:

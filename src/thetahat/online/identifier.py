@@ -106,6 +106,7 @@ class OnlineIdentifier:
         self.alarm: Alarm | None = None  # the last one
         self.payload: PayloadReport | None = None  # what is held since then, where that is asked
         self.updates = 0
+        self.stamp = math.nan  # [s] of the last sample that was pushed, taken or not
         self._verdict = SampleVerdict(False, "no sample has come yet", self._gate.state, robot)
         self._warm()
         self._forget_all()
@@ -258,7 +259,7 @@ class OnlineIdentifier:
         but for arrays of another size, which are refused: a sample that is missing.
 
         """
-        stream = self._stream
+        stream, self.stamp = self._stream, t
         before = stream.clock.t
         try:
             result = stream.push(t, q, dq, tau, ddq)
