@@ -17,10 +17,21 @@ import thetahat as th
 from oracles import pinocchio_bridge
 from oracles.random_trees import random_robot
 from thetahat.control.adaptation_laws import Euclidean, LogDet, dual
-from thetahat.control.adaptive import LONGEST, AdaptiveTerms, SlotineLi, slotine_li_regressor
+from thetahat.control.adaptive import (
+    LONGEST,
+    AdaptiveTerms,
+    SlotineLi,
+    fastest_damping,
+    slotine_li_regressor,
+    suitable_gamma,
+)
+from thetahat.control.computed_torque import joint_inertia
 from thetahat.errors import UnphysicalRobot, UsageError
 from thetahat.model import parameters
 from thetahat.model.tree import JointKind
+from thetahat.plant.plant import MujocoPlant
+from thetahat.plant.realism import DriveModel, Realism, SensorModel
+from thetahat.plant.simulate import simulate
 
 SAME = 1e-12  # of the largest entry: the same sums in another order
 # of V at the beginning: torques and gradients are held for a millisecond, in which the proof's
@@ -177,7 +188,7 @@ def test_the_lyapunov_function_falls_as_the_proof_says(law: str, driven: bool) -
     guess = wrong_by(truth, 0.5, 3)
     if driven:
         guess = friction(guess, viscous=0.3, offset=-0.2, armature=0.1)
-    control = SlotineLi(guess, LAWS[law], bandwidth=8.0)
+    control = SlotineLi(guess, LAWS[law], bandwidth=8.0, dead_zone=0.0, limits=False)
     motion, h = sines(truth, seed=1, duration=10.0), 1e-5
     rng = np.random.default_rng(0)
     for t in (0.5, 1.7, 4.0):
@@ -199,7 +210,7 @@ def test_the_lyapunov_function_falls_as_the_proof_says(law: str, driven: bool) -
                 )
             )
         s, dq_r, _ = control.sliding(q, dq, (q_d, dq_d, ddq_d))
-        lost = s @ (control.damping * s) + (
+        lost = control.rate * s @ th.mass_matrix(truth, q) @ s + (
             s @ (truth.drive.friction(dq) - truth.drive.friction(dq_r)) if driven else 0.0
         )
         assert (values[0] - values[1]) / (2 * h) == pytest.approx(-lost, rel=1e-4)
@@ -254,7 +265,7 @@ def test_errors_vanish_and_v_falls_in_closed_loop(law: str) -> None:
     truth = load("arm4").without_drive()
     guess = wrong_by(truth, 0.5, 3)
     motion = sines(truth, seed=1, duration=3.0)
-    control = SlotineLi(guess, LAWS[law], bandwidth=10.0)
+    control = SlotineLi(guess, LAWS[law], bandwidth=10.0, dead_zone=0.0)
     error, V = closed_loop(truth, control, motion, 3.0)
     assert risen(V) <= HELD * V[0]
     assert V[-1] < 0.9 * V[0]
@@ -271,7 +282,7 @@ def test_errors_vanish_and_v_falls_in_closed_loop(law: str) -> None:
 def test_friction_is_learned_too_and_stays_positive() -> None:
     truth = friction(load("arm4"), viscous=1.0, coulomb=0.6, offset=0.3)
     guess = friction(load("arm4"), viscous=0.3, coulomb=0.1, offset=0.0)
-    control = SlotineLi(guess, LogDet(gamma=0.05, offset_gain=5.0), bandwidth=10.0)
+    control = SlotineLi(guess, LogDet(gamma=0.05, offset_gain=5.0), dead_zone=0.0)
     error, V = closed_loop(truth, control, sines(truth, seed=2, duration=4.0), 4.0)
     assert np.all(control.state.drive[:8] > 0.0)
     assert V[-1] < 0.5 * V[0]
@@ -283,7 +294,8 @@ def test_absurd_gains_leave_every_estimate_physical_and_every_command_finite(gam
     robot = friction(load("arm7"), viscous=0.5, coulomb=0.2, offset=0.1, armature=0.05)
     law = LogDet(gamma=gamma, offset_gain=1e12)
     control, limited = (
-        SlotineLi(robot, law, bandwidth=50.0, limits=limits) for limits in (False, 1e6)
+        SlotineLi(robot, law, bandwidth=50.0, delay=1e-3, limits=limits, max_speed=np.inf)
+        for limits in (False, 1e6)
     )
     rng = np.random.default_rng(0)
     with warnings.catch_warnings():
@@ -321,11 +333,14 @@ def test_nothing_is_learned_from_what_should_not_teach() -> None:
     step moves it.
     """
     robot = load("arm4").without_drive()
-    q, dq, wanted = np.full(4, 0.2), np.zeros(4), (np.zeros(4), np.zeros(4), np.zeros(4))
+    q, dq, wanted = np.full(4, 0.2), np.zeros(4), (np.zeros(4), np.full(4, 0.1), np.zeros(4))
     nan = np.full(4, np.nan)
 
     def learned(
-        *calls: tuple[float, np.ndarray], limits: object = False, resync: bool = False
+        *calls: tuple[float, np.ndarray],
+        limits: object = False,
+        resync: bool = False,
+        wanted: tuple = wanted,
     ) -> bool:
         control = SlotineLi(robot, limits=limits)
         before = control.state.theta.copy()
@@ -343,6 +358,7 @@ def test_nothing_is_learned_from_what_should_not_teach() -> None:
     assert not learned((0.0, q), (np.nan, q))
     assert not learned((0.0, q), (2.0 * LONGEST, q))
     assert not learned((0.0, q), (0.001, q), resync=True)
+    assert not learned((0.0, q), (0.001, q), wanted=(np.zeros(4),) * 3), "at rest"
 
 
 def test_bodies_at_the_edge_and_massless_ones_are_taken() -> None:
@@ -352,9 +368,9 @@ def test_bodies_at_the_edge_and_massless_ones_are_taken() -> None:
         np.array(1.0), np.array([0.0, 0.0, 0.3]), np.zeros((3, 3))
     )  # a point mass
     theta[1] = 0.0
-    control = SlotineLi(robot.with_parameters(theta.ravel()))
+    control = SlotineLi(robot.with_parameters(theta.ravel()), LogDet(gamma=1.0), limits=False)
     for k in range(20):
-        control(k * 1e-3, np.full(4, 0.3), np.ones(4), (np.zeros(4),) * 3)
+        control(k * 1e-3, np.full(4, 0.3), np.ones(4), (np.zeros(4), np.ones(4), np.zeros(4)))
     assert np.array_equal(control.state.theta[10:20], np.zeros(10))
     assert all(parameters.check(body) for body in control.state.theta.reshape(-1, 10))
     assert not np.allclose(control.state.theta[30:], theta[3])
@@ -365,9 +381,9 @@ def test_coupled_motors_adapt_their_friction_at_motor_speed() -> None:
     truth = load("double_pendulum").without_drive().with_actuation(B).with_drive(viscous=True)
     truth = replace(truth, drive=truth.drive.with_values(viscous=np.array([0.4, 0.7])))
     guess = replace(truth, drive=truth.drive.with_values(viscous=np.array([0.1, 0.1])))
-    error, V = closed_loop(
-        truth, SlotineLi(guess, LogDet(gamma=0.1)), sines(truth, seed=3, duration=3.0), 3.0
-    )
+    damping = 10.0 * joint_inertia(guess)  # of the heaviest posture, the same in all
+    control = SlotineLi(guess, LogDet(gamma=0.1), damping=damping, dead_zone=0.0, limits=False)
+    error, V = closed_loop(truth, control, sines(truth, seed=3, duration=3.0), 3.0)
     assert risen(V) <= HELD * V[0]
     assert np.sqrt(np.mean(error[-500:] ** 2)) < 0.2 * np.sqrt(np.mean(error[:500] ** 2))
 
@@ -385,6 +401,8 @@ def test_refusals_are_sentences() -> None:
         (lambda: Euclidean(gain=-1.0).begin(robot), "gain is -1.0"),
         (lambda: Euclidean(gain=(1.0, 2.0)).begin(robot), "one per parameter"),
         (lambda: SlotineLi(robot, bandwidth=-3.0), "bandwidth is -3.0"),
+        (lambda: SlotineLi(robot, bandwidth=300.0), "bears .* ms of delay, but delay is 5 ms"),
+        (lambda: SlotineLi(robot, damping=10.0 * joint_inertia(robot)), "lower them"),
         (
             lambda: SlotineLi(
                 robot.without_drive().with_actuation(
@@ -400,3 +418,103 @@ def test_refusals_are_sentences() -> None:
     theta[9] = -1.0
     with pytest.raises(UnphysicalRobot, match="adaptive control needs a physical robot"):
         SlotineLi(robot.with_parameters(theta))
+
+
+# -- what no proof covers --------------------------------------------------------------------------
+
+ARMS = ("arm4", "arm7", "panda", "ur5")
+
+
+def real_arm(name: str) -> MujocoPlant:
+    """5 ms of delay, 16-bit encoders whose differences are the speeds, and friction of 5 % of the
+    joint's largest gravity torque.
+    """
+    pytest.importorskip("mujoco", reason="the extra 'mujoco' is not installed")
+    robot = load(name).without_drive()
+    q = th.random_configuration(robot, np.random.default_rng(0), 100)
+    carried = np.max(np.abs(th.gravity(robot, q)), axis=0)
+    dry = 0.05 * np.maximum(carried, 0.05 * np.max(carried))
+    sensors = SensorModel(
+        encoder_resolution=2.0 * np.pi / 2**16, encoder_delay=0.005, speed_cutoff=80.0
+    )
+    drive = DriveModel(coulomb=dry, viscous=0.5 * dry)
+    return MujocoPlant(robot, realism=Realism(drive=drive, sensors=sensors))
+
+
+def check_stable(name: str, seconds: float) -> None:
+    """Errors are no larger than those of the guess that does not adapt, with friction that both do
+    not know; masses stay near it.
+    """
+    plant = real_arm(name)
+    guess = wrong_by(plant.nominal, 0.3, 3)
+    motion, errors = sines(plant.nominal, seed=1, duration=seconds), []
+    adaptive, fixed = SlotineLi(guess), SlotineLi(guess, LogDet(gamma=1e12))
+    for law in (adaptive, fixed):
+        run = simulate(plant, motion, controller=law, rate=500.0)
+        errors.append(float(np.sqrt(np.mean((run.q - run.wanted[0]) ** 2))))
+        assert law.faults == 0
+    assert errors[0] < 1.05 * errors[1]
+    ratio = adaptive.state.theta[9::10] / guess.theta[9::10]
+    assert np.all((ratio > 0.3) & (ratio < 3.0))
+
+
+@pytest.mark.filterwarnings("ignore::thetahat.errors.RobotWarning")
+@pytest.mark.parametrize("name", ARMS)
+def test_delay_encoders_and_friction_that_is_not_modelled_leave_it_stable(name: str) -> None:
+    check_stable(name, 3.0)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::thetahat.errors.RobotWarning")
+@pytest.mark.parametrize("name", ARMS)
+def test_it_stays_stable_for_a_minute(name: str) -> None:
+    check_stable(name, 60.0)
+
+
+def stand(name: str, seconds: float) -> float:
+    """The largest change of a mass, as a share, by holding a posture."""
+    plant = real_arm(name)
+    guess = wrong_by(plant.nominal, 0.3, 3)
+    law = SlotineLi(guess)
+    simulate(plant, _Still(seconds, 0.3 * np.ones(guess.nv)), controller=law, rate=250.0)
+    return float(np.max(np.abs(law.state.theta[9::10] / guess.theta[9::10] - 1.0)))
+
+
+class _Still:
+    def __init__(self, duration: float, q: np.ndarray) -> None:
+        self.duration, self.q = duration, q
+
+    def at(self, t: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        none = np.zeros((len(t), len(self.q)))
+        return none + self.q, none, none
+
+
+def test_standing_teaches_nothing() -> None:
+    assert stand("arm4", 5.0) < 0.05
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["arm4", "arm7"])
+def test_standing_for_ten_minutes_moves_no_mass(name: str) -> None:
+    assert stand(name, 600.0) < 0.05
+
+
+def test_damping_and_adaptation_are_as_quick_as_they_say() -> None:
+    """D⁻¹K is κ by default, where a diagonal K had 1,503 rad/s; a computed delay margin is where
+    the characteristic roots of the delayed loop reach the axis.
+    """
+    robot = load("arm7").without_drive()
+    law = SlotineLi(robot)
+    assert fastest_damping(robot, 10.0 * joint_inertia(robot)) > 1000.0
+    assert law.fastest == pytest.approx(10.0)
+    w = np.linspace(1.0, 200.0, 200_001)
+    a, b = 2.0 * 20.0, 2.0 * 100.0
+    loop = (1j * a * w + b) / (1j * w) ** 2
+    k = int(np.argmin(np.abs(np.abs(loop) - 1.0)))
+    phase = np.pi + np.angle(loop[k])
+    assert law.delay_margin == pytest.approx(phase / w[k], rel=1e-3)
+    assert SlotineLi(robot, delay=0.05).bandwidth[0] == pytest.approx(3.0)
+    gamma = suitable_gamma(robot, 10.0)
+    assert suitable_gamma(robot, 20.0) == pytest.approx(gamma / 4.0)
+    heavier = robot.with_parameters(2.0 * robot.theta)
+    assert suitable_gamma(heavier, 10.0) == pytest.approx(2.0 * gamma), "an energy"

@@ -59,7 +59,7 @@ def close(a: np.ndarray, b: np.ndarray, bound: float) -> bool:
 def test_the_torque_is_that_of_pinocchio_at_the_commanded_acceleration(name: str) -> None:
     robot = load(name).without_drive()
     oracle = pinocchio_bridge.from_robot(robot)
-    law = ComputedTorque(robot, KP, KD)
+    law = ComputedTorque(robot, KP, KD, limits=False)
     for seed in range(5):
         q, dq, wanted = state(robot, seed)
         assert close(
@@ -95,9 +95,10 @@ def test_compensated_friction_changes_its_sign_over_a_range_of_speed(kind: str) 
     """Passive, no larger than the friction itself, and without a step at the reversal."""
     robot = drives(load("arm4"))[kind]
     q, dq, (q_d, _, ddq_d) = state(robot, 0)
-    smooth = ComputedTorque(robot, 0.0, 0.0)
-    sharp = ComputedTorque(robot, 0.0, 0.0, transition=0.0)
-    none = ComputedTorque(robot, 0.0, 0.0, friction="none")
+    smooth, sharp, none = (
+        ComputedTorque(robot, 0.0, 0.0, limits=False, friction=friction)
+        for friction in ("wanted", "wanted-sign", "none")
+    )
     speeds = np.linspace(-1.0, 1.0, 2001)
     torques = []
     for speed in speeds:
@@ -124,22 +125,21 @@ def test_friction_is_that_of_the_wanted_or_the_measured_speed(kind: str) -> None
         at_wanted = rigid + robot.drive.torque(wanted[1], a, q=q, load=rigid)
         for friction, expected in (
             ("measured", measured),
-            ("wanted", at_wanted),
+            ("wanted-sign", at_wanted),
             ("none", rigid + rotors),
         ):
             assert close(
-                ComputedTorque(robot, KP, KD, friction=friction, transition=0.0)(
-                    0.0, q, dq, wanted
-                ),
+                ComputedTorque(robot, KP, KD, friction=friction, limits=False)(0.0, q, dq, wanted),
                 expected,
                 SAME,
             )
         assert close(
             Tracking(robot, bandwidth=20.0)(0.0, q, dq, wanted), at_wanted, SAME
         )  # ω² = 400, 2ω = 40
-        pd = ComputedTorque(robot, KP, KD, pd=(7.0, np.arange(4.0)), transition=0.0)(
-            0.0, q, dq, wanted
+        law = ComputedTorque(
+            robot, KP, KD, pd=(7.0, np.arange(4.0)), limits=False, friction="wanted-sign"
         )
+        pd = law(0.0, q, dq, wanted)
         assert close(
             pd, at_wanted + 7.0 * (wanted[0] - q) + np.arange(4.0) * (wanted[1] - dq), SAME
         )
@@ -174,7 +174,7 @@ def test_the_lemma(name: str) -> None:
     believed = robot.with_parameters(estimate)
     assert count < 40
     assert np.max(np.abs(believed.theta - robot.theta)) > 1e-3 * np.max(np.abs(robot.theta))
-    law = ComputedTorque(believed, KP, KD, physical=False)
+    law = ComputedTorque(believed, KP, KD, physical=False, limits=False)
     oracle = pinocchio_bridge.from_robot(robot)
     for seed in range(20):
         q, dq, wanted = state(robot, 100 + seed)
@@ -312,6 +312,7 @@ def controllers() -> list:
         ComputedTorque(drives(robot)["shape"], KP, KD, limits=LIMITS),
         GravityCompensation(robot, limits=LIMITS),
         PD(np.full(4, 100.0), 10.0, limits=LIMITS),
+        ComputedTorque(robot, KP, KD, limits=False),
         ComputedTorque(robot, KP, KD),
     ]
 
@@ -352,8 +353,12 @@ def test_a_fault_holds_then_halts_then_is_forgotten() -> None:
     assert np.array_equal(ComputedTorque(robot)(0.0, q, bad, wanted), np.zeros(4)), (
         "nothing was ever seen"
     )
-    huge = law(0.0, np.full(4, 1e200), np.full(4, 1e200), wanted)
-    assert np.array_equal(huge, good)
+    huge = np.full(4, 1e200)
+    assert np.array_equal(law(0.0, huge, huge, wanted), good)
+    assert "dq of joint 'shoulder_pitch' is 1e+200, and no more than" in law.fault
+    law = ComputedTorque(robot, KP, KD, limits=200.0, max_speed=np.inf)
+    law(0.0, q, dq, wanted)
+    assert np.array_equal(law(0.0, huge, huge, wanted), good)
     assert "overflows" in law.fault
 
 
@@ -404,14 +409,18 @@ def test_the_quick_look_at_a_robot_says_what_the_thorough_one_does() -> None:
 
 def test_limits_cut_and_say_where() -> None:
     robot = load("arm4").without_drive()
-    free, q, (dq, wanted) = ComputedTorque(robot), *(lambda s: (s[0], s[1:]))(state(robot, 1))
+    free, q, (dq, wanted) = (
+        ComputedTorque(robot, limits=False),
+        *(lambda s: (s[0], s[1:]))(state(robot, 1)),
+    )
     u = free(0.0, q, dq, wanted)
     limits = np.abs(u) * np.array([0.5, 2.0, 0.9, 1.0])
     law = ComputedTorque(robot, limits=limits)
     assert np.array_equal(law(0.0, q, dq, wanted), np.clip(u, -limits, limits))
     assert law.saturated.tolist() == [True, False, True, False]
     effort = np.array([node.limits.effort for node in robot.tree.independent])
-    assert np.array_equal(ComputedTorque(robot, limits=True).limits, effort)
+    assert np.array_equal(ComputedTorque(robot).limits, effort), "unless told otherwise"
+    assert ComputedTorque(robot, limits=False).limits is None
 
 
 def test_any_kind_of_array_of_the_right_size_is_taken_and_no_other() -> None:
@@ -476,5 +485,4 @@ def test_refusals_are_sentences() -> None:
     stuck = replace(
         pendulum, tree=Tree((replace(pendulum.tree.nodes[0], joint=Joint(Limits(effort=0.0))),))
     )
-    with pytest.raises(UsageError, match="states an effort limit of 0"):
-        ComputedTorque(stuck, limits=True)
+    assert np.all(ComputedTorque(stuck).limits > 0.0), "a file that states none means none"

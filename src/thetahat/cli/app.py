@@ -8,6 +8,7 @@ import typer
 
 from thetahat import __version__
 from thetahat.cli import arguments
+from thetahat.cli.control import control
 from thetahat.cli.demo import demo
 from thetahat.cli.diff import diff
 from thetahat.cli.excite import excite
@@ -51,6 +52,7 @@ def _options(
     pass
 
 
-for function in (demo, inspect, identify, validate, study, excite, simulate, fleet, history, diff):
+VERBS = (demo, inspect, identify, validate, study, excite, simulate, control, fleet, history, diff)
+for function in VERBS:
     arguments.verb(app)(function)
 app.add_typer(watch, name="watch", short_help=watch.info.help)

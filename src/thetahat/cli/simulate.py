@@ -91,7 +91,7 @@ class SimulateOptions:
             command_delay=delay if self.delay is None else self.delay,
             jitter=self.jitter,
             saturation=self.saturation,
-            payload=None if self.payload is None else _payload(self.payload),
+            payload=None if self.payload is None else read_payload(self.payload),
             log_speed=False,
         )
 
@@ -180,7 +180,8 @@ def _torque_noise(robot: Robot, given: float | None, *, ideal: bool) -> float | 
     return [TORQUE_NOISE * effort if effort and effort < 1e6 else LEAST_NOISE for effort in efforts]
 
 
-def _payload(text: str) -> Payload:
+def read_payload(text: str) -> Payload:
+    """A point mass from `LINK:KG,X,Y,Z[@S]`."""
     from thetahat.plant.realism import Payload
 
     link, colon, rest = text.rpartition(":")

@@ -25,6 +25,7 @@ from thetahat.files import as_text
 from thetahat.pipeline.settings import FRICTION, IdentifySettings, setting
 
 if TYPE_CHECKING:
+    from thetahat.connect.control_run import ControlResult, ControlRun
     from thetahat.live.sample_sources import Settings
     from thetahat.live.session import Session
 
@@ -237,6 +238,38 @@ def _serve(begin: Callable[[], Session], page: PageOptions, *, json: bool, quiet
                 signal.signal(each, handler)
     finally:
         bound.close()
+
+
+def watched(run: ControlRun, page: PageOptions) -> ControlResult:
+    """Run a control loop in real time under its live page, until it is over or Ctrl-C."""
+    from thetahat.live.sample_sources import Controlled
+    from thetahat.live.security import new_token
+    from thetahat.live.server import Server, bind_socket
+    from thetahat.live.session import Session
+
+    secret = new_token(page.token)
+    bound = bind_socket(page.host, page.port, allow_remote=page.allow_remote)
+    over = threading.Event()
+    before = {
+        each: signal.signal(each, lambda *_: over.set()) for each in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        source = Controlled(run)
+        session = Session(source)
+        server = Server(session, token=secret, host=page.host, bound=bound)
+        with server, session:
+            say(f"live page: {server.address}")
+            if page.open and _has_screen():
+                threading.Thread(
+                    target=webbrowser.open, args=(server.address,), daemon=True
+                ).start()
+            while not over.wait(0.2) and not source.over.is_set():
+                pass
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+        bound.close()
+    return run.result()
 
 
 def _greet(server: Any, mode: str, *, json: bool, quiet: bool) -> None:

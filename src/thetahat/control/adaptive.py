@@ -1,30 +1,52 @@
-"""Adaptive control of Slotine and Li: tracks while it learns, and is stable whatever it does not
-know.
+"""Adaptive control of Slotine and Li: tracks while it learns.
 
-    q̃ = q − q_d,   q̇_r = q̇_d − Λ q̃,   q̈_r = q̈_d − Λ q̃̇,   s = q̇ − q̇_r = q̃̇ + Λ q̃
-    U = Y(q, q̇, q̇_r, q̈_r)·Θ̂ + friction(q̇_r) − K s
-    Θ̂ moves along −Yᵀs as its law says (adaptation_laws.py)
+    q̃ = q − q_d,   q̇_r = q̇_d − Λ q̃,   s = q̃̇ + Λ q̃,   q̈_r = q̈_d − Λ q̃̇ − κ s
+    U = Y(q, q̇, q̇_r, q̈_r)·Θ̂ + friction(q̇_r)
+    Θ̂ moves along −Yᵀ s_Δ as its law says (adaptation_laws.py)
 
-Y·Θ = D q̈_r + C q̇_r + G with Ḋ − 2C skew, so V = ½ sᵀD s + distance(Θ̂, Θ) falls as V̇ ≤ −sᵀK s: s
-and with it the error go to zero. Friction is evaluated at the reference speed: it does not chatter,
-and as friction grows with speed it only makes V̇ smaller (s·(f(q̇) − f(q̇_r)) ≥ 0). Where s = 0
-nothing moves. Nothing is learned from a cycle in which a torque was cut or a sample was unusable.
+Y·Θ = D q̈_r + C q̇_r + G with Ḋ − 2C skew. The term −κ s in q̈_r is a damping K = κ D(q), so D⁻¹K
+has the one eigenvalue κ in every posture [Slotine1987]: with the true Θ the error has the poles −Λ
+and −κ. A diagonal K that suits the heaviest posture has eigenvalues of 1,500 rad/s at a wrist.
+
+What is proved, and under which conditions: where torques act at once, samples are exact, the model
+has every force, and the dead zone is zero, V = ½ sᵀD s + distance(Θ̂, Θ) falls as V̇ ≤ −κ sᵀD s,
+so the error goes to zero whatever the masses are. No robot is like that. With delay, noise and
+friction that is not in the model there is no such proof; instead
+
+    delay        Λ = κ ≤ 0.15/delay, so that the loop's crossover, about Λ + κ, loses 0.3 rad of
+                 phase by the stated delay; `delay_margin` is what the loop bears in all, with
+                 believed inertias that are twice the true ones
+    adaptation   acts like an integral gain of (D⁻¹YΓYᵀ)^½ rad/s; by default γ keeps it below κ
+    dead zone    s_Δ = s less at most `dead_zone`: noise does not teach
+    standing     nothing is learned while the wanted motion rests: there any force that holds
+                 (static friction, contact) reads as mass
+
+Friction is evaluated at the reference speed: it does not chatter, and as friction grows with speed
+it only makes V̇ smaller (s·(f(q̇) − f(q̇_r)) ≥ 0). Nothing is learned from a cycle in which a torque
+was cut or a sample was unusable.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from thetahat.control.adaptation_laws import Law, LogDet, drive_values
-from thetahat.control.computed_torque import ModelController, joint_inertia
+from thetahat.control.adaptation_laws import Law, LogDet, drive_values, dual
+from thetahat.control.computed_torque import ModelController
 from thetahat.control.controller import Reference
-from thetahat.control.torque_limits import PerJoint, per_joint
-from thetahat.dynamics import batch, rigid_body
-from thetahat.errors import UsageError
+from thetahat.control.torque_limits import POSTURES, PerJoint, per_joint
+from thetahat.dynamics import batch, configuration, rigid_body
+from thetahat.errors import UsageError, check_positive
+from thetahat.model import parameters
 from thetahat.model.drive import Drive
 from thetahat.model.robot import Robot
 
 LONGEST = 0.05  # [s] between samples over which a gradient may be held: beyond it the loop stalled
+BANDWIDTH = 10.0  # [1/s], where the delay allows it
+PHASE = 0.15  # [rad] of Λ·delay, and of κ·delay
+DELAY = 0.005  # [s] from a measurement to its torque, unless told
+DEAD_ZONE = 0.02  # [rad/s or m/s]: 16-bit encoders, differentiated and filtered, make less
+RESTING = 1e-3  # [rad/s or m/s] of the wanted motion: slower is standing
+INERTIA_RATIO = 2.0  # by which believed inertias may exceed the true ones, in `delay_margin`
 
 
 class SlotineLi(ModelController):
@@ -33,10 +55,15 @@ class SlotineLi(ModelController):
     Args:
         robot: the guess; its drive terms to be identified (`with_drive`) adapt too, the others are
             taken as they are.
-        law: `LogDet` (physical at every moment) or `Euclidean`.
-        bandwidth: Λ [1/s], of the error once s is zero.
-        damping: K [N·m·s/rad]; by default Λ times the joint's largest inertia.
+        law: `LogDet` (physical at every moment) or `Euclidean`; by default a `LogDet` whose γ keeps
+            the adaptation no quicker than the damping (`suitable_gamma`).
+        bandwidth: Λ [1/s], of the error once s is zero; by default 10, or 0.15/delay if that is
+            less.
+        damping: K [N·m·s/rad], the same in every posture; by default κ D(q), κ = Λ.
+        delay: [s] from a measurement to the torque that answers it.
+        dead_zone: [rad/s or m/s] of s that teaches nothing.
         limits: as of `ComputedTorque`.
+        max_speed: as of `ComputedTorque`.
 
     """
 
@@ -45,28 +72,63 @@ class SlotineLi(ModelController):
         robot: Robot,
         law: Law | None = None,
         *,
-        bandwidth: PerJoint = 10.0,
+        bandwidth: PerJoint | None = None,
         damping: PerJoint | None = None,
-        limits: bool | PerJoint = False,
+        delay: float = DELAY,
+        dead_zone: PerJoint = DEAD_ZONE,
+        limits: bool | PerJoint = True,
+        max_speed: PerJoint | None = None,
     ) -> None:
-        super().__init__(robot, limits, "adaptive control", physical=True)
+        super().__init__(robot, limits, "adaptive control", physical=True, max_speed=max_speed)
         _check_drive(robot)
-        self.law = LogDet() if law is None else law
+        check_positive("delay", delay)
+        usual = min(BANDWIDTH, PHASE / delay)
+        self.delay = float(delay)
+        self.bandwidth = per_joint("bandwidth", usual if bandwidth is None else bandwidth, robot.nv)
+        self.dead_zone = per_joint("dead_zone", dead_zone, robot.nv)
+        self.damping = None if damping is None else per_joint("damping", damping, robot.nv)
+        self.rate = float(np.min(self.bandwidth)) if damping is None else 0.0  # κ [1/s]
+        self._check_margin()
+        if law is None:
+            law = LogDet(gamma=suitable_gamma(robot, self.rate or BANDWIDTH))
+        self.law = law
         self.state = self.law.begin(robot)
-        self.bandwidth = per_joint("bandwidth", bandwidth, robot.nv)
-        self.damping = (
-            self.bandwidth * joint_inertia(robot)
-            if damping is None
-            else per_joint("damping", damping, robot.nv)
-        )
         fixed = _fixed_terms(robot.drive)
         self._fixed = None if fixed.is_zero else fixed
         self._adapts_drive = bool(robot.drive.column_count)
         self._terms = AdaptiveTerms(robot)
         self._terms.theta[:] = self.state.theta
         self._columns = np.zeros((robot.nv, robot.drive.column_count))
+        self._resting = True
         # time, Yᵀs of bodies and of drives
         self._pending: tuple[float, np.ndarray, np.ndarray] | None = None
+
+    @property
+    def fastest(self) -> float:
+        """[rad/s] The largest eigenvalue of D⁻¹K over random postures: κ, by default."""
+        if self.damping is None:
+            return self.rate
+        return fastest_damping(self.robot, self.damping)
+
+    @property
+    def delay_margin(self) -> float:
+        """[s] of delay, from measurement to torque, that the linear loop bears in its fastest
+        direction, the believed inertia twice the true one: the phase margin over the crossover of
+        (a s + b)/s², a = 2(Λ + κ), b = 2κΛ.
+        """
+        top, fast = float(np.max(self.bandwidth)), self.fastest
+        a, b = INERTIA_RATIO * (top + fast), INERTIA_RATIO * top * fast
+        crossover = np.sqrt(0.5 * (a * a + np.sqrt(a**4 + 4.0 * b * b)))
+        return float(np.arctan2(a * crossover, b) / crossover)
+
+    def _check_margin(self) -> None:
+        if self.delay_margin < self.delay:
+            raise UsageError(
+                f"with bandwidth {np.max(self.bandwidth):.4g} and damping of up to"
+                f" {self.fastest:.4g} rad/s (D⁻¹K) the loop bears {self.delay_margin * 1e3:.3g} ms"
+                f" of delay, but delay is {self.delay * 1e3:.3g} ms; leave bandwidth and damping to"
+                " their defaults, or lower them"
+            )
 
     @property
     def adapted(self) -> Robot:
@@ -80,7 +142,8 @@ class SlotineLi(ModelController):
         """(s, q̇_r, q̈_r), each (nv,)."""
         q_d, dq_d, ddq_d = wanted
         dq_r = dq_d - self.bandwidth * (q - q_d)
-        return dq - dq_r, dq_r, ddq_d - self.bandwidth * (dq - dq_d)
+        s = dq - dq_r
+        return s, dq_r, ddq_d - self.bandwidth * (dq - dq_d) - self.rate * s
 
     def lyapunov(self, q: np.ndarray, dq: np.ndarray, wanted: Reference, *, truth: Robot) -> float:
         """V = ½ sᵀD s + distance(Θ̂, Θ) [J], D and Θ those of the true robot (which has the same
@@ -103,9 +166,11 @@ class SlotineLi(ModelController):
         self._learn(t)
         terms = self._terms
         s, dq_r, ddq_r = self.sliding(q, dq, wanted)
-        terms.q[:], terms.dq[:], terms.dq_r[:], terms.ddq_r[:], terms.s[:] = q, dq, dq_r, ddq_r, s
+        terms.q[:], terms.dq[:], terms.dq_r[:], terms.ddq_r[:] = q, dq, dq_r, ddq_r
+        terms.s[:] = s - np.minimum(np.maximum(s, -self.dead_zone), self.dead_zone)
         terms()
-        tau: np.ndarray = terms.tau - self.damping * s
+        tau: np.ndarray = terms.tau if self.damping is None else terms.tau - self.damping * s
+        self._resting = float(np.max(np.abs(wanted[1]))) < RESTING
         if self._adapts_drive:
             self._columns = self.robot.drive.columns(dq_r, ddq_r, q=q)
             tau += self._columns @ self.state.drive
@@ -125,12 +190,43 @@ class SlotineLi(ModelController):
 
     def _accepted(self, t: float, q: np.ndarray) -> None:
         super()._accepted(t, q)
-        # a torque that was cut teaches the wrong thing
-        if self.limits is None or not self.saturated.any():
+        # a torque that was cut teaches the wrong thing, as does one at rest
+        if not self._resting and (self.limits is None or not self.saturated.any()):
             self._pending = (t, self._terms.gradient.copy(), self._columns.T @ self._terms.s)
 
     def _rejected(self) -> None:
         self._pending = None
+
+
+def fastest_damping(robot: Robot, damping: np.ndarray) -> float:
+    """[rad/s] The largest eigenvalue of D(q)⁻¹K, K = diag(damping) (nv,), over random postures."""
+    q = configuration.random_configuration(robot, np.random.default_rng(0), POSTURES)
+    root = np.sqrt(damping)
+    inverse = np.linalg.inv(rigid_body.mass_matrix(robot, q))
+    return float(np.max(np.linalg.eigvalsh(root[:, None] * inverse * root)))
+
+
+def suitable_gamma(robot: Robot, frequency: float) -> float:
+    """γ [J] of `LogDet` with which the adaptation at the guess is an integral action of at most
+    `frequency` [rad/s]: γ = max λ(D⁻¹ Y Γ₁ Yᵀ)/frequency², Γ₁ the law's metric at γ = 1, over
+    random postures at accelerations of up to 5 rad/s².
+    """
+    rng = np.random.default_rng(0)
+    q = configuration.random_configuration(robot, rng, POSTURES)
+    dq, ddq = rng.uniform(-1.0, 1.0, (2, POSTURES, robot.nv))
+    Y = slotine_li_regressor(robot, q, dq, dq, 5.0 * ddq)
+    theta = robot.theta.reshape(-1, parameters.SIZE)
+    P = parameters.to_pseudo_inertia(parameters.project(theta))
+    P[theta[:, parameters.M] <= 0.0] = 0.0
+    rows = Y.reshape(-1, len(theta), parameters.SIZE)  # of every joint in every posture
+    L = dual(rows.reshape(-1, parameters.SIZE)).reshape(len(rows), len(theta), 4, 4)
+    moved = parameters.from_pseudo_inertia(P @ L @ P).reshape(POSTURES, robot.nv, -1)
+    A = np.einsum("kip,kjp->kij", Y, moved)
+    factor = np.linalg.cholesky(rigid_body.mass_matrix(robot, q))
+    half = np.linalg.solve(factor, A)
+    scaled = np.linalg.solve(factor, np.swapaxes(half, 1, 2))
+    largest = float(np.max(np.linalg.eigvalsh(0.5 * (scaled + np.swapaxes(scaled, 1, 2)))))
+    return max(largest, 1e-12) / frequency**2
 
 
 def _fixed_terms(drive: Drive) -> Drive:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import numpy as np
 
 from thetahat.control.controller import JointController, Reference
+from thetahat.control.sample_guard import speed_bounds
 from thetahat.control.torque_limits import (
     PerJoint,
     per_joint,
@@ -27,17 +28,18 @@ from thetahat.control.torque_limits import (
     torque_limits,
 )
 from thetahat.dynamics import batch, configuration, rigid_body
-from thetahat.errors import UsageError, check_positive, is_number
+from thetahat.errors import UsageError, check_positive
 from thetahat.model.drive import TERMS, Drive
 from thetahat.model.friction_terms import FrictionDirection
 from thetahat.model.robot import Robot
 
-FRICTION = ("wanted", "measured", "none")
+FRICTION = ("wanted", "wanted-sign", "measured", "none")
 BANDWIDTH = 10.0  # [rad/s] of `pd_gains`: what PD alone tracks on a robot with coupled joints
 # [rad/s] of computed torque's own gains: of a heavy joint, and at most of one that is held back by
 # friction rather than by inertia
 SLOWEST, FASTEST = 20.0, 80.0
 TRANSITION = 0.05  # [rad/s or m/s] of speed over which compensated dry friction changes its sign
+DAMPED_IN = 0.1  # [s] T of the damping with which a robot without usable samples is slowed down
 POSTURES = 200  # random configurations over which the largest joint inertia is taken
 
 
@@ -70,28 +72,30 @@ class ModelController(JointController):
     """A controller with a model, which tells it how to hold the robot still."""
 
     def __init__(
-        self, robot: Robot, limits: bool | PerJoint, purpose: str, *, physical: bool
+        self,
+        robot: Robot,
+        limits: bool | PerJoint,
+        purpose: str,
+        *,
+        physical: bool,
+        max_speed: PerJoint | None = None,
     ) -> None:
         require_driven(robot)
         if physical:
             require_physical(robot, purpose)
-        super().__init__(robot.joint_names, torque_limits(robot, limits))
+        bounds = torque_limits(robot, limits)
+        super().__init__(robot.joint_names, bounds.values, speed_bounds(robot, max_speed))
         self.robot = robot
+        self.notes, self._assumed = (bounds.note,) if bounds.note else (), bounds.assumed
         self._model = InverseDynamics(robot)
-        self._seen: np.ndarray | None = None  # where the robot was last, (nq,)
-        self._place = np.zeros(robot.nq)
-
-    def _accepted(self, t: float, q: np.ndarray) -> None:
-        self._place[:] = q
-        self._seen = self._place
 
     def take_over(self, other: JointController, command: np.ndarray) -> None:
-        """Go on where another controller of the same joints stopped."""
+        """Go on where another controller of the same joints stopped, inside its limits where this
+        one's are assumed.
+        """
         super().take_over(other, command)
-        seen = getattr(other, "_seen", None)
-        if seen is not None:
-            self._place[:] = seen
-            self._seen = self._place
+        if self._assumed and other.limits is not None:
+            self._set_limits(other.limits)
 
     def _static_torque(self, q: np.ndarray) -> np.ndarray:
         """G(q) and springs, (nv,), that the next call overwrites."""
@@ -104,10 +108,20 @@ class ModelController(JointController):
 
     def halt(self) -> np.ndarray:
         """G(q) where the robot was last seen, inside the limits; zero where it never was."""
-        if self._seen is None:
+        if not self._guard.count:
             return np.zeros(self._shape)
-        tau = self._static_torque(self._seen).copy()
-        return tau if self.limits is None else np.clip(tau, self._lower, self.limits)
+        tau = self._static_torque(self._guard.q).copy()
+        return np.asarray(np.clip(tau, -self._upper, self._upper))
+
+    def _fallback(self, age: float) -> np.ndarray:
+        """G(q) where the robot was last believed to be, and D_jj/T against the speed it had, which
+        is taken to die out as that damping lets it: no speed can be measured now.
+        """
+        tau = self.halt()
+        if self._guard.count and age < np.inf:
+            inertia = np.diag(rigid_body.mass_matrix(self.robot, self._guard.q))
+            tau -= inertia / DAMPED_IN * np.exp(-age / DAMPED_IN) * self._guard.dq
+        return tau
 
 
 class ComputedTorque(ModelController):
@@ -119,13 +133,16 @@ class ComputedTorque(ModelController):
         kp: [1/s²], one number or one per joint; None: that of `bandwidths(robot)`, squared.
         kd: [1/s], one number or one per joint; None: critical damping.
         pd: (kp, kd) [N·m/rad, N·m·s/rad] of a PD torque on top, which does not trust the model.
-        limits: True: the effort limits of the robot's file; or numbers [N·m or N]; False: none.
-        friction: of the "wanted" speed (the sign of a measured one chatters around zero), of the
-            "measured" one, or "none".
-        transition: [rad/s or m/s] of that speed over which dry friction changes its sign: a step of
-            torque at every reversal shakes the joint, and no encoder tells its moment. 0: a step.
+        limits: True: the effort limits of the robot's file, and the model's own bound where it
+            states none (`notes` says so); or numbers [N·m or N]; False: none.
+        friction: of the "wanted" speed (the sign of a measured one chatters around zero), whose dry
+            part changes its sign over a range of speed: a step of torque at every reversal shakes
+            the joint, and no encoder tells its moment; "wanted-sign": with that step; of the
+            "measured" speed; or "none".
         physical: whether a robot that no rigid body can be is refused. Least squares may answer
             with such a Θ̂, whose torques are right all the same.
+        max_speed: [rad/s or m/s] beyond which a sample is not believed (`sample_guard`); by default
+            three times what the file states.
 
     """
 
@@ -136,19 +153,17 @@ class ComputedTorque(ModelController):
         kd: PerJoint | None = None,
         *,
         pd: tuple[PerJoint, PerJoint] | None = None,
-        limits: bool | PerJoint = False,
+        limits: bool | PerJoint = True,
         friction: str = "wanted",
-        transition: float = TRANSITION,
         physical: bool = True,
+        max_speed: PerJoint | None = None,
     ) -> None:
-        super().__init__(robot, limits, "computed torque", physical=physical)
+        super().__init__(robot, limits, "computed torque", physical=physical, max_speed=max_speed)
         if friction not in FRICTION:
             raise UsageError(f"friction is {friction!r}; choose one of {', '.join(FRICTION)}")
-        if not (is_number(transition) and transition >= 0.0):
-            raise UsageError(f"transition is {transition!r}; give a speed from 0 [rad/s or m/s]")
         self.kp = per_joint("kp", bandwidths(robot) ** 2 if kp is None else kp, robot.nv)
         self.kd = per_joint("kd", 2.0 * np.sqrt(self.kp) if kd is None else kd, robot.nv)
-        self._transition = float(transition)
+        self._transition = TRANSITION if friction == "wanted" else 0.0
         self.pd: tuple[np.ndarray, np.ndarray] | None = None
         if pd is not None:
             stiffness, damping = (
@@ -214,10 +229,13 @@ class GravityCompensation(ModelController):
         kp: PerJoint | None = None,
         kd: PerJoint | None = None,
         *,
-        limits: bool | PerJoint = False,
+        limits: bool | PerJoint = True,
         physical: bool = True,
+        max_speed: PerJoint | None = None,
     ) -> None:
-        super().__init__(robot, limits, "gravity compensation", physical=physical)
+        super().__init__(
+            robot, limits, "gravity compensation", physical=physical, max_speed=max_speed
+        )
         usual = pd_gains(robot) if kp is None or kd is None else (0.0, 0.0)
         self.kp = per_joint("kp", usual[0] if kp is None else kp, robot.nv)
         self.kd = per_joint("kd", usual[1] if kd is None else kd, robot.nv)

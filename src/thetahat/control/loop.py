@@ -5,7 +5,8 @@ something does not come in time.
                                       burst of cycles to catch up
     late by 200 ms or more (stall)    deadlines begin anew from now; `Cycle.stalled` tells the
                                       controller, which falls back for that cycle
-    1–19 samples missing in a row     the last command is written again
+    1–19 samples missing in a row     the last command is written again, or what the controller's
+                                      `missed` returns (held for 20 ms, then faded)
     the 20th                          the halt command is written, and the loop ends
     SIGTERM, SIGINT                   the cycle is finished, the halt command is written, and the
                                       loop ends; a second signal acts as usual
@@ -242,7 +243,8 @@ class _Run:
                 sample, self.dropped = None, self.dropped + 1
         if sample is None:
             if self.missed_sample is not None:
-                self.missed_sample(cycle)
+                command = self.missed_sample(cycle)
+                self.command = self.command if command is None else command
             self.missing += 1
             if self.missing >= self.loop.stop_after:
                 return f"{self.missing} samples in a row are missing"

@@ -26,6 +26,12 @@ one cycle, offset and all gone; `fallback_step` is the largest jump this made. `
 also changes the model within the cycle, but lets the difference die out at the slew rate: for
 harmless reasons.
 
+A sample that the identifier turned away, or that no joint can have, reaches no control law at all:
+the last command is held, then faded to the nominal model's gravity compensation with damping
+(`controller.py`), whichever model is in charge. Hand a sample to the identifier before the
+controller is called with it, both with the sample's own time, so that the verdict is about this
+sample; where the times are of different clocks, call `turn_away` instead.
+
 A person may force the nominal model (`forced`), whatever the gate says; the gate goes on judging,
 and when the force is lifted the switch to the identified model is bumpless as ever.
 """
@@ -108,6 +114,7 @@ class ModelSwitch:
         self._since = np.nan  # [s] when a candidate first had to wait
         # made, and waiting for a usable sample
         self._candidate: tuple[Robot, Controller] | None = None
+        self._unjudged = source.verdict  # of before the first sample
         self._declined: Robot | None = None
         self.forced = False  # set it to run on the nominal model even while the gate is open
         self.declined = ""  # why the last identified model was not taken, "" if it was
@@ -151,6 +158,11 @@ class ModelSwitch:
         return getattr(self._controller, "fault", "")
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What the nominal controller had to assume, as sentences."""
+        return tuple(getattr(self._safe, "notes", ()))
+
+    @property
     def limits(self) -> np.ndarray | None:
         """Those of the controller in charge."""
         return getattr(self._controller, "limits", None)
@@ -180,7 +192,9 @@ class ModelSwitch:
         cycle = _Cycle(t, dt, q, dq, wanted)
         verdict = self._source.verdict
         robot, chosen = self._choose(verdict)
-        if chosen is self._controller:
+        if not verdict.accepted and self._is_of(t, verdict):
+            tau = self._turn_away(chosen, verdict.reason)
+        elif chosen is self._controller:
             self.waiting, self._since = "", np.nan
             tau = self._go_on(cycle)
         elif chosen is self._safe:
@@ -190,6 +204,30 @@ class ModelSwitch:
             tau = self._move_on(robot, chosen, cycle, verdict)
         self._last[:], self._commanded = tau, True
         return tau
+
+    def _is_of(self, t: float, verdict: SampleVerdict) -> bool:
+        """Whether a verdict is about the sample of this moment [s], not about one before it."""
+        return verdict is not self._unjudged and getattr(self._source, "stamp", t) == t
+
+    def turn_away(self, t: float, reason: str) -> np.ndarray:
+        """The command of a cycle without a sample that can be used, (nv,): held, then faded."""
+        if t == t:
+            self._t = t
+        _, chosen = self._choose(self._source.verdict)
+        self._last[:] = tau = self._turn_away(chosen, reason)
+        return tau
+
+    def _turn_away(self, chosen: Controller, reason: str) -> np.ndarray:
+        """Hold and fade; where the gate closed, the nominal controller goes on from there."""
+        if chosen is self._safe and self._controller is not self._safe:
+            self._hand_over(self._safe)
+            self._controller, self._robot = self._safe, self.nominal
+            self._offset = np.zeros(self.nominal.nv)
+            self._steps.restart(self._last, self._last, self.limits)
+            self.fallbacks += 1
+        law = self._controller
+        self.waiting = reason if chosen is not law else ""
+        return law.turn_away(self._t, reason) if isinstance(law, JointController) else self._last
 
     def _choose(self, verdict: SampleVerdict) -> tuple[Robot, Controller]:
         """The controller for this cycle; a model that no controller can be made of is declined
@@ -209,7 +247,10 @@ class ModelSwitch:
             return robot, self._controller
         if self._candidate is None or self._candidate[0] is not robot:
             try:
-                self._candidate = (robot, self._factory(robot))
+                made = self._factory(robot)
+                if isinstance(made, JointController) and isinstance(self._safe, JointController):
+                    made.fall_back_to(self._safe)
+                self._candidate = (robot, made)
             except ThetahatError as error:
                 self._declined, self.declined = robot, str(error)
                 return self.nominal, self._safe
@@ -217,6 +258,8 @@ class ModelSwitch:
 
     def _go_on(self, cycle: _Cycle) -> np.ndarray:
         own = cycle.torque(self._controller)
+        if self.fault:
+            return own  # held, offset and all, or faded
         if not self._offset.any():
             if self._steps.watching:
                 self._steps.add(own, own, self.limits)
@@ -225,6 +268,7 @@ class ModelSwitch:
         self._offset = np.sign(self._offset) * left
         tau = self._cut(own + self._offset)
         self._steps.add(tau, own, self.limits)
+        _commanded(self._controller, tau)
         return tau
 
     def _move_on(
@@ -248,7 +292,9 @@ class ModelSwitch:
         self._candidate, self._declined, self.declined = None, None, ""
         self._offset, self.waiting, self._since = before - tau, "", np.nan
         self.switches += 1
-        return self._cut(before)
+        tau = self._cut(before)
+        _commanded(chosen, tau)
+        return tau
 
     def _wait(self, tau: np.ndarray, why: str) -> np.ndarray:
         """Put a switch off; the model in charge goes on."""
@@ -295,6 +341,7 @@ class ModelSwitch:
         self._steps.restart(before if self._fallback == "slew" else tau, tau, self.limits)
         if self._fallback == "slew":
             self._offset = before - tau
+            _commanded(self._safe, before)
             return self._cut(before)
         self._offset = np.zeros_like(tau)
         self.fallback_step = max(self.fallback_step, float(np.max(np.abs(tau - before))))
@@ -326,6 +373,12 @@ class _Cycle(NamedTuple):
 
     def torque(self, controller: Controller) -> np.ndarray:
         return controller(self.t, self.q, self.dq, self.wanted)
+
+
+def _commanded(controller: Controller, tau: np.ndarray) -> None:
+    """Tell a controller what was commanded in place of its own torque, (nv,)."""
+    if isinstance(controller, JointController):
+        controller.note_command(tau)
 
 
 def _saturated(controller: Controller) -> np.ndarray | bool:

@@ -2,8 +2,9 @@
 a journal of what was measured and decided.
 
 The identifier sees a sample before the controller does, so what is wrong with it (a torque that is
-not finite, a dead channel) closes the gate for this very cycle, and the command is the nominal
-model's.
+not finite, a dead channel) closes the gate for this very cycle. A sample that it turns away, or
+that does not come, reaches no control law: the last command is held for 20 ms, then faded over 100
+ms to the nominal model's gravity compensation with damping.
 
 Records of the journal, by kind; `t` is the loop's time, `stamp` the sample's own:
 
@@ -81,8 +82,11 @@ class OnlineControl:
         self._gate: tuple[bool, str] | None = None  # open and reason, as last written
         self._robot = controller.robot
         self._t = 0.0
+        self._commanded = np.zeros(identifier.nominal.nv)
         names = list(identifier.nominal.velocity_names)
         self._note("begin", robot=identifier.nominal.name, joints=names)
+        for sentence in controller.notes:
+            self._note("event", what="assumed", sentence=sentence, joint=None)
 
     @property
     def alarms(self) -> tuple[str, ...]:
@@ -104,8 +108,14 @@ class OnlineControl:
             self.controller.resync()
             self._note("stall", late=cycle.late)
         verdict = self.identifier.push(t, q, dq, measured)
+        if verdict.accepted and self.cycles:
+            self.identifier.note_command(self._commanded, measured)  # what acted until now
         # by the loop's clock, which nobody sets
-        tau = self.controller(cycle.t, q, dq, self.wanted(cycle.t))
+        if verdict.accepted:
+            tau = self.controller(cycle.t, q, dq, self.wanted(cycle.t))
+        else:
+            tau = self.controller.turn_away(cycle.t, verdict.reason)
+        self._commanded = tau
         self.cycles += 1
         if self.journal is not None:
             q, dq, measured = (np.asarray(array, dtype=float) for array in (q, dq, measured))
@@ -117,12 +127,14 @@ class OnlineControl:
         self._record(verdict)
         return tau
 
-    def missed(self, cycle: Cycle) -> None:
-        """Told by the loop that no sample came in this cycle."""
+    def missed(self, cycle: Cycle) -> np.ndarray:
+        """The command of a cycle in which no sample came, (nv,)."""
         self._t = cycle.t
         verdict = self.identifier.miss()
         self._note("missing", row=float(cycle.missing + 1))
+        tau = self.controller.turn_away(cycle.t, "no sample came")
         self._record(verdict)
+        return tau
 
     def halt(self) -> np.ndarray:
         """The command to end with, (nv,): what holds the robot still where it was last seen."""

@@ -40,12 +40,22 @@ def kernels() -> SimpleNamespace:
         momentum,
         regressor,
         rnea,
+        sample_check,
         slotine_li,
     )
 
     modules = (
-        *(aba, computed_torque, crba, fold, frames, kinematics),
-        *(momentum, regressor, rnea, slotine_li),
+        aba,
+        computed_torque,
+        crba,
+        fold,
+        frames,
+        kinematics,
+        momentum,
+        regressor,
+        rnea,
+        sample_check,
+        slotine_li,
     )
     return SimpleNamespace(**{each.__name__.rpartition(".")[2]: each for each in modules})
 

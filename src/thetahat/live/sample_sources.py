@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from thetahat.connect.control_run import ControlRun
 from thetahat.control.model_switch import ModelSwitch
 from thetahat.data.log import Log
 from thetahat.errors import MalformedInput, UsageError, known
@@ -172,6 +173,29 @@ class Study(Source):
             yield Step(cycle.t, cycle.q, error, cycle.identified, cycle.took)
             if not clock.wait(cycle.t):
                 return
+
+
+class Controlled(Source):
+    """The online loop on a simulated robot, in real time; `over` is set when it has ended."""
+
+    mode, tracks = "control", True
+
+    def __init__(self, run: ControlRun) -> None:
+        super().__init__(run.nominal.name, run.nominal, run.identifier, run.settings.rate)
+        self.controller, self._run, self.over = run.controller, run, threading.Event()
+
+    def steps(self, clock: PlaybackClock) -> Iterator[Step]:
+        """Yield the cycles of the control loop."""
+        cpu = time.thread_time_ns
+        begun = cpu()
+        try:
+            for cycle in self._run.cycles():
+                yield Step(cycle.t, cycle.q, cycle.error, cycle.identified, cpu() - begun)
+                if not clock.wait(cycle.t):
+                    return
+                begun = cpu()
+        finally:
+            self.over.set()
 
 
 class Replay(Source):

@@ -16,6 +16,9 @@ from thetahat.model.robot import Robot
 
 BLENDS = ("early", "always")
 PLACES = ("update", "thread", "process")
+# changes that may be stated: any torque scale, a payload on some joints, masses, signals that do
+# not agree with each other
+EXPECTED = ("torque", "payload", "mass", "signals")
 CLOSE = 0.9  # R² below which a gate closes, unless told; never above its threshold
 
 # -- memories --------------------------------------------------------------------------------------
@@ -184,8 +187,13 @@ class GateRules:
     rank: float = 0.5  # share of the structural rank that the motion must show
     joints: Sequence[str] | None = None  # whose R² is required; None: all
     monitor: MonitorRules | None = MonitorRules()
+    # changes beyond a factor of two from the nominal robot that are to be expected: EXPECTED
+    expect: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for kind in self.expect:
+            if kind not in EXPECTED:
+                raise UsageError(f"expect has {kind!r}; give some of {', '.join(EXPECTED)}")
         for name in ("dwell", "hold", "noise"):
             if not getattr(self, name) >= 0.0:
                 raise UsageError(f"{name} is {getattr(self, name)!r}; give a number from 0")

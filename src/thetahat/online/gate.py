@@ -16,6 +16,8 @@ standstill fit of rank 6 of 60 (1.000). So a gate opens only where all of these 
     ahead       each update's samples were predicted by the model before it, stacked R² ≥ the
                 closing threshold
     channels    no torque runs against the nominal robot's, or is missing where that is large
+    change      torques, inertia and masses within a factor of two of the nominal robot's, or
+                expected (model_change.py); signals that agree with each other (signal_check.py)
 
 An open gate closes below a lower threshold (hysteresis), and at once for anything wrong with the
 stream or the model; closed, it stays closed for the dwell time at least. Hysteresis is for the
@@ -101,6 +103,7 @@ class Evidence:
     frozen: np.ndarray  # (nv,) bool: required, but has not moved enough, so its drive is nominal
     channels: tuple[str, ...]  # sentences of channels that cannot be believed
     names: tuple[str, ...]
+    surprise: str = ""  # what of the model or the signals has to be expected by somebody
 
     @property
     def r2_ahead(self) -> float | None:
@@ -181,7 +184,8 @@ class Gate:
         """Whether the model scored would open the gate: hysteresis is for a model in use, and none
         takes its place for less.
         """
-        return evidence.held is not None and _held_out(self, evidence, evidence.held).passed
+        held = evidence.held
+        return held is not None and not evidence.surprise and _held_out(self, evidence, held).passed
 
     def judge(self, t: float, evidence: Evidence) -> None:
         """Open, close, or stay, on what an update found."""
@@ -246,7 +250,13 @@ def _checks(gate: Gate, e: Evidence) -> tuple[Check, ...]:
         Check("physical", e.physical is True, kept, _physical(e)),
         *scores,
         _ahead(gate, e.r2_ahead),
+        _change(e),
     )
+
+
+def _change(e: Evidence) -> Check:
+    usual = "the model is within a factor of two of the nominal robot, or expected"
+    return Check("change", not e.surprise, not e.surprise, e.surprise or usual)
 
 
 def _ahead(gate: Gate, r2: float | None) -> Check:

@@ -30,6 +30,7 @@ from thetahat.online.residual_monitor import Alarm, PayloadMonitor, PayloadRepor
 from thetahat.online.sample_clock import MISSING
 from thetahat.online.sample_verdict import Events, SampleVerdict
 from thetahat.online.stream import GOOD, SETTLING, STEPPED, Stream, StreamResult
+from thetahat.online.surprises import Surprises
 
 SCORES = 10  # samples per update that are held out and scored
 # [s] of whole samples after an interruption, before a model that was in use is used again
@@ -95,6 +96,7 @@ class OnlineIdentifier:
             events=self.events,
             min_speed=self.min_speed,
         )
+        self._surprises = Surprises(robot, self._gate.rules, self.min_speed)
         self._held_out = HeldOut(robot, ticks=max(2, self.window // 2), per_tick=SCORES)
         # without the friction that is identified: a robot may well have less than its file states
         rigid = self._learner.projection.x0.copy()
@@ -111,6 +113,7 @@ class OnlineIdentifier:
         self.alarm: Alarm | None = None  # the last one
         self.payload: PayloadReport | None = None  # what is held since then, where that is asked
         self.updates = 0
+        self.stamp = math.nan  # [s] of the last sample that was pushed, taken or not
         self._verdict = SampleVerdict(False, "no sample has come yet", self._gate.state, robot)
         self._warm()
         self._forget_all()
@@ -263,7 +266,7 @@ class OnlineIdentifier:
         but for arrays of another size, which are refused: a sample that is missing.
 
         """
-        stream = self._stream
+        stream, self.stamp = self._stream, t
         before = stream.clock.t
         try:
             result = stream.push(t, q, dq, tau, ddq)
@@ -343,6 +346,7 @@ class OnlineIdentifier:
         self._shut(result.reason)
         self._interrupted = math.inf
         self._next_tick = self._next_score = -math.inf
+        self._surprises.reset()
         if self._monitor is not None:
             self._monitor.reset()
         if result.forget:
@@ -380,6 +384,7 @@ class OnlineIdentifier:
             self._moved = now
             if not stream.channels:
                 self._keep(now, self._usable(speed), due=due)
+        self._surprises.add(now, sample, kept=speed >= self.min_speed)
         if due:
             self._next_tick = _next_due(self._next_tick, now, period)
             self._update(now)
@@ -447,6 +452,7 @@ class OnlineIdentifier:
             self.payload = self._payload.report(now) or self.payload
             self._tell_payload(now)
         self._held_out.tick()
+        self._surprises.update()
         self._judge(now)
         self.updates += 1
 
@@ -480,7 +486,7 @@ class OnlineIdentifier:
             and not self._gate.earned(evidence)
         ):
             model, score = in_use.model, self._held_out.score(in_use.model, self._nominal_model)
-            evidence = replace(evidence, held=score)
+            evidence = replace(evidence, held=score, surprise=self._surprises.signals)
         self._gate.judge(now, evidence)
         if not self._gate.state.open:
             if was_open:
@@ -514,7 +520,14 @@ class OnlineIdentifier:
             frozen=self._judged & learner.frozen,
             channels=tuple(fault.sentence for fault in self._stream.channels),
             names=self._nominal.velocity_names,
+            surprise=self._surprises.sentence(self._learner.x, self._stream.torque_noise),
         )
+
+    def note_command(self, commanded: np.ndarray, measured: np.ndarray) -> None:
+        """Take what was commanded in a cycle, beside what was measured, (nv,) each [N·m or N]: the
+        gate compares them.
+        """
+        self._surprises.note_command(commanded, measured)
 
     def _watch(self, in_use: _InUse, score: Score) -> None:
         """Monitor the model in use; its usual error is what it leaves on samples held out."""

@@ -52,7 +52,13 @@ class Tracking:
             self,
             "_law",
             ComputedTorque(
-                self.robot, w * w, 2.0 * self.damping * w, transition=0.0, physical=False
+                self.robot,
+                w * w,
+                2.0 * self.damping * w,
+                friction="wanted-sign",
+                limits=False,  # a plant cuts its torques itself
+                physical=False,
+                max_speed=np.inf,
             ),
         )
 

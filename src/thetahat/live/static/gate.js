@@ -107,7 +107,7 @@ export class Gate {
   get model() {
     const identified = this.state.model === "identified";
     if (this.hello.mode === "study" && this.kind === "open" && !identified) return "The identified model may be used; this study's controller keeps the nominal one.";
-    if (this.hello.mode === "study") return identified ? "The controller uses the identified model." : "The controller uses the nominal model.";
+    if (this.hello.mode === "study" || this.hello.mode === "control") return identified ? "The controller uses the identified model." : "The controller uses the nominal model.";
     return identified ? "A controller may use the identified model." : "A controller should use the nominal model.";
   }
 

@@ -11,7 +11,7 @@ import { Stage } from "./robot.js";
 import { clock, number, seconds, whole, write } from "./format.js";
 
 const by = (id) => document.getElementById(id);
-const MODES = { study: "study", replay: "replay of a log", listen: "joint states received" };
+const MODES = { study: "study", control: "control of a robot", replay: "replay of a log", listen: "joint states received" };
 
 const page = { hello: null, state: null, t: 0, seq: null, joint: 0, span: undefined }; // span: undefined where every figure shows its own
 const scheduler = new Scheduler(() => { if (page.seq !== null) link.send({ type: "ack", seq: page.seq }); });

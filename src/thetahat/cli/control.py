@@ -1,0 +1,249 @@
+"""`thetahat control ROBOT --via sim`: the online loop on a robot: identify, gate, control, fall
+back.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from thetahat import robots
+from thetahat.cli import arguments
+from thetahat.cli.arguments import option
+from thetahat.cli.exit_status import collect_warnings, emit, say
+from thetahat.cli.progress import Progress
+from thetahat.cli.settings_options import friction_terms, with_options, with_settings
+from thetahat.cli.simulate import read_payload
+from thetahat.cli.watch import PageOptions, watched
+from thetahat.errors import UsageError
+from thetahat.files import as_text, make_folder, require_folder, write_atomically
+from thetahat.pipeline.settings import FRICTION, IdentifySettings, setting
+
+if TYPE_CHECKING:
+    from thetahat.connect.control_run import ControlResult, ControlSettings
+    from thetahat.connect.sim import PlantedDifferences, SimulatedRobot
+    from thetahat.excite.trajectory import Motion, Trajectory
+    from thetahat.model.robot import Robot
+    from thetahat.report.text import Data
+
+VIA = ("sim",)
+FILES = ("summary.json", "report.html", "run.journal")
+DESIGNED, STARTS = 10.0, 2  # [s] of a motion that is designed, and initial motions tried
+DESIGN_TIME = 60.0  # [s]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControlOptions:
+    """Options of `thetahat control`: the loop and its identifier."""
+
+    duration: float = setting("Duration of the run.", 60.0, "S", shown=True)
+    rate: float = setting("Rate of the control loop.", 1000.0, "HZ", shown=True)
+    updates: float = setting("Rate of identification updates.", 3.0, "HZ", shown=True)
+    window: int = setting("Buffer size, in samples.", 50, "N", shown=True)
+    threshold: float = setting("R² at which the gate opens.", 0.95, "R2", shown=True)
+    friction: str = setting(
+        "Friction terms to identify, or none.", ",".join(FRICTION), "TERMS", shown=True
+    )
+    payload_link: str | None = setting(
+        "Link that may carry a payload; its mass is reported.", None, "LINK"
+    )
+
+    def __post_init__(self) -> None:
+        for name, unit in (("duration", "s"), ("rate", "Hz"), ("updates", "Hz")):
+            arguments.positive(f"--{name}", getattr(self, name), unit)
+        arguments.whole_number("--window", self.window, 1)
+        if not 0.0 <= self.threshold <= 1.0:
+            raise UsageError(f"--threshold is {self.threshold}; give an R² from 0 to 1")
+
+    def settings(self) -> ControlSettings:
+        """Return the settings of the run."""
+        from thetahat.connect.control_run import ControlSettings
+
+        return ControlSettings(
+            rate=self.rate,
+            duration=self.duration,
+            updates=self.updates,
+            window=self.window,
+            threshold=self.threshold,
+            friction=friction_terms(self.friction),
+            payload_link=self.payload_link,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulatedOptions:
+    """Options of `thetahat control --via sim`: how the simulated robot differs from its file."""
+
+    mass: float = setting(
+        "Masses of the simulated robot, relative to the file.", 1.25, "FACTOR", shown=True
+    )
+    spread: float = setting(
+        "Random distortion of every simulated body's mass distribution.", 0.0, "PART", shown=True
+    )
+    coulomb: float | None = setting(
+        "Dry friction of the simulated joints; default: 4 % of their torque.", None, "N·M"
+    )
+    payload: str | None = setting(
+        "Point mass attached to a simulated link, optionally from time S.",
+        None,
+        "LINK:KG,X,Y,Z[@S]",
+    )
+    seed: int = setting("Random seed of the simulated robot and its noise.", 0, "N", shown=True)
+
+    def __post_init__(self) -> None:
+        arguments.positive("--mass", self.mass, "1")
+        arguments.whole_number("--seed", self.seed)
+        if not 0.0 <= self.spread < 0.5:
+            raise UsageError(f"--spread is {self.spread}; give a number from 0 to less than 0.5")
+
+    def differences(self) -> PlantedDifferences:
+        """Return how the simulated robot differs from its file."""
+        from thetahat.connect.sim import PlantedDifferences
+
+        payload = None if self.payload is None else read_payload(self.payload)
+        return PlantedDifferences(self.mass, self.spread, self.coulomb, payload, self.seed)
+
+
+@with_options(PageOptions, "page")
+@with_options(SimulatedOptions, "simulated")
+@with_options(ControlOptions)
+@with_settings("gravity")
+def control(
+    robot: arguments.Robot,
+    *,
+    via: Annotated[
+        str, option("Connection to the robot: sim.", metavar="NAME", show_default=True)
+    ] = "sim",
+    out: Annotated[
+        str,
+        arguments.output(
+            "Folder for summary.json, report.html, run.journal and the identified robot file;"
+            " created if needed.",
+            "DIR",
+        ),
+    ],
+    motion: Annotated[
+        str | None,
+        option(
+            "Motion file, as written by `thetahat excite`, repeated; default: designed, 10 s.",
+            metavar="TRAJECTORY",
+        ),
+    ] = None,
+    plant: arguments.Plant = None,
+    watch: Annotated[bool, option("Serve the live page during the run.", "--watch")] = False,
+    json: arguments.Json = False,
+    quiet: arguments.Quiet = False,
+    options: ControlOptions,
+    simulated: SimulatedOptions,
+    page: PageOptions,
+    settings: IdentifySettings,
+) -> None:
+    """Control a robot while it is identified: nominal model first, then the identified one."""
+    began, file, folder = time.monotonic(), robots.find(robot), Path(out)
+    if via not in VIA:
+        raise UsageError(f"--via is {via!r}; connections: {', '.join(VIA)}")
+    engine = arguments.plant(plant)
+    motion_file = None if motion is None else arguments.input_file(motion, "--motion")
+    require_folder(folder, [folder / name for name in FILES])
+    with collect_warnings(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
+        progress.stage("loading the robot")
+        from thetahat.connect.control_run import ControlRun
+        from thetahat.control.journal import Journal
+        from thetahat.model.io.load import load
+
+        nominal = load(file, gravity=settings.gravity)
+        played = _motion(nominal, motion_file, options, simulated.seed, progress)
+        make_folder(folder)
+        with Journal(folder / "run.journal") as journal:
+            connection = _simulated(nominal, simulated, engine, options.rate)
+            run = ControlRun(nominal, connection, played, options.settings(), journal=journal)
+            connection.start(run.wanted(0.0)[0])
+            with closing(run):
+                result = (
+                    watched(run, page) if watch else run.run(progress.rows(f"controlling ({via})"))
+                )
+        progress.stage("writing")
+        data = write(result, nominal, folder, via=via, rate=options.rate, seed=simulated.seed)
+        data["warnings"] = list(warnings)
+    emit(as_text(data) if json else _text(data, time.monotonic() - began))
+    for sentence in () if quiet else data["assumed"]:
+        say(sentence, "warning")
+
+
+def _motion(
+    robot: Robot, file: Path | None, options: ControlOptions, seed: int, progress: Progress
+) -> Motion | Trajectory:
+    """The motion of the file, or one that is designed."""
+    if file is not None:
+        from thetahat.excite.trajectory import Motion
+
+        return Motion.load(file, robot)
+    from thetahat.excite.design import design
+
+    excited = robot.with_drive(**dict.fromkeys(friction_terms(options.friction), True))
+    return design(
+        excited,
+        duration=DESIGNED,
+        starts=STARTS,
+        seconds=DESIGN_TIME,
+        seed=seed,
+        progress=progress.share("designing the motion"),
+    ).trajectory
+
+
+def _simulated(
+    nominal: Robot, simulated: SimulatedOptions, engine: str, rate: float
+) -> SimulatedRobot:
+    from thetahat.connect.sim import SimulatedRobot
+
+    return SimulatedRobot.of(nominal, simulated.differences(), engine=engine, rate=rate)
+
+
+def write(
+    result: ControlResult,
+    nominal: Robot,
+    folder: Path,
+    *,
+    via: str,
+    rate: float,
+    seed: int,
+) -> dict[str, Any]:
+    """Write the identified robot, the page, and summary.json last; return the summary."""
+    from thetahat.connect import control_page
+    from thetahat.model.io.save import save
+    from thetahat.report.page import render
+
+    data = control_page.describe(result, via=via, rate=rate, seed=seed)
+    source = Path(nominal.source) if nominal.source else Path("robot.urdf")
+    files = {"report": "report.html", "journal": "run.journal", "robot": None}
+    if result.identified.any():
+        saved = save(result.robot, folder / f"{source.stem}_identified{source.suffix}")
+        files["robot"] = saved.path.name
+    data |= {"files": files}
+    title = f"Control of {nominal.name} via {via}, seed {seed}"
+    page = render(title, control_page.sections(result, data), subtitle=control_page.story(data))
+    write_atomically(folder / "report.html", page)
+    write_atomically(folder / "summary.json", as_text(data))
+    return data | {"folder": str(folder)}
+
+
+def _text(data: Data, seconds: float) -> str:
+    from thetahat.connect.control_page import story
+
+    width = max(len(joint["name"]) for joint in data["joints"])
+    lines = [story(data)]
+    for joint in data["joints"]:
+        after = joint["tracking_after"]
+        then = "" if after is None else f", {after:.2g} with the identified one"
+        lines.append(
+            f"  {joint['name']:{width}}  off its course by {joint['tracking_before']:.2g} (RMS)"
+            f" with the nominal model{then}"
+        )
+    alarms = data["counts"].get("alarm", 0)
+    lines.append(f"{alarms} alarms, {len(data['gate']['closings'])} closings.")
+    names = ", ".join(name for name in data["files"].values() if name)
+    lines.append(f"Wrote {names} and summary.json to {data['folder']} in {seconds:.0f} s.")
+    return "\n".join(lines) + "\n"

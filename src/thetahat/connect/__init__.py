@@ -1,0 +1,1 @@
+"""Connections to robots: a simulated one here; drivers implement the same protocol."""
