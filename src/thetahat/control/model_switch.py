@@ -26,7 +26,7 @@ one cycle, offset and all gone; `fallback_step` is the largest jump this made. `
 also changes the model within the cycle, but lets the difference die out at the slew rate: for
 harmless reasons.
 
-A sample that the identifier turned away, or that no joint can have, reaches no control law at all:
+A sample that is no measurement (not finite), or that no joint can have, reaches no control law:
 the last command is held, then faded to the nominal model's gravity compensation with damping
 (`controller.py`), whichever model is in charge. Hand a sample to the identifier before the
 controller is called with it, both with the sample's own time, so that the verdict is about this
@@ -192,7 +192,7 @@ class ModelSwitch:
         cycle = _Cycle(t, dt, q, dq, wanted)
         verdict = self._source.verdict
         robot, chosen = self._choose(verdict)
-        if not verdict.accepted and self._is_of(t, verdict):
+        if self._garbage(t, verdict):
             tau = self._turn_away(chosen, verdict.reason)
         elif chosen is self._controller:
             self.waiting, self._since = "", np.nan
@@ -205,9 +205,15 @@ class ModelSwitch:
         self._last[:], self._commanded = tau, True
         return tau
 
-    def _is_of(self, t: float, verdict: SampleVerdict) -> bool:
-        """Whether a verdict is about the sample of this moment [s], not about one before it."""
-        return verdict is not self._unjudged and getattr(self._source, "stamp", t) == t
+    def _garbage(self, t: float, verdict: SampleVerdict) -> bool:
+        """Whether the sample of this moment [s] was turned away as no measurement at all.
+
+        One that merely leaps further than usual is left out of the fit; the joints may well have
+        moved so (friction that lets go, a switch), and a loop that stops looking then loses them.
+        What no joint can do, the control law turns away itself.
+        """
+        of_this = verdict is not self._unjudged and getattr(self._source, "stamp", t) == t
+        return of_this and not verdict.accepted and "not finite" in verdict.reason
 
     def turn_away(self, t: float, reason: str) -> np.ndarray:
         """The command of a cycle without a sample that can be used, (nv,): held, then faded."""

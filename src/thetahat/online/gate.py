@@ -367,13 +367,8 @@ def _held_out(gate: Gate, e: Evidence, held: Score) -> Check:
     strongest = float(
         np.max((held.u2 + held.still_u2) / np.maximum(held.rows + held.still_rows, 1))
     )
-    allowed = np.maximum.reduce(
-        [
-            (1.0 - gate.closing) * held.still_u2,
-            2.0 * still,
-            UNFELT**2 * strongest * held.still_rows,
-        ]
-    )
+    unfelt = UNFELT**2 * strongest * held.still_rows
+    allowed = np.maximum(np.maximum((1.0 - gate.closing) * held.still_u2, 2.0 * still), unfelt)
     # whose friction is not known yet may be held by more of it than the nominal robot's
     held_back = np.maximum(allowed, HELD_BACK**2 * strongest * held.still_rows)
     unrest = (e.judged & (held.still2 > allowed)) | (e.frozen & (held.still2 > held_back))

@@ -466,7 +466,8 @@ def _lag_sums(
             if number < LEVERAGE:
                 z = part.columns.T @ fitted[plan.starts[v] : plan.starts[v + 1]]
                 pairs[2].add(z, first=block.first)
-                omitted[v] = _omitted(omitted.get(v), speeds, block, v, (z, left))
+                if block.windows is None:
+                    omitted[v] = _omitted(omitted.get(v), speeds, block, v, (z, left))
 
         list(pool.map(add, parts, held))
         used += np.count_nonzero(block.usable, axis=0)
