@@ -76,38 +76,61 @@ def model_change(
         torque = rigid_body.inverse_dynamics(robot, q, dq, ddq)
         inertia = np.einsum("kii->ki", rigid_body.mass_matrix(robot, q, rigid=True))
         pairs.append((torque, rigid_body.gravity(robot, q), inertia))
-    slides = np.array(
-        [
-            node.kind is JointKind.PRISMATIC
-            for node in nominal.tree.independent
-            for _ in range(node.kind.nv)
-        ]
-    )
     (torque, gravity, inertia), (torque_i, gravity_i, inertia_i) = pairs
     moved = inertia * np.abs(ddq)
     masses = [float(np.sum(robot.theta[M::SIZE])) for robot in (nominal, identified)]
     return ModelChange(
-        _ratio(torque_i, torque, torque, slides, noise),
-        _ratio(gravity_i, gravity, torque, slides, noise),
-        _ratio(inertia_i * np.abs(ddq), moved, torque, slides, noise),
+        _ratio(torque_i, torque, torque, nominal, noise),
+        _ratio(gravity_i, gravity, torque, nominal, noise),
+        _ratio(inertia_i * np.abs(ddq), moved, torque, nominal, noise),
         masses[1] / masses[0] if masses[0] > 0.0 else float("nan"),
     )
+
+
+def measured_ratio(
+    nominal: Robot, cross: np.ndarray, square: np.ndarray, noise: np.ndarray
+) -> np.ndarray:
+    """a of measured torques, (nv,), NaN where nothing can be compared; cross, square: (nv,) means
+    of τ τ_nominal and τ_nominal² over held-out samples.
+    """
+    size = np.sqrt(square)
+    known = (size > SHARE * _largest(nominal, size)) & (size > TIMES_NOISE * noise) & (size > 0.0)
+    return np.where(known, cross / np.where(known, square, 1.0), np.nan)
+
+
+def is_shown(torque: np.ndarray) -> np.ndarray:
+    """(nv,) bool: whose torques changed so much that parts of them can be judged."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray((torque > SHOWN) | (torque < 1.0 / SHOWN))
+
+
+def _largest(robot: Robot, size: np.ndarray) -> np.ndarray:
+    """(nv,) the largest size among joints of the same unit."""
+    slides = np.array(
+        [
+            node.kind is JointKind.PRISMATIC
+            for node in robot.tree.independent
+            for _ in range(node.kind.nv)
+        ]
+    )
+    out = np.zeros(len(size))
+    for kind in (slides, ~slides):
+        if np.any(kind):
+            out[kind] = np.max(size[kind])
+    return out
 
 
 def _ratio(
     identified: np.ndarray,
     nominal: np.ndarray,
     torque: np.ndarray,
-    slides: np.ndarray,
+    robot: Robot,
     noise: np.ndarray | float,
 ) -> np.ndarray:
     """Regression of the one on the other per joint, (nv,), NaN where the nominal one is small."""
     size = np.sqrt(np.mean(nominal**2, axis=0))
     whole = np.sqrt(np.mean(torque**2, axis=0))
-    largest = np.zeros(len(size))
-    for kind in (slides, ~slides):
-        if np.any(kind):
-            largest[kind] = np.max(whole[kind])
+    largest = _largest(robot, whole)
     known = (size > SHARE * largest) & (size > TIMES_NOISE * np.asarray(noise)) & (size > 0.0)
     with np.errstate(all="ignore"):
         ratio = np.sum(identified * nominal, axis=0) / np.sum(nominal**2, axis=0)
@@ -127,8 +150,7 @@ def surprises(change: ModelChange, names: tuple[str, ...], expect: tuple[str, ..
     if "torque" in expect:
         return ""
     payload = "payload" in expect and not change.uniform
-    with np.errstate(invalid="ignore"):
-        shown = (change.torque > SHOWN) | (change.torque < 1.0 / SHOWN)
+    shown = is_shown(change.torque)
     for what, ratio in kinds:
         with np.errstate(invalid="ignore"):
             far = (ratio < 1.0 / FACTOR) | ((ratio > FACTOR) & (not payload))
