@@ -11,8 +11,8 @@ On held-out samples, per joint,
     inertia  the same of D_jj |q̈_j|                              allowed: 1/2 to 2
 
 and the mass of all bodies. A short motion tells the sum of gravity, inertia, friction and offset,
-not its parts; so gravity, inertia and mass are judged only where the torque has changed by a factor
-of 1.4. Joints are compared where the nominal torque is at
+not its parts; so gravity and inertia are judged only where the torque has changed by a factor of
+1.4, and the mass only where all joints' have. Joints are compared where the nominal torque is at
 least a twentieth of the largest joint's of the same unit, and ten times the noise: what a wrist's
 file says about its rotor or friction may be wrong by any factor, and does no harm.
 """
@@ -163,7 +163,8 @@ def surprises(change: ModelChange, names: tuple[str, ...], expect: tuple[str, ..
                 f" state what changed: {_remedy(change)}"
             )
     far_mass = not 1.0 / FACTOR <= change.mass <= FACTOR
-    if far_mass and np.any(shown) and not (payload or "mass" in expect):
+    everywhere = bool(np.all(shown[np.isfinite(change.torque)]))  # else masses are not shown
+    if far_mass and everywhere and not (payload or "mass" in expect):
         return (
             f"the identified robot weighs {change.mass:.2g} times the nominal one; check the units"
             ' of the robot file, or state it: expect=("mass",)'
