@@ -520,7 +520,7 @@ class OnlineIdentifier:
             frozen=self._judged & learner.frozen,
             channels=tuple(fault.sentence for fault in self._stream.channels),
             names=self._nominal.velocity_names,
-            surprise=self._surprises.sentence(self._learner.x, self._stream.torque_noise),
+            surprise=self._surprises.sentence(self._learner.x, score, self._stream.torque_noise),
         )
 
     def note_command(self, commanded: np.ndarray, measured: np.ndarray) -> None:

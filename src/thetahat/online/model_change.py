@@ -12,8 +12,8 @@ On held-out samples, per joint,
     inertia  the same of D_jj |q̈_j|                              allowed: 1/2 to 2
 
 and the mass of all bodies. A short motion tells the sum of gravity, inertia, friction and offset,
-not its parts; so gravity, inertia and mass are judged only where the torque has changed by a factor
-of 1.4. Joints are compared where the nominal torque is at
+not its parts; so gravity and inertia are judged only where the torque has changed by a factor of
+1.4, and the mass only where all joints' have. Joints are compared where the nominal torque is at
 least a twentieth of the largest joint's of the same unit, and ten times the noise: what a wrist's
 file says about its rotor or friction may be wrong by any factor, and does no harm.
 """
@@ -77,38 +77,61 @@ def model_change(
         torque = rigid_body.inverse_dynamics(robot, q, dq, ddq, rigid=True)
         inertia = np.einsum("kii->ki", rigid_body.mass_matrix(robot, q, rigid=True))
         pairs.append((torque, rigid_body.gravity(robot, q), inertia))
-    slides = np.array(
-        [
-            node.kind is JointKind.PRISMATIC
-            for node in nominal.tree.independent
-            for _ in range(node.kind.nv)
-        ]
-    )
     (torque, gravity, inertia), (torque_i, gravity_i, inertia_i) = pairs
     moved = inertia * np.abs(ddq)
     masses = [float(np.sum(robot.theta[M::SIZE])) for robot in (nominal, identified)]
     return ModelChange(
-        _ratio(torque_i, torque, torque, slides, noise),
-        _ratio(gravity_i, gravity, torque, slides, noise),
-        _ratio(inertia_i * np.abs(ddq), moved, torque, slides, noise),
+        _ratio(torque_i, torque, torque, nominal, noise),
+        _ratio(gravity_i, gravity, torque, nominal, noise),
+        _ratio(inertia_i * np.abs(ddq), moved, torque, nominal, noise),
         masses[1] / masses[0] if masses[0] > 0.0 else float("nan"),
     )
+
+
+def measured_ratio(
+    nominal: Robot, cross: np.ndarray, square: np.ndarray, noise: np.ndarray
+) -> np.ndarray:
+    """a of measured torques, (nv,), NaN where nothing can be compared; cross, square: (nv,) means
+    of τ τ_nominal and τ_nominal² over held-out samples.
+    """
+    size = np.sqrt(square)
+    known = (size > SHARE * _largest(nominal, size)) & (size > TIMES_NOISE * noise) & (size > 0.0)
+    return np.where(known, cross / np.where(known, square, 1.0), np.nan)
+
+
+def is_shown(torque: np.ndarray) -> np.ndarray:
+    """(nv,) bool: whose torques changed so much that parts of them can be judged."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray((torque > SHOWN) | (torque < 1.0 / SHOWN))
+
+
+def _largest(robot: Robot, size: np.ndarray) -> np.ndarray:
+    """(nv,) the largest size among joints of the same unit."""
+    slides = np.array(
+        [
+            node.kind is JointKind.PRISMATIC
+            for node in robot.tree.independent
+            for _ in range(node.kind.nv)
+        ]
+    )
+    out = np.zeros(len(size))
+    for kind in (slides, ~slides):
+        if np.any(kind):
+            out[kind] = np.max(size[kind])
+    return out
 
 
 def _ratio(
     identified: np.ndarray,
     nominal: np.ndarray,
     torque: np.ndarray,
-    slides: np.ndarray,
+    robot: Robot,
     noise: np.ndarray | float,
 ) -> np.ndarray:
     """Regression of the one on the other per joint, (nv,), NaN where the nominal one is small."""
     size = np.sqrt(np.mean(nominal**2, axis=0))
     whole = np.sqrt(np.mean(torque**2, axis=0))
-    largest = np.zeros(len(size))
-    for kind in (slides, ~slides):
-        if np.any(kind):
-            largest[kind] = np.max(whole[kind])
+    largest = _largest(robot, whole)
     known = (size > SHARE * largest) & (size > TIMES_NOISE * np.asarray(noise)) & (size > 0.0)
     with np.errstate(all="ignore"):
         ratio = np.sum(identified * nominal, axis=0) / np.sum(nominal**2, axis=0)
@@ -128,8 +151,7 @@ def surprises(change: ModelChange, names: tuple[str, ...], expect: tuple[str, ..
     if "torque" in expect:
         return ""
     payload = "payload" in expect and not change.uniform
-    with np.errstate(invalid="ignore"):
-        shown = (change.torque > SHOWN) | (change.torque < 1.0 / SHOWN)
+    shown = is_shown(change.torque)
     for what, ratio in kinds:
         with np.errstate(invalid="ignore"):
             far = (ratio < 1.0 / FACTOR) | ((ratio > FACTOR) & (not payload))
@@ -142,7 +164,8 @@ def surprises(change: ModelChange, names: tuple[str, ...], expect: tuple[str, ..
                 f" state what changed: {_remedy(change)}"
             )
     far_mass = not 1.0 / FACTOR <= change.mass <= FACTOR
-    if far_mass and np.any(shown) and not (payload or "mass" in expect):
+    everywhere = bool(np.all(shown[np.isfinite(change.torque)]))  # else masses are not shown
+    if far_mass and everywhere and not (payload or "mass" in expect):
         return (
             f"the identified robot weighs {change.mass:.2g} times the nominal one; check the units"
             ' of the robot file, or state it: expect=("mass",)'

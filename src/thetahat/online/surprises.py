@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from thetahat.data.velocities import all_single_dof
@@ -9,7 +11,8 @@ from thetahat.dynamics import rigid_body
 from thetahat.model.robot import Robot
 from thetahat.online.causal_filter import FilteredSample
 from thetahat.online.config import GateRules
-from thetahat.online.model_change import model_change, surprises
+from thetahat.online.gate import Score
+from thetahat.online.model_change import is_shown, measured_ratio, model_change, surprises
 from thetahat.online.signal_check import SpeedCheck, TorqueCheck
 
 POSTURES = 120  # samples on which models are compared: four seconds of them
@@ -30,7 +33,6 @@ class Surprises:
         # (t, q, dq, torques) since the last update: compared there, for a control cycle has no
         # time for it
         self._waiting: list[tuple[float, np.ndarray, np.ndarray, np.ndarray | None]] = []
-        self._judged: tuple[np.ndarray, str] | None = None  # the last model, and what was said
 
     def reset(self) -> None:
         """Forget what was measured before a gap."""
@@ -69,18 +71,21 @@ class Surprises:
             return ""
         return self._torques.sentence or (self._speeds.sentence if self._speeds else "")
 
-    def sentence(self, x: np.ndarray | None, noise: np.ndarray) -> str:
-        """Why a model x = [θ; drive] needs to be expected; "" where it does not, or is. noise:
-        (nv,) of the torques.
+    def sentence(self, x: np.ndarray | None, score: Score | None, noise: np.ndarray) -> str:
+        """Why a model x = [θ; drive] needs to be expected; "" where it does not, or is. score: of
+        held-out samples; noise: (nv,) of the torques.
         """
         wrong = self.signals
-        if wrong or x is None:
+        if wrong or x is None or score is None:
             return wrong
-        if self._judged is None or self._judged[0] is not x:
-            identified, n = self._robot.with_parameters(x), min(self._count, POSTURES)
-            q, dq, ddq = (array[:n] for array in self._ring)
-            change = model_change(self._robot, identified, q, dq, ddq, noise=noise)
-            names = self._robot.velocity_names
-            said = "" if change is None else surprises(change, names, self._expect)
-            self._judged = x, said
-        return self._judged[1]
+        rows = np.maximum(score.rows, 1)
+        torque = measured_ratio(self._robot, score.cross / rows, score.nominal2 / rows, noise)
+        if not np.any(is_shown(torque)):
+            return ""
+        identified, n = self._robot.with_parameters(x), min(self._count, POSTURES)
+        q, dq, ddq = (array[:n] for array in self._ring)
+        change = model_change(self._robot, identified, q, dq, ddq, noise=noise)
+        if change is None:
+            return ""
+        change = replace(change, torque=torque)
+        return surprises(change, self._robot.velocity_names, self._expect)
