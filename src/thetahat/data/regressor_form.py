@@ -18,9 +18,9 @@ from functools import cached_property
 
 import numpy as np
 
+from thetahat.data.form_names import FORMS
 from thetahat.errors import UsageError
 
-FORMS = ("torque", "momentum", "filtered")
 PER_CYCLE = 2.0  # rows per cycle of the torque's low-pass, which holds no more independent ones
 LEAST_STEPS = 4  # of a window: a trapezoid needs rows enough
 LEAST_CONSTANT = 2.0  # periods of a time constant, likewise

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from thetahat.identification.next_steps import Commands
-from thetahat.identification.uncertainty.flags import SENTENCES
+from thetahat.identification.uncertainty.flags import PRIOR, SENTENCES
 from thetahat.identification.verdict_reason import CORRECTED, Data, Reason
 
 MANY = 0.15  # of the base parameters: from there on a verdict says it
+# the same where the prior decides: every motion leaves some parameters to it, and their rows say so
+MOST = 0.5
 
 
 def interval_reasons(data: Data, commands: Commands) -> Iterator[Reason]:
@@ -19,6 +21,6 @@ def interval_reasons(data: Data, commands: Commands) -> Iterator[Reason]:
     base = data.get("base_parameters") or ()
     for reason, words in SENTENCES.items():
         count = sum(reason in (entry.get("flags") or ()) for entry in base)
-        if count > MANY * len(base):
+        if count > (MOST if reason == PRIOR else MANY) * len(base):
             text = f"{count} of {len(base)} base parameters are {words}: see their flags"
             yield Reason(CORRECTED, text, (commands.excite_after,))

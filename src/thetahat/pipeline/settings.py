@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from thetahat.data.finding_kinds import KEEP
-from thetahat.data.regressor_form import FORMS
+from thetahat.data.form_names import FORMS
 from thetahat.pipeline import body_settings
 from thetahat.pipeline.setting_error import SettingError
 

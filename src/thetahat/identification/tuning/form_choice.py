@@ -11,8 +11,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from thetahat.data.form_names import FORMS
 from thetahat.data.friction_direction import with_friction_direction
-from thetahat.data.regressor_form import FORMS
 from thetahat.data.samples import Samples
 from thetahat.identification.information import information
 from thetahat.identification.tuning.cross_validation import (

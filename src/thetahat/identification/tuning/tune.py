@@ -251,12 +251,8 @@ class _Search:
             robot, why = choose_further_friction(validation, robot, samples, terms=terms)
             reasons += why
         self.tell("the prior")
-        whole = replace(
-            whole,
-            drive=replace(
-                robot.drive.with_terms(armature="armature" in whole.drive.identified), rotors=None
-            ),
-        )
+        drive = robot.drive.with_terms(armature="armature" in whole.drive.identified)
+        whole = replace(whole, drive=replace(drive, rotors=None))
         validation = self._counted(whole, samples)
         robot, why = self._rotors(validation, whole, samples)
         reasons += why
