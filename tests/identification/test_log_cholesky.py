@@ -482,14 +482,16 @@ def test_an_unphysical_prior_will_do_in_the_euclidean_metric() -> None:
         solve(info, by_log_cholesky(prior=prior, metric="entropic"))
 
 
-def test_its_covariance_is_that_of_the_data() -> None:
+def test_its_covariance_is_that_of_the_same_problem_by_the_other_solver() -> None:
+    """Data and prior on the active face; far from any bound nearly that of the data alone."""
     robot = arm()
     info = information(robot, simulated(robot, 300, noise=0.2))
-    np.testing.assert_allclose(
-        solve(info, by_log_cholesky()).covariance,
-        solve(info, LeastSquares(weights="iterated")).covariance,
-        rtol=1e-12,
+    mine, other, data = (
+        np.sqrt(np.diag(solve(info, estimator).covariance))
+        for estimator in (by_log_cholesky(), Consistent(), LeastSquares(weights="iterated"))
     )
+    np.testing.assert_allclose(mine, other, rtol=1e-4)
+    np.testing.assert_allclose(mine, data, rtol=1e-2)
 
 
 @pytest.mark.parametrize(
