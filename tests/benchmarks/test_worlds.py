@@ -16,5 +16,5 @@ UR5E = next(arm for arm in worlds.ARMS if arm.name == "ur5e")
 )
 def test_an_arm_of_others_with_dry_friction_tracks_better(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worlds, "SECONDS", 30.0)
-    outcome = worlds.run(UR5E, 0.8)
+    outcome = worlds.run(UR5E, 0.05)
     assert outcome.good, (outcome.reason, outcome.closings, outcome.alarms, outcome.ratio)

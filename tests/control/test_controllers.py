@@ -471,7 +471,10 @@ def test_refusals_are_sentences() -> None:
         ({"kp": True}, "kp is True"),
         ({"limits": -3.0}, "limits is -3.0"),
         ({"limits": "many"}, "limits is 'many'"),
-        ({"friction": "some"}, "friction is 'some'; choose one of wanted, measured, none"),
+        (
+            {"friction": "some"},
+            "friction is 'some'; choose one of wanted, wanted-sign, measured, none",
+        ),
     ):
         with pytest.raises(UsageError, match=words):
             ComputedTorque(robot, **options)

@@ -277,9 +277,15 @@ def test_a_sample_the_identifier_rejected_is_not_switched_on() -> None:
     rig = Rig()
     before = rig.tick()[0]
     rig.source.accept(rig.truth)
-    rig.source.verdict = replace(rig.source.verdict, accepted=False, reason="a torque leaps")
+    said = "a number of joint 'a' is not finite"
+    rig.source.verdict = replace(rig.source.verdict, accepted=False, reason=said)
     u = rig.tick()[0]
     assert np.array_equal(u, before), "held: the sample reaches no law"
+    assert said in rig.law.waiting
+    rig.source.verdict = replace(rig.source.verdict, accepted=False, reason="a torque leaps")
+    u = rig.tick()[0]
+    assert not np.array_equal(u, before), "the joints may well have moved so"
+    assert not rig.law.identified
     assert "a torque leaps" in rig.law.waiting
     rig.source.accept(rig.truth)
     rig.tick()

@@ -127,7 +127,6 @@ class Score:
     still2: np.ndarray | float = 0.0  # of what is left of still joints' torques beyond dry friction
     still_u2: np.ndarray | float = 0.0  # of still joints' torques
     still_rows: np.ndarray | int = 0
-    peak: np.ndarray | float = 0.0  # largest mean of the model's errors over a fifth of a second
 
     @property
     def r2_per_joint(self) -> np.ma.MaskedArray:

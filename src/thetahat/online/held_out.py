@@ -22,9 +22,6 @@ SIGMA = 1.4826  # standard deviations of normal errors in their median size
 HEAVY = 3.0
 FEW = 10  # held-out rows of a joint, below which its usual error is not known
 UNTRIED = 0.1  # of what a still joint carries: its usual error then
-SPAN = 6  # held-out samples in a row over which an error lasts: 0.2 s at 3 updates a second
-# times the usual error: what lasted that long and was seen before raises no alarm (`drift`)
-LASTING = 3.0
 LEAST = 1e-3  # of the torques: no model counts as better than that
 
 
@@ -105,9 +102,8 @@ class HeldOut:
                 * rows
                 / np.maximum(late_rows, self._per_tick)
             )
-            peak = self._peaks(error)
             if np.all(rows == n):
-                return Score(e2, u2, rows, nominal2, cross, usual, late2, peak=peak)
+                return Score(e2, u2, rows, nominal2, cross, usual, late2)
             # A joint that stands still may have any dry friction, but no other torque than what
             # carries it.
             excess = np.maximum(
@@ -117,23 +113,7 @@ class HeldOut:
                 0.0,
             )
             still2, still_u2 = (np.sum(part, axis=0, where=~valid) for part in (excess**2, tau**2))
-        still = still2, still_u2, n - rows
-        return Score(e2, u2, rows, nominal2, cross, usual, late2, *still, peak=peak)
-
-    def _peaks(self, error: np.ndarray) -> np.ndarray:
-        """(nv,) largest mean error over SPAN samples in a row, all of which count, but for the
-        newest: a change that nobody knows of yet is no peak that was seen.
-        """
-        order = self._order()[: -LATELY * self._per_tick or None]
-        if len(order) < SPAN:
-            return np.zeros(error.shape[1])
-        valid = self._valid[order]
-        sums = np.cumsum(np.where(valid, error[order], 0.0), axis=0)
-        counts = np.cumsum(valid, axis=0)
-        sums[SPAN:], counts[SPAN:] = sums[SPAN:] - sums[:-SPAN], counts[SPAN:] - counts[:-SPAN]
-        whole = counts[SPAN - 1 :] == SPAN
-        means = np.where(whole, np.abs(sums[SPAN - 1 :]), 0.0) / SPAN
-        return np.asarray(np.max(means, axis=0))
+        return Score(e2, u2, rows, nominal2, cross, usual, late2, still2, still_u2, n - rows)
 
     def predict(self, model: Model) -> None:
         """Predict the samples since the last update by the model from before it."""
@@ -167,13 +147,7 @@ def usual_errors(score: Score, noise: np.ndarray) -> np.ndarray:
     # what is usual.
     rms, size = np.minimum(np.sqrt(score.e2 / rows), HEAVY * score.usual), np.sqrt(score.u2 / rows)
     usual = np.maximum.reduce(
-        [
-            rms,
-            noise,
-            LEAST * size,
-            np.full(len(rms), LEAST * float(np.max(size))),
-            np.broadcast_to(score.peak, rms.shape) / LASTING,
-        ]
+        [rms, noise, LEAST * size, np.full(len(rms), LEAST * float(np.max(size)))]
     )
     carried = np.sqrt(score.still_u2 / np.maximum(score.still_rows, 1))
     return np.where(score.rows < FEW, np.maximum(usual, UNTRIED * carried), usual)

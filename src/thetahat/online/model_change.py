@@ -6,8 +6,7 @@ factor of two must be expected by somebody.
 
 On held-out samples, per joint,
 
-    torque   a = Σ τ_identified τ_nominal / Σ τ_nominal², of the bodies: friction that a file
-             states may be wrong by any factor                    allowed: 1/2 to 2
+    torque   a = Σ τ_identified τ_nominal / Σ τ_nominal²         allowed: 1/2 to 2
     gravity  the same of G(q) alone, over the same postures       allowed: 1/2 to 2
     inertia  the same of D_jj |q̈_j|                              allowed: 1/2 to 2
 
@@ -74,7 +73,7 @@ def model_change(
         return None
     pairs = []
     for robot in (nominal, identified):
-        torque = rigid_body.inverse_dynamics(robot, q, dq, ddq, rigid=True)
+        torque = rigid_body.inverse_dynamics(robot, q, dq, ddq)
         inertia = np.einsum("kii->ki", rigid_body.mass_matrix(robot, q, rigid=True))
         pairs.append((torque, rigid_body.gravity(robot, q), inertia))
     (torque, gravity, inertia), (torque_i, gravity_i, inertia_i) = pairs
