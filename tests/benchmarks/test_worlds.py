@@ -8,13 +8,13 @@ pytest.importorskip("mujoco", reason="the worlds are simulated by MuJoCo (pip in
 
 from benchmarks import worlds
 
-UR5E = next(arm for arm in worlds.ARMS if arm.name == "ur5e")
+PANDA = next(arm for arm in worlds.ARMS if arm.name == "panda")
 
 
 @pytest.mark.skipif(
-    UR5E.path is None, reason="robosuite is not installed (make worlds installs its files)"
+    PANDA.path is None, reason="robosuite is not installed (make worlds installs its files)"
 )
 def test_an_arm_of_others_with_dry_friction_tracks_better(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worlds, "SECONDS", 30.0)
-    outcome = worlds.run(UR5E, 0.05)
+    outcome = worlds.run(PANDA, 0.8)
     assert outcome.good, (outcome.reason, outcome.closings, outcome.alarms, outcome.ratio)

@@ -102,6 +102,7 @@ class OnlineIdentifier:
         rigid = self._learner.projection.x0.copy()
         rigid[self._predictor.columns.inertial :] = 0.0
         self._nominal_model = self._predictor.model(rigid)
+        self._nominal_whole = self._predictor.model(self._learner.projection.x0)
         monitor = self._gate.rules.monitor
         self._payload_link = None if monitor is None else monitor.payload_link
         if self._payload_link is not None:  # whether there is such a link
@@ -520,8 +521,19 @@ class OnlineIdentifier:
             frozen=self._judged & learner.frozen,
             channels=tuple(fault.sentence for fault in self._stream.channels),
             names=self._nominal.velocity_names,
-            surprise=self._surprises.sentence(self._learner.x, score, self._stream.torque_noise),
+            surprise=self._surprise(score),
         )
+
+    def _surprise(self, score: Score | None) -> str:
+        """Why a model needs to be expected, compared with the nominal robot with its friction and
+        without: a file may be wrong about friction by any factor.
+        """
+        model, noise = self._learner.model, self._stream.torque_noise
+        if score is None or model is None:
+            return self._surprises.sentence(None, (), noise)
+        whole = self._held_out.score(model, self._nominal_whole)
+        scores = (score,) if whole is None else (score, whole)
+        return self._surprises.sentence(self._learner.x, scores, noise)
 
     def note_command(self, commanded: np.ndarray, measured: np.ndarray) -> None:
         """Take what was commanded in a cycle, beside what was measured, (nv,) each [N·m or N]: the

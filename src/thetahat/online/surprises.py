@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +16,7 @@ from thetahat.online.gate import Score
 from thetahat.online.model_change import is_shown, measured_ratio, model_change, surprises
 from thetahat.online.signal_check import SpeedCheck, TorqueCheck
 
+CARRIED = 0.5  # of a joint's RMS torque: what bodies must take of it to be judged by it
 POSTURES = 120  # samples on which models are compared: four seconds of them
 
 
@@ -71,15 +73,20 @@ class Surprises:
             return ""
         return self._torques.sentence or (self._speeds.sentence if self._speeds else "")
 
-    def sentence(self, x: np.ndarray | None, score: Score | None, noise: np.ndarray) -> str:
-        """Why a model x = [θ; drive] needs to be expected; "" where it does not, or is. score: of
+    def sentence(self, x: np.ndarray | None, scores: Sequence[Score], noise: np.ndarray) -> str:
+        """Why a model x = [θ; drive] needs to be expected; "" where it does not, or is. scores: of
         held-out samples; noise: (nv,) of the torques.
         """
         wrong = self.signals
-        if wrong or x is None or score is None:
+        if wrong or x is None or not scores:
             return wrong
-        rows = np.maximum(score.rows, 1)
-        torque = measured_ratio(self._robot, score.cross / rows, score.nominal2 / rows, noise)
+        torque = _nearest_to_one(
+            [
+                measured_ratio(self._robot, s.cross / rows, s.nominal2 / rows, noise)
+                for s in scores
+                for rows in (np.maximum(s.rows, 1),)
+            ]
+        )
         if not np.any(is_shown(torque)):
             return ""
         identified, n = self._robot.with_parameters(x), min(self._count, POSTURES)
@@ -87,5 +94,21 @@ class Surprises:
         change = model_change(self._robot, identified, q, dq, ddq, noise=noise)
         if change is None:
             return ""
-        change = replace(change, torque=torque)
+        # a joint whose torque is mostly friction, by either robot, says little about its bodies
+        carried = np.ones(self._robot.nv, dtype=bool)
+        for robot in (self._robot, identified):
+            bodies, whole = (
+                np.mean(rigid_body.inverse_dynamics(robot, q, dq, ddq, rigid=rigid) ** 2, axis=0)
+                for rigid in (True, False)
+            )
+            carried &= bodies > CARRIED**2 * whole
+        change = replace(change, torque=np.where(carried, torque, np.nan))
         return surprises(change, self._robot.velocity_names, self._expect)
+
+
+def _nearest_to_one(ratios: list[np.ndarray]) -> np.ndarray:
+    """(nv,) of several ratios the one that is nearest to one; NaN where any is."""
+    with np.errstate(all="ignore"):
+        far = np.abs(np.log(np.maximum(np.array(ratios), 1e-9)))
+    best = np.argmin(np.where(np.isnan(far), -1.0, far), axis=0)  # NaN first
+    return np.asarray(np.take_along_axis(np.array(ratios), best[None], axis=0)[0])
