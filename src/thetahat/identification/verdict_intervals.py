@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from thetahat.identification.next_steps import Commands
-from thetahat.identification.uncertainty.flags import PRIOR, SENTENCES
+from thetahat.identification.uncertainty.flags import MODEL_ERROR, PRIOR, SENTENCES
 from thetahat.identification.verdict_reason import CORRECTED, Data, Reason
 
-UNFELT = 1e-5  # of the torque's square: below it no error matters to anyone
 MANY = 0.15  # of the base parameters: from there on a verdict says it
 # the same where the prior decides: every motion leaves some parameters to it, and their rows say so
 MOST = 0.5
@@ -20,10 +19,9 @@ def interval_reasons(data: Data, commands: Commands) -> Iterator[Reason]:
     The torque may well be predicted, so that a good result stays good.
     """
     base = data.get("base_parameters") or ()
-    r2 = data.get("r2") or {}
-    if (r2.get("test") or r2.get("train") or 0.0) > 1.0 - UNFELT:
-        return
     for reason, words in SENTENCES.items():
+        if reason == MODEL_ERROR:
+            continue  # its possible size is in the intervals, and the table of parameters says it
         count = sum(reason in (entry.get("flags") or ()) for entry in base)
         if count > (MOST if reason == PRIOR else MANY) * len(base):
             text = f"{count} of {len(base)} base parameters are {words}: see their flags"
