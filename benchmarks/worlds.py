@@ -204,12 +204,13 @@ def run(
     *,
     heavier: float = HEAVIER,
     uniform: bool = False,
+    seed: int = 0,
     verbose: bool = False,
 ) -> Outcome:
     """The loop of the documentation, and the same with the file's model alone."""
     begin = time.perf_counter()
     robot = load_arm(arm)
-    goals = motion(robot)
+    goals = motion(robot, seed)
     dry = friction * (np.ones(robot.nv) if uniform else joint_shares(robot, goals))
     world = World(arm, robot, dry, heavier)
     outcome = Outcome(arm.name, friction)
@@ -261,6 +262,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--arms", default=",".join(arm.name for arm in ARMS))
     parser.add_argument("--friction", default=",".join(f"{f:g}" for f in FRICTIONS))
+    parser.add_argument("--seed", type=int, default=0, help="of the motion")
     parser.add_argument("--uniform", action="store_true", help="the same friction in every joint")
     parser.add_argument("--out", type=Path, default=None, help="JSON of all outcomes")
     parser.add_argument("--verbose", action="store_true")
@@ -272,7 +274,9 @@ def main() -> None:
             print(f"{arm.name}: its package is not installed; pip install 'thetahat[worlds]'")
             continue
         for friction in (float(text) for text in given.friction.split(",")):
-            outcome = run(arm, friction, uniform=given.uniform, verbose=given.verbose)
+            outcome = run(
+                arm, friction, uniform=given.uniform, seed=given.seed, verbose=given.verbose
+            )
             outcomes.append(outcome)
             opened = "never" if outcome.opened is None else f"{outcome.opened:.1f} s"
             print(
