@@ -307,18 +307,19 @@ def _rows(arm: str, cell: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines() if line]
 
 
-def _jobs(arms: list[str], cells: list[str], runs: int) -> Iterator[tuple[str, str, int]]:
+def _jobs(arms: list[str], cells: list[str], seeds: range) -> Iterator[tuple[str, str, int]]:
     """Runs that are not there yet, cell by cell."""
     for arm in arms:
         for cell in cells:
             done = {row["seed"] for row in _rows(arm, cell)}
-            yield from ((arm, cell, seed) for seed in range(runs) if seed not in done)
+            yield from ((arm, cell, seed) for seed in seeds if seed not in done)
 
 
 def main() -> None:
     """Run what is missing, and write the summary."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument("--first", type=int, default=0, help="first seed of the noise")
     parser.add_argument("--arms", nargs="*", default=list(ARMS), choices=ARMS)
     parser.add_argument("--cells", nargs="*", default=list(CELLS), choices=list(CELLS))
     parser.add_argument("--workers", type=int, default=1)
@@ -326,7 +327,8 @@ def main() -> None:
     given = parser.parse_args()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     OUT.mkdir(parents=True, exist_ok=True)
-    jobs = list(_jobs(given.arms, given.cells, given.runs))
+    seeds = range(given.first, given.first + given.runs)
+    jobs = list(_jobs(given.arms, given.cells, seeds))
     with ProcessPoolExecutor(given.workers) as pool:
         for (arm, cell, _), row in pool.map(_guarded, jobs):
             with (OUT / f"{arm}-{cell}.jsonl").open("a") as file:
@@ -334,7 +336,7 @@ def main() -> None:
     table: dict[str, Any] = {}
     for arm in given.arms:
         for cell in given.cells:
-            summary = summarise(_rows(arm, cell)[: given.runs])
+            summary = summarise(row for row in _rows(arm, cell) if row["seed"] in seeds)
             table[f"{arm} {cell}"] = summary
             print(_line(f"{arm} {cell}", summary, missed(CELLS[cell], summary)), flush=True)
     if given.write:
