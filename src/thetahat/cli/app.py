@@ -18,6 +18,7 @@ from thetahat.cli.identify import identify
 from thetahat.cli.inspect import inspect
 from thetahat.cli.simulate import simulate
 from thetahat.cli.study import study
+from thetahat.cli.tool import tool
 from thetahat.cli.validate import validate
 from thetahat.cli.watch import app as watch
 
@@ -52,7 +53,20 @@ def _options(
     pass
 
 
-VERBS = (demo, inspect, identify, validate, study, excite, simulate, control, fleet, history, diff)
+VERBS = (
+    demo,
+    inspect,
+    identify,
+    validate,
+    study,
+    excite,
+    simulate,
+    control,
+    tool,
+    fleet,
+    history,
+    diff,
+)
 for function in VERBS:
     arguments.verb(app)(function)
 app.add_typer(watch, name="watch", short_help=watch.info.help)
