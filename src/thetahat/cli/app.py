@@ -12,6 +12,7 @@ from thetahat.cli.control import control
 from thetahat.cli.demo import demo
 from thetahat.cli.diff import diff
 from thetahat.cli.excite import excite
+from thetahat.cli.export import export
 from thetahat.cli.fleet import fleet
 from thetahat.cli.history import history
 from thetahat.cli.identify import identify
@@ -54,18 +55,8 @@ def _options(
 
 
 VERBS = (
-    demo,
-    inspect,
-    identify,
-    validate,
-    study,
-    excite,
-    simulate,
-    control,
-    tool,
-    fleet,
-    history,
-    diff,
+    *(demo, inspect, identify, validate, study, excite, simulate, control, tool, export, fleet),
+    *(history, diff),
 )
 for function in VERBS:
     arguments.verb(app)(function)
