@@ -21,12 +21,13 @@ def thetahat(
     """The command line, in this process: what `thetahat …` in a shell does, without paying for a
     start each time.
 
-    `identify` does not tune, which takes most of its time, unless a test says `--tune`.
+    `identify` does not tune and writes no report, which take most of its time, unless a test says
+    `--tune` or `--report`.
     """
     monkeypatch.delenv("THETAHAT_DEBUG", raising=False)
 
     def call(verb: str = "", *arguments: object) -> Done:
-        quick = ["--no-tune"] if verb == "identify" else []
+        quick = ["--no-tune", "--no-report"] if verb == "identify" else []
         monkeypatch.setattr(
             sys, "argv", ["thetahat", *([verb] if verb else []), *quick, *map(str, arguments)]
         )

@@ -69,7 +69,9 @@ def test_answer_has_the_schema_and_is_the_file(
     thetahat: Callable[..., Done], log: Path, tmp_path: Path
 ) -> None:
     before = digest(log, robots.path("arm4"))
-    done = thetahat("identify", "arm4", log, "--out", tmp_path / "new" / "folder", "--json")
+    done = thetahat(
+        "identify", "arm4", log, "--out", tmp_path / "new" / "folder", "--json", "--report"
+    )
     assert done.code == 0
     assert done.err == ""
     target = tmp_path / "new" / "folder" / "estimate.json"
@@ -200,7 +202,7 @@ def test_the_report_fits_a_terminal(
     width: int,
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    done = thetahat("identify", "arm4", log, "--out", tmp_path, "-v")
+    done = thetahat("identify", "arm4", log, "--out", tmp_path, "-v", "--report")
     assert done.code == 0
     commands = [line for line in done.out.splitlines() if line.startswith("  thetahat ")]
     assert commands, "next steps, each in one piece"

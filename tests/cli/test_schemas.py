@@ -152,7 +152,8 @@ def test_demo_is_the_whole_path_and_gives_one_answer(
     better than its file, on every joint; by another clock it is the same to the last bit.
     """
     monkeypatch.setattr("thetahat.cli.demo.DURATION", 5.0)  # [s], of 10
-    few = partial(design.design, starts=6)  # of 24
+    monkeypatch.setattr("thetahat.cli.demo.RATE", 250.0)  # [Hz], of 1000
+    few = partial(design.design, starts=3)  # of 24
     monkeypatch.setattr(design, "design", few)
     told = thetahat(
         "demo", "--out", tmp_path / "demo", "--robot", "double_pendulum", "--plant", "own", "--json"

@@ -459,7 +459,7 @@ def check_stable(name: str, seconds: float) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::thetahat.errors.RobotWarning")
-@pytest.mark.parametrize("name", ARMS)
+@pytest.mark.parametrize("name", ["arm4", "ur5"])  # the others: the slow test below
 def test_delay_encoders_and_friction_that_is_not_modelled_leave_it_stable(name: str) -> None:
     check_stable(name, 3.0)
 

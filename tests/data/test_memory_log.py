@@ -51,8 +51,17 @@ def make(kind: str, columns: dict[str, np.ndarray]) -> TableLike:
     return FRAMES[kind](columns)
 
 
-@pytest.mark.parametrize("kind", FRAMES)
-@pytest.mark.parametrize("seg", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "seg"),
+    [
+        ("pandas", True),
+        ("polars", False),
+        ("mapping", True),
+        pytest.param("pandas", False, marks=pytest.mark.slow),
+        pytest.param("polars", True, marks=pytest.mark.slow),
+        pytest.param("mapping", False, marks=pytest.mark.slow),
+    ],
+)
 def test_a_frame_gives_bitwise_the_samples_of_its_csv(
     robot: th.Robot, tmp_path: Path, kind: str, seg: bool
 ) -> None:

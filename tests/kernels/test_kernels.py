@@ -4,6 +4,7 @@ kept, and what the user is told.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -19,7 +20,7 @@ import thetahat as th
 from oracles import pinocchio_bridge
 from oracles.random_trees import random_robot, random_state
 from thetahat.dynamics import batch
-from thetahat.kernels import jit, lanes
+from thetahat.kernels import jit, kernel_cache, lanes
 from thetahat.kernels.lanes import WIDTH
 from thetahat.kernels.vectors import sincos
 from thetahat.model.tree import JointKind
@@ -277,19 +278,19 @@ def test_the_cache_is_keyed_by_every_kernel(tmp_path: Path, monkeypatch) -> None
     """
     home = Path(jit.__file__).parent
     shutil.copytree(home, tmp_path / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
-    original = jit._digest()
-    monkeypatch.setattr(jit, "__file__", str(tmp_path / "kernels" / "jit.py"))
-    assert jit._digest() == original
+    original = kernel_cache.source_digest()
+    monkeypatch.setattr(kernel_cache, "__file__", str(tmp_path / "kernels" / "jit.py"))
+    assert kernel_cache.source_digest() == original
     seen = {original}
     files = sorted((tmp_path / "kernels").glob("*.py"))
     assert len(files) >= 8
     for path in files:
         text = path.read_text(encoding="utf-8")
         path.write_text(text + "\n", encoding="utf-8")
-        seen.add(jit._digest())
+        seen.add(kernel_cache.source_digest())
         path.write_text(text, encoding="utf-8")
     (tmp_path / "kernels" / "more.py").write_text("", encoding="utf-8")
-    seen.add(jit._digest())
+    seen.add(kernel_cache.source_digest())
     assert len(seen) == len(files) + 2, "each edit must give another folder"
 
 
@@ -301,7 +302,7 @@ def test_the_cache_goes_where_it_can_be_written(tmp_path: Path, monkeypatch) -> 
     blocked.write_text("", encoding="utf-8")
     user.mkdir()
     machine.mkdir()
-    name = f"thetahat-kernels-{jit._digest()}"
+    name = f"thetahat-kernels-{kernel_cache.source_digest()}"
 
     def chosen(numba_folder: Path, user_folder: Path, machine_folder: Path) -> str:
         monkeypatch.setattr(jit.config, "CACHE_DIR", str(numba_folder))
@@ -315,37 +316,76 @@ def test_the_cache_goes_where_it_can_be_written(tmp_path: Path, monkeypatch) -> 
     assert chosen(blocked / "own", blocked / "user", blocked / "machine") == ""
 
 
-def run_cold(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A fresh process that needs one cheap kernel, with its own place for compiled code."""
+def start(cache: Path, package: Path, **environment: str) -> subprocess.Popen[str]:
+    """A fresh process that needs one cheap kernel of a package, with a place for compiled code. It
+    prints how often it compiled it.
+    """
     script = (
         "import sys, numpy as np, thetahat as th\n"
         "assert 'numba' not in sys.modules, 'Numba is loaded lazily'\n"
         "from oracles.random_trees import random_robot\n"
         "robot = random_robot(0, nodes=2)\n"
-        "print(th.body_frames(robot, robot.neutral)[1].shape)\n"
+        "frames = th.body_frames(robot, robot.neutral)[1].shape\n"
+        "from thetahat.kernels.kinematics import place\n"
+        "print(frames, sum(place.stats.cache_misses.values()))\n"
     )
-    path = os.pathsep.join([str(Path(th.__file__).parents[1]), str(Path(__file__).parents[1])])
+    path = os.pathsep.join([str(package.parent), str(Path(__file__).parents[1])])
     inherited = {key: value for key, value in os.environ.items() if key != "THETAHAT_QUIET"}
-    return subprocess.run(
+    return subprocess.Popen(
         [sys.executable, "-c", script],
-        env={**inherited, "PYTHONPATH": path, "NUMBA_CACHE_DIR": str(folder), **environment},
-        capture_output=True,
+        env={**inherited, "PYTHONPATH": path, "NUMBA_CACHE_DIR": str(cache), **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=120,
-        check=True,
     )
 
 
-def test_a_user_who_waits_for_the_compiler_is_told_so(tmp_path: Path) -> None:
-    """Once, on standard error; not when the code is there already, and not when told to be
-    quiet.
+def ended(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """What a process printed, and what it said on standard error."""
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    return out, err
+
+
+def test_a_user_who_waits_for_the_compiler_is_told_so_once(tmp_path: Path) -> None:
+    """On standard error, and not when the code is there already: the same sources in another
+    folder, with other times, need no compilation.
     """
-    cold, warm = run_cold(tmp_path / "a"), run_cold(tmp_path / "a")
-    assert cold.stderr.count("compiling its kernels") == 1
-    assert cold.stderr.count("\n") == 1
-    assert warm.stderr == ""
-    assert cold.stdout == warm.stdout
+    here, moved = Path(th.__file__).parent, tmp_path / "elsewhere" / "thetahat"
+    out, err = ended(start(tmp_path / "a", here))
+    assert err.count("compiling its kernels") == 1
+    assert err.count("\n") == 1
     assert [folder.name for folder in (tmp_path / "a").iterdir()] == [
-        f"thetahat-kernels-{jit._digest()}"
+        f"thetahat-kernels-{kernel_cache.source_digest()}"
     ]
-    assert run_cold(tmp_path / "b", THETAHAT_QUIET="1").stderr == ""
+    shutil.copytree(
+        here,
+        moved,
+        copy_function=shutil.copyfile,
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    again, err = ended(start(tmp_path / "a", moved))
+    assert err == ""
+    assert out.split()[:2] == again.split()[:2]
+    assert (out.split()[-1], again.split()[-1]) == ("1", "0")
+
+
+def test_processes_that_start_together_compile_a_kernel_once(tmp_path: Path) -> None:
+    """And a process that is told to be quiet says nothing."""
+    here = Path(th.__file__).parent
+    both = [start(tmp_path, here, THETAHAT_QUIET="1") for _ in range(2)]
+    (out, err), (other_out, other_err) = [ended(process) for process in both]
+    assert err == other_err == ""
+    assert int(out.split()[-1]) + int(other_out.split()[-1]) == 1
+
+
+def test_a_kernel_that_another_process_compiles_for_too_long_is_compiled(
+    tmp_path: Path, monkeypatch
+) -> None:
+    """No wait is without a limit."""
+    monkeypatch.setattr(kernel_cache, "LONGEST_WAIT", 0.1)
+    lock = tmp_path / "kernel.lock"
+    with lock.open("wb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with kernel_cache._locked(lock):
+            pass

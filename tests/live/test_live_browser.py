@@ -131,7 +131,7 @@ def require_taken_home(page: Any, seen: browser.Seen, server: Server, mode: str)
     assert server.session.shared.failure == ""
 
 
-@pytest.mark.parametrize("mode", ["replay", "listen"])
+@pytest.mark.parametrize("mode", ["listen", pytest.param("replay", marks=pytest.mark.slow)])
 def test_a_run_is_watched_and_taken_home(chromium: Any, mode: str) -> None:
     with (
         serving(mode) as server,

@@ -389,8 +389,15 @@ def test_a_floating_base_falls_and_is_logged_by_its_suffixes(tmp_path: Path) -> 
 # -- the whole path --------------------------------------------------------------------------------
 
 
-@both_engines
-@pytest.mark.parametrize("name", ["double_pendulum", "arm4"])
+@pytest.mark.parametrize(
+    ("name", "plant"),
+    [
+        ("double_pendulum", "mujoco"),
+        ("arm4", "own"),
+        pytest.param("double_pendulum", "own", marks=pytest.mark.slow),
+        pytest.param("arm4", "mujoco", marks=pytest.mark.slow),
+    ],
+)
 def test_simulate_identify_predict_another_motion(name: str, plant: str) -> None:
     robot = load(name)
     r2, estimate, run = scored(robot, engine(plant), Realism.typical(robot), seconds=6.0)

@@ -15,9 +15,6 @@ from identify_cases import Done
 
 from thetahat import cli
 from thetahat.cli import engine_options
-from thetahat.cli.app import app
-from thetahat.cli.diff import diff
-from thetahat.cli.history import history
 
 jsonschema = pytest.importorskip(
     "jsonschema", reason="jsonschema checks the answers (pip install jsonschema)"
@@ -31,10 +28,6 @@ def thetahat(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     """The command line, in this process."""
     monkeypatch.delenv("THETAHAT_DEBUG", raising=False)
     monkeypatch.delenv(engine_options.STORE, raising=False)
-    have = {command.name or command.callback.__name__ for command in app.registered_commands}
-    for verb in (history, diff):
-        if verb.__name__ not in have:
-            app.command()(verb)
 
     def call(*arguments: object) -> Done:
         monkeypatch.setattr(sys, "argv", ["thetahat", *map(str, arguments)])

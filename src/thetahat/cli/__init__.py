@@ -13,6 +13,6 @@ def main() -> None:
     from thetahat.cli.exit_status import guarded
 
     with guarded():
-        from thetahat.cli.app import app
+        from thetahat.cli.app import program
 
-        app(prog_name="thetahat")
+        program()(prog_name="thetahat")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import Annotated
 
 import typer
@@ -61,3 +63,9 @@ VERBS = (
 for function in VERBS:
     arguments.verb(app)(function)
 app.add_typer(watch, name="watch", short_help=watch.info.help)
+
+
+@cache
+def program() -> Callable[..., object]:
+    """Return the program that runs with the process's arguments."""
+    return typer.main.get_command(app)

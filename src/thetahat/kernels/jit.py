@@ -7,7 +7,6 @@ the user who waits is told so.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 import tempfile
@@ -17,22 +16,16 @@ from pathlib import Path
 import numba
 from numba.core import config, event
 
+from thetahat.kernels.kernel_cache import cache_in, source_digest
+
 _FLAGS = {"nogil": True, "boundscheck": False, "error_model": "numpy", "fastmath": {"contract"}}
-
-
-def _digest() -> str:
-    """A hash of every source file of this folder."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:16]
 
 
 def _cache_folder() -> str:
     """The first writable of: NUMBA_CACHE_DIR, the user's cache folder, the temporary folder of the
     machine.
     """
-    name = f"thetahat-kernels-{_digest()}"
+    name = f"thetahat-kernels-{source_digest()}"
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")  # noqa: PTH111, PTH118
     for parent in (config.CACHE_DIR, home, tempfile.gettempdir()):
         if parent:
@@ -53,11 +46,7 @@ def jit(function):
     """Compile a kernel: raw arrays in and out, no interpreter lock, cached on disk."""
     kernel = numba.njit(no_cfunc_wrapper=True, **_FLAGS)(function)
     if _CACHE_FOLDER:
-        kept, config.CACHE_DIR = config.CACHE_DIR, _CACHE_FOLDER
-        try:
-            kernel.enable_caching()
-        finally:
-            config.CACHE_DIR = kept
+        cache_in(kernel, _CACHE_FOLDER)
     return kernel
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -177,7 +177,7 @@ def enclosing_ellipsoid(points: np.ndarray, pad: float, source: str) -> Region:
         parts = np.array_split(outline, -(-len(outline) // CHUNK))
         outline = np.vstack([part[np.argmax(directions @ part.T, axis=1)] for part in parts])
     outline = outline[np.argmax(directions @ outline.T, axis=1)] + pad * directions
-    centre, shape = _smallest_ellipsoid(outline)
+    centre, shape = _smallest_ellipsoid(np.ascontiguousarray(outline).tobytes())
     away = points - centre
     farthest = float(np.max(np.einsum("ij,jk,ik->i", away, shape, away)))
     values, axes = np.linalg.eigh(shape / max(farthest, 1.0))
@@ -195,10 +195,14 @@ def sphere_directions() -> np.ndarray:
     return np.vstack([spiral, np.eye(3), -np.eye(3)])
 
 
-def _smallest_ellipsoid(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+@lru_cache(maxsize=1024)  # a robot's links are asked for several times in a run
+def _smallest_ellipsoid(outline: bytes) -> tuple[np.ndarray, np.ndarray]:
     """(c, A) of the ellipsoid of least volume around points that span all three directions
     [Khachiyan1996], with steps away from points that count too much [Todd2007].
+
+    outline: the bytes of the points, (count, 3) float64.
     """
+    points = np.frombuffer(outline).reshape(-1, 3)
     count, d = len(points), 3
     middle, size = np.mean(points, axis=0), float(np.max(np.ptp(points, axis=0)))
     lifted = np.column_stack([(points - middle) / size, np.ones(count)])
@@ -222,4 +226,7 @@ def _smallest_ellipsoid(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     away = own - centre
     shape = np.linalg.inv(spread)
     shape /= float(np.max(np.einsum("ij,jk,ik->i", away, shape, away)))
-    return middle + size * centre, shape / size**2
+    ellipsoid = middle + size * centre, shape / size**2
+    for array in ellipsoid:
+        array.setflags(write=False)
+    return ellipsoid
