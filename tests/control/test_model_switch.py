@@ -134,7 +134,7 @@ def test_a_model_without_inertia_leaves_the_feedback_as_stiff_as_it_was(
     error = np.array([0.0, 0.0, 0.0, 1e-3])
 
     def stiffness() -> float:
-        taken = [rig.law(0.0, each, dq, (q, dq, ddq))[-1] for each in (q, q - error)]
+        taken = [rig.law(0.0, q, dq, (each, dq, ddq))[-1] for each in (q, q + error)]
         return float(np.diff(taken)[0]) / 1e-3
 
     before = stiffness()
