@@ -31,6 +31,10 @@ PERIOD = 0.002  # [s] of the control loop
 STEPS = 2  # of MuJoCo in a cycle
 SECONDS = 60.0
 LAST = 10.0  # [s] over which tracking is compared
+SETTLE, SPAN, STRIDE = 3.0, 5.0, 0.25  # [s] after the switch; of a window; between windows
+# of the file's model's error in the same window: where the gate closed again, both are the same
+# controller and their errors differ by how they started
+NO_WORSE = 1.01
 HEAVIER = 1.25  # planted masses over the file's
 FRICTIONS = (0.0, 0.05, 0.8)  # [N·m] of the strongest joint
 ROBOSUITE = "robosuite/models/assets/robots/{}/robot.xml"
@@ -180,6 +184,9 @@ class Outcome:
     nominal: float = 0.0  # [rad] RMS of the tracking error over the last seconds, file's model
     identified: float = 0.0  # the same with the gate's model
     per_joint: list[float] = field(default_factory=list)  # ratio of both
+    # worst RMS error of any SPAN seconds after the switch, over the file's model's in the same ones
+    worst: float = 0.0
+    worst_at: float = 0.0  # [s] where that window begins
     reason: str = ""  # of the gate at the end
     seconds: float = 0.0  # of the run
 
@@ -195,6 +202,7 @@ class Outcome:
             and len(self.closings) <= 1
             and not self.alarms
             and self.ratio <= 0.3
+            and self.worst <= NO_WORSE
         )
 
 
@@ -224,7 +232,7 @@ def run(
         for event in verdict.events:
             if event.kind == "alarm":
                 outcome.alarms.append(event.sentence)
-            if verbose:
+            if verbose and event.kind != "spike":
                 print(f"   {event.t:7.2f} {event.kind}: {event.sentence}", flush=True)
         if verdict.gate.open and outcome.opened is None:
             outcome.opened = t
@@ -237,10 +245,26 @@ def run(
     both = [np.sqrt(np.mean(each[-last:] ** 2, axis=0)) for each in (nominal, identified)]
     outcome.nominal, outcome.identified = (float(np.sqrt(np.mean(each**2))) for each in both)
     outcome.per_joint = [round(float(b / a), 3) for a, b in zip(*both, strict=True)]
+    if outcome.opened is not None:
+        outcome.worst, outcome.worst_at = worst_window(nominal, identified, outcome.opened)
     outcome.reason = identifier.gate.reason
     outcome.seconds = time.perf_counter() - begin
     identifier.close()
     return outcome
+
+
+def worst_window(nominal: np.ndarray, identified: np.ndarray, opened: float) -> tuple[float, float]:
+    """The largest ratio of both RMS errors over any SPAN seconds, SETTLE seconds after the gate
+    opened or later, and where that window begins [s].
+    """
+    squares = np.cumsum([np.mean(each**2, axis=1) for each in (nominal, identified)], axis=1)
+    span, first = round(SPAN / PERIOD), round((opened + SETTLE) / PERIOD)
+    starts = np.arange(first, len(nominal) - span, round(STRIDE / PERIOD))
+    if not len(starts):
+        return 0.0, 0.0
+    file, own = squares[:, starts + span] - squares[:, starts]
+    at = int(np.argmax(own / file))
+    return float(np.sqrt(own[at] / file[at])), float(starts[at] * PERIOD)
 
 
 def track(world: World, goals: tuple[np.ndarray, ...], push, controller) -> np.ndarray:
@@ -283,7 +307,8 @@ def main() -> None:
                 f"{arm.name:9} {friction:4g}  {'good' if outcome.good else 'BAD ':4}  open {opened:>7}"
                 f"  closings {len(outcome.closings)}  alarms {len(outcome.alarms)}"
                 f"  {1e3 * outcome.nominal:7.2f} → {1e3 * outcome.identified:7.2f} mrad"
-                f" ({outcome.ratio:.2f})  {outcome.seconds:.0f} s",
+                f" ({outcome.ratio:.2f})  worst {SPAN:g} s {outcome.worst:.2f}"
+                f"  {outcome.seconds:.0f} s",
                 flush=True,
             )
             if not outcome.good:

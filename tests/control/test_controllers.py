@@ -69,6 +69,27 @@ def test_the_torque_is_that_of_pinocchio_at_the_commanded_acceleration(name: str
         )
 
 
+@pytest.mark.filterwarnings("ignore::thetahat.errors.RobotWarning")
+@pytest.mark.parametrize("name", ["arm7", "panda", "talos_full", "valkyrie_A_44dof"])
+def test_feedback_that_is_kept_has_the_other_robots_mass_matrix_and_rotors(name: str) -> None:
+    """U = ID(q, q̇, q̈_d) of one robot + (D₀ + rotors)(kp e + kd ė) of another, by Pinocchio."""
+    nominal = load(name).without_drive()
+    rotors = nominal.drive.with_values(armature=np.full(nominal.nv, 0.3))
+    identified = wrong_by(nominal, 0.3, 2)
+    law = ComputedTorque(identified, 3.0, 4.0, limits=False, physical=False)
+    law.keep_feedback(ComputedTorque(replace(nominal, drive=rotors), KP, KD, limits=False))
+    own, other = (pinocchio_bridge.from_robot(robot) for robot in (identified, nominal))
+    for seed in range(5):
+        q, dq, wanted = state(nominal, seed)
+        feedback = commanded(q, dq, wanted) - wanted[2]
+        one, none = (
+            other.inverse_dynamics(q[None], 0.0 * dq[None], each[None])[0]
+            for each in (feedback, 0.0 * feedback)
+        )
+        goal = own.inverse_dynamics(q[None], dq[None], wanted[2][None])[0]
+        assert close(law(0.0, q, dq, wanted), goal + one - none + 0.3 * feedback, SAME)
+
+
 def drives(robot: th.Robot) -> dict[str, th.Robot]:
     """Every kind of drive: one motor per joint, motors that drive several, a shape only a function
     knows.

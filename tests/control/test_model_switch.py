@@ -60,11 +60,18 @@ class Rig:
         self.source = Source(self.nominal)
         self.law = ModelSwitch(self.source, self.make, slew=SLEW, **options)
         self.motion = sines(self.truth, seed=2, duration=10.0)
-        self.plain = {id(robot): self.make(robot) for robot in (self.truth, self.nominal)}
+        self.plain = {id(robot): self.beside(robot) for robot in (self.truth, self.nominal)}
         self.k = 0
 
     def make(self, robot: th.Robot) -> ComputedTorque:
         return ComputedTorque(robot, 100.0, 20.0, limits=self.limits, max_speed=self.max_speed)
+
+    def beside(self, robot: th.Robot) -> ComputedTorque:
+        """The controller of one model alone, with the nominal one's feedback."""
+        law = self.make(robot)
+        if robot is not self.nominal:
+            law.keep_feedback(self.make(self.nominal))
+        return law
 
     def tick(self, **changed: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(switched, nominal, identified) command at the next moment of the motion, a little behind
@@ -108,6 +115,35 @@ def test_the_switch_is_bumpless_and_ends_on_the_identified_model() -> None:
     assert (rig.law.switches, rig.law.fallbacks, rig.law.blending) == (1, 0, False)
 
 
+def without_inertia(robot: th.Robot, last: float) -> th.Robot:
+    """The robot with its last body's mass and inertia times a number."""
+    theta = robot.theta.copy()
+    theta[-10:] *= last
+    return robot.with_parameters(theta)
+
+
+@pytest.mark.parametrize(("feedback", "kept"), [("nominal", 1.0), ("model", 1e-3)])
+def test_a_model_without_inertia_leaves_the_feedback_as_stiff_as_it_was(
+    feedback: str, kept: float
+) -> None:
+    """What a millirad of error changes of the last joint's torque, before and after the switch to
+    a model whose last body is a thousandth of the nominal one's.
+    """
+    rig = Rig(feedback=feedback, limits=False)
+    q, dq, ddq = (x[0] for x in rig.motion.at(np.array([0.0])))
+    error = np.array([0.0, 0.0, 0.0, 1e-3])
+
+    def stiffness() -> float:
+        taken = [rig.law(0.0, q, dq, (each, dq, ddq))[-1] for each in (q, q + error)]
+        return float(np.diff(taken)[0]) / 1e-3
+
+    before = stiffness()
+    rig.source.accept(without_inertia(rig.nominal, 1e-3))
+    rig.law(1e-3, q, dq, (q, dq, ddq))
+    assert rig.law.identified
+    assert stiffness() == pytest.approx(kept * before, rel=1e-6)
+
+
 def test_falling_back_takes_one_cycle_in_the_middle_of_a_blend_too() -> None:
     for cycles in (1, 5, 2000):
         rig = Rig()
@@ -145,7 +181,7 @@ def test_a_fallback_that_slews_changes_the_model_at_once_and_the_torque_slowly()
 def test_from_one_identified_model_to_the_next_is_bumpless_too() -> None:
     rig = Rig()
     models = [rig.truth, *(wrong_by(rig.truth, 0.2, k) for k in range(4))]
-    plain = {id(robot): rig.make(robot) for robot in models}
+    plain = {id(robot): rig.beside(robot) for robot in models}
     last, previous = None, None
     for k in range(600):
         robot = models[k // 40 % len(models)]
@@ -430,7 +466,7 @@ def test_no_sequence_of_models_and_spikes_makes_a_step_above_the_slews(
     """
     rig = Rig(limits=limits)
     models = {
-        id(robot): rig.make(robot)
+        id(robot): rig.beside(robot)
         for robot in (rig.nominal, rig.truth, wrong_by(rig.truth, 0.1, 9))
     }
     by_event = {"open": rig.truth, "other": models[list(models)[-1]].robot}
@@ -499,6 +535,8 @@ def test_refusals_are_sentences() -> None:
     rig = Rig()
     with pytest.raises(UsageError, match="fallback is 'soft'; choose one of step, slew"):
         ModelSwitch(rig.source, rig.make, fallback="soft")
+    with pytest.raises(UsageError, match="feedback is 'own'; choose one of nominal, model"):
+        ModelSwitch(rig.source, rig.make, feedback="own")
     with pytest.raises(UsageError, match="slew has 3 values; give one, or 4"):
         ModelSwitch(rig.source, rig.make, slew=[1.0, 2.0, 3.0])
     rig.source.accept(rig.truth)

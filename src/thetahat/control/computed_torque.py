@@ -193,13 +193,30 @@ class ComputedTorque(ModelController):
         self._drive = None if simple or drive.is_zero else drive
         self._state = state = np.zeros((k.STATE_SIZE, robot.nv))
         self._acceleration, self._speed = state[k.DDQ], state[k.SPEED]
-        tau = np.zeros((1, robot.nv))
+        tau = np.zeros((k.SAMPLES, robot.nv))
         self._tau: np.ndarray = tau[0]
-        self._kernel = k.computed_torque
+        self._kernel, self._constants = k.computed_torque, constants
         model = (*tree.rigid_arrays, gravity, theta)
-        scratch = (np.empty((1, 0)), w.nodes, w.directions, w.forces, w.torques)
-        self._arguments = (*model, state, constants, measured, *scratch, tau)
+        scratch = (np.empty((k.SAMPLES, 0)), w.nodes, w.directions, w.forces, w.torques)
+        # the last but one: whose mass matrix feedback has, where that is another robot's
+        self._arguments = (
+            *(*model, state, constants, measured, *scratch, tau),
+            *(np.empty(0), np.zeros((k.LANES_SIZE, robot.nv))),
+        )
         self._kernel(*self._arguments)  # compiles it now, not in the first cycle of a loop
+
+    def keep_feedback(self, other: ComputedTorque) -> None:
+        """Take over the feedback of another controller of the same joints, gains and mass matrix
+        D₀: U = D q̈_d + C q̇ + G + D₀ (kd ė + kp e), rotors by whichever robot has the larger one.
+        """
+        k, robot = batch.kernels().computed_torque, other.robot
+        self.kp, self.kd = other.kp, other.kd
+        self._constants[k.KP], self._constants[k.KD] = self.kp, self.kd
+        if self.robot.drive.simple and robot.drive.simple:
+            less = robot.drive.armature - self.robot.drive.armature
+            self._constants[k.ROTOR] = np.maximum(less, 0.0)
+        theta, _, _ = robot.kernel_values
+        self._arguments = (*self._arguments[:-2], theta, self._arguments[-1])
 
     def _torque(self, t: float, q: np.ndarray, dq: np.ndarray, wanted: Reference) -> np.ndarray:
         state, (q_d, dq_d, ddq_d) = self._state, wanted

@@ -32,6 +32,13 @@ the last command is held, then faded to the nominal model's gravity compensation
 controller is called with it, both with the sample's own time, so that the verdict is about this
 sample; where the times are of different clocks, call `turn_away` instead.
 
+Feedback is not the model's to change. Computed torque multiplies kd ė + kp e by the model's mass
+matrix, and slow motion tells a light joint's inertia badly: a UR5e's last wrist (1e-4 kg·m²) was
+identified as anything between 0 and ten times that, from torques that friction makes up, and went
+slack or stiff with it. So by default (`feedback="nominal"`) an identified model takes over what its
+torques show, D q̈_d + C q̇ + G and friction, while gains and the mass matrix of feedback stay those
+of the nominal controller, which held the robot before.
+
 A person may force the nominal model (`forced`), whatever the gate says; the gate goes on judging,
 and when the force is lifted the switch to the identified model is bumpless as ever.
 """
@@ -43,6 +50,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from thetahat.control.computed_torque import ComputedTorque
 from thetahat.control.controller import Controller, JointController, Reference
 from thetahat.control.torque_limits import PerJoint, per_joint, usual_torques
 from thetahat.errors import ThetahatError, UsageError
@@ -55,6 +63,7 @@ LONGEST = 0.1  # [s] of a cycle, as far as the slew is concerned: a stall buys n
 # off; less so while waiting
 LEAP, LONG = 0.1, 5.0
 FALLBACKS = ("step", "slew")
+FEEDBACKS = ("nominal", "model")
 
 
 class ModelSource(Protocol):
@@ -77,6 +86,8 @@ class ModelSwitch:
         nominal: the robot to fall back to; by default the one the verdict allows now, while the
             gate is closed.
         fallback: "step" or "slew", see above.
+        feedback: "nominal": computed torque keeps the nominal controller's gains and mass matrix
+            for its feedback, see below; "model": both are those of the model in charge.
 
     """
 
@@ -88,9 +99,12 @@ class ModelSwitch:
         slew: PerJoint | None = None,
         nominal: Robot | None = None,
         fallback: str = "step",
+        feedback: str = "nominal",
     ) -> None:
         if fallback not in FALLBACKS:
             raise UsageError(f"fallback is {fallback!r}; choose one of {', '.join(FALLBACKS)}")
+        if feedback not in FEEDBACKS:
+            raise UsageError(f"feedback is {feedback!r}; choose one of {', '.join(FEEDBACKS)}")
         if nominal is None:
             if source.verdict.gate.open:
                 raise UsageError(
@@ -99,7 +113,7 @@ class ModelSwitch:
                 )
             nominal = source.verdict.robot
         self.nominal, self._source = nominal, source
-        self._factory, self._fallback = factory, fallback
+        self._factory, self._fallback, self._feedback = factory, fallback, feedback
         self.slew = per_joint(
             "slew", usual_torques(nominal) / BLEND if slew is None else slew, nominal.nv
         )
@@ -256,6 +270,12 @@ class ModelSwitch:
                 made = self._factory(robot)
                 if isinstance(made, JointController) and isinstance(self._safe, JointController):
                     made.fall_back_to(self._safe)
+                if (
+                    self._feedback == "nominal"
+                    and isinstance(made, ComputedTorque)
+                    and isinstance(self._safe, ComputedTorque)
+                ):
+                    made.keep_feedback(self._safe)
                 self._candidate = (robot, made)
             except ThetahatError as error:
                 self._declined, self.declined = robot, str(error)

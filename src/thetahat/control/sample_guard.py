@@ -98,10 +98,12 @@ class SampleGuard:
             return f"q of joint {name!r} is {state[rows.Q, v]}"
         q, believed = float(state[rows.Q, v]), float(self.q[v])
         gap = t - self._last
+        with np.errstate(over="ignore"):
+            gone = np.abs(state[rows.Q] - self._elsewhere)
         near = (
             self._agreeing > 0
             and 0.0 < gap <= LONGEST
-            and np.all(np.abs(state[rows.Q] - self._elsewhere) <= state[rows.SPEED] * gap + SLACK)
+            and np.all(gone <= state[rows.SPEED] * gap + SLACK)
         )
         self._agreeing, self._since = (self._agreeing + 1, self._since) if near else (1, t)
         self._elsewhere[:], self._last = state[rows.Q], t

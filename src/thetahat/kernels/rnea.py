@@ -68,7 +68,7 @@ def applied(wrenches, first, last, at, R):
 
 
 @inline
-def _needed_wrench(theta, column, nodes, i):
+def needed_wrench(theta, column, nodes, i):
     """The wrench that makes body i move as it does, about its origin."""
     R = load9(nodes, i + 1, ROTATION)
     w, alpha = load3(nodes, i + 1, OMEGA), load3(nodes, i + 1, ALPHA)
@@ -131,7 +131,7 @@ def inverse_dynamics(
             column = topology[i, COLUMN]
             couple, force = zero3(), zero3()
             if column >= 0:
-                couple, force = _needed_wrench(theta, column, nodes, i)
+                couple, force = needed_wrench(theta, column, nodes, i)
                 if wrenches.shape[1] > 0:
                     n_x, f_x = applied(
                         wrenches, first, last, 6 * (column // 10), load9(nodes, i + 1, ROTATION)
