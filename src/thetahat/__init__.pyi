@@ -28,7 +28,9 @@ from .identification.estimators.prior import Prior as Prior
 from .identification.estimators.robust import Robust as Robust
 from .identification.identifiability.base_parameters import base_parameters as base_parameters
 from .identification.information import Information as Information
-from .identification.payload.payload import payload_from_difference as payload_from_difference
+from .identification.payload.payload_difference import (
+    payload_from_difference as payload_from_difference,
+)
 from .identification.solve import solve as solve
 from .identification.tuning.tune import tune as tune
 from .model.io.load import load as load
