@@ -25,15 +25,54 @@ HELD = 0.1
 CLEAR = 3.0  # standard deviations: a mass nearer to zero has no centre that can be told
 
 
+@dataclass(frozen=True, eq=False)
+class PayloadBox:
+    """A box in the payload's frame that holds all of its mass."""
+
+    low: np.ndarray  # (3,) [m]
+    high: np.ndarray  # (3,) [m]
+
+    @property
+    def size(self) -> float:
+        """Half of the diagonal [m]."""
+        return float(0.5 * np.linalg.norm(self.high - self.low))
+
+    @property
+    def realisability(self) -> np.ndarray:
+        """G, (3, 10), with G·θ = ∫(x − low)(high − x) dm ≥ 0 along each axis, for any mass inside
+        [Wensing2018].
+        """
+        J = parameters.to_pseudo_inertia(np.eye(SIZE))
+        axes = np.arange(3)
+        middle = (self.low + self.high)[:, None] * J[:, axes, 3].T
+        return np.asarray(
+            middle - J[:, axes, axes].T - (self.low * self.high)[:, None] * J[:, 3, 3]
+        )
+
+    def filled(self, mass: float) -> np.ndarray:
+        """Return θ of the box filled evenly, (10,)."""
+        square = (self.high - self.low) ** 2 / 12.0
+        inertia = np.diag(np.sum(square) - square)
+        centre = 0.5 * (self.low + self.high)
+        return parameters.from_mass_com_inertia(np.array(mass), centre, mass * inertia)
+
+
 def typical_mass(robot: Robot) -> float:
     """Return the mean mass of a body [kg]: a payload's mass known no better is not seen."""
     return float(np.mean(np.abs(robot.theta[M::SIZE]))) or 1.0
 
 
-def fit_payload(evidence: Evidence, place: PayloadPlace, *, typical: float, size: float) -> Payload:
+def fit_payload(
+    evidence: Evidence,
+    place: PayloadPlace,
+    *,
+    typical: float,
+    size: float,
+    box: PayloadBox | None = None,
+) -> Payload:
     """Return the body that fits best.
 
-    typical: mass of a body of the robot [kg]. size: of what may be held [m].
+    typical: mass of a body of the robot [kg]. size: of what may be held [m]. box: that holds it.
     """
     if not (np.isfinite(size) and size > 0.0):
         raise UsageError(f"size is {size!r}; give the length of what may be held [m], above zero")
@@ -42,9 +81,9 @@ def fit_payload(evidence: Evidence, place: PayloadPlace, *, typical: float, size
     mass, std = first.scale[M] * first.best(np.zeros(SIZE))[M], float(first.std(unit[M]))
     seen_mass = std <= typical
     sight = Sight(evidence.factor, abs(mass) + 2.0 * std if seen_mass else typical, size)
-    own = _compact(sight, size)
+    own = _compact(sight, size, box)
     v = sight.best(own)
-    body = _body(sight, own, v)
+    body = _body(sight, own, v, box)
     if not np.all(np.isfinite(body.theta)):
         raise NotIdentifiable(
             "no finite payload fits; the log's numbers are too large or too small, check their"
@@ -76,11 +115,13 @@ def fit_payload(evidence: Evidence, place: PayloadPlace, *, typical: float, size
     )
 
 
-def _compact(sight: Sight, size: float) -> np.ndarray:
-    """A small ball where the data put the payload, in units of sight.scale."""
+def _compact(sight: Sight, size: float, box: PayloadBox | None) -> np.ndarray:
+    """A small ball where the data put the payload, or the box filled, in units of sight.scale."""
     fitted, com, _ = parameters.to_mass_com_inertia(sight.scale * sight.best(np.zeros(SIZE)))
     least = float(0.1 * sight.scale[M])
     mass = max(float(fitted), least)
+    if box is not None:
+        return np.asarray(box.filled(mass) / sight.scale)
     com = com if mass > least else np.zeros(3)
     inertia = mass * (0.5 * size) ** 2 * np.eye(3)
     return parameters.from_mass_com_inertia(np.array(mass), com, inertia) / sight.scale
@@ -93,9 +134,11 @@ class _Body:
     certificate: Certificate | None = None
 
 
-def _body(sight: Sight, own: np.ndarray, v: np.ndarray) -> _Body:
+def _body(sight: Sight, own: np.ndarray, v: np.ndarray, box: PayloadBox | None) -> _Body:
     """The body with the numbers v, or where no body has them the one that fits best."""
-    if smallest_eigenvalue(sight.scale * v) >= MARGIN:
+    G = np.zeros((0, SIZE)) if box is None else box.realisability * sight.scale
+    G = G / np.maximum(np.linalg.norm(G, axis=1, keepdims=True), np.finfo(float).tiny)
+    if smallest_eigenvalue(sight.scale * v) >= MARGIN and np.all(G @ v >= 0.0):
         return _Body(sight.scale * v, "solved")
     hidden = sight.directions[sight.hidden]
     rows = np.vstack(
@@ -114,8 +157,8 @@ def _body(sight: Sight, own: np.ndarray, v: np.ndarray) -> _Body:
         shapes=shape[None],
         first=np.zeros(1, dtype=int),
         gamma=np.zeros(1),
-        G=np.zeros((0, SIZE)),
-        low=np.zeros(0),
+        G=G,
+        low=np.zeros(len(G)),
     )
     answer = interior_point.minimise(problem, own)
     theta = sight.scale * answer.v

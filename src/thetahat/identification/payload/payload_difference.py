@@ -90,7 +90,7 @@ def payload_from_difference(
         "pass inflation if samples are not independent, name friction that changed in differing, or"
         " try another link"
     )
-    return _with_misfit(payload, evidence, odd, fix)
+    return with_misfit(payload, evidence, odd, fix)
 
 
 def payload_on_link(
@@ -138,7 +138,7 @@ def payload_on_link(
         "pass inflation if samples are not independent, identify the robot without payload first,"
         " or try another link"
     )
-    payload = _with_misfit(payload, evidence, odd, fix)
+    payload = with_misfit(payload, evidence, odd, fix)
     return replace(payload, exact_rest=exact, advice=(*payload.advice, *advice))
 
 
@@ -221,8 +221,8 @@ def _estimated_values(information: Information, estimate: Estimate) -> np.ndarra
     return estimate.x
 
 
-def _with_misfit(payload: Payload, evidence: Evidence, odd: str, fix: str) -> Payload:
-    """With the misfit, and a sentence where it is no chance."""
+def with_misfit(payload: Payload, evidence: Evidence, odd: str, fix: str) -> Payload:
+    """Return the payload with its misfit, and a sentence where that is no chance."""
     freedom = evidence.freedom
     if freedom <= 0:
         return payload

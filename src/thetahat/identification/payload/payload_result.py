@@ -34,6 +34,20 @@ class PayloadFit:
     # Where it is more than chance allows, spreads are √misfit times those of the noise alone.
     misfit: float | None = None
 
+    def with_scale_error(self, theta: np.ndarray, error: float) -> PayloadFit:
+        """Return the same where all torques may be off by one factor, 1 ± error.
+
+        Mass and inertia are off with it, the centre of mass is not.
+        """
+        mass, _, inertia = parameters.to_mass_com_inertia(theta)
+        std = None if self.mass_std is None else float(np.hypot(self.mass_std, error * mass))
+        return replace(
+            self,
+            covariance=self.covariance + error**2 * np.outer(theta, theta),
+            mass_std=std,
+            inertia_std=np.ma.sqrt(self.inertia_std**2 + (error * inertia) ** 2),
+        )
+
     def inflated(self, factor: float) -> PayloadFit:
         """Return the same with standard deviations `factor` times as large."""
         return replace(
