@@ -41,6 +41,7 @@ from .model.robot import Robot as Robot
 from .online.identifier import OnlineIdentifier as OnlineIdentifier
 from .pipeline.identification import Identification as Identification
 from .pipeline.identify import identify as identify
+from .pipeline.payload import payload as payload
 from .pipeline.settings import IdentifySettings as IdentifySettings
 from .pipeline.validate import validate as validate
 from .plant.plant import OwnPlant as OwnPlant

@@ -16,6 +16,7 @@ from thetahat.cli.fleet import fleet
 from thetahat.cli.history import history
 from thetahat.cli.identify import identify
 from thetahat.cli.inspect import inspect
+from thetahat.cli.payload import payload
 from thetahat.cli.simulate import simulate
 from thetahat.cli.study import study
 from thetahat.cli.validate import validate
@@ -52,7 +53,10 @@ def _options(
     pass
 
 
-VERBS = (demo, inspect, identify, validate, study, excite, simulate, control, fleet, history, diff)
+VERBS = (
+    *(demo, inspect, identify, validate, payload, study, excite, simulate, control),
+    *(fleet, history, diff),
+)
 for function in VERBS:
     arguments.verb(app)(function)
 app.add_typer(watch, name="watch", short_help=watch.info.help)

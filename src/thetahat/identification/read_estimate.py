@@ -118,9 +118,11 @@ def base_covariance(data: dict[str, Any], names: tuple[str, ...], *, where: str)
     """
     rows = data.get("base_covariance")
     stated = tuple(str(row["name"]) for row in data["base_parameters"])
-    if rows is None or stated != names or [len(row) for row in rows] != [
-        k + 1 for k in range(len(names))
-    ]:
+    if (
+        rows is None
+        or stated != names
+        or [len(row) for row in rows] != [k + 1 for k in range(len(names))]
+    ):
         raise MalformedInput(
             f"{where} does not hold the covariance of this robot's {len(names)} base parameters;"
             " identify the robot without a payload again, with this version and this robot file"
