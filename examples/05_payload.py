@@ -13,7 +13,7 @@ import numpy as np
 
 import thetahat as th
 from thetahat import robots
-from thetahat.identification.payload.payload import payload_on_link
+from thetahat.identification.payload.payload_difference import payload_on_link
 from thetahat.model.parameters import from_mass_com_inertia, transform
 
 NOISE = 0.2  # [N·m] of the torque sensors

@@ -28,7 +28,9 @@ from .identification.estimators.prior import Prior as Prior
 from .identification.estimators.robust import Robust as Robust
 from .identification.identifiability.base_parameters import base_parameters as base_parameters
 from .identification.information import Information as Information
-from .identification.payload.payload import payload_from_difference as payload_from_difference
+from .identification.payload.payload_difference import (
+    payload_from_difference as payload_from_difference,
+)
 from .identification.solve import solve as solve
 from .identification.tuning.tune import tune as tune
 from .model.io.load import load as load
@@ -39,6 +41,7 @@ from .model.robot import Robot as Robot
 from .online.identifier import OnlineIdentifier as OnlineIdentifier
 from .pipeline.identification import Identification as Identification
 from .pipeline.identify import identify as identify
+from .pipeline.payload import payload as payload
 from .pipeline.settings import IdentifySettings as IdentifySettings
 from .pipeline.validate import validate as validate
 from .plant.plant import OwnPlant as OwnPlant

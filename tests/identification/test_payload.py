@@ -34,7 +34,10 @@ from thetahat.identification.estimators.joint_weights import weigh
 from thetahat.identification.estimators.least_squares import LeastSquares
 from thetahat.identification.information import information
 from thetahat.identification.parameter_columns import full_regressor
-from thetahat.identification.payload.payload import payload_from_difference, payload_on_link
+from thetahat.identification.payload.payload_difference import (
+    payload_from_difference,
+    payload_on_link,
+)
 from thetahat.identification.solve import solve
 from thetahat.model import parameters
 

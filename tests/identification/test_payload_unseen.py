@@ -32,13 +32,12 @@ from thetahat.data.samples import Samples
 from thetahat.errors import NotIdentifiable, ThetahatError, UsageError
 from thetahat.identification.estimators.least_squares import LeastSquares
 from thetahat.identification.information import Information, information
-from thetahat.identification.payload.payload import (
-    PARTS,
-    Payload,
+from thetahat.identification.payload.payload_difference import (
     payload_from_difference,
     payload_on_link,
 )
 from thetahat.identification.payload.payload_evidence import Sight
+from thetahat.identification.payload.payload_result import PARTS, Payload
 from thetahat.identification.solve import solve
 from thetahat.model import parameters
 from thetahat.model.lock_joints import lock

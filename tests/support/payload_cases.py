@@ -17,11 +17,11 @@ from thetahat import robots
 from thetahat.data.samples import Samples
 from thetahat.identification.estimators.least_squares import LeastSquares
 from thetahat.identification.information import Information, information
-from thetahat.identification.payload.payload import (
-    Payload,
+from thetahat.identification.payload.payload_difference import (
     payload_from_difference,
     payload_on_link,
 )
+from thetahat.identification.payload.payload_result import Payload
 from thetahat.identification.solve import solve
 from thetahat.model.lock_joints import lock
 

@@ -19,6 +19,7 @@ from thetahat.cli.fleet import fleet
 from thetahat.cli.history import history
 from thetahat.cli.identify import identify
 from thetahat.cli.inspect import inspect
+from thetahat.cli.payload import payload
 from thetahat.cli.simulate import simulate
 from thetahat.cli.study import study
 from thetahat.cli.tool import tool
@@ -57,8 +58,8 @@ def _options(
 
 
 VERBS = (
-    *(demo, inspect, identify, validate, study, excite, simulate, control, tool, export, fleet),
-    *(history, diff),
+    *(demo, inspect, identify, validate, payload, tool, export, study, excite, simulate, control),
+    *(fleet, history, diff),
 )
 for function in VERBS:
     arguments.verb(app)(function)

@@ -137,7 +137,7 @@ class ExciteOptions:
 
 
 @with_options(ExciteOptions)
-@with_settings("gravity", "columns", "units", "format")
+@with_settings("gravity", "columns", "units", "gains", "format")
 def excite(
     robot: arguments.Robot,
     *,
@@ -319,7 +319,7 @@ def _earlier(
     """Return what earlier logs tell about the parameters."""
     if not logs:
         return None
-    from thetahat.data.log import read_log
+    from thetahat.data.log import read_files
     from thetahat.data.prepare import choose, prepare_batches
     from thetahat.identification.information import information
 
@@ -327,13 +327,7 @@ def _earlier(
         raise UsageError(
             "--after and --joints are both given; design for all joints, or without the earlier log"
         )
-    log = read_log(
-        list(logs),
-        whole,
-        columns=settings.columns,
-        units=settings.units,
-        format=settings.format,
-    )
+    log = read_files(list(logs), whole, settings.reading)
     if log.locked:
         raise UsageError(
             f"--after: the log has no columns of {', '.join(log.locked)}; give a log of all joints"

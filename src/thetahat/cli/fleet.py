@@ -21,7 +21,11 @@ from thetahat.pipeline.settings import IdentifySettings
 if TYPE_CHECKING:
     from thetahat.fleet.analysis import FleetAnalysis, FleetOptions
 
-SETTINGS = ("friction", "cutoff", "min_speed", "tune", *READING)
+# gains are one robot's, and a fleet has many
+SETTINGS = (
+    *("friction", "cutoff", "min_speed", "tune"),
+    *(name for name in READING if name != "gains"),
+)
 BY = ("log", "day", "week", "month")
 FILES = ("fleet.parquet", "fleet.html", "fleet.json")
 

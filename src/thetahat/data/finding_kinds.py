@@ -23,6 +23,8 @@ EFFECTS = {
     "delayed-dq": NOTE,
     "delayed-ddq": NOTE,
     "drift": SUSPECT,
+    "gains": NOTE,
+    "gain-differences": SUSPECT,
     "gap": NOTE,
     "gravity-direction": SUSPECT,
     "ignored-columns": NOTE,

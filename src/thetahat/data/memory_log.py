@@ -113,6 +113,7 @@ def log_from_table(
     skip_bad_rows: bool = False,
     name: str = "the table",
     keep: str | Sequence[str] = (),
+    gains: tuple[tuple[str, float], ...] = (),
 ) -> Log:
     """Make a log of a pandas or polars frame, or of a mapping of arrays by column name.
 
@@ -126,13 +127,14 @@ def log_from_table(
         skip_bad_rows: leave out rows with cells that are no finite numbers.
         name: what error messages and findings call the table.
         keep: what the audit would leave out but must not, as `read_log` has it.
+        gains: joints, and the factors on their torques.
 
     """
     if not isinstance(robot, Robot):
         raise UsageError(
             f"robot is {type(robot).__name__}; give a Robot, as thetahat.load returns it"
         )
-    reading = Reading(columns, units=units, skip_bad_rows=skip_bad_rows)
+    reading = Reading(columns, units=units, skip_bad_rows=skip_bad_rows, gains=gains)
     cells = _Cells(table, name, lenient=skip_bad_rows)
     found = column_map(cells, robot, reading, file=cells.name)
     return scan_tables(robot, [(cells.table(found), found)], kept_reasons(keep))

@@ -40,12 +40,14 @@ class Reading:
     skip_bad_rows: bool = False
     keep: tuple[str, ...] = ()  # what the audit would leave out but must not
     spool: str | None = None
+    gains: tuple[tuple[str, float], ...] = ()  # joint and factor on its torque
 
     @property
     def key(self) -> tuple[object, ...]:
         """What decides the rows that are read, in plain values."""
         given = (self.columns, self.topic, self.salvage)
-        return (*given, self.units, self.format, self.skip_bad_rows, self.keep)
+        more = (self.gains,) if self.gains else ()
+        return (*given, self.units, self.format, self.skip_bad_rows, self.keep, *more)
 
     def check(self) -> None:
         """Refuse options that cannot be read, before any file is."""
@@ -127,7 +129,8 @@ def column_map(table: Header, robot: Robot, reading: Reading, *, file: str) -> C
         notes.append(("stamps", text))
     hint = "" if columns.has("tau") else currents_hint(reading.format, names)
     notes += [("currents", hint)] if hint else []
-    return _converted(columns, Converter(robot, units), tuple(notes))
+    converter = Converter(robot, units, dict(reading.gains))
+    return _converted(columns, converter, tuple(notes))
 
 
 def command_map(columns: ColumnMap, robot: Robot, reading: Reading) -> ColumnMap | None:
@@ -152,13 +155,13 @@ def _converted(
     columns: ColumnMap, converter: Converter, notes: tuple[tuple[str, str], ...]
 ) -> ColumnMap:
     """Return the map with factors to SI units, and with notes on what was converted."""
-    if not converter.units and not notes:
+    if not converter.units and not notes and not converter.gains:
         return columns
     place = {(kind, at): column for kind, at, column in columns.place}
     converter.check(place)
     factors = [converter.factor(kind, at) for kind, at in place]
     sentence = converter.sentence(place)
-    told = (*notes, *((("units", sentence),) if sentence else ()))
+    told = (*notes, *((("units", sentence),) if sentence else ()), *converter.gain_notes(place))
     conversion = Conversion((converter.time_factor, *factors), told)
     return replace(columns, conversion=conversion)
 

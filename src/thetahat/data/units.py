@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from thetahat.errors import UsageError, known
 from thetahat.model.robot import Robot
@@ -102,6 +102,7 @@ class Converter:
 
     robot: Robot
     units: Mapping[str, Unit]
+    gains: Mapping[str, float] = field(default_factory=dict)  # of each joint's torque
 
     def factor(self, kind: str, position: int) -> float:
         """Return the factor of a column to SI units. position: of q, dq, ddq or tau."""
@@ -110,7 +111,8 @@ class Converter:
         factor = None
         if unit is not None and dimension:
             factor = unit.angular if dimension == "angle" else unit.linear
-        return 1.0 if factor is None else factor
+        gain = self.gains.get(joint, 1.0) if kind == "tau" else 1.0
+        return gain if factor is None else gain * factor
 
     @property
     def time_factor(self) -> float:
@@ -121,6 +123,11 @@ class Converter:
     def check(self, place: Mapping[tuple[str, int], str]) -> None:
         """Refuse a unit that no column has. place: (kind, position) → column."""
         joints = set(self.robot.joint_names)
+        if self.gains and not joints & set(self.gains):
+            raise UsageError(
+                f"the gains are of joints {known(self.gains)}, and the robot has"
+                f" {known(self.robot.joint_names)}; give the drive.json of this robot"
+            )
         for key, unit in self.units.items():
             kind, _, joint = key.partition(".")
             if joint and joint not in joints:
@@ -158,6 +165,13 @@ class Converter:
             if factors:
                 parts.append(f"{key} from {unit.name} (× {max(factors):.6g})")
         return f"units converted to SI: {', '.join(parts)}" if parts else ""
+
+    def gain_notes(self, place: Mapping[tuple[str, int], str]) -> tuple[tuple[str, str], ...]:
+        """Return which torques are multiplied by a drive's gain, as a note; none where none is."""
+        torques = [self._coordinate(kind, at)[0] for kind, at in place if kind == "tau"]
+        parts = [f"{name} × {self.gains[name]:.4g}" for name in torques if name in self.gains]
+        text = f"torques multiplied by their drive's gain: {', '.join(parts)}"
+        return (("gains", text),) if parts else ()
 
     def _coordinate(self, kind: str, position: int) -> tuple[str, str]:
         """Return (joint, "angle", "length" or "" for a quaternion) of a coordinate."""

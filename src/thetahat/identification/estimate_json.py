@@ -70,6 +70,7 @@ def as_data(
         "friction": _friction(estimate),
         "links": links,
         "base_parameters": _base(estimate, robot),
+        "base_covariance": _covariance(estimate.covariance),
         "unseen": list(estimate.unseen),
         "advice": list(estimate.advice),
         "parity": None,  # of the robot file, when it is written
@@ -305,6 +306,11 @@ def _base(estimate: Estimate, nominal: Robot | None) -> list[dict[str, Any]]:
             strict=True,
         )
     ]
+
+
+def _covariance(covariance: np.ndarray) -> list[list[float | None]]:
+    """Rows of the lower triangle, of base parameters in their order; None: not determined."""
+    return [numbers(row[: k + 1]) for k, row in enumerate(covariance)]
 
 
 def _certificate(estimate: Estimate) -> dict[str, Any] | None:

@@ -99,6 +99,40 @@ def apply_estimate(data: dict[str, Any], robot: Robot, *, where: str = "the esti
     return replace(model, drive=drive).with_parameters(theta.ravel())
 
 
+def fitted_robot(data: dict[str, Any], robot: Robot, *, where: str = "the estimate") -> Robot:
+    """Return the robot with the values of an estimate, and with the columns that were fitted."""
+    model = apply_estimate(data, robot, where=where)
+    rows = data["joints"] if data["motors"] is None else data["motors"]
+    terms = {term: any(row.get(term) is not None for row in rows) for term in TERMS}
+    friction = data.get("friction") or {"terms": {}}
+    more = dict.fromkeys(friction["terms"], True)
+    model = replace(model, drive=model.drive.with_terms(**terms, **more))
+    rotors = [k for k, row in enumerate(rows) if row.get("armature") is not None]
+    return model.with_rotors(rotors) if 0 < len(rotors) < len(rows) else model
+
+
+def base_covariance(data: dict[str, Any], names: tuple[str, ...], *, where: str) -> np.ndarray:
+    """Return the covariance of base parameters, (p, p), infinite where nothing determines them.
+
+    names: that the parameters must have.
+    """
+    rows = data.get("base_covariance")
+    stated = tuple(str(row["name"]) for row in data["base_parameters"])
+    if (
+        rows is None
+        or stated != names
+        or [len(row) for row in rows] != [k + 1 for k in range(len(names))]
+    ):
+        raise MalformedInput(
+            f"{where} does not hold the covariance of this robot's {len(names)} base parameters;"
+            " identify the robot without a payload again, with this version and this robot file"
+        )
+    out = np.zeros((len(names), len(names)))
+    for k, row in enumerate(rows):
+        out[k, : k + 1] = out[: k + 1, k] = [np.inf if v is None else float(v) for v in row]
+    return out
+
+
 def _with_friction(drive: Drive, friction: dict[str, Any] | None, where: str) -> Drive:
     """The law of dry friction and the terms beyond the four."""
     if friction is None:

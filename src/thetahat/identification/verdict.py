@@ -142,20 +142,20 @@ def judge_scores(data: Data, estimate: Verdict | None = None) -> Verdict:
 
 
 def _verdict(summary: str, reasons: list[Reason], commands: Commands) -> Verdict:
-    return weigh(summary, reasons, (commands.validate,))
+    return verdict_of(summary, reasons, (commands.validate,))
 
 
-def weigh(summary: str, reasons: list[Reason], otherwise: tuple[str, ...] = ()) -> Verdict:
+def verdict_of(summary: str, reasons: list[Reason], good_steps: tuple[str, ...] = ()) -> Verdict:
     """Return the verdict that the worst reason decides, gravest reasons first.
 
-    otherwise: next steps of a good result, and of one whose reasons name none.
+    good_steps: commands to try where no reason names one.
     """
     order = (WRONG, SUSPECT, CORRECTED)
     ranked = sorted(reasons, key=lambda reason: order.index(reason.effect))  # stable
     effects = {reason.effect for reason in ranked}
     level = LEVELS[2 if WRONG in effects else 1 if SUSPECT in effects else 0]
     steps = [step for reason in ranked if reason.effect != CORRECTED for step in reason.steps]
-    steps = list(otherwise) if level == "good" or not steps else steps
+    steps = list(good_steps) if level == "good" or not steps else steps
     ordered = tuple(dict.fromkeys(steps))[:STEPS]
     return Verdict(level, summary, tuple(reason.text for reason in ranked), ordered)
 

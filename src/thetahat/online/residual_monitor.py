@@ -15,8 +15,8 @@ over blocks of two filter time constants, the mean time between false alarms wou
 error larger than 3σ that lasts.
 
 After an alarm, samples of the new robot are folded, and the payload on a named link follows by
-least squares with the model in use as the known rest (payload.py): its ten numbers, as a physical
-body, with their spread.
+least squares with the model in use as the known rest (payload_body.py): its ten numbers, as a
+physical body, with their spread.
 """
 
 from __future__ import annotations
@@ -30,14 +30,10 @@ from thetahat.dynamics import rigid_body
 from thetahat.errors import NotIdentifiable, UsageError
 from thetahat.identification import factor as f
 from thetahat.identification.parameter_columns import Columns
-from thetahat.identification.payload.payload import (
-    HELD,
-    Payload,
-    fit_payload,
-    payload_place,
-    typical_mass,
-)
+from thetahat.identification.payload.payload_body import HELD, fit_payload, typical_mass
 from thetahat.identification.payload.payload_evidence import Evidence
+from thetahat.identification.payload.payload_place import payload_place
+from thetahat.identification.payload.payload_result import Payload
 from thetahat.model.parameters import SIZE
 from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind

@@ -267,6 +267,7 @@ def read_logs(robot: Robot, logs: LogInput, settings: IdentifySettings, engine: 
             units=settings.units,
             skip_bad_rows=settings.skip_bad_rows,
             keep=settings.keep,
+            gains=settings.torque_gains,
         )
     raise UsageError(
         f"logs is {type(logs).__name__}; give a path or several, a Log, Samples, a pandas or polars"

@@ -169,7 +169,7 @@ def identify_into(
 def run(dataset: Dataset, engine: Engine, progress: Progress | None = None) -> Identification:
     """Identify from a dataset, and score on rows that the fit has not seen."""
     progress = progress or NoProgress()
-    tuned = _tune(dataset, engine, progress)
+    tuned = tune_dataset(dataset, engine, progress)
     rows = Rows(dataset.log, tuned.settings, dataset.train_rows, dataset.joints)
     fold = engine.fold(rows, tuned.robot)
     fold.counts.require_rows(dataset.nominal)
@@ -221,7 +221,7 @@ class Watchers:
 # -- stages ----------------------------------------------------------------------------------------
 
 
-def _tune(dataset: Dataset, engine: Engine, progress: Progress) -> Tuned:
+def tune_dataset(dataset: Dataset, engine: Engine, progress: Progress) -> Tuned:
     """Choose what the settings leave open, from the training rows."""
     settings, fitted = dataset.settings, dataset.fitted
     metric = settings.metric or METRIC

@@ -167,6 +167,7 @@ def _settings(result: Results) -> dict[str, Any]:
         "salvage": given.salvage,
         "keep": list(given.keep),
         "units": given.units,
+        "gains": dict(given.torque_gains) or None,
         "format": given.format,
         "skip_bad_rows": given.skip_bad_rows,
         "gravity": [float(value) for value in dataset.robot.gravity],

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from thetahat.data.finding_kinds import KEEP
@@ -130,6 +130,12 @@ class IdentifySettings:
     )
     units: str | None = setting(
         "Units of columns that are not in SI units, such as q=deg,t=ms,tau=mNm.", None, "UNITS"
+    )
+    gains: str | os.PathLike[str] | Mapping[str, float] | None = setting(
+        "drive.json with the gain of each joint's torque or current, as thetahat payload"
+        " --known-mass writes it.",
+        None,
+        "FILE",
     )
     format: str | None = setting(
         "Names of a recorder's columns: rtde, plotjuggler or lerobot.", None, "NAME"
@@ -258,7 +264,20 @@ class IdentifySettings:
         from thetahat.data.reading import Reading
 
         given = (self.columns, self.topic, self.salvage)
-        return Reading(*given, self.units, self.format, self.skip_bad_rows, self.keep)
+        reading = Reading(*given, self.units, self.format, self.skip_bad_rows, self.keep)
+        return replace(reading, gains=self.torque_gains)
+
+    @property
+    def torque_gains(self) -> tuple[tuple[str, float], ...]:
+        """Joints, and the factors on their logged torques."""
+        if self.gains is None:
+            return ()
+        if isinstance(self.gains, Mapping):
+            return tuple((str(name), float(gain)) for name, gain in self.gains.items())
+        from thetahat.model.io.gains_json import read_gains
+
+        known = read_gains(self.gains)
+        return tuple((name, each.gain) for name, each in known.items() if each.gain is not None)
 
     @property
     def plausible(self) -> tuple[float, float] | None:

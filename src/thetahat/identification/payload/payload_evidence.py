@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import qr
+from scipy.linalg import block_diag, qr, solve_triangular
 
 from thetahat.errors import NotIdentifiable, UsageError
 from thetahat.identification import factor as f
@@ -19,6 +19,7 @@ from thetahat.identification.estimate import Estimate
 from thetahat.identification.estimators.joint_weights import weigh
 from thetahat.identification.identifiability.base_parameters import WEAK
 from thetahat.identification.information import Information
+from thetahat.identification.uncertainty.autocorrelation import WhitenedNoise
 
 QUIETEST = 1e-6  # of a joint's RMS torque: noise counts as no smaller, for a log has no more digits
 # singular value at which nothing at all is known of a direction, in units of a payload; keeps what
@@ -40,6 +41,8 @@ class Run:
     right: np.ndarray
     left: float  # the least misfit
     rank: int
+    # (rows, rows) of `right`, where noise is coloured or the model lacks something; None: one
+    covariance: np.ndarray | None = None
 
 
 def whitened(information: Information, kind: str, inflation: np.ndarray) -> Run:
@@ -59,21 +62,44 @@ def whitened(information: Information, kind: str, inflation: np.ndarray) -> Run:
     return Run(factor[:, :-1], factor[:, -1], solution.residual**2, solution.rank)
 
 
+def coloured(noise: WhitenedNoise) -> Run:
+    """A run whose noise is known from its samples: correlated, and with what the model may lack.
+
+    No combination of torques counts as known better than rows that are independent tell it.
+    """
+    solution = noise.solution
+    values, vectors = np.linalg.eigh(noise.covariance)
+    covariance = (vectors * np.maximum(values, 1.0)) @ vectors.T
+    return Run(solution.seen, solution.seen @ solution.x, 0.0, solution.rank, covariance)
+
+
+def known_rows(x_base: np.ndarray, covariance: np.ndarray) -> Run:
+    """What is known of a robot's base parameters, as a run; infinite variance: nothing."""
+    rows = inverse_root(covariance)
+    return Run(rows, rows @ x_base, 0.0, len(rows))
+
+
 def prior_rows(estimate: Estimate) -> tuple[np.ndarray, tuple[str, ...]]:
     """(W with WᵀW the inverse covariance of what an estimate determines, advice)."""
-    variance = np.diag(estimate.covariance)
-    knows = np.flatnonzero(np.isfinite(variance))
-    std = np.sqrt(np.maximum(variance[knows], np.finfo(float).tiny))
-    values, vectors = np.linalg.eigh(estimate.covariance[np.ix_(knows, knows)] / std / std[:, None])
-    rows = np.zeros((len(knows), len(variance)))
-    roots = np.sqrt(np.maximum(values, FLOOR * np.max(values, initial=1.0)))
-    rows[:, knows] = (vectors / roots).T / std
-    missing = len(variance) - len(knows)
+    rows, count = inverse_root(estimate.covariance), len(estimate.covariance)
+    missing = count - len(rows)
     advice = (
-        f"the estimate does not know {missing} of {len(variance)} base parameters, which count as"
+        f"the estimate does not know {missing} of {count} base parameters, which count as"
         " unknown; two runs would tell more"
     )
     return rows, (advice,) if missing else ()
+
+
+def inverse_root(covariance: np.ndarray) -> np.ndarray:
+    """W with WᵀW the inverse of a covariance, without rows for what has infinite variance."""
+    variance = np.diag(covariance)
+    knows = np.flatnonzero(np.isfinite(variance))
+    std = np.sqrt(np.maximum(variance[knows], np.finfo(float).tiny))
+    values, vectors = np.linalg.eigh(covariance[np.ix_(knows, knows)] / std / std[:, None])
+    rows = np.zeros((len(knows), len(variance)))
+    roots = np.sqrt(np.maximum(values, FLOOR * np.max(values, initial=1.0)))
+    rows[:, knows] = (vectors / roots).T / std
+    return rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,15 +119,39 @@ def eliminated(
     """
     norms = np.linalg.norm(shared, axis=0)
     rows, rank = np.column_stack([ten, right]), 0
+    rest = np.eye(len(right))
     if shared.size and np.any(norms):
         Q, R, _ = qr(shared / np.where(norms > 0.0, norms, 1.0), pivoting=True)
         pivots = np.abs(np.diag(R))
         rank = int(np.sum(pivots > f.RANK * pivots[0]))
-        rows = Q[:, rank:].T @ rows
+        rest = Q[:, rank:]
+        rows = rest.T @ rows
+    if any(run.covariance is not None for run in runs):
+        blocks = (
+            np.eye(len(run.rows)) if run.covariance is None else run.covariance for run in runs
+        )
+        return _with_covariance(rows, rest.T @ block_diag(*blocks) @ rest)
     factor = f.triangle(np.asfortranarray(rows))
     solution = f.solve(factor)
     surplus = solution.residual**2 - sum(run.left for run in runs)
     return Evidence(factor, max(surplus, 0.0), sum(run.rank for run in runs) - rank - solution.rank)
+
+
+def _with_covariance(rows: np.ndarray, covariance: np.ndarray) -> Evidence:
+    """Least squares of [ten | right] whose right side has this covariance: the same payload as
+    with independent rows, known as well as the covariance says.
+    """
+    norms = np.linalg.norm(rows[:, :-1], axis=0)
+    scale = np.where(norms > 0.0, norms, 1.0)
+    U, s, Vt = np.linalg.svd(rows[:, :-1] / scale)
+    rank = int(np.sum(s > f.RANK * s[0])) if len(s) and s[0] > 0.0 else 0
+    seen, left = U[:, :rank], U[:, rank:]
+    L = np.linalg.cholesky(seen.T @ covariance @ seen)
+    own = np.column_stack([s[:rank, None] * Vt[:rank] * scale, seen.T @ rows[:, -1]])
+    error = left.T @ rows[:, -1]
+    surplus = float(error @ np.linalg.solve(left.T @ covariance @ left, error))
+    factor = f.triangle(np.asfortranarray(solve_triangular(L, own, lower=True)))
+    return Evidence(factor, max(surplus, 0.0), left.shape[1])
 
 
 class Sight:

@@ -14,7 +14,7 @@ from thetahat.identification.payload.wrist_sensor import (
     SensorFit,
     held_out_rms,
 )
-from thetahat.identification.verdict import Verdict, weigh
+from thetahat.identification.verdict import Verdict, verdict_of
 from thetahat.identification.verdict_reason import (
     CORRECTED,
     SUSPECT,
@@ -81,7 +81,7 @@ def judge_sensor(fit: SensorFit) -> Verdict:
         f" ({', '.join(f'{1e3 * c:.1f}'.replace('-', '−') for c in fit.centre)}) mm"
     )
     reasons = [*_mass_reasons(fit), *_drift_reasons(fit), *_axis_reasons(fit), *_frame_reasons(fit)]
-    return weigh(summary, reasons)
+    return verdict_of(summary, reasons)
 
 
 def _mass_reasons(fit: SensorFit) -> list[Reason]:

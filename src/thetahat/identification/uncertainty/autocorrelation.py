@@ -142,6 +142,41 @@ def noise_covariance(
         return covariance_of(solution, middle), model
 
 
+@dataclass(frozen=True, eq=False)
+class WhitenedNoise:
+    """Noise of a fit's whitened combinations of torques, with what the model may lack."""
+
+    solution: f.Solution  # of the weighted fit; its rows `seen` are the whitened columns
+    covariance: np.ndarray  # (rank, rank)
+    model: NoiseModel
+
+
+def whitened_noise(information: Information, samples: Source, weights: Weights) -> WhitenedNoise:
+    """Return the noise of least squares with these weights, from the samples that were folded."""
+    with f.blas_threads().limit(limits=1, user_api="blas"):
+        solution = f.solve(information.stacked(weights.joints))
+        middle, model, _, omitted = _middle(
+            information, solution.x, samples, weights.joints, solution, variance=weights.variance
+        )
+        if all(each is None or each.few for each in model.autocovariances):
+            return WhitenedNoise(solution, weights.variance * np.eye(solution.rank), model)
+        coulomb = _coulomb(information, solution.x)
+        effects = _Effects.of(omitted, model, solution.rank, coulomb)
+        return WhitenedNoise(solution, middle + effects.spread, model)
+
+
+def _coulomb(information: Information, x_base: np.ndarray) -> np.ndarray:
+    """Coulomb friction of every degree of freedom, (nv,); zero where motors drive several."""
+    columns, out = Columns(information.robot), np.zeros(len(information.rows))
+    if columns.drive.actuation is None:
+        motors = dict(zip(columns.motor_names, columns.drive.column_motors, strict=True))
+        for k, value in zip(information.base.independent, x_base, strict=True):
+            term, owner = columns.pairs[k]
+            if term == "coulomb" and k >= columns.inertial:
+                out[motors[owner]] = value
+    return out
+
+
 def independent_share(information: Information, samples: Source, weights: Weights) -> np.ndarray:
     """Return the share of each joint's rows that are independent in its part of the fit, (nv,).
 
