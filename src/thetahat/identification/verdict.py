@@ -6,7 +6,7 @@ worse in one respect. What a result does not state (an older file, a live run) i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from thetahat.errors import known
@@ -106,7 +106,7 @@ def judge(data: Data, out: str = "result") -> Verdict:
     commands = Commands.of(data, out)
     if data["status"] == "infeasible":
         reason = Reason(WRONG, "the bounds are infeasible", (commands.inspect,))
-        return _verdict("the parameters are the prior's", [reason], commands)
+        return verdict_of("the parameters are the prior's", [reason], commands.validate)
     rules: tuple[Callable[[Data, Commands], Iterable[Reason]], ...] = (
         finding_reasons,  # causes before what they cause
         _length_reasons,
@@ -117,7 +117,7 @@ def judge(data: Data, out: str = "result") -> Verdict:
         _solver_reasons,
     )
     reasons = [reason for rule in rules for reason in rule(data, commands)]
-    return _verdict(_summary(data), reasons, commands)
+    return verdict_of(_summary(data), reasons, commands.validate)
 
 
 def with_verdict(data: Data, out: str = "result") -> Fields:
@@ -136,19 +136,23 @@ def judge_scores(data: Data, estimate: Verdict | None = None) -> Verdict:
         effect = SUSPECT if estimate.usable else WRONG
         text = estimate.headline[:-1]
         reasons.append(Reason(effect, f"the estimate is {text[:1].lower()}{text[1:]}"))
-    judged = _verdict(_summary(data, "this log", "other robot"), reasons, commands)
+    judged = verdict_of(_summary(data, "this log", "other robot"), reasons)
     again = () if judged.level == "good" else (commands.identify(""),)
     return replace(judged, next_steps=again)
 
 
-def _verdict(summary: str, reasons: list[Reason], commands: Commands) -> Verdict:
-    """Return the verdict that the worst reason decides, gravest reasons first."""
+def verdict_of(summary: str, reasons: Sequence[Reason], usual: str | None = None) -> Verdict:
+    """Return the verdict that the worst reason decides, gravest reasons first.
+
+    usual: the next step where no reason names one.
+    """
     order = (WRONG, SUSPECT, CORRECTED)
     ranked = sorted(reasons, key=lambda reason: order.index(reason.effect))  # stable
     effects = {reason.effect for reason in ranked}
     level = LEVELS[2 if WRONG in effects else 1 if SUSPECT in effects else 0]
     steps = [step for reason in ranked if reason.effect != CORRECTED for step in reason.steps]
-    steps = [commands.validate] if level == "good" or not steps else steps
+    if level == "good" or not steps:
+        steps = [] if usual is None else [usual]
     ordered = tuple(dict.fromkeys(steps))[:STEPS]
     return Verdict(level, summary, tuple(reason.text for reason in ranked), ordered)
 
