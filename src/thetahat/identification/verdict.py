@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from thetahat.errors import known
+from thetahat.identification.factor import ILL_CONDITIONED
 from thetahat.identification.next_steps import Commands
+from thetahat.identification.uncertainty.sensitivity import DECIDES
 from thetahat.identification.verdict_bodies import body_reasons
 from thetahat.identification.verdict_findings import finding_reasons
 from thetahat.identification.verdict_intervals import interval_reasons
@@ -29,7 +31,6 @@ CLOSE = 0.99  # R² of a joint whose held-out error is small, however little noi
 WORSE = 1.05  # times the RMS of the file's values: predicting worse than that
 LOUDER = 3.0  # times the noise: held-out error beyond that is no noise
 LIKE_NOISE = 1.5  # times the noise: held-out error below that can hardly be lower
-ILL_CONDITIONED = 1e3  # of the column-scaled factor
 STILL, SLOW = 0.05, 0.05  # share of rows in motion; speed relative to the robot's median joint
 SHORT, USUAL_LENGTH = 5.0, 20.0  # [s] fitted: too short below; what to record then
 LEVELS = ("good", "usable", "not usable")
@@ -298,10 +299,13 @@ def _excitation_reasons(data: Data, commands: Commands) -> Iterator[Reason]:
     if rank < structural:
         text = f"the log identifies {rank} of {structural} base parameters"
         yield Reason(SUSPECT, text, (commands.excite_after,))
-    if condition is not None and condition > ILL_CONDITIONED:
+    share = data.get("weak_prior_share")
+    # where the data tell more than the prior of even the weakest combination, its standard
+    # deviation says all, as with the angle of a spring that acts over a short range
+    if condition is not None and condition > ILL_CONDITIONED and (share is None or share > DECIDES):
         text = (
             f"condition number {condition:.2g} (below 100 is well conditioned): the motion hardly"
-            " tells some parameters apart"
+            " tells some parameters apart, and the prior decides between them"
         )
         yield Reason(SUSPECT, text, (commands.excite_after,))
     still = [joint for joint in data["joints"] if joint.get("rows_train") and _hardly_moved(joint)]
