@@ -4,10 +4,12 @@ against rejection sampling, and bodies that exist.
 
 from __future__ import annotations
 
+import time
 from functools import cache
 
 import numpy as np
 import pytest
+import scipy.linalg
 from consistent_cases import folded, robot
 
 import thetahat as th
@@ -37,6 +39,8 @@ def pseudo_inertias(samples: RobotSamples) -> np.ndarray:
 def test_identified_directions_spread_as_stated() -> None:
     estimate = estimated()
     samples = estimate.sample(DRAWS, seed=1)
+    assert samples.physical_share is not None
+    assert samples.physical_share > 0.95
     base = samples.x @ estimate.base.map.T
     identified = estimate.base_prior_share.filled(1.0) < 0.1
     identified &= np.array([not flags for flags in estimate.flags])
@@ -87,21 +91,55 @@ def test_a_seed_draws_the_same_robots() -> None:
             estimate.sample(bad)
 
 
-@pytest.mark.parametrize("outside", [0.0, 1.5])
-def test_at_the_boundary_the_law_is_cut_off(outside: float) -> None:
-    """One body whose thinnest direction is centred on or beyond the edge of the cone, with a bound
-    on its mass: moments against those of rejection sampling.
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 2])
+def test_draws_are_confined_to_what_has_a_physical_robot(seed: int) -> None:
+    """A default `identify` of a seven-joint arm, whose intervals reach over the edge of bodies: of
+    draws as stated, Clarabel finds a physical robot for the same share.
     """
-    rng = np.random.default_rng(5)
-    shapes = parameters.to_pseudo_inertia(np.eye(SIZE))[None]
-    inner = parameters.from_mass_com_inertia(np.array(1.0), np.zeros(3), 2.0 * np.eye(3))
-    root = 0.15 * (np.eye(SIZE) + 0.3 * rng.normal(size=(SIZE, SIZE)))
-    thin = parameters.from_mass_com_inertia(
-        np.array(1.0), np.zeros(3), np.diag([1.0, 1.0, 2.0 + 0.2 * outside])
-    )
+    import cvxpy
+    from benchmarks.coverage import CELLS, log_columns, robot_file
+
+    settings = th.IdentifySettings(report=False)
+    columns = log_columns("arm7", CELLS["white"], seed)
+    estimate = th.identify(robot_file("arm7"), columns, settings=settings).estimate
+    estimate.sample(1)  # compiles
+    begin = time.process_time()
+    samples = estimate.sample(1000, seed=1)
+    assert time.process_time() - begin < 2.0
+    assert np.min(np.linalg.eigvalsh(pseudo_inertias(samples))) > 0.0
+    law, sensitivity = estimate.diagnostics.posterior, estimate.diagnostics.sensitivity
+    assert law is not None
+    assert sensitivity is not None
+    values, vectors = np.linalg.eigh(sensitivity.noise)
+    noisy = law.data @ (vectors * np.sqrt(np.maximum(values, 0.0)))
+    # share of noise in the variance, direction by direction
+    total = noisy @ noisy.T + law.prior @ law.prior.T
+    share, axes = scipy.linalg.eigh(noisy @ noisy.T, total)
+    L = total @ axes
+    limits, given = law.limits, cvxpy.Parameter(int(np.sum(share > 0.5)))
+    free, margin = cvxpy.Variable(len(L) - given.size), cvxpy.Variable()
+    v = law.centre + L[:, share <= 0.5] @ free + L[:, share > 0.5] @ given
+    inside = [limits.G @ v >= limits.low, margin <= 1.0]
+    for first, shape in zip(limits.first, limits.shapes, strict=True):
+        J = sum(v[int(first) + j] * shape[j] for j in range(SIZE))
+        inside.append(J >> margin * np.eye(4))
+    problem = cvxpy.Problem(cvxpy.Maximize(margin), inside)
+    rng, physical = np.random.default_rng(4), []
+    for _ in range(200):
+        given.value = rng.normal(size=given.size)
+        problem.solve(solver="CLARABEL")
+        physical.append(problem.status == "optimal" and margin.value > 0.0)
+    assert samples.physical_share is not None
+    assert samples.physical_share == pytest.approx(np.mean(physical), abs=0.09)
+
+
+def one_body(centre: np.ndarray, data: np.ndarray, prior: np.ndarray) -> Posterior:
+    """The law of a single body, whose mass is at least 0.9 kg."""
     unit = np.eye(SIZE)
+    inner = parameters.from_mass_com_inertia(np.array(1.0), np.zeros(3), 2.0 * np.eye(3))
     limits = Limits(
-        shapes=shapes,
+        shapes=parameters.to_pseudo_inertia(unit)[None],
         first=np.zeros(1, dtype=int),
         G=unit[[M]],
         low=np.array([0.9]),
@@ -109,21 +147,67 @@ def test_at_the_boundary_the_law_is_cut_off(outside: float) -> None:
         fixed=np.zeros(SIZE),
         inner=inner,
     )
-    law = Posterior(
-        robot=th.load(robots.path("double_pendulum")),
-        start=inner,
-        centre=thin,
-        data=root[:, :5],
-        prior=root,
-        limits=limits,
+    robot = th.load(robots.path("double_pendulum"))
+    return Posterior(robot, start=inner, centre=centre, data=data, prior=prior, limits=limits)
+
+
+def test_a_prior_that_bodies_cut_off_does_not_narrow_what_the_data_determine() -> None:
+    """Seven directions by data, three by a prior that is mostly not physical: against draws of the
+    first as stated, each with the first of many draws of the others that makes a body.
+    """
+    rng = np.random.default_rng(6)
+    known, tries, count = 7, 300, 3000
+    A = np.eye(SIZE) + 0.4 * rng.normal(size=(SIZE, SIZE))
+    A *= np.where(np.arange(SIZE) < known, 0.1, 0.4)
+    centre = parameters.from_mass_com_inertia(np.array(1.3), np.zeros(3), np.diag([1.0, 1.0, 1.7]))
+    law = one_body(centre, A[:, :known], A[:, known:])
+    samples = law.draw(6000, 3, np.eye(known))
+    expected, together = [], []
+    for _ in range(count):
+        xi = rng.normal(size=(tries, SIZE))
+        together.append(_physical(centre + xi @ A.T))
+        xi[:, :known] = xi[0, :known]
+        expected.append(_physical(centre + xi @ A.T)[:1])
+    accepted = np.concatenate(expected)
+    assert len(accepted) > 0.9 * count
+    share = samples.physical_share
+    assert share is not None
+    assert share == pytest.approx(len(accepted) / count, abs=0.03)
+    std = np.std(accepted, axis=0)
+    away = np.abs(np.mean(samples.x, axis=0) - np.mean(accepted, axis=0)) / std
+    assert np.max(away) < 5.0 / np.sqrt(len(accepted))
+    np.testing.assert_allclose(
+        np.std(samples.x, axis=0), std, rtol=5.0 / np.sqrt(2 * len(accepted))
     )
+    # the law cut off as a whole is another one
+    whole = np.concatenate(together)
+    other = np.abs(np.mean(whole, axis=0) - np.mean(accepted, axis=0)) / std
+    assert np.max(other) > 8.0 / np.sqrt(len(accepted))
+
+
+def _physical(x: np.ndarray) -> np.ndarray:
+    J = parameters.to_pseudo_inertia(x)
+    return x[(np.linalg.eigvalsh(J)[:, 0] > 0.0) & (x[:, M] >= 0.9)]
+
+
+@pytest.mark.parametrize("outside", [0.0, 1.5])
+def test_at_the_boundary_the_law_is_cut_off(outside: float) -> None:
+    """One body whose thinnest direction is centred on or beyond the edge of the cone, with a bound
+    on its mass: moments against those of rejection sampling.
+    """
+    rng = np.random.default_rng(5)
+    root = 0.15 * (np.eye(SIZE) + 0.3 * rng.normal(size=(SIZE, SIZE)))
+    thin = parameters.from_mass_com_inertia(
+        np.array(1.0), np.zeros(3), np.diag([1.0, 1.0, 2.0 + 0.2 * outside])
+    )
+    law = one_body(thin, root[:, :5], root)
     noise = np.eye(5)
     C = root[:, :5] @ root[:, :5].T + root @ root.T
-    proposed = thin + rng.normal(size=(150_000, SIZE)) @ np.linalg.cholesky(C).T
-    J = parameters.to_pseudo_inertia(proposed)
-    accepted = proposed[(np.linalg.eigvalsh(J)[:, 0] > 0.0) & (proposed[:, M] >= 0.9)]
+    accepted = _physical(thin + rng.normal(size=(150_000, SIZE)) @ np.linalg.cholesky(C).T)
     assert len(accepted) > 2000
-    drawn = law.draw(20_000, 3, noise).x
+    samples = law.draw(20_000, 3, noise)
+    assert samples.physical_share is None
+    drawn = samples.x
     std = np.std(accepted, axis=0)
     away = np.abs(np.mean(drawn, axis=0) - np.mean(accepted, axis=0)) / std
     assert np.max(away) < 5.0 / np.sqrt(len(accepted))

@@ -11,6 +11,7 @@ import pytest
 from consistent_cases import folded, motion, robot
 
 import thetahat as th
+from thetahat import robots
 from thetahat.errors import UsageError
 from thetahat.identification.consistency.constraints import Bounds, Tie
 from thetahat.identification.consistency.misfit import objective, solution_of
@@ -179,3 +180,27 @@ def test_robots_are_not_drawn_from_least_squares() -> None:
     info, _ = folded(robot("arm4"), np.random.default_rng(0), count=200, noise=1e-2)
     with pytest.raises(UsageError, match=r"th\.Consistent"):
         th.LeastSquares().estimate(info).sample(3)
+
+
+def test_the_prior_decides_a_weak_combination_that_the_data_do_not() -> None:
+    """Two nearly equal columns: more rows, and the data decide their difference, too; a condition
+    number does not change with the number of rows.
+    """
+    arm = th.load(robots.path("double_pendulum")).without_drive()
+    arm = arm.with_drive(viscous=True, coulomb=True)
+    shares, conditions = [], []
+    for count in (100, 100_000):
+        rng = np.random.default_rng(1)
+        q = rng.uniform(-1.0, 1.0, (count, 2))
+        dq = rng.choice([-1.0, 1.0], (count, 2)) * (1.0 + 5e-4 * rng.normal(size=(count, 2)))
+        ddq = rng.normal(size=(count, 2))
+        tau = th.inverse_dynamics(arm, q, dq, ddq) + 0.5 * rng.normal(size=(count, 2))
+        info = th.information(arm, th.Samples(q=q, dq=dq, ddq=ddq, tau=tau))
+        estimate = th.Consistent(weight=100.0, metric="moments").estimate(info)
+        conditions.append(estimate.condition)
+        shares.append(estimate.weak_prior_share)
+    assert min(conditions) > 1e3
+    assert max(conditions) < 2.0 * min(conditions)
+    assert shares[0] is not None
+    assert shares[1] is not None
+    assert shares[0] > 0.5 > shares[1]

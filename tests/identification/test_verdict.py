@@ -94,6 +94,13 @@ def test_a_good_result_is_good_and_says_what_to_do_next() -> None:
     assert shlex.split(verdict.next_steps[0])[-1] == "out folder/estimate.json"
 
 
+def test_a_condition_number_counts_where_the_prior_decides_what_is_hardly_told_apart() -> None:
+    for share, level in ((None, "usable"), (0.8, "usable"), (0.2, "good")):
+        verdict = judge({**answer(), "condition": 1e5, "weak_prior_share": share})
+        assert verdict.level == level
+        assert any("condition number" in reason for reason in verdict.reasons) == (level != "good")
+
+
 # -- worse is never better -------------------------------------------------------------------------
 
 WORSE: dict[str, Callable[[float], Any]] = {  # from 0: as good as can be, to 1: as bad

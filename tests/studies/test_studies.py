@@ -28,7 +28,7 @@ from thetahat.report.section import Figure, Table
 from thetahat.report.text import format_cell
 from thetahat.studies import arm, leg
 from thetahat.studies.closed_loop import Cycle
-from thetahat.studies.study import Result, gate_sentence
+from thetahat.studies.study import Result, gate_sentence, study_verdict
 from thetahat.studies.study_record import Recorder
 
 BIAS_LEFT = 0.2  # of the bias before the switch
@@ -420,3 +420,21 @@ def test_a_page_has_one_score_per_joint_and_says_its_rows(legs: Result) -> None:
         left = np.sum((measured - predicted) ** 2) / np.sum(measured**2)
         # 500 rows at random; with those at standstill the yaw would be off by a factor of ten
         assert 0.4 < left / (1.0 - score) < 2.5
+
+
+def test_a_study_is_judged_by_its_scores_and_its_gate() -> None:
+    gate = {"opened_at": 17.0, "reason": "full", "closings": [], "open_at_end": True}
+    facts = {"study": "arm", "seed": 0, "joints": ["a", "b"], "r2": [0.99, 0.98], "gate": gate}
+    closed = {"t": 20.0, "reason": "payload"}
+    changes: dict[str, dict[str, Any]] = {
+        "good": {},
+        "usable": {"gate": gate | {"open_at_end": False, "closings": [closed]}},
+        "not usable": {"gate": gate | {"opened_at": None, "reason": "rank 3 of 36"}},
+    }
+    for level, changed in changes.items():
+        verdict = study_verdict(facts | changed)
+        assert verdict.level == level
+        assert bool(verdict.reasons) == (level != "good")
+    assert study_verdict(facts | {"r2": [0.99, 0.9]}).level == "usable"
+    assert study_verdict(facts | {"r2": [0.99, 0.5], "gate": None}).level == "not usable"
+    assert study_verdict(facts | {"r2": None}).level == "usable"

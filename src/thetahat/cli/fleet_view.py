@@ -1,10 +1,11 @@
-"""Terminal output of `fleet`: findings first, then a row per robot."""
+"""Terminal output of `fleet`: verdict and findings first, then a row per robot."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from thetahat.cli.terminal import show, written
+from thetahat.identification.verdict import Verdict
 from thetahat.report.figures.base import fit
 from thetahat.report.section import Cell, Column, Note, Table, Text
 from thetahat.report.text import FAIR, GOOD, Data, count
@@ -16,6 +17,7 @@ COLUMNS = (
     Column("periods"),
     Column("samples"),
     Column("lowest R²", decimals=4, limits=(FAIR, GOOD)),
+    Column("verdict"),
     Column("findings"),
     Column("farthest from the fleet"),
     Column("σ"),
@@ -24,18 +26,18 @@ COLUMNS = (
 
 def draw(result: Data, files: list[Path], seconds: float) -> None:
     """Print the result to stdout. result: plain data, schema thetahat/fleet/1."""
-    robots, findings, summary = result["robots"], result["findings"], result["summary"]
+    robots, findings = result["robots"], result["findings"]
     lines = [Text(f"  {each['sentence']}") for each in findings[:SHOWN]]
     if len(findings) > SHOWN:
         lines.append(Text(f"  {len(findings) - SHOWN} more (--json lists all)"))
-    said = count(len(findings), "finding") if findings else "no changes and no outliers"
-    head = (
-        f"{count(summary['robots'], 'robot')}, {count(summary['periods'], 'period')},"
-        f" {summary['samples']:,} samples: {said} (level {result['level']:g})."
-    )
+    verdict = Verdict.from_data(result["verdict"])
+    lines = [*(Text(f"  {text}") for text in verdict.details), *lines]
     rows = tuple(_row(robot, findings) for robot in robots[:SHOWN])
     table = Table(COLUMNS, rows, note="R² of each period's fit, over the rows that were fitted.")
-    show([Note(head), lines, table, _notes(robots), written(files, seconds)], unbroken=True)
+    show(
+        [Note(verdict.headline), lines, table, _notes(robots), written(files, seconds)],
+        unbroken=True,
+    )
 
 
 def _row(robot: Data, findings: list[Data]) -> tuple[Cell, ...]:
@@ -45,7 +47,8 @@ def _row(robot: Data, findings: list[Data]) -> tuple[Cell, ...]:
     mine = sum(each["robot"] == robot["id"] for each in findings)
     name, off = farthest(robot)
     parameter = None if name is None else fit(name, LONGEST)
-    return robot["id"], len(periods), rows, min(scores, default=None), mine, parameter, off
+    level = robot["verdict"]["level"]
+    return robot["id"], len(periods), rows, min(scores, default=None), level, mine, parameter, off
 
 
 def farthest(robot: Data) -> tuple[str | None, float | None]:

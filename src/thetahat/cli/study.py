@@ -57,7 +57,7 @@ def study(
         return
     names, page = ", ".join(plain(file) for file in files), plain(folder / "report.html")
     wrote = f"Wrote {names} in {time.monotonic() - began:.0f} s; look at {page}."
-    emit("\n".join([*result.text, wrote]) + "\n")
+    emit("\n".join([str(result.verdict), *result.text, wrote]) + "\n")
 
 
 def write(result: Result, folder: Path) -> list[Path]:
@@ -75,7 +75,10 @@ def write(result: Result, folder: Path) -> list[Path]:
     title = f"{result.title}, seed {result.summary['seed']}, {result.summary['plant']} plant"
     return [
         write_atomically(
-            folder / "report.html", render(title, result.sections, subtitle=" ".join(result.text))
+            folder / "report.html",
+            render(
+                title, result.sections, subtitle=" ".join([result.verdict.sentence, *result.text])
+            ),
         ),
         write_table(folder / "run.parquet", list(columns), list(columns.values())),
         write_atomically(folder / "summary.json", as_text(result.summary)),

@@ -15,6 +15,7 @@ from thetahat.fleet.findings import Finding, RobotHistory, Series
 from thetahat.fleet.fleet_table import origin
 from thetahat.fleet.outliers import Comparison
 from thetahat.fleet.parameter_series import FRICTION, PAYLOAD, Parameter
+from thetahat.identification.verdict import Verdict
 from thetahat.report.figures.base import (
     BLUE,
     GREEN,
@@ -55,7 +56,8 @@ SCALE = [
 def titles(data: dict[str, Any]) -> tuple[str, str]:
     """Title and subtitle of the page."""
     summary, periods = data["summary"], f"{data['summary']['periods']:,} periods"
-    subtitle = f"{periods}, {summary['samples']:,} samples; from {data['manifest']}"
+    verdict = Verdict.from_data(data["verdict"]).sentence
+    subtitle = f"{verdict} {periods}, {summary['samples']:,} samples; from {data['manifest']}"
     return f"Fleet of {count(summary['robots'], 'robot')}", subtitle
 
 

@@ -14,7 +14,10 @@ import numpy as np
 from thetahat import __version__
 from thetahat.fleet.analysis import FleetAnalysis
 from thetahat.fleet.findings import RobotHistory, Series
+from thetahat.fleet.fleet_verdict import judge_fleet_answer, judge_robot
 from thetahat.fleet.parameter_series import PAYLOAD, Parameter
+from thetahat.identification.verdict_reason import Data
+from thetahat.report.text import count
 
 SCHEMA = "thetahat/fleet/1"
 # by the physically consistent fit: where the motion does not show it the robot file decides, so it
@@ -134,7 +137,7 @@ def as_data(analysis: FleetAnalysis) -> dict[str, Any]:
     for robot in analysis.robots:
         kinds.setdefault(robot.kind, len(kinds))
     findings = analysis.findings.findings
-    return {
+    answer = {
         "schema": SCHEMA,
         "manifest": str(analysis.manifest.path),
         "level": analysis.findings.level,
@@ -158,12 +161,23 @@ def as_data(analysis: FleetAnalysis) -> dict[str, Any]:
             "tuned": [list(analysis.reasons.get(kind, ())) for kind in kinds],
         },
     }
+    return answer | {"verdict": judge_fleet_answer(answer, headline(answer)).as_data()}
+
+
+def headline(data: Data) -> str:
+    """Return what was analysed and how much was found, in one line."""
+    summary, number = data["summary"], len(data["findings"])
+    said = count(number, "finding") if number else "no changes and no outliers"
+    return (
+        f"{count(summary['robots'], 'robot')}, {count(summary['periods'], 'period')},"
+        f" {summary['samples']:,} samples: {said} (level {data['level']:g})"
+    )
 
 
 def _robot(analysis: FleetAnalysis, robot: RobotHistory, kinds: dict[str, int]) -> dict[str, Any]:
     recipe = analysis.recipes[robot.name]
     source = recipe.robot.source
-    return {
+    answer = {
         "id": robot.name,
         "robot_file": None if source is None else str(source),
         "kind": kinds[robot.kind],
@@ -177,3 +191,4 @@ def _robot(analysis: FleetAnalysis, robot: RobotHistory, kinds: dict[str, int]) 
         ],
         "parameters": parameters(analysis, robot),
     }
+    return answer | {"verdict": judge_robot(answer).as_data()}

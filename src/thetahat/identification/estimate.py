@@ -78,6 +78,7 @@ class FitScores:
     r2: float | None
     r2_per_joint: np.ma.MaskedArray  # (nv,)
     residual_norms: np.ndarray  # (nv,) [N·m or N]
+    weak: np.ndarray  # (n, p) combinations of base parameters behind a large condition number
 
 
 @dataclass(frozen=True, eq=False)
@@ -309,6 +310,16 @@ class Estimate:
         if sensitivity is None:
             return np.ma.masked_array(np.zeros(p), mask=True)
         return np.ma.masked_array(sensitivity.prior_share(self.base.map), mask=np.zeros(p, bool))
+
+    @property
+    def weak_prior_share(self) -> float | None:
+        """Largest share of variance that an error of the prior makes of a combination that the data
+        hardly tell; None where a condition number is small, or the fit has no prior.
+        """
+        sensitivity, weak = self.diagnostics.sensitivity, self.fit.weak
+        if sensitivity is None or not len(weak):
+            return None
+        return float(np.max(sensitivity.prior_share(weak @ self.base.map)))
 
     @cached_property
     def decided_by_prior(self) -> np.ndarray:

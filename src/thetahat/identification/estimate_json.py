@@ -52,6 +52,7 @@ def as_data(
         "structural_rank": len(estimate.base),
         "columns": int(estimate.base.columns),
         "condition": number(estimate.condition),
+        "weak_prior_share": number(estimate.weak_prior_share),
         "r2": {
             "train": number(estimate.r2),
             "test": None if test is None else number(test.r2_total),

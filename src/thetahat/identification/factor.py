@@ -22,6 +22,7 @@ from thetahat.errors import UsageError
 # singular values of the column-scaled factor below RANK × the largest count as zero: rounding of
 # many rows
 RANK = 1e-12
+ILL_CONDITIONED = 1e3  # ratio of singular values beyond which rows hardly tell a combination
 
 
 @cache
@@ -114,7 +115,6 @@ class Solution:
 
     x: np.ndarray  # (columns,), or minimum norm in the scaled columns where rank is short
     rank: int
-    condition: float  # of the column-scaled factor, over the singular values that count
     singular: np.ndarray  # (columns,) singular values of the column-scaled factor
     # (columns, columns − rank): changes of x the rows do not see, scaled back
     directions: np.ndarray
@@ -123,6 +123,13 @@ class Solution:
     inverse: np.ndarray
     # (rank, columns): what the rows determine of x, seen · x; ‖A dx‖ = ‖seen · dx‖
     seen: np.ndarray
+    # (n, columns): combinations of x, in scaled columns, whose singular value is small but counts
+    weak: np.ndarray
+
+    @property
+    def condition(self) -> float:
+        """Condition number of the column-scaled factor, over the singular values that count."""
+        return float(self.singular[0] / self.singular[self.rank - 1]) if self.rank else float("inf")
 
 
 def solve(factor: np.ndarray, *, tolerance: float = RANK) -> Solution:
@@ -141,6 +148,7 @@ def solve(factor: np.ndarray, *, tolerance: float = RANK) -> Solution:
         inverse = (Vt[:rank].T / s[:rank]) / scale[:, None]
         x = inverse @ (U.T[:rank] @ z)
         seen = s[:rank, None] * Vt[:rank] * scale
-    condition = float(s[0] / s[rank - 1]) if rank else float("inf")
+    weak = Vt[:rank][s[:rank] * ILL_CONDITIONED < s[0]] * scale if rank else Vt[:0]
     residual = float(np.hypot(np.linalg.norm(R @ x - z), rho))
-    return Solution(x, rank, condition, s, Vt[rank:].T / scale[:, None], residual, inverse, seen)
+    silent = Vt[rank:].T / scale[:, None]
+    return Solution(x, rank, s, silent, residual, inverse, seen, weak)

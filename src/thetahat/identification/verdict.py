@@ -6,11 +6,13 @@ worse in one respect. What a result does not state (an older file, a live run) i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from thetahat.errors import known
+from thetahat.identification.factor import ILL_CONDITIONED
 from thetahat.identification.next_steps import Commands
+from thetahat.identification.uncertainty.sensitivity import DECIDES
 from thetahat.identification.verdict_bodies import body_reasons
 from thetahat.identification.verdict_findings import finding_reasons
 from thetahat.identification.verdict_intervals import interval_reasons
@@ -29,7 +31,6 @@ CLOSE = 0.99  # R² of a joint whose held-out error is small, however little noi
 WORSE = 1.05  # times the RMS of the file's values: predicting worse than that
 LOUDER = 3.0  # times the noise: held-out error beyond that is no noise
 LIKE_NOISE = 1.5  # times the noise: held-out error below that can hardly be lower
-ILL_CONDITIONED = 1e3  # of the column-scaled factor
 STILL, SLOW = 0.05, 0.05  # share of rows in motion; speed relative to the robot's median joint
 SHORT, USUAL_LENGTH = 5.0, 20.0  # [s] fitted: too short below; what to record then
 LEVELS = ("good", "usable", "not usable")
@@ -106,7 +107,7 @@ def judge(data: Data, out: str = "result") -> Verdict:
     commands = Commands.of(data, out)
     if data["status"] == "infeasible":
         reason = Reason(WRONG, "the bounds are infeasible", (commands.inspect,))
-        return _verdict("the parameters are the prior's", [reason], commands)
+        return verdict_of("the parameters are the prior's", [reason], commands.validate)
     rules: tuple[Callable[[Data, Commands], Iterable[Reason]], ...] = (
         finding_reasons,  # causes before what they cause
         _length_reasons,
@@ -117,7 +118,7 @@ def judge(data: Data, out: str = "result") -> Verdict:
         _solver_reasons,
     )
     reasons = [reason for rule in rules for reason in rule(data, commands)]
-    return _verdict(_summary(data), reasons, commands)
+    return verdict_of(_summary(data), reasons, commands.validate)
 
 
 def with_verdict(data: Data, out: str = "result") -> Fields:
@@ -136,26 +137,23 @@ def judge_scores(data: Data, estimate: Verdict | None = None) -> Verdict:
         effect = SUSPECT if estimate.usable else WRONG
         text = estimate.headline[:-1]
         reasons.append(Reason(effect, f"the estimate is {text[:1].lower()}{text[1:]}"))
-    judged = _verdict(_summary(data, "this log", "other robot"), reasons, commands)
+    judged = verdict_of(_summary(data, "this log", "other robot"), reasons)
     again = () if judged.level == "good" else (commands.identify(""),)
     return replace(judged, next_steps=again)
 
 
-def _verdict(summary: str, reasons: list[Reason], commands: Commands) -> Verdict:
-    return verdict_of(summary, reasons, (commands.validate,))
-
-
-def verdict_of(summary: str, reasons: list[Reason], good_steps: tuple[str, ...] = ()) -> Verdict:
+def verdict_of(summary: str, reasons: Sequence[Reason], usual: str | None = None) -> Verdict:
     """Return the verdict that the worst reason decides, gravest reasons first.
 
-    good_steps: commands to try where no reason names one.
+    usual: the next step where no reason names one.
     """
     order = (WRONG, SUSPECT, CORRECTED)
     ranked = sorted(reasons, key=lambda reason: order.index(reason.effect))  # stable
     effects = {reason.effect for reason in ranked}
     level = LEVELS[2 if WRONG in effects else 1 if SUSPECT in effects else 0]
     steps = [step for reason in ranked if reason.effect != CORRECTED for step in reason.steps]
-    steps = list(good_steps) if level == "good" or not steps else steps
+    if level == "good" or not steps:
+        steps = [] if usual is None else [usual]
     ordered = tuple(dict.fromkeys(steps))[:STEPS]
     return Verdict(level, summary, tuple(reason.text for reason in ranked), ordered)
 
@@ -301,10 +299,13 @@ def _excitation_reasons(data: Data, commands: Commands) -> Iterator[Reason]:
     if rank < structural:
         text = f"the log identifies {rank} of {structural} base parameters"
         yield Reason(SUSPECT, text, (commands.excite_after,))
-    if condition is not None and condition > ILL_CONDITIONED:
+    share = data.get("weak_prior_share")
+    # where the data tell more than the prior of even the weakest combination, its standard
+    # deviation says all, as with the angle of a spring that acts over a short range
+    if condition is not None and condition > ILL_CONDITIONED and (share is None or share > DECIDES):
         text = (
             f"condition number {condition:.2g} (below 100 is well conditioned): the motion hardly"
-            " tells some parameters apart"
+            " tells some parameters apart, and the prior decides between them"
         )
         yield Reason(SUSPECT, text, (commands.excite_after,))
     still = [joint for joint in data["joints"] if joint.get("rows_train") and _hardly_moved(joint)]

@@ -12,6 +12,7 @@ import math
 from thetahat.kernels.jit import inline, jit
 
 SHRINKS = 80  # of an angle: the ellipse passes through the point itself, which is inside
+HALVINGS = 12  # of a way that leaves the set
 
 
 @inline
@@ -48,28 +49,66 @@ def _inside(a, blocks):
     return least >= 0.0
 
 
-@jit
-def sweep(xi, fresh, order, starts, origin, images, blocks, states, begin, stop, work):
-    """Turn all entries of ξ of chains begin … stop, group by group, towards fresh draws.
+@inline
+def _image(xi, chain, origin, images, out):
+    """The image of a chain's ξ."""
+    m = len(origin)
+    for i in range(m):
+        out[i] = origin[i]
+    for e in range(xi.shape[1]):
+        for i in range(m):
+            out[i] += xi[chain, e] * images[e, i]
 
-    xi, fresh: (chains, k). order: (k,) entries, starts: (groups + 1,) of it. origin: (m,) image of
-    ξ = 0, images: (k, m) per entry. states: (chains,) uint64. work: (5, m) scratch.
+
+@jit
+def approach(xi, target, origin, images, blocks, chains, work):
+    """Move the first entries of ξ of these chains towards a target, as far as the set goes.
+
+    target: (all chains, known). The set is convex, so that halving the way finds a point inside.
+    """
+    m, known = len(origin), target.shape[1]
+    now, along, trial = work[0], work[1], work[2]
+    for chain in chains:
+        _image(xi, chain, origin, images, now)
+        for i in range(m):
+            along[i] = 0.0
+        for e in range(known):
+            step = target[chain, e] - xi[chain, e]
+            for i in range(m):
+                along[i] += step * images[e, i]
+        share = 1.0
+        for _ in range(HALVINGS):
+            for i in range(m):
+                trial[i] = now[i] + share * along[i]
+            if _inside(trial, blocks):
+                for e in range(known):
+                    if share == 1.0:
+                        xi[chain, e] = target[chain, e]
+                    else:
+                        xi[chain, e] += share * (target[chain, e] - xi[chain, e])
+                break
+            share *= 0.5
+
+
+@jit
+def sweep(xi, fresh, order, starts, origin, images, blocks, states, chains, work):
+    """Turn all entries of ξ of these chains, group by group, towards fresh draws.
+
+    xi: (all chains, k). fresh: (chains, k). order: (k,) entries, starts: (groups + 1,) of it.
+    origin: (m,) image of ξ = 0, images: (k, m) per entry. states: (all chains,) uint64.
+    work: (5, m) scratch.
     """
     m = len(origin)
     now, along, across, fixed, trial = work[0], work[1], work[2], work[3], work[4]
-    for chain in range(begin, stop):
-        for i in range(m):
-            now[i] = origin[i]
-        for e in range(xi.shape[1]):
-            for i in range(m):
-                now[i] += xi[chain, e] * images[e, i]
+    for number, chain in enumerate(chains):
+        _image(xi, chain, origin, images, now)
         for group in range(len(starts) - 1):
             for i in range(m):
                 along[i] = 0.0
                 across[i] = 0.0
             for at in range(starts[group], starts[group + 1]):
                 e = order[at]
-                x, y = xi[chain, e], fresh[chain, e]
+                x, y = xi[chain, e], fresh[number, e]
                 for i in range(m):
                     along[i] += x * images[e, i]
                     across[i] += y * images[e, i]
@@ -86,7 +125,7 @@ def sweep(xi, fresh, order, starts, origin, images, blocks, states, begin, stop,
                         now[i] = trial[i]
                     for at in range(starts[group], starts[group + 1]):
                         e = order[at]
-                        xi[chain, e] = c * xi[chain, e] + s * fresh[chain, e]
+                        xi[chain, e] = c * xi[chain, e] + s * fresh[number, e]
                     break
                 if angle < 0.0:
                     low = angle

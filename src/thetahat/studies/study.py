@@ -12,6 +12,8 @@ from thetahat.control.computed_torque import ComputedTorque
 from thetahat.control.loop_timing import Quantiles
 from thetahat.control.model_switch import ModelSwitch
 from thetahat.errors import UsageError, known
+from thetahat.identification.verdict import FAIR, GOOD, Verdict, verdict_of
+from thetahat.identification.verdict_reason import SUSPECT, WRONG, Data, Reason
 from thetahat.model.robot import Robot
 from thetahat.online.identifier import OnlineIdentifier
 from thetahat.plant.perturb import perturb
@@ -43,6 +45,11 @@ class Result:
     robot: Robot
     run: Run
     text: tuple[str, ...] = field(default=())  # a few sentences for a reader at a terminal
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the model at the end can be used."""
+        return Verdict.from_data(self.summary["verdict"])
 
 
 def plant_of(engine: str, robot: Robot, realism: Realism | None, *, seed: int) -> Plant:
@@ -88,7 +95,35 @@ def summary(run: Run, *, study: str, plant: str, seed: int, **values: Any) -> di
     common = dict.fromkeys(COMMON)
     joints = list(run.robot.velocity_names)
     head = {"schema": SCHEMA, "study": study, "plant": plant, "seed": seed, "joints": joints}
-    return head | common | values
+    facts = head | common | values
+    return facts | {"verdict": study_verdict(facts).as_data()}
+
+
+def study_verdict(facts: Data) -> Verdict:
+    """Judge the model at the end of a study: what explains the torque, and what the gate said."""
+    gate, name, seed = facts["gate"], facts["study"], facts["seed"]
+    again = (f"thetahat watch study {name}",)
+    pairs = zip(facts["joints"], facts["r2"] or (), strict=False)
+    scored = {joint: r2 for joint, r2 in pairs if r2 is not None}
+    reasons = []
+    if gate is not None and gate["opened_at"] is None:
+        reasons.append(Reason(WRONG, f"the gate stayed closed: {gate['reason']}", again))
+    elif gate is not None and not gate["open_at_end"]:
+        text = f"the gate is closed at the end: {gate['closings'][-1]['reason']}"
+        reasons.append(Reason(SUSPECT, text, again))
+    if not scored:
+        reasons.append(Reason(SUSPECT, "no torque was scored"))
+    for effect, low, high in ((WRONG, -np.inf, FAIR), (SUSPECT, FAIR, GOOD)):
+        named = [f"{joint} ({r2:.3f})" for joint, r2 in scored.items() if low <= r2 < high]
+        if named:
+            reasons.append(Reason(effect, f"R² is below {high} on {known(named, 6)}", again))
+    lowest = min(scored, key=lambda joint: scored[joint], default=None)
+    text = "no torque was scored"
+    if lowest is not None:
+        text = f"R² at least {scored[lowest]:.4f} on all joints (lowest: {lowest})"
+    if gate is not None and gate["opened_at"] is not None:
+        text += f"; the gate opened at {gate['opened_at']:.1f} s"
+    return verdict_of(text, reasons, f"thetahat study {name} --seed {seed + 1} --out DIR")
 
 
 def fit_over_time(run: Run) -> dict[str, Any]:

@@ -115,6 +115,7 @@ def fit_scores(
         r2=information.r2(x_base),
         r2_per_joint=information.r2_per_joint(x_base),
         residual_norms=information.residual_norms(x_base),
+        weak=solution.weak,
     )
 
 

@@ -38,7 +38,7 @@ def judge_payload(data: Data, out: str = "result") -> Verdict:
     for each in data["payloads"]:
         reasons += _payload_reasons(each, commands)
     reasons += _scale_reasons(data, commands)
-    return verdict_of(_summary(data), reasons, (commands.excite,))
+    return verdict_of(_summary(data), reasons, commands.excite)
 
 
 class _PayloadCommands:

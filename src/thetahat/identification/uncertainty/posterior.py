@@ -1,25 +1,34 @@
 """Draw physical robots from the law of an estimate.
 
 The law is the Gaussian of data and prior about the minimum they have together, cut off at bounds
-of physical and plausible robots. What the data determine spreads as the estimate states, all else
-as the prior does:
+of physical and plausible robots:
 
     v = centre + L·ξ,   ξ ~ N(0, 1) where  J(θ_i) ⪰ 0,  G·v ≥ l;   x = c + E·v
 
+Entries of ξ that the data determine come first, ξ = (ξ_d, ξ_p). Off the boundary, ξ_d is drawn from
+N(0, 1) wherever some ξ_p makes a physical robot of it, and then ξ_p given ξ_d: what the data
+determine spreads as the estimate states, and the prior's part, much of which no body can have, does
+not feed back on it (a cut model [Plummer2015]). Cut off together, ξ_d that leave the prior's part
+much room would be drawn more often than the data say. An estimate is off the boundary if its centre
+is physical and most draws of ξ_d have a physical robot; at the boundary all of ξ is cut off
+together, which is the law of the data and of a prior that knows of the bounds.
+
 Draws come from elliptical slice sampling [Murray2010], which needs no step size and, for a Gaussian
 that is cut off, no more than to know whether a point is inside: ξ moves on the ellipse through
-itself and a fresh Gaussian draw, by an angle that is shrunk until the point is inside. The entries
-of ξ are independent before the cut, so each move may turn a few of them: those that the data
-determine all at once, for bounds are seldom near, and those of the prior a few at a time, so that a
-thin body does not hold up the others. Many chains run side by side, one for each draw up to
-`CHAINS`. Hit-and-run moves along one direction at a time, and needs as many moves as there are
-parameters for what one ellipse does; log-Cholesky coordinates have no boundary, but a law that is
-cut off at one has its peak there, where these coordinates are infinite.
+itself and a fresh Gaussian draw, by an angle that is shrunk until the point is inside. Entries of ξ
+are independent before the cut, so each move may turn a few of them: ξ_d all at once, for bounds are
+seldom near, and ξ_p a few at a time, so that a thin body does not hold up the others. A given ξ_d
+is approached on a straight line as far as the set goes, in turn with moves of ξ_p that make way.
+Many chains run side by side, one for each draw up to `CHAINS`. Hit-and-run moves along one
+direction at a time, and needs as many moves as there are parameters for what one ellipse does;
+log-Cholesky coordinates have no boundary, but a law that is cut off at one has its peak there,
+where these coordinates are infinite.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -36,6 +45,9 @@ WARM_UP = 100  # sweeps of a chain before its first draw
 BETWEEN = 20  # sweeps between two draws of a chain
 TOGETHER = 3  # entries of ξ that the prior alone determines, moved at once
 IDENTIFIED = 0.5  # share of a variance that noise makes: the data determine this direction
+ROUNDS = 30  # of moving the prior's part out of the way of a draw of the data's part
+ATTEMPTS = 30  # draws of the data's part for which a physical robot is looked for
+OFF_BOUNDARY = 0.5  # share of these draws that must have one
 NUDGES = (0.0, 1e-9, 1e-6, 1e-4, 1e-2, 0.1, 0.3)  # towards the inside, from a point on a bound
 _ENTRIES = np.triu_indices(4)
 
@@ -98,10 +110,15 @@ class Posterior:
         chains = min(count, CHAINS)
         walk = _Walk(self, L, identified, rng, chains)
         drawn: list[np.ndarray] = []
+        physical = walk.renew() if identified and self.limits.inside(self.centre) else 0.0
+        off_boundary = physical >= OFF_BOUNDARY
         while sum(map(len, drawn)) < count:
-            walk.sweep(BETWEEN if drawn else WARM_UP)
+            if off_boundary and drawn:
+                walk.renew()
+            walk.sweep(BETWEEN if drawn else WARM_UP, first=identified if off_boundary else 0)
             drawn.append(self.limits.x(walk.v))
-        return RobotSamples(self.robot, np.concatenate(drawn)[:count])
+        share = physical if off_boundary else None
+        return RobotSamples(self.robot, np.concatenate(drawn)[:count], share)
 
     def _axes(self, noise: np.ndarray) -> tuple[np.ndarray, int]:
         """(L of v = centre + L·ξ, how many entries of ξ come first as the data determine them)."""
@@ -139,44 +156,85 @@ class _Walk:
         self._images = np.ascontiguousarray(limits.image(L.T))
         self._xi = np.tile(np.linalg.solve(L, law.first() - law.centre), (chains, 1))
         self._states = rng.integers(0, 2**63, chains, dtype=np.uint64)
+        self._scratch = np.zeros((batch.CORES, 5, len(self._origin)))
+        self._pool = ThreadPoolExecutor(batch.CORES)
 
     @property
     def v(self) -> np.ndarray:
         """Where the chains are, (chains, k)."""
         return np.asarray(self._centre + self._xi @ self._L.T)
 
-    def sweep(self, times: int) -> None:
-        """Move every entry of ξ, this many times."""
+    def sweep(self, times: int, *, first: int = 0, chains: np.ndarray | None = None) -> None:
+        """Move every entry of ξ from the first one on, of all chains or these, so many times."""
         from thetahat.kernels import slice_sampling
 
-        chains, k = self._xi.shape
-        known = self._identified
+        chosen = np.arange(len(self._xi)) if chains is None else chains
+        known, k = self._identified, self._xi.shape[1]
         groups = np.arange(known, k, TOGETHER)
-        starts = np.concatenate([[0] if known else [], groups, [k]]).astype(np.int64)
-        edges = np.linspace(0, chains, batch.CORES + 1).astype(int)
-        work = np.zeros((batch.CORES, 5, len(self._origin)))
-        with ThreadPoolExecutor(batch.CORES) as pool:
-            for _ in range(times):
-                fresh = self._rng.standard_normal((chains, k))
-                rest = known + self._rng.permutation(k - known)
-                order = np.concatenate([np.arange(known), rest])
+        starts = np.concatenate([[0] if known > first else [], groups, [k]]).astype(np.int64)
+        for _ in range(times):
+            fresh = self._rng.standard_normal((len(chosen), k))
+            rest = known + self._rng.permutation(k - known)
+            order = np.concatenate([np.arange(known), rest])
 
-                def turn(part: int, fresh: np.ndarray = fresh, order: np.ndarray = order) -> None:
-                    slice_sampling.sweep(
-                        self._xi,
-                        fresh,
-                        order,
-                        starts,
-                        self._origin,
-                        self._images,
-                        self._blocks,
-                        self._states,
-                        edges[part],
-                        edges[part + 1],
-                        work[part],
-                    )
+            def turn(
+                part: slice,
+                work: np.ndarray,
+                fresh: np.ndarray = fresh,
+                order: np.ndarray = order,
+            ) -> None:
+                slice_sampling.sweep(
+                    self._xi,
+                    fresh[part],
+                    order,
+                    starts,
+                    self._origin,
+                    self._images,
+                    self._blocks,
+                    self._states,
+                    chosen[part],
+                    work,
+                )
 
-                list(pool.map(turn, range(batch.CORES)))
+            self._on_cores(turn, len(chosen))
+
+    def renew(self) -> float:
+        """Draw what the data determine anew, with a physical robot for each draw.
+
+        Returns the share of these draws that have one.
+        """
+        known = self._identified
+        target = self._rng.standard_normal((len(self._xi), known))
+        away, reached = np.arange(len(self._xi)), 0.0
+        for attempt in range(ATTEMPTS):
+            for _ in range(ROUNDS):
+                self._approach(target, away)
+                away = away[np.any(self._xi[away, :known] != target[away], axis=1)]
+                if not len(away):
+                    break
+                self.sweep(1, first=known, chains=away)
+            if not attempt:
+                reached = 1.0 - len(away) / len(self._xi)
+            if not len(away):
+                break
+            target[away] = self._rng.standard_normal((len(away), known))
+        return reached
+
+    def _approach(self, target: np.ndarray, chosen: np.ndarray) -> None:
+        from thetahat.kernels import slice_sampling
+
+        def go(part: slice, work: np.ndarray) -> None:
+            slice_sampling.approach(
+                self._xi, target, self._origin, self._images, self._blocks, chosen[part], work
+            )
+
+        self._on_cores(go, len(chosen))
+
+    def _on_cores(self, work: Callable[[slice, np.ndarray], None], count: int) -> None:
+        """Do the work on a part of so many chains per core, each with scratch of its own."""
+        edges = np.linspace(0, count, batch.CORES + 1).astype(int)
+        parts = [slice(begin, stop) for begin, stop in itertools.pairwise(edges)]
+        list(self._pool.map(work, parts, self._scratch))
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,6 +246,9 @@ class RobotSamples:
 
     robot: Robot  # whose parameters were estimated
     x: np.ndarray  # (n, columns) θ and drive terms of every draw
+    # of what the data determine, drawn as the estimate states: the share that physical robots have,
+    # to which draws are confined; None: the estimate is at the boundary, the whole law is cut off
+    physical_share: float | None = None
 
     @property
     def theta(self) -> np.ndarray:
