@@ -354,7 +354,9 @@ def run(
         outcome.ended = str(error)
     result = run.result()
     outcome.opened, outcome.reason = result.stream.opened_at, result.stream.reason
-    outcome.closings = [f"{t:.2f} s: {why}" for t, is_open, why in result.stream.gate if not is_open]
+    outcome.closings = [
+        f"{t:.2f} s: {why}" for t, is_open, why in result.stream.gate if not is_open
+    ]
     run.close()
     outcome.seconds = time.perf_counter() - began
     return outcome

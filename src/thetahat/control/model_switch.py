@@ -32,6 +32,10 @@ the last command is held, then faded to the nominal model's gravity compensation
 controller is called with it, both with the sample's own time, so that the verdict is about this
 sample; where the times are of different clocks, call `turn_away` instead.
 
+What was commanded is handed to the identifier with every sample, which compares it with what was
+measured (`signal_check.py`); a switch whose commands drive no robot, beside another controller or
+on a recorded stream, is made with `applied=False`.
+
 A person may force the nominal model (`forced`), whatever the gate says; the gate goes on judging,
 and when the force is lifted the switch to the identified model is bumpless as ever.
 """
@@ -77,6 +81,7 @@ class ModelSwitch:
         nominal: the robot to fall back to; by default the one the verdict allows now, while the
             gate is closed.
         fallback: "step" or "slew", see above.
+        applied: whether its commands drive the robot that is measured.
 
     """
 
@@ -88,6 +93,7 @@ class ModelSwitch:
         slew: PerJoint | None = None,
         nominal: Robot | None = None,
         fallback: str = "step",
+        applied: bool = True,
     ) -> None:
         if fallback not in FALLBACKS:
             raise UsageError(f"fallback is {fallback!r}; choose one of {', '.join(FALLBACKS)}")
@@ -100,6 +106,7 @@ class ModelSwitch:
             nominal = source.verdict.robot
         self.nominal, self._source = nominal, source
         self._factory, self._fallback = factory, fallback
+        self._compare = getattr(source, "note_command", None) if applied else None
         self.slew = per_joint(
             "slew", usual_torques(nominal) / BLEND if slew is None else slew, nominal.nv
         )
@@ -191,6 +198,8 @@ class ModelSwitch:
             self._t = t
         cycle = _Cycle(t, dt, q, dq, wanted)
         verdict = self._source.verdict
+        if self._compare is not None and self._commanded and verdict.accepted:
+            self._compare(self._last)
         robot, chosen = self._choose(verdict)
         if self._garbage(t, verdict):
             tau = self._turn_away(chosen, verdict.reason)

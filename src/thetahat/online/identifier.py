@@ -19,6 +19,7 @@ from thetahat.errors import UsageError
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.information import Information
 from thetahat.model.robot import Robot
+from thetahat.online.after_change import STATED, AfterChange
 from thetahat.online.causal_filter import ONE_WAY, FilteredSample
 from thetahat.online.change import Finding, Suspicion, extrapolated
 from thetahat.online.config import FilterConfig, GateRules, SolverConfig, check, moved_keywords
@@ -111,9 +112,11 @@ class OnlineIdentifier:
         # since when samples are whole again (inf: no interruption); whether it was open before
         self._interrupted, self._was_open = math.inf, False
         self._in_use: _InUse | None = None
+        self._after: AfterChange | None = None  # what a model must be explained by, since a change
         self.alarm: Alarm | None = None  # the last one
         self.payload: PayloadReport | None = None  # what is held since then, where that is asked
         self.updates = 0
+        self._measured = np.full(robot.nv, np.nan)  # torques of the same
         self.stamp = math.nan  # [s] of the last sample that was pushed, taken or not
         self._verdict = SampleVerdict(False, "no sample has come yet", self._gate.state, robot)
         self._warm()
@@ -230,6 +233,7 @@ class OnlineIdentifier:
         self._shut(sentence)
         self._gate.clear(self.clock, sentence)
         self.events.add(self.clock, "reset", sentence)
+        self._after = None
         self._forget_all()
         self._verdict = replace(self._verdict, gate=self._gate.state, robot=self.robot)
 
@@ -267,7 +271,7 @@ class OnlineIdentifier:
         but for arrays of another size, which are refused: a sample that is missing.
 
         """
-        stream, self.stamp = self._stream, t
+        stream, self.stamp, self._measured = self._stream, t, tau
         before = stream.clock.t
         try:
             result = stream.push(t, q, dq, tau, ddq)
@@ -443,6 +447,9 @@ class OnlineIdentifier:
             self._suspicion = self._payload = None
             self._gate.reopen(now, finding.sentence, waited=True)
             return
+        if self._in_use is not None and not set(STATED) & set(self._gate.rules.expect):
+            trusted, nominal = self._in_use.model, self._nominal_whole
+            self._after = AfterChange(trusted, nominal, self._nominal, self._payload_link)
         self._forget_all()
         self._payload = payload
 
@@ -500,6 +507,7 @@ class OnlineIdentifier:
         if score is not None and in_use is not None:
             self._watch(in_use, score)
         if not was_open:
+            self._after = None
             self.events.add(now, "opened", self._gate.state.reason)
 
     def _evidence(self, now: float, score: Score | None) -> Evidence:
@@ -533,13 +541,16 @@ class OnlineIdentifier:
             return self._surprises.sentence(None, (), noise)
         whole = self._held_out.score(model, self._nominal_whole)
         scores = (score,) if whole is None else (score, whole)
-        return self._surprises.sentence(self._learner.x, scores, noise)
+        surprise = self._surprises.sentence(self._learner.x, scores, noise)
+        if surprise or self._after is None:
+            return surprise
+        return self._after.sentence(model, self._held_out.samples)
 
-    def note_command(self, commanded: np.ndarray, measured: np.ndarray) -> None:
-        """Take what was commanded in a cycle, beside what was measured, (nv,) each [N·m or N]: the
-        gate compares them.
+    def note_command(self, commanded: np.ndarray, measured: np.ndarray | None = None) -> None:
+        """Take what was commanded until the last sample, (nv,) [N·m or N]: the gate compares it
+        with the torque measured then (None: the one that was pushed).
         """
-        self._surprises.note_command(commanded, measured)
+        self._surprises.note_command(commanded, self._measured if measured is None else measured)
 
     def _watch(self, in_use: _InUse, score: Score) -> None:
         """Monitor the model in use; its usual error is what it leaves on samples held out."""

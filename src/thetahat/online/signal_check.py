@@ -4,7 +4,7 @@ ones.
 What is compared is taken at every score of the identifier (30 times a second), and forgotten within
 some seconds:
 
-    dq      a = Σ (Δq/Δt) q̇ / Σ q̇²             below 1/1.15 or above 1.15: speeds or stamps are scaled
+    dq      a = Σ (Δq/Δt) q̇ / Σ q̇²             a below 1/1.15 or above 1.15
     sign    correlation ρ of m and c below −0.7
     gravity m is nearer to c − G(q) than to c, four times
     channel m follows another joint's command (0.95), and not its own (0.5)
@@ -84,6 +84,7 @@ class TorqueCheck:
         self._names = names
         n = len(names)
         self._latest: tuple[np.ndarray, np.ndarray] | None = None
+        self._due = True  # whether the next cycle is to be compared
         self._t = np.nan
         self._weight, self._count = 0.0, 0
         self._mean = np.zeros((4, n))  # of commanded, measured, gravity, direction
@@ -93,11 +94,14 @@ class TorqueCheck:
 
     def add(self, commanded: np.ndarray, measured: np.ndarray) -> None:
         """A cycle: (nv,) each [N·m or N]."""
-        self._latest = commanded, measured
+        if self._due:
+            self._latest, self._due = (np.array(commanded), np.array(measured)), False
 
     def latest(self) -> np.ndarray | None:
-        """(2, nv) commanded and measured in the last cycle; None where there was none."""
-        latest, self._latest = self._latest, None
+        """(2, nv) commanded and measured in a cycle since the last call; None where there was
+        none.
+        """
+        latest, self._latest, self._due = self._latest, None, True
         return None if latest is None else np.array(latest, dtype=float)
 
     def tick(self, t: float, torques: np.ndarray, gravity: np.ndarray, dq: np.ndarray) -> None:
@@ -130,9 +134,7 @@ class TorqueCheck:
                 return sentence
         return ""
 
-    def _judge(
-        self, v: int, covariance: np.ndarray, spread: np.ndarray, lively: np.ndarray
-    ) -> str:
+    def _judge(self, v: int, covariance: np.ndarray, spread: np.ndarray, lively: np.ndarray) -> str:
         """What is wrong with the measured torque of a joint."""
         n, name = len(self._names), f"the measured torque of joint {self._names[v]!r}"
         m = spread[n + v]
