@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from thetahat.data.samples import Samples
+from thetahat.data.velocities import all_single_dof
 from thetahat.errors import UsageError
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.information import Information
@@ -23,6 +24,7 @@ from thetahat.online.after_change import STATED, AfterChange
 from thetahat.online.causal_filter import ONE_WAY, FilteredSample
 from thetahat.online.change import Finding, Suspicion, extrapolated
 from thetahat.online.config import FilterConfig, GateRules, SolverConfig, check, moved_keywords
+from thetahat.online.encoder_zero import zero_shift
 from thetahat.online.gate import Evidence, Gate, GateState, Score
 from thetahat.online.held_out import HeldOut, usual_errors
 from thetahat.online.learner import Learner
@@ -98,6 +100,8 @@ class OnlineIdentifier:
             min_speed=self.min_speed,
         )
         self._surprises = Surprises(robot, self._gate.rules, self.min_speed)
+        stated = set(self._gate.rules.expect) & {*STATED, "signals"}
+        self._check_zeros = all_single_dof(robot) and not stated
         self._held_out = HeldOut(robot, ticks=max(2, self.window // 2), per_tick=SCORES)
         # without the friction that is identified: a robot may well have less than its file states
         rigid = self._learner.projection.x0.copy()
@@ -542,9 +546,14 @@ class OnlineIdentifier:
         whole = self._held_out.score(model, self._nominal_whole)
         scores = (score,) if whole is None else (score, whole)
         surprise = self._surprises.sentence(self._learner.x, scores, noise)
-        if surprise or self._after is None:
+        if not surprise and self._after is not None:
+            surprise = self._after.sentence(model, self._held_out.samples)
+        if surprise or not self._check_zeros or self._gate.state.open:
             return surprise
-        return self._after.sentence(model, self._held_out.samples)
+        if (score.r2 or 0.0) < self.threshold:
+            return ""  # closed in any case
+        shift = zero_shift(self._nominal_model, self._held_out.samples)
+        return "" if shift is None else shift.sentence(self._nominal)
 
     def note_command(self, commanded: np.ndarray, measured: np.ndarray | None = None) -> None:
         """Take what was commanded until the last sample, (nv,) [N·m or N]: the gate compares it
