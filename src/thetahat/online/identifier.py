@@ -17,6 +17,7 @@ import numpy as np
 from thetahat.data.samples import Samples
 from thetahat.data.velocities import all_single_dof
 from thetahat.errors import UsageError
+from thetahat.identification import factor as f
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.information import Information
 from thetahat.model.robot import Robot
@@ -546,13 +547,14 @@ class OnlineIdentifier:
         whole = self._held_out.score(model, self._nominal_whole)
         scores = (score,) if whole is None else (score, whole)
         surprise = self._surprises.sentence(self._learner.x, scores, noise)
-        if not surprise and self._after is not None:
-            surprise = self._after.sentence(model, self._held_out.samples)
-        if surprise or not self._check_zeros or self._gate.state.open:
-            return surprise
-        if (score.r2 or 0.0) < self.threshold:
-            return ""  # closed in any case
-        shift = zero_shift(self._nominal_model, self._held_out.samples)
+        if surprise or self._gate.state.open or (score.r2 or 0.0) < self.threshold:
+            return surprise  # below the threshold it stays closed in any case
+        with f.blas_threads().limit(limits=1, user_api="blas"):
+            if self._after is not None:
+                surprise = self._after.sentence(model, self._held_out.samples)
+            if surprise or not self._check_zeros:
+                return surprise
+            shift = zero_shift(self._nominal_model, self._held_out.samples)
         return "" if shift is None else shift.sentence(self._nominal)
 
     def note_command(self, commanded: np.ndarray, measured: np.ndarray | None = None) -> None:
