@@ -110,8 +110,18 @@ def compared(change: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> str:
     measured = change(commanded, 1.1 * gravity) + 0.01 * rng.normal(size=commanded.shape)
     for k in range(len(t)):
         check.add(commanded[k], measured[k])
-        check.tick(t[k], check.latest(), gravity[k])
+        check.tick(t[k], check.latest(), gravity[k], dq[k])
     return check.sentence
+
+
+def test_friction_between_motor_and_sensor_is_no_scale_and_no_offset() -> None:
+    robot = load("arm7")
+    _, _, dq, _ = motion(robot, 8.0)
+
+    def behind_the_gear(c: np.ndarray, _: np.ndarray) -> np.ndarray:
+        return c - 0.35 * np.sqrt(np.mean(c**2, axis=0)) * np.sign(dq)
+
+    assert compared(behind_the_gear) == ""
 
 
 def swapped(c: np.ndarray, _: np.ndarray) -> np.ndarray:
@@ -122,7 +132,9 @@ def swapped(c: np.ndarray, _: np.ndarray) -> np.ndarray:
     ("change", "words"),
     [
         (lambda c, g: c, ""),
-        (lambda c, g: 0.8 * c + 0.5, ""),
+        (lambda c, g: 0.95 * c + 0.05, ""),
+        (lambda c, g: 0.8 * c, "0.8 times the commanded"),
+        (lambda c, g: c + 0.4 * np.sqrt(np.mean(c**2, axis=0)), "off the commanded one by"),
         (lambda c, g: 3.0 * c, "3 times the commanded"),
         (lambda c, g: 0.15 * c, "0.15 times the commanded"),
         (lambda c, g: -c, "runs against"),

@@ -134,7 +134,10 @@ class Loop:
     def __init__(self, one: OnlineIdentifier, outcome: Outcome) -> None:
         self.one, self.outcome, self.wanted = one, outcome, motion()[1]
         self.law = ModelSwitch(
-            one, lambda robot: ComputedTorque(robot, limits=LIMIT), nominal=one.nominal
+            one,
+            lambda robot: ComputedTorque(robot, limits=LIMIT),
+            nominal=one.nominal,
+            applied=False,
         )
         self.seen = (0.0, *(x[0] for x in self.wanted[:2]))
 

@@ -56,7 +56,11 @@ class Rig:
         if again:
             resume(self.identifier, path)
         self.controller = ModelSwitch(
-            self.identifier, self.make, slew=50.0, nominal=self.identifier.nominal
+            self.identifier,
+            self.make,
+            slew=50.0,
+            nominal=self.identifier.nominal,
+            applied=False,  # samples come from a list
         )
         self.journal = None if path is None else Journal(path)
         self.online = OnlineControl(

@@ -49,7 +49,8 @@ class SimulatedRobot:
 
     def __init__(self, plant: Plant, *, rate: float = 1000.0, seed: int = 0) -> None:
         check_positive("rate", rate, "cycles per second [Hz]")
-        self.plant, self.rate, self._seed = plant, float(rate), seed
+        self.plant, self.rate, self.seed = plant, float(rate), seed
+        self.commanded = np.zeros(plant.nominal.nv)  # (nv,) last [N·m or N]
         self._cycles = 0
         self._closed = False
 
@@ -82,7 +83,7 @@ class SimulatedRobot:
         """Put the robot at rest into a configuration (nq,), held there by its own brakes' torque:
         gravity's.
         """
-        self.plant.reset(q, seed=self._seed)
+        self.plant.reset(q, seed=self.seed)
         self._cycles = 0
         self.plant.command(rigid_body.gravity(self.plant.robot, q))
 
@@ -95,6 +96,7 @@ class SimulatedRobot:
         """Command torques, and let one period pass."""
         if self._closed:
             raise UsageError("the connection is closed; make a new one")
+        self.commanded = np.array(tau, dtype=float)
         self.plant.command(tau)
         self._cycles += 1
         self.plant.advance(self._cycles / self.rate - self.plant.t)

@@ -39,6 +39,10 @@ slack or stiff with it. So by default (`feedback="nominal"`) an identified model
 torques show, D q̈_d + C q̇ + G and friction, while gains and the mass matrix of feedback stay those
 of the nominal controller, which held the robot before.
 
+What was commanded is handed to the identifier with every sample, which compares it with what was
+measured (`signal_check.py`); a switch whose commands drive no robot, beside another controller or
+on a recorded stream, is made with `applied=False`.
+
 A person may force the nominal model (`forced`), whatever the gate says; the gate goes on judging,
 and when the force is lifted the switch to the identified model is bumpless as ever.
 """
@@ -88,6 +92,7 @@ class ModelSwitch:
         fallback: "step" or "slew", see above.
         feedback: "nominal": computed torque keeps the nominal controller's gains and mass matrix
             for its feedback, see below; "model": both are those of the model in charge.
+        applied: whether its commands drive the robot that is measured.
 
     """
 
@@ -100,6 +105,7 @@ class ModelSwitch:
         nominal: Robot | None = None,
         fallback: str = "step",
         feedback: str = "nominal",
+        applied: bool = True,
     ) -> None:
         if fallback not in FALLBACKS:
             raise UsageError(f"fallback is {fallback!r}; choose one of {', '.join(FALLBACKS)}")
@@ -114,6 +120,7 @@ class ModelSwitch:
             nominal = source.verdict.robot
         self.nominal, self._source = nominal, source
         self._factory, self._fallback, self._feedback = factory, fallback, feedback
+        self._compare = getattr(source, "note_command", None) if applied else None
         self.slew = per_joint(
             "slew", usual_torques(nominal) / BLEND if slew is None else slew, nominal.nv
         )
@@ -205,6 +212,8 @@ class ModelSwitch:
             self._t = t
         cycle = _Cycle(t, dt, q, dq, wanted)
         verdict = self._source.verdict
+        if self._compare is not None and self._commanded and verdict.accepted:
+            self._compare(self._last)
         robot, chosen = self._choose(verdict)
         if self._garbage(t, verdict):
             tau = self._turn_away(chosen, verdict.reason)

@@ -82,7 +82,6 @@ class OnlineControl:
         self._gate: tuple[bool, str] | None = None  # open and reason, as last written
         self._robot = controller.robot
         self._t = 0.0
-        self._commanded = np.zeros(identifier.nominal.nv)
         names = list(identifier.nominal.velocity_names)
         self._note("begin", robot=identifier.nominal.name, joints=names)
         for sentence in controller.notes:
@@ -108,14 +107,11 @@ class OnlineControl:
             self.controller.resync()
             self._note("stall", late=cycle.late)
         verdict = self.identifier.push(t, q, dq, measured)
-        if verdict.accepted and self.cycles:
-            self.identifier.note_command(self._commanded, measured)  # what acted until now
         # by the loop's clock, which nobody sets
         if verdict.accepted:
             tau = self.controller(cycle.t, q, dq, self.wanted(cycle.t))
         else:
             tau = self.controller.turn_away(cycle.t, verdict.reason)
-        self._commanded = tau
         self.cycles += 1
         if self.journal is not None:
             q, dq, measured = (np.asarray(array, dtype=float) for array in (q, dq, measured))

@@ -15,13 +15,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from thetahat.data.samples import Samples
+from thetahat.data.velocities import all_single_dof
 from thetahat.errors import UsageError
+from thetahat.identification import factor as f
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.information import Information
 from thetahat.model.robot import Robot
+from thetahat.online.after_change import STATED, AfterChange
 from thetahat.online.causal_filter import ONE_WAY, FilteredSample
 from thetahat.online.change import Finding, Suspicion, extrapolated
 from thetahat.online.config import FilterConfig, GateRules, SolverConfig, check, moved_keywords
+from thetahat.online.encoder_zero import zero_shift
 from thetahat.online.gate import Evidence, Gate, GateState, Score
 from thetahat.online.held_out import HeldOut, usual_errors
 from thetahat.online.learner import Learner
@@ -97,6 +101,8 @@ class OnlineIdentifier:
             min_speed=self.min_speed,
         )
         self._surprises = Surprises(robot, self._gate.rules, self.min_speed)
+        stated = set(self._gate.rules.expect) & {*STATED, "signals"}
+        self._check_zeros = all_single_dof(robot) and not stated
         self._held_out = HeldOut(robot, ticks=max(2, self.window // 2), per_tick=SCORES)
         # without the friction that is identified: a robot may well have less than its file states
         rigid = self._learner.projection.x0.copy()
@@ -111,9 +117,11 @@ class OnlineIdentifier:
         # since when samples are whole again (inf: no interruption); whether it was open before
         self._interrupted, self._was_open = math.inf, False
         self._in_use: _InUse | None = None
+        self._after: AfterChange | None = None  # what a model must be explained by, since a change
         self.alarm: Alarm | None = None  # the last one
         self.payload: PayloadReport | None = None  # what is held since then, where that is asked
         self.updates = 0
+        self._measured = np.full(robot.nv, np.nan)  # torques of the same
         self.stamp = math.nan  # [s] of the last sample that was pushed, taken or not
         self._verdict = SampleVerdict(False, "no sample has come yet", self._gate.state, robot)
         self._warm()
@@ -230,6 +238,7 @@ class OnlineIdentifier:
         self._shut(sentence)
         self._gate.clear(self.clock, sentence)
         self.events.add(self.clock, "reset", sentence)
+        self._after = None
         self._forget_all()
         self._verdict = replace(self._verdict, gate=self._gate.state, robot=self.robot)
 
@@ -267,7 +276,7 @@ class OnlineIdentifier:
         but for arrays of another size, which are refused: a sample that is missing.
 
         """
-        stream, self.stamp = self._stream, t
+        stream, self.stamp, self._measured = self._stream, t, tau
         before = stream.clock.t
         try:
             result = stream.push(t, q, dq, tau, ddq)
@@ -443,6 +452,9 @@ class OnlineIdentifier:
             self._suspicion = self._payload = None
             self._gate.reopen(now, finding.sentence, waited=True)
             return
+        if self._in_use is not None and not set(STATED) & set(self._gate.rules.expect):
+            trusted, nominal = self._in_use.model, self._nominal_whole
+            self._after = AfterChange(trusted, nominal, self._nominal, self._payload_link)
         self._forget_all()
         self._payload = payload
 
@@ -500,6 +512,7 @@ class OnlineIdentifier:
         if score is not None and in_use is not None:
             self._watch(in_use, score)
         if not was_open:
+            self._after = None
             self.events.add(now, "opened", self._gate.state.reason)
 
     def _evidence(self, now: float, score: Score | None) -> Evidence:
@@ -533,13 +546,22 @@ class OnlineIdentifier:
             return self._surprises.sentence(None, (), noise)
         whole = self._held_out.score(model, self._nominal_whole)
         scores = (score,) if whole is None else (score, whole)
-        return self._surprises.sentence(self._learner.x, scores, noise)
+        surprise = self._surprises.sentence(self._learner.x, scores, noise)
+        if surprise or self._gate.state.open or (score.r2 or 0.0) < self.threshold:
+            return surprise  # below the threshold it stays closed in any case
+        with f.blas_threads().limit(limits=1, user_api="blas"):
+            if self._after is not None:
+                surprise = self._after.sentence(model, self._held_out.samples)
+            if surprise or not self._check_zeros:
+                return surprise
+            shift = zero_shift(self._nominal_model, self._held_out.samples)
+        return "" if shift is None else shift.sentence(self._nominal)
 
-    def note_command(self, commanded: np.ndarray, measured: np.ndarray) -> None:
-        """Take what was commanded in a cycle, beside what was measured, (nv,) each [N·m or N]: the
-        gate compares them.
+    def note_command(self, commanded: np.ndarray, measured: np.ndarray | None = None) -> None:
+        """Take what was commanded until the last sample, (nv,) [N·m or N]: the gate compares it
+        with the torque measured then (None: the one that was pushed).
         """
-        self._surprises.note_command(commanded, measured)
+        self._surprises.note_command(commanded, self._measured if measured is None else measured)
 
     def _watch(self, in_use: _InUse, score: Score) -> None:
         """Monitor the model in use; its usual error is what it leaves on samples held out."""

@@ -63,7 +63,7 @@ class Surprises:
             if self._speeds is not None:
                 self._speeds.add(t, q, dq)
             if torques is not None:
-                self._torques.tick(t, torques, rigid_body.gravity(self._robot, q))
+                self._torques.tick(t, torques, rigid_body.gravity(self._robot, q), dq)
         self._waiting.clear()
 
     @property

@@ -155,6 +155,8 @@ class Stepper:
 
     def advance(self, tau: np.ndarray, duration: float) -> None:
         """Move on by `duration` under a constant torque."""
+        if self._stands(tau):
+            return
         count = max(1, math.ceil(duration / self._longest * (1.0 - 1e-9)))
         h = duration / count
         for _ in range(count):
@@ -162,6 +164,13 @@ class Stepper:
                 self._step_with_events(tau, h)
             else:
                 self._commit(*self._trial(tau, h))
+
+    def _stands(self, tau: np.ndarray) -> bool:
+        """Whether every joint stands still and is held there, so that no step changes anything."""
+        if len(self._held) < len(self.dq) or self.friction.B is not None or self.dq.any():
+            return False
+        self.acceleration(tau)  # decides who holds
+        return len(self._held) == len(self.dq)
 
     def _trial(self, tau: np.ndarray, h: float) -> tuple[np.ndarray, np.ndarray]:
         """State after a step in which no motor changes its ways."""

@@ -2,4 +2,10 @@
 robot, a controller and an identifier.
 """
 
-STUDIES = {"double-pendulum": "double_pendulum", "leg": "leg", "arm": "arm", "valkyrie": "valkyrie"}
+STUDIES = {
+    "double-pendulum": "double_pendulum",
+    "leg": "leg",
+    "arm": "arm",
+    "arm-rigid": "arm_rigid",
+    "valkyrie": "valkyrie",
+}

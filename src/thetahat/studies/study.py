@@ -25,6 +25,7 @@ from thetahat.studies.study_record import Recorder, Run
 
 SCHEMA = "thetahat/study/1"
 COMMON = ("r2", "r2_over_time", "gate", "bias_before", "bias_after", "max_torque_step", "cycle_us")
+SPREAD = 0.15  # by which the simulated robot differs from its file
 REPORT_EVERY = 500  # cycles between two reports of progress
 Progress = Callable[[str, int, int], None]  # activity, cycles done, cycles in all
 
@@ -69,11 +70,12 @@ def assembled(
     engine: str,
     rate: float,
     seed: int,
+    spread: float = SPREAD,
 ) -> Experiment:
-    """The experiment on a simulated robot that is not quite as its file says, with friction and
-    sensors as they come.
+    """The experiment on a simulated robot that is not quite as its file says (`spread` of `perturb`
+    tells how far), with friction and sensors as they come.
     """
-    truth = perturb(nominal, seed=seed)
+    truth = perturb(nominal, spread=spread, seed=seed)
     plant = plant_of(engine, truth, Realism.typical(truth, seed=seed), seed=seed)
     loop = ClosedLoop(plant, motion, controller, identifier, rate=rate, seed=seed)
     return Experiment(nominal, identifier.nominal, identifier, controller, loop)

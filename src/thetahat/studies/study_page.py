@@ -69,9 +69,10 @@ def leg(
         f" is {facts['r2_guess']:.3f}.",
         "good" if r2[-1] >= 0.99 else "warning",
     )
-    curve = online_run.r2_over_time({"each estimate, on the whole run": Series(t, r2)})
+    curve = online_run.unexplained_over_time({"each estimate, on the whole run": Series(t, r2)})
     caption = (
-        "Each update's estimate, with all data until then and the initial guess. All scores of this"
+        "1 − R² of each update's estimate, with all data until then and the initial guess, on a"
+        " logarithmic axis. All scores of this"
         f" page: {R2} over {fitted_rows(traces)}."
     )
     score = Column("R² of the last estimate", decimals=4, limits=(0.9, 0.99))
@@ -91,7 +92,7 @@ def leg(
         " moment.",
     )
     return (
-        Section("Result", "result", (verdict, Figure((Panel("R²", curve),), caption), joints)),
+        Section("Result", "result", (verdict, Figure((Panel("1 − R²", curve),), caption), joints)),
         Section("Torque tracking", "tracking", (torque,)),
         _trajectories(run),
         _scatter(traces, "scatter", facts["r2"], score),
@@ -122,12 +123,17 @@ def torque_as_it_was_known(whole: Information, run: Run, samples: Samples) -> np
 
 
 def arm(
-    facts: dict[str, Any], run: Run, scored: tuple[np.ndarray, np.ndarray]
+    facts: dict[str, Any], run: Run, scored: tuple[np.ndarray, np.ndarray], traces: Traces
 ) -> tuple[Section, ...]:
-    """Paper: the motion, R² converging, joint errors before and after the switch, tiles."""
+    """Paper: the motion, R² converging, joint errors before and after the switch, measured against
+    computed torque, tiles.
+    """
+    score = Column("R² of the last model", decimals=4)
     return (
         _gate(facts, run, Series(*scored)),
         _errors(facts, run),
+        _torque(traces),
+        _scatter(traces, "scatter", facts["r2_whole"], score),
         _trajectories(run),
         _tiles(run),
     )
@@ -175,16 +181,16 @@ def _gate(facts: dict[str, Any], run: Run, whole: Series | None = None) -> Secti
     }
     if whole is not None:
         curves = {"of each estimate on the whole run": whole, **curves}
-    curve = online_run.r2_over_time(
+    curve = online_run.unexplained_over_time(
         curves, threshold=0.95, identified=_identified(run), full_at=facts["gate"].get("full_at")
     )
     caption = (
-        "R² of every update, all joints together: over the samples in its buffer (of the fit), over"
-        " those held out of it"
+        "1 − R² of every update, all joints together, on a logarithmic axis: over the samples in its"
+        " buffer (of the fit), over those held out of it"
     )
     caption += "" if whole is None else ", and over the whole run, without standstill"
     caption += ". The nominal model is used until the gate opens."
-    return Section("Result", "result", (verdict, Figure((Panel("R²", curve),), caption)))
+    return Section("Result", "result", (verdict, Figure((Panel("1 − R²", curve),), caption)))
 
 
 def _errors(facts: dict[str, Any], run: Run) -> Section:
@@ -204,8 +210,8 @@ def _errors(facts: dict[str, Any], run: Run) -> Section:
         keys = ("bias_before", "bias_after", "peak_to_peak_before", "peak_to_peak_after")
         columns = (Column("joint"), *(Column(key.replace("_", " "), "rad") for key in keys))
         swing = (
-            "Over whole periods of the motion. The bias goes with the wrong model; friction that is"
-            " compensated shrinks the peak-to-peak, too."
+            "Over whole periods of the motion. The bias goes with the wrong model; friction, where"
+            " it is identified and compensated, takes the peak-to-peak with it."
         )
         rows = tuple(zip(facts["joints"], *(facts[key] for key in keys), strict=True))
         blocks.append(Table(columns, rows, swing))

@@ -23,6 +23,7 @@ from thetahat.report.figures.base import (
     figure,
     line,
     linear,
+    log_axis,
     shown,
     swatch,
 )
@@ -33,6 +34,7 @@ COLOURS = (BLUE, ORANGE, GREEN, PURPLE, RED, GREY)
 DASHES = ("solid", "dash", "dot", "dashdot")
 IDENTIFIED = "rgba(15,148,112,0.10)"  # background of time on an identified model
 LOWEST = -0.05  # of an R² axis: what is worse than nothing is all alike
+LEAST_LEFT, MOST_LEFT = 1e-9, 1e6  # of 1 − R²: what is drawn
 ROOM = 0.15  # between two tiles, of a tile's width
 
 
@@ -90,6 +92,34 @@ def r2_over_time(
     drawing = figure(data, x=axis("time [s]"), y=y, hovermode="x unified", shapes=[])
     if threshold is not None:
         add_rule(drawing, f"threshold {threshold:g}", NOMINAL, y=threshold)
+    if full_at is not None:
+        add_rule(drawing, "buffer full", dash="dot", x=full_at)
+    return _with_background(drawing, identified)
+
+
+def unexplained_over_time(
+    curves: Mapping[str, Series],
+    *,
+    threshold: float | None = None,
+    identified: Sequence[tuple[float, float]] = (),
+    full_at: float | None = None,
+) -> Drawing:
+    """Draw 1 − R² over time on a logarithmic axis, where a wrong first guess shows, and so does
+    what is gained close to one; the gate's threshold, and when the buffer was full.
+    """
+    left = {
+        name: Series(each.t, np.clip(1.0 - each.y, LEAST_LEFT, MOST_LEFT))
+        for name, each in curves.items()
+    }
+    values = np.concatenate([[], *(each.y[np.isfinite(each.y)] for each in left.values())])
+    if threshold is not None and threshold < 1.0:
+        values = np.append(values, 1.0 - threshold)
+    low, high = (values.min(), values.max()) if len(values) else (0.01, 1.0)
+    data = _lines(left, first=2, others=1.3)
+    y = log_axis("1 − R² (lower is better)", 0.7 * low, 1.4 * high)
+    drawing = figure(data, x=axis("time [s]"), y=y, hovermode="x unified", shapes=[])
+    if threshold is not None and threshold < 1.0:
+        add_rule(drawing, f"threshold: R² {threshold:g}", NOMINAL, y=1.0 - threshold)
     if full_at is not None:
         add_rule(drawing, "buffer full", dash="dot", x=full_at)
     return _with_background(drawing, identified)
