@@ -363,7 +363,8 @@ def _scale_error(reader: _Reader, information: Information, x: np.ndarray) -> fl
     if given is not None:
         known_gains = [each for each in read_gains(given).values() if each.gain and each.std]
         errors = [(each.std or 0.0) / abs(each.gain or 1.0) for each in known_gains]
-        return float(np.sqrt(np.mean(np.square(errors)))) if errors else 0.0
+        # most of it is the known mass's, and all joints share that; single ones may be known worse
+        return float(np.median(errors)) if errors else 0.0
     if placeholder_reason(information.robot) is not None:
         return USUAL_ERROR
     return scale_error(information, x)
