@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from thetahat.excite.design import Design
 
 SCHEMA = "thetahat/excite/1"
+POSES = "thetahat/poses/1"
 MARGIN_FIELDS = ("kind", "name", "used", "allowed", "value", "limit", "unit", "time")
 
 
@@ -80,3 +81,18 @@ def as_words(data: dict[str, Any], seconds: float) -> str:
         " play it, or: thetahat simulate."
     )
     return "\n".join(lines) + "\n"
+
+
+def poses_data(file: Path, joints: tuple[str, ...], count: int, link: str) -> dict[str, Any]:
+    """Return the answer where poses to hold were written, schema thetahat/poses/1."""
+    note = (
+        f"poses for a payload on {link}: hold each for a second, reach it once from either side so"
+        " that friction cancels, and plan a free way between them yourself"
+    )
+    names = list(joints)
+    return {"schema": POSES, "file": str(file), "rows": count, "joints": names, "notes": [note]}
+
+
+def held_words(data: dict[str, Any]) -> str:
+    """Return the answer on poses as people read it."""
+    return f"Wrote {data['file']}: {data['rows']} {data['notes'][0]}.\n"

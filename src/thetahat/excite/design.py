@@ -23,6 +23,7 @@ from thetahat.excite.initial_guess import check_start, poses, random_coefficient
 from thetahat.excite.measurement_noise import MeasurementNoise, measurement_noise
 from thetahat.excite.motion_limits import Margin, MotionLimits, motion_limits
 from thetahat.excite.objective import CRITERIA, Problem
+from thetahat.excite.payload_objective import payload_problem
 from thetahat.excite.prior_information import prior_information
 from thetahat.excite.search import Budget, Climb, climb, is_inside
 from thetahat.excite.trajectory import Trajectory, joint_array, require_plain
@@ -147,6 +148,7 @@ def design(
     starts: int = 24,
     seconds: float = TIME_LIMIT,
     seed: int = 0,
+    payload_link: str | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Design:
     """Return the motion that shows most of the robot's base parameters inside all limits.
@@ -172,6 +174,7 @@ def design(
         starts: how many random motions start a search; the time that it takes grows with it.
         seconds: time limit; where it ends a search, the result depends on the machine (`notes`).
         seed: of the random motions; it alone decides the result where the time limit is not met.
+        payload_link: design for the ten numbers of what this link holds, the robot's own known.
         progress: called with a `Progress` after every step.
 
     """
@@ -183,6 +186,9 @@ def design(
         robot, family, limits=limits, criterion=criterion, noise=noise,
         encoder_noise=encoder_noise, prior=prior, earlier=earlier, rate=rate
     )  # fmt: skip
+    if payload_link is not None:
+        problem = payload_problem(problem, payload_link)
+        notes += (f"for a payload on {payload_link}, of a robot that is known or logged without",)
     X = _improved(problem, np.random.default_rng(seed), starts, budget, progress)
     if budget.cut:
         notes += (
