@@ -13,6 +13,7 @@ from scipy.optimize import least_squares
 
 from thetahat.data.samples import Samples
 from thetahat.errors import NotIdentifiable
+from thetahat.identification.gain_differences import gain_differences
 from thetahat.identification.information import Information, information
 from thetahat.identification.parameter_columns import full_regressor
 from thetahat.identification.payload.drive_gains import HeldPayload, LoadedRun, fit_gains
@@ -211,3 +212,14 @@ def test_elimination_counts_degrees_of_freedom() -> None:
         == 35
     )
     assert mean == pytest.approx(35.0, rel=0.05)
+
+
+def test_gains_that_differ_are_named_and_equal_ones_are_not() -> None:
+    """From the unloaded run alone; a factor that all joints share shows nowhere."""
+    for gains, named in ((GAINS, 1), (np.ones(4), 0), (np.full(4, 1.15), 0)):
+        info = runs(0.1, gains=gains)[0][0].information
+        findings = gain_differences(info, 1.0)
+        assert len(findings) == named
+        if named:
+            assert "--known-mass" in findings[0].message
+            assert info.robot.joint_names[1] in findings[0].message  # reports most: gain 0.88
