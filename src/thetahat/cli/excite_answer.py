@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from thetahat.errors import UsageError
+from thetahat.identification.verdict_reason import Fields
 
 if TYPE_CHECKING:
     from thetahat.excite.design import Design
@@ -83,7 +84,7 @@ def as_words(data: dict[str, Any], seconds: float) -> str:
     return "\n".join(lines) + "\n"
 
 
-def poses_data(file: Path, joints: tuple[str, ...], count: int, link: str) -> dict[str, Any]:
+def poses_data(file: Path, joints: tuple[str, ...], count: int, link: str) -> Fields:
     """Return the answer where poses to hold were written, schema thetahat/poses/1."""
     note = (
         f"poses for a payload on {link}: hold each for a second, reach it once from either side so"
@@ -93,6 +94,6 @@ def poses_data(file: Path, joints: tuple[str, ...], count: int, link: str) -> di
     return {"schema": POSES, "file": str(file), "rows": count, "joints": names, "notes": [note]}
 
 
-def held_words(data: dict[str, Any]) -> str:
+def held_words(data: Fields) -> str:
     """Return the answer on poses as people read it."""
     return f"Wrote {data['file']}: {data['rows']} {data['notes'][0]}.\n"

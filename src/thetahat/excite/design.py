@@ -156,15 +156,13 @@ def design(
     Args:
         robot: its drive says which friction columns count; its parameters predict the torques.
         duration: of the motion [s].
-        harmonics: of a Fourier series whose period is the duration; it starts and ends at rest in
-            one pose.
+        harmonics: of a Fourier series over the duration, which starts and ends at rest in one pose.
         points: a spline through so many points instead, from rest to rest.
         start: the pose (nv,) to start from; anywhere inside the limits where it is not given.
         limits: those of the robot file, by `motion_limits`, where they are not given.
         criterion: "log-det" of the information, made large, or the "condition" number of the
             column-scaled base regressor, made small.
-        noise: standard deviation of the torques, per joint or for all; one hundredth of their
-            limits where it is not given.
+        noise: standard deviation of the torques, of each joint or all; default: 1 % of their limits.
         encoder_noise: standard deviation of the positions [rad or m], from which accelerations are
             derived; 1e-4 rad where it is not given, zero for accelerations without noise.
         prior_spread: how well the robot's own inertial parameters are known, such as 0.3 for 30 %;
@@ -186,16 +184,23 @@ def design(
         robot, family, limits=limits, criterion=criterion, noise=noise,
         encoder_noise=encoder_noise, prior=prior, earlier=earlier, rate=rate
     )  # fmt: skip
-    if payload_link is not None:
-        problem = payload_problem(problem, payload_link)
-        notes += (f"for a payload on {payload_link}, of a robot that is known or logged without",)
+    problem, notes = _for_payload(problem, notes, payload_link)
     X = _improved(problem, np.random.default_rng(seed), starts, budget, progress)
     if budget.cut:
-        notes += (
-            f"the time limit of {seconds:g} s ended the search: give it more or fewer starts",
-        )
+        said = f"the time limit of {seconds:g} s ended the search: give it more or fewer starts"
+        notes += (said,)
     record = SearchRecord(budget.evaluations, time.monotonic() - began, not budget.cut)
     return _result(problem, X, record, notes, earlier=earlier, prior=prior)
+
+
+def _for_payload(
+    problem: Problem, notes: tuple[str, ...], link: str | None
+) -> tuple[Problem, tuple[str, ...]]:
+    """The problem of what a link holds, where one is named."""
+    if link is None:
+        return problem, notes
+    said = f"for a payload on {link}, of a robot that is known or logged without"
+    return payload_problem(problem, link), (*notes, said)
 
 
 def _budget(began: float, seconds: float, starts: int, seed: int) -> Budget:
