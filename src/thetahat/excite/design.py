@@ -162,7 +162,7 @@ def design(
         limits: those of the robot file, by `motion_limits`, where they are not given.
         criterion: "log-det" of the information, made large, or the "condition" number of the
             column-scaled base regressor, made small.
-        noise: standard deviation of the torques, of each joint or all; default: 1 % of their limits.
+        noise: standard deviation of torques, of each joint or all; default: 1 % of their limits.
         encoder_noise: standard deviation of the positions [rad or m], from which accelerations are
             derived; 1e-4 rad where it is not given, zero for accelerations without noise.
         prior_spread: how well the robot's own inertial parameters are known, such as 0.3 for 30 %;
