@@ -42,6 +42,7 @@ from .online.identifier import OnlineIdentifier as OnlineIdentifier
 from .pipeline.identification import Identification as Identification
 from .pipeline.identify import identify as identify
 from .pipeline.payload import payload as payload
+from .pipeline.payload_identification import PayloadIdentification as PayloadIdentification
 from .pipeline.settings import IdentifySettings as IdentifySettings
 from .pipeline.validate import validate as validate
 from .plant.plant import OwnPlant as OwnPlant

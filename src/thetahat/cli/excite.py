@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from thetahat import robots
 from thetahat.cli import arguments
-from thetahat.cli.excite_answer import as_words, describe, motion_format
+from thetahat.cli.excite_answer import (
+    as_words,
+    describe,
+    held_words,
+    motion_format,
+    poses_data,
+)
 from thetahat.cli.exit_status import collect_warnings, emit
 from thetahat.cli.progress import Progress
 from thetahat.cli.settings_options import friction_terms, with_options, with_settings
@@ -24,13 +30,14 @@ if TYPE_CHECKING:
     import numpy as np
 
     from thetahat.excite.design import Design
-    from thetahat.excite.motion_limits import Box
+    from thetahat.excite.motion_limits import Box, MotionLimits
     from thetahat.excite.stated_limits import PerJoint
     from thetahat.excite.trajectory import Motion
     from thetahat.identification.information import Information
     from thetahat.model.robot import Robot
 
 CRITERIA = ("log-det", "condition")
+PURPOSES = ("robot", "payload")
 FORMATS = ("csv", "parquet", "npz", "ros2-yaml", "ros2-json", "urscript")
 TABLE_RATE = 1000.0  # [Hz]
 
@@ -39,6 +46,21 @@ TABLE_RATE = 1000.0  # [Hz]
 class ExciteOptions:
     """Options of `thetahat excite`."""
 
+    purpose: str = setting(
+        "What the motion is to show: robot, or payload (what --link holds, of a robot that is known"
+        " or logged without it).",
+        PURPOSES[0],
+        "WHAT",
+        "--for",
+        shown=True,
+    )
+    link: str | None = setting("Link that holds the payload.", None, "NAME")
+    poses: int | None = setting(
+        "Write so many poses to hold instead of a motion, for robots that report held torques only;"
+        " with --for payload, CSV.",
+        None,
+        "N",
+    )
     duration: float = setting("Duration of the motion.", 10.0, "S", shown=True)
     harmonics: int = setting("Harmonics of every joint's Fourier series.", 5, "N", shown=True)
     points: int | None = setting("Use a spline through this many points instead.", None, "N")
@@ -130,6 +152,14 @@ class ExciteOptions:
     )
 
     def __post_init__(self) -> None:
+        if self.purpose not in PURPOSES:
+            raise UsageError(f"--for is {self.purpose!r}; give one of {', '.join(PURPOSES)}")
+        if (self.purpose == "payload") != (self.link is not None):
+            raise UsageError("--for payload and --link NAME belong together; give both or neither")
+        if self.poses is not None and (self.link is None or self.poses < 4):
+            raise UsageError(
+                f"--poses is {self.poses}; give at least 4 poses, with --for payload --link NAME"
+            )
         if self.criterion not in CRITERIA:
             raise UsageError(
                 f"--criterion is {self.criterion!r}; give one of {', '.join(CRITERIA)}"
@@ -171,6 +201,10 @@ def excite(
         moved, excited = _robots(file, gravity, options)
         check_playable(moved, kind, rate)
         earlier = _earlier(options.after, moved, excited, settings, progress)
+        if options.poses is not None:
+            poses = _held_poses(excited, options, target)
+            emit(as_text(poses) if json else held_words(poses))
+            return
         motion_design = _design(excited, earlier, options, progress)
         motion = motion_design.trajectory.sampled(rate)
         save_motion(_whole(motion, moved), target, moved, kind)
@@ -188,6 +222,46 @@ def _design(
 ) -> Design:
     """Search for the best motion."""
     from thetahat.excite.design import design
+
+    return design(
+        robot,
+        duration=options.duration,
+        harmonics=options.harmonics,
+        points=options.points,
+        start=_start(options.start, robot),
+        limits=_limits(robot, options),
+        criterion=options.criterion,
+        noise=_noise(options.torque_noise, "--torque-noise", robot),
+        encoder_noise=_noise(options.encoder_noise, "--encoder-noise", robot),
+        prior_spread=options.prior_spread,
+        earlier=earlier,
+        rate=TABLE_RATE if options.rate is None else options.rate,
+        starts=options.starts,
+        seconds=options.seconds,
+        seed=options.seed,
+        payload_link=options.link,
+        progress=progress.share("designing"),
+    )
+
+
+def _held_poses(excited: Robot, options: ExciteOptions, target: Path) -> dict[str, object]:
+    """Choose poses to hold, write them, and return the answer, schema thetahat/poses/1."""
+    from thetahat.excite.payload_objective import held_poses
+    from thetahat.files import write_atomically
+
+    if target.suffix != ".csv":
+        raise UsageError(f"--out is {str(target)!r}; poses are written to a .csv file")
+    q = held_poses(
+        excited, options.link or "", options.poses or 4, _limits(excited, options), options.seed
+    )
+    names = [f"q.{name}" for name in excited.joint_names]
+    lines = [",".join(names), *(",".join(f"{value:.6f}" for value in row) for row in q)]
+    write_atomically(target, "\n".join(lines) + "\n")
+    return poses_data(target, excited.joint_names, len(q), options.link or "")
+
+
+def _limits(robot: Robot, options: ExciteOptions) -> MotionLimits:
+    """Return the limits of the robot file and of the options."""
     from thetahat.excite.motion_limits import motion_limits
 
     inside = _boxes(options.inside, "--inside", inside=True)
@@ -196,7 +270,7 @@ def _design(
     def per_joint(text: str | None, option: str) -> PerJoint | None:
         return arguments.per_joint(text, option, robot.joint_names)
 
-    limits = motion_limits(
+    return motion_limits(
         robot,
         margin=options.margin,
         velocity=per_joint(options.velocity, "--max-velocity"),
@@ -207,24 +281,6 @@ def _design(
         floor=_floor(options.floor),
         self_collision=options.self_collision,
         clearance=options.clearance,
-    )
-    return design(
-        robot,
-        duration=options.duration,
-        harmonics=options.harmonics,
-        points=options.points,
-        start=_start(options.start, robot),
-        limits=limits,
-        criterion=options.criterion,
-        noise=_noise(options.torque_noise, "--torque-noise", robot),
-        encoder_noise=_noise(options.encoder_noise, "--encoder-noise", robot),
-        prior_spread=options.prior_spread,
-        earlier=earlier,
-        rate=TABLE_RATE if options.rate is None else options.rate,
-        starts=options.starts,
-        seconds=options.seconds,
-        seed=options.seed,
-        progress=progress.share("designing"),
     )
 
 

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from thetahat.errors import UsageError
+from thetahat.identification.verdict_reason import Fields
 
 if TYPE_CHECKING:
     from thetahat.excite.design import Design
 
 SCHEMA = "thetahat/excite/1"
+POSES = "thetahat/poses/1"
 MARGIN_FIELDS = ("kind", "name", "used", "allowed", "value", "limit", "unit", "time")
 
 
@@ -80,3 +82,18 @@ def as_words(data: dict[str, Any], seconds: float) -> str:
         " play it, or: thetahat simulate."
     )
     return "\n".join(lines) + "\n"
+
+
+def poses_data(file: Path, joints: tuple[str, ...], count: int, link: str) -> Fields:
+    """Return the answer where poses to hold were written, schema thetahat/poses/1."""
+    note = (
+        f"poses for a payload on {link}: hold each for a second, reach it once from either side so"
+        " that friction cancels, and plan a free way between them yourself"
+    )
+    names = list(joints)
+    return {"schema": POSES, "file": str(file), "rows": count, "joints": names, "notes": [note]}
+
+
+def held_words(data: Fields) -> str:
+    """Return the answer on poses as people read it."""
+    return f"Wrote {data['file']}: {data['rows']} {data['notes'][0]}.\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -13,10 +14,10 @@ from thetahat.cli import arguments
 from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import collect_warnings, emit
 from thetahat.cli.progress import Progress
-from thetahat.cli.settings_options import READING, with_settings
+from thetahat.cli.settings_options import READING, with_options, with_settings
 from thetahat.errors import NotUsable
 from thetahat.files import as_text, require_folder
-from thetahat.pipeline.settings import IdentifySettings
+from thetahat.pipeline.settings import IdentifySettings, setting
 
 Loaded = Annotated[
     list[str],
@@ -28,6 +29,34 @@ Loaded = Annotated[
 ]
 
 
+@dataclass(frozen=True, kw_only=True)
+class PayloadOptions:
+    """Options of `thetahat payload`."""
+
+    without: list[str] | None = setting(
+        "Log without the payload, of any motion; may be repeated.", None, "LOG"
+    )
+    estimate: str | None = setting(
+        "estimate.json of the robot without payload, instead of its logs.", None, "FILE"
+    )
+    known_mass: list[str] | None = setting(
+        "Mass of the payload in kg, or NAME=KG of one of several: identifies the gains of the"
+        " drives; may be repeated.",
+        None,
+        "KG",
+    )
+    size: str | None = setting(
+        "Box that holds the payload: X,Y,Z in m on the link's frame (centred along x and y, from 0"
+        " along z), XLOW..XHIGH/YLOW..YHIGH/ZLOW..ZHIGH, or a mesh file.",
+        None,
+        "SIZE",
+    )
+    strict: bool = setting(
+        "End with exit code 8 if the result is not usable.", False, flags="--strict"
+    )
+
+
+@with_options(PayloadOptions)
 @with_settings(
     *("friction", "armature", "cutoff", "min_speed", "gravity", "joints", "actuation"),
     *("springs", "tune", *READING),
@@ -39,30 +68,6 @@ def payload(
     link: Annotated[
         str, option("Link that holds the payload, in whose frame its numbers are.", metavar="NAME")
     ],
-    without: Annotated[
-        list[str] | None,
-        option("Log without the payload, of any motion; may be repeated.", metavar="LOG"),
-    ] = None,
-    estimate: Annotated[
-        str | None,
-        option("estimate.json of the robot without payload, instead of its logs.", metavar="FILE"),
-    ] = None,
-    known_mass: Annotated[
-        list[str] | None,
-        option(
-            "Mass of the payload in kg, or NAME=KG of one of several: identifies the gains of the"
-            " drives; may be repeated.",
-            metavar="KG",
-        ),
-    ] = None,
-    size: Annotated[
-        str | None,
-        option(
-            "Box that holds the payload: X,Y,Z in m on the link's frame (centred along x and y,"
-            " from 0 along z), XLOW..XHIGH/YLOW..YHIGH/ZLOW..ZHIGH, or a mesh file.",
-            metavar="SIZE",
-        ),
-    ] = None,
     out: Annotated[
         str | None,
         arguments.output(
@@ -71,14 +76,12 @@ def payload(
     ] = None,
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
-    strict: Annotated[
-        bool, option("End with exit code 8 if the result is not usable.", "--strict")
-    ] = False,
+    options: PayloadOptions,
     settings: IdentifySettings,
 ) -> None:
     """Identify what a link holds: mass, centre of mass, inertia; with a known mass, drive gains."""
     began = time.monotonic()
-    file = robots.find(robot)
+    file, without, estimate = robots.find(robot), options.without or None, options.estimate
     if estimate is not None:
         arguments.input_file(estimate, "--estimate")
     with collect_warnings(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
@@ -86,16 +89,16 @@ def payload(
         from thetahat.pipeline.payload_request import known_masses
 
         if out is not None:
-            read = [file, *loaded, *(without or ()), *([estimate] if estimate else [])]
+            read = [file, *loaded, *(without or ()), *filter(None, [estimate])]
             require_folder(Path(out), [Path(out) / name for name in pipeline.FILES], read)
         result = pipeline.payload(
             file,
             list(loaded),
             link=link,
-            without=list(without) if without else None,
+            without=without,
             estimate=estimate,
-            known_mass=known_masses(known_mass or ()),
-            size=size,
+            known_mass=known_masses(options.known_mass or ()),
+            size=options.size,
             settings=settings,
             progress=progress,
         )
@@ -107,5 +110,5 @@ def payload(
         from thetahat.cli.payload_view import draw
 
         draw(data, files=list(files), seconds=time.monotonic() - began)
-    if strict and not result.verdict.usable:
+    if options.strict and not result.verdict.usable:
         raise NotUsable(f"the result is not usable (--strict): {result.verdict.reasons[0]}")

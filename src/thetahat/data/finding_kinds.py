@@ -24,7 +24,7 @@ EFFECTS = {
     "delayed-ddq": NOTE,
     "drift": SUSPECT,
     "gains": NOTE,
-    "gain-differences": SUSPECT,
+    "gain-differences": NOTE,
     "gap": NOTE,
     "gravity-direction": SUSPECT,
     "ignored-columns": NOTE,

@@ -31,6 +31,7 @@ from thetahat.data.formats.table import (
 )
 from thetahat.data.log import Log, scan_tables
 from thetahat.data.reading import Reading, column_map
+from thetahat.data.units import ScaledUnits
 from thetahat.errors import MalformedInput, UsageError
 from thetahat.model.robot import Robot
 
@@ -109,11 +110,10 @@ def log_from_table(
     robot: Robot,
     *,
     columns: str | Mapping[str, str] | None = None,
-    units: str | Mapping[str, str] | None = None,
+    units: str | Mapping[str, str] | ScaledUnits | None = None,
     skip_bad_rows: bool = False,
     name: str = "the table",
     keep: str | Sequence[str] = (),
-    gains: tuple[tuple[str, float], ...] = (),
 ) -> Log:
     """Make a log of a pandas or polars frame, or of a mapping of arrays by column name.
 
@@ -127,14 +127,13 @@ def log_from_table(
         skip_bad_rows: leave out rows with cells that are no finite numbers.
         name: what error messages and findings call the table.
         keep: what the audit would leave out but must not, as `read_log` has it.
-        gains: joints, and the factors on their torques.
 
     """
     if not isinstance(robot, Robot):
         raise UsageError(
             f"robot is {type(robot).__name__}; give a Robot, as thetahat.load returns it"
         )
-    reading = Reading(columns, units=units, skip_bad_rows=skip_bad_rows, gains=gains)
+    reading = Reading(columns, units=units, skip_bad_rows=skip_bad_rows)
     cells = _Cells(table, name, lenient=skip_bad_rows)
     found = column_map(cells, robot, reading, file=cells.name)
     return scan_tables(robot, [(cells.table(found), found)], kept_reasons(keep))

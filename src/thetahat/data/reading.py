@@ -21,7 +21,7 @@ from thetahat.data.formats import Table, open_table
 from thetahat.data.formats.date_stamps import epoch_unit
 from thetahat.data.formats.table import label
 from thetahat.data.presets import check_format, currents_hint, preset_patterns
-from thetahat.data.units import Converter, Unit, parse_units
+from thetahat.data.units import Converter, ScaledUnits, Unit, parse_units
 from thetahat.errors import MalformedInput, ThetahatError
 from thetahat.model.robot import Robot
 
@@ -35,24 +35,34 @@ class Reading:
     columns: str | Mapping[str, str] | None = None
     topic: str | None = None
     salvage: bool = False
-    units: str | Mapping[str, str] | None = None
+    units: str | Mapping[str, str] | ScaledUnits | None = None
     format: str | None = None
     skip_bad_rows: bool = False
     keep: tuple[str, ...] = ()  # what the audit would leave out but must not
     spool: str | None = None
-    gains: tuple[tuple[str, float], ...] = ()  # joint and factor on its torque
+
+    @property
+    def stated_units(self) -> str | Mapping[str, str] | None:
+        """The units of columns, without gains."""
+        return self.units.units if isinstance(self.units, ScaledUnits) else self.units
+
+    @property
+    def gains(self) -> tuple[tuple[str, float], ...]:
+        """Joints, and the factors on their torques."""
+        return self.units.gains if isinstance(self.units, ScaledUnits) else ()
 
     @property
     def key(self) -> tuple[object, ...]:
         """What decides the rows that are read, in plain values."""
         given = (self.columns, self.topic, self.salvage)
         more = (self.gains,) if self.gains else ()
-        return (*given, self.units, self.format, self.skip_bad_rows, self.keep, *more)
+        units = self.stated_units
+        return (*given, units, self.format, self.skip_bad_rows, self.keep, *more)
 
     def check(self) -> None:
         """Refuse options that cannot be read, before any file is."""
         parse_patterns(self.columns)
-        parse_units(self.units)
+        parse_units(self.stated_units)
         check_format(self.format)
 
 
@@ -122,7 +132,7 @@ def column_map(table: Header, robot: Robot, reading: Reading, *, file: str) -> C
                 f"{file}: column {column!r} holds dates, which are time stamps and not positions"
                 " or torques; store numbers"
             )
-    units, notes = parse_units(reading.units), []
+    units, notes = parse_units(reading.stated_units), []
     if "t" not in units and (unit := _epoch(table, columns.time)) is not None:
         units["t"] = unit
         text = f"column {columns.time!r} counts {unit.name} since 1970; it is read in seconds"
@@ -143,7 +153,7 @@ def command_map(columns: ColumnMap, robot: Robot, reading: Reading) -> ColumnMap
     place = commanded_columns(columns, robot, pattern)
     if place is None:
         return None
-    units = parse_units(reading.units)
+    units = parse_units(reading.stated_units)
     kind = "cmd" if any(key.partition(".")[0] == "cmd" for key in units) else "q"
     converter, scale = Converter(robot, units), columns.conversion.scale
     factors = [converter.factor(kind, at) for _, at, _ in place]

@@ -97,6 +97,14 @@ def _unit(key: str, name: str) -> Unit:
 
 
 @dataclass(frozen=True)
+class ScaledUnits:
+    """Units of columns, and gains of the drives that report torques."""
+
+    units: str | Mapping[str, str] | None
+    gains: tuple[tuple[str, float], ...]  # joint, and factor on its torque
+
+
+@dataclass(frozen=True)
 class Converter:
     """Factor of each column, and what was converted."""
 

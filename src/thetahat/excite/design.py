@@ -23,6 +23,7 @@ from thetahat.excite.initial_guess import check_start, poses, random_coefficient
 from thetahat.excite.measurement_noise import MeasurementNoise, measurement_noise
 from thetahat.excite.motion_limits import Margin, MotionLimits, motion_limits
 from thetahat.excite.objective import CRITERIA, Problem
+from thetahat.excite.payload_objective import payload_problem
 from thetahat.excite.prior_information import prior_information
 from thetahat.excite.search import Budget, Climb, climb, is_inside
 from thetahat.excite.trajectory import Trajectory, joint_array, require_plain
@@ -147,6 +148,7 @@ def design(
     starts: int = 24,
     seconds: float = TIME_LIMIT,
     seed: int = 0,
+    payload_link: str | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Design:
     """Return the motion that shows most of the robot's base parameters inside all limits.
@@ -154,15 +156,13 @@ def design(
     Args:
         robot: its drive says which friction columns count; its parameters predict the torques.
         duration: of the motion [s].
-        harmonics: of a Fourier series whose period is the duration; it starts and ends at rest in
-            one pose.
+        harmonics: of a Fourier series over the duration, which starts and ends at rest in one pose.
         points: a spline through so many points instead, from rest to rest.
         start: the pose (nv,) to start from; anywhere inside the limits where it is not given.
         limits: those of the robot file, by `motion_limits`, where they are not given.
         criterion: "log-det" of the information, made large, or the "condition" number of the
             column-scaled base regressor, made small.
-        noise: standard deviation of the torques, per joint or for all; one hundredth of their
-            limits where it is not given.
+        noise: standard deviation of torques, of each joint or all; default: 1 % of their limits.
         encoder_noise: standard deviation of the positions [rad or m], from which accelerations are
             derived; 1e-4 rad where it is not given, zero for accelerations without noise.
         prior_spread: how well the robot's own inertial parameters are known, such as 0.3 for 30 %;
@@ -172,6 +172,7 @@ def design(
         starts: how many random motions start a search; the time that it takes grows with it.
         seconds: time limit; where it ends a search, the result depends on the machine (`notes`).
         seed: of the random motions; it alone decides the result where the time limit is not met.
+        payload_link: design for the ten numbers of what this link holds, the robot's own known.
         progress: called with a `Progress` after every step.
 
     """
@@ -183,13 +184,23 @@ def design(
         robot, family, limits=limits, criterion=criterion, noise=noise,
         encoder_noise=encoder_noise, prior=prior, earlier=earlier, rate=rate
     )  # fmt: skip
+    problem, notes = _for_payload(problem, notes, payload_link)
     X = _improved(problem, np.random.default_rng(seed), starts, budget, progress)
     if budget.cut:
-        notes += (
-            f"the time limit of {seconds:g} s ended the search: give it more or fewer starts",
-        )
+        said = f"the time limit of {seconds:g} s ended the search: give it more or fewer starts"
+        notes += (said,)
     record = SearchRecord(budget.evaluations, time.monotonic() - began, not budget.cut)
     return _result(problem, X, record, notes, earlier=earlier, prior=prior)
+
+
+def _for_payload(
+    problem: Problem, notes: tuple[str, ...], link: str | None
+) -> tuple[Problem, tuple[str, ...]]:
+    """The problem of what a link holds, where one is named."""
+    if link is None:
+        return problem, notes
+    said = f"for a payload on {link}, of a robot that is known or logged without"
+    return payload_problem(problem, link), (*notes, said)
 
 
 def _budget(began: float, seconds: float, starts: int, seed: int) -> Budget:

@@ -191,9 +191,13 @@ class Problem:
         rows = self._rows(*states)
         flat = rows.reshape(-1, rows.shape[2])
         F = flat.T @ flat
-        value, slope = CRITERIA[self.criterion](F if self.earlier is None else F + self.earlier)
+        value, slope = self.measured(F if self.earlier is None else F + self.earlier)
         curved, felt = self.curved_ratios(*states), self.felt(states[0])
         return Look(X, states, rows, value, slope, self.linear_ratios(X), curved, felt)
+
+    def measured(self, F: np.ndarray) -> tuple[float, np.ndarray]:
+        """The criterion of an information (p, p), to be made small, and its slope."""
+        return CRITERIA[self.criterion](F)
 
     # -- derivatives -------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from thetahat.errors import MalformedInput, StorageError, known
 from thetahat.identification.estimate_json import SCHEMA
+from thetahat.identification.verdict_reason import Fields
 from thetahat.model.drive import TERMS, Drive
 from thetahat.model.friction_terms import FrictionDirection, term_from_settings
 from thetahat.model.lock_joints import lock
@@ -99,7 +100,7 @@ def apply_estimate(data: dict[str, Any], robot: Robot, *, where: str = "the esti
     return replace(model, drive=drive).with_parameters(theta.ravel())
 
 
-def fitted_robot(data: dict[str, Any], robot: Robot, *, where: str = "the estimate") -> Robot:
+def fitted_robot(data: Fields, robot: Robot, *, where: str = "the estimate") -> Robot:
     """Return the robot with the values of an estimate, and with the columns that were fitted."""
     model = apply_estimate(data, robot, where=where)
     rows = data["joints"] if data["motors"] is None else data["motors"]
@@ -111,7 +112,7 @@ def fitted_robot(data: dict[str, Any], robot: Robot, *, where: str = "the estima
     return model.with_rotors(rotors) if 0 < len(rotors) < len(rows) else model
 
 
-def base_covariance(data: dict[str, Any], names: tuple[str, ...], *, where: str) -> np.ndarray:
+def base_covariance(data: Fields, names: tuple[str, ...], *, where: str) -> np.ndarray:
     """Return the covariance of base parameters, (p, p), infinite where nothing determines them.
 
     names: that the parameters must have.

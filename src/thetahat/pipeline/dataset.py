@@ -264,10 +264,9 @@ def read_logs(robot: Robot, logs: LogInput, settings: IdentifySettings, engine: 
             logs,
             robot,
             columns=settings.columns,
-            units=settings.units,
+            units=settings.reading.units,
             skip_bad_rows=settings.skip_bad_rows,
             keep=settings.keep,
-            gains=settings.torque_gains,
         )
     raise UsageError(
         f"logs is {type(logs).__name__}; give a path or several, a Log, Samples, a pandas or polars"

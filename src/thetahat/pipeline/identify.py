@@ -34,6 +34,7 @@ from thetahat.identification.estimators.least_squares import LeastSquares
 from thetahat.identification.estimators.positive import Positive
 from thetahat.identification.estimators.prior import Prior
 from thetahat.identification.estimators.robust import Robust
+from thetahat.identification.gain_differences import gain_differences
 from thetahat.identification.information import Information
 from thetahat.identification.log_statistics import PER_CYCLE, LogStatistics
 from thetahat.identification.residual_audit import ResidualAudit
@@ -181,6 +182,9 @@ def run(dataset: Dataset, engine: Engine, progress: Progress | None = None) -> I
     watchers = Watchers(collector, ResidualAudit(model.identified), dataset.test_log is None)
     batches = engine.samples(rows, tuned.robot, "reading again")
     unmodelled = _unmodelled(dataset, model, estimate, watchers.watched(batches))
+    if dataset.settings.gains is None and tuned.robot.drive.actuation is None:
+        share = 1.0 if tuned.statistics is None else tuned.statistics.share
+        unmodelled += gain_differences(model.information, share)
     noise = () if model.instruments is None else model.instruments.findings
     model = replace(model, unmodelled=(*noise, *unmodelled))
     scores = _score(dataset, engine, tuned.settings, model, watchers)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -39,6 +38,7 @@ from thetahat.identification.payload.payload_runs import (
 from thetahat.identification.read_estimate import base_covariance, fitted_robot, read_estimate
 from thetahat.identification.submodel import view
 from thetahat.identification.uncertainty.autocorrelation import whitened_noise
+from thetahat.identification.verdict_reason import Fields
 from thetahat.model.io.gains_json import DriveGain, read_gains
 from thetahat.model.lock_joints import lock
 from thetahat.model.placeholder_inertia import placeholder_reason
@@ -100,29 +100,32 @@ def payload(
     whole = load_robot(robot, settings.gravity)
     payload_place(whole, link, None)  # refused before anything is read
     named, box = named_runs(loaded, known_mass), payload_box(size)
-    if (without is None) == (estimate is None):
-        raise UsageError(
-            "no log without the payload is given; give one with --without LOG, or the estimate of"
-            " the bare robot with --estimate FILE"
-            if without is None
-            else "--without and --estimate are both given; the robot without payload is one of them"
-        )
+    _check_bare(without, estimate, named)
     reader = _Reader(whole, settings, progress or NoProgress())
-    if estimate is None:
-        bare = reader.bare(without)
-        runs = [bare.run]
-    else:
-        if any(each.known_mass for each in named):
-            raise UsageError(
-                "--known-mass finds the drives' gains, and an estimate of the bare robot holds"
-                " torques whose gains are fixed; give its log with --without LOG"
-            )
-        bare = reader.estimated(estimate)
-        runs = [bare.run]
+    bare = reader.bare(without) if estimate is None else reader.estimated(estimate)
+    runs = [bare.run]
     runs += [reader.loaded(each, bare, k) for k, each in enumerate(named)]
     reader.progress.stage("solving")
     held = [HeldPayload(payload_place(bare.robot, link, None), each.known_mass) for each in named]
     return _solved(reader, bare, runs, held, named, box)
+
+
+def _check_bare(without: LogInput, estimate: object, named: Sequence[NamedRun]) -> None:
+    """Refuse a request in which the robot without payload is not stated once."""
+    if without is None and estimate is None:
+        raise UsageError(
+            "no log without the payload is given; give one with --without LOG, or the estimate of"
+            " the bare robot with --estimate FILE"
+        )
+    if without is not None and estimate is not None:
+        raise UsageError(
+            "--without and --estimate are both given; the robot without payload is one of them"
+        )
+    if estimate is not None and any(each.known_mass for each in named):
+        raise UsageError(
+            "--known-mass finds the drives' gains, and an estimate of the bare robot holds torques"
+            " whose gains are fixed; give its log with --without LOG"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +197,7 @@ class _Reader:
         run = FoldedRun(known_rows(x, covariance), None, None, ones)
         return _Bare(robot, self._filtering(data), tuple(data["locked"]), run)
 
-    def _filtering(self, data: dict[str, Any]) -> Settings:
+    def _filtering(self, data: Fields) -> Settings:
         """The low-pass and delay of the fit behind an estimate.json."""
         fitted = (data.get("provenance") or {}).get("settings") or {}
         try:
@@ -363,7 +366,8 @@ def _scale_error(reader: _Reader, information: Information, x: np.ndarray) -> fl
     if given is not None:
         known_gains = [each for each in read_gains(given).values() if each.gain and each.std]
         errors = [(each.std or 0.0) / abs(each.gain or 1.0) for each in known_gains]
-        return float(np.sqrt(np.mean(np.square(errors)))) if errors else 0.0
+        # most of it is the known mass's, and all joints share that; single ones may be known worse
+        return float(np.median(errors)) if errors else 0.0
     if placeholder_reason(information.robot) is not None:
         return USUAL_ERROR
     return scale_error(information, x)

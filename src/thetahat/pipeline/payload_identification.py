@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from thetahat.data.types import Finding
 from thetahat.files import as_text, make_folder, write_atomically
@@ -16,6 +16,7 @@ from thetahat.identification.payload.payload_json import SCHEMA, gains_data, pay
 from thetahat.identification.payload.payload_result import Payload
 from thetahat.identification.payload.payload_verdict import with_payload_verdict
 from thetahat.identification.verdict import Verdict
+from thetahat.identification.verdict_reason import Fields
 from thetahat.model.io.gains_json import DriveGain, gains_content
 from thetahat.model.joint_units import joint_units
 from thetahat.model.robot import Robot
@@ -82,7 +83,7 @@ class PayloadIdentification:
         return Verdict.from_data(self.data["verdict"])
 
     @cached_property
-    def data(self) -> dict[str, Any]:
+    def data(self) -> Fields:
         """The answer as plain data, schema thetahat/payload/1."""
         payloads = [
             payload_data(payload, name=name, known_mass=self.known_masses[name])
@@ -117,14 +118,14 @@ class PayloadIdentification:
         return with_payload_verdict(data)
 
     @property
-    def _findings(self) -> list[dict[str, Any]]:
+    def _findings(self) -> list[Fields]:
         out = []
         for finding, where in self.source.findings:
             out += estimate_json.findings([finding], where)
         return out
 
     @property
-    def _provenance(self) -> dict[str, Any]:
+    def _provenance(self) -> Fields:
         given = self.settings
         settings = {
             **{name: getattr(given, name) for name in ("columns", "units", "format", "topic")},

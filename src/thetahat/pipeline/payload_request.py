@@ -12,7 +12,7 @@ import numpy as np
 
 from thetahat.data.log import Log
 from thetahat.data.samples import Samples
-from thetahat.errors import UsageError, known
+from thetahat.errors import MalformedInput, StorageError, UsageError, known
 from thetahat.identification.information import Information
 from thetahat.identification.payload.payload_body import PayloadBox
 from thetahat.pipeline.dataset import LogInput, log_names
@@ -140,7 +140,14 @@ def _checked(numbers: np.ndarray, given: str) -> PayloadBox:
 
 
 def _mesh_box(path: Path) -> PayloadBox:
-    from thetahat.model.io.mesh_vertices import mesh_vertices
+    from thetahat.model.io.mesh_vertices import Unreadable, mesh_vertices
 
-    points = mesh_vertices(path)
+    if not path.is_file():
+        raise StorageError(f"--size {path} is not a file; check the path")
+    try:
+        points = mesh_vertices(path)
+    except Unreadable as error:
+        raise MalformedInput(
+            f"--size {path} cannot be read as a mesh: {error}; give an STL, OBJ or COLLADA file"
+        ) from None
     return _checked(np.stack([np.min(points, axis=0), np.max(points, axis=0)]), str(path))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from thetahat.data.finding_kinds import KEEP
@@ -262,10 +262,12 @@ class IdentifySettings:
     def reading(self) -> Reading:
         """How the files of a log are read."""
         from thetahat.data.reading import Reading
+        from thetahat.data.units import ScaledUnits
 
         given = (self.columns, self.topic, self.salvage)
-        reading = Reading(*given, self.units, self.format, self.skip_bad_rows, self.keep)
-        return replace(reading, gains=self.torque_gains)
+        gains = self.torque_gains
+        units = ScaledUnits(self.units, gains) if gains else self.units
+        return Reading(*given, units, self.format, self.skip_bad_rows, self.keep)
 
     @property
     def torque_gains(self) -> tuple[tuple[str, float], ...]:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
 from thetahat.identification.estimate_json import number, numbers
 from thetahat.identification.payload.payload_result import PARTS, UPPER, Payload
+from thetahat.identification.verdict_reason import Fields
 from thetahat.model.io.gains_json import DriveGain
 
 SCHEMA = "thetahat/payload/1"
 
 
-def payload_data(payload: Payload, *, name: str, known_mass: float | None) -> dict[str, Any]:
+def payload_data(payload: Payload, *, name: str, known_mass: float | None) -> Fields:
     """Return one payload: its numbers in the frame of its link, with standard deviations.
 
     known_mass: [kg] that was given, and not identified.
@@ -58,6 +58,6 @@ def _shown(
     ]
 
 
-def gains_data(gains: Iterable[DriveGain]) -> list[dict[str, Any]]:
+def gains_data(gains: Iterable[DriveGain]) -> list[Fields]:
     """Return the gains of joints; None where the motion does not tell one."""
     return [{"joint": each.joint, "gain": each.gain, "std": each.std} for each in gains]

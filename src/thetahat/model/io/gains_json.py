@@ -13,7 +13,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from thetahat.errors import MalformedInput, StorageError, is_number
 from thetahat.files import as_text
@@ -63,7 +62,7 @@ def read_gains(path: str | os.PathLike[str]) -> dict[str, DriveGain]:
     return {each.joint: each for each in known if each.gain is not None}
 
 
-def _gain(path: Path, joint: str, gain: Any, std: Any) -> DriveGain:
+def _gain(path: Path, joint: str, gain: float | None, std: float | None) -> DriveGain:
     for value in (gain, std):
         if value is not None and not is_number(value):
             raise MalformedInput(f"{path}: the gain of {joint} is {value!r}; give finite numbers")
