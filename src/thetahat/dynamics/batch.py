@@ -30,34 +30,8 @@ QUATERNION_TOLERANCE = 1e-3
 @cache
 def kernels() -> SimpleNamespace:
     """Import the compiled kernels, and Numba with them, on the first call."""
-    from thetahat.kernels import (
-        aba,
-        computed_torque,
-        crba,
-        fold,
-        frames,
-        kinematics,
-        momentum,
-        regressor,
-        rnea,
-        sample_check,
-        slotine_li,
-    )
 
-    modules = (
-        aba,
-        computed_torque,
-        crba,
-        fold,
-        frames,
-        kinematics,
-        momentum,
-        regressor,
-        rnea,
-        sample_check,
-        slotine_li,
-    )
-    return SimpleNamespace(**{each.__name__.rpartition(".")[2]: each for each in modules})
+    return SimpleNamespace(**locals())
 
 
 # -- arguments -------------------------------------------------------------------------------------
