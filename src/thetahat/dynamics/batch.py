@@ -30,8 +30,33 @@ QUATERNION_TOLERANCE = 1e-3
 @cache
 def kernels() -> SimpleNamespace:
     """Import the compiled kernels, and Numba with them, on the first call."""
+    from thetahat.kernels import (
+        aba,
+        computed_torque,
+        crba,
+        fold,
+        frames,
+        kinematics,
+        momentum,
+        regressor,
+        rnea,
+        sample_check,
+        slotine_li,
+    )
 
-    return SimpleNamespace(**locals())
+    return SimpleNamespace(
+        aba=aba,
+        computed_torque=computed_torque,
+        crba=crba,
+        fold=fold,
+        frames=frames,
+        kinematics=kinematics,
+        momentum=momentum,
+        regressor=regressor,
+        rnea=rnea,
+        sample_check=sample_check,
+        slotine_li=slotine_li,
+    )
 
 
 # -- arguments -------------------------------------------------------------------------------------
