@@ -37,7 +37,8 @@ PARTS = {
     "dynamics": ("batch", "rigid_body", "algorithm1"),
     "data": ("formats", "columns", "row_batches", "audit", "scan", "log", "memory_log"),
     "identification": (
-        *("parameter_columns", "factor", "information", "estimate", "estimators", "solve"),
+        *("parameter_columns", "factor", "fold_plan", "fold_samples", "information", "estimate"),
+        *("estimators", "solve"),
         *("payload", "tuning"),
     ),
     "report": ("traces", "figures", "sections", "identification_report"),

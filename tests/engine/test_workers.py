@@ -6,11 +6,8 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +23,6 @@ from fleet_cases import (
     folder_of,
     gathered,
     one_pass,
-    quicker,
     spoil,
     write,
 )
@@ -36,12 +32,11 @@ import thetahat as th
 from thetahat.data.prepare import choose
 from thetahat.engine import fold_logs
 from thetahat.engine.cache import Store
-from thetahat.engine.foreign_logs import TIMES, measure_misfit
 from thetahat.engine.multi_log import Failure
 from thetahat.engine.reduce import ShardReducer
 from thetahat.engine.shard_work import Fold, Preparation, Score
 from thetahat.engine.workers import FAN_IN, STARTING, DaskWorkers, Job, Workers, _tree
-from thetahat.errors import MissingExtra, StorageError, UsageError
+from thetahat.errors import UsageError
 from thetahat.identification.information import Information
 from thetahat.identification.scores import validate
 from thetahat.model.robot import Robot
@@ -257,6 +252,13 @@ def test_a_bad_log_is_a_warning_that_names_it(two: DaskWorkers, logs: Path, tmp_
 # -- other robots ----------------------------------------------------------------------------------
 
 
+def scaled(robot: Robot, factor: float) -> Tree:
+    """The same arm with longer links."""
+    return Tree(
+        tuple(replace(node, translation=factor * node.translation) for node in robot.tree.nodes)
+    )
+
+
 @pytest.mark.parametrize("here", [True, False])
 def test_a_log_of_another_robot_with_the_same_joints_is_named_and_left_out(
     two: DaskWorkers, tmp_path: Path, here: bool
@@ -281,99 +283,6 @@ def test_a_log_of_another_robot_with_the_same_joints_is_named_and_left_out(
     assert differ(wanted, found) <= SAME
 
 
-def scaled(robot: Robot, factor: float) -> Tree:
-    """The same arm with longer links."""
-    return Tree(
-        tuple(replace(node, translation=factor * node.translation) for node in robot.tree.nodes)
-    )
-
-
-def test_logs_of_one_robot_are_no_strangers_to_each_other(tmp_path: Path) -> None:
-    """Not the slow one, not the one that alone moves a joint, not worn gears, not a few
-    kilograms.
-    """
-    folder = tmp_path / "logs"
-    folder.mkdir()
-    for k in range(4):
-        table = columns(k)
-        still = {
-            name: np.zeros_like(array)
-            for name, array in table.items()
-            if name in ("q.elbow", "dq.elbow")
-        }
-        write(folder / f"{k}.parquet", table | still)
-    write(folder / "moves.parquet", columns(8))
-    write(folder / "slow.parquet", quicker(columns(9), 0.2))
-    worn = columns(10)
-    worn |= {
-        name: array + 2.0 * np.sign(worn[f"dq{name[3:]}"])
-        for name, array in worn.items()
-        if name.startswith("tau.")
-    }
-    write(folder / "worn.parquet", worn)
-    theta = arm().theta.copy()
-    theta[-1] += 0.5  # [kg] on the last link
-    write(folder / "load.parquet", columns(11, robot=arm().with_parameters(theta)))
-    files = ShardReducer().scan(folder, arm())
-    _, told = ShardReducer(rows=ROWS).fold(
-        files, Fold(Preparation(arm(), choose(files.log, arm())), fitted(arm()))
-    )
-    assert told.failures == ()
-
-
-def named_strangers(folder: Path) -> list[str]:
-    files = ShardReducer().scan(folder, arm())
-    _, told = ShardReducer(rows=ROWS).fold(
-        files, Fold(Preparation(arm(), choose(files.log, arm())), fitted(arm()))
-    )
-    return [Path(failure.name).stem for failure in told.failures]
-
-
-def test_a_few_kilograms_are_no_other_robot(tmp_path: Path) -> None:
-    folder = folder_of(tmp_path / "logs", 6)
-    for name, factor, wanted in (("load", 1.15, []), ("other", 3.0, ["other"])):
-        write(
-            folder / f"{name}.parquet",
-            columns(11, robot=arm().with_parameters(factor * arm().theta)),
-        )
-        assert named_strangers(folder) == wanted
-        (folder / f"{name}.parquet").unlink()
-
-
-def test_no_one_is_judged_by_what_others_hardly_know(tmp_path: Path) -> None:
-    """Loud torques of the others: their parameters leave a hundred times what its own do, and
-    chance explains it.
-    """
-    loud, clean = columns(1), columns(2)
-    rng = np.random.default_rng(0)
-    loud |= {
-        name: array + rng.normal(0.0, 80.0, len(array))
-        for name, array in loud.items()
-        if name.startswith("tau.")
-    }
-    others, own = (
-        gathered(ShardReducer(), write(tmp_path / f"{k}.parquet", table), arm(), fitted(arm()))[0]
-        for k, table in enumerate((loud, clean))
-    )
-    left, least = (
-        float(np.sum(own.residual_norms(each.solution.x) ** 2)) for each in (others, own)
-    )
-    assert left > TIMES * least
-    assert measure_misfit(own, others).ratio < 10.0
-
-
-def test_two_logs_that_contradict_each_other_are_both_kept(tmp_path: Path) -> None:
-    for k, theta in enumerate((1.0, 3.0)):
-        write(
-            tmp_path / f"{k}.parquet", columns(k, robot=arm().with_parameters(theta * arm().theta))
-        )
-    files = ShardReducer().scan(tmp_path, arm())
-    _, told = ShardReducer().fold(
-        files, Fold(Preparation(arm(), choose(files.log, arm())), fitted(arm()))
-    )
-    assert told.failures == ()
-
-
 # -- the cluster -----------------------------------------------------------------------------------
 
 
@@ -396,32 +305,6 @@ def test_the_cluster_listens_on_this_machine_alone_and_shows_no_dashboard(two: D
     with pytest.raises(OSError, match=r"404|refused"):
         urllib.request.urlopen(page, timeout=5.0)
     assert set(two.client.run(lambda: os.environ["POLARS_MAX_THREADS"]).values()) == {"1"}
-
-
-def test_a_scheduler_that_cannot_be_reached_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("thetahat.engine.workers.PATIENCE", 0.5)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
-    for wrong in (address, "nonsense://x", "127.0.0.1:notaport"):
-        with (
-            DaskWorkers(scheduler=wrong) as workers,
-            pytest.raises(StorageError, match="cannot be reached") as caught,
-        ):
-            _ = workers.client
-        assert caught.value.exit_code == 6
-        assert "\n" not in str(caught.value)
-
-
-def test_a_scheduler_without_workers_is_said() -> None:
-    with (
-        distributed.LocalCluster(
-            n_workers=0, dashboard_address="127.0.0.1:0", host="127.0.0.1"
-        ) as cluster,
-        DaskWorkers(scheduler=cluster.scheduler_address) as workers,
-        pytest.raises(StorageError, match="has no workers"),
-    ):
-        _ = workers.client
 
 
 def test_a_scheduler_of_the_users_is_used_and_left_running(
@@ -454,121 +337,6 @@ def test_what_fails_is_a_failure_in_its_place(two: DaskWorkers, here: bool) -> N
     assert workers.reduce(job, [1, 3], sum, lambda *_: None).result is None
 
 
-@pytest.mark.timeout(600)  # five interpreters start one after the other
-def test_a_task_that_no_worker_outlives_is_a_failure_in_its_place() -> None:
-    """Also where a worker starts again later than Dask waits for it: its nanny is not stopped."""
-    import dask
-
-    impatient = {
-        "distributed.scheduler.allowed-failures": 0,
-        "distributed.deploy.lost-worker-timeout": "10ms",
-    }
-    with dask.config.set(impatient), DaskWorkers(workers=1) as workers:
-        job = Job(5, worker_tasks.deadly, lambda task: f"no. {task}")
-        found = dict(workers.each(job, range(4, 7)))
-        assert (found[0], found[2]) == (4, 6)
-        assert "its worker died every time" in found[1].sentence
-        seen: list[int] = []
-        whole = workers.reduce(job, list(range(20)), sum, lambda number, _: seen.append(number))
-        (failure,) = whole.failures
-        assert whole.result == sum(range(20)) - 5
-        assert (failure.name, failure.exit_code) == ("no. 5", 6)
-        assert sorted(seen) == list(range(20))
-
-
-def wait_until(true: Callable[[], object], limit: float = STARTING) -> None:
-    """Return once something is true; fail after `limit` seconds."""
-    end = time.monotonic() + limit
-    while not true():
-        assert time.monotonic() < end, f"waited {limit:g} s"
-        time.sleep(0.02)
-
-
-def test_a_cluster_that_lost_its_workers_for_good_is_an_error(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A wait for workers that never come back ends."""
-    monkeypatch.setattr("thetahat.engine.workers.CHECK", 0.1)
-    with (
-        distributed.LocalCluster(
-            n_workers=1, threads_per_worker=1, dashboard_address=":0", host="127.0.0.1"
-        ) as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-    ):
-        job = Job(0.0, worker_tasks.slow, lambda task: f"no. {task}")
-        workers = DaskWorkers(client=client)
-        assert dict(workers.each(job, range(2))) == {0: 0, 1: 1}
-        monkeypatch.setattr("thetahat.engine.workers.NO_RESULT", 0.3)
-        with pytest.raises(StorageError, match=r"finished nothing for 0\.3 s"):
-            dict(workers.each(replace(job, context=3.0), range(2)))
-        cluster.scale(0)
-        wait_until(lambda: not cluster.scheduler.workers)
-        monkeypatch.setattr("thetahat.engine.workers.NO_WORKERS", 0.5)
-        monkeypatch.setattr("thetahat.engine.workers.NO_RESULT", 60.0)
-        with pytest.raises(StorageError, match=r"no workers for 0\.5 s"):
-            dict(workers.each(job, range(2)))
-        with pytest.raises(StorageError, match=r"no workers for 0\.5 s"):
-            workers.reduce(job, list(range(20)), sum, lambda *_: None)
-
-
-def test_a_scheduler_that_dies_ends_the_wait() -> None:
-    cluster = distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, dashboard_address=":0", host="127.0.0.1"
-    )
-
-    def die() -> None:
-        wait_until(lambda: any(each.processing for each in [*cluster.scheduler.workers.values()]))
-        cluster.close(timeout=STARTING)
-
-    with cluster, DaskWorkers(scheduler=cluster.scheduler_address) as workers:
-        job = Job(30.0, worker_tasks.slow, lambda task: f"no. {task}")
-        with ThreadPoolExecutor(1) as thread:
-            death = thread.submit(die)
-            with pytest.raises(StorageError, match="the Dask cluster was lost"):
-                dict(workers.each(job, range(2)))
-            death.result(timeout=STARTING)
-
-
-def test_a_scheduler_without_thetahat_is_said() -> None:
-    from thetahat.engine.workers import _result
-
-    class Lost:
-        def result(self, timeout: float) -> None:
-            raise RuntimeError(
-                "Error during deserialization of the task graph. This frequently occurs if the"
-                " Scheduler and Client …"
-            )
-
-    with pytest.raises(
-        UsageError, match=r"scheduler of the Dask cluster.*install thetahat"
-    ) as caught:
-        _result(Lost(), "x")
-    assert "\n" not in str(caught.value)
-
-
-def test_workers_without_dask_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    import builtins
-
-    original = builtins.__import__
-
-    def without(name: str, *more: object, **options: object) -> object:
-        if name.partition(".")[0] in ("distributed", "dask", "fsspec"):
-            raise ImportError(name)
-        return original(name, *more, **options)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(MissingExtra, match=r"thetahat\[dask\]"):
-        DaskWorkers(workers=2)
-    with pytest.raises(MissingExtra, match=r"thetahat\[dask\]"):
-        ShardReducer().scan("s3://bucket/log.parquet", arm())
-
-
-def test_options_that_contradict_each_other_are_refused() -> None:
-    for options in ({}, {"workers": 2, "scheduler": "x"}, {"workers": 0}, {"workers": True}):
-        with pytest.raises(UsageError):
-            DaskWorkers(**options)
-
-
 def test_progress_is_told_as_work_is_done(two: DaskWorkers, logs: Path) -> None:
     told: list[tuple[str, int, int]] = []
     gathered(
@@ -581,9 +349,3 @@ def test_progress_is_told_as_work_is_done(two: DaskWorkers, logs: Path) -> None:
     assert folding == sorted(folding)
     assert (folding[0], folding[-1], len(folding)) == (0, 12_000, 25)
     assert [done for what, done, _ in told if what == "scanning"] == list(range(7))
-
-
-def test_nothing_is_left_running() -> None:
-    with DaskWorkers(workers=1) as workers:
-        (pid,) = workers.client.run(os.getpid).values()
-    wait_until(lambda: not Path(f"/proc/{pid}").exists(), 30.0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,12 +21,6 @@ from thetahat.live.motion_preview import motion_data, preview_page, write_previe
 @pytest.fixture(scope="module")
 def made() -> Design:
     return design(shipped("arm4"), duration=4.0, harmonics=3, starts=1)
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    with browser.chromium() as running:
-        yield running
 
 
 def test_frames_are_those_of_the_motion(made: Design) -> None:

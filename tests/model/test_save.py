@@ -4,46 +4,28 @@ and what a file cannot hold lies beside it.
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from data_paths import ROOT, example_robot
-from save_cases import URDF, body, changed_values, heavier, load, states, stretched, with_body
+from save_cases import (  # noqa: F401 (a fixture)
+    URDF,
+    body,
+    changed_values,
+    heavier,
+    load,
+    own_folder,
+    pinocchio_agrees,
+    stretched,
+    with_body,
+)
 
 import thetahat as th
-from oracles.random_trees import random_robot
-from thetahat.errors import RobotWarning, StorageError, UnphysicalRobot, UsageError
 from thetahat.model import parameters
-from thetahat.model.io.save import save, with_drive_file
+from thetahat.model.io.save import save
 from thetahat.model.io.write_back import shared_change
-from thetahat.model.lock_joints import lock
-from thetahat.model.robot import Link, Robot
-
-TORQUE = 1e-9  # [N·m]
-
-
-@pytest.fixture(autouse=True)
-def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-def pinocchio_agrees(path: str, robot: Robot, **options: object) -> None:
-    pytest.importorskip("pinocchio", reason="Pinocchio is the oracle (pip install pin)")
-    from oracles import pinocchio_bridge
-
-    state = states(robot)
-    expected = pinocchio_bridge.from_urdf(Path(path), robot, **options).inverse_dynamics(*state)
-    np.testing.assert_allclose(
-        th.inverse_dynamics(robot, *state, rigid=True), expected, rtol=0, atol=TORQUE
-    )
-
+from thetahat.model.robot import Link
 
 # -- every other byte ------------------------------------------------------------------------------
 
@@ -352,234 +334,3 @@ def test_fixed_joints_and_the_world(tmp_path: Path) -> None:
     }
     assert all(parameters.check(theta) for theta in after.values())
     pinocchio_agrees("new.urdf", changed)
-
-
-# -- other variants of the robot -------------------------------------------------------------------
-
-
-def test_floating_base_other_gravity_and_a_floating_joint_name() -> None:
-    text = URDF.replace(
-        '<link name="base"/>',
-        URDF[URDF.index('  <link name="lower">') : URDF.index('  <joint name="shoulder"')]
-        .replace("lower", "base")
-        .strip(),
-    )
-    robot = load(text, floating_base=True, gravity=(1.0, 2.0, -3.0))
-    changed = robot.with_parameters(
-        np.concatenate(
-            [
-                stretched(t, np.random.default_rng(k))
-                for k, t in enumerate(robot.theta.reshape(-1, 10))
-            ]
-        )
-    )
-    saved = save(changed, "new.urdf")
-    assert saved.torque_error < TORQUE
-    pinocchio_agrees("new.urdf", changed, floating_base=True)
-
-
-def test_locked_joints_are_merged_bodies_whose_links_share_the_change() -> None:
-    """Panda with its fingers held, as a log without their columns has it: Pinocchio's reduced model
-    of the whole file is the locked robot.
-    """
-    pinocchio = pytest.importorskip("pinocchio", reason="Pinocchio is the oracle (pip install pin)")
-    path = example_robot("panda")
-    robot = th.load(path)
-    small = lock(robot, ["panda_finger_joint1"])
-    rng = np.random.default_rng(2)
-    changed = small.with_parameters(
-        np.concatenate([stretched(t, rng) for t in small.theta.reshape(-1, 10)])
-    )
-    changed = replace(
-        changed,
-        drive=changed.drive.with_values(viscous=rng.uniform(0, 1, 7), offset=rng.uniform(0, 1, 7)),
-    )
-    saved = save(changed, "new.urdf")
-    assert saved.not_in_file == ("offset",)
-    assert saved.torque_error < TORQUE
-    whole = th.load("new.urdf")
-    assert whole.drive.viscous[7] == robot.drive.viscous[7], "the locked joint's own value stays"
-    model = pinocchio.buildModelFromUrdf("new.urdf")
-    fingers = [i for i, name in enumerate(model.names) if "finger" in name]
-    reduced = pinocchio.buildReducedModel(model, fingers, pinocchio.neutral(model))
-    q, dq, ddq = states(changed)
-    expected = [
-        pinocchio.rnea(reduced, reduced.createData(), *s) for s in zip(q, dq, ddq, strict=True)
-    ]
-    np.testing.assert_allclose(
-        th.inverse_dynamics(changed, q, dq, ddq, rigid=True), expected, rtol=0, atol=TORQUE
-    )
-    hand = {
-        v.owner
-        for v in changed_values(path.read_bytes(), Path("new.urdf").read_bytes())
-        if v.tag == "mass"
-    }
-    assert {"panda_link7", "panda_hand", "panda_leftfinger", "panda_rightfinger"} <= hand
-    again = lock(with_drive_file(th.load("new.urdf")), ["panda_finger_joint1"])
-    np.testing.assert_array_equal(again.drive.offset, changed.drive.offset)
-
-
-MIMIC = URDF.replace(
-    '    <child link="lower"/>\n',
-    '    <child link="lower"/>\n    <mimic joint="shoulder" multiplier="-3" offset="0.1"/>\n   '
-    ' <dynamics damping="0.5" friction="0.5"/>\n',
-)
-
-
-@pytest.mark.filterwarnings("ignore::thetahat.errors.RobotWarning")
-@pytest.mark.parametrize(
-    ("viscous", "expected"),
-    [(7.6, (3.1, 0.5)), (2.3, (0.05, 0.25)), (0.0, (0.0, 0.0)), (-1.0, (-5.5, 0.5))],
-)
-def test_mimic_joints_share_a_coordinate(viscous: float, expected: tuple[float, float]) -> None:
-    """q̇ of the follower is −3 q̇: its damping counts nine times, and the sum is what the robot
-    has. Damping never turns negative by sharing.
-    """
-    robot = load(MIMIC)
-    assert robot.drive.viscous == pytest.approx([0.1 + 9 * 0.5])
-    changed = replace(robot, drive=robot.drive.with_values(viscous=[viscous], coulomb=[2.0]))
-    saved = save(changed, "new.urdf")
-    assert saved.not_in_file == ()
-    stated = [node.joint.damping for node in th.load("new.urdf").tree.nodes]
-    assert stated == pytest.approx(expected, abs=1e-12)
-    assert th.load("new.urdf").drive.coulomb == pytest.approx([2.0], rel=1e-15)
-
-
-def test_negative_friction_is_written_as_it_is_and_warned_of_when_read() -> None:
-    robot = load()
-    save(
-        replace(robot, drive=robot.drive.with_values(viscous=[-0.5, 0], coulomb=[0.2, -0.25])),
-        "new.urdf",
-    )
-    with pytest.warns(RobotWarning, match=r"negative"):
-        again = th.load("new.urdf")
-    assert (again.drive.viscous[0], again.drive.coulomb[1]) == (-0.5, -0.25)
-
-
-def test_unphysical_links_are_written_with_a_warning_and_what_no_file_can_say_is_refused() -> None:
-    robot = load()
-    bad = with_body(
-        robot,
-        "lower",
-        parameters.from_mass_com_inertia(-1.0, np.array([0.1, 0, 0]), np.diag([1.0, 1.0, 5.0])),
-    )
-    with pytest.warns(RobotWarning, match=r"new\.urdf: links that no rigid body can be.*lower"):
-        assert save(bad, "new.urdf").torque_error < TORQUE
-    moment = np.zeros(10)
-    moment[parameters.MCX] = 0.5
-    with pytest.raises(
-        UnphysicalRobot, match=r"arm.urdf.*'lower'.*first moment but no mass.*consistent"
-    ):
-        save(with_body(robot, "lower", moment), "other.urdf")
-    moment = np.r_[np.random.default_rng(0).normal(size=9), 1e-17]
-    with pytest.raises(UnphysicalRobot, match=r"'lower' cannot be stated.*consistent"):
-        save(with_body(robot, "lower", moment), "other.urdf")
-    assert not Path("other.urdf").exists()
-
-
-# -- refused ---------------------------------------------------------------------------------------
-
-
-def test_the_source_is_never_written_to_by_whatever_name(tmp_path: Path) -> None:
-    robot = load()
-    before = Path("arm.urdf").read_bytes()
-    Path("link.urdf").symlink_to("arm.urdf")
-    os.link("arm.urdf", "hard.urdf")
-    for name in (
-        "arm.urdf",
-        tmp_path / "arm.urdf",
-        "./../" + tmp_path.name + "/arm.urdf",
-        "link.urdf",
-        "hard.urdf",
-    ):
-        with pytest.raises(UsageError, match=r"is the file the robot was read from.*another name"):
-            save(heavier(robot, "upper"), name)
-    assert Path("arm.urdf").read_bytes() == before
-    Path("arm.urdf").unlink()
-    Path("hard.urdf").unlink()
-    with pytest.raises(UsageError, match=r"is the file the robot was read from"):
-        save(robot, "arm.urdf")  # gone, but it was the source
-
-
-def test_what_cannot_be_saved_is_said_in_a_sentence() -> None:
-    robot = load()
-    theta = robot.theta.copy()
-    theta[13] = np.nan
-    with pytest.raises(UsageError, match=r"mcz of body 'lower' is nan"):
-        save(robot.with_parameters(theta), "new.urdf")
-    with pytest.raises(UsageError, match=r"not loaded from a file.*th.load"):
-        save(random_robot(0), "new.urdf")
-    with pytest.raises(UsageError, match=r"is a folder"):
-        save(robot, ".")
-    with pytest.raises(UsageError, match=r"give the path"):
-        save(robot, None)  # type: ignore[arg-type]
-    with pytest.raises(StorageError, match=r"no folder missing; make it"):
-        save(robot, "missing/new.urdf")
-    Path("file").write_text("")
-    with pytest.raises(StorageError, match=r"file/new.urdf cannot be written"):
-        save(robot, "file/new.urdf")
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ('xyz="0.3 0 0"', 'xyz="0.31 0 0"', "joint 'elbow' is another"),
-        ('value="2.50"', 'value="2.51"', "link 'upper' has another inertia"),
-        ('damping="0.10"', 'damping="0.11"', "joint 'shoulder' has other drive values"),
-        ("shoulder", "hip", "it has no joint 'shoulder'"),
-        ('axis xyz="0 1 0"', 'axis xyz="1 0 0"', "joint 'shoulder' is another"),
-    ],
-)
-def test_a_source_that_changed_since_is_noticed(old: str, new: str, message: str) -> None:
-    robot = load()
-    Path("arm.urdf").write_text(URDF.replace(old, new))
-    with pytest.raises(StorageError, match=f"arm.urdf is not the file.*{message}.*load it again"):
-        save(heavier(robot, "upper"), "new.urdf")
-
-
-# -- atomic ----------------------------------------------------------------------------------------
-
-
-def test_a_full_disk_or_read_only_folder_leaves_the_old_file(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    robot = load()
-    save(robot, "new.urdf")
-    before = Path("new.urdf").read_bytes()
-
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(StorageError, match=r"No space left"):
-        save(heavier(robot, "upper"), "new.urdf")
-    assert Path("new.urdf").read_bytes() == before
-    assert sorted(path.name for path in Path().iterdir()) == ["arm.urdf", "new.urdf"]
-
-
-def test_a_kill_leaves_a_whole_file(tmp_path: Path) -> None:
-    """A process that saves two versions in turn is killed somewhere in between: what is there is
-    one of them.
-    """
-    load()
-    code = (
-        "import sys, thetahat as th; from thetahat.model.io.save import save\n"
-        "r = th.load('arm.urdf'); versions = [r, r.with_parameters(2.0 * r.theta)]\n"
-        "save(versions[0], 'a.urdf'); save(versions[1], 'b.urdf'); print('ready', flush=True)\n"
-        "while True:\n    [save(v, 'new.urdf') for v in versions]\n"
-    )
-    child = subprocess.Popen(
-        [sys.executable, "-c", code],
-        stdout=subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
-    )
-    try:
-        assert child.stdout.readline().strip() == b"ready"
-        time.sleep(0.3)
-    finally:
-        child.send_signal(signal.SIGKILL)
-        child.wait()
-    assert Path("new.urdf").read_bytes() in (
-        Path("a.urdf").read_bytes(),
-        Path("b.urdf").read_bytes(),
-    )

@@ -10,12 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import thetahat as th
 from thetahat.errors import RobotWarning, ThetahatError
 from thetahat.model import parameters
 from thetahat.model.robot import Link, Robot
 
+TORQUE = 1e-9  # [N·m]
 _TOKEN = re.compile(
     rb"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>|</[^>]*>|<![^>]*>"
     rb"|<(?P<tag>[^\s/>!?]+)(?P<attributes>(?:\s+[^\s=/>]+\s*=\s*(?:\"[^\"]*\"|'[^']*'))*)\s*/?>|[^<]+",
@@ -263,3 +265,21 @@ def varied(robot: Robot, seed: int = 0) -> Robot:
 def states(robot: Robot, count: int = 6) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(3)
     return th.random_configuration(robot, rng, count), *rng.uniform(-2.0, 2.0, (2, count, robot.nv))
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are written to a folder of the test's own."""
+    monkeypatch.chdir(tmp_path)
+
+
+def pinocchio_agrees(path: str, robot: Robot, **options: object) -> None:
+    """Pinocchio reads the same inverse dynamics from the file."""
+    pytest.importorskip("pinocchio", reason="Pinocchio is the oracle (pip install pin)")
+    from oracles import pinocchio_bridge
+
+    state = states(robot)
+    expected = pinocchio_bridge.from_urdf(Path(path), robot, **options).inverse_dynamics(*state)
+    np.testing.assert_allclose(
+        th.inverse_dynamics(robot, *state, rigid=True), expected, rtol=0, atol=TORQUE
+    )

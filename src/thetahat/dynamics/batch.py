@@ -44,20 +44,19 @@ def kernels() -> SimpleNamespace:
         slotine_li,
     )
 
-    modules = (
-        aba,
-        computed_torque,
-        crba,
-        fold,
-        frames,
-        kinematics,
-        momentum,
-        regressor,
-        rnea,
-        sample_check,
-        slotine_li,
+    return SimpleNamespace(
+        aba=aba,
+        computed_torque=computed_torque,
+        crba=crba,
+        fold=fold,
+        frames=frames,
+        kinematics=kinematics,
+        momentum=momentum,
+        regressor=regressor,
+        rnea=rnea,
+        sample_check=sample_check,
+        slotine_li=slotine_li,
     )
-    return SimpleNamespace(**{each.__name__.rpartition(".")[2]: each for each in modules})
 
 
 # -- arguments -------------------------------------------------------------------------------------

@@ -18,7 +18,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -29,22 +28,19 @@ from thetahat.data.friction_direction import (
     batches_with_friction_direction,
     with_friction_direction,
 )
-from thetahat.data.regressor_form import Windows
 from thetahat.data.samples import Samples
 from thetahat.data.window_batches import WindowBatch, window_batches
-from thetahat.dynamics import batch, rigid_body
 from thetahat.errors import MalformedInput, NotIdentifiable, StorageError, UsageError
 from thetahat.files import replacing
 from thetahat.identification import factor as f
-from thetahat.identification.identifiability.base_parameters import BaseParameters, base_parameters
-from thetahat.identification.parameter_columns import Columns
-from thetahat.identification.window_rows import WindowMotion, WindowPlaces, window_rows
+from thetahat.identification.fold_plan import fold_plan
+from thetahat.identification.fold_samples import fold_batch, fold_windows
+from thetahat.identification.identifiability.base_parameters import BaseParameters
+from thetahat.identification.identifiability.unidentifiable import unidentifiable
 from thetahat.model.drive import Drive
 from thetahat.model.robot import Robot
-from thetahat.model.tree import V_INDEX
 
 SCHEMA = "thetahat/information/1"
-TILE = 4096  # samples whose drive columns are computed at once
 WINDOWS = 4096  # that are folded at once
 
 
@@ -212,9 +208,7 @@ class Information:
 
     def missing(self) -> tuple[str, ...]:
         """Return a sentence per unidentifiable direction: its parameters, and joints to move."""
-        return tuple(
-            _sentence(self, direction) for direction in _sparse(self.solution.directions).T
-        )
+        return unidentifiable(self.robot, self.base, self.solution.directions)
 
     # -- files -------------------------------------------------------------------------------------
 
@@ -323,153 +317,6 @@ def _laws(drive: Drive) -> tuple[object, ...]:
     )
 
 
-def load_of(robot: Robot, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray) -> np.ndarray | None:
-    """Return the rigid-body torque by the robot's own values, where a drive column needs it."""
-    return (
-        rigid_body.inverse_dynamics(robot, q, dq, ddq, rigid=True, threads=1)
-        if robot.drive.needs_load
-        else None
-    )
-
-
-def _sparse(directions: np.ndarray) -> np.ndarray:
-    """The same span with as few parameters in each direction as elimination finds."""
-    out = directions.copy()
-    scale = np.linalg.norm(directions, axis=1)
-    scale = np.where(scale > 0.0, scale, 1.0)
-    used: list[int] = []
-    for k in range(out.shape[1]):
-        relative = np.abs(out[:, k]) / scale
-        relative[used] = 0.0
-        pivot = int(np.argmax(relative))
-        used.append(pivot)
-        for other in range(out.shape[1]):
-            if other != k and out[pivot, k] != 0.0:
-                out[:, other] -= out[:, k] * out[pivot, other] / out[pivot, k]
-    return out
-
-
-def _sentence(information: Information, direction: np.ndarray) -> str:
-    base, columns = information.base, Columns(information.robot)
-    share = np.abs(direction) * base.scale[base.independent]
-    together = [k for k in np.argsort(-share) if share[k] > 1e-6 * share.max()][:4]
-    names = [base.column_names[base.independent[k]] for k in together]
-    motors = columns.motor_names
-    joints: list[str] = []
-    for k in together:
-        column = int(base.independent[k])
-        if column < columns.inertial:
-            node = information.robot.tree.nodes[information.robot.tree.bodies[column // 10]]
-            joints.append(node.name)
-        else:
-            joints.append(motors[(column - columns.inertial) % len(motors)])
-    joints = list(dict.fromkeys(joints))
-    what = (
-        f"{names[0]} is not seen"
-        if len(names) == 1
-        else f"{', '.join(names[:-1])} and {names[-1]} move together"
-    )
-    return (
-        f"{what}; excite {'joint' if len(joints) == 1 else 'joints'} {', '.join(joints)} or pass a"
-        " prior"
-    )
-
-
-# -- folding ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class DriveColumn:
-    """Where a drive column of one joint goes."""
-
-    dof: int
-    term: int
-    motor: int
-    row: int  # of the joint matrices stacked
-
-    def of(self, B: np.ndarray | None, columns: Sequence[np.ndarray]) -> np.ndarray:
-        """Return its values, (samples,); B maps motors to joints, columns are those of terms."""
-        values = columns[self.term][:, self.motor]
-        return np.asarray(values if B is None else values * B[..., self.dof, self.motor])
-
-
-@dataclass(frozen=True, eq=False)
-class ColumnPlaces:
-    """Rows of the stacked joint matrices that the regressor's columns go to."""
-
-    places: np.ndarray  # (dofs, 10·bodies) int64, −1 where a column is not used
-    drive: tuple[DriveColumn, ...]
-
-
-def column_places(
-    robot: Robot, base: BaseParameters, positions: Sequence[np.ndarray], starts: np.ndarray
-) -> ColumnPlaces:
-    """Return where the base columns of every joint go: joint v's matrix begins at row starts[v]."""
-    columns, motors = Columns(robot), robot.drive.column_motors
-    place = np.full((robot.nv, columns.count), -1, dtype=np.int64)
-    for v, used in enumerate(positions):
-        place[v, base.independent[used]] = starts[v] + np.arange(len(used))
-    drive = [
-        DriveColumn(
-            int(v),
-            int(c) // len(motors),
-            motors[int(c) % len(motors)],
-            int(place[v, columns.inertial + c]),
-        )
-        for v, c in np.argwhere(place[:, columns.inertial :] >= 0)
-    ]
-    bodies = np.ascontiguousarray(place[robot.tree.arrays.dofs[:, V_INDEX], : columns.inertial])
-    return ColumnPlaces(bodies, tuple(drive))
-
-
-@dataclass(frozen=True, eq=False)
-class FoldPlan:
-    """How samples are folded: joint v's matrix is rows starts[v] : starts[v + 1] of a chunk, torque
-    last.
-    """
-
-    robot: Robot
-    base: BaseParameters
-    positions: tuple[np.ndarray, ...]
-    starts: np.ndarray  # (nv + 1,)
-    columns: ColumnPlaces
-
-    @cached_property
-    def extra_rows(self) -> np.ndarray:
-        """Rows that drive columns and torques go to, in the order of `drive_and_torque`."""
-        drive = (each.row for each in self.columns.drive)
-        return np.array([*drive, *(self.starts[1:] - 1)], dtype=np.int64)
-
-
-def fold_plan(robot: Robot) -> FoldPlan:
-    """Return how samples of a robot are folded."""
-    # Without the weak directions: they depend on the rounding of the robot file, and beside them
-    # the others would lose six digits.
-    base = base_parameters(robot).strong
-    touched = Columns(robot).touches[:, base.independent]
-    positions = tuple(np.flatnonzero(row) for row in touched)
-    starts = np.concatenate([[0], np.cumsum([len(p) + 1 for p in positions])])
-    return FoldPlan(robot, base, positions, starts, column_places(robot, base, positions, starts))
-
-
-@dataclass(frozen=True, eq=False)
-class FoldRows:
-    """Arrays of some samples; weights and direction have no columns where there are none."""
-
-    q: np.ndarray
-    dq: np.ndarray
-    ddq: np.ndarray
-    tau: np.ndarray
-    weights: np.ndarray
-    direction: np.ndarray
-
-    def part(self, rows: slice) -> FoldRows:
-        """Return some of the rows."""
-        weights = self.weights[rows] if self.weights.shape[1] else np.empty((0, 0))
-        state = (self.q[rows], self.dq[rows], self.ddq[rows], self.tau[rows])
-        return FoldRows(*state, weights, self.direction[rows])
-
-
 def information(
     robot: Robot,
     samples: Samples | Iterable[Samples],
@@ -496,7 +343,7 @@ def information(
         if isinstance(batched, WindowBatch):
             part, read = batched.samples, batched.new_samples
             _check_windows(robot, part, weights)
-            new, used = _fold_windows(plan, batched, threads)
+            new, used = fold_windows(plan, batched, threads)
         else:
             part, read = batched, len(batched)
             _check(robot, part, weights)
@@ -506,7 +353,7 @@ def information(
                     " instruments, or none"
                 )
             paired = part.instruments is not None
-            new, used = _fold(plan, part, _row_weights(part, weights), threads)
+            new, used = fold_batch(plan, part, _row_weights(part, weights), threads)
         factors = [f.merged(a, b) for a, b in zip(factors, new, strict=True)] if count else new
         rows, count = rows + used, count + read
         if part.provenance and part.provenance not in provenance:
@@ -578,171 +425,3 @@ def _row_weights(samples: Samples, weights: np.ndarray | None) -> np.ndarray | N
         return usable
     weights = np.array(weights, dtype=float, order="C")
     return weights if usable is None else weights * usable
-
-
-def _fold(
-    plan: FoldPlan, samples: Samples, weights: np.ndarray | None, threads: int | None
-) -> tuple[list[np.ndarray], np.ndarray]:
-    """The factors of one batch of samples, on threads, and how many rows each joint had."""
-    q, dq, ddq = batch.check_state(plan.robot, samples.q, samples.dq, samples.ddq)
-    tau = np.ascontiguousarray(samples.tau, dtype=float)
-    used = np.full(plan.robot.nv, len(q)) if weights is None else np.count_nonzero(weights, axis=0)
-    direction = samples.direction_of(plan.robot.drive)
-    direction = np.empty((len(q), 0)) if direction is None else direction
-    state: list[np.ndarray] = [q, dq, ddq, tau]
-    state += [np.empty((len(q), 0)) if weights is None else weights, direction]
-    if samples.instruments is not None:
-        reference = samples.instruments
-        state += batch.check_state(plan.robot, reference.q, reference.dq, reference.ddq)
-        state.append(instrument_direction(plan.robot, samples))
-    # by where the part begins: threads end in any order, the result is to be one
-    parts: dict[int, list[np.ndarray]] = {}
-
-    def call(workspace: batch.Workspace, *arrays: np.ndarray) -> None:
-        own = FoldRows(*arrays[:6])
-        parts[arrays[0].ctypes.data] = (
-            _fold_part(plan, workspace, own)
-            if len(arrays) == 6
-            else _fold_pairs(plan, workspace, own, arrays[6:])
-        )
-
-    with f.blas_threads().limit(limits=1, user_api="blas"):
-        batch.run(plan.robot, threads, 1.0, call, *state)
-        if not parts:
-            times = 1 if samples.instruments is None else 2
-            sizes = [times * len(p) + 1 for p in plan.positions]
-            return [np.zeros((n, n)) for n in sizes], used
-        return [
-            f.merged(*same) for same in zip(*(parts[start] for start in sorted(parts)), strict=True)
-        ], used
-
-
-def instrument_direction(robot: Robot, samples: Samples) -> np.ndarray:
-    """Return the direction of dry friction in the instruments' columns, (n, motors): the measured
-    motion's.
-
-    Beyond standstill noise does not turn it, and a joint that sticks while its command moves on
-    would make the command's direction a wrong one.
-    """
-    direction = samples.direction_of(robot.drive)
-    if direction is not None:
-        return direction
-    return np.ascontiguousarray(robot.drive.direction(samples.dq, q=samples.q))
-
-
-def _fold_part(plan: FoldPlan, workspace: batch.Workspace, rows: FoldRows) -> list[np.ndarray]:
-    """Fold samples into a factor per joint."""
-    kernel, robot = batch.kernels().fold, plan.robot
-    _, gravity, _ = robot.kernel_values
-    sizes = np.diff(plan.starts)
-    offsets = np.concatenate([[0], np.cumsum(sizes**2)])
-    starts = np.stack([plan.starts, offsets], axis=1)
-    factors, matrices = np.zeros(offsets[-1]), np.zeros((plan.starts[-1], kernel.CHUNK))
-    for first in range(0, len(rows.q), TILE):
-        tile = rows.part(slice(first, first + TILE))
-        kernel.fold_samples(
-            *robot.tree.rigid_arrays,
-            gravity,
-            tile.q,
-            tile.dq,
-            tile.ddq,
-            tile.weights,
-            plan.columns.places,
-            drive_and_torque(plan, tile),
-            plan.extra_rows,
-            starts,
-            workspace.nodes,
-            workspace.directions,
-            matrices,
-            factors,
-        )
-    return [
-        f.upright(factors[at : at + n * n].reshape(n, n))
-        for at, n in zip(offsets[:-1], sizes, strict=True)
-    ]
-
-
-def _fold_windows(
-    plan: FoldPlan, part: WindowBatch, threads: int | None
-) -> tuple[list[np.ndarray], np.ndarray]:
-    """The factors of windows of samples, and how many of them each joint had."""
-    kernel, samples, windows = batch.kernels().fold, part.samples, part.windows
-    places = WindowPlaces(plan.columns.places, plan.columns.drive, plan.starts, torque=True)
-    motion = window_motion(plan.robot, samples, windows)
-    rows = window_rows(plan.robot, places, motion, threads)
-    factors = []
-    for first, stop in itertools.pairwise(plan.starts):
-        n = int(stop - first)
-        factor = np.zeros(n * n)
-        kernel.fold_rows(rows[first:stop], n, np.zeros((n, kernel.CHUNK)), factor)
-        factors.append(f.upright(factor.reshape(n, n)))
-    return factors, np.count_nonzero(windows.all(motion.usable), axis=0)
-
-
-def window_motion(robot: Robot, samples: Samples, windows: Windows) -> WindowMotion:
-    """Return what the rows of windows are made of."""
-    q, dq, ddq = batch.check_state(robot, samples.q, samples.dq, samples.ddq)
-    load, direction = load_of(robot, q, dq, ddq), samples.direction_of(robot.drive)
-    return WindowMotion(q, dq, ddq, samples.tau, samples.valid, direction, load, windows)
-
-
-def _fold_pairs(
-    plan: FoldPlan, workspace: batch.Workspace, rows: FoldRows, reference: Sequence[np.ndarray]
-) -> list[np.ndarray]:
-    """Fold samples beside their instruments into the factor of [Z_j | Y_j | u_j] per joint."""
-    kernel = batch.kernels().fold
-    widths = [2 * len(p) + 1 for p in plan.positions]
-    factors = [np.zeros(n * n) for n in widths]
-    scratch = [np.zeros((n, kernel.CHUNK)) for n in widths]
-    q, dq, ddq, direction = reference
-    beside = FoldRows(q, dq, ddq, np.zeros_like(rows.tau), rows.weights, direction)
-    for first in range(0, len(rows.q), TILE):
-        part = slice(first, first + TILE)
-        Y = _all_columns(plan, workspace, rows.part(part))
-        Z = _all_columns(plan, workspace, beside.part(part))
-        for v, (begin, stop) in enumerate(pairwise(plan.starts)):
-            both = np.concatenate([Z[begin : stop - 1], Y[begin:stop]])
-            kernel.fold_rows(both, widths[v], scratch[v], factors[v])
-    return [f.upright(R.reshape(n, n)) for R, n in zip(factors, widths, strict=True)]
-
-
-def _all_columns(plan: FoldPlan, workspace: batch.Workspace, rows: FoldRows) -> np.ndarray:
-    """Base columns, drive columns and torque of every joint, (rows of the plan, samples)."""
-    robot, count = plan.robot, len(rows.q)
-    out = np.zeros((plan.starts[-1], -(-count // batch.WIDTH) * batch.WIDTH))
-    batch.kernels().fold.base_columns(
-        *robot.tree.rigid_arrays,
-        robot.kernel_values[1],
-        rows.q,
-        rows.dq,
-        rows.ddq,
-        rows.weights,
-        plan.columns.places,
-        workspace.nodes,
-        workspace.directions,
-        out,
-        0,
-    )
-    out = out[:, :count]
-    out[plan.extra_rows] = drive_and_torque(plan, rows)
-    return out
-
-
-def drive_and_torque(plan: FoldPlan, rows: FoldRows) -> np.ndarray:
-    """Return drive columns, then torques, of every joint, (columns, samples), times the weights."""
-    drive, q, dq, ddq = plan.columns.drive, rows.q, rows.dq, rows.ddq
-    out = np.empty((len(drive) + plan.robot.nv, len(q)))
-    if drive:
-        B, columns = plan.robot.drive.motor_columns(
-            dq,
-            ddq,
-            q=q,
-            load=load_of(plan.robot, q, dq, ddq),
-            direction=rows.direction if rows.direction.shape[1] else None,
-        )
-        for row, each in zip(out, drive, strict=False):
-            row[:] = each.of(B, columns)
-    out[len(drive) :] = rows.tau.T
-    if len(rows.weights):
-        out *= rows.weights[:, [*(each.dof for each in drive), *range(plan.robot.nv)]].T
-    return out

@@ -22,13 +22,9 @@ from thetahat.data.window_batches import window_batches
 from thetahat.dynamics import batch
 from thetahat.errors import UsageError
 from thetahat.identification.estimators.estimator import Source
-from thetahat.identification.information import (
-    ColumnPlaces,
-    Information,
-    column_places,
-    instrument_direction,
-    load_of,
-)
+from thetahat.identification.fold_plan import ColumnPlaces, column_places, load_of
+from thetahat.identification.fold_samples import instrument_direction
+from thetahat.identification.information import Information
 from thetahat.identification.window_rows import WindowMotion, WindowPlaces, window_rows
 from thetahat.model.robot import Robot
 

@@ -6,8 +6,6 @@ second, between which the page interpolates.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import os
 import re
 from html import escape
@@ -23,7 +21,7 @@ from thetahat.files import write_atomically
 from thetahat.model.io.primitives import ellipsoid
 from thetahat.model.robot import Robot
 from thetahat.report.figures.stick_figure import Skeleton
-from thetahat.report.page import asset, embedded
+from thetahat.report.page import asset, embedded, head
 
 RATE = 30.0  # [Hz] frames in the page
 MOST_FRAMES = 3_000
@@ -39,26 +37,9 @@ def write_preview(design: Design, robot: Robot, path: str | os.PathLike[str]) ->
 def preview_page(design: Design, robot: Robot) -> str:
     """Return the page."""
     script = bundle()
-    digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
-    policy = (
-        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src"
-        " data:; base-uri 'none'; form-action 'none'"
-    )
+    style = asset("page.css") + _static("motion_preview.css")
     title = f"Motion of {robot.name}"
-    page = f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta name="generator" content="thetahat {escape(__version__)}">
-<title>{escape(title)}</title>
-<link rel="icon" href="data:,">
-<style>
-{asset("page.css")}{_static("motion_preview.css")}</style>
-</head>
-<body class="preview">
+    page = f"""{head(title, [script], style)}<body class="preview">
 {_content(design, robot, title)}<footer>thetahat {escape(__version__)}</footer>
 <script type="application/json" id="motion">{embedded(motion_data(design, robot))}</script>
 <script>{script}</script>

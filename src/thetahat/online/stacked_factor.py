@@ -17,7 +17,7 @@ from scipy.linalg import lapack
 
 from thetahat.dynamics import batch
 from thetahat.identification import factor as f
-from thetahat.identification.information import FoldRows, drive_and_torque, fold_plan
+from thetahat.identification.fold_plan import FoldRows, drive_and_torque, fold_plan
 from thetahat.model.robot import Robot
 from thetahat.online.causal_filter import FilteredSample
 

@@ -42,26 +42,8 @@ def render(title: str, sections: Iterable[Section], *, subtitle: str = "") -> st
     body = "".join(_section(section, number) for number, section in enumerate(sections))
     drawn = any(isinstance(block, Figure) for section in sections for block in section.blocks)
     scripts = [*([plotly_script()] if drawn else []), asset("figures.js"), asset("page.js")]
-    allowed = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
-    policy = (
-        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:;"
-        " base-uri 'none'; form-action 'none'"
-    )
     run = "".join(f"<script>{script}</script>" for script in scripts)
-    page = f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta name="generator" content="thetahat {escape(__version__)}">
-<title>{escape(title)}</title>
-<link rel="icon" href="data:,">
-<style>
-{asset("page.css")}</style>
-</head>
-<body>
+    page = f"""{head(title, scripts, asset("page.css"), images="data: blob:")}<body>
 <a class="skip" href="#content">Skip to the content</a>
 <div class="frame">
 <header><h1>{escape(title)}</h1>{f"<p>{escape(subtitle)}</p>" if subtitle else ""}</header>
@@ -80,6 +62,29 @@ def render(title: str, sections: Iterable[Section], *, subtitle: str = "") -> st
 """
     # An unpaired surrogate in a name must not keep the page from being written.
     return page.encode("utf-8", "replace").decode("utf-8")
+
+
+def head(title: str, scripts: Sequence[str], style: str, *, images: str = "data:") -> str:
+    """Return the beginning of a page that runs these scripts alone and asks for nothing else."""
+    allowed = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
+    policy = (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src {images};"
+        " base-uri 'none'; form-action 'none'"
+    )
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="generator" content="thetahat {escape(__version__)}">
+<title>{escape(title)}</title>
+<link rel="icon" href="data:,">
+<style>
+{style}</style>
+</head>
+"""
 
 
 # -- scripts ---------------------------------------------------------------------------------------

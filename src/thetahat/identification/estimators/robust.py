@@ -35,7 +35,8 @@ from thetahat.identification.estimate import Estimate, Reweighting
 from thetahat.identification.estimators.estimator import Estimator, Source, fit_scores
 from thetahat.identification.estimators.joint_weights import EXACT
 from thetahat.identification.estimators.least_squares import LeastSquares
-from thetahat.identification.information import Information, information, load_of
+from thetahat.identification.fold_plan import load_of
+from thetahat.identification.information import Information, information
 from thetahat.identification.parameter_columns import Columns
 
 HUBER = 1.345  # k at which Gaussian noise costs 5 % of efficiency

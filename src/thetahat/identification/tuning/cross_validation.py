@@ -28,7 +28,8 @@ from thetahat.data.friction_direction import with_friction_direction
 from thetahat.data.samples import STANDSTILL, USABLE, Samples
 from thetahat.errors import NotIdentifiable
 from thetahat.identification.estimators.estimator import guess
-from thetahat.identification.information import Information, fold_plan
+from thetahat.identification.fold_plan import fold_plan
+from thetahat.identification.information import Information
 from thetahat.identification.log_statistics import LogStatistics, log_statistics, time_between_rows
 from thetahat.identification.time_blocks import RowPlan, base_rows, block_of, row_plan
 from thetahat.identification.tuning.gaussian_fit import GaussianModel, Grams

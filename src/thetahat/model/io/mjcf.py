@@ -26,7 +26,8 @@ import numpy as np
 from thetahat.errors import MalformedInput, MissingExtra, UsageError, known
 from thetahat.model import parameters
 from thetahat.model.io.assemble import JointSpec, LinkSpec, Pose, assemble
-from thetahat.model.io.mjcf_sanitize import BodySource, SanitizedMjcf, sanitize
+from thetahat.model.io.mjcf_sanitize import sanitize
+from thetahat.model.io.sanitized_mjcf import BodySource, SanitizedMjcf
 from thetahat.model.io.xml_reader import Document, Element, label, shown, symmetric
 from thetahat.model.robot import Robot
 from thetahat.model.tree import Joint, JointKind, Limits

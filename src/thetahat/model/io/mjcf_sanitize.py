@@ -11,127 +11,36 @@ traced to its element, through `<replicate>` and `<attach>` too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
-import numpy as np
-
 from thetahat.errors import MalformedInput, RefusedForSafety
+from thetahat.model.io.mjcf_elements import (
+    ASSETS_LEFT_OUT,
+    COMPILER_LEFT_OUT,
+    DEFORMABLE,
+    GEOM_LEFT_OUT,
+    JOINTS,
+    MAX_COPIES,
+    NOT_MODELLED,
+    SECTIONS_LEFT_OUT,
+    WEIGHTLESS,
+    ancestors,
+    body_containers,
+    check_numbers,
+    class_defaults,
+    describe,
+    joint_dofs,
+    refused_inertial,
+    strip_defaults,
+    strip_option,
+)
 from thetahat.model.io.mjcf_includes import Chain, Folder, serialise
-from thetahat.model.io.xml_reader import Document, Element, number, shown, symmetric, vector
+from thetahat.model.io.sanitized_mjcf import BodySource, Inertial, SanitizedMjcf
+from thetahat.model.io.xml_reader import Document, Element, number, shown, vector
 
 MAX_BODIES = 3_000
-# geoms that give inertia, and frames, with every copy that <replicate> and <attach> make
-MAX_COPIES = 5_000
 MAX_WORK = 1e9  # degrees of freedom × Σ their depths; MuJoCo takes 5 s for 1.6e9
-SMALL = 1e-12  # kg, kg·m²; MuJoCo's own bound is 1e-15
-LARGEST = 1e30  # for any number: products over a whole robot stay finite
-# relative, on MuJoCo's A + B ≥ C and on definiteness: taking such a tensor ourselves changes
-# nothing
-SLACK = 1e-9
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-JOINTS = _words("joint freejoint")
-DEFORMABLE = _words("composite flexcomp")
-WEIGHTLESS = _words("site camera light plugin") | DEFORMABLE
-NOT_MODELLED = _words("equality tendon actuator deformable")
-SECTIONS_LEFT_OUT = NOT_MODELLED | _words(
-    "size statistic visual custom extension contact sensor keyframe"
-)
-ASSETS_LEFT_OUT = _words("texture material hfield skin")
-DEFAULTS_LEFT_OUT = ASSETS_LEFT_OUT | _words(
-    "site camera light pair equality tendon general motor position velocity intvelocity orientation"
-    " pid damper cylinder muscle adhesion dcmotor"
-)
-COMPILER_LEFT_OUT = _words(
-    "meshdir texturedir assetdir strippath discardvisual fusestatic usethread settotalmass"
-) | _words("passthrough saveinertial savecanonical savecompiled")
-# without contacts MuJoCo builds no convex hull
-GEOM_LEFT_OUT = _words("material user contype conaffinity")
-NUMERIC = _words(
-    "pos quat axisangle xyaxes zaxis euler axis anchor mass diaginertia fullinertia size fromto"
-    " density ref damping armature frictionloss stiffness springref springdamper gravity gravcomp"
-    " offset count scale vertex boundmass boundinertia inertiagrouprange settotalmass"
-)
-MAY_BE_INFINITE = _words("range actuatorfrcrange")
-
-
-@dataclass(frozen=True, eq=False)
-class Inertial:
-    """An `<inertial>` that MuJoCo would refuse or alter, taken from the file: a massless frame, a
-    point mass, an unphysical tensor.
-    """
-
-    mass: float = 0.0  # [kg]
-    diagonal: tuple[float, ...] = (0.0, 0.0, 0.0)  # [kg·m²] in the inertial frame
-    full: tuple[float, ...] | None = None  # xx, yy, zz, xy, xz, yz [kg·m²] in body axes
-
-
-@dataclass(frozen=True, eq=False)
-class BodySource:
-    """Where a body stands in the file, and what the file says of its inertia."""
-
-    element: Element
-    # with the attributes that MuJoCo is given, not the file's where there is a substitute
-    inertial: Element | None
-    substitute: Inertial | None = None  # in place of what MuJoCo compiled
-    overridden: bool = False  # whether geoms count in place of its <inertial>
-
-
-@dataclass(eq=False)
-class MujocoInput:
-    """The text for MuJoCo and the files it names."""
-
-    text: str = ""
-    lines: list[Element] = field(default_factory=list)  # the element on each line of text
-    assets: dict[str, bytes] = field(default_factory=dict)  # by the name MuJoCo knows them by
-    files: dict[str, str] = field(default_factory=dict)  # that name → the user's
-
-
-@dataclass(frozen=True, eq=False)
-class MjcfElements:
-    """The elements of a model, bodies and joints by their user data (0: made by MuJoCo)."""
-
-    bodies: list[BodySource | None] = field(default_factory=lambda: [None])
-    joints: list[Element | None] = field(default_factory=lambda: [None])
-    # the <compiler> elements of each model, the main one first
-    compilers: list[list[Element]] = field(default_factory=list)
-
-
-@dataclass
-class MjcfCounts:
-    """Sizes of a model with every copy that <replicate> and <attach> make."""
-
-    bodies: int = 0
-    copies: int = 0
-    dofs: int = 0
-    dof_depths: int = 0
-
-
-@dataclass(eq=False)
-class SanitizedMjcf:
-    """MuJoCo's input, and the way back from what it compiles to the file."""
-
-    folder: Folder
-    name: str = ""
-    given: MujocoInput = field(default_factory=MujocoInput)
-    elements: MjcfElements = field(default_factory=MjcfElements)
-    counts: MjcfCounts = field(default_factory=MjcfCounts)
-    total_mass: float = 0.0  # `settotalmass`, 0 where the file does not ask
-    # what is not modelled: kind → names
-    left_out: dict[str, list[str]] = field(default_factory=dict)
-    # whether other models are in it, which makes MuJoCo's line numbers ambiguous
-    attached: bool = False
-
-    def leave_out(self, kind: str, *names: str) -> None:
-        """Remember what the robot does not model."""
-        if names:
-            self.left_out.setdefault(kind, []).extend(names)
 
 
 def sanitize(document: Document, unsaved: Mapping[Path, bytes] | None = None) -> SanitizedMjcf:
@@ -179,7 +88,7 @@ class _Model:
         self._strip_sections()
         for element in self.root.iter():
             if element.tag != "flag":  # its gravity is a switch
-                _check_numbers(element)
+                check_numbers(element)
 
     # -- sections ----------------------------------------------------------------------------------
 
@@ -190,7 +99,7 @@ class _Model:
         merged: dict[str, str] = {}
         view = self.root
         for element in self.root.findall("compiler"):
-            _check_numbers(element)
+            check_numbers(element)
             merged.update(element.attrib)
             view = element
         self.source.elements.compilers.append(self.root.findall("compiler"))
@@ -213,9 +122,7 @@ class _Model:
     def _note_what_is_left_out(self) -> None:
         for section in self.root.children:
             if section.tag in NOT_MODELLED:
-                self.source.leave_out(
-                    section.tag, *(_described(child) for child in section.children)
-                )
+                self.source.leave_out(section.tag, *(describe(child) for child in section.children))
             elif section.tag == "option":
                 self.source.leave_out(
                     "fluid",
@@ -261,14 +168,14 @@ class _Model:
                         child for child in section.children if self._keep_asset(child)
                     ]
                 case "default":
-                    _strip_defaults(section)
+                    strip_defaults(section)
                 case "compiler":
                     section.children = []
                     section.attrib = {
                         k: v for k, v in section.attrib.items() if k not in COMPILER_LEFT_OUT
                     }
                 case "option":
-                    _strip_option(section)
+                    strip_option(section)
 
     def _keep_asset(self, element: Element) -> bool:
         if element.tag == "model":
@@ -295,7 +202,7 @@ class _Model:
         )
         mesh = self.source.folder.mesh(element, self.base / directory)
         if mesh is None:
-            body = next(parent for parent in _ancestors(geom) if parent.tag == "body")
+            body = next(parent for parent in ancestors(geom) if parent.tag == "body")
             where = str(PurePosixPath(directory) / element.attrib["file"])
             raise MalformedInput(
                 f"{element.place}: mesh {shown(where)} is not there, and {body.path} (line"
@@ -311,7 +218,9 @@ class _Model:
         stack = [(world, world.attrib.get("childclass"), False, 1, 0)]
         while stack:
             body, childclass, moving, copies, depth = stack.pop()
-            containers = list(_containers(body, body.attrib.get("childclass", childclass), copies))
+            containers = list(
+                body_containers(body, body.attrib.get("childclass", childclass), copies)
+            )
             content = [
                 (child, inherited, times)
                 for container, inherited, times in containers
@@ -319,7 +228,7 @@ class _Model:
             ]
             joints = [child for child, _, _ in content if child.tag in JOINTS]
             moving = moving or bool(joints)
-            depth += sum(_dofs(joint) for joint in joints)
+            depth += sum(joint_dofs(joint) for joint in joints)
             self._count(body, copies, depth, joints=joints)
             self._count_copies(
                 body,
@@ -342,7 +251,7 @@ class _Model:
                     self._count(child, times, depth, bodies=bodies)
                     self._count_copies(child, times * parts)
                 elif child.tag in DEFORMABLE or child.tag == "plugin":
-                    self.source.leave_out(child.tag, _described(child))
+                    self.source.leave_out(child.tag, describe(child))
 
     def _count(
         self,
@@ -361,7 +270,7 @@ class _Model:
                 f"{at.place}: the model has more than {MAX_BODIES:,} bodies, which no robot needs;"
                 " split it"
             )
-        dofs = copies * sum(_dofs(joint) for joint in joints or ())
+        dofs = copies * sum(joint_dofs(joint) for joint in joints or ())
         counts.dofs += dofs
         counts.dof_depths += dofs * depth
         if counts.dofs * counts.dof_depths > MAX_WORK:
@@ -437,7 +346,7 @@ class _Model:
         stand_in = {"mass": "1", "diaginertia": "1 1 1"}
         substitute = None
         if inertial is not None and self.may_substitute and not has_geoms:
-            substitute = _refused_inertial(inertial)
+            substitute = refused_inertial(inertial)
             if substitute:
                 inertial.attrib.pop("fullinertia", None)
                 inertial.attrib |= stand_in
@@ -449,127 +358,3 @@ class _Model:
         self.source.elements.bodies.append(
             BodySource(body, inertial, substitute, overridden=inertial is not None and has_geoms)
         )
-
-
-# -- pieces ----------------------------------------------------------------------------------------
-
-
-def _containers(
-    body: Element, childclass: str | None, copies: int
-) -> Iterator[tuple[Element, str | None, int]]:
-    """The body and the frames and replicates in it, whose content is the body's, with the class and
-    the copies in force.
-    """
-    stack = [(body, childclass, copies)]
-    while stack:
-        container, inherited, times = stack.pop()
-        yield container, inherited, times
-        for child in reversed(container.children):
-            if child.tag not in ("frame", "replicate"):
-                continue
-            more = max(1.0, number(child, "count")) if child.tag == "replicate" else 1.0
-            if times * more > MAX_COPIES:
-                raise RefusedForSafety(
-                    f"{child.place}: count={shown(child.attrib['count'])} makes {times * more:,.0f}"
-                    " copies; lower it"
-                )
-            stack.append((child, child.attrib.get("childclass", inherited), times * int(more)))
-
-
-def class_defaults(root: Element, tag: str) -> dict[str, dict[str, str]]:
-    """Return the attributes of a geom or mesh by default class, each with what it inherits."""
-    out: dict[str, dict[str, str]] = {"main": {}}
-    stack = [(section, "main", True) for section in reversed(root.findall("default"))]
-    while stack:
-        element, parent, top = stack.pop()
-        name = element.attrib.get("class") or ("main" if top else "")
-        # whatever the top class is called, it applies without a class
-        attributes = out.setdefault(name, out["main"] if top else dict(out[parent]))
-        for stated in element.findall(tag):
-            attributes.update(stated.attrib)
-        stack.extend((child, name, False) for child in reversed(element.findall("default")))
-    return out
-
-
-def _strip_defaults(section: Element) -> None:
-    for element in section.iter():
-        if element.tag == "default":
-            element.children = [
-                child for child in element.children if child.tag not in DEFAULTS_LEFT_OUT
-            ]
-        elif element.tag == "geom":
-            element.attrib = {k: v for k, v in element.attrib.items() if k not in GEOM_LEFT_OUT}
-            element.children = []
-        else:
-            element.attrib.pop("user", None)
-
-
-def _strip_option(section: Element) -> None:
-    """Gravity, and whether it is switched off, is all that an inverse dynamics needs to know."""
-    section.attrib = {k: v for k, v in section.attrib.items() if k == "gravity"}
-    section.children = [child for child in section.children if child.tag == "flag"]
-    for flag in section.children:
-        flag.attrib = {k: v for k, v in flag.attrib.items() if k == "gravity"}
-
-
-def _check_numbers(element: Element) -> None:
-    """Refuse what MuJoCo lets through: nan, inf and hexadecimal numbers."""
-    for name, value in element.attrib.items():
-        if name in NUMERIC:
-            vector(element, name, len(value.split()), largest=LARGEST)
-        elif name in MAY_BE_INFINITE and "nan" in value.lower():
-            raise MalformedInput(
-                f"{element.place}: {name}={shown(value)} is not a range; give two numbers"
-            )
-
-
-def _refused_inertial(element: Element) -> Inertial | None:
-    """The numbers of an `<inertial>` that MuJoCo would refuse (too small, not definite, A + B < C);
-    None where it accepts them.
-    """
-    if "pos" not in element.attrib or (
-        "fullinertia" in element.attrib and "diaginertia" in element.attrib
-    ):
-        return None  # MuJoCo says best what is wrong
-    mass = number(element, "mass")
-    if "fullinertia" in element.attrib:
-        full = vector(element, "fullinertia", 6)
-        moments = np.linalg.eigvalsh(symmetric(full))
-        out = Inertial(mass, full=full)
-    else:
-        diagonal = vector(element, "diaginertia", 3, (0.0, 0.0, 0.0))
-        moments = np.sort(diagonal)
-        out = Inertial(mass, diagonal)
-    size = float(np.max(np.abs(moments)))
-    fine = (
-        mass > SMALL
-        and moments[0] > max(SMALL, SLACK * size)
-        and moments[0] + moments[1] - moments[2] > SLACK * size
-    )
-    return None if fine else out
-
-
-def _dofs(joint: Element) -> int:
-    return (
-        6
-        if joint.tag == "freejoint"
-        else {"ball": 3, "free": 6}.get(joint.attrib.get("type", ""), 1)
-    )
-
-
-def _ancestors(element: Element) -> Iterator[Element]:
-    parent = element.parent
-    while parent is not None:
-        yield parent
-        parent = parent.parent
-
-
-def _described(element: Element) -> str:
-    """A few words for a note: the element's kind, and its name or what it binds."""
-    keys = (
-        ("name",)
-        if element.attrib.get("name")
-        else ("joint", "joint1", "joint2", "body1", "body2", "tendon", "tendon1", "tendon2")
-    )
-    names = " – ".join(repr(element.attrib[key]) for key in keys if key in element.attrib)
-    return f"{element.tag} {names}".strip()

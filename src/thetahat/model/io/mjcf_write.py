@@ -32,7 +32,7 @@ from thetahat.model.io.mjcf_inertial import (
     quaternion_of,
     stated_inertial,
 )
-from thetahat.model.io.mjcf_sanitize import BodySource
+from thetahat.model.io.sanitized_mjcf import BodySource
 from thetahat.model.io.write_back import restated, same_parameters
 from thetahat.model.io.xml_edit import XmlEdit, attribute, digits
 from thetahat.model.io.xml_reader import Document, Element, label, number, parse, read_xml, vector
