@@ -26,6 +26,7 @@ from thetahat.online.gate import Evidence, Gate, GateState, Score
 from thetahat.online.held_out import HeldOut, usual_errors
 from thetahat.online.learner import Learner
 from thetahat.online.predict import Model, Predictor, has_dry_friction
+from thetahat.online.refit_test import one_model_explains
 from thetahat.online.residual_monitor import Alarm, PayloadMonitor, PayloadReport, ResidualMonitor
 from thetahat.online.sample_clock import MISSING
 from thetahat.online.sample_verdict import Events, SampleVerdict
@@ -84,7 +85,9 @@ class OnlineIdentifier:
         self._nominal = robot
         self.min_speed = filtering.speeds(robot)
         self._stream = Stream(robot, filtering, self.min_speed)
-        self._gate = Gate(GateRules() if gate is None else gate, threshold)
+        self._gate = Gate(
+            GateRules() if gate is None else gate, threshold, memory=self.window / self.rate
+        )
         self._judged = self._gate.rules.judged(robot)
         self._predictor, self._dry = Predictor(robot), has_dry_friction(robot)
         self._learner = Learner(
@@ -424,6 +427,18 @@ class OnlineIdentifier:
                 f" from, and {alarm.residual:+.3g} are left of its torque; it is being learned"
             )
             self.events.add(alarm.t, "faster", sentence, alarm.joint)
+            self._shut(sentence)
+            self._monitor = None
+            return
+        if self._in_use is not None and one_model_explains(
+            self._learner, self._held_out, self._in_use.model, monitor, v
+        ):
+            sentence = (
+                f"{alarm.residual:+.3g} are left of the torque of joint {alarm.joint!r} in a motion"
+                " that was not seen before: one model explains it and what is remembered, so it"
+                " is being learned"
+            )
+            self.events.add(alarm.t, "unseen", sentence, alarm.joint)
             self._shut(sentence)
             self._monitor = None
             return
