@@ -79,8 +79,8 @@ class Motion:
                     break
                 at += rng.uniform(2.0, 25.0)
                 moving[first : int(at * RATE), joints] = 0.0
-        moving[:1] = moving[-1:] = 1.0
         k = int(RAMP * RATE)
+        moving[: 2 * k] = moving[-2 * k :] = 1.0  # parts join in motion
         kernel = np.hanning(k + 2)[1:-1]
         padded = np.pad(moving, ((k // 2, k - k // 2 - 1), (0, 0)), mode="edge")
         kernel /= kernel.sum()
@@ -163,6 +163,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--hours", type=float, default=80.0, help="of motion in all")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="of wall time at most")
+    parser.add_argument("--first", type=int, default=0, help="seed of the first runs")
     parser.add_argument("--out", type=Path, default=OUT)
     given, begin = parser.parse_args(), time.monotonic()
     given.out.parent.mkdir(parents=True, exist_ok=True)
@@ -171,7 +172,8 @@ def main() -> None:
     while sum(each["hours"] for each in done) < given.hours:
         if time.monotonic() - begin > 60.0 * given.minutes:
             break
-        name, seed = ROBOTS[len(done) % len(ROBOTS)], len(done) // len(ROBOTS)
+        turn, which = divmod(len(done), len(ROBOTS))
+        name, seed = ROBOTS[which], given.first + turn
         outcome = asdict(run(name, seed))
         with given.out.open("a") as file:
             file.write(json.dumps(outcome) + "\n")

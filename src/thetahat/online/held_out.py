@@ -20,8 +20,8 @@ SIGMA = 1.4826  # standard deviations of normal errors in their median size
 # times what the median of the errors tells, at most, is their usual size: friction has heavy tails
 HEAVY = 3.0
 FEW = 10  # held-out rows of a joint, below which its usual error is not known
-# times the dry friction that a joint at rest may hold back: before it breaks away a gear takes up to
-# three times what it takes sliding
+# times the dry friction that a joint at rest may hold back: before it breaks away a gear takes up
+# to three times what it takes sliding
 AT_REST = 3.0
 UNTRIED = 0.1  # of what a still joint carries: its usual error then
 LEAST = 1e-3  # of the torques: no model counts as better than that

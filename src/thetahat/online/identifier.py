@@ -430,13 +430,11 @@ class OnlineIdentifier:
             self._shut(sentence)
             self._monitor = None
             return
-        if self._in_use is not None and one_model_explains(
-            self._learner, self._held_out, self._in_use.model, monitor, v
-        ):
+        unseen = self._unseen(monitor, v)
+        if unseen:
             sentence = (
                 f"{alarm.residual:+.3g} are left of the torque of joint {alarm.joint!r} in a motion"
-                " that was not seen before: one model explains it and what is remembered, so it"
-                " is being learned"
+                f" that was not seen before: {unseen}, so it is being learned"
             )
             self.events.add(alarm.t, "unseen", sentence, alarm.joint)
             self._shut(sentence)
@@ -449,6 +447,19 @@ class OnlineIdentifier:
         if self._payload_link is not None and self._in_use is not None:
             robot, scale = self._in_use.robot, monitor.scale
             self._payload = PayloadMonitor(robot, self._payload_link, scale, detected=alarm.t)
+
+    def _unseen(self, monitor: ResidualMonitor, joint: int) -> str:
+        """Why what is left of a joint's torque says nothing about a change; "" where it does."""
+        in_use = self._in_use
+        if in_use is None:
+            return ""
+        moves = in_use.frozen & (np.abs(self._stream.sample.dq[0]) >= self.min_speed)
+        if np.any(moves):
+            name = self._nominal.velocity_names[int(np.argmax(moves))]
+            return f"joint {name!r} moves, of which nothing was known"
+        if one_model_explains(self._learner, self._held_out, in_use.model, monitor, joint):
+            return "one model explains it and what is remembered"
+        return ""
 
     def _found(self, now: float, finding: Finding) -> None:
         """A suspicion is settled: use the same model again, or forget what is older."""

@@ -1,4 +1,4 @@
-"""The null hypothesis of an alarm: nothing changed, the robot only moves as the memory never saw it.
+"""The null hypothesis of an alarm: nothing changed, the robot moves as the memory never saw it.
 
 A model that was identified while a joint rested, or from half of a slow motion, predicts what comes
 next with a spread that its error on samples of the same kind does not show. If that is all, one set
@@ -46,6 +46,6 @@ def one_model_explains(
     picked = FilteredSample(*(np.ascontiguousarray(array[unexplained]) for array in samples))
     counted = valid[unexplained] & np.isfinite(scale)
     before = float(np.sum(z[unexplained] ** 2, where=counted))
-    left = learner.misfit_with(picked, counted, scale)
-    rows = np.count_nonzero(unexplained)
-    return left <= EXPLAINED * before and left <= rules.drift**2 * rows
+    noise = np.count_nonzero(counted)  # what is left of every row, in its own units
+    left = learner.misfit_with(picked, counted, scale) - noise
+    return left <= EXPLAINED * before and left <= rules.drift**2 * np.count_nonzero(unexplained)
