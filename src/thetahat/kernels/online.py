@@ -552,8 +552,9 @@ def cusum_step(h, rules, predicted, dq, ddq, tau, direction, state):
     [scales·s]; return the largest, whose it is, and its residual.
 
     A joint that stood still, or turned round, within `lag` seconds or the filter's memory may have
-    any friction up to `dry`; the prediction holds `coulomb` of it. A joint without a scale (inf) is
-    not monitored.
+    any friction up to `dry`; the prediction holds `coulomb` of it. Where that friction is more than
+    the scale and the joint did not move one way, its torque is anywhere inside the band that holds
+    it, whose width nobody knows: no evidence. A joint without a scale (inf) is not monitored.
 
     rules: drift, relative, lag, sure. predicted, dq, ddq, tau: (1, nv) each. direction: (nv,) the
         filtered direction of motion; below `sure` it is not one. state: (6, nv), rows SLOW_SPEED,
@@ -565,6 +566,8 @@ def cusum_step(h, rules, predicted, dq, ddq, tau, direction, state):
     worst, joint, left = 0.0, 0, 0.0
     for v in range(tau.shape[1]):
         residual = tau[0, v] - predicted[0, v]
+        if abs(direction[v]) < sure and dry[v] > scale[v]:
+            continue
         if abs(dq[0, v]) < slow[v] + lag * abs(ddq[0, v]) or abs(direction[v]) < sure:
             residual += coulomb[v] if dq[0, v] > 0.0 else -coulomb[v] if dq[0, v] < 0.0 else 0.0
             residual = math.copysign(max(abs(residual) - dry[v], 0.0), residual)

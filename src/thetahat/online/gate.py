@@ -75,6 +75,7 @@ class GateState:
     size: int = 0
     consistent: bool | None = None  # whether a physical robot has the identified base parameters
     checks: tuple[Check, ...] = ()
+    relapses: int = 0  # closings in a row, each within a memory's length of opening
 
     def __bool__(self) -> bool:
         return self.open
@@ -144,22 +145,36 @@ class Score:
 class Gate:
     """Opens and closes on evidence. Time is the stream's.
 
-    threshold: R² at which it opens, stacked and per joint.
+    threshold: R² at which it opens, stacked and per joint. memory: [s] that the buffer reaches
+        back: a gate that closes sooner after it opened had no lasting reason to.
     """
 
-    def __init__(self, rules: GateRules, threshold: float = 0.95) -> None:
+    def __init__(
+        self, rules: GateRules, threshold: float = 0.95, *, memory: float = 50.0 / 3.0
+    ) -> None:
+        self.memory, self._opened = memory, -np.inf
         self.rules, self.threshold, self.closing = rules, threshold, rules.closing(threshold)
         self.state = GateState(False, "no sample has come yet")
         self._not_before = -np.inf  # [s] when it may open again
 
     def close(self, t: float, reason: str, *, dwell: bool = True) -> None:
         """Close now, whatever the evidence."""
+        relapses = self.state.relapses
         if self.state.open or self.state.since is None:
-            self.state = replace(self.state, open=False, reason=reason, since=t)
+            if self.state.open and dwell:
+                relapses = relapses + 1 if t - self._opened < self.memory else 0
+            self.state = replace(self.state, open=False, reason=reason, since=t, relapses=relapses)
         else:
             self.state = replace(self.state, reason=reason)
         if dwell:
-            self._not_before = t + self.rules.dwell
+            self._not_before = max(self._not_before, t + self._wait(relapses))
+
+    def _wait(self, relapses: int) -> float:
+        """[s] that it stays closed at least: twice as long with every relapse after the first, up
+        to the memory's length.
+        """
+        wait = self.rules.dwell * 2.0 ** min(max(relapses - 1, 0), 30)
+        return max(self.rules.dwell, min(wait, self.memory))
 
     def clear(self, t: float, reason: str) -> None:
         """Close, and forget what was known."""
@@ -200,7 +215,7 @@ class Gate:
                 f"all conditions hold; closed for another {self._not_before - t:.2g} s at least"
                 " since it closed last"
             )
-            reason = failing[0].sentence if failing else waiting
+            reason = (failing[0].sentence if failing else waiting) + self._history(t, since)
             self.state = replace(self.state, since=t if since is None else since, reason=reason)
         else:
             r2 = self.state.r2
@@ -213,6 +228,23 @@ class Gate:
             if np.any(evidence.frozen):
                 reason += f"; {_motion(self.rules, evidence).sentence}"
             self.state = replace(self.state, open=True, reason=reason, since=t)
+            self._opened = t
+
+    def _history(self, t: float, since: float | None) -> str:
+        """What a closed gate's reason ends with, where it keeps closing, or stays closed for longer
+        than its memory although it was open before.
+        """
+        if self.state.relapses > 1:
+            return (
+                f"; it closed {self.state.relapses} times in a row within {self.memory:.3g} s of"
+                f" opening, so it waits {self._wait(self.state.relapses):.2g} s each time now"
+            )
+        if self._opened > -np.inf and since is not None and t - since > self.memory:
+            return (
+                f"; closed for {t - since:.3g} s, longer than the {self.memory:.3g} s that fill the"
+                " memory"
+            )
+        return ""
 
     def _known(self, evidence: Evidence, checks: tuple[Check, ...]) -> GateState:
         """The state with what an update found, neither opened nor closed by it."""

@@ -14,13 +14,15 @@ from thetahat.model.robot import Robot
 from thetahat.online.causal_filter import FilteredSample
 from thetahat.online.gate import Score
 from thetahat.online.predict import Model
-from thetahat.online.residual_monitor import DRY
 
 LATELY = 3  # updates whose samples are the newest
 SIGMA = 1.4826  # standard deviations of normal errors in their median size
 # times what the median of the errors tells, at most, is their usual size: friction has heavy tails
 HEAVY = 3.0
 FEW = 10  # held-out rows of a joint, below which its usual error is not known
+# times the dry friction that a joint at rest may hold back: before it breaks away a gear takes up
+# to three times what it takes sliding
+AT_REST = 3.0
 UNTRIED = 0.1  # of what a still joint carries: its usual error then
 LEAST = 1e-3  # of the torques: no model counts as better than that
 
@@ -73,6 +75,12 @@ class HeldOut:
         reason = np.where(self._valid[order], np.uint8(USABLE), np.uint8(STANDSTILL))
         return Samples(q=q, dq=dq, ddq=ddq, tau=tau, reason=reason)
 
+    def newest(self, count: int) -> tuple[FilteredSample, np.ndarray]:
+        """The last samples, in the order they came, and (n, nv) which torques count."""
+        order = self._order(count)
+        sample = FilteredSample(*(np.ascontiguousarray(array[order]) for array in self._arrays))
+        return sample, self._valid[order]
+
     def score(self, model: Model, nominal: Model) -> Score | None:
         """How well a model predicts all that is in the ring, beside the nominal robot; None while
         it is empty.
@@ -108,7 +116,7 @@ class HeldOut:
             # carries it.
             excess = np.maximum(
                 np.abs(error + model.coulomb * np.sign(dq))
-                - DRY * model.dry()
+                - AT_REST * model.dry()
                 - (model.dry() - model.coulomb),
                 0.0,
             )

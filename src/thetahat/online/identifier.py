@@ -30,6 +30,7 @@ from thetahat.online.gate import Evidence, Gate, GateState, Score
 from thetahat.online.held_out import HeldOut, usual_errors
 from thetahat.online.learner import Learner
 from thetahat.online.predict import Model, Predictor, has_dry_friction
+from thetahat.online.refit_test import one_model_explains
 from thetahat.online.residual_monitor import Alarm, PayloadMonitor, PayloadReport, ResidualMonitor
 from thetahat.online.sample_clock import MISSING
 from thetahat.online.sample_verdict import Events, SampleVerdict
@@ -88,7 +89,9 @@ class OnlineIdentifier:
         self._nominal = robot
         self.min_speed = filtering.speeds(robot)
         self._stream = Stream(robot, filtering, self.min_speed)
-        self._gate = Gate(GateRules() if gate is None else gate, threshold)
+        self._gate = Gate(
+            GateRules() if gate is None else gate, threshold, memory=self.window / self.rate
+        )
         self._judged = self._gate.rules.judged(robot)
         self._predictor, self._dry = Predictor(robot), has_dry_friction(robot)
         self._learner = Learner(
@@ -436,6 +439,16 @@ class OnlineIdentifier:
             self._shut(sentence)
             self._monitor = None
             return
+        unseen = self._unseen(monitor, v)
+        if unseen:
+            sentence = (
+                f"{alarm.residual:+.3g} are left of the torque of joint {alarm.joint!r} in a motion"
+                f" that was not seen before: {unseen}, so it is being learned"
+            )
+            self.events.add(alarm.t, "unseen", sentence, alarm.joint)
+            self._shut(sentence)
+            self._monitor = None
+            return
         self.alarm, self.payload = alarm, None
         self.events.add(alarm.t, "alarm", alarm.sentence, alarm.joint)
         self._shut(alarm.sentence)
@@ -443,6 +456,19 @@ class OnlineIdentifier:
         if self._payload_link is not None and self._in_use is not None:
             robot, scale = self._in_use.robot, monitor.scale
             self._payload = PayloadMonitor(robot, self._payload_link, scale, detected=alarm.t)
+
+    def _unseen(self, monitor: ResidualMonitor, joint: int) -> str:
+        """Why what is left of a joint's torque says nothing about a change; "" where it does."""
+        in_use = self._in_use
+        if in_use is None:
+            return ""
+        moves = in_use.frozen & (np.abs(self._stream.sample.dq[0]) >= self.min_speed)
+        if np.any(moves):
+            name = self._nominal.velocity_names[int(np.argmax(moves))]
+            return f"joint {name!r} moves, of which nothing was known"
+        if one_model_explains(self._learner, self._held_out, in_use.model, monitor, joint):
+            return "one model explains it and what is remembered"
+        return ""
 
     def _found(self, now: float, finding: Finding) -> None:
         """A suspicion is settled: use the same model again, or forget what is older."""

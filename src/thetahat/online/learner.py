@@ -25,7 +25,7 @@ from thetahat.online.memory import create_memory
 from thetahat.online.physical_model import PhysicalModel, PhysicalProjection, Solution, Task
 from thetahat.online.predict import Model, Predictor
 from thetahat.online.sample_verdict import Events
-from thetahat.online.stacked_factor import Fit, solve
+from thetahat.online.stacked_factor import Fit, Stack, solve
 
 QUIETEST = 1e-6  # of a joint's RMS torque: noise counts as no smaller
 
@@ -54,6 +54,7 @@ class Learner:
         self._config = config
         self.memory = create_memory(config.memory, robot, size)
         self.base = self.memory.stack.base
+        self._spare = Stack(robot)  # of samples that are not remembered
         fading = not isinstance(config.memory, Growing)
         self.motion = JointMotion(robot, size, min_speed, fading=fading)
         self.projection = PhysicalProjection(self.memory.stack, weight=config.prior_weight)
@@ -137,6 +138,19 @@ class Learner:
                 self._find_model(fit, None)
                 return
         self._submit(Task(self._config.prior_weight, estimator, memory.samples))
+
+    def misfit_with(self, samples: FilteredSample, valid: np.ndarray, scale: np.ndarray) -> float:
+        """By how much the least squared misfit of what is remembered grows if these samples are
+        fitted, too, in units of scale² (nv,). valid: (n, nv) which torques count.
+        """
+        weights = np.where(np.isfinite(scale), 1.0 / scale, 0.0)
+        rows = self._spare.rows(
+            samples._replace(tau=self._predictor.fitted(*samples)), valid * weights
+        )
+        with f.blas_threads().limit(limits=1, user_api="blas"):
+            old, new = self.memory.triangle(weights), self._spare.of_rows(rows)
+            both = f.triangle(np.asfortranarray(np.vstack([old, new])))
+        return float(both[-1, -1] ** 2 - old[-1, -1] ** 2)
 
     def poll(self, now: float) -> None:
         """Take a solution from the background, if there is one."""
