@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow coverage golden bench real trust worlds payloads intervals instruments scale docs reference lint format clean
+.PHONY: help demo test test-slow coverage golden bench real trust worlds streams payloads intervals instruments scale docs reference lint format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ trust: $(VENV)/.dev ## random arms with planted truth or faults, identified with
 
 worlds: $(VENV)/.worlds ## the online loop on twelve arms of other people's packages, in MuJoCo (ARGS="--arms ur5e --friction 0.8")
 	$(BIN)/python -m benchmarks.worlds $(ARGS)
+
+streams: $(VENV)/.dev ## the online loop on forty streams whose sensors lie, three robots, in MuJoCo (ARGS="--robots arm4 --out build/streams.jsonl")
+	$(BIN)/python -m benchmarks.streams $(ARGS)
 
 payloads: $(VENV)/.worlds ## payloads and drive gains of three simulated arms: errors, and whether intervals hold (ARGS="--runs 10 --tune")
 	$(BIN)/python -m benchmarks.payloads $(ARGS)

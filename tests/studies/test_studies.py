@@ -91,6 +91,24 @@ def test_the_arm_gives_its_golden_numbers_up_to_the_switch(arms: Result) -> None
         assert not list(differing)
 
 
+def test_rigid_bodies_alone_take_the_bias_and_leave_the_peak_to_peak(arms: Result) -> None:
+    """The paper's figure; with friction in the model the peak-to-peak goes, too."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(arm, "REPEATS", SHORT)
+        facts = arm.run("mujoco", variant=arm.RIGID).summary
+    bias, swing = (
+        [np.linalg.norm(facts[f"{name}_{when}"]) for when in ("before", "after")]
+        for name in ("bias", "peak_to_peak")
+    )
+    assert facts["gate"]["open_at_end"]
+    assert bias[1] < 0.25 * bias[0]
+    assert 0.7 < swing[1] / swing[0] < 1.3
+    with_friction = arms.summary
+    assert np.linalg.norm(with_friction["peak_to_peak_after"]) < 0.2 * np.linalg.norm(
+        with_friction["peak_to_peak_before"]
+    )
+
+
 @pytest.mark.slow
 def test_the_whole_study_of_the_arm_gives_its_golden_numbers() -> None:
     pytest.importorskip("mujoco", reason="MuJoCo simulates this one (pip install mujoco)")
@@ -290,6 +308,8 @@ def test_the_verb_on_the_arm_and_the_leg(
     for section in (
         "Result",
         "Joint trajectories",
+        "Measured against computed torque",
+        "1 − R²",
         *(("Joint errors", "Tiles of the motion") if name == "arm" else ("Torque tracking",)),
     ):
         assert section in page

@@ -7,8 +7,9 @@ that was trusted, on the same samples, and may be used where
     near       it differs from it by less than the nominal robot does: if the torques lie, and the
                trusted model is right, it is still no worse than the nominal robot; or by no more
                than a twentieth of the torques
-    explained  a body on the payload link (else on a last link), and friction of the joints, leave a
-               quarter of the difference at most
+    explained  a body held by the payload link (else by a last link) or let go, physical and no
+               further away than a hand holds it, and friction of the joints, leave a quarter of the
+               difference at most, and no more than scales of the torque channels would
     stated     somebody expects a change: GateRules(expect=…)
 
 Differences are RMS over samples, relative to each joint's torque, and RMS over joints. The gate
@@ -22,12 +23,24 @@ import numpy as np
 
 from thetahat.data.samples import Samples
 from thetahat.dynamics import rigid_body
-from thetahat.model.parameters import SIZE
+from thetahat.errors import NotIdentifiable
+from thetahat.identification import factor as f
+from thetahat.identification.payload.payload import (
+    HELD,
+    PayloadPlace,
+    fit_payload,
+    payload_place,
+    typical_mass,
+)
+from thetahat.identification.payload.payload_evidence import Evidence
+from thetahat.model.parameters import FIRST_MOMENT, SIZE
 from thetahat.model.robot import Robot
 from thetahat.online.predict import Model
 
 SMALL = 0.05  # of the torques
 LEFT = 0.25  # of the difference that a payload and friction may leave
+SIGMA = 0.01  # of a joint's torque: what models are usually off
+REACH = 0.5  # [m] from the link's frame to the centre of what it may hold
 LEAST_ROWS = 60  # samples, below which nothing is said
 STATED = ("torque", "payload", "mass")
 
@@ -40,7 +53,8 @@ class AfterChange:
 
     def __init__(self, trusted: Model, nominal: Model, robot: Robot, link: str | None) -> None:
         self._trusted, self._nominal, self._robot = trusted, nominal, robot
-        self._bodies = last_bodies(robot) if link is None else (robot.body_index(link),)
+        links = [robot.body_names[k] for k in last_bodies(robot)] if link is None else [link]
+        self._places = [payload_place(robot, name, None) for name in links]
 
     def sentence(self, model: Model, samples: Samples) -> str:
         """Why a model may not be used, "" where it may; samples: of after the change."""
@@ -58,35 +72,56 @@ class AfterChange:
         change = _rms(difference)
         if change <= max(SMALL, _rms((nominal - trusted) / size)):
             return ""
-        left = min(self._left(body, states, difference, size) for body in self._bodies)
-        if left <= LEFT * change:
+        left = min(self._left(place, states, difference, size) for place in self._places)
+        scaled = _rms(
+            _beside_friction((new / size)[:, :, None], states[1], trusted / size)[:, :, 0]
+        )
+        if left <= min(LEFT * change, max(scaled, SIGMA)):
             return ""
+        like = ", and scales of the torques less" if scaled < left else ""
         return (
             f"since the last alarm the torques differ by {change:.0%} from those of the model used"
-            f" before, and a payload and friction leave {left:.0%}; check the sensors, or state the"
-            ' change: expect=("payload",) or reset()'
+            f" before, and a payload and friction leave {left:.1%}{like}; check the sensors, or"
+            ' state the change: expect=("payload",) or reset()'
         )
 
     def _left(
         self,
-        body: int,
+        place: PayloadPlace,
         states: tuple[np.ndarray, np.ndarray, np.ndarray],
         difference: np.ndarray,
         size: np.ndarray,
     ) -> float:
-        """RMS of what a payload on a body and friction leave of a difference (n, nv)."""
+        """RMS of what a payload at a place and friction leave of a difference (n, nv)."""
         n, nv = difference.shape
-        Y = rigid_body.regressor(self._robot, *states)[:, :, SIZE * body : SIZE * (body + 1)]
-        held = (Y / size[:, None]).reshape(n * nv, SIZE)
-        dq = states[1]
-        friction = np.zeros((n, nv, 2 * nv))
-        joints = np.arange(nv)
-        friction[:, joints, joints], friction[:, joints, nv + joints] = dq, np.sign(dq)
-        A = np.hstack([held, friction.reshape(n * nv, 2 * nv)])
-        A = A / np.maximum(np.linalg.norm(A, axis=0), 1e-12)
-        b = difference.ravel()
-        x = np.linalg.lstsq(A, b, rcond=1e-6)[0]
-        return float(np.sqrt(np.mean((b - A @ x) ** 2)))
+        Y = rigid_body.regressor(self._robot, *states)[:, :, place.span] @ place.to_body
+        rows = np.concatenate([Y / size[:, None], difference[:, :, None]], axis=2) / SIGMA
+        rows = _beside_friction(rows, states[1])
+        factor = f.triangle(np.asfortranarray(rows.reshape(n * nv, SIZE + 1)))
+        left = [float(np.linalg.norm(factor[:, -1]))]  # of friction alone
+        for sign in (1.0, -1.0):  # held, or let go
+            signed = factor * np.append(np.ones(SIZE), sign)
+            try:
+                typical = typical_mass(self._robot)
+                held = fit_payload(Evidence(signed, 0.0, 0), place, typical=typical, size=HELD)
+            except (NotIdentifiable, np.linalg.LinAlgError):
+                continue
+            if np.linalg.norm(held.theta[list(FIRST_MOMENT)]) <= REACH * held.mass:
+                left.append(float(np.linalg.norm(signed[:, :-1] @ held.theta - signed[:, -1])))
+        return SIGMA * min(left) / float(np.sqrt(n * nv))
+
+
+def _beside_friction(
+    rows: np.ndarray, dq: np.ndarray, torque: np.ndarray | None = None
+) -> np.ndarray:
+    """What friction of each joint, and a scale of its `torque`, leave of rows (n, nv, k)."""
+    out = np.empty_like(rows)
+    for j in range(rows.shape[1]):
+        columns = [dq[:, j], np.sign(dq[:, j])]
+        A = np.column_stack(columns if torque is None else [*columns, torque[:, j]])
+        Q = np.linalg.qr(A)[0]
+        out[:, j] = rows[:, j] - Q @ (Q.T @ rows[:, j])
+    return out
 
 
 def last_bodies(robot: Robot) -> tuple[int, ...]:

@@ -15,9 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from thetahat.online.causal_filter import FilteredSample
+from thetahat.online.payload_detector import PayloadDetector
 from thetahat.online.residual_monitor import Alarm, ResidualMonitor
 
 CONFIRM = 0.3  # [s] after an alarm, from which another one confirms it
+# [s] the same, of a light payload that residuals tell of together: a push must have faded from them
+CONFIRM_LIGHT = 0.7
 OVER = 0.5  # [s] without an alarm, after which it was a collision
 SLOW = 1.5  # times the drift that may last for ever: a residual below it crept there
 FASTER = 1.1  # times the fastest speed remembered: beyond it a model is extrapolated
@@ -40,8 +43,10 @@ class Finding:
 class Suspicion:
     """An alarm that has to prove itself. The monitor is that of the model that was in use."""
 
-    def __init__(self, alarm: Alarm, monitor: ResidualMonitor) -> None:
-        self.alarm, self._monitor = alarm, monitor
+    def __init__(
+        self, alarm: Alarm, monitor: ResidualMonitor, detector: PayloadDetector | None = None
+    ) -> None:
+        self.alarm, self._monitor, self._detector = alarm, monitor, detector
         self._last = alarm.t
         self._crept = abs(alarm.residual) <= SLOW * monitor.rules.drift * alarm.scale
         monitor.reset()
@@ -51,10 +56,11 @@ class Suspicion:
     ) -> Finding | None:
         """Take one filtered sample; return what it turns out to be, None while that is open."""
         again = self._monitor.push(t, h, sample, direction)
-        if again is not None:
+        held = self._detector is not None and self._detector.beyond
+        if again is not None or held:
             self._monitor.reset()
             self._last = t
-            if t - self.alarm.t >= CONFIRM:
+            if t - self.alarm.t >= (CONFIRM if again is not None else CONFIRM_LIGHT):
                 return self._confirmed()
         elif t - self._last >= OVER:
             span, joint = self._last - self.alarm.t, self.alarm.joint

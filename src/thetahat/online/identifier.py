@@ -29,6 +29,7 @@ from thetahat.online.encoder_zero import zero_shift
 from thetahat.online.gate import Evidence, Gate, GateState, Score
 from thetahat.online.held_out import HeldOut, usual_errors
 from thetahat.online.learner import Learner
+from thetahat.online.payload_detector import PayloadDetector
 from thetahat.online.predict import Model, Predictor, has_dry_friction
 from thetahat.online.refit_test import one_model_explains
 from thetahat.online.residual_monitor import Alarm, PayloadMonitor, PayloadReport, ResidualMonitor
@@ -114,8 +115,8 @@ class OnlineIdentifier:
         self._nominal_whole = self._predictor.model(self._learner.projection.x0)
         monitor = self._gate.rules.monitor
         self._payload_link = None if monitor is None else monitor.payload_link
-        if self._payload_link is not None:  # whether there is such a link
-            PayloadMonitor(robot, self._payload_link, np.ones(robot.nv), detected=0.0)
+        link = self._payload_link
+        self._detector = None if link is None else PayloadDetector(robot, link)
         self._next_tick = self._next_score = self._moved = -math.inf
         # since when samples are whole again (inf: no interruption); whether it was open before
         self._interrupted, self._was_open = math.inf, False
@@ -371,6 +372,8 @@ class OnlineIdentifier:
         self._held_out.clear()
         self._monitor: ResidualMonitor | None = None
         self._suspicion: Suspicion | None = None
+        if self._detector is not None:
+            self._detector.reset()
         self._payload: PayloadMonitor | None = None
         self._payload_told = False
 
@@ -393,6 +396,8 @@ class OnlineIdentifier:
         period = 1.0 / self.rate
         self._next_score = _next_due(self._next_score, now, period / SCORES)
         speed, due = np.abs(sample.dq[0]), now >= self._next_tick - early
+        if self._detector is not None and self._monitor is not None:
+            self._detect_payload(now, self._detector, self._monitor)
         if np.any(speed >= self.min_speed):
             self._moved = now
             if not stream.channels:
@@ -403,6 +408,24 @@ class OnlineIdentifier:
             self._update(now)
         else:
             self._learner.poll(now)
+
+    def _detect_payload(
+        self, now: float, detector: PayloadDetector, monitor: ResidualMonitor
+    ) -> None:
+        """Raise an alarm where all joints together tell of a mass that none tells alone."""
+        if self._in_use is None:
+            return
+        sample, trusted = self._stream.sample, self._gate.state.open and self._suspicion is None
+        usable = self._usable(np.abs(sample.dq[0]))
+        scale, model = monitor.scale, self._in_use.model
+        if detector.push(now, sample, model, scale, usable=usable, learn=trusted) and trusted:
+            joint = self._nominal.velocity_names[int(np.argmin(scale))]
+            sentence = (
+                f"the model in use stopped explaining the torques at {now:.4g} s: together they"
+                f" tell of {detector.mass:+.2g} kg on {detector.link!r}, usually within"
+                f" {detector.spread:.2g} kg"
+            )
+            self._alarmed(Alarm(now, joint, detector.mass, detector.spread, sentence), monitor)
 
     def _usable(self, speed: np.ndarray) -> np.ndarray:
         """(nv,) whose torques may be used. With dry friction: not a still joint's, nor one's that
@@ -452,10 +475,13 @@ class OnlineIdentifier:
         self.alarm, self.payload = alarm, None
         self.events.add(alarm.t, "alarm", alarm.sentence, alarm.joint)
         self._shut(alarm.sentence)
-        self._suspicion, self._payload_told = Suspicion(alarm, monitor), False
+        self._suspicion, self._payload_told = Suspicion(alarm, monitor, self._detector), False
         if self._payload_link is not None and self._in_use is not None:
             robot, scale = self._in_use.robot, monitor.scale
-            self._payload = PayloadMonitor(robot, self._payload_link, scale, detected=alarm.t)
+            usual = 0.0 if self._detector is None else self._detector.spread
+            self._payload = PayloadMonitor(
+                robot, self._payload_link, scale, detected=alarm.t, usual=usual
+            )
 
     def _unseen(self, monitor: ResidualMonitor, joint: int) -> str:
         """Why what is left of a joint's torque says nothing about a change; "" where it does."""

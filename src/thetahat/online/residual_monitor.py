@@ -46,6 +46,7 @@ LEAST_ROWS = 20  # of a payload's least squares: twice its unknowns
 FAR = 5.0  # usual errors that a payload may leave of the torques, as RMS
 # of what changed, that it may leave if that is more: what is heavy brings more friction, too
 LEFT = 0.1
+ERROR_LASTS = 1.0  # [s] of a model's error on a motion
 # times the dry friction that a still joint's torque may be off: breakaway takes more than sliding
 DRY = 1.5
 
@@ -205,11 +206,15 @@ class PayloadMonitor:
     """Estimates what a named link holds, from samples after an alarm: recursive least squares of
     ten columns, with the model in use before (`robot`, with its friction) as the known rest.
 
-    scale: (nv,) usual size of the residuals without a payload. detected: [s] of the alarm.
+    scale: (nv,) usual size of the residuals without a payload. detected: [s] of the alarm. usual:
+        [kg] spread of the mass that the model's errors feigned before it, at one moment; they last
+        for `ERROR_LASTS` seconds, so that rows in between are not independent.
     """
 
-    def __init__(self, robot: Robot, link: str, scale: np.ndarray, *, detected: float) -> None:
-        self.robot, self.link, self.detected = robot, link, detected
+    def __init__(
+        self, robot: Robot, link: str, scale: np.ndarray, *, detected: float, usual: float = 0.0
+    ) -> None:
+        self.robot, self.link, self.detected, self._usual = robot, link, detected, usual
         self.scale = np.asarray(scale, dtype=float)
         self._place = payload_place(robot, link, None)
         self._model = Predictor(robot).model(Columns(robot).x0)
@@ -251,8 +256,10 @@ class PayloadMonitor:
             return None
         left, let_go, payload = min(tries, key=lambda each: each[0])
         whole = float(np.linalg.norm(self._factor[:, -1])) / math.sqrt(self.rows)
-        # what it leaves beyond the usual errors is noise as well
-        fit = payload.fit.inflated(max(left, 1.0))
+        # what it leaves beyond the usual errors is noise as well, and so is what errors feign
+        feigned = self._usual * math.sqrt(min(1.0, ERROR_LASTS / max(t - self.detected, 1e-6)))
+        std = payload.mass_std or math.inf
+        fit = payload.fit.inflated(math.hypot(max(left, 1.0), feigned / std))
         return PayloadReport(
             self.detected,
             t,

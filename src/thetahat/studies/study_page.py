@@ -185,8 +185,8 @@ def _gate(facts: dict[str, Any], run: Run, whole: Series | None = None) -> Secti
         curves, threshold=0.95, identified=_identified(run), full_at=facts["gate"].get("full_at")
     )
     caption = (
-        "1 − R² of every update, all joints together, on a logarithmic axis: over the samples in its"
-        " buffer (of the fit), over those held out of it"
+        "1 − R² of every update, all joints together, on a logarithmic axis: over the samples in"
+        " its buffer (of the fit), over those held out of it"
     )
     caption += "" if whole is None else ", and over the whole run, without standstill"
     caption += ". The nominal model is used until the gate opens."
