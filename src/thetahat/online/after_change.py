@@ -25,14 +25,9 @@ from thetahat.data.samples import Samples
 from thetahat.dynamics import rigid_body
 from thetahat.errors import NotIdentifiable
 from thetahat.identification import factor as f
-from thetahat.identification.payload.payload import (
-    HELD,
-    PayloadPlace,
-    fit_payload,
-    payload_place,
-    typical_mass,
-)
+from thetahat.identification.payload.payload_body import HELD, fit_payload, typical_mass
 from thetahat.identification.payload.payload_evidence import Evidence
+from thetahat.identification.payload.payload_place import PayloadPlace, payload_place
 from thetahat.model.parameters import FIRST_MOMENT, SIZE
 from thetahat.model.robot import Robot
 from thetahat.online.predict import Model

@@ -15,7 +15,8 @@ from __future__ import annotations
 import numpy as np
 
 from thetahat.dynamics import rigid_body
-from thetahat.identification.payload.payload import payload_place, typical_mass
+from thetahat.identification.payload.payload_body import typical_mass
+from thetahat.identification.payload.payload_place import payload_place
 from thetahat.model.parameters import M
 from thetahat.model.robot import Robot
 from thetahat.online.causal_filter import FilteredSample
