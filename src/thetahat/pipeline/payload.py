@@ -262,7 +262,7 @@ def _weights(information: Information) -> Weights:
 
 
 def _empty(robot: Robot) -> Information:
-    from thetahat.identification.information import fold_plan
+    from thetahat.identification.fold_plan import fold_plan
 
     plan = fold_plan(robot)
     factors = tuple(np.zeros((len(p) + 1, len(p) + 1)) for p in plan.positions)
