@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow coverage golden bench real trust worlds streams payloads intervals instruments scale docs reference lint format clean
+.PHONY: help demo test test-slow coverage golden bench real trust worlds streams payloads intervals instruments scale docs reference lint lint-types lint-snippets format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,7 +69,12 @@ reference: $(VENV)/.dev ## bring signatures, members and options in docs/referen
 lint: $(VENV)/.dev ## check style, formatting and types, those of the snippets in README and docs too
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(MAKE) --no-print-directory --jobs=2 --output-sync lint-types lint-snippets
+
+lint-types: $(VENV)/.dev
 	$(BIN)/mypy
+
+lint-snippets: $(VENV)/.dev
 	$(BIN)/python tools/check_snippets.py
 
 format: $(VENV)/.dev ## format the code

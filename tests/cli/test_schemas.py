@@ -56,7 +56,7 @@ OPTIONS = (
     ["--holdout", 0],
     ["--joints", "elbow", "--friction", "none"],
     ["--armature"],
-    ["--no-report"],
+    ["--report"],
 )
 
 

@@ -16,7 +16,7 @@ from fault_streams import MISS, PERIOD, clean, identifier
 from thetahat.online.sample_verdict import EVENTS
 
 SHORT, LONG = 4, 10_000
-ENOUGH = 2  # of the short version, where a model was in charge in one of them
+ENOUGH = 1  # of the short version, where a model was in charge in it
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -195,7 +195,7 @@ def sphere_directions() -> np.ndarray:
     return np.vstack([spiral, np.eye(3), -np.eye(3)])
 
 
-@lru_cache(maxsize=1024)  # a robot's links are asked for several times in a run
+@lru_cache(maxsize=256)  # a robot's links are asked for several times in a run
 def _smallest_ellipsoid(outline: bytes) -> tuple[np.ndarray, np.ndarray]:
     """(c, A) of the ellipsoid of least volume around points that span all three directions
     [Khachiyan1996], with steps away from points that count too much [Todd2007].
