@@ -15,6 +15,7 @@ from thetahat.data.types import Finding
 from thetahat.engine.local import LocalEngine
 from thetahat.engine.protocol import NoProgress, Progress, Rows
 from thetahat.errors import MalformedInput, UsageError, known
+from thetahat.identification import factor as f
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.estimators.joint_weights import Weights, weigh
 from thetahat.identification.information import Information
@@ -107,7 +108,9 @@ def payload(
     runs += [reader.loaded(each, bare, k) for k, each in enumerate(named)]
     reader.progress.stage("solving")
     held = [HeldPayload(payload_place(bare.robot, link, None), each.known_mass) for each in named]
-    return _solved(reader, bare, runs, held, named, box)
+    # small matrices: threads woken for them cost a hundred times the work
+    with f.blas_threads().limit(limits=1, user_api="blas"):
+        return _solved(reader, bare, runs, held, named, box)
 
 
 def _check_bare(without: LogInput, estimate: object, named: Sequence[NamedRun]) -> None:
@@ -252,7 +255,8 @@ class _Reader:
 def _folded_before(information: Information, payload: int | None) -> FoldedRun:
     """A run that was folded before: its rows count as independent."""
     ones = np.ones(information.robot.nv)
-    return FoldedRun(whitened(information, "joint", ones), payload, information, ones)
+    with f.blas_threads().limit(limits=1, user_api="blas"):
+        return FoldedRun(whitened(information, "joint", ones), payload, information, ones)
 
 
 def _weights(information: Information) -> Weights:
