@@ -102,6 +102,11 @@ def payload(
     payload_place(whole, link, None)  # refused before anything is read
     named, box = named_runs(loaded, known_mass), payload_box(size)
     _check_bare(without, estimate, named)
+    if settings.actuation is not None and any(each.known_mass for each in named):
+        raise UsageError(
+            "--known-mass finds a gain per joint, and --actuation says that motors drive several;"
+            " multiply the motors' currents by their gains yourself"
+        )
     reader = _Reader(whole, settings, progress or NoProgress())
     bare = reader.bare(without) if estimate is None else reader.estimated(estimate)
     runs = [bare.run]
@@ -294,7 +299,9 @@ def _solved(
     if any(each.mass for each in held):
         fit = fit_gains([_with_gains(run) for run in runs], held)
         evidence, x, theta = list(fit.evidence), fit.x_base, fit.theta
-        gains = _gains(first.robot, fit.gains, fit.std)
+        given = dict(reader.settings.torque_gains)
+        factor = np.array([given.get(name, 1.0) for name in first.robot.velocity_names])
+        gains = _gains(first.robot, factor * fit.gains, np.abs(factor) * fit.std)
         payloads = [
             payload_of(each, one, first, box=box, scale_error=0.0)
             for each, one in zip(evidence, held, strict=True)
