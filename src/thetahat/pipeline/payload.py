@@ -15,6 +15,7 @@ from thetahat.data.types import Finding
 from thetahat.engine.local import LocalEngine
 from thetahat.engine.protocol import NoProgress, Progress, Rows
 from thetahat.errors import MalformedInput, UsageError, known
+from thetahat.identification import factor as f
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.estimators.joint_weights import Weights, weigh
 from thetahat.identification.information import Information
@@ -101,13 +102,20 @@ def payload(
     payload_place(whole, link, None)  # refused before anything is read
     named, box = named_runs(loaded, known_mass), payload_box(size)
     _check_bare(without, estimate, named)
+    if settings.actuation is not None and any(each.known_mass for each in named):
+        raise UsageError(
+            "--known-mass finds a gain per joint, and --actuation says that motors drive several;"
+            " multiply the motors' currents by their gains yourself"
+        )
     reader = _Reader(whole, settings, progress or NoProgress())
     bare = reader.bare(without) if estimate is None else reader.estimated(estimate)
     runs = [bare.run]
     runs += [reader.loaded(each, bare, k) for k, each in enumerate(named)]
     reader.progress.stage("solving")
     held = [HeldPayload(payload_place(bare.robot, link, None), each.known_mass) for each in named]
-    return _solved(reader, bare, runs, held, named, box)
+    # small matrices: threads woken for them cost a hundred times the work
+    with f.blas_threads().limit(limits=1, user_api="blas"):
+        return _solved(reader, bare, runs, held, named, box)
 
 
 def _check_bare(without: LogInput, estimate: object, named: Sequence[NamedRun]) -> None:
@@ -252,7 +260,8 @@ class _Reader:
 def _folded_before(information: Information, payload: int | None) -> FoldedRun:
     """A run that was folded before: its rows count as independent."""
     ones = np.ones(information.robot.nv)
-    return FoldedRun(whitened(information, "joint", ones), payload, information, ones)
+    with f.blas_threads().limit(limits=1, user_api="blas"):
+        return FoldedRun(whitened(information, "joint", ones), payload, information, ones)
 
 
 def _weights(information: Information) -> Weights:
@@ -290,7 +299,9 @@ def _solved(
     if any(each.mass for each in held):
         fit = fit_gains([_with_gains(run) for run in runs], held)
         evidence, x, theta = list(fit.evidence), fit.x_base, fit.theta
-        gains = _gains(first.robot, fit.gains, fit.std)
+        given = dict(reader.settings.torque_gains)
+        factor = np.array([given.get(name, 1.0) for name in first.robot.velocity_names])
+        gains = _gains(first.robot, factor * fit.gains, np.abs(factor) * fit.std)
         payloads = [
             payload_of(each, one, first, box=box, scale_error=0.0)
             for each, one in zip(evidence, held, strict=True)

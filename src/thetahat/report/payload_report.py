@@ -8,12 +8,14 @@ from thetahat.identification.payload.payload_place import payload_place
 from thetahat.identification.payload.payload_result import PARTS
 from thetahat.model.lock_joints import lock
 from thetahat.model.robot import Robot
+from thetahat.model.tree import JointKind
 from thetahat.report.figures.stick_figure import robot_figure
 from thetahat.report.section import Block, Cell, Code, Column, Figure, Panel, Section, Table, Text
 from thetahat.report.text import Data
 from thetahat.report.verdict_section import verdict_lines
 
 UNITS = ("kg", *["m"] * 3, *["kg·m²"] * 6)
+BENT = 0.6  # [rad]
 Z95 = 1.96  # standard deviations of a 95 % interval
 
 
@@ -44,11 +46,21 @@ def _payloads(data: Data, robot: Robot) -> Section:
         place = payload_place(model, each["link"], each["frame"])
         body = np.zeros_like(model.theta)
         body[place.span] = place.to_body @ np.array(each["theta"], dtype=float)
-        drawing = robot_figure(model, model.neutral, body, model.theta)
+        drawing = robot_figure(model, _bent(model), body, model.theta)
         panels.append(Panel(each["name"], drawing))
     caption = "The payload as the ellipsoid of its inertia at its link; rings: the robot's bodies."
     blocks.append(Figure(tuple(panels), caption, group="payload"))
     return Section("Payload", "payload", tuple(blocks))
+
+
+def _bent(robot: Robot) -> np.ndarray:
+    """Return a pose in which an arm is not stretched, so that its end can be seen."""
+    q = np.array(robot.neutral, dtype=float)
+    for node in robot.tree.independent:
+        if node.kind is JointKind.REVOLUTE:
+            at = robot.tree.q_index[node.name]
+            q[at] = np.clip(BENT, node.limits.lower, node.limits.upper)
+    return q
 
 
 def payload_table(each: Data, *, caption: str = "") -> Table:
@@ -64,7 +76,8 @@ def payload_table(each: Data, *, caption: str = "") -> Table:
             rows.append((part, value, None, told, unit))
         else:
             low, high = value - Z95 * spread, value + Z95 * spread
-            rows.append((part, value, spread, f"{low:.4g} to {high:.4g}", unit))
+            interval = f"{low:.4g} to {high:.4g}".replace("-", "−")
+            rows.append((part, value, spread, interval, unit))
     columns = (
         Column("quantity"),
         Column("value"),
