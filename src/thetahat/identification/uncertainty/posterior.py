@@ -18,11 +18,11 @@ that is cut off, no more than to know whether a point is inside: ξ moves on the
 itself and a fresh Gaussian draw, by an angle that is shrunk until the point is inside. Entries of ξ
 are independent before the cut, so each move turns a few of them only: turned all at once, they
 would hardly move from a corner of several bounds, and a thin body would hold up the others. A given
-ξ_d is approached on a straight line as far as the set goes, in turn with moves of ξ_p that make way.
-Many chains run side by side, one for each draw up to `CHAINS`. Hit-and-run moves along one
-direction at a time, and needs as many moves as there are parameters for what one ellipse does;
-log-Cholesky coordinates have no boundary, but a law that is cut off at one has its peak there,
-where these coordinates are infinite.
+ξ_d is approached on a straight line as far as the set goes, in turn with moves of ξ_p that make
+way. Many chains run side by side, one for each draw up to `CHAINS`. Hit-and-run moves along one
+direction at a time, and needs as many moves as there are parameters for what one ellipse does; log-
+Cholesky coordinates have no boundary, but a law that is cut off at one has its peak there, where
+these coordinates are infinite.
 """
 
 from __future__ import annotations
