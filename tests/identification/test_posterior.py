@@ -190,6 +190,43 @@ def _physical(x: np.ndarray) -> np.ndarray:
     return x[(np.linalg.eigvalsh(J)[:, 0] > 0.0) & (x[:, M] >= 0.9)]
 
 
+def test_in_a_corner_of_bounds_all_directions_are_drawn() -> None:
+    """Eight quantities that are centred on zero and not negative, as friction that is not there,
+    beside twelve free ones: half-normal and normal laws.
+    """
+    rng, bounded, count = np.random.default_rng(8), 8, 30
+    body = parameters.from_mass_com_inertia(np.array(1.3), np.zeros(3), np.eye(3))
+    spread = np.repeat([0.01, 1.0], [SIZE, count - SIZE])
+    rotation = np.linalg.qr(rng.normal(size=(count, count)))[0]
+    unit, centre = np.eye(count), np.concatenate([body, np.zeros(count - SIZE)])
+    limits = Limits(
+        shapes=parameters.to_pseudo_inertia(np.eye(SIZE))[None],
+        first=np.zeros(1, dtype=int),
+        G=unit[SIZE : SIZE + bounded],
+        low=np.zeros(bounded),
+        expand=unit,
+        fixed=np.zeros(count),
+        inner=centre + unit[SIZE : SIZE + bounded].sum(axis=0),
+    )
+    law = Posterior(
+        robot=th.load(robots.path("double_pendulum")),
+        start=centre,
+        centre=centre,
+        data=spread[:, None] * rotation,
+        prior=np.zeros((count, 1)),
+        limits=limits,
+    )
+    samples = law.draw(DRAWS, 1, np.eye(count))
+    assert samples.physical_share is None
+    x = samples.x[:, SIZE:]
+    chance = 5.0 / np.sqrt(DRAWS)
+    half = np.sqrt(2.0 / np.pi)
+    np.testing.assert_allclose(np.mean(x[:, :bounded], axis=0), half, atol=chance)
+    np.testing.assert_allclose(np.std(x[:, :bounded], axis=0), np.sqrt(1 - half**2), atol=chance)
+    np.testing.assert_allclose(np.mean(x[:, bounded:], axis=0), 0.0, atol=chance)
+    np.testing.assert_allclose(np.std(x[:, bounded:], axis=0), 1.0, atol=chance)
+
+
 @pytest.mark.parametrize("outside", [0.0, 1.5])
 def test_at_the_boundary_the_law_is_cut_off(outside: float) -> None:
     """One body whose thinnest direction is centred on or beyond the edge of the cone, with a bound

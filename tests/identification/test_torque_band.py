@@ -9,6 +9,7 @@ import pytest
 from uncertainty_cases import Z95, Experiment, arm, first_order, path, spread
 
 import thetahat as th
+from thetahat import robots
 from thetahat.data.samples import Samples
 from thetahat.errors import UsageError
 from thetahat.identification.estimators.joint_weights import weigh
@@ -16,7 +17,7 @@ from thetahat.identification.estimators.least_squares import LeastSquares
 from thetahat.identification.information import information
 from thetahat.identification.parameter_columns import full_regressor
 from thetahat.identification.uncertainty.autocorrelation import noise_covariance
-from thetahat.identification.uncertainty.torque_band import torque_band
+from thetahat.identification.uncertainty.torque_band import sampled_torque_band, torque_band
 
 
 def test_the_band_is_the_dense_formula() -> None:
@@ -39,6 +40,33 @@ def test_the_band_is_the_dense_formula() -> None:
     one, narrow = torque_band(estimate, (samples.q[5], samples.dq[5], samples.ddq[5]), level=0.5)
     np.testing.assert_allclose(one[0], predicted[5], rtol=1e-12)
     np.testing.assert_allclose(narrow[0], half[5] * 0.6744897501960817 / Z95, rtol=1e-9)
+
+
+def test_drawn_robots_make_the_band_that_the_covariance_states() -> None:
+    """Off the boundary; and a band, too, for a state that needs what the data do not see."""
+    robot = th.load(robots.path("arm4")).without_drive().with_drive(viscous=True, coulomb=True)
+    rng = np.random.default_rng(0)
+    q, dq = rng.uniform(-1.0, 1.0, (2000, 4)), rng.normal(size=(2000, 4))
+    ddq = 3.0 * rng.normal(size=(2000, 4))
+    tau = th.inverse_dynamics(robot, q, dq, ddq) + 0.3 * (dq + np.sign(dq))
+    tau += 0.1 * rng.normal(size=(2000, 4))
+    estimator = th.Consistent(weight=100.0, metric="moments")
+    samples = Samples(q=q, dq=dq, ddq=ddq, tau=tau)
+    estimate = estimator.estimate(information(robot, samples))
+    state = tuple(a[:50] for a in (q, dq, ddq))
+    predicted, half = torque_band(estimate, state)
+    lower, upper = sampled_torque_band(estimate.sample(4000, seed=2), state)
+    np.testing.assert_allclose(0.5 * (upper - lower), half, rtol=0.12)  # a quantile's own spread
+    np.testing.assert_allclose(0.5 * (upper + lower), predicted, atol=0.25 * np.max(half))
+    _, narrow = sampled_torque_band(estimate.sample(4000, seed=2), state, level=0.5)
+    assert np.all(narrow < upper)
+    still = Samples(q=q, dq=dq * [1, 1, 1, 0], ddq=ddq * [1, 1, 1, 0], tau=tau)
+    unseen = estimator.estimate(information(robot, still))
+    assert np.any(np.ma.getmaskarray(torque_band(unseen, state)[1]))
+    low, high = sampled_torque_band(unseen.sample(500, seed=2), state)
+    assert np.all(np.isfinite(low) & (low < high))
+    with pytest.raises(UsageError):
+        sampled_torque_band(unseen.sample(5), state, level=1.0)
 
 
 def test_bands_hold_the_torque_in_most_logs() -> None:

@@ -11,10 +11,10 @@ import numpy as np
 from thetahat.errors import UsageError
 from thetahat.identification.identifiability.base_parameters import ALONE, BaseParameters
 from thetahat.identification.parameter_columns import Columns
-from thetahat.identification.uncertainty.flags import BOUND, PRIOR, REASONS
+from thetahat.identification.uncertainty.flags import BOUND, DECIDES, PRIOR, REASONS
 from thetahat.identification.uncertainty.noise import NoiseModel
 from thetahat.identification.uncertainty.posterior import Limits, Posterior, RobotSamples
-from thetahat.identification.uncertainty.sensitivity import DECIDES, Sensitivity
+from thetahat.identification.uncertainty.sensitivity import Sensitivity
 from thetahat.model import parameters
 from thetahat.model.robot import Robot
 

@@ -18,11 +18,11 @@ from threadpoolctl import ThreadpoolController
 
 from thetahat.dynamics import batch
 from thetahat.errors import UsageError
+from thetahat.identification.uncertainty.flags import ILL_CONDITIONED
 
 # singular values of the column-scaled factor below RANK × the largest count as zero: rounding of
 # many rows
 RANK = 1e-12
-ILL_CONDITIONED = 1e3  # ratio of singular values beyond which rows hardly tell a combination
 
 
 @cache

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from thetahat.errors import known
-from thetahat.identification.factor import ILL_CONDITIONED
 from thetahat.identification.next_steps import Commands
-from thetahat.identification.uncertainty.sensitivity import DECIDES
+from thetahat.identification.uncertainty.flags import DECIDES, ILL_CONDITIONED
 from thetahat.identification.verdict_bodies import body_reasons
 from thetahat.identification.verdict_findings import finding_reasons
 from thetahat.identification.verdict_intervals import interval_reasons

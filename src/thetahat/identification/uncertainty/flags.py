@@ -12,6 +12,9 @@ deviations that holds in 95 of 100 logs.
 
 from __future__ import annotations
 
+DECIDES = 0.5  # share of a variance: beyond it the prior, or a bound, tells more than the data
+ILL_CONDITIONED = 1e3  # ratio of singular values beyond which rows hardly tell a combination
+
 PRIOR = "prior"
 BOUND = "bound"
 SLOW_NOISE = "slow noise"

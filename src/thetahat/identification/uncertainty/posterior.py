@@ -16,13 +16,13 @@ together, which is the law of the data and of a prior that knows of the bounds.
 Draws come from elliptical slice sampling [Murray2010], which needs no step size and, for a Gaussian
 that is cut off, no more than to know whether a point is inside: ξ moves on the ellipse through
 itself and a fresh Gaussian draw, by an angle that is shrunk until the point is inside. Entries of ξ
-are independent before the cut, so each move may turn a few of them: ξ_d all at once, for bounds are
-seldom near, and ξ_p a few at a time, so that a thin body does not hold up the others. A given ξ_d
-is approached on a straight line as far as the set goes, in turn with moves of ξ_p that make way.
-Many chains run side by side, one for each draw up to `CHAINS`. Hit-and-run moves along one
-direction at a time, and needs as many moves as there are parameters for what one ellipse does;
-log-Cholesky coordinates have no boundary, but a law that is cut off at one has its peak there,
-where these coordinates are infinite.
+are independent before the cut, so each move turns a few of them only: turned all at once, they
+would hardly move from a corner of several bounds, and a thin body would hold up the others. A given
+ξ_d is approached on a straight line as far as the set goes, in turn with moves of ξ_p that make
+way. Many chains run side by side, one for each draw up to `CHAINS`. Hit-and-run moves along one
+direction at a time, and needs as many moves as there are parameters for what one ellipse does; log-
+Cholesky coordinates have no boundary, but a law that is cut off at one has its peak there, where
+these coordinates are infinite.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from thetahat.model.robot import Robot
 CHAINS = 1024  # side by side
 WARM_UP = 100  # sweeps of a chain before its first draw
 BETWEEN = 20  # sweeps between two draws of a chain
-TOGETHER = 3  # entries of ξ that the prior alone determines, moved at once
+TOGETHER = 3  # entries of ξ moved at once
 IDENTIFIED = 0.5  # share of a variance that noise makes: the data determine this direction
 ROUNDS = 30  # of moving the prior's part out of the way of a draw of the data's part
 ATTEMPTS = 30  # draws of the data's part for which a physical robot is looked for
@@ -169,13 +169,11 @@ class _Walk:
         from thetahat.kernels import slice_sampling
 
         chosen = np.arange(len(self._xi)) if chains is None else chains
-        known, k = self._identified, self._xi.shape[1]
-        groups = np.arange(known, k, TOGETHER)
-        starts = np.concatenate([[0] if known > first else [], groups, [k]]).astype(np.int64)
+        k = self._xi.shape[1]
+        starts = np.concatenate([np.arange(first, k, TOGETHER), [k]]).astype(np.int64)
         for _ in range(times):
             fresh = self._rng.standard_normal((len(chosen), k))
-            rest = known + self._rng.permutation(k - known)
-            order = np.concatenate([np.arange(known), rest])
+            order = np.concatenate([np.arange(first), first + self._rng.permutation(k - first)])
 
             def turn(
                 part: slice,
@@ -215,7 +213,7 @@ class _Walk:
                 self.sweep(1, first=known, chains=away)
             if not attempt:
                 reached = 1.0 - len(away) / len(self._xi)
-            if not len(away):
+            if not len(away) or reached < OFF_BOUNDARY:
                 break
             target[away] = self._rng.standard_normal((len(away), known))
         return reached

@@ -22,8 +22,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-DECIDES = 0.5  # share of a variance: beyond it the prior, or a bound, tells more than the data
-
 
 @dataclass(frozen=True, eq=False)
 class Sensitivity:
