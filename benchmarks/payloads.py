@@ -25,6 +25,7 @@ import numpy as np
 
 import thetahat as th
 from benchmarks.worlds import ARMS, Arm, load_arm
+from thetahat.identification.payload.payload_result import UPPER
 from thetahat.model.robot import Robot
 from thetahat.pipeline.payload_identification import PayloadIdentification
 from thetahat.pipeline.settings import IdentifySettings
@@ -155,6 +156,7 @@ class PayloadRun:
     inside_by_noise: bool  # likewise, without what the interval holds of the torques' scale
     com_error: float  # [m] length
     com_inside: tuple[bool, ...]
+    inertia_inside: tuple[bool, ...]  # of the numbers that were told, of six
     gain_error: float | None  # largest, relative, of those that were told
     gain_inside: tuple[bool, ...]
     level: str
@@ -225,6 +227,8 @@ class Bench:
         payload = result.payloads["payload"]
         com = payload.com - np.array(held.com)
         std = payload.com_std.filled(np.inf)
+        off = np.abs(payload.inertia_com - np.diag(held.inertia))[UPPER]
+        turning = off <= Z95 * payload.inertia_std[UPPER]
         gains = [
             (g.gain / true - 1.0, abs(g.gain - true) <= Z95 * g.std)
             for g, true in zip(result.gains or (), drives.gains, strict=False)
@@ -242,6 +246,7 @@ class Bench:
             bool(abs(error) <= Z95 * np.sqrt(std_mass**2 - (scale * payload.mass) ** 2)),
             float(np.linalg.norm(com)),
             tuple(bool(inside) for inside in np.abs(com) <= Z95 * std),
+            tuple(bool(inside) for inside in turning.compressed()),
             max((abs(e) for e, _ in gains), default=None),
             tuple(bool(inside) for _, inside in gains),
             result.verdict.level,
@@ -265,6 +270,8 @@ def summary(runs: list[PayloadRun]) -> dict[str, object]:
         "mass_coverage": float(np.mean([r.mass_inside for r in runs])),
         "mass_coverage_by_noise": float(np.mean([r.inside_by_noise for r in runs])),
         "com_coverage": float(np.mean([inside for r in runs for inside in r.com_inside])),
+        "inertia_coverage": float(np.mean([i for r in runs for i in r.inertia_inside] or [1.0])),
+        "inertia_told": float(np.mean([len(r.inertia_inside) / 6.0 for r in runs])),
         "gain_coverage": float(np.mean(gains)) if gains else None,
         "seconds": float(np.median([r.seconds for r in runs])),
     }

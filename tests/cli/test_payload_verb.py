@@ -13,6 +13,7 @@ from identify_cases import Done
 from payload_logs import BALL, BOX, GAINS, LINK, quick, table, write
 
 import thetahat as th
+from thetahat import robots
 
 jsonschema = pytest.importorskip("jsonschema")
 Thetahat = Callable[..., Done]
@@ -135,7 +136,7 @@ def test_poses_to_hold(thetahat: Thetahat, tmp_path: Path) -> None:
     done = thetahat(*given, "--json")
     valid(done.data, "poses")
     q = np.loadtxt(file, delimiter=",", skiprows=1)
-    arm = th.load(th.robots.path("arm7"))
+    arm = th.load(robots.path("arm7"))
 
     def shown(poses: np.ndarray) -> float:
         Y = th.regressor(arm, poses, 0.0 * poses, 0.0 * poses)[:, :, -10:].reshape(-1, 10)

@@ -12,6 +12,7 @@ from payload_cases import noisy_pair, truth
 from payload_logs import BALL, BOX, GAINS, LINK, quick, table, write
 
 import thetahat as th
+from thetahat import robots
 from thetahat.errors import MalformedInput, NotIdentifiable, UsageError
 from thetahat.identification.payload.payload_result import Payload
 from thetahat.model.io.gains_json import read_gains
@@ -219,3 +220,12 @@ def test_an_estimate_of_another_robot_is_refused(tmp_path: Path) -> None:
     th.identify("arm7", table(None, 2), settings=settings).save(tmp_path)
     with pytest.raises(MalformedInput, match="of another robot"):
         th.payload("arm4", table(BOX, 1), link="hand", estimate=tmp_path / "estimate.json")
+
+
+def test_gains_are_not_forgotten_on_samples() -> None:
+    """Samples were read before: gains that would do nothing are refused."""
+    arm = th.load(robots.path("arm7"))
+    q = np.zeros((10, 7))
+    samples = th.Samples(q=q, dq=q, ddq=q, tau=q)
+    with pytest.raises(UsageError, match="gains are applied where a log is read"):
+        th.identify(arm, samples, settings=th.IdentifySettings(gains={"joint1": 1.1}))

@@ -255,6 +255,11 @@ def read_logs(robot: Robot, logs: LogInput, settings: IdentifySettings, engine: 
     names = log_names(logs)
     if names is not None:
         return engine.read(names, robot, settings.reading)
+    if settings.gains is not None and isinstance(logs, Log | Samples):
+        raise UsageError(
+            f"gains are applied where a log is read, and this is a {type(logs).__name__} that was"
+            " read before; give its path, or multiply its torques yourself"
+        )
     if isinstance(logs, Log):
         return logs
     if isinstance(logs, Samples):
