@@ -236,6 +236,12 @@ class OnlineIdentifier:
         self._forget_all()
         self._verdict = replace(self._verdict, gate=self._gate.state, robot=self.robot)
 
+    def run_beside(self) -> None:
+        """Solve in a process of its own from now on, unless `SolverConfig.run_in` names a place: a
+        `Loop` with a real clock calls this before its first cycle.
+        """
+        self._learner.solver.run_beside()
+
     def close(self) -> None:
         """End what runs in the background."""
         self._learner.solver.close()
