@@ -59,9 +59,9 @@ class OnlineIdentifier:
         window: samples that fill the buffer (paper: 50, which takes 16.7 s at 3 Hz).
         threshold: R² at which the gate opens.
         filter: `FilterConfig`: how samples are filtered.
-        solver: `SolverConfig`: memory, estimator, and where programs are solved; on a real robot
-            use `SolverConfig(run_in="process")`, so that no cycle waits for one. `solving` tells
-            how long the longest took.
+        solver: `SolverConfig`: memory, estimator, and where programs are solved. A `Loop` with a
+            real clock has them solved in a process of their own; in a loop of your own use
+            `SolverConfig(run_in="process")`. `solving` tells how long the longest took.
         gate: `GateRules`: when the gate opens and closes, and how the model in use is monitored.
 
     """
