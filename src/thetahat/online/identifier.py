@@ -25,8 +25,8 @@ from thetahat.online.config import FilterConfig, GateRules, SolverConfig, check,
 from thetahat.online.gate import Evidence, Gate, GateState, Score
 from thetahat.online.held_out import HeldOut, usual_errors
 from thetahat.online.learner import Learner
+from thetahat.online.null_hypothesis import one_model_explains
 from thetahat.online.predict import Model, Predictor, has_dry_friction
-from thetahat.online.refit_test import one_model_explains
 from thetahat.online.residual_monitor import Alarm, PayloadMonitor, PayloadReport, ResidualMonitor
 from thetahat.online.sample_clock import MISSING
 from thetahat.online.sample_verdict import Events, SampleVerdict
