@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow coverage golden bench real trust worlds streams payloads intervals instruments scale docs reference lint lint-types lint-snippets format clean
+.PHONY: help demo test test-slow coverage golden bench real trust worlds false-alarms streams payloads intervals instruments scale docs reference lint lint-types lint-snippets format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ real: $(VENV)/.dev ## identify the real robots of ../shared/data, and write the 
 
 trust: $(VENV)/.dev ## random arms with planted truth or faults, identified with defaults (ARGS="arms --count 200", rails, faults, clean)
 	$(BIN)/python -m benchmarks.trust $(ARGS)
+
+false-alarms: $(VENV)/.dev ## alarms of the online identifier in hours of motion in which nothing happens, goes on where it was (ARGS="--hours 80")
+	$(BIN)/python -m benchmarks.false_alarms $(ARGS)
 
 worlds: $(VENV)/.worlds ## the online loop on twelve arms of other people's packages, in MuJoCo (ARGS="--arms ur5e --friction 0.8")
 	$(BIN)/python -m benchmarks.worlds $(ARGS)

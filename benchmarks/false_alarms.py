@@ -187,7 +187,9 @@ def main() -> None:
         for sentence in outcome["sentences"][:4]:
             print(f"     {sentence[:170]}", flush=True)
     hours, alarms = (sum(each[key] for each in done) for key in ("hours", "alarms"))
-    print(f"{alarms} false alarms in {hours:.1f} h of motion (stated: one in 8 h and robot)")
+    print(
+        f"{alarms} false alarms in {hours:.1f} h of motion (asked: one in 8 h at most, on average)"
+    )
 
 
 if __name__ == "__main__":

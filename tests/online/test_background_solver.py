@@ -4,13 +4,18 @@ worker.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from online_cases import arm, exactly, run, wrong
 
 import thetahat as th
+from thetahat.control.loop import Loop
+from thetahat.control.loop_timing import MonotonicClock, VirtualClock
 from thetahat.online import background_solver
 from thetahat.online.background_solver import GIVE_UP, LOST, BackgroundSolver
 from thetahat.online.config import SolverConfig
@@ -84,6 +89,50 @@ def test_threads_that_hang_are_not_given_up_without_end() -> None:
     assert one._future is None
     assert events.counts["solver"] == 2 * LOST
     never.set()
+
+
+def test_a_loop_with_a_real_clock_solves_in_a_process_and_a_virtual_one_in_the_update() -> None:
+    class Control:
+        """What a loop asks of an online run."""
+
+        def __init__(self) -> None:
+            self.solver = BackgroundSolver(SolverConfig(), arm(), Events())
+
+        def run_beside(self) -> None:
+            self.solver.run_beside()
+
+        def __call__(self, cycle: object, sample: object) -> None: ...
+
+    for clock, place in ((VirtualClock(), "update"), (MonotonicClock(), "process")):
+        control = Control()
+        Loop(1000.0, clock=clock).run(lambda: 0, control, lambda command: None, duration=0.01)
+        assert control.solver._place == place
+        control.solver.close()
+
+
+def test_a_chosen_place_stays_whatever_the_clock() -> None:
+    one = BackgroundSolver(SolverConfig(run_in="update"), arm(), Events())
+    one.run_beside()
+    assert one._place == "update"
+
+
+def test_a_script_without_a_guard_is_not_run_again_by_its_solver(tmp_path: Path) -> None:
+    script = tmp_path / "unguarded.py"
+    script.write_text(
+        "import thetahat as th\n"
+        "from thetahat import robots\n"
+        "print('this script runs', flush=True)\n"
+        "one = th.OnlineIdentifier(th.load(robots.path('double_pendulum')))\n"
+        "one.run_beside()\n"
+        "print('worker:', one._learner.solver._warm.result(60.0) is not None)\n"
+        "one.close()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("this script runs") == 1
+    assert "worker: True" in done.stdout
 
 
 def test_a_process_that_hangs_is_ended_and_another_answers() -> None:

@@ -59,6 +59,60 @@ def evidence(**changes: object) -> Evidence:
     return Evidence(**{**good, **changes})
 
 
+def test_a_gate_that_keeps_closing_waits_twice_as_long_each_time_up_to_its_memory() -> None:
+    """Opened and closed at once, again and again: 1, 1, 2, 4, 8, 8 … s of a memory of 8 s, said in
+    words; a memory's length in the open, and the next closing counts from one.
+    """
+    gate, t, waits = Gate(GateRules(), memory=8.0), 0.0, []
+    for _ in range(7):
+        while not gate.state.open:
+            t += 0.1
+            gate.judge(t, evidence())
+        gate.close(t, "something is wrong")
+        closed = t
+        gate.judge(t + 0.05, evidence())
+        sentence = gate.state.reason
+        while not gate.state.open:
+            t += 0.1
+            gate.judge(t, evidence())
+        waits.append(round(t - closed, 6))
+    assert waits == pytest.approx([1.0, 2.0, 4.0, 8.0, 8.0, 8.0, 8.0], abs=0.11)
+    assert gate.state.relapses == 7
+    assert "it closed 7 times in a row within 8 s of opening, so it waits 8 s each time" in sentence
+    gate.close(t + 8.1, "something is wrong")
+    assert gate.state.relapses == 0
+    gate.judge(t + 9.2, evidence())
+    assert gate.state.open, "the dwell time is that of the rules again"
+
+
+def test_a_gate_that_stays_closed_for_longer_than_its_memory_says_so() -> None:
+    gate = Gate(GateRules(), memory=8.0)
+    gate.judge(10.0, evidence())
+    gate.close(20.0, "something is wrong")
+    gate.judge(27.0, evidence(r2_fit=0.5))
+    assert "longer than" not in gate.state.reason
+    gate.judge(29.0, evidence(r2_fit=0.5))
+    assert "0.5000" in gate.state.reason
+    assert "closed for 9 s, longer than the 8 s that fill the memory" in gate.state.reason
+
+
+def test_after_everything_was_forgotten_it_opens_again_within_a_memory_length() -> None:
+    robot = smooth()
+    rows = list(run(robot, 24.0).rows())
+    with exactly(wrong(robot), rate=5.0, window=40) as one:  # 8 s
+        last = None
+        for t, q, dq, tau, ddq in rows:
+            if last is None and t > 12.0:
+                assert one.gate.open, one.gate.reason
+                one.reset()
+                last = t
+            one.push(t, q, dq, tau, ddq)
+            if last is not None and one.gate.open:
+                break
+        assert one.gate.open, one.gate.reason
+        assert t - last <= 8.0 + 1.0 / 5.0 + 0.01
+
+
 def opened() -> Gate:
     gate = Gate(GateRules())
     gate.judge(10.0, evidence())

@@ -93,6 +93,34 @@ def test_a_still_joint_may_be_off_by_its_dry_friction(robot: th.Robot) -> None:
     assert time_to_alarm(watch(robot), moving(robot), 1.4 * coulomb) is not None
 
 
+def test_a_joint_at_rest_is_no_evidence_where_friction_holds_it(robot: th.Robot) -> None:
+    """How wide the band is in which friction holds a joint, nobody knows: five times the sliding
+    friction raises no alarm at rest, and does in motion; without friction nothing holds it.
+    """
+    q, dq, ddq, tau = moving(robot)
+    zero, one_way = 0.0 * dq, np.ones(robot.nv)
+    carried = th.inverse_dynamics(robot, q, zero, ddq)
+    left = np.zeros(robot.nv)
+    left[2] = 5.0 * float(robot.drive.coulomb[2])
+    held, bare = watch(robot), watch(robot.without_drive())
+    bare_carried = th.inverse_dynamics(robot.without_drive(), q, zero, ddq)
+    for k in range(2000):
+        assert (
+            held.push(k * 1e-3, 1e-3, FilteredSample(q, zero, ddq, carried + left), 0.0 * left)
+            is None
+        )
+    alarms = [
+        bare.push(k * 1e-3, 1e-3, FilteredSample(q, zero, ddq, bare_carried + left), 0.0 * left)
+        for k in range(2000)
+    ]
+    assert any(alarms)
+    moved = watch(robot)
+    assert any(
+        moved.push(k * 1e-3, 1e-3, FilteredSample(q, dq, ddq, tau + left), one_way)
+        for k in range(2000)
+    )
+
+
 def test_false_alarms_of_white_noise_are_as_rare_as_stated(robot: th.Robot) -> None:
     """Siegmund's approximation, against simulated sums with a drift and a limit at which alarms can
     be waited for.

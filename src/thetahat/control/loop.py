@@ -26,7 +26,13 @@ from typing import Any, NamedTuple
 
 from thetahat.control.controller import STOP_AFTER, Controller, Reference
 from thetahat.control.journal import Journal
-from thetahat.control.loop_timing import Clock, Histogram, MonotonicClock, Quantiles
+from thetahat.control.loop_timing import (
+    Clock,
+    Histogram,
+    MonotonicClock,
+    Quantiles,
+    VirtualClock,
+)
 from thetahat.errors import check_count, check_positive
 
 STALL = 0.2  # [s]
@@ -136,6 +142,9 @@ class Loop:
 
         """
         halt = getattr(control, "halt", None) if halt is None else halt
+        beside = getattr(control, "run_beside", None)
+        if callable(beside) and not isinstance(self.clock, VirtualClock):
+            beside()  # before the first cycle: starting a process takes its time
         run = _Run(self, read, control, write, halt, stamp)
         self._asked = None
         with (

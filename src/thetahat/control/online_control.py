@@ -94,6 +94,10 @@ class OnlineControl:
         """
         return (*self._sentences, *(() if self.journal is None else self.journal.alarms))
 
+    def run_beside(self) -> None:
+        """A real clock drives the loop: no cycle waits for a solver."""
+        self.identifier.run_beside()
+
     def __call__(self, cycle: Cycle, sample: Measured) -> np.ndarray:
         """The command of one cycle, (nv,)."""
         try:

@@ -6,8 +6,11 @@ from __future__ import annotations
 
 import functools
 import multiprocessing
+import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -29,7 +32,9 @@ class BackgroundSolver:
     """Solves at most one task at a time; a new one is dropped while another is under way."""
 
     def __init__(self, config: SolverConfig, robot: Robot, events: Events) -> None:
-        self._place, self._timeout = config.run_in, config.timeout
+        self._automatic = config.run_in == "auto"
+        self._place = "update" if self._automatic else config.run_in
+        self._timeout = config.timeout
         self._robot, self._events = robot, events
         self._warm: Future[Stack] | None = None  # a process that starts
         self._executor: Executor | None = self._start() if self._place == "process" else None
@@ -39,6 +44,14 @@ class BackgroundSolver:
         self._since, self._late, self._dropped = 0.0, False, False
         self._solution: Solution | None = None
         self.now = 0.0  # [s] on the stream's clock, for what is put on record
+
+    def run_beside(self) -> None:
+        """A real clock drives the loop from now on: solve in a process of its own, unless a place
+        was chosen.
+        """
+        if self._automatic and self._place == "update":
+            self._place = "process"
+            self._executor = self._start()
 
     def _start(self) -> Executor:
         if self._place == "thread":
@@ -50,7 +63,8 @@ class BackgroundSolver:
             initargs=(plain(self._robot),),
         )
         # an interpreter takes seconds to start, which no task should have to wait for
-        self._warm = executor.submit(_stack)
+        with _without_main():
+            self._warm = executor.submit(_stack)
         return executor
 
     @property
@@ -134,12 +148,30 @@ class BackgroundSolver:
             solution = future.result(0.0)
         except Exception as error:  # a worker that died must not take the loop with it
             self._executor = None
+            if self._automatic:  # a robot that cannot be sent, or a place that allows no process
+                self._place = "thread"
             solution = Solution(None, None, "failed", f"the solver's worker ended: {error}")
         return None if self._dropped or self._late else solution
 
     def drop(self) -> None:
         """What is under way is of no use any more."""
         self._solution, self._dropped = None, True
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Let a new process import the library alone: a script without `if __name__ == "__main__"`
+    would otherwise run again in it, robot and all.
+    """
+    main = sys.modules["__main__"]
+    hidden = {name: getattr(main, name) for name in ("__file__", "__spec__") if hasattr(main, name)}
+    try:
+        for name in hidden:
+            setattr(main, name, None)
+        yield
+    finally:
+        for name, value in hidden.items():
+            setattr(main, name, value)
 
 
 # -- in the other process --------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from thetahat.identification.estimators.estimator import AnyEstimator
 from thetahat.model.robot import Robot
 
 BLENDS = ("early", "always")
-PLACES = ("update", "thread", "process")
+PLACES = ("auto", "update", "thread", "process")
 # changes that may be stated: any torque scale, a payload on some joints, masses, signals that do
 # not agree with each other
 EXPECTED = ("torque", "payload", "mass", "signals")
@@ -99,8 +99,10 @@ class SolverConfig:
     """How samples become a model.
 
     A semidefinite program takes 11 ms for a Panda and 0.3 s for Valkyrie's 44 joints. In a control
-    loop that drives a robot, use `run_in="process"` (or "thread", where no process may be started):
-    then no cycle waits for it. "update" always has the same result: for studies, replays and tests.
+    loop that drives a robot no cycle may wait for it: "auto" solves in a process of its own as soon
+    as a `Loop` with a real clock runs, and in the update until then. In a loop of your own, use
+    "process" (or "thread", where no process may be started). "update" always has the same result:
+    for studies, replays and tests.
     """
 
     memory: MemoryConfig = Window()
@@ -110,7 +112,7 @@ class SolverConfig:
     # "early": blend until the buffer is full and all directions are seen; "always"
     blend: str = "early"
     prior_weight: float = 1.0  # of the nominal robot in directions the data do not know
-    run_in: str = "update"  # where programs and slow estimators are solved: PLACES
+    run_in: str = "auto"  # where programs and slow estimators are solved: PLACES
     # [s] after which a solution is late and dropped; after five times that the worker is replaced
     timeout: float = 2.0
     refit_interval: float = 1.0  # [s] between two programs while a model is at hand

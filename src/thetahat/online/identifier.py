@@ -29,9 +29,9 @@ from thetahat.online.encoder_zero import zero_shift
 from thetahat.online.gate import Evidence, Gate, GateState, Score
 from thetahat.online.held_out import HeldOut, usual_errors
 from thetahat.online.learner import Learner
+from thetahat.online.null_hypothesis import one_model_explains
 from thetahat.online.payload_detector import PayloadDetector
 from thetahat.online.predict import Model, Predictor, has_dry_friction
-from thetahat.online.refit_test import one_model_explains
 from thetahat.online.residual_monitor import Alarm, PayloadMonitor, PayloadReport, ResidualMonitor
 from thetahat.online.sample_clock import MISSING
 from thetahat.online.sample_verdict import Events, SampleVerdict
@@ -64,9 +64,9 @@ class OnlineIdentifier:
         window: samples that fill the buffer (paper: 50, which takes 16.7 s at 3 Hz).
         threshold: R² at which the gate opens.
         filter: `FilterConfig`: how samples are filtered.
-        solver: `SolverConfig`: memory, estimator, and where programs are solved; on a real robot
-            use `SolverConfig(run_in="process")`, so that no cycle waits for one. `solving` tells
-            how long the longest took.
+        solver: `SolverConfig`: memory, estimator, and where programs are solved. A `Loop` with a
+            real clock has them solved in a process of their own; in a loop of your own use
+            `SolverConfig(run_in="process")`. `solving` tells how long the longest took.
         gate: `GateRules`: when the gate opens and closes, and how the model in use is monitored.
 
     """
@@ -245,6 +245,12 @@ class OnlineIdentifier:
         self._after = None
         self._forget_all()
         self._verdict = replace(self._verdict, gate=self._gate.state, robot=self.robot)
+
+    def run_beside(self) -> None:
+        """Solve in a process of its own from now on, unless `SolverConfig.run_in` names a place: a
+        `Loop` with a real clock calls this before its first cycle.
+        """
+        self._learner.solver.run_beside()
 
     def close(self) -> None:
         """End what runs in the background."""

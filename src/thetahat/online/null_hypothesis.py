@@ -48,5 +48,5 @@ def one_model_explains(
     before = float(np.sum(z[unexplained] ** 2, where=counted))
     noise = np.count_nonzero(counted)  # what is left of every row, in its own units
     left = learner.misfit_with(picked, counted, scale) - noise
-    limit = rules.drift**2 * np.count_nonzero(unexplained)
-    return bool(left <= EXPLAINED * before and left <= limit)
+    rows = int(np.count_nonzero(unexplained))
+    return bool(left <= EXPLAINED * before and left <= rules.drift**2 * rows)
