@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow coverage golden bench real trust worlds streams intervals instruments scale docs reference lint format clean
+.PHONY: help demo test test-slow coverage golden bench real trust worlds streams planted intervals instruments scale docs reference lint format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ worlds: $(VENV)/.worlds ## the online loop on twelve arms of other people's pack
 
 streams: $(VENV)/.dev ## the online loop on forty streams whose sensors lie, three robots, in MuJoCo (ARGS="--robots arm4 --out build/streams.jsonl")
 	$(BIN)/python -m benchmarks.streams $(ARGS)
+
+planted: $(VENV)/.dev ## payloads, collisions and drift planted in the stream of an identified robot (ARGS="--runs 20 --kinds drift")
+	$(BIN)/python -m benchmarks.planted $(ARGS)
 
 intervals: $(VENV)/.dev ## whether 95 % intervals hold: simulated logs identified with defaults (ARGS="--runs 200 --write")
 	$(BIN)/python -m benchmarks.coverage $(ARGS)
