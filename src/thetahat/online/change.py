@@ -6,6 +6,10 @@ pushed the robot (a collision), nothing is forgotten and the model is used again
 again, the change is confirmed, and what was learned before it is forgotten. A residual that crept
 over the limit is drift; one that a body on the payload link explains, a payload; one of a single
 joint that no body explains, that joint's sensor or drive.
+
+Drift so slow that the identifier follows it raises no alarm. It shows in the models: where the one
+in use differs from the one of some time ago by a fifth of a joint's torque, on the same samples,
+and that is an offset, friction or a scale, it is named (`ModelDrift`); the gate stays open.
 """
 
 from __future__ import annotations
@@ -14,8 +18,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from thetahat.data.samples import Samples
 from thetahat.online.causal_filter import FilteredSample
 from thetahat.online.payload_detector import PayloadDetector
+from thetahat.online.predict import Model
 from thetahat.online.residual_monitor import Alarm, ResidualMonitor
 
 CONFIRM = 0.3  # [s] after an alarm, from which another one confirms it
@@ -23,6 +29,10 @@ CONFIRM = 0.3  # [s] after an alarm, from which another one confirms it
 CONFIRM_LIGHT = 0.7
 OVER = 0.5  # [s] without an alarm, after which it was a collision
 SLOW = 1.5  # times the drift that may last for ever: a residual below it crept there
+DRIFTED = 0.2  # of a joint's torque by which a model may differ from the one of some time ago
+WEAK = 0.05  # of the strongest joint's torque: a weaker joint counts as if it had that
+UNLIKE = 0.5  # of a difference that an offset, friction and a scale may leave: else it is no drift
+LEAST_ROWS = 60
 FASTER = 1.1  # times the fastest speed remembered: beyond it a model is extrapolated
 
 
@@ -86,6 +96,51 @@ class Suspicion:
             f"joint {joint!r} has gone on being unexplained since {t:.4g} s: the robot is another"
             " one, and what is older is forgotten",
             joint,
+        )
+
+
+class ModelDrift:
+    """Compares models in use with the one that was in use `settle` seconds after the first."""
+
+    def __init__(self, names: tuple[str, ...], settle: float) -> None:
+        self._names, self._settle = names, settle
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin anew, with another robot."""
+        self._first = np.nan
+        self._reference: Model | None = None
+        self._since = 0.0  # [s] of the reference
+
+    def push(self, t: float, model: Model, samples: Samples) -> Finding | None:
+        """Take a model that is in use from now on, and the samples held out; return a drift."""
+        if self._first != self._first:
+            self._first = t
+        if self._reference is None or t - self._first < self._settle:
+            self._reference, self._since = model, t
+            return None
+        if len(samples) < LEAST_ROWS:
+            return None
+        states = samples.q, samples.dq, samples.ddq
+        now, then = (np.array(each.torque(*states)) for each in (model, self._reference))
+        size = np.sqrt(np.mean(now**2, axis=0))
+        size = np.maximum(size, WEAK * float(np.max(size)))
+        change = np.sqrt(np.mean((now - then) ** 2, axis=0)) / size
+        v = int(np.argmax(change))
+        if change[v] < DRIFTED:
+            return None
+        speed, difference = samples.dq[:, v], (now - then)[:, v]
+        A = np.column_stack([np.ones(len(speed)), np.sign(speed), speed, then[:, v]])
+        left = difference - A @ np.linalg.lstsq(A, difference, rcond=1e-9)[0]
+        if np.sqrt(np.mean(left**2)) > UNLIKE * change[v] * size[v]:
+            return None
+        since, self._reference, self._since = self._since, model, t
+        return Finding(
+            "drift",
+            f"what joint {self._names[v]!r} takes has drifted by {change[v]:.0%} of its torque"
+            f" since {since:.4g} s, slowly enough to be followed; check its temperature, brake and"
+            " sensor",
+            self._names[v],
         )
 
 

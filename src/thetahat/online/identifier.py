@@ -23,7 +23,7 @@ from thetahat.identification.information import Information
 from thetahat.model.robot import Robot
 from thetahat.online.after_change import STATED, AfterChange
 from thetahat.online.causal_filter import ONE_WAY, FilteredSample
-from thetahat.online.change import Finding, Suspicion, extrapolated
+from thetahat.online.change import Finding, ModelDrift, Suspicion, extrapolated
 from thetahat.online.config import FilterConfig, GateRules, SolverConfig, check, moved_keywords
 from thetahat.online.encoder_zero import zero_shift
 from thetahat.online.gate import Evidence, Gate, GateState, Score
@@ -116,6 +116,7 @@ class OnlineIdentifier:
         monitor = self._gate.rules.monitor
         self._payload_link = None if monitor is None else monitor.payload_link
         link = self._payload_link
+        self._drift = ModelDrift(robot.velocity_names, window / rate)
         self._detector = None if link is None else PayloadDetector(robot, link)
         self._next_tick = self._next_score = self._moved = -math.inf
         # since when samples are whole again (inf: no interruption); whether it was open before
@@ -378,6 +379,7 @@ class OnlineIdentifier:
         self._held_out.clear()
         self._monitor: ResidualMonitor | None = None
         self._suspicion: Suspicion | None = None
+        self._drift.reset()
         if self._detector is not None:
             self._detector.reset()
         self._payload: PayloadMonitor | None = None
@@ -567,6 +569,9 @@ class OnlineIdentifier:
             in_use = self._in_use = _InUse(
                 model, self._nominal.with_parameters(x), self._learner.frozen
             )
+            drift = self._drift.push(now, model, self._held_out.samples)
+            if drift is not None:
+                self.events.add(now, drift.kind, drift.sentence, drift.joint)
         if score is not None and in_use is not None:
             self._watch(in_use, score)
         if not was_open:
