@@ -11,7 +11,7 @@ IMPORT = "import time; t = time.perf_counter(); import thetahat; print(time.perf
 COMPILE = """
 import time, numpy as np, thetahat as th
 from thetahat import robots
-from thetahat.dynamics.rigid_body import body_jacobian
+from thetahat.dynamics.rigid_body import body_frames, body_jacobian
 robot = th.load(robots.path("arm4"))
 z = np.zeros(robot.nv)
 samples = th.Samples(**{name: np.zeros((8, robot.nv)) for name in ("q", "dq", "ddq", "tau")})
@@ -20,7 +20,7 @@ calls = {
     "mass matrix": lambda: th.mass_matrix(robot, z), "Coriolis matrix": lambda: th.coriolis_matrix(robot, z, z),
     "forward dynamics": lambda: th.forward_dynamics(robot, z, z, z), "kinetic energy": lambda: th.kinetic_energy(robot, z, z),
     "potential energy": lambda: th.potential_energy(robot, z), "body Jacobian": lambda: body_jacobian(robot, z, robot.body_names[-1]),
-    "body frames": lambda: th.body_frames(robot, z), "information": lambda: th.information(robot, samples),
+    "body frames": lambda: body_frames(robot, z), "information": lambda: th.information(robot, samples),
 }
 for name, call in calls.items():
     t = time.perf_counter()

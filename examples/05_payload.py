@@ -13,7 +13,10 @@ import numpy as np
 
 import thetahat as th
 from thetahat import robots
-from thetahat.identification.payload.payload_difference import payload_on_link
+from thetahat.identification.payload.payload_difference import (
+    payload_from_difference,
+    payload_on_link,
+)
 from thetahat.model.parameters import from_mass_com_inertia, transform
 
 NOISE = 0.2  # [N·m] of the torque sensors
@@ -46,7 +49,7 @@ rng = np.random.default_rng(0)
 loaded, unloaded = run(arm.with_parameters(theta), rng), run(arm, rng)
 
 print("Two runs:")
-print(th.payload_from_difference(loaded, unloaded, "tool"))
+print(payload_from_difference(loaded, unloaded, "tool"))
 
 print("One run, of an arm that was identified without payload:")
 payload = payload_on_link(loaded, th.solve(unloaded), "tool")

@@ -4,7 +4,6 @@ from .data.prepare import prepare as prepare
 from .data.samples import Samples as Samples
 from .dynamics.algorithm1 import regressor_by_unit_parameters as regressor_by_unit_parameters
 from .dynamics.configuration import random_configuration as random_configuration
-from .dynamics.rigid_body import body_frames as body_frames
 from .dynamics.rigid_body import coriolis_matrix as coriolis_matrix
 from .dynamics.rigid_body import forward_dynamics as forward_dynamics
 from .dynamics.rigid_body import gravity as gravity
@@ -28,9 +27,6 @@ from .identification.estimators.prior import Prior as Prior
 from .identification.estimators.robust import Robust as Robust
 from .identification.identifiability.base_parameters import base_parameters as base_parameters
 from .identification.information import Information as Information
-from .identification.payload.payload_difference import (
-    payload_from_difference as payload_from_difference,
-)
 from .identification.solve import solve as solve
 from .identification.tuning.tune import tune as tune
 from .model.io.load import load as load
@@ -42,7 +38,6 @@ from .online.identifier import OnlineIdentifier as OnlineIdentifier
 from .pipeline.identification import Identification as Identification
 from .pipeline.identify import identify as identify
 from .pipeline.payload import payload as payload
-from .pipeline.payload_identification import PayloadIdentification as PayloadIdentification
 from .pipeline.settings import IdentifySettings as IdentifySettings
 from .pipeline.validate import validate as validate
 from .plant.plant import OwnPlant as OwnPlant

@@ -17,6 +17,7 @@ from oracles.random_trees import ONE_DOF, cloud, random_robot, random_state
 from thetahat import robots
 from thetahat.dynamics.configuration import integrate
 from thetahat.dynamics.rigid_body import (
+    body_frames,
     body_jacobian,
     kinetic_energy_regressor,
     mass_matrix_by_bodies,
@@ -48,7 +49,7 @@ FUNCTIONS: dict[str, Callable[..., np.ndarray]] = {
     "potential_energy": lambda r, q, dq, ddq: th.potential_energy(r, q),
     "kinetic_energy_regressor": lambda r, q, dq, ddq: kinetic_energy_regressor(r, q, dq),
     "potential_energy_regressor": lambda r, q, dq, ddq: potential_energy_regressor(r, q),
-    "positions": lambda r, q, dq, ddq: th.body_frames(r, q)[1],
+    "positions": lambda r, q, dq, ddq: body_frames(r, q)[1],
     "integrate": lambda r, q, dq, ddq: integrate(r, q, dq),
 }
 WITH_OUT = tuple(FUNCTIONS)[:7]

@@ -321,11 +321,12 @@ def start(cache: Path, package: Path, **environment: str) -> subprocess.Popen[st
     prints how often it compiled it.
     """
     script = (
-        "import sys, numpy as np, thetahat as th\n"
+        "import sys, numpy as np, thetahat\n"
         "assert 'numba' not in sys.modules, 'Numba is loaded lazily'\n"
         "from oracles.random_trees import random_robot\n"
         "robot = random_robot(0, nodes=2)\n"
-        "frames = th.body_frames(robot, robot.neutral)[1].shape\n"
+        "from thetahat.dynamics.rigid_body import body_frames\n"
+        "frames = body_frames(robot, robot.neutral)[1].shape\n"
         "from thetahat.kernels.kinematics import place\n"
         "print(frames, sum(place.stats.cache_misses.values()))\n"
     )

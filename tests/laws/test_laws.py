@@ -18,6 +18,7 @@ from oracles import pinocchio_bridge, random_trees
 from oracles.random_trees import ONE_DOF, random_robot, random_state
 from thetahat.dynamics.configuration import integrate
 from thetahat.dynamics.rigid_body import (
+    body_frames,
     body_jacobian,
     kinetic_energy_regressor,
     mass_matrix_by_bodies,
@@ -150,9 +151,9 @@ def test_integrate_moves_as_pinocchio_does(m: Moving) -> None:
 @given(moving())
 def test_jacobians_are_the_rates_of_frames(m: Moving) -> None:
     """J q̇ = (Rᵀ Ṙ as a vector, Rᵀ ṗ): the body's twist in its own axes, angular first."""
-    R = th.body_frames(m.robot, m.q)[0]
-    dR = rate(lambda q, _: th.body_frames(m.robot, q)[0], m, m.dq)
-    dp = rate(lambda q, _: th.body_frames(m.robot, q)[1], m, m.dq)
+    R = body_frames(m.robot, m.q)[0]
+    dR = rate(lambda q, _: body_frames(m.robot, q)[0], m, m.dq)
+    dp = rate(lambda q, _: body_frames(m.robot, q)[1], m, m.dq)
     spin = np.swapaxes(R, -1, -2) @ dR
     twist = np.concatenate(
         [

@@ -17,6 +17,7 @@ import pytest
 from live_cases import Reader, taken, until
 
 import thetahat as th
+from thetahat.dynamics.rigid_body import body_frames
 from thetahat.errors import NotIdentifiable, UsageError
 from thetahat.live.sample_sources import Study
 from thetahat.live.session import Session
@@ -146,7 +147,7 @@ def test_the_robot_on_the_page_stands_where_its_joints_are(watched: tuple[Sessio
     np.testing.assert_allclose(
         R @ R.transpose(0, 2, 1), np.broadcast_to(np.eye(3), R.shape), atol=1e-3
     )
-    away, at = th.body_frames(robot, robot.neutral)
+    away, at = body_frames(robot, robot.neutral)
     for b in range(1, robot.nv):
         bone, still = R[b - 1].T @ (p[b] - p[b - 1]), away[b - 1].T @ (at[b] - at[b - 1])
         np.testing.assert_allclose(

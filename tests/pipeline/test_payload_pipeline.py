@@ -14,12 +14,14 @@ from payload_logs import BALL, BOX, GAINS, LINK, quick, table, write
 import thetahat as th
 from thetahat import robots
 from thetahat.errors import MalformedInput, NotIdentifiable, UsageError
+from thetahat.identification.payload.payload_difference import payload_from_difference
 from thetahat.identification.payload.payload_result import Payload
 from thetahat.model.io.gains_json import read_gains
+from thetahat.pipeline.payload_identification import PayloadIdentification
 
 
 @pytest.fixture(scope="module")
-def result() -> th.PayloadIdentification:
+def result() -> PayloadIdentification:
     return th.payload("arm7", table(BOX, 1), link=LINK, without=table(None, 2), settings=quick())
 
 
@@ -32,7 +34,7 @@ def close(payload: Payload, bar: object) -> None:
     assert abs(payload.mass - mass) < 4.0 * payload.mass_std
 
 
-def test_two_logs_tell_the_payload(result: th.PayloadIdentification) -> None:
+def test_two_logs_tell_the_payload(result: PayloadIdentification) -> None:
     close(result.payload, BOX)
     assert result.verdict.level == "good"
     assert result.gains is None
@@ -43,7 +45,7 @@ def test_two_logs_tell_the_payload(result: th.PayloadIdentification) -> None:
 
 
 def test_an_estimate_stands_in_for_the_unloaded_log(
-    result: th.PayloadIdentification, tmp_path: Path
+    result: PayloadIdentification, tmp_path: Path
 ) -> None:
     """By the object and by estimate.json: the same payload, close to that of two logs."""
     settings = th.IdentifySettings(
@@ -161,10 +163,10 @@ def test_information_that_was_folded_before_takes_fifty_milliseconds() -> None:
     """Information alone: no row is read, so the length of the logs does not matter."""
     arm, loaded, unloaded = noisy_pair("arm7", LINK, 0, bar=BOX)
 
-    def asked() -> th.PayloadIdentification:
+    def asked() -> PayloadIdentification:
         return th.payload(arm, loaded, link=LINK, without=unloaded)
 
-    for call in (lambda: th.payload_from_difference(loaded, unloaded, LINK), asked):
+    for call in (lambda: payload_from_difference(loaded, unloaded, LINK), asked):
         call()
         took = []
         for _ in range(5):
@@ -175,7 +177,7 @@ def test_information_that_was_folded_before_takes_fifty_milliseconds() -> None:
     assert asked().payload.mass == pytest.approx(BOX.mass, rel=0.02)
 
 
-def test_files_say_what_the_object_says(result: th.PayloadIdentification, tmp_path: Path) -> None:
+def test_files_say_what_the_object_says(result: PayloadIdentification, tmp_path: Path) -> None:
     files = result.save(tmp_path)
     assert [file.name for file in files] == ["payload.json", "report.html"]
     data = json.loads(files[0].read_text(encoding="utf-8"))

@@ -14,6 +14,7 @@ import report_cases
 
 import thetahat as th
 from thetahat import robots
+from thetahat.dynamics.rigid_body import body_frames
 from thetahat.errors import UsageError
 from thetahat.identification.verdict import judge
 from thetahat.model import parameters
@@ -154,7 +155,7 @@ def test_margins(moments: tuple[float, ...], share: float) -> None:
 
 def test_sticks_join_the_joints(arm: th.Robot) -> None:
     q = np.array([0.3, -0.4, 0.5, 0.6])
-    _, p = th.body_frames(arm, q)
+    _, p = body_frames(arm, q)
     lines = bones(arm, q)
     ends = np.array([line[1] for line in lines])
     for origin in p:
