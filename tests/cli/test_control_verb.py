@@ -17,7 +17,7 @@ from thetahat.control.journal import Journal
 from thetahat.excite.trajectories import Moves
 
 Thetahat = Callable[..., Done]
-QUICK = ("--duration", 6, "--rate", 500, "--updates", 10, "--window", 30, "--quiet")
+QUICK = ("--duration", 8, "--rate", 500, "--updates", 10, "--window", 30, "--quiet")
 
 
 @pytest.fixture(scope="module")

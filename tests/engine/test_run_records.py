@@ -178,7 +178,7 @@ def test_an_answer_that_is_damaged_is_found_anew_and_that_is_said(
 def test_the_oldest_answers_go_first(
     thetahat: Thetahat, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("thetahat.engine.cache.ANSWER_BYTES", 60_000)
+    monkeypatch.setattr("thetahat.engine.cache.ANSWER_BYTES", 200_000)
     for cutoff in (8.0, 9.0, 10.0, 11.0):
         given = [
             "--out",
@@ -192,4 +192,4 @@ def test_the_oldest_answers_go_first(
         ]
         assert thetahat("identify", "arm4", logs, *given).code == 0
     kept = list((tmp_path / "store/answers").iterdir())
-    assert 0 < sum(path.stat().st_size for path in kept) <= 60_000
+    assert 0 < sum(path.stat().st_size for path in kept) <= 200_000

@@ -86,7 +86,7 @@ def ended(process: subprocess.Popen[str], number: int = signal.SIGINT) -> tuple[
         (
             ["study", "cartwheel"],
             2,
-            "study 'cartwheel' is unknown; studies: double-pendulum, leg, arm, valkyrie",
+            "study 'cartwheel' is unknown; studies: double-pendulum, leg, arm, arm-rigid, valkyrie",
         ),
         (["study", "arm", "--host", "0.0.0.0"], 2, "--allow-remote"),
         (["study", "arm", "--speed", "0"], 2, "--speed is 0.0; give a number above 0"),

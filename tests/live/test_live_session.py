@@ -410,9 +410,11 @@ def test_of_many_joints_the_worst_the_median_and_the_chosen_one_are_drawn() -> N
 # -- studies ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("study", [arm, leg, double_pendulum], ids=lambda module: module.NAME)
-def test_every_study_can_be_watched(study: Any) -> None:
-    session = Session(Study(study.NAME, study.experiment("own")), speed=20.0)
+@pytest.mark.parametrize(
+    ("name", "study"), [("arm", arm), ("leg", leg), ("double-pendulum", double_pendulum)]
+)
+def test_every_study_can_be_watched(name: str, study: Any) -> None:
+    session = Session(Study(name, study.experiment("own")), speed=20.0)
     reader = Reader(session)
     with session:
         until(

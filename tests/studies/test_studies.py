@@ -173,7 +173,7 @@ def test_the_torque_steps_of_the_arm_as_anyone_could_measure_them(arms: Result) 
     """
     run, told = arms.run, arms.summary
     wanted = arm.motion(run.robot).at(run.t)
-    largest, beyond, plain = 0.0, np.zeros(run.robot.nv), None
+    largest, beyond, plain, nominal = 0.0, np.zeros(run.robot.nv), None, None
     starts = dict(run.models)
     for k in range(len(run.t)):
         sample = (run.t[k], run.q[k], run.dq[k], tuple(each[k] for each in wanted))
@@ -182,6 +182,8 @@ def test_the_torque_steps_of_the_arm_as_anyone_could_measure_them(arms: Result) 
             largest, beyond = max(largest, float(np.max(np.abs(now - beyond)))), now
         if k in starts:
             plain = th.ComputedTorque(starts[k], kp=arm.KP, kd=arm.KD)
+            nominal = nominal or plain
+            plain.keep_feedback(nominal)
             beyond = run.u[k] - plain(*sample)
     assert len(run.models) == 1 + told["switches"]
     assert 0.5 * told["slew_bound"] < largest <= told["slew_bound"] * (1.0 + 1e-6)

@@ -310,8 +310,13 @@ def _base(estimate: Estimate, nominal: Robot | None) -> list[dict[str, Any]]:
 
 
 def _covariance(covariance: np.ndarray) -> list[list[float | None]]:
-    """Rows of the lower triangle, of base parameters in their order; None: not determined."""
-    return [numbers(row[: k + 1]) for k, row in enumerate(covariance)]
+    """Rows of the lower triangle, of base parameters in their order; None: not determined. Nine
+    digits: it is the largest part of the file.
+    """
+    return [
+        [None if value is None else float(f"{value:.9g}") for value in numbers(row[: k + 1])]
+        for k, row in enumerate(covariance)
+    ]
 
 
 def _certificate(estimate: Estimate) -> dict[str, Any] | None:

@@ -265,7 +265,7 @@ def _provenance(robot: Robot, estimate: Estimate, request: DownloadRequest) -> d
         "rows_fitted": [0, int(estimate.samples)],
         "rows_held_out": [0, len(request.snapshot.held["q"])],
         **dict.fromkeys(("prior", "alpha", "joints", "actuation", "columns", "topic")),
-        **dict.fromkeys(("units", "format", "mass_range", "total_mass", "bounds")),
+        **dict.fromkeys(("units", "format", "mass_range", "total_mass", "bounds", "gains")),
         "frozen": [],
         "tied": [],
     }
