@@ -24,7 +24,7 @@ def body(seed: int) -> LoadData:
     """A box of random size, turned at random."""
     rng = np.random.default_rng(seed)
     mass, size = rng.uniform(0.2, 20.0), rng.uniform(0.02, 0.4, 3)
-    turned = Rotation.random(random_state=seed).as_matrix()
+    turned = Rotation.from_quat(rng.normal(size=4)).as_matrix()
     inertia = mass / 12.0 * np.diag(np.sum(size**2) - size**2)
     return LoadData(mass, rng.normal(0, 0.2, 3), turned @ inertia @ turned.T, "box")
 

@@ -35,10 +35,15 @@ NOISE = np.array([0.05, 0.05, 0.05, 0.003, 0.003, 0.003])
 Spoil = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
+def turns(count: int, seed: int) -> Rotation:
+    """Rotations drawn evenly."""
+    return Rotation.from_quat(np.random.default_rng(seed).normal(size=(count, 4)))
+
+
 def planted(seed: int, count: int = 30, true: np.ndarray = TRUE) -> tuple[np.ndarray, np.ndarray]:
     """Quaternions (n, 4) and noisy readings (n, 6) of a sensor."""
     rng = np.random.default_rng(seed)
-    turned = Rotation.random(count, random_state=seed)
+    turned = turns(count, seed)
     wrench = predicted(true, turned.as_matrix(), DOWN) + NOISE * rng.standard_normal((count, 6))
     return turned.as_quat(), wrench
 
@@ -69,7 +74,7 @@ def test_sensors_of_mujoco_are_read_as_they_are() -> None:
     )
     data = mujoco.MjData(model)
     rotation, wrench = [], []
-    for quaternion in Rotation.random(12, random_state=0).as_quat(scalar_first=True):
+    for quaternion in turns(12, 0).as_quat()[:, [3, 0, 1, 2]]:
         data.qpos[:] = quaternion
         mujoco.mj_forward(model, data)
         # hold it still: the torque that a motor at the joint would need
@@ -192,7 +197,7 @@ def test_poses_that_do_not_tilt_are_refused() -> None:
 
 def test_rows_in_motion_are_left_out(tmp_path: Path) -> None:
     """A recording that turns from pose to pose, read with a lag: only standing rows count."""
-    stops = Rotation.random(12, random_state=2).as_quat()
+    stops = turns(12, 2).as_quat()
     quaternion, lagging = [], []
     for one, two in pairwise(stops):
         between = Rotation.from_quat([one, two])
