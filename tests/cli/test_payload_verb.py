@@ -50,7 +50,7 @@ def test_command_and_python_give_one_answer(thetahat: Thetahat, logs: Path, tmp_
     assert (tmp_path / "result/report.html").is_file()
     assert not (tmp_path / "result/drive.json").exists()
     words = thetahat("payload", *given)
-    assert f"{done.data['mass']:.3g} kg" in words.out
+    assert f"{done.data['mass']:.4g} ± " in words.out
 
 
 def test_gains_are_found_written_and_applied(

@@ -24,6 +24,7 @@ CLOSE = 0.1  # of the mass: a standard deviation above is no measurement
 CENTRED = 0.02  # [m] standard deviation of the centre of mass, likewise
 SCALE = 0.05  # error of the torques' scale that is worth a known payload
 APART = 10.0  # χ² per degree of freedom: the runs differ by much more than a payload
+Z = 1.96  # of a 95 % interval
 
 
 def with_payload_verdict(data: Fields, out: str = "result") -> Fields:
@@ -69,13 +70,12 @@ def _summary(data: Data) -> str:
         if each["mass"] is None:
             parts.append(f"{name}no mass on {each['link']} that the motion tells")
             continue
-        text = f"{name}{quantity(each['mass'], 'kg')}"
-        text += " (given)" if each["mass_known"] else f" ± {quantity(each['std'], 'kg')}"
-        text += f" on {each['link']}"
+        interval = " kg (given)" if each["mass_known"] else f" ± {Z * each['std']:.1g} kg (95 %)"
+        text = f"{name}{each['mass']:.4g}{interval} on {each['link']}"
         if None not in each["com"]:
-            centre = ", ".join(f"{1e3 * value:.1f}" for value in each["com"])
+            centre = ", ".join(f"{1e3 * value:.1f}".replace("-", "−") for value in each["com"])
             text += f", centre of mass at ({centre}) mm"
-        parts.append(text.replace("-", "−"))
+        parts.append(text)
     gains = data["gains"]
     if gains is not None:
         found = [each for each in gains if each["gain"] is not None]
