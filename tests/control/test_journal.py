@@ -217,7 +217,7 @@ def test_kill_9_at_any_moment_loses_no_acknowledged_record(
         time.sleep(rng.uniform(0.0, 0.03))
         child.send_signal(signal.SIGKILL)
         told = child.stdout.read().split(b"\n")
-        child.wait()
+        child.wait(60)
         acknowledged = max([start, *(int(line) for line in told[:-1])])  # the last line may be cut
         found = list(Journal.read(path))
         indices = [round(r.t) for r in found]

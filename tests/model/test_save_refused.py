@@ -117,7 +117,7 @@ def test_a_kill_leaves_a_whole_file(tmp_path: Path) -> None:
         time.sleep(0.3)
     finally:
         child.send_signal(signal.SIGKILL)
-        child.wait()
+        child.wait(60)
     assert Path("new.urdf").read_bytes() in (
         Path("a.urdf").read_bytes(),
         Path("b.urdf").read_bytes(),
