@@ -56,7 +56,14 @@ def test_the_loop_as_a_verb(thetahat: Thetahat, motion: Path, tmp_path: Path) ->
     assert wrong[0] < 0.3 * wrong[1], "what was planted was found"
     kinds = {record.kind for record in Journal.read(out / "run.journal")}
     assert {"begin", "sample", "gate", "switch", "halt"} <= kinds
-    assert "Joint errors" in (out / "report.html").read_text(encoding="utf-8")
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "Joint errors" in page
+    assert "Identified robot" in page
+    assert "spike" not in data["counts"], "encoders that begin to count are no spikes"
+    total = [sum(link[key] for link in data["links"]) for key in ("mass", "mass_file")]
+    assert total[0] == pytest.approx(sum(saved.theta[9::10])), "the file's masses"
+    assert abs(total[0] / total[1] - 1.25) < 0.15
+    assert 0.0 < data["cycle_us"]["p50"] < data["cycle_us"]["p99"]
     assert json.loads((out / "summary.json").read_text())["gate"] == data["gate"]
     again = thetahat("control", "arm4", "--motion", motion, "--out", out, *QUICK)
     assert f"The gate opened at {data['gate']['opened_at']:.1f} s." in again.out, "reproducible"

@@ -35,6 +35,7 @@ def test_faults(kind: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # 286 streams a kind
 @pytest.mark.parametrize("kind", KINDS)
 def test_ten_thousand_faults(kind: str) -> None:
     count = -(-LONG // len(KINDS))

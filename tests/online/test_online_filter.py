@@ -176,3 +176,25 @@ def test_a_slow_joint_between_two_encoder_counts_is_no_spike(even: tuple[th.Robo
     assert one.events.counts["spike"] + one.events.counts["step"] <= 0.005 * len(
         q
     )  # the very first count of each joint is a surprise
+
+
+@pytest.mark.parametrize(("spike", "count"), [(0.0, 0), (0.05, 1)])
+def test_a_joint_that_begins_to_move_is_no_spike(
+    even: tuple[th.Robot, Run], spike: float, count: int
+) -> None:
+    """Still for 0.3 s, then 10 rad/s²: an encoder's first counts, and speeds made of them. A speed
+    that leaps by as much while no joint moves is a spike.
+    """
+    robot, _ = even
+    h, counts, still = 1e-3, 2.0 * np.pi / 2**18, 300
+    t = h * np.arange(600)
+    q = np.round(5.0 * np.maximum(t - h * still, 0.0) ** 2 / counts) * counts
+    dq = lfilter([0.5 / h, -0.5 / h], [1.0, -0.5], q)
+    dq[still // 2] += spike
+    config = FilterConfig()
+    stream = Stream(robot, config, config.speeds(robot))
+    torque = 0.01 * np.random.default_rng(0).standard_normal((len(t), robot.nv))
+    each = np.ones(robot.nv)
+    for k in range(len(t)):
+        stream.push(t[k], q[k] * each, dq[k] * each, torque[k], None)
+    assert stream.events.counts["spike"] == count

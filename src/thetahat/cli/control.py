@@ -218,10 +218,11 @@ def write(
 
     data = control_page.describe(result, via=via, rate=rate, seed=seed)
     source = Path(nominal.source) if nominal.source else Path("robot.urdf")
-    files = {"report": "report.html", "journal": "run.journal", "robot": None}
+    files = {"report": "report.html", "journal": "run.journal", "robot": None, "drive": None}
     if result.identified.any():
         saved = save(result.robot, folder / f"{source.stem}_identified{source.suffix}")
         files["robot"] = saved.path.name
+        files["drive"] = None if saved.drive_file is None else saved.drive_file.name
     data |= {"files": files}
     title = f"Control of {nominal.name} via {via}, seed {seed}"
     page = render(title, control_page.sections(result, data), subtitle=control_page.story(data))
@@ -236,11 +237,11 @@ def _text(data: Data, seconds: float) -> str:
     width = max(len(joint["name"]) for joint in data["joints"])
     lines = [story(data)]
     for joint in data["joints"]:
-        after = joint["tracking_after"]
-        then = "" if after is None else f", {after:.2g} with the identified one"
+        before, after = joint["tracking_before"], joint["tracking_after"]
+        then = "" if after is None else f", {1e3 * after:.3g} with the identified one"
         lines.append(
-            f"  {joint['name']:{width}}  off its course by {joint['tracking_before']:.2g} (RMS)"
-            f" with the nominal model{then}"
+            f"  {joint['name']:{width}}  RMS tracking error [m{joint['unit']}]:"
+            f" {'–' if before is None else f'{1e3 * before:.3g}'} with the nominal model{then}"
         )
     alarms = data["counts"].get("alarm", 0)
     lines.append(f"{alarms} alarms, {len(data['gate']['closings'])} closings.")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from thetahat.connect.control_run import ControlResult
+from thetahat.model import parameters
+from thetahat.model.joint_units import joint_units
 from thetahat.report.figures import online_run
 from thetahat.report.section import Block, Column, Figure, Note, Panel, Section, Table, Text
 from thetahat.report.text import Data
@@ -20,7 +22,7 @@ def describe(result: ControlResult, *, via: str, rate: float, seed: int) -> dict
     """Return `summary.json`, schema thetahat/control/1."""
     before, after = result.tracking()
     names = result.robot.joint_names
-    report = result.report
+    report, units = result.report, _position_units(result)
     return {
         "schema": SCHEMA,
         "via": via,
@@ -31,6 +33,7 @@ def describe(result: ControlResult, *, via: str, rate: float, seed: int) -> dict
         "joints": [
             {
                 "name": name,
+                "unit": units[j],
                 "tracking_before": _number(before[j]),
                 "tracking_after": None if after is None else _number(after[j]),
             }
@@ -51,13 +54,36 @@ def describe(result: ControlResult, *, via: str, rate: float, seed: int) -> dict
         "counts": result.stream.counts,
         "max_torque_step": result.max_torque_step,
         "ended": "the page drove it" if report is None else report.reason,
-        "cycle_us": None
-        if report is None
-        else {"p50": report.cycle_us.p50, "p99": report.cycle_us.p99},
+        "cycle_us": {"p50": result.cycle_us.p50, "p99": result.cycle_us.p99},
+        "links": _links(result),
         "assumed": list(result.notes),
         "files": {},
         "warnings": [],
     }
+
+
+def _position_units(result: ControlResult) -> list[str]:
+    return ["rad" if torque == "N·m" else "m" for torque, _ in joint_units(result.nominal)]
+
+
+def _links(result: ControlResult) -> list[dict[str, object]] | None:
+    """Mass and centre of mass of every link, file and identified; None where none was."""
+    if not result.identified.any():
+        return None
+    file, identified = (
+        parameters.to_mass_com_inertia(robot.theta.reshape(-1, parameters.SIZE))
+        for robot in (result.nominal, result.robot)
+    )
+    return [
+        {
+            "name": name,
+            "mass_file": float(file[0][i]),
+            "mass": float(identified[0][i]),
+            "com_file": file[1][i].tolist(),
+            "com": identified[1][i].tolist(),
+        }
+        for i, name in enumerate(result.nominal.body_names)
+    ]
 
 
 def _number(value: float) -> float | None:
@@ -71,14 +97,27 @@ def story(data: Data) -> str:
         return f"The gate stayed closed: {gate['reason']}."
     times = len(gate["closings"])
     closed = "" if not times else f" It closed {times} time{'s' if times > 1 else ''}."
-    pairs = [
-        (joint["tracking_before"], joint["tracking_after"])
-        for joint in data["joints"]
-        if joint["tracking_before"] is not None and joint["tracking_after"] is not None
-    ]
-    worst = [max(each) for each in zip(*pairs, strict=True)]
-    tracking = f" RMS tracking error of the worst joint: {worst[0]:.3g} → {worst[1]:.3g}."
-    return f"The gate opened at {gate['opened_at']:.1f} s.{closed}{tracking if pairs else ''}"
+    return f"The gate opened at {gate['opened_at']:.1f} s.{closed}{_worst(data)}"
+
+
+def _worst(data: Data) -> str:
+    """Tracking of the joint that was worst before, of each unit."""
+    sentences = []
+    for unit in ("rad", "m"):
+        known = [
+            joint
+            for joint in data["joints"]
+            if joint["unit"] == unit
+            and None not in (joint["tracking_before"], joint["tracking_after"])
+        ]
+        if known:
+            worst = max(known, key=lambda joint: float(joint["tracking_before"]))
+            before, after = ((1e3 * worst[f"tracking_{when}"]) for when in ("before", "after"))
+            sentences.append(
+                f" RMS tracking error of {worst['name']}, the worst before: {before:.3g} →"
+                f" {after:.3g} m{unit}."
+            )
+    return "".join(sentences)
 
 
 def sections(result: ControlResult, data: Data) -> tuple[Section, ...]:
@@ -87,19 +126,60 @@ def sections(result: ControlResult, data: Data) -> tuple[Section, ...]:
     note = Note(story(data), "good" if open_now else "warning")
     columns = (
         Column("joint"),
-        Column("RMS error, nominal model", "rad or m"),
-        Column("RMS error, identified model", "rad or m"),
+        Column("RMS error, nominal model"),
+        Column("RMS error, identified model"),
+        Column("unit"),
     )
     rows = tuple(
-        (joint["name"], joint["tracking_before"], joint["tracking_after"])
+        (joint["name"], joint["tracking_before"], joint["tracking_after"], joint["unit"])
         for joint in data["joints"]
     )
-    found: list[Block] = [note, *(Text(sentence) for sentence in data["assumed"])]
+    blocks: list[Block] = [note, *(Text(sentence) for sentence in data["assumed"])]
+    cycle = data["cycle_us"]
+    time = f"A command took {cycle['p50']:.0f} µs in the median, {cycle['p99']:.0f} µs in 99 % of"
+    ends = Text(f"{time} the cycles. The run ended: {data['ended']}.")
     return (
-        Section("Result", "result", (*found, Table(columns, rows))),
+        Section("Result", "result", (*blocks, Table(columns, rows), ends)),
         Section("Joint errors", "errors", (_errors(result),)),
+        *_identified(data),
         Section("Gate and events", "events", _events(result, data)),
     )
+
+
+def _identified(data: Data) -> tuple[Section, ...]:
+    """The links of the last model that commanded, beside the file's."""
+    if data["links"] is None:
+        return ()
+    columns = (
+        Column("link"),
+        Column("mass, file", "kg"),
+        Column("mass, identified", "kg"),
+        Column("centre of mass, file", "m"),
+        Column("centre of mass, identified", "m"),
+    )
+    links = data["links"]
+    rows = [
+        (
+            link["name"],
+            link["mass_file"],
+            link["mass"],
+            _vector(link["com_file"]),
+            _vector(link["com"]),
+        )
+        for link in links
+    ]
+    total = (sum(link[key] for link in links) for key in ("mass_file", "mass"))
+    caption = (
+        "Of the last identified model that commanded the robot. Single links can trade mass with"
+        " their neighbours: torques show only sums of them (thetahat inspect lists those); what the"
+        " motion does not show stays near the file's value."
+    )
+    table = Table(columns, (*rows, ("total", *total, "", "")), caption)
+    return (Section("Identified robot", "identified", (table,)),)
+
+
+def _vector(values: list[float]) -> str:
+    return ", ".join(f"{value:.3f}" for value in values)
 
 
 def _errors(result: ControlResult) -> Figure:
@@ -110,9 +190,10 @@ def _errors(result: ControlResult) -> Figure:
     groups = {"errors": lines}
     if len(names) > MOST_LINES:
         groups = {name: {name: each} for name, each in lines.items()}
+    title = f"wanted − measured [{' or '.join(dict.fromkeys(_position_units(result)))}]"
     marked = online_run.stretches(result.t, result.identified)
     panels = tuple(
-        Panel(name, online_run.over_time(group, "wanted − measured", identified=marked))
+        Panel(name, online_run.over_time(group, title, identified=marked))
         for name, group in groups.items()
     )
     caption = "Joint errors; on green ground the controller uses the identified model."

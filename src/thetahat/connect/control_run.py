@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ from thetahat.control.computed_torque import ComputedTorque
 from thetahat.control.controller import Reference
 from thetahat.control.journal import Journal
 from thetahat.control.loop import Cycle, Loop, LoopReport
-from thetahat.control.loop_timing import VirtualClock
+from thetahat.control.loop_timing import Histogram, Quantiles, VirtualClock
 from thetahat.control.model_switch import ModelSwitch
 from thetahat.control.online_control import Measured, OnlineControl
 from thetahat.errors import check_positive
@@ -80,6 +81,7 @@ class StreamOutcome:
 class ControlResult:
     """What came of a run."""
 
+    nominal: Robot  # as its file says, with the friction terms to identify
     robot: Robot  # the identified one, or the nominal one where the gate never opened
     t: np.ndarray  # (n,) [s]
     error: np.ndarray  # (n, nv) wanted − measured position [rad or m]
@@ -87,6 +89,7 @@ class ControlResult:
     stream: StreamOutcome
     notes: tuple[str, ...]  # what was assumed
     max_torque_step: float  # [N·m or N] by switches to identified models
+    cycle_us: Quantiles  # computing a command, by the machine's clock
     report: LoopReport | None  # of the loop; None where a page drove it
 
     def tracking(self) -> tuple[np.ndarray, np.ndarray | None]:
@@ -155,6 +158,7 @@ class ControlRun:
         self._gate: list[tuple[float, bool, str]] = []
         self._events: list[Event] = []
         self._report: LoopReport | None = None
+        self._cycles_ns = Histogram()
         self._progress: Progress | None = None
         self._done = 0
         self.robot: Robot | None = None  # the last identified model that commanded
@@ -173,7 +177,9 @@ class ControlRun:
 
     def __call__(self, cycle: Cycle, sample: Measured) -> np.ndarray:
         """The command of one cycle, (nv,)."""
+        began = time.perf_counter_ns()
         tau = self.online(cycle, sample)
+        self._cycles_ns.add(time.perf_counter_ns() - began)
         self._record(cycle, np.asarray(sample.q, dtype=float))
         return tau
 
@@ -235,6 +241,7 @@ class ControlRun:
         """What came of it so far."""
         n = self._done
         return ControlResult(
+            nominal=self.nominal,
             robot=self.nominal if self.robot is None else self.robot,
             t=self._t[:n],
             error=self._error[:n],
@@ -247,6 +254,7 @@ class ControlRun:
             ),
             notes=self.controller.notes,
             max_torque_step=self.controller.max_torque_step,
+            cycle_us=self._cycles_ns.quantiles(),
             report=self._report,
         )
 

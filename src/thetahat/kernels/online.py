@@ -56,6 +56,9 @@ RISE, FALL = (
 )
 # least usual innovation [rad], [rad/s]; of the RMS torque
 LEAST_Q, LEAST_DQ, LEAST_TAU = (1e-6, 1e-4, 1e-4)
+# [rad/s² or m/s²] arms reach about 20, most joints less: a change that such an acceleration explains
+# is no leap, however still the joint has stood until now
+ACCELERATION = 20.0
 # encoder counts that are no leap: a slow joint stands between two, and its speed, which is made of
 # them, leaps with each
 COUNTS = 1.5
@@ -119,20 +122,26 @@ def _leap(h, slack, mode, rated, sample, before, state):
     code = TAKEN
     for v in range(tau.shape[0]):
         i = q_of[v]
-        count = COUNTS * Sq[Q_STEP, i] if i >= 0 and Sq[Q_STEP, i] < ELSEWHERE else 0.0
+        # the first step of an encoder that stood still is its count, as far as is known
+        count = min(Sq[Q_STEP, i], abs(q[i] - q0[i]) or ELSEWHERE) if i >= 0 else ELSEWHERE
+        count = COUNTS * count if count < ELSEWHERE else 0.0
+        moved = ACCELERATION * h / (SPIKE * slack)
         if (
             rated
             and i >= 0
             and not _usual(
                 q[i] - q0[i] - h * Sv[LAST_DQ, v],
                 Sq[Q_SCALE, i],
-                max(LEAST_Q, count / SPIKE),
+                max(LEAST_Q, 2.0 * count / SPIKE, h * moved),  # of position and speed
                 slack,
             )
         ):
             code = SPIKE_Q * CODE + v
         if mode != DIFFERENTIATED and not _usual(
-            dq[v] - dq0[v], Sv[SCALE_DQ, v], max(LEAST_DQ, count * slack / (SPIKE * h)), slack
+            dq[v] - dq0[v],
+            Sv[SCALE_DQ, v],
+            max(LEAST_DQ, count * slack / (SPIKE * h), moved),
+            slack,
         ):
             code = SPIKE_DQ * CODE + v
         if not _usual(

@@ -128,8 +128,8 @@ class Stream:
         self._check_channels(now)
         if channels.seen == YOUNG and start_thresholds(channels, self.clock.period):
             sentence = (
-                f"one of the first samples, up to {now:.6g} s, leaps by far more than the others;"
-                " all start anew"
+                f"the first samples, up to {now:.6g} s, do not agree (a first command, or one wrong"
+                " sample); they are not used"
             )
             self._restart("start", sentence, forget=True)
         if self._restarted is not None:
