@@ -56,8 +56,8 @@ RISE, FALL = (
 )
 # least usual innovation [rad], [rad/s]; of the RMS torque
 LEAST_Q, LEAST_DQ, LEAST_TAU = (1e-6, 1e-4, 1e-4)
-# [rad/s² or m/s²] arms reach about 20, most joints less: a change that such an acceleration explains
-# is no leap, however still the joint has stood until now
+# [rad/s² or m/s²] arms reach about 20, most joints less: a change that such an acceleration
+# explains is no leap, however still the joint has stood until now
 ACCELERATION = 20.0
 # encoder counts that are no leap: a slow joint stands between two, and its speed, which is made of
 # them, leaps with each
