@@ -70,6 +70,17 @@ def test_identify(thetahat: Thetahat, log: Path, tmp_path: Path, options: list) 
     require("estimate", json.loads((tmp_path / "estimate.json").read_text(encoding="utf-8")))
 
 
+def test_randomize(thetahat: Thetahat, log: Path, tmp_path: Path) -> None:
+    result, out = tmp_path / "result", tmp_path / "robots"
+    assert thetahat("identify", "arm4", log, "--out", result).code == 0
+    done = thetahat("randomize", result, "--count", 2, "--out", out, "--json")
+    assert done.code == 0, done.err
+    require("ranges", done.data)
+    require("ranges", json.loads((out / "ranges.json").read_text(encoding="utf-8")))
+    assert not list(validator("ranges").iter_errors(done.data))
+    assert list(validator("ranges").iter_errors({**done.data, "level": 95}))
+
+
 def test_identify_with_motors(thetahat: Thetahat, log: Path, tmp_path: Path) -> None:
     (tmp_path / "map.csv").write_text("a,b,c,d\n1,0,0,0\n0,1,0,0\n0,0,1,0.5\n0,0,0,1\n")
     require(

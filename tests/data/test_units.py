@@ -57,7 +57,7 @@ def test_a_converted_log_is_the_log_in_si_units(
     path = write_table(tmp_path / f"log{suffix}", list(table), list(table.values()))
     log = read_log(path, robot, units="q=deg,t=ms,dq=rpm,tau=mNm")
     check(log)
-    told = [finding.message for finding in log.findings if finding.kind == "units"]
+    told = [finding.message for finding in log.findings if finding.kind == "unit-conversion"]
     assert told == [
         "units converted to SI: q from deg (× 0.0174533), t from ms (× 0.001), dq from rpm"
         " (× 0.10472), tau from mNm (× 0.001)"

@@ -121,8 +121,9 @@ def test_the_files_saved_are_those_of_the_command(
     saved = result.save(tmp_path)
     names = {path.name for path in saved.files}
     assert names == {path.name for path in shell[1].iterdir()}
-    assert names == {"estimate.json", "arm4_identified.urdf", "drive.json", "report.html"}
-    for name in ("arm4_identified.urdf", "drive.json"):
+    written = ("arm4_identified.urdf", "drive.json", "posterior.npz")
+    assert names == {"estimate.json", "report.html", *written}
+    for name in written:
         assert (tmp_path / name).read_bytes() == (shell[1] / name).read_bytes()
     mine, theirs = (
         (folder / "estimate.json").read_text().replace(str(folder), "FOLDER")

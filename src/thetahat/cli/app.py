@@ -10,6 +10,7 @@ import typer
 
 from thetahat import __version__
 from thetahat.cli import arguments
+from thetahat.cli.actuators import actuators
 from thetahat.cli.control import control
 from thetahat.cli.demo import demo
 from thetahat.cli.diff import diff
@@ -20,6 +21,7 @@ from thetahat.cli.history import history
 from thetahat.cli.identify import identify
 from thetahat.cli.inspect import inspect
 from thetahat.cli.payload import payload
+from thetahat.cli.randomize import randomize
 from thetahat.cli.simulate import simulate
 from thetahat.cli.study import study
 from thetahat.cli.tool import tool
@@ -58,8 +60,8 @@ def _options(
 
 
 VERBS = (
-    *(demo, inspect, identify, validate, payload, tool, export, study, excite, simulate, control),
-    *(fleet, history, diff),
+    *(demo, inspect, identify, validate, payload, tool, actuators, export, randomize, study),
+    *(excite, simulate, control, fleet, history, diff),
 )
 for function in VERBS:
     arguments.verb(app)(function)

@@ -14,7 +14,10 @@ from thetahat.pipeline.setting_error import SettingError
 from thetahat.pipeline.settings import IdentifySettings
 
 # settings that say how the files of a log are read
-READING = ("columns", "units", "gains", "format", "topic", "salvage", "skip_bad_rows", "keep")
+READING = (
+    *("columns", "units", "wrench_frame", "gains", "format", "topic", "salvage"),
+    *("skip_bad_rows", "keep"),
+)
 Verb = Callable[..., None]
 
 KINDS = {  # of an option, by the annotation of its field; all else is text

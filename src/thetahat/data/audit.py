@@ -83,7 +83,7 @@ class Audit:
         self._dofs = [
             (node, robot.tree.q_index[node.name], robot.tree.v_index[node.name])
             for node in robot.tree.independent
-            if node.kind.nv == 1 and node.name not in columns.locked
+            if node.kind.nv == 1 and not node.sensor and node.name not in columns.locked
         ]
         limits = {
             v: MOVED_ANGLE if node.kind is JointKind.REVOLUTE else MOVED_LENGTH

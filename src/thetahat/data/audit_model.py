@@ -17,6 +17,7 @@ from thetahat.data.joint_torques import ENOUGH, joint_torques
 from thetahat.data.torque_scale import common_factor, dead_torques, scale_findings, torque_scales
 from thetahat.data.torque_signs import TorqueHypotheses, check_signs
 from thetahat.data.types import Finding, Mask
+from thetahat.data.wrench_audit import check_wrenches
 from thetahat.errors import MalformedInput
 from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind
@@ -54,6 +55,7 @@ def check_against_model(
     if windows.tau is None or len(windows) < ENOUGH:
         return [], []
     windows = windows.differentiated(differentiated)
+    check_wrenches(robot, windows, file)
     joints = joint_torques(robot, columns, windows)
     dead, masks = dead_torques(joints, robot, rows=rows, keep=keep)
     living = {v: joint for v, joint in joints.items() if v not in {mask.joint for mask in masks}}

@@ -16,8 +16,10 @@ from functools import cached_property
 import numpy as np
 
 from thetahat.data.types import Channels
+from thetahat.dynamics import rigid_body
 from thetahat.errors import MalformedInput, UsageError, known
 from thetahat.model.robot import Robot
+from thetahat.model.wrench_sensors import CHANNELS, sensor_joint, sensor_links
 
 KINDS = ("q", "dq", "ddq", "tau")
 KEYS = (*KINDS, "cmd", "t", "seg")  # of patterns; verbs that read commanded positions use cmd
@@ -27,6 +29,7 @@ _RANGE = r"\d+(?:-\d+(?::\d+)?)?"
 _PLACES = re.compile(rf"{_RANGE}(?:\+{_RANGE})*")
 _NAMED = re.compile(r"(q|dq|ddq|tau)\.(.+)")
 _NUMBERED = re.compile(r"(q|dq|ddq|tau)(\d+)(?:\.(\w+))?")
+_WRENCH = re.compile(r"wrench\.(.+)\.([a-z]+)")
 _TIMES = ("time", "timestamp", "stamp", "time_s", "seconds", "sec", "secs", "ts")
 ALIKE = 0.75  # similarity of two names that may be one, misspelt
 
@@ -37,6 +40,7 @@ class Conversion:
 
     scale: tuple[float, ...] = ()  # of each of a map's `columns`; empty: all are 1
     notes: tuple[tuple[str, str], ...] = ()  # (kind, sentence), for the log's findings
+    world_wrenches: bool = False  # wrenches are in the world's axes, about the link's origin
 
 
 @dataclass(frozen=True)
@@ -88,13 +92,27 @@ class ColumnMap:
             return array
 
         zero = np.zeros(robot.nv)
+        q = filled("q", robot.neutral)
+        tau = filled("tau", zero) if self.has("tau") else None
+        if tau is not None and self.conversion.world_wrenches:
+            turn_wrenches(robot, q, tau)
         return {
             "t": np.ascontiguousarray(column(0)),
-            "q": filled("q", robot.neutral),
+            "q": q,
             "dq": filled("dq", zero) if self.has("dq") else None,
             "ddq": filled("ddq", zero) if self.has("ddq") else None,
-            "tau": filled("tau", zero) if self.has("tau") else None,
+            "tau": tau,
         }
+
+
+def turn_wrenches(robot: Robot, q: np.ndarray, tau: np.ndarray) -> None:
+    """Turn wrenches from the world's axes into those of their links, in place."""
+    R, _ = rigid_body.body_frames(robot, np.ascontiguousarray(q))
+    for link in sensor_links(robot):
+        to_link = np.swapaxes(R[:, robot.body_names.index(link)], -1, -2)
+        first = robot.tree.v_index[sensor_joint(link, CHANNELS[0])]
+        for part in (slice(first, first + 3), slice(first + 3, first + 6)):
+            tau[:, part] = (to_link @ tau[:, part, None])[..., 0]
 
 
 def parse_patterns(columns: str | Mapping[str, str] | None) -> dict[str, str]:
@@ -163,7 +181,7 @@ class Resolver:
     ) -> None:
         self._robot, self._names, self._file = robot, list(names), file
         self._widths, self._patterns = widths, patterns
-        self._joints = robot.tree.independent
+        self._joints = tuple(node for node in robot.tree.independent if node.sensor is None)
         self._columns: dict[tuple[str, int], str] = {}
         # names of joints that the robot does not have, in order
         self._unknown: dict[str, None] = {}
@@ -181,11 +199,14 @@ class Resolver:
             if kind in self._patterns:
                 self._by_pattern(kind)
             elif self._full_matrix(kind):
-                for at in range(self._widths[kind]):
-                    self._put(kind, at, f"{kind}{at + 1}")
+                for number, at in enumerate(self._positions(kind), start=1):
+                    self._put(kind, at, f"{kind}{number}")
         for name in self._names:
             self._by_name(name)
         self._check_joints()
+        for link in sensor_links(self._robot):
+            for channel in CHANNELS:
+                self._put_wrench(link, channel)
         return self._map(time, run if run in self._names else None)
 
     # -- finding -----------------------------------------------------------------------------------
@@ -214,9 +235,18 @@ class Resolver:
         """Return whether a 2-D array has the width of the robot's q or dq, where that is not one
         number per joint.
         """
-        return self._robot.nq != len(self._joints) and self._widths.get(kind) == (
-            self._robot.nq if kind == "q" else self._robot.nv
-        )
+        nq = len(self._positions("q"))
+        return nq != len(self._joints) and self._widths.get(kind) == len(self._positions(kind))
+
+    def _positions(self, kind: str) -> list[int]:
+        """Positions in q, or in dq, of the joints that move, in their order."""
+        tree, turns = self._robot.tree, kind == "q"
+        first = tree.q_index if turns else tree.v_index
+        return [
+            first[node.name] + k
+            for node in self._joints
+            for k in range(node.kind.nq if turns else node.kind.nv)
+        ]
 
     def _put(self, kind: str, position: int, column: str) -> None:
         other = self._columns.setdefault((kind, position), column)
@@ -259,7 +289,8 @@ class Resolver:
 
     def _by_place(self, kind: str, pattern: str) -> None:
         """Give the columns at these places to the first joints, in their order."""
-        places, count = _places(pattern), self._robot.nq if kind == "q" else self._robot.nv
+        places, positions = _places(pattern), self._positions(kind)
+        count = len(positions)
         beyond = [place for place in places if not 1 <= place <= len(self._names)]
         if beyond:
             raise MalformedInput(
@@ -271,8 +302,17 @@ class Resolver:
                 f"{self._file}: {kind}={pattern} are {len(places)} columns, but robot"
                 f" {self._robot.name!r} has {count} of {kind}: {known(self._robot.joint_names)}"
             )
-        for position, place in enumerate(places):
+        for position, place in zip(positions, places, strict=False):
             self._put(kind, position, self._names[place - 1])
+
+    def _put_wrench(self, link: str, channel: str) -> None:
+        name = sensor_joint(link, channel)
+        if name not in self._names:
+            raise MalformedInput(
+                f"{self._file} has no column {name!r}, which the sensor on link {link!r} needs; log"
+                f" all six: wrench.{link}.{', '.join(CHANNELS)}"
+            )
+        self._put("tau", self._robot.tree.v_index[name], name)
 
     def _check_base(self, kind: str, pattern: str) -> None:
         """Refuse joints counted from 1 where the columns count from 0, and the other way round: all
@@ -347,9 +387,14 @@ class Resolver:
 
     # -- checking ----------------------------------------------------------------------------------
 
-    def _joint_of(self, kind: str, position: int) -> int:
-        sizes = [node.kind.nq if kind == "q" else node.kind.nv for node in self._joints]
-        return int(np.searchsorted(np.cumsum(sizes), position, side="right"))
+    def _joint_of(self, kind: str, position: int) -> int | None:
+        """The joint of a coordinate; None: a sensor's."""
+        tree, turns = self._robot.tree, kind == "q"
+        for number, node in enumerate(self._joints):
+            first = (tree.q_index if turns else tree.v_index)[node.name]
+            if first <= position < first + (node.kind.nq if turns else node.kind.nv):
+                return number
+        return None
 
     def _check_joints(self) -> None:
         """Refuse joint names that differ from the robot's; joints too many or too few are fine."""
@@ -371,6 +416,8 @@ class Resolver:
             )
         for (kind, at), column in self._columns.items():
             joint = self._joint_of(kind, at)
+            if joint is None:
+                continue
             if joint not in measured:
                 node = self._joints[joint]
                 raise MalformedInput(
@@ -430,7 +477,8 @@ def commanded_columns(
     """
     names, out = set(columns.ignored), []
     measured = {at for kind, at, _ in columns.place if kind == "q"}
-    for number, node in enumerate(robot.tree.independent):
+    joints = (node for node in robot.tree.independent if node.sensor is None)
+    for number, node in enumerate(joints):
         first = robot.tree.q_index[node.name]
         for place, suffix in enumerate(node.kind.coordinates, start=first):
             if place not in measured:
@@ -444,6 +492,24 @@ def commanded_columns(
                 return None
             out.append(("q", place, column))
     return tuple(out) or None
+
+
+def wrench_links(names: Sequence[str], file: str) -> tuple[str, ...]:
+    """Return the links whose wrenches a table has, six columns each."""
+    by_link: dict[str, list[str]] = {}
+    for name in names:
+        match = _WRENCH.fullmatch(name)
+        if match and match[2] in CHANNELS:
+            by_link.setdefault(match[1], []).append(match[2])
+    for link, channels in by_link.items():
+        missing = [sensor_joint(link, each) for each in CHANNELS if each not in channels]
+        if missing:
+            raise MalformedInput(
+                f"{file} has {len(channels)} of the six columns of wrench.{link}:"
+                f" {', '.join(missing)} missing; log all six, or rename the others so that they"
+                " are not read"
+            )
+    return tuple(by_link)
 
 
 def _filled(pattern: str, joint: str, at: int, end: str = "") -> str:

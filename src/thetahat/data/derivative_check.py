@@ -84,7 +84,7 @@ class DerivativeCheck:
         self._dofs = [
             (node, robot.tree.q_index[node.name], robot.tree.v_index[node.name])
             for node in robot.tree.independent
-            if node.kind.nv == 1 and node.name not in columns.locked
+            if node.kind.nv == 1 and not node.sensor and node.name not in columns.locked
         ]
         count = len(self._dofs)
         self._q = [at for _, at, _ in self._dofs]

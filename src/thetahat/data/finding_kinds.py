@@ -46,6 +46,7 @@ EFFECTS = {
     "spring-fitted": CORRECTED,
     "stuck": REMOVED,
     "torque-scale": WRONG,
+    "unit-conversion": NOTE,
     "units": WRONG,
     "wrap": CORRECTED,
 }

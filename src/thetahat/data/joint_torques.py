@@ -54,6 +54,7 @@ def joint_torques(
 ) -> dict[int, JointTorque]:
     """Return the joints that have enough usable torques, by degree of freedom."""
     measured = {at for kind, at, _ in columns.place if kind == "tau"}
+    measured -= set(robot.tree.sensor_dofs.tolist())  # wrench_audit.py
     inertial, gravity = _file_torques(robot, windows)
     torque = np.zeros_like(inertial) if windows.tau is None else windows.tau
     own = _own_links(robot, windows) if own_links else {}

@@ -359,6 +359,7 @@ class _Filter:
         """
         rows = len(dq)
         still = np.abs(dq) < np.array(self.settings.min_speed)
+        still[:, self.robot.tree.sensor_dofs] = False  # a sensor never moves, and always measures
         reason = np.where(still, np.uint8(STANDSTILL), np.uint8(0))
         reason[codes[self.past : self.past + rows] == OUTLIER] = OUTLIER
         place = np.arange(first, first + rows)

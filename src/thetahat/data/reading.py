@@ -52,10 +52,16 @@ class Reading:
         return self.units.gains if isinstance(self.units, ScaledUnits) else ()
 
     @property
+    def world_wrenches(self) -> bool:
+        """Whether wrenches are in the world's axes."""
+        return isinstance(self.units, ScaledUnits) and self.units.wrench_frame == "world"
+
+    @property
     def key(self) -> tuple[object, ...]:
         """What decides the rows that are read, in plain values."""
         given = (self.columns, self.topic, self.salvage)
-        more = (self.gains,) if self.gains else ()
+        more: tuple[object, ...] = (self.gains,) if self.gains else ()
+        more += ("world",) if self.world_wrenches else ()
         units = self.stated_units
         return (*given, units, self.format, self.skip_bad_rows, self.keep, *more)
 
@@ -140,7 +146,10 @@ def column_map(table: Header, robot: Robot, reading: Reading, *, file: str) -> C
     hint = "" if columns.has("tau") else currents_hint(reading.format, names)
     notes += [("currents", hint)] if hint else []
     converter = Converter(robot, units, dict(reading.gains))
-    return _converted(columns, converter, tuple(notes))
+    columns = _converted(columns, converter, tuple(notes))
+    if not reading.world_wrenches:
+        return columns
+    return replace(columns, conversion=replace(columns.conversion, world_wrenches=True))
 
 
 def command_map(columns: ColumnMap, robot: Robot, reading: Reading) -> ColumnMap | None:
@@ -171,7 +180,11 @@ def _converted(
     converter.check(place)
     factors = [converter.factor(kind, at) for kind, at in place]
     sentence = converter.sentence(place)
-    told = (*notes, *((("units", sentence),) if sentence else ()), *converter.gain_notes(place))
+    told = (
+        *notes,
+        *((("unit-conversion", sentence),) if sentence else ()),
+        *converter.gain_notes(place),
+    )
     conversion = Conversion((converter.time_factor, *factors), told)
     return replace(columns, conversion=conversion)
 

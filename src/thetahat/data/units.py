@@ -10,7 +10,7 @@ from thetahat.errors import UsageError, known
 from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind
 
-KINDS = ("t", "q", "dq", "ddq", "tau", "cmd")
+KINDS = ("t", "q", "dq", "ddq", "tau", "cmd", "wrench")
 TURN = 2.0 * math.pi
 KILOPOND = 9.80665  # [N] weight of a kilogram, by definition
 ANGLES = {"rad": 1.0, "mrad": 1e-3, "deg": math.pi / 180.0, "rev": TURN}
@@ -42,7 +42,7 @@ def units_of(kind: str) -> tuple[dict[str, float], dict[str, float]]:
     """Return the units of a kind of column, with factors: for angles and for lengths."""
     if kind == "t":
         return TIMES, TIMES
-    if kind == "tau":
+    if kind in ("tau", "wrench"):
         return TORQUES, FORCES
     suffix = {"dq": "/s", "ddq": "/s^2"}.get(kind, "")
     angles = {f"{name}{suffix}": factor for name, factor in ANGLES.items()}
@@ -98,10 +98,18 @@ def _unit(key: str, name: str) -> Unit:
 
 @dataclass(frozen=True)
 class ScaledUnits:
-    """Units of columns, and gains of the drives that report torques."""
+    """Units of columns, gains of the drives that report torques, and the axes of wrenches."""
 
     units: str | Mapping[str, str] | None
-    gains: tuple[tuple[str, float], ...]  # joint, and factor on its torque
+    gains: tuple[tuple[str, float], ...] = ()  # joint, and factor on its torque
+    wrench_frame: str = "link"  # or world: whose axes wrenches are in, about the link's origin
+
+    def __post_init__(self) -> None:
+        if self.wrench_frame not in ("link", "world"):
+            raise UsageError(
+                f"the frame of wrenches is {self.wrench_frame!r}; give link or world, whose axes"
+                " they are in"
+            )
 
 
 @dataclass(frozen=True)
@@ -115,6 +123,8 @@ class Converter:
     def factor(self, kind: str, position: int) -> float:
         """Return the factor of a column to SI units. position: of q, dq, ddq or tau."""
         joint, dimension = self._coordinate(kind, position)
+        if joint.startswith("wrench.") and kind == "tau":
+            kind, joint = "wrench", self._sensor(joint)
         unit = self.units.get(f"{kind}.{joint}") or self.units.get(kind)
         factor = None
         if unit is not None and dimension:
@@ -138,6 +148,9 @@ class Converter:
             )
         for key, unit in self.units.items():
             kind, _, joint = key.partition(".")
+            if kind == "wrench":
+                self._check_wrench(key, joint)
+                continue
             if joint and joint not in joints:
                 raise UsageError(
                     f"units has the key {key!r}, but the robot has no joint {joint!r}; its joints:"
@@ -158,16 +171,37 @@ class Converter:
                     " be in it; leave it out, or name the columns with --columns"
                 )
 
+    def _sensor(self, joint: str) -> str:
+        """The link whose wrench a sensor's joint measures."""
+        node = self.robot.tree.nodes[self.robot.tree.index_of[joint]]
+        return node.sensor or ""
+
+    def _check_wrench(self, key: str, link: str) -> None:
+        links = {node.sensor for node in self.robot.tree.independent if node.sensor}
+        if (link and link not in links) or not links:
+            raise UsageError(
+                f"units has the key {key!r}, but the log has no columns {key}.fx … {key}.tz; leave"
+                " it out"
+            )
+
     def sentence(self, place: Mapping[tuple[str, int], str]) -> str:
         """Return what is converted, in words; empty where nothing is."""
         parts = []
         for key, unit in self.units.items():
             kind, _, joint = key.partition(".")
-            factors = {
-                self.factor(k, at)
-                for k, at in place
-                if k == kind and (not joint or self._coordinate(k, at)[0] == joint)
-            }
+            if kind == "wrench":
+                head = f"wrench.{joint}." if joint else "wrench."
+                factors = {
+                    self.factor(k, at)
+                    for k, at in place
+                    if k == "tau" and self._coordinate(k, at)[0].startswith(head)
+                }
+            else:
+                factors = {
+                    self.factor(k, at)
+                    for k, at in place
+                    if k == kind and (not joint or self._coordinate(k, at)[0] == joint)
+                }
             factors = {self.time_factor} if kind == "t" else factors - {1.0}
             factors -= {1.0}
             if factors:

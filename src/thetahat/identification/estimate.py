@@ -13,7 +13,12 @@ from thetahat.identification.identifiability.base_parameters import ALONE, BaseP
 from thetahat.identification.parameter_columns import Columns
 from thetahat.identification.uncertainty.flags import BOUND, DECIDES, PRIOR, REASONS
 from thetahat.identification.uncertainty.noise import NoiseModel
-from thetahat.identification.uncertainty.posterior import Limits, Posterior, RobotSamples
+from thetahat.identification.uncertainty.posterior import (
+    Limits,
+    Posterior,
+    RobotLaw,
+    RobotSamples,
+)
 from thetahat.identification.uncertainty.sensitivity import Sensitivity
 from thetahat.model import parameters
 from thetahat.model.robot import Robot
@@ -118,6 +123,10 @@ class Estimate:
         diagnostics = replace(self.diagnostics, noise=noise, advice=(*self.advice, *noise.warning))
         return replace(self, covariance=covariance, diagnostics=diagnostics)
 
+    def with_covariance(self, covariance: np.ndarray) -> Estimate:
+        """Return the estimate with another covariance of its base parameters."""
+        return replace(self, covariance=covariance)
+
     def with_sensitivity(self, sensitivity: Sensitivity, posterior: Posterior | None) -> Estimate:
         """Return the estimate with the covariance that noise and the prior's own spread make.
 
@@ -160,13 +169,21 @@ class Estimate:
         Base parameters spread as stated, all else as the prior does within the bounds of physical
         and plausible bodies. The same seed draws the same robots.
         """
-        posterior, sensitivity = self.diagnostics.posterior, self.diagnostics.sensitivity
-        if posterior is None or sensitivity is None:
+        law = self.law
+        if law is None:
             raise UsageError(
                 f"robots cannot be drawn from an estimate by {self.method!r} ({self.status}): it"
                 " has no law for what the data do not determine; use th.Consistent"
             )
-        return posterior.draw(n, seed, sensitivity.noise)
+        return law.draw(n, seed)
+
+    @property
+    def law(self) -> RobotLaw | None:
+        """The law that `sample` draws robots from; None for estimators without a prior."""
+        posterior, sensitivity = self.diagnostics.posterior, self.diagnostics.sensitivity
+        if posterior is None or sensitivity is None:
+            return None
+        return posterior.with_noise(sensitivity.noise)
 
     def with_noise_model(self, noise: NoiseModel) -> Estimate:
         """Return the estimate with the noise model that its covariance comes from."""

@@ -33,6 +33,7 @@ class Link:
     translation: np.ndarray  # (3,) [m]
     theta: np.ndarray  # (10,) in the link's own frame, as the file states them
     has_inertia: bool = True  # whether the file states an inertia for it
+    parent: str | None = None  # link that its joint, fixed or not, hangs on; None: the root
 
 
 class KernelValues(NamedTuple):

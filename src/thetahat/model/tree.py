@@ -96,6 +96,7 @@ class Joint:
     armature: float = 0.0  # rotor inertia seen at the joint [kg·m² or kg]
     stiffness: float = 0.0  # of a spring [N·m/rad or N/m], one-DOF joints only
     rest: float = 0.0  # q at which that spring is at rest [rad or m]
+    sensor: str | None = None  # link whose wrench it measures: it never moves (wrench_sensors.py)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +121,11 @@ class Node:
     def mimic(self) -> Mimic | None:
         """The joint this one follows, if any."""
         return self.joint.mimic
+
+    @property
+    def sensor(self) -> str | None:
+        """The link whose wrench this joint measures; None: it moves."""
+        return self.joint.sensor
 
 
 # Columns of the integer arrays handed to the kernels.
@@ -193,6 +199,11 @@ class Tree:
     def independent(self) -> tuple[Node, ...]:
         """The joints that own coordinates (all but mimic ones), in the order of dq."""
         return tuple(node for node in self.nodes if node.mimic is None)
+
+    @cached_property
+    def sensor_dofs(self) -> np.ndarray:
+        """Positions in dq of wrench sensors' directions, which never move."""
+        return np.array([self.v_index[n.name] for n in self.independent if n.sensor], dtype=int)
 
     @cached_property
     def has_mimic(self) -> bool:

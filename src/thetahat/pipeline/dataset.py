@@ -39,7 +39,9 @@ from thetahat.model.link_geometry import link_regions
 from thetahat.model.lock_joints import lock
 from thetahat.model.placeholder_inertia import placeholder_reason
 from thetahat.model.robot import Robot
+from thetahat.model.wrench_sensors import sensor_links, with_wrench_sensors
 from thetahat.pipeline import body_settings
+from thetahat.pipeline.logged_sensors import log_names, with_logged_sensors
 from thetahat.pipeline.settings import IdentifySettings
 
 # [kg/m³] mass over region, the median of 1,031 links of public robots
@@ -86,6 +88,7 @@ class Dataset:
                 raise StorageError(f"--actuation {str(path)!r} is not a file; check the path")
             robot = with_map(robot, path, whole=self.robot, locked=self.log.locked)
         terms = {term: term in settings.friction for term in ("viscous", "coulomb", "offset")}
+        terms["offset"] |= bool(sensor_links(robot))  # the bias of a sensor is one
         return robot.with_drive(**terms, armature=settings.armature is not False)
 
     @cached_property
@@ -182,7 +185,8 @@ def prior_robot(nominal: Robot, locked: Sequence[str], settings: IdentifySetting
     """Return the robot whose values are the prior, made physical where the method needs it."""
     robot, given = nominal, settings.prior
     if given is not None:
-        robot = lock(load_robot(given, None), locked)
+        robot = with_wrench_sensors(load_robot(given, None), sensor_links(nominal))
+        robot = lock(robot, locked)
         if robot.joint_names != nominal.joint_names or robot.body_names != nominal.body_names:
             ours = set(nominal.joint_names + nominal.body_names)
             theirs = set(robot.joint_names + robot.body_names)
@@ -230,6 +234,7 @@ def read_dataset(
         )
     if isinstance(logs, Samples) and test is None and settings.held_out:
         logs, test = logs.split(1.0 - settings.held_out)
+    robot = with_logged_sensors(robot, logs, settings.reading)
     log = require_torque(read_logs(robot, logs, settings, engine), "identify from")
     if test is None:
         return Dataset(robot, log, None, settings)
@@ -277,13 +282,3 @@ def read_logs(robot: Robot, logs: LogInput, settings: IdentifySettings, engine: 
         f"logs is {type(logs).__name__}; give a path or several, a Log, Samples, a pandas or polars"
         " frame, or a mapping of arrays by column name"
     )
-
-
-def log_names(logs: LogInput) -> list[str] | None:
-    """Return paths and URLs as text; None where something else was given."""
-    if isinstance(logs, str | os.PathLike):
-        return [os.fspath(logs)]
-    if not isinstance(logs, list | tuple) or not logs:
-        return None
-    names = [os.fspath(each) for each in logs if isinstance(each, str | os.PathLike)]
-    return names if len(names) == len(logs) else None

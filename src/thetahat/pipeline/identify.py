@@ -30,6 +30,7 @@ from thetahat.identification.estimate_json import PLAIN
 from thetahat.identification.estimators.consistent import Consistent, LogCholesky
 from thetahat.identification.estimators.estimator import AnyEstimator, Estimator
 from thetahat.identification.estimators.instrumental import Instrumental
+from thetahat.identification.estimators.joint_weights import Weights, weigh
 from thetahat.identification.estimators.least_squares import LeastSquares
 from thetahat.identification.estimators.positive import Positive
 from thetahat.identification.estimators.prior import Prior
@@ -52,16 +53,20 @@ from thetahat.identification.tuning.model_selection import BY_LOAD, TERMS
 from thetahat.identification.tuning.prior_strength import USUAL
 from thetahat.identification.tuning.rotor_inertia import RotorDecision, decide_rotor_inertia
 from thetahat.identification.tuning.tune import Tuned, TuningOptions, tune, tune_samples
+from thetahat.identification.uncertainty.gain_error import with_gain_error
+from thetahat.identification.uncertainty.posterior import RobotSamples
 from thetahat.identification.verdict import Verdict
 from thetahat.model.robot import Robot
-from thetahat.pipeline.dataset import Dataset, LogInput, load_robot, log_names, read_dataset
+from thetahat.pipeline.dataset import Dataset, LogInput, load_robot, read_dataset
 from thetahat.pipeline.identification import Identification
 from thetahat.pipeline.instruments import instrumented
+from thetahat.pipeline.logged_sensors import log_names
 from thetahat.pipeline.outputs import Targets, write
 from thetahat.pipeline.results import Model, Scores
 from thetahat.pipeline.settings import IdentifySettings
 from thetahat.report.trace_collector import Collector
 
+DRAWN = 200  # robots, for the report's band of torques
 LOOSE = 0.1  # weight of a prior whose inertias are placeholders, at most: 3 times their size
 
 
@@ -178,7 +183,9 @@ def run(dataset: Dataset, engine: Engine, progress: Progress | None = None) -> I
     model, estimate = _solve(dataset, engine, tuned, rows, fold)
     if model.instruments is not None:
         tuned = replace(tuned, reasons=(*tuned.reasons, model.instruments.reason))
-    collector = Collector(model.identified, model.nominal) if dataset.settings.report else None
+    collector = None
+    if dataset.settings.report:
+        collector = Collector(model.identified, model.nominal, drawn=_drawn(model, estimate))
     watchers = Watchers(collector, ResidualAudit(model.identified), dataset.test_log is None)
     batches = engine.samples(rows, tuned.robot, "reading again")
     unmodelled = _unmodelled(dataset, model, estimate, watchers.watched(batches))
@@ -197,6 +204,18 @@ def run(dataset: Dataset, engine: Engine, progress: Progress | None = None) -> I
     test_runs = () if dataset.test_log is None else dataset.test_log.runs
     residuals = watchers.residuals.findings(dataset.log.runs, test_runs)
     return Identification(estimate, model, scores, used, tuned, fold.counts, traces, residuals)
+
+
+def _drawn(model: Model, estimate: Estimate) -> RobotSamples | None:
+    """Robots drawn from the estimate, for the report; None where it has no law of robots."""
+    diagnostics, robot = estimate.diagnostics, estimate.robot
+    same = (robot.nq, robot.nv) == (model.identified.nq, model.identified.nv)
+    if diagnostics.posterior is None or diagnostics.sensitivity is None or not same:
+        return None
+    try:
+        return estimate.sample(DRAWN)
+    except NotIdentifiable:  # on a corner of its bounds
+        return None
 
 
 @dataclass(frozen=True)
@@ -332,6 +351,7 @@ def _solve(
     if paired is not None and paired.used:
         rows, fold, seen = paired.rows, paired.fold, paired.seen
     estimate = _estimate(dataset, engine, tuned, rows, fold, seen=seen)
+    estimate = _with_gain_error(dataset, tuned, seen, estimate)
     plain = LeastSquares(weights=settings.weights).estimate(seen)
     model = Model(
         nominal=dataset.nominal,
@@ -376,6 +396,24 @@ def _estimate(
         given_up = tuple(each.name for each in estimate.given_up)
         return solved(replace(limits, given_up=given_up)).with_given_up(estimate.given_up)
     return estimate
+
+
+def _with_gain_error(
+    dataset: Dataset, tuned: Tuned, seen: Information, estimate: Estimate
+) -> Estimate:
+    """The estimate with intervals that know how well the drives' gains are known."""
+    settings, errors = dataset.settings, dataset.settings.gain_errors
+    relative = np.array([errors.get(name, 0.0) for name in seen.robot.velocity_names])
+    if not np.any(relative) or seen.robot.drive.actuation is not None:
+        return estimate
+    weights: str | Weights | None = settings.weights
+    if settings.consistent:
+        prior = dataset.prior_of(seen.robot)
+        estimator = consistent_estimator(settings, tuned, prior, dataset.constraints)
+        weights = estimator.joint_weights(seen)
+    if not isinstance(weights, Weights):
+        weights = weigh(seen, weights)
+    return with_gain_error(estimate, seen, weights, relative)
 
 
 def _decide_rotors(

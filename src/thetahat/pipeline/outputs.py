@@ -1,4 +1,4 @@
-"""The files of an identification: robot file, report and estimate.json, written in this order.
+"""The files of an identification: robot file, report, posterior and estimate.json, in this order.
 
 estimate.json is the last, so that where it is, all are.
 """
@@ -16,10 +16,11 @@ from thetahat import __version__
 from thetahat.data.samples_log import SamplesLog
 from thetahat.errors import UsageError, known
 from thetahat.files import as_text, make_folder, require_folder, write_atomically
-from thetahat.identification import estimate_json
+from thetahat.identification import estimate_json, posterior_file
 from thetahat.identification.excitation import joint_motion
 from thetahat.identification.verdict import Verdict, with_verdict
 from thetahat.model.io.save import save
+from thetahat.model.wrench_sensors import without_wrench_sensors
 from thetahat.report.identification_report import sections, titles
 from thetahat.report.page import render
 
@@ -55,7 +56,8 @@ class Targets:
 
     def check(self, inputs: Iterable[str | Path]) -> None:
         """Raise where they cannot be written, or would replace an input, before work begins."""
-        files = (self.estimate, self.robot, self.report, self.folder / DRIVE)
+        beside = (self.folder / DRIVE, self.folder / posterior_file.NAME)
+        files = (self.estimate, self.robot, self.report, *beside)
         require_folder(self.folder, [file for file in files if file is not None], inputs)
 
 
@@ -198,7 +200,7 @@ def write(
     *,
     force: bool = False,
 ) -> SavedResult:
-    """Write the robot file, the report and estimate.json.
+    """Write the robot file, the report, the posterior and estimate.json.
 
     force: write the robot file of a result that is not usable, too.
     """
@@ -210,16 +212,26 @@ def write(
         advice.append(refusal)
         _remove_earlier(targets)
     else:
-        saved = save(robot, targets.robot)
+        saved = save(without_wrench_sensors(robot), targets.robot)
         parity = saved.as_data()
         files += saved.files
         if saved.note:
             advice.append(saved.note)
+        files += _write_posterior(result, targets)
     data = {**data, "advice": advice, "parity": parity, "warnings": list(warnings)}
     data = with_verdict(data, str(targets.folder))
     if targets.report is not None:
         files.append(write_report(result, data, targets.report))
     return SavedResult(data, (write_atomically(targets.estimate, as_text(data)), *files))
+
+
+def _write_posterior(result: Results, targets: Targets) -> list[Path]:
+    """Write the law that `thetahat randomize` draws robots from, where the estimate has one."""
+    path, law = targets.folder / posterior_file.NAME, result.estimate.law
+    if law is None:
+        path.unlink(missing_ok=True)  # an earlier result's
+        return []
+    return [posterior_file.write_posterior(law, path)]
 
 
 def robot_file_refusal(robot: Robot, verdict: Verdict, *, force: bool) -> str | None:
@@ -241,7 +253,7 @@ def robot_file_refusal(robot: Robot, verdict: Verdict, *, force: bool) -> str | 
 
 def _remove_earlier(targets: Targets) -> None:
     """Remove the robot file of an earlier result, which would pass for this one's."""
-    for file in (targets.robot, targets.folder / DRIVE):
+    for file in (targets.robot, targets.folder / DRIVE, targets.folder / posterior_file.NAME):
         file.unlink(missing_ok=True)
 
 

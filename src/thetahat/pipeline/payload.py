@@ -44,9 +44,11 @@ from thetahat.model.io.gains_json import DriveGain, read_gains
 from thetahat.model.lock_joints import lock
 from thetahat.model.placeholder_inertia import placeholder_reason
 from thetahat.model.robot import Robot
+from thetahat.model.wrench_sensors import sensor_links
 from thetahat.pipeline.dataset import Dataset, LogInput, load_robot, read_logs
 from thetahat.pipeline.identification import Identification
 from thetahat.pipeline.identify import settings_for, tune_dataset
+from thetahat.pipeline.logged_sensors import with_common_sensors
 from thetahat.pipeline.outputs import DRIVE
 from thetahat.pipeline.payload_identification import (
     ANSWER,
@@ -107,6 +109,9 @@ def payload(
             "--known-mass finds a gain per joint, and --actuation says that motors drive several;"
             " multiply the motors' currents by their gains yourself"
         )
+    if estimate is None and not any(each.known_mass for each in named):
+        given = [without, *(each.logs for each in named)]
+        whole, settings = with_common_sensors(whole, given, link, settings)
     reader = _Reader(whole, settings, progress or NoProgress())
     bare = reader.bare(without) if estimate is None else reader.estimated(estimate)
     runs = [bare.run]
@@ -372,8 +377,8 @@ def _scale_error(reader: _Reader, information: Information, x: np.ndarray) -> fl
     given, else by the robot file's masses.
     """
     given = reader.settings.gains
-    if isinstance(given, Mapping):
-        return 0.0
+    if isinstance(given, Mapping) or sensor_links(information.robot):
+        return 0.0  # a wrist sensor is calibrated
     if given is not None:
         known_gains = [each for each in read_gains(given).values() if each.gain and each.std]
         errors = [(each.std or 0.0) / abs(each.gain or 1.0) for each in known_gains]

@@ -15,7 +15,8 @@ from thetahat.data.samples import Samples
 from thetahat.errors import MalformedInput, StorageError, UsageError, known
 from thetahat.identification.information import Information
 from thetahat.identification.payload.payload_body import PayloadBox
-from thetahat.pipeline.dataset import LogInput, log_names
+from thetahat.pipeline.dataset import LogInput
+from thetahat.pipeline.logged_sensors import log_names
 
 NAME = "payload"  # of the only one
 SIZES = "X,Y,Z in m, or XLOW..XHIGH/YLOW..YHIGH/ZLOW..ZHIGH, or a mesh file"

@@ -131,6 +131,12 @@ class IdentifySettings:
     units: str | None = setting(
         "Units of columns that are not in SI units, such as q=deg,t=ms,tau=mNm.", None, "UNITS"
     )
+    wrench_frame: str = setting(
+        "Whose axes columns wrench.<link>.* are in: link or world, about the link's origin.",
+        "link",
+        "FRAME",
+        shown=True,
+    )
     gains: str | os.PathLike[str] | Mapping[str, float] | None = setting(
         "drive.json with the gain of each joint's torque or current, as thetahat payload"
         " --known-mass writes it.",
@@ -204,6 +210,7 @@ class IdentifySettings:
             object.__setattr__(self, "gravity", _gravity(self.gravity))
         _among("method", self.method, METHODS, "methods: ")
         _among("form", self.form, FORM_CHOICES)
+        _among("wrench_frame", self.wrench_frame, ("link", "world"))
         if self.robust and self.form != FORM_CHOICES[0]:
             raise SettingError(
                 "robust",
@@ -266,7 +273,9 @@ class IdentifySettings:
 
         given = (self.columns, self.topic, self.salvage)
         gains = self.torque_gains
-        units = ScaledUnits(self.units, gains) if gains else self.units
+        units: str | ScaledUnits | None = self.units
+        if gains or self.wrench_frame != "link":
+            units = ScaledUnits(self.units, gains, self.wrench_frame)
         return Reading(*given, units, self.format, self.skip_bad_rows, self.keep)
 
     @property
@@ -280,6 +289,21 @@ class IdentifySettings:
 
         known = read_gains(self.gains)
         return tuple((name, each.gain) for name, each in known.items() if each.gain is not None)
+
+    @property
+    def gain_errors(self) -> dict[str, float]:
+        """Joints, and the standard deviations of their gains as shares of these, as a file has
+        them; gains that are given as numbers count as exact.
+        """
+        if self.gains is None or isinstance(self.gains, Mapping):
+            return {}
+        from thetahat.model.io.gains_json import read_gains
+
+        return {
+            name: each.std / abs(each.gain)
+            for name, each in read_gains(self.gains).items()
+            if each.gain and each.std
+        }
 
     @property
     def plausible(self) -> tuple[float, float] | None:

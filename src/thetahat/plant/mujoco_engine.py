@@ -60,7 +60,7 @@ def build_model(robot: Robot) -> Any:
         _require_known(robot, node)
         parent = spec.worldbody if node.parent < 0 else bodies[node.parent]
         body = parent.add_body(
-            name=f"node{len(bodies)}", pos=node.translation, quat=_quaternion(node.rotation)
+            name=f"node{len(bodies)}", pos=node.translation, quat=quaternion(node.rotation)
         )
         body.explicitinertial, body.mass = True, 1.0
         body.ipos, body.iquat, body.inertia = _ASKEW
@@ -108,10 +108,10 @@ def _fill_inertias(robot: Robot, model: Any) -> None:
         if np.linalg.det(axes) < 0.0:
             axes[:, 0] *= -1.0
         model.body_mass[i], model.body_ipos[i] = mass, com
-        model.body_inertia[i], model.body_iquat[i] = moments, _quaternion(axes)
+        model.body_inertia[i], model.body_iquat[i] = moments, quaternion(axes)
 
 
-def _quaternion(R: np.ndarray) -> np.ndarray:
+def quaternion(R: np.ndarray) -> np.ndarray:
     """(w, x, y, z) of a rotation: the eigenvector of its 4×4 matrix, which is good to rounding for
     every angle.
     """

@@ -10,12 +10,15 @@ import numpy as np
 from thetahat.data.samples import STANDSTILL, Samples
 from thetahat.dynamics import rigid_body
 from thetahat.errors import UsageError
+from thetahat.identification.uncertainty.posterior import RobotSamples
 from thetahat.model.joint_units import joint_units
 from thetahat.model.robot import Robot
 from thetahat.report.decimate import Envelope, Worst
+from thetahat.report.sampled_band import SampledBand
 from thetahat.report.spectrum import Welch
 from thetahat.report.traces import (
     PARTS,
+    Band,
     Bins,
     Cloud,
     JointTraces,
@@ -49,7 +52,7 @@ class Collector:
 
     model: the identified robot. nominal: the robot of the file, or None. points: of one line of one
     part, at most. cloud: rows per joint and part that are kept as they are, drawn at random by
-    `seed`.
+    `seed`. drawn: robots drawn from the estimate, for a band of torques.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class Collector:
         points: int = 2000,
         cloud: int = 8192,
         seed: int = 0,
+        drawn: RobotSamples | None = None,
     ) -> None:
         if nominal is not None and (nominal.nv, nominal.nq) != (model.nv, model.nq):
             raise UsageError(
@@ -76,6 +80,7 @@ class Collector:
         self._cutoffs: set[float | None] = set()
         self._pose, self._rows = np.zeros(model.nq), 0
         self._coordinates = _coordinates(model)
+        self._band = None if drawn is None else SampledBand(drawn)
 
     def add(self, samples: Samples, part: str) -> None:
         """Add a batch of rows, of the part that was fitted ("train") or held out ("test")."""
@@ -114,6 +119,8 @@ class Collector:
         self._parts[part].add(t, samples, np.stack(series, axis=1), friction, begins=begins)
         position = np.where(self._coordinates < 0, np.nan, q[:, self._coordinates])
         self._parts[part].add_motion(t, np.stack([position, dq, ddq]), begins=begins)
+        if self._band is not None:
+            self._band.add(t, samples, part)
         self._pose = self._posed(samples)
         self._rows += len(samples)
 
@@ -131,9 +138,10 @@ class Collector:
         for part in present.values():
             part.worst.close()
         units = joint_units(self.model)
+        bands = {} if self._band is None else self._band.bands()
         return Traces(
             joints=tuple(
-                self._joint(j, name, *units[j], present)
+                self._joint(j, name, units[j], present, bands)
                 for j, name in enumerate(self.model.velocity_names)
             ),
             spans={name: part.span for name, part in present.items()},
@@ -144,7 +152,12 @@ class Collector:
         )
 
     def _joint(
-        self, j: int, name: str, unit: str, rate: str, parts: dict[str, _Part]
+        self,
+        j: int,
+        name: str,
+        units: tuple[str, str],
+        parts: dict[str, _Part],
+        bands: dict[str, list[Band]],
     ) -> JointTraces:
         parts = {part: each for part, each in parts.items() if each.rows[j]}
 
@@ -158,7 +171,8 @@ class Collector:
         )
         if self._coordinates[j] < 0:
             position = {}
-        lines = Lines(line(0), line(1), nominal, line(3), position, velocity, acceleration)
+        band = {part: bands[part][j] for part in parts if part in bands}
+        lines = Lines(line(0), line(1), nominal, line(3), position, velocity, acceleration, band)
         clouds = {
             part: each.cloud.result(j, nominal=self.nominal is not None)
             for part, each in parts.items()
@@ -180,7 +194,7 @@ class Collector:
         )
         still = tuple(span for each in parts.values() for span in each.envelope.marked(j))
         worst = next((parts[part].worst_stretch(j, part) for part in reversed(parts)), None)
-        return JointTraces(name, unit, rate, lines, still, worst, clouds, residuals)
+        return JointTraces(name, *units, lines, still, worst, clouds, residuals)
 
 
 def _pieces(samples: Samples) -> Iterator[Samples]:

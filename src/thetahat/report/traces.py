@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -16,6 +16,15 @@ class Series:
 
     t: np.ndarray  # (k,) [s]
     y: np.ndarray  # (k,)
+
+
+@dataclass(frozen=True, eq=False)
+class Band:
+    """Edges of a band over time."""
+
+    t: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +115,8 @@ class Lines:
     position: Mapping[str, Series]  # [rad or m]; empty of joints with several degrees of freedom
     velocity: Mapping[str, Series]
     acceleration: Mapping[str, Series]
+    # of torques that 95 % of robots drawn from the estimate need; empty where none can be drawn
+    band: Mapping[str, Band] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

@@ -220,7 +220,12 @@ def random_states(robot: Robot, rng: np.random.Generator, samples: int) -> tuple
         q[:, at : at + 4] = turn / np.linalg.norm(turn, axis=1, keepdims=True)
     speed = np.exp(rng.uniform(np.log(0.1), np.log(30.0), (samples, 1)))
     dq = speed * rng.normal(size=(samples, robot.nv))
-    return q, dq, (1.0 + speed**2) * rng.normal(size=(samples, robot.nv))
+    ddq = (1.0 + speed**2) * rng.normal(size=(samples, robot.nv))
+    for node in robot.tree.independent:
+        if node.sensor:
+            q[:, robot.tree.q_index[node.name]] = 0.0
+    dq[:, robot.tree.sensor_dofs] = ddq[:, robot.tree.sensor_dofs] = 0.0
+    return q, dq, ddq
 
 
 def _find(robot: Robot) -> BaseParameters:

@@ -12,10 +12,9 @@ counts as independent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -31,13 +30,19 @@ from thetahat.identification.information import Information
 from thetahat.identification.parameter_columns import Columns
 from thetahat.identification.time_blocks import (
     Block,
-    RowPlan,
     base_rows,
     blocks,
     instrument_rows,
     row_plan,
 )
 from thetahat.identification.uncertainty.flags import MODEL_ERROR, SLOW_NOISE
+from thetahat.identification.uncertainty.lag_products import (
+    SMALLEST,
+    JointPart,
+    joint_parts,
+    lag_products,
+    together,
+)
 from thetahat.identification.uncertainty.model_error import (
     NOTABLE,
     OmittedSums,
@@ -53,21 +58,18 @@ from thetahat.identification.uncertainty.noise import (
     NoiseModel,
     fit,
 )
+from thetahat.identification.uncertainty.score_covariance import row_by_row
 from thetahat.identification.uncertainty.sensitivity import Sensitivity
 from thetahat.model.drive import TERMS
 
 # blocks of which the regressor's own autocorrelation is taken; in longer logs the fit takes next to
 # nothing
 LEVERAGE = 16
-# singular values of a joint's part in the fit below this add less than rounding to any sum
-SMALLEST = 1e-7
 HIDDEN = 1e-6  # of a parameter's variance: less than this is rounding in the gain of an estimate
 # of a parameter's variance from joints whose noise is not known: its interval is a lower bound
 UNRESOLVED = 0.25
 # independent stretches of slow noise: with fewer, its variance is known to no better than 30 %
 STRETCHES = 25.0
-RowSource = Callable[[RowPlan, Block], np.ndarray]  # every joint's rows of a block
-BLOCK = 2048  # rows whose products are formed at once, at least
 
 
 def corrected(
@@ -186,7 +188,7 @@ def independent_share(information: Information, samples: Source, weights: Weight
     """
     with f.blas_threads().limit(limits=1, user_api="blas"):
         solution = f.solve(information.stacked(weights.joints))
-        parts = _parts(information, solution, weights.joints)
+        parts = joint_parts(information, solution, weights.joints)
         with ThreadPoolExecutor(batch.CORES) as pool:
             sums, _ = _lag_sums(information, solution.x, samples, parts, pool)
         share = np.ones(len(information.rows))
@@ -209,10 +211,10 @@ def sandwich(
     """Return the covariance of least squares for given autocovariances of joint noise."""
     with f.blas_threads().limit(limits=1, user_api="blas"):
         solution = f.solve(information.stacked(weights))
-        parts = _parts(information, solution, weights)
+        parts = joint_parts(information, solution, weights)
         models = [np.asarray(autocovariances[part.joint], dtype=float) for part in parts]
-        shares = _products(information, samples, parts, models)
-        return covariance_of(solution, _together(parts, shares, solution.rank))
+        shares = lag_products(information, samples, parts, models)
+        return covariance_of(solution, together(parts, shares, solution.rank))
 
 
 def contrast_covariance(
@@ -230,14 +232,14 @@ def contrast_covariance(
         if information.rows[v]:
             _, sizes, back = np.linalg.svd(R[:, :-1] @ gain, full_matrices=False)
             kept = sizes > SMALLEST * np.max(sizes, initial=0.0)
-            parts.append(_Part(v, 1.0, gain @ back[kept].T, back[kept].T, sizes[kept]))
+            parts.append(JointPart(v, 1.0, gain @ back[kept].T, back[kept].T, sizes[kept]))
     models = [np.asarray(autocovariances[part.joint], dtype=float) for part in parts]
     if samples is None:
         shares = [c[0] * np.diag(part.sizes**2) for part, c in zip(parts, models, strict=True)]
     else:
         sources = (instrument_rows, base_rows)
-        shares = _products(information, samples, parts, models, sources=sources)
-    return _together(parts, shares, gains[0].shape[1])
+        shares = lag_products(information, samples, parts, models, sources=sources)
+    return together(parts, shares, gains[0].shape[1])
 
 
 def covariance_of(solution: f.Solution, middle: np.ndarray) -> np.ndarray:
@@ -274,19 +276,6 @@ def _through(
 # -- the middle ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class _Part:
-    """One joint's part in the fit: its rows y become z = y·columns, and Σ zᵀz = diag(sizes²);
-    `back` takes z to whitened columns.
-    """
-
-    joint: int
-    weight: float  # w_j
-    columns: np.ndarray  # (its base columns, r)
-    back: np.ndarray  # (rank, r)
-    sizes: np.ndarray  # (r,)
-
-
 class _Middle(NamedTuple):
     """Covariance of the whitened combinations of torques, (rank, rank), the noise model behind it,
     and the part of joints whose noise is too slow, or whose rows are too few, to tell.
@@ -296,30 +285,7 @@ class _Middle(NamedTuple):
     noise: NoiseModel
     slow: np.ndarray
     # joint by joint, sums of columns that the model lacks
-    omitted: list[tuple[_Part, OmittedSums]]
-
-
-def _parts(
-    information: Information, solution: f.Solution, weights: np.ndarray | None
-) -> list[_Part]:
-    """The joints that have rows, each with as few columns as its rows have directions."""
-    out, projection = [], information.projection(weights)
-    fitted = None if projection is None else information.fitted_factors(weights)
-    for v, (positions, R) in enumerate(
-        zip(information.positions, information.factors, strict=True)
-    ):
-        if not information.rows[v]:
-            continue
-        weight = 1.0 if weights is None else float(weights[v])
-        columns = weight * solution.inverse[positions]
-        whitened = R[:, :-1] @ columns
-        if projection is not None and fitted is not None:  # P·Y = Z·gain
-            columns = weight * projection.gain[positions] @ solution.inverse
-            whitened = weight * fitted[v] @ solution.inverse
-        _, sizes, back = np.linalg.svd(whitened, full_matrices=False)
-        kept = sizes > SMALLEST
-        out.append(_Part(v, weight, columns @ back[kept].T, back[kept].T, sizes[kept]))
-    return out
+    omitted: list[tuple[JointPart, OmittedSums]]
 
 
 def _middle(
@@ -335,7 +301,7 @@ def _middle(
 
     variance: of a weighted row were all independent, for joints with too few rows to tell.
     """
-    parts = _parts(information, solution, weights)
+    parts = joint_parts(information, solution, weights)
     with ThreadPoolExecutor(batch.CORES) as pool:
         sums, period = _lag_sums(information, x_base, samples, parts, pool)
         floors = [
@@ -343,17 +309,29 @@ def _middle(
             for part in parts
         ]
         models = list(pool.map(fit, sums, floors, [variance / part.weight**2 for part in parts]))
-    shares = _products(information, samples, parts, [model.c for model in models])
+    shares = lag_products(information, samples, parts, [model.c for model in models])
     model = _noise_model(information, x_base, list(zip(parts, models, shares, strict=True)), period)
     slow = [
         k
         for k, (part, each) in enumerate(zip(parts, models, strict=True))
         if not each.resolved or model.effective[part.joint] < STRETCHES
     ]
+    covariance = _definite(together(parts, shares, solution.rank))
+    if information.instrument_factors is not None and all(each.resolved for each in models):
+        inflations = model.inflation[[part.joint for part in parts]]
+        covariance = row_by_row(
+            information,
+            x_base,
+            samples,
+            parts,
+            sums,
+            middle=covariance,
+            rows_per_independent=float(np.mean(inflations**2)),
+        )
     return _Middle(
-        _definite(_together(parts, shares, solution.rank)),
+        covariance,
         model,
-        _together([parts[k] for k in slow], [shares[k] for k in slow], solution.rank),
+        together([parts[k] for k in slow], [shares[k] for k in slow], solution.rank),
         [(part, each.omitted) for part, each in zip(parts, sums, strict=True) if each.omitted],
     )
 
@@ -366,7 +344,7 @@ class _Effects(NamedTuple):
 
     @staticmethod
     def of(
-        omitted: list[tuple[_Part, OmittedSums]],
+        omitted: list[tuple[JointPart, OmittedSums]],
         noise: NoiseModel,
         rank: int,
         coulomb: np.ndarray,
@@ -387,14 +365,6 @@ class _Effects(NamedTuple):
         return _Effects(spread, shifts)
 
 
-def _together(parts: list[_Part], shares: list[np.ndarray], rank: int) -> np.ndarray:
-    """Σ_j w_j²·Z_jᵀT_j Z_j in whitened columns, (rank, rank)."""
-    out = np.zeros((rank, rank))
-    for part, share in zip(parts, shares, strict=True):
-        out += part.weight**2 * part.back @ share @ part.back.T
-    return out
-
-
 def _definite(middle: np.ndarray) -> np.ndarray:
     """The same with eigenvalues no smaller than truncating c may have taken."""
     values, vectors = np.linalg.eigh(middle)
@@ -405,7 +375,7 @@ def _definite(middle: np.ndarray) -> np.ndarray:
 def _noise_model(
     information: Information,
     x_base: np.ndarray,
-    fits: Sequence[tuple[_Part, Autocovariance, np.ndarray]],
+    fits: Sequence[tuple[JointPart, Autocovariance, np.ndarray]],
     period: float | None,
 ) -> NoiseModel:
     """The model of all joints. fits: of every joint with rows, its part in the fit, its
@@ -469,7 +439,7 @@ def _lag_sums(
     information: Information,
     x_base: np.ndarray,
     samples: Source,
-    parts: list[_Part],
+    parts: list[JointPart],
     pool: ThreadPoolExecutor,
 ) -> tuple[list[LagSums], float | None]:
     """Lag sums of every joint that has rows, and the period."""
@@ -486,7 +456,7 @@ def _lag_sums(
             fitted = instrument_rows(plan, block)
 
         def add(
-            part: _Part,
+            part: JointPart,
             pairs: list[_Pairs],
             rows: np.ndarray = rows,
             fitted: np.ndarray = fitted,
@@ -544,73 +514,3 @@ def _omitted(
     columns = omitted_columns(q, dq / speeds[v], np.where(steady, rate, 0.0)) * usable
     sums = OmittedSums.of(columns, z, residual)
     return sums if before is None else before + sums
-
-
-# -- second pass: the product ----------------------------------------------------------------------
-
-
-def _products(
-    information: Information,
-    samples: Source,
-    parts: list[_Part],
-    autocovariances: list[np.ndarray],
-    *,
-    sources: Sequence[RowSource] = (),
-) -> list[np.ndarray]:
-    """Σ_t Σ_s c(|t − s|)·z_t z_sᵀ of every joint, (r, r) each. sources: of the rows that parts
-    apply to, one below the other; by default those that the fit minimises.
-    """
-    instruments = information.instrument_factors is not None
-    sources = sources or ((instrument_rows,) if instruments else (base_rows,))
-    shares = [c[0] * np.diag(part.sizes**2) for part, c in zip(parts, autocovariances, strict=True)]
-    coloured = [k for k, c in enumerate(autocovariances) if len(c) > 1]
-    if coloured:
-        longest = max(len(autocovariances[k]) for k in coloured)
-        size = max(BLOCK, 1 << (2 * longest - 1).bit_length())
-        work = [_Product(parts[k], autocovariances[k], size) for k in coloured]
-        plan = row_plan(information)
-        with ThreadPoolExecutor(batch.CORES) as pool:
-            for block in blocks(samples, plan.information.robot, size, reach=max(longest, 2)):
-                rows = [source(plan, block) for source in sources]
-                spans = (slice(*plan.starts[one.part.joint :][:2]) for one in work)
-                mine = [
-                    rows[0][own] if len(rows) == 1 else np.concatenate([part[own] for part in rows])
-                    for own in spans
-                ]
-                list(pool.map(_Product.add, work, mine, repeat(block)))
-        for k, one in zip(coloured, work, strict=True):
-            shares[k] = 0.5 * (one.total + one.total.T)
-    return shares
-
-
-class _Product:
-    """Σ_t Σ_s c(|t − s|)·z_t z_sᵀ of one joint, block by block; c is shorter than half a block."""
-
-    def __init__(self, part: _Part, c: np.ndarray, size: int) -> None:
-        self.part, self.size, self.reach = part, size, len(c)
-        self._c = c
-        self._responses: dict[int, np.ndarray] = {}
-        self._before = np.zeros((len(part.sizes), 0))
-        self.total = np.zeros((len(part.sizes), len(part.sizes)))
-
-    def _response(self, length: int) -> np.ndarray:
-        """The transform of c on a circle of this length."""
-        if length not in self._responses:
-            circle = np.zeros(length)
-            circle[: self.reach] = self._c
-            circle[length - self.reach + 1 :] = self._c[:0:-1]
-            self._responses[length] = fft.rfft(circle).real
-        return self._responses[length]
-
-    def add(self, rows: np.ndarray, block: Block) -> None:
-        """The next block's rows of this joint, (its base columns, samples)."""
-        z = self.part.columns.T @ rows
-        held = 0 if block.first else self._before.shape[1]
-        # a short log needs no full circle
-        length = min(2 * self.size, fft.next_fast_len(z.shape[1] + self.reach + held, real=True))
-        smooth = fft.irfft(fft.rfft(z, length) * self._response(length), length, overwrite_x=True)
-        self.total += z @ smooth[:, : z.shape[1]].T
-        if not block.first:
-            across = self._before @ smooth[:, length - held :].T
-            self.total += across + across.T
-        self._before = z[:, -self.reach :].copy()

@@ -45,7 +45,7 @@ WARM_UP = 100  # sweeps of a chain before its first draw
 BETWEEN = 20  # sweeps between two draws of a chain
 TOGETHER = 3  # entries of ξ moved at once
 IDENTIFIED = 0.5  # share of a variance that noise makes: the data determine this direction
-ROUNDS = 30  # of moving the prior's part out of the way of a draw of the data's part
+ROUNDS = 100  # of moving the prior's part out of the way of a draw of the data's part
 ATTEMPTS = 30  # draws of the data's part for which a physical robot is looked for
 OFF_BOUNDARY = 0.5  # share of these draws that must have one
 NUDGES = (0.0, 1e-9, 1e-6, 1e-4, 1e-2, 0.1, 0.3)  # towards the inside, from a point on a bound
@@ -104,21 +104,12 @@ class Posterior:
 
     def draw(self, count: int, seed: int, noise: np.ndarray) -> RobotSamples:
         """Draw robots; noise: (r, r) covariance of the whitened combinations of torques."""
-        count = check_count("n", count, least=1)
-        rng = np.random.default_rng(check_count("seed", seed, least=0))
+        return self.with_noise(noise).draw(count, seed)
+
+    def with_noise(self, noise: np.ndarray) -> RobotLaw:
+        """Return the law of robots where torques have this noise, (r, r) as in `draw`."""
         L, identified = self._axes(noise)
-        chains = min(count, CHAINS)
-        walk = _Walk(self, L, identified, rng, chains)
-        drawn: list[np.ndarray] = []
-        physical = walk.renew() if identified and self.limits.inside(self.centre) else 0.0
-        off_boundary = physical >= OFF_BOUNDARY
-        while sum(map(len, drawn)) < count:
-            if off_boundary and drawn:
-                walk.renew()
-            walk.sweep(BETWEEN if drawn else WARM_UP, first=identified if off_boundary else 0)
-            drawn.append(self.limits.x(walk.v))
-        share = physical if off_boundary else None
-        return RobotSamples(self.robot, np.concatenate(drawn)[:count], share)
+        return RobotLaw(self.robot, self.start, self.centre, L, identified, self.limits)
 
     def _axes(self, noise: np.ndarray) -> tuple[np.ndarray, int]:
         """(L of v = centre + L·ξ, how many entries of ξ come first as the data determine them)."""
@@ -129,6 +120,36 @@ class Posterior:
         values, vectors = np.linalg.eigh(shares @ shares.T)
         order = np.argsort(-values)
         return R.T @ vectors[:, order], int(np.sum(values > IDENTIFIED))
+
+
+@dataclass(frozen=True, eq=False)
+class RobotLaw:
+    """The law that robots are drawn from: v = centre + L·ξ, within limits."""
+
+    robot: Robot
+    start: np.ndarray  # (k,) the estimate: a point inside, or on a bound
+    centre: np.ndarray  # (k,)
+    L: np.ndarray  # (k, k)
+    identified: int  # entries of ξ that the data determine; they come first
+    limits: Limits
+
+    def draw(self, count: int, seed: int = 0) -> RobotSamples:
+        """Draw so many robots; the same seed draws the same ones."""
+        count = check_count("n", count, least=1)
+        rng = np.random.default_rng(check_count("seed", seed, least=0))
+        identified = self.identified
+        chains = min(count, CHAINS)
+        walk = _Walk(self, rng, chains)
+        drawn: list[np.ndarray] = []
+        physical = walk.renew() if identified and self.limits.inside(self.centre) else 0.0
+        off_boundary = physical >= OFF_BOUNDARY
+        while sum(map(len, drawn)) < count:
+            if off_boundary and drawn:
+                walk.renew()
+            walk.sweep(BETWEEN if drawn else WARM_UP, first=identified if off_boundary else 0)
+            drawn.append(self.limits.x(walk.v))
+        share = physical if off_boundary else None
+        return RobotSamples(self.robot, np.concatenate(drawn)[:count], share)
 
     def first(self) -> np.ndarray:
         """Return a point inside, (k,): the estimate, or next to it where it sits on a bound."""
@@ -144,11 +165,10 @@ class Posterior:
 class _Walk:
     """Chains of elliptical slice sampling, side by side."""
 
-    def __init__(
-        self, law: Posterior, L: np.ndarray, identified: int, rng: np.random.Generator, chains: int
-    ) -> None:
-        self._centre, self._L, self._identified, self._rng = law.centre, L, identified, rng
-        limits = law.limits
+    def __init__(self, law: RobotLaw, rng: np.random.Generator, chains: int) -> None:
+        self._centre, self._L, self._identified = law.centre, law.L, law.identified
+        self._rng = rng
+        limits, L = law.limits, law.L
         self._blocks = len(limits.first)
         self._origin = limits.image(law.centre) - np.concatenate(
             [np.zeros(10 * self._blocks), limits.low]

@@ -115,7 +115,7 @@ def assemble(
         theta=_body_parameters(tree, links, frames),
         drive=_drive(tree),
         gravity=np.asarray(gravity, dtype=float),
-        links=_links(tree, links, frames),
+        links=_links(tree, links, frames, _parents(joints, placeholders)),
         source=source,
         notes=notes,
     )
@@ -145,7 +145,21 @@ def _body_parameters(tree: Tree, links: list[LinkSpec], frames: dict[str, _Frame
     return theta[list(tree.bodies)].ravel()
 
 
-def _links(tree: Tree, links: list[LinkSpec], frames: dict[str, _Frame]) -> tuple[Link, ...]:
+def _parents(joints: list[JointSpec], placeholders: set[str]) -> dict[str, str]:
+    """The link that each link hangs on; placeholders are none."""
+    above = {joint.child: joint.parent for joint in joints}
+    out = {}
+    for child in above:
+        parent = above[child]
+        while parent in placeholders and parent in above:
+            parent = above[parent]
+        out[child] = parent
+    return out
+
+
+def _links(
+    tree: Tree, links: list[LinkSpec], frames: dict[str, _Frame], parents: dict[str, str]
+) -> tuple[Link, ...]:
     body_of_node = {node: body for body, node in enumerate(tree.bodies)}
     return tuple(
         Link(
@@ -155,6 +169,7 @@ def _links(tree: Tree, links: list[LinkSpec], frames: dict[str, _Frame]) -> tupl
             translation=frames[link.name].translation,
             theta=link.theta,
             has_inertia=link.has_inertia,
+            parent=parents.get(link.name),
         )
         for link in links
         if not link.placeholder

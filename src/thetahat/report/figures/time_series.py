@@ -28,7 +28,7 @@ from thetahat.report.figures.base import (
     relative,
     swatch,
 )
-from thetahat.report.traces import Bins, Cloud, Series, Spectrum
+from thetahat.report.traces import Band, Bins, Cloud, Series, Spectrum
 
 PART_NAMES = {"train": "fitted", "test": "held out"}
 PART_COLOURS = {"train": FITTED, "test": PREDICTED}
@@ -49,9 +49,14 @@ def torque_over_time(
     clock: str = "time [s]",
     held_out: Span | None = None,
     still: Iterable[Span] = (),
+    band: Iterable[Band] = (),
 ) -> Drawing:
-    """Draw measured and predicted torque, the nominal robot's behind a click on the legend."""
+    """Draw measured and predicted torque, the nominal robot's behind a click on the legend.
+
+    band: of robots drawn from the estimate, part by part.
+    """
     data = [
+        *(each for k, part in enumerate(band) for each in _drawn_robots(part, first=not k)),
         _series(measured, "measured", MEASURED, width=2.6),
         _series(predicted, "predicted", PREDICTED, width=1.4),
     ]
@@ -80,6 +85,17 @@ def residual_over_time(
         low, high = relative([-2.0 * rms, 2.0 * rms])
         add_rule(drawing, "± 2 RMS", y=low, y2=high)
     return drawing
+
+
+def _drawn_robots(band: Band, *, first: bool) -> list[Trace]:
+    """Return the edges of a band, filled between; the first is in the legend."""
+    t, name = linear(band.t), "95 % of drawn robots"
+    edge = {"width": 0, "hoverinfo": "skip"}
+    fill = {"fill": "tonexty", "fillcolor": _translucent(PREDICTED)}
+    return [
+        line(t, linear(band.high), name, PREDICTED, **edge, showlegend=False),
+        line(t, linear(band.low), name, PREDICTED, **edge, **fill, showlegend=first),
+    ]
 
 
 def _series(series: Series, name: str, colour: str, **style: Any) -> Trace:
@@ -201,13 +217,18 @@ def _band(bins: Bins, name: str, colour: str) -> list[Trace]:
     """Return a median with a band of quantiles around it."""
     x = linear(bins.centre)
     edge = {"width": 0, "hoverinfo": "skip", "showlegend": False}
-    rgb = ",".join(str(int(colour[k : k + 2], 16)) for k in (1, 3, 5))
-    fill = {"fill": "tonexty", "fillcolor": f"rgba({rgb},0.16)"}
+    fill = {"fill": "tonexty", "fillcolor": _translucent(colour)}
     return [
         line(x, linear(bins.high), name, colour, **edge),
         line(x, linear(bins.low), name, colour, **edge, **fill),
         line(x, linear(bins.median), f"{name}: median, 5 … 95 %", colour, width=2),
     ]
+
+
+def _translucent(colour: str) -> str:
+    """Return a colour, "#rrggbb", as one that others show through."""
+    rgb = ",".join(str(int(colour[k : k + 2], 16)) for k in (1, 3, 5))
+    return f"rgba({rgb},0.16)"
 
 
 def _name(part: str) -> str:

@@ -142,6 +142,7 @@ def torque(estimate: Data, traces: Traces) -> Section:
             clock=traces.clock,
             held_out=traces.spans.get("test"),
             still=traced.still,
+            band=traced.lines.band.values(),
         )
         for _, traced in joints
     ]
@@ -149,6 +150,8 @@ def torque(estimate: Data, traces: Traces) -> Section:
         "Measured and predicted torque. Click “nominal” in the legend to show the nominal robot;"
         " drag to zoom, double-click to reset."
     )
+    if any(traced.lines.band for _, traced in joints):
+        caption += " Shaded: torques of 95 % of the robots drawn from the estimate."
     rows = max(traces.decimation.values(), default=1)
     if rows > 1:
         caption += f" Lines pass through minimum and maximum of every {rows:,} rows."

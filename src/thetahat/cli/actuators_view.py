@@ -1,0 +1,26 @@
+"""Terminal output of `actuators`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from thetahat.cli.terminal import findings, show
+from thetahat.report.actuator_tables import drive_table, error_table
+from thetahat.report.section import Code, Text
+from thetahat.report.text import Data
+from thetahat.report.verdict_section import verdict_lines
+
+
+def draw(data: Data, *, files: list[Path], seconds: float) -> None:
+    """Print drives and the errors of their motion. data: schema thetahat/actuators/1."""
+    steps = data["verdict"]["next_steps"]
+    show(
+        [
+            verdict_lines(data),
+            drive_table(data),
+            error_table(data),
+            [*findings(data["findings"])],
+            Code("\n".join(steps), "Next steps:") if steps else None,
+            Text("\n".join([*map(str, files), f"Identified in {seconds:.1f} s."])),
+        ]
+    )

@@ -1,0 +1,1 @@
+"""Actuator parameters from commanded and measured positions: drive, friction, delay, bias."""

@@ -1,0 +1,82 @@
+"""Covariance of fitted drives: Gauss–Newton's Hessian, with the residual's autocorrelation.
+
+Residuals of a simulation are correlated over many rows, so H⁻¹ alone would be far too small. Two
+estimates are made, and the larger standard deviation counts:
+
+    C_1 = (H/κ + P)⁻¹                                  κ rows count as one (autocorrelation)
+    C_2 = (H + κP)⁻¹ (Σ_b g_b g_bᵀ) (H + κP)⁻¹ B/(B−1)   g_b: gradients of blocks of time
+
+P is the precision of the prior. C_2 also holds where the model is wrong, but needs many blocks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from thetahat.identification.actuators.drive_fit import (
+    DriveFit,
+    NormalEquations,
+    SimulationError,
+    correlation_rows,
+)
+from thetahat.identification.actuators.drive_parameters import NAMES, DriveParameters
+
+BLOCK = 2.0  # times the rows that count as one, in a block
+FEWEST_BLOCKS = 12
+
+
+@dataclass(frozen=True, eq=False)
+class DriveUncertainty:
+    """Covariance of the free parameters, as the fit sees them and in SI units."""
+
+    drives: DriveParameters
+    seen: np.ndarray  # covariance of drives.x
+    rows_per_sample: float  # rows that count as one
+
+    @property
+    def covariance(self) -> np.ndarray:
+        """Covariance of the free parameters' values."""
+        slopes = self.drives.slopes
+        out: np.ndarray = slopes @ self.seen @ slopes.T
+        return out
+
+    def std(self, joint: int, name: str, *, seen: bool = False) -> float | None:
+        """Return the standard deviation of a parameter; None where it was not fitted.
+
+        seen: of what the fit sees: logarithm or ratio to kp.
+        """
+        entries = self.drives.entries
+        at = np.flatnonzero((entries[:, 0] == joint) & (entries[:, 1] == NAMES.index(name)))
+        if not len(at):
+            return None
+        matrix = self.seen if seen else self.covariance
+        return float(np.sqrt(max(matrix[at[0], at[0]], 0.0)))
+
+
+def drive_uncertainty(error: SimulationError, fit: DriveFit) -> DriveUncertainty:
+    """Return the covariance of a fit."""
+    drives = fit.drives
+    if not len(drives.entries):
+        return DriveUncertainty(drives, np.zeros((0, 0)), 1.0)
+    rows = correlation_rows(error.residual(drives), error.segments)
+    total = sum(each.rows for each in error.segments)
+    block = int(np.clip(BLOCK * rows, 1, max(1, total // FEWEST_BLOCKS)))
+    equations = error.normal_equations(drives, fit.scale, block)
+    return DriveUncertainty(drives, _larger(equations, drives, rows), rows)
+
+
+def _larger(equations: NormalEquations, drives: DriveParameters, rows: float) -> np.ndarray:
+    """Return the correlations of C_1 with the larger of both standard deviations."""
+    precision = np.diag(1.0 / drives.prior**2)
+    first = np.linalg.inv(equations.H / rows + precision)
+    inverse = np.linalg.inv(equations.H + rows * precision)
+    blocks = equations.blocks - equations.blocks.mean(axis=0)
+    count = len(blocks)
+    second = inverse @ (blocks.T @ blocks) @ inverse * (count / max(count - 1.0, 1.0))
+    std = np.sqrt(np.diag(first))
+    more = np.maximum(std, np.sqrt(np.maximum(np.diag(second), 0.0)))
+    more = np.minimum(more, np.maximum(drives.prior, std))
+    out: np.ndarray = first * np.outer(more / std, more / std)
+    return out

@@ -1,0 +1,139 @@
+"""The drives of a robot from a log: linear start, simulation error, earned terms, uncertainty."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from thetahat.identification.actuators.drive_fit import DriveFit, SimulationError, fit_drives
+from thetahat.identification.actuators.drive_log import DriveLog, Segment
+from thetahat.identification.actuators.drive_parameters import BIAS, NAMES, DriveParameters
+from thetahat.identification.actuators.drive_rollout import DriveRollout
+from thetahat.identification.actuators.drive_uncertainty import DriveUncertainty, drive_uncertainty
+from thetahat.identification.actuators.linear_start import linear_start
+from thetahat.identification.actuators.term_selection import CANDIDATES, with_earned_terms
+from thetahat.model.robot import Robot
+from thetahat.model.tree import JointKind
+
+SEGMENT = 10.0  # [s] simulated in one piece
+SCREENED_ROWS = 8_000  # on which terms are chosen and the first steps are made
+COARSE_STEP = 10e-3  # [s] of the first simulations
+FINAL_STEPS = 3  # on all rows
+UPRIGHT = 1e-3  # of gravity's size: an axis this parallel to it feels none
+
+
+@dataclass(frozen=True, eq=False)
+class KnownGains:
+    """Gains that the user states, (joints,), NaN where they do not."""
+
+    kp: np.ndarray
+    kd: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class IdentifiedDrives:
+    """Fitted drives with their uncertainty; joints that did not move keep the start."""
+
+    fit: DriveFit
+    uncertainty: DriveUncertainty
+    moving: np.ndarray  # (joints,) bool
+    friction: tuple[str, ...]  # terms that earned their place somewhere
+
+
+def identify_drives(
+    robot: Robot,
+    log: DriveLog,
+    *,
+    known: KnownGains,
+    file_kp: np.ndarray,
+    moving: np.ndarray,
+    stage: Callable[[str], None],
+) -> IdentifiedDrives:
+    """Identify the drives that move in a log."""
+    stage("fitting the drives: linear start")
+    start = _start(robot, log, known=known, file_kp=file_kp, moving=moving)
+    rollout = DriveRollout(robot, log)
+    segments = log.segments(SEGMENT)
+    few = _screened(segments)
+    some = SimulationError(rollout, few)
+    stage("fitting the drives: simulation error")
+    fit = fit_drives(SimulationError(DriveRollout(robot, log, step=COARSE_STEP), few), start)
+    fit = fit_drives(some, fit.drives)
+    stage("choosing friction terms")
+    chosen = with_earned_terms(some, fit.drives)
+    if np.any(chosen.free != fit.drives.free):
+        fit = fit_drives(some, chosen)
+    everything = some
+    if len(few) < len(segments):
+        stage("fitting the drives: all rows")
+        everything = SimulationError(rollout, segments)
+        fit = fit_drives(everything, fit.drives, most_steps=FINAL_STEPS)
+    fit = replace(fit, drives=_without_zeros(fit.drives))
+    stage("computing intervals")
+    uncertainty = drive_uncertainty(everything, fit)
+    earned = tuple(
+        NAMES[k] for k in (*CANDIDATES, NAMES.index("limit")) if fit.drives.free[:, k].any()
+    )
+    return IdentifiedDrives(fit, uncertainty, moving, earned)
+
+
+def _start(
+    robot: Robot, log: DriveLog, *, known: KnownGains, file_kp: np.ndarray, moving: np.ndarray
+) -> DriveParameters:
+    linear = linear_start(robot, log, kp=known.kp, file_kp=file_kp)
+    kd = np.nan_to_num(known.kd)
+    drives = DriveParameters.of(log.joints).with_values(
+        kp=linear.kp,
+        kd=kd,
+        viscous=np.maximum(linear.damping - kd, 1e-3 * linear.kp),
+        coulomb=linear.coulomb,
+        armature=linear.armature,
+        delay=np.minimum(linear.delay, 0.03),
+        offset=linear.offset,
+    )
+    drives = drives.with_free("kp", moving & ~np.isfinite(known.kp))
+    for name in ("viscous", "coulomb", "armature", "delay", "offset"):
+        drives = drives.with_free(name, moving)
+    return drives.with_free("bias", moving & ~upright_axes(robot))
+
+
+def upright_axes(robot: Robot) -> np.ndarray:
+    """Return which joints never feel gravity: sliding ones, and first joints along gravity.
+
+    An encoder's bias shows through gravity alone.
+    """
+    out = np.zeros(robot.nv, dtype=bool)
+    size = float(np.linalg.norm(robot.gravity))
+    for node in robot.tree.independent:
+        at = robot.tree.v_index[node.name]
+        if node.kind is not JointKind.REVOLUTE or size == 0.0:
+            out[at] = True
+        elif node.parent < 0:
+            axis = node.rotation @ node.axis
+            out[at] = bool(np.linalg.norm(np.cross(axis, robot.gravity)) < UPRIGHT * size)
+    return out
+
+
+def _screened(segments: list[Segment]) -> list[Segment]:
+    """Some segments, evenly spread over the log."""
+    rows = sum(each.rows for each in segments)
+    every = max(1, int(np.ceil(rows / SCREENED_ROWS)))
+    return segments[every // 2 :: every] if every < len(segments) else segments[:1]
+
+
+def _without_zeros(drives: DriveParameters) -> DriveParameters:
+    """Terms that fell to zero are not in the model."""
+    free = drives.free.copy()
+    for k in CANDIDATES:
+        free[:, k] &= drives.values[:, k] > 0.0
+    return DriveParameters(drives.values, free)
+
+
+def bias_is_known(uncertainty: DriveUncertainty, joint: int, prior: float) -> bool:
+    """Whether the log tells an encoder's bias better than its prior."""
+    if not uncertainty.drives.free[joint, BIAS]:
+        return False
+    std = uncertainty.std(joint, "bias")
+    return std is not None and std < 0.7 * prior

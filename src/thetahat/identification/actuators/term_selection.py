@@ -1,0 +1,111 @@
+"""Terms of the drives that must earn their place: torque limit, Stribeck, load-dependent and
+quadratic friction, dead zone.
+
+A term is added to a joint where the Gauss–Newton step that includes it is predicted to improve the
+log-likelihood by more than a threshold (a score test), rows that are correlated counted once. A
+torque limit has no slope where it is not reached, so a grid of limits is simulated instead.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from thetahat.identification.actuators.drive_fit import (
+    SimulationError,
+    correlation_rows,
+    huber_cost,
+    robust_scale,
+)
+from thetahat.identification.actuators.drive_log import Segment
+from thetahat.identification.actuators.drive_parameters import (
+    DEADBAND,
+    KP,
+    LOAD,
+    NAMES,
+    PER_KP,
+    QUADRATIC,
+    STEPS,
+    STRIBECK,
+    DriveParameters,
+)
+
+WORTH = 6.0  # log-likelihood that a term must be predicted to gain
+CANDIDATES = (STRIBECK, LOAD, QUADRATIC, DEADBAND)
+LIMITS = (0.9, 0.75, 0.6, 0.5, 0.4, 0.3)  # of the largest torque that the simulation asked for
+
+
+def with_earned_terms(error: SimulationError, drives: DriveParameters) -> DriveParameters:
+    """Return drives with the terms that earn their place, free, at small values."""
+    residual = error.residual(drives)
+    scale = robust_scale(residual)
+    rows = correlation_rows(residual, error.segments)
+    moving: np.ndarray = np.asarray(drives.free.any(axis=1))
+    drives = _with_limits(error, drives, scale=scale, rows=rows, moving=moving)
+    trial = drives
+    for parameter in CANDIDATES:
+        trial = trial.with_free(NAMES[parameter], moving)
+    trial = _at_small_values(trial)
+    equations = error.normal_equations(trial, scale, block_rows=10**9)
+    H = equations.H / rows + np.diag(1.0 / trial.prior**2)
+    g = equations.gradient / rows
+    chosen = np.zeros(drives.free.shape, dtype=bool)
+    for joint in np.flatnonzero(moving):
+        best = _best(trial, H, g, int(joint))
+        if best is not None:
+            chosen[joint, best] = True
+    out = drives
+    for parameter in CANDIDATES:
+        out = out.with_free(NAMES[parameter], chosen[:, parameter])
+    return _at_small_values(out)
+
+
+def _best(trial: DriveParameters, H: np.ndarray, g: np.ndarray, joint: int) -> int | None:
+    """Return the term of a joint that gains most, if any gains enough."""
+    entries = trial.entries
+    mine = np.flatnonzero(entries[:, 0] == joint)
+    base = [at for at in mine if entries[at, 1] not in CANDIDATES]
+    best, gain = None, WORTH
+    for at in mine:
+        if entries[at, 1] not in CANDIDATES:
+            continue
+        cross = np.linalg.solve(H[np.ix_(base, base)], H[base, at])
+        slope = g[at] - cross @ g[base]
+        curvature = H[at, at] - cross @ H[base, at]
+        if slope < 0.0 and 0.5 * slope**2 / curvature > gain:
+            best, gain = int(entries[at, 1]), 0.5 * slope**2 / curvature
+    return best
+
+
+def _at_small_values(drives: DriveParameters) -> DriveParameters:
+    """Candidates that are free and zero begin at one step."""
+    values = drives.values.copy()
+    for j, k in drives.entries:
+        if k in CANDIDATES and values[j, k] == 0.0:
+            values[j, k] = STEPS[int(k)] * (values[j, KP] if k in PER_KP else 1.0)
+    return DriveParameters(values, drives.free)
+
+
+def _with_limits(
+    error: SimulationError,
+    drives: DriveParameters,
+    *,
+    scale: np.ndarray,
+    rows: float,
+    moving: np.ndarray,
+) -> DriveParameters:
+    """Return drives with a torque limit, free, at joints whose motion asks for one."""
+    segments: list[Segment] = error.segments
+    log, rollout = error.rollout.log, error.rollout
+    at = np.concatenate([np.arange(each.first, each.first + each.rows) for each in segments])
+    q = rollout.positions(drives.values[None], segments)[0]
+    largest = drives.values[:, KP] * np.abs(log.command[at] - q).max(axis=0)
+    sets = [drives.values]
+    sets += [drives.with_values(limit=part * largest + 1e-6).values for part in LIMITS]
+    errors = rollout.positions(np.array(sets), segments) - log.q[at]
+    costs = np.sum(huber_cost(np.nan_to_num(errors, nan=1e3) / scale), axis=1) / rows
+    best = np.argmin(costs, axis=0)
+    gains = costs[0] - costs.min(axis=0)
+    asked = moving & (gains > WORTH) & (best > 0)
+    parts = np.array([1.0, *LIMITS])[best]
+    limit = np.where(asked, parts * largest, drives.values[:, NAMES.index("limit")])
+    return drives.with_values(limit=limit).with_free("limit", asked)

@@ -1,0 +1,112 @@
+"""Logs of commanded and measured positions for `actuators`, checked before anything is fitted."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from thetahat.data.log import Log
+from thetahat.data.reading import Reading
+from thetahat.errors import MalformedInput, NotIdentifiable, RobotWarning, UsageError, known
+from thetahat.identification.actuators.drive_log import DriveLog
+from thetahat.model.lock_joints import kept_positions
+from thetahat.model.robot import Robot
+
+SLOWEST = 20.0  # [Hz] rows per second at least: drives settle within tens of milliseconds
+SHORTEST = 1.0  # [s] of a run
+STILL = 0.01  # [rad or m] of motion, below which a joint does not move
+EQUAL = 1e-9  # [rad or m] between command and measurement
+
+
+def require_single_dofs(robot: Robot) -> None:
+    """Refuse robots with joints that no position drive moves."""
+    for node in robot.tree.independent:
+        if node.kind.nv != 1:
+            raise UsageError(
+                f"joint {node.name!r} of {robot.name!r} is a {node.kind.name.lower()} joint, which"
+                " no position drive moves; hold the base and give a robot whose root is fixed"
+            )
+
+
+def drive_log(robot: Robot, log: Log, reading: Reading) -> DriveLog:
+    """Return the commanded and measured positions of a log, of the joints that it measures."""
+    files = known([source.path for source in log.sources], limit=3)
+    commanded = log.commanded(reading)
+    if commanded is None:
+        raise MalformedInput(
+            f"{files}: no commanded positions of all measured joints; log them as cmd.<joint>, or"
+            " map yours with --columns 'cmd=…'"
+        )
+    places = kept_positions(robot, log.locked)[0]
+    t, q, u, runs, at = [], [], [], [], 0
+    for measured, asked in zip(log.read(), commanded.read(), strict=True):
+        run = log.runs[measured.run]
+        if len(measured) < 8 or run.stop - run.start < SHORTEST:
+            continue
+        t.append(measured.t)
+        q.append(measured.q[:, places])
+        u.append(asked.q[:, places])
+        runs.append((run.name, at, len(measured)))
+        at += len(measured)
+    if not runs:
+        raise NotIdentifiable(
+            f"{files}: no run lasts {SHORTEST:g} s; record longer motions, 20 s or more"
+        )
+    out = DriveLog(
+        np.concatenate(t),
+        np.ascontiguousarray(np.concatenate(q)),
+        np.ascontiguousarray(np.concatenate(u)),
+        tuple(runs),
+    )
+    joints = [name for name in robot.joint_names if name not in log.locked]
+    _check(out, joints, files)
+    if log.has_tau:
+        _warn_of_unsigned_torque(log, joints, places, files)
+    return out
+
+
+def _warn_of_unsigned_torque(log: Log, joints: list[str], places: np.ndarray, files: str) -> None:
+    """Say that a torque is a magnitude; torques are not used here."""
+    parts = [chunk.tau[:, places] for chunk in log.read() if chunk.tau is not None]
+    if not parts:
+        return
+    tau = np.concatenate(parts)
+    unsigned = (tau.min(axis=0) >= 0.0) & (tau.max(axis=0) > 0.0)
+    if unsigned.all():
+        warnings.warn(
+            f"{files}: {known([f'tau.{name}' for name in joints], limit=3)} are never negative, so"
+            " they are magnitudes; actuators are identified from positions alone, and torques are"
+            " not used",
+            RobotWarning,
+            stacklevel=3,
+        )
+
+
+def moving_joints(log: DriveLog) -> np.ndarray:
+    """Return which joints move enough to be identified."""
+    spans = np.array([np.ptp(log.q[a : a + n], axis=0) for _, a, n in log.runs])
+    asked = np.array([np.ptp(log.command[a : a + n], axis=0) for _, a, n in log.runs])
+    out: np.ndarray = (spans.max(axis=0) > STILL) & (asked.max(axis=0) > STILL)
+    return out
+
+
+def _check(log: DriveLog, joints: list[str], files: str) -> None:
+    rate = 1.0 / log.period
+    if rate < SLOWEST:
+        raise NotIdentifiable(
+            f"{files}: {rate:.3g} rows per second are too few to see a drive, which settles within"
+            f" tens of milliseconds; log at {SLOWEST:g} Hz or more"
+        )
+    moving = moving_joints(log)
+    if not moving.any():
+        raise NotIdentifiable(
+            f"{files}: no joint moves by more than {STILL:g} rad and is asked to; record a motion"
+            " that moves every joint"
+        )
+    for at, name in enumerate(joints):
+        if moving[at] and float(np.abs(log.command[:, at] - log.q[:, at]).max()) < EQUAL:
+            raise MalformedInput(
+                f"{files}: cmd.{name} equals q.{name} in every row, so it is no command; log the"
+                " position that was sent to the drive"
+            )

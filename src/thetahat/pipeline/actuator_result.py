@@ -1,0 +1,260 @@
+"""`ActuatorIdentification`: what `actuators` returns, and the files that it writes."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from thetahat.files import as_text, make_folder, write_atomically
+from thetahat.identification import estimate_json
+from thetahat.identification.actuators.actuator_verdict import with_actuator_verdict
+from thetahat.identification.actuators.drive_log import DriveLog
+from thetahat.identification.actuators.drive_parameters import (
+    KP,
+    NAMES,
+    NO_LIMIT,
+    PRIOR,
+    DriveParameters,
+)
+from thetahat.identification.actuators.drive_rollout import DriveRollout, run_errors
+from thetahat.identification.actuators.identify_drives import (
+    IdentifiedDrives,
+    KnownGains,
+    bias_is_known,
+)
+from thetahat.identification.verdict import Verdict
+from thetahat.identification.verdict_reason import Fields
+from thetahat.model.joint_units import joint_units
+from thetahat.model.robot import Robot
+from thetahat.pipeline.outputs import provenance
+from thetahat.pipeline.settings import IdentifySettings
+
+if TYPE_CHECKING:
+    from thetahat.data.log import Log
+
+SCHEMA = "thetahat/actuators/1"
+ANSWER = "actuators.json"
+Z = 1.96  # of a 95 % interval
+# findings about what is used here: stamps and positions
+RELEVANT = (*("gap", "jitter", "locked-joints", "salvaged", "short-run", "stuck", "units", "wrap"),)
+UNKNOWN_SCALE = 0.5  # standard deviation of log kp from which a joint's scale is not known
+# reported parameters, and those that share the scale of kp
+REPORTED = (
+    *("armature", "viscous", "coulomb", "kp", "kd", "damping", "delay", "bias", "offset", "limit"),
+    *("stribeck", "stribeck_speed", "load", "quadratic", "backlash"),
+)
+SCALED = ("armature", "viscous", "coulomb", "kp", "damping", "offset", "limit", "stribeck")
+NEVER_NEGATIVE = tuple(name for name in REPORTED if name not in ("bias", "offset"))
+
+
+@dataclass(frozen=True, eq=False)
+class ActuatorSource:
+    """Logs that the answer comes from."""
+
+    logs: tuple[Log, ...]
+    test_logs: tuple[Log, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class ActuatorScores:
+    """RMS of q − q_sim of every run and joint [rad or m], each simulated from its first row."""
+
+    train: np.ndarray  # (runs, joints)
+    test: np.ndarray | None
+    nominal: np.ndarray | None  # by the robot's file, on the held-out runs
+    command: np.ndarray | None  # of q − command
+    names: tuple[str, ...]  # of held-out runs
+    rows: tuple[int, int]  # fitted, held out
+
+    @staticmethod
+    def of(
+        robot: Robot,
+        train: DriveLog,
+        test: DriveLog | None,
+        *,
+        drives: DriveParameters,
+        nominal: DriveParameters,
+    ) -> ActuatorScores:
+        """Simulate the logs with the fitted and the file's drives."""
+        fitted = run_errors(DriveRollout(robot, train), drives.values)
+        if test is None:
+            return ActuatorScores(fitted, None, None, None, (), (train.rows, 0))
+        rollout = DriveRollout(robot, test)
+        tracking = [
+            np.sqrt(np.mean((test.command - test.q)[a : a + n] ** 2, axis=0))
+            for _, a, n in test.runs
+        ]
+        return ActuatorScores(
+            fitted,
+            run_errors(rollout, drives.values),
+            run_errors(rollout, nominal.values),
+            np.array(tracking),
+            tuple(name for name, _, _ in test.runs),
+            (train.rows, test.rows),
+        )
+
+    def mean(self, kind: str, joint: int | None = None) -> float | None:
+        """Return the mean RMS over runs, of one joint or over all; None where nothing is."""
+        errors: np.ndarray | None = getattr(self, kind)
+        if errors is None:
+            return None
+        value = float(np.mean(errors if joint is None else errors[:, joint]))
+        return value if np.isfinite(value) else None
+
+
+@dataclass(frozen=True, eq=False)
+class ActuatorIdentification:
+    """The result of `actuators`: drives by joint, errors of the motion, verdict, files."""
+
+    robot: Robot
+    identified: IdentifiedDrives
+    known: KnownGains
+    scores: ActuatorScores
+    source: ActuatorSource
+    settings: IdentifySettings
+
+    @property
+    def drives(self) -> DriveParameters:
+        """The fitted drives."""
+        return self.identified.fit.drives
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the result is good, usable or not usable, and why."""
+        return Verdict.from_data(self.data["verdict"])
+
+    @cached_property
+    def data(self) -> Fields:
+        """The answer as plain data, schema thetahat/actuators/1."""
+        scores = self.scores
+        joints = [self._joint(at, name) for at, name in enumerate(self.robot.joint_names)]
+        findings = estimate_json.findings(self.source.logs[0].findings, "fit")
+        for log in self.source.test_logs:
+            findings += estimate_json.findings(log.findings, "test")
+        data = {
+            "schema": SCHEMA,
+            "joints": joints,
+            "rms_test": scores.mean("test"),
+            "rms_nominal": scores.mean("nominal"),
+            "rms_command": scores.mean("command"),
+            "rms_train": scores.mean("train"),
+            "runs": self._runs(),
+            "samples": scores.rows[0],
+            "samples_test": scores.rows[1],
+            "rows_per_sample": self.identified.uncertainty.rows_per_sample,
+            "friction": ["viscous", "coulomb", *self.identified.friction],
+            "links": "file",
+            "base": "fixed",
+            "converged": bool(self.identified.fit.converged),
+            "locked": list(self.source.logs[0].locked),
+            "findings": [each for each in findings if each["kind"] in RELEVANT],
+            "warnings": [],
+            "provenance": self._provenance(),
+        }
+        return with_actuator_verdict(data)
+
+    def _runs(self) -> list[Fields]:
+        if self.scores.test is None:
+            return []
+        return [
+            {"name": name, "rms": [float(value) for value in errors]}
+            for name, errors in zip(self.scores.names, self.scores.test, strict=True)
+        ]
+
+    def _joint(self, at: int, name: str) -> Fields:
+        model = self._model(at)
+        value: dict[str, float | None] = {each: model[each] for each in REPORTED}
+        std: dict[str, float | None] = {each: self._std(at, each) for each in REPORTED}
+        if not np.isfinite(self.known.kd[at]):  # one column
+            value["kd"] = value["viscous"] = std["viscous"] = None
+        scale = self.identified.uncertainty.std(at, "kp", seen=True)
+        unknown = scale is not None and scale > UNKNOWN_SCALE
+        still = not bool(self.identified.moving[at])
+        for each in REPORTED:
+            if still or (unknown and each in SCALED) or (each == "limit" and std[each] is None):
+                value[each] = std[each] = None
+        if not bias_is_known(self.identified.uncertainty, at, PRIOR[NAMES.index("bias")]):
+            value["bias"] = std["bias"] = None
+        return {
+            "name": name,
+            "unit": joint_units(self.robot)[at][0],
+            **value,
+            "std": std,
+            "interval": {each: _interval(each, value[each], std[each]) for each in REPORTED},
+            "per_kp": None if still else self._per_kp(at),
+            "given": [each for each in ("kp", "kd") if np.isfinite(getattr(self.known, each)[at])],
+            "moves": not still,
+            "scale_known": not (unknown or still),
+            "model": model,
+            **{f"rms_{k}": self.scores.mean(k, at) for k in ("test", "nominal", "command")},
+            "rms_train": self.scores.mean("train", at),
+        }
+
+    def _model(self, at: int) -> dict[str, float]:
+        """Every number that the simulation uses, whether the log tells it or not."""
+        raw = dict(zip(NAMES, map(float, self.drives.values[at]), strict=True))
+        out = {each: raw[each] for each in REPORTED if each in raw}
+        out["damping"] = raw["kd"] + raw["viscous"]
+        out["backlash"] = 2.0 * raw["deadband"]
+        out["limit"] = min(raw["limit"], NO_LIMIT)
+        return out
+
+    def _std(self, at: int, name: str) -> float | None:
+        raw = {"damping": "viscous", "backlash": "deadband"}.get(name, name)
+        std = self.identified.uncertainty.std(at, raw)
+        return None if std is None else (2.0 * std if name == "backlash" else std)
+
+    def _per_kp(self, at: int) -> Fields:
+        """Ratios to kp, known even where the scale is not: [s²], [s], [rad]."""
+        out: Fields = {}
+        kp = self.drives.values[at, KP]
+        for name, raw in (("armature", "armature"), ("damping", "viscous"), ("coulomb", "coulomb")):
+            value = self._model(at)[name] / kp
+            out[name] = {
+                "value": float(value),
+                "std": self.identified.uncertainty.std(at, raw, seen=True),
+            }
+        return out
+
+    def _provenance(self) -> Fields:
+        given = self.settings
+        settings = {
+            **{name: getattr(given, name) for name in ("columns", "units", "format", "topic")},
+            "kp": _numbers(self.known.kp),
+            "kd": _numbers(self.known.kd),
+            "gravity": [float(value) for value in self.robot.gravity],
+            "held_out": None if self.source.test_logs else given.held_out,
+        }
+        test = self.source.test_logs[0] if self.source.test_logs else None
+        return provenance(self.robot, self.source.logs[0], test, settings)
+
+    # -- files -------------------------------------------------------------------------------------
+
+    def save(
+        self, folder: str | os.PathLike[str], *, warnings: list[str] | None = None
+    ) -> tuple[Path, ...]:
+        """Write actuators.json and report.html."""
+        folder = Path(folder)
+        make_folder(folder)
+        data = with_actuator_verdict({**self.data, "warnings": list(warnings or ())}, str(folder))
+        return (write_atomically(folder / ANSWER, as_text(data)),)
+
+    def __repr__(self) -> str:
+        return f"<ActuatorIdentification of {self.robot.name}: {self.verdict.sentence}>"
+
+
+def _numbers(values: np.ndarray) -> list[float | None] | None:
+    out = [float(each) if np.isfinite(each) else None for each in values]
+    return out if any(each is not None for each in out) else None
+
+
+def _interval(name: str, value: float | None, std: float | None) -> list[float] | None:
+    if value is None or std is None:
+        return None
+    low = value - Z * std
+    return [max(low, 0.0) if name in NEVER_NEGATIVE else low, value + Z * std]

@@ -1,0 +1,174 @@
+"""Actuators of a robot from commanded and measured positions: what `thetahat actuators` does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from thetahat.data.log import Log
+from thetahat.engine.local import LocalEngine
+from thetahat.engine.protocol import NoProgress, Progress
+from thetahat.errors import MalformedInput, UsageError, known
+from thetahat.identification.actuators.drive_log import DriveLog
+from thetahat.identification.actuators.drive_parameters import NO_LIMIT, DriveParameters
+from thetahat.identification.actuators.drive_rollout import DriveRollout, run_errors
+from thetahat.identification.actuators.identify_drives import KnownGains, identify_drives
+from thetahat.model.io.position_gains import position_gains
+from thetahat.model.lock_joints import lock
+from thetahat.model.robot import Robot
+from thetahat.pipeline.actuator_log import drive_log, moving_joints, require_single_dofs
+from thetahat.pipeline.actuator_result import (
+    ActuatorIdentification,
+    ActuatorScores,
+    ActuatorSource,
+)
+from thetahat.pipeline.dataset import LogInput, load_robot, read_logs
+from thetahat.pipeline.settings import IdentifySettings
+
+FILES = ("actuators.json", "report.html")
+Gains = float | Sequence[float] | Mapping[str, float] | None
+
+
+def actuators(
+    robot: Robot | str,
+    logs: LogInput,
+    *,
+    test: LogInput = None,
+    kp: Gains = None,
+    kd: Gains = None,
+    settings: IdentifySettings | None = None,
+    progress: Progress | None = None,
+) -> ActuatorIdentification:
+    """Identify position-controlled drives: gains, friction, rotor inertia, delay, encoder bias.
+
+    Args:
+        robot: whose links are taken as they are in the file.
+        logs: with commanded (`cmd.<joint>`) and measured positions (`q.<joint>`).
+        test: logs to score on; default: the end of `logs`, whole runs where there are several.
+        kp: position gains that are known [N·m/rad], for all joints, each, or by joint.
+        kd: velocity gains that are known [N·m·s/rad]; without them only kd + viscous is found.
+        settings: how logs are read, gravity and holdout.
+        progress: is told what goes on.
+
+    """
+    settings, progress = settings or IdentifySettings(), progress or NoProgress()
+    whole = load_robot(robot, settings.gravity)
+    require_single_dofs(whole)
+    engine = LocalEngine(progress)
+    progress.stage("reading the log")
+    log = read_logs(whole, logs, settings, engine)
+    rows = drive_log(whole, log, settings.reading)
+    held_out: DriveLog | None
+    if test is None:
+        source = ActuatorSource((log,))
+        fitted, held_out = _split(rows, settings.held_out)
+    else:
+        test_log = _test_log(whole, log, read_logs(whole, test, settings, engine), settings)
+        source = ActuatorSource((log,), (test_log,))
+        fitted, held_out = rows, drive_log(whole, test_log, settings.reading)
+    model = lock(whole, log.locked) if log.locked else whole
+    gains = KnownGains(
+        stated_gains(kp, "--kp", model.joint_names), stated_gains(kd, "--kd", model.joint_names)
+    )
+    identified = identify_drives(
+        model,
+        fitted,
+        known=gains,
+        file_kp=_file_kp(model),
+        moving=moving_joints(fitted),
+        stage=progress.stage,
+    )
+    progress.stage("scoring the motion")
+    nominal = _nominal(model, identified.fit.drives)
+    scores = ActuatorScores.of(
+        model, fitted, held_out, drives=identified.fit.drives, nominal=nominal
+    )
+    return ActuatorIdentification(model, identified, gains, scores, source, settings)
+
+
+def _test_log(robot: Robot, log: Log, test: Log, settings: IdentifySettings) -> Log:
+    """Return the log to score on, if it fits the one that is fitted."""
+    if settings.holdout is not None:
+        raise UsageError(
+            "--test and --holdout are both given; score on other logs or on a part of this one"
+        )
+    fitted = {source.sha256: source.path for source in log.sources}
+    for source in test.sources:
+        if source.sha256 in fitted:
+            raise UsageError(
+                f"--test {source.path} has the same content as {fitted[source.sha256]}, which is"
+                " fitted; hold out another log"
+            )
+    if set(test.locked) != set(log.locked):
+        only = sorted(set(test.locked) ^ set(log.locked))
+        raise MalformedInput(
+            f"the test log and the fitted one do not measure the same joints of {robot.name}"
+            f" ({known(only)} in one alone); give logs with the same columns"
+        )
+    return test
+
+
+def _split(log: DriveLog, share: float) -> tuple[DriveLog, DriveLog | None]:
+    return (log, None) if share == 0.0 else log.split(share)
+
+
+def _file_kp(robot: Robot) -> np.ndarray:
+    """Return the position gains that the robot's file states, NaN where it states none."""
+    stated = position_gains(robot)
+    kp = [stated[name].kp if name in stated else math.nan for name in robot.joint_names]
+    return np.array(kp, dtype=float)
+
+
+def _nominal(robot: Robot, fitted: DriveParameters) -> DriveParameters:
+    """Return the drives of the robot's file; gains that it does not state are the fitted ones."""
+    values = fitted.values
+    stated = position_gains(robot)
+    kp, kd, limit = values[:, 0].copy(), values[:, 1].copy(), np.full(robot.nv, NO_LIMIT)
+    for at, name in enumerate(robot.joint_names):
+        if name in stated:
+            kp[at], kd[at] = stated[name].kp, stated[name].kv
+            limit[at] = min(stated[name].limit, NO_LIMIT)
+    return DriveParameters.of(robot.nv).with_values(
+        kp=kp,
+        kd=kd,
+        limit=limit,
+        viscous=robot.drive.viscous,
+        coulomb=robot.drive.coulomb,
+        armature=robot.drive.armature,
+    )
+
+
+def stated_gains(given: Gains, option: str, joints: Sequence[str]) -> np.ndarray:
+    """Return gains by joint, NaN where none is given."""
+    out = np.full(len(joints), np.nan)
+    if given is None:
+        return out
+    if isinstance(given, Mapping):
+        by_joint = dict(given)
+    else:
+        values = np.atleast_1d(np.asarray(given, dtype=float))
+        if len(values) not in (1, len(joints)):
+            raise UsageError(
+                f"{option} has {len(values)} numbers for {len(joints)} joints; give one, one for"
+                " each joint, or JOINT=NUMBER"
+            )
+        by_joint = dict(zip(joints, np.broadcast_to(values, len(joints)), strict=True))
+    zero = option == "--kd"
+    for name, value in by_joint.items():
+        if name not in joints:
+            raise UsageError(
+                f"{option} names {name!r}, which is no joint that the log measures; joints:"
+                f" {known(joints)}"
+            )
+        if not (math.isfinite(value) and (value > 0.0 or (zero and value == 0.0))):
+            wanted = "of zero or above" if zero else "above zero: a drive without holds no position"
+            raise UsageError(f"{option} of {name} is {value:g}; give a finite gain {wanted}")
+        out[list(joints).index(name)] = value
+    return out
+
+
+def score_actuators(robot: Robot, log: DriveLog, drives: DriveParameters) -> np.ndarray:
+    """Return the RMS of q − q_sim of every run and joint, simulated from its first row."""
+    return run_errors(DriveRollout(robot, log), drives.values)
