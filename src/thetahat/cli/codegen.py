@@ -51,7 +51,7 @@ def codegen(
     with collect_warnings(quiet=quiet):
         data = write_code(source, Path(out), settings)
     if json:
-        emit(as_text(data))
+        emit(as_text(dict(data)))
         return
     emit(
         f"{out}: {', '.join(data['files'])}\n"

@@ -59,7 +59,7 @@ def build_library(sources: dict[str, str], main: str, includes: list[str], targe
             problem = _run([*command, *NATIVE])
             if problem is not None and (problem := _run(command)) is not None:
                 raise CompilerError(f"the C compiler {compiler[0]!r} failed: {problem}")
-            os.replace(built, target)
+            built.replace(target)
     except OSError as error:
         raise CompilerError(
             f"{target.parent} cannot hold built code ({error.strerror or error})"

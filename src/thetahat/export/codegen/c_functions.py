@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -36,7 +36,8 @@ class Function:
         """Return the declaration without its semicolon."""
         kind, restrict = f"{prefix}_real", f"{prefix.upper()}_RESTRICT"
         given = [f"const {kind} *{restrict} {name}" for name in self.inputs]
-        return f"{self.returns} {prefix}_{self.name}({', '.join((*given, f'{kind} *{restrict} {self.output}'))})"
+        arguments = ", ".join((*given, f"{kind} *{restrict} {self.output}"))
+        return f"{self.returns} {prefix}_{self.name}({arguments})"
 
     def definition(self, prefix: str) -> str:
         """Return the function as C."""
@@ -256,7 +257,7 @@ def _sum(a: Entries, b: Entries) -> Entries:
     return a | {at: a[at] + entry if at in a else entry for at, entry in b.items()}
 
 
-def _matrix_targets(name: str, entries: Entries, width: int) -> Iterable[tuple[str, Expression]]:
+def _matrix_targets(name: str, entries: Entries, width: int) -> Targets:
     return [(f"{name}[{i * width + j}]", entry) for (i, j), entry in entries.items()]
 
 

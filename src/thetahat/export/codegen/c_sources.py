@@ -134,6 +134,7 @@ class RobotCode:
             "BODIES": len(self.robot.tree.bodies),
             "COLUMNS": len(self.robot.theta),
             "PARAMETERS": len(self.parameters),
+            "LONGEST_NAME": 1 + max(len(name.encode()) for name in self.robot.velocity_names),
         }
         if self.base:
             sizes["BASE"] = len(self.robot.base_parameters.strong)
@@ -186,7 +187,7 @@ class RobotCode:
             f"Gravity {tuple(float(g) for g in robot.gravity)} m/s^2 and the geometry are part of"
             " the code.",
             "A term that was zero for every motor is left out of it. Outputs must not overlap",
-            "inputs. No function allocates, locks or keeps anything: all may run in several threads.",
+            "inputs. No function allocates, locks or keeps anything: any may run in many threads.",
         ]
         if self.base:
             lines += ["", "Base parameters, the columns of base_regressor:", ""]
@@ -204,15 +205,15 @@ class RobotCode:
             for k in range(0, len(self.parameters), 10)
         )
         parts = [
-            f"const char *const @name@_joint_names[@NAME@_NV] = {{\n{names}\n}};\n",
+            f"const char @name@_joint_names[@NAME@_NV][@NAME@_LONGEST_NAME] = {{\n{names}\n}};\n",
             f"const @name@_real @name@_parameters[@NAME@_PARAMETERS] = {{\n{values}\n}};\n",
         ]
         if any(f.name == "forward_dynamics" for f in self.functions):
             parts.append(build.solver)
         sizes = {"mass_matrix": "NV", "regressor": "COLUMNS", "base_regressor": "BASE"}
         parts += [
-            f"void @name@_{name}_init(@name@_real *{output})\n{{\n"
-            f"    memset({output}, 0, sizeof(@name@_real) * @NAME@_NV * @NAME@_{sizes[name]});\n}}\n"
+            f"void @name@_{name}_init(@name@_real *{output})\n{{\n    memset({output}, 0,"
+            f" sizeof(@name@_real) * @NAME@_NV * @NAME@_{sizes[name]});\n}}\n"
             for name, output in self._matrices
         ]
         parts += [function.definition(self.prefix) for function in self.functions]
@@ -251,6 +252,8 @@ def _plain(text: str) -> str:
 def _escaped(text: str) -> str:
     """Text for a C string."""
     return "".join(
-        c if c.isascii() and c.isprintable() and c not in '"\\?' else "".join(f"\\{b:03o}" for b in c.encode())
+        c
+        if c.isascii() and c.isprintable() and c not in '"\\?'
+        else "".join(f"\\{b:03o}" for b in c.encode())
         for c in text
     )

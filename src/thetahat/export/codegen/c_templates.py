@@ -22,7 +22,7 @@ extern "C" {
 typedef @real@ @name@_real;
 
 /* names in the order of dq */
-extern const char *const @name@_joint_names[@NAME@_NV];
+extern const char @name@_joint_names[@NAME@_NV][@NAME@_LONGEST_NAME];
 /* the parameters that the code was generated with; hand in a table of your own to replace them */
 extern const @name@_real @name@_parameters[@NAME@_PARAMETERS];
 

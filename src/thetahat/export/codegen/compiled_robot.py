@@ -15,7 +15,7 @@ import sys
 import sysconfig
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from types import ModuleType
 
@@ -34,55 +34,68 @@ MODULE = "thetahat_compiled"
 Call = Callable[..., np.ndarray | None]
 
 
+def _nothing(*_: object) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Calls:
+    """The functions of an extension; each returns None for what is not for C."""
+
+    inverse_dynamics: Call = _nothing
+    gravity: Call = _nothing
+    mass_matrix: Call = _nothing
+    forward_dynamics: Call = _nothing
+    regressor: Call = _nothing
+
+    @staticmethod
+    def of(module: ModuleType) -> Calls:
+        """Return those that a module has."""
+        names = (field.name for field in fields(Calls))
+        return Calls(**{name: getattr(module, name, _nothing) for name in names})
+
+
 @dataclass(frozen=True, eq=False)
 class CompiledRobot:
-    """A robot's dynamics, in C where it could be built: `native` says so, `note` why not.
+    """A robot's dynamics, in C where it could be built; `note` says why it could not.
 
-    Parameters and arrays are those of the functions of the same names, drive included. Arrays that
-    a function returns are the caller's own.
+    Arguments and results are those of the functions of the same names, drive included.
     """
 
     robot: Robot
-    note: str | None
-    _module: ModuleType | None
-    _parameters: np.ndarray
+    note: str | None  # None: calls go to C
+    calls: Calls
+    parameters: np.ndarray  # θ, then the drive's values, as C takes them
 
     @property
     def native(self) -> bool:
         """Whether calls go to compiled C."""
-        return self._module is not None
-
-    def _call(self, name: str) -> Call:
-        return getattr(self._module, name, _nothing)
-
-    def __post_init__(self) -> None:
-        for name in ("inverse_dynamics", "gravity", "mass_matrix", "regressor", "forward_dynamics"):
-            object.__setattr__(self, f"_{name}", self._call(name))
+        return self.note is None
 
     def inverse_dynamics(
         self, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, *, out: np.ndarray | None = None
     ) -> np.ndarray:
         """Compute τ = D q̈ + C q̇ + G + friction + rotors."""
-        tau = self._inverse_dynamics(self._parameters, q, dq, ddq, out)
+        tau = self.calls.inverse_dynamics(self.parameters, q, dq, ddq, out)
         if tau is None:
             return rigid_body.inverse_dynamics(self.robot, q, dq, ddq, out=out)
         return tau
 
     def gravity(self, q: np.ndarray, *, out: np.ndarray | None = None) -> np.ndarray:
         """Compute G(q)."""
-        tau = self._gravity(self._parameters, q, out)
+        tau = self.calls.gravity(self.parameters, q, out)
         return rigid_body.gravity(self.robot, q, out=out) if tau is None else tau
 
     def mass_matrix(self, q: np.ndarray, *, out: np.ndarray | None = None) -> np.ndarray:
         """Compute D(q), rotors included."""
-        D = self._mass_matrix(self._parameters, q, out)
+        D = self.calls.mass_matrix(self.parameters, q, out)
         return rigid_body.mass_matrix(self.robot, q, out=out) if D is None else D
 
     def forward_dynamics(
         self, q: np.ndarray, dq: np.ndarray, tau: np.ndarray, *, out: np.ndarray | None = None
     ) -> np.ndarray:
         """Compute q̈ from joint torques."""
-        ddq = self._forward_dynamics(self._parameters, q, dq, tau, out)
+        ddq = self.calls.forward_dynamics(self.parameters, q, dq, tau, out)
         if ddq is None:
             return rigid_body.forward_dynamics(self.robot, q, dq, tau, out=out)
         return ddq
@@ -91,12 +104,8 @@ class CompiledRobot:
         self, q: np.ndarray, dq: np.ndarray, ddq: np.ndarray, *, out: np.ndarray | None = None
     ) -> np.ndarray:
         """Compute Y with Y·θ = D q̈ + C q̇ + G."""
-        Y = self._regressor(q, dq, ddq, out)
+        Y = self.calls.regressor(q, dq, ddq, out)
         return rigid_body.regressor(self.robot, q, dq, ddq, out=out) if Y is None else Y
-
-
-def _nothing(*_: object) -> None:
-    return None
 
 
 def compile_robot(robot: Robot) -> CompiledRobot:
@@ -109,8 +118,8 @@ def compile_robot(robot: Robot) -> CompiledRobot:
     except (CompilerError, UsageError) as error:
         note = f"{error}; robot.compiled() of {robot.name!r} stays on Numba"
         warnings.warn(note, RobotWarning, stacklevel=3)
-        return CompiledRobot(robot, note, None, np.empty(0))
-    return CompiledRobot(robot, None, module, np.ascontiguousarray(code.parameters))
+        return CompiledRobot(robot, note, Calls(), np.empty(0))
+    return CompiledRobot(robot, None, Calls.of(module), code.parameters)
 
 
 def _module(code: RobotCode) -> ModuleType:
@@ -166,7 +175,9 @@ def _key(code: RobotCode) -> str:
 def _processor() -> str:
     """What tells processors with other instructions apart, where the system says it."""
     try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace").splitlines():
+        for line in (
+            Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace").splitlines()
+        ):
             if line.startswith(("flags", "Features")):
                 return line
     except OSError:

@@ -1,4 +1,4 @@
-"""A CPython extension around a robot's C code: arrays in, arrays out, None where Python must do it."""
+"""CPython extension around a robot's C code: arrays in, arrays out, None where it is not for C."""
 
 from __future__ import annotations
 
@@ -99,7 +99,8 @@ static PyObject *room(PyObject *given, npy_intp columns, PyObject *const *inputs
     end = data + PyArray_NBYTES(array);
     for (k = 0; k < count; k++) {
         const char *input = PyArray_BYTES((PyArrayObject *)inputs[k]);
-        if (input < end && data < input + PyArray_NBYTES((PyArrayObject *)inputs[k])) Py_RETURN_NONE;
+        const npy_intp bytes = PyArray_NBYTES((PyArrayObject *)inputs[k]);
+        if (input < end && data < input + bytes) Py_RETURN_NONE;
     }
     Py_INCREF(given);
     return given;

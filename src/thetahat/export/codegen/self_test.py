@@ -35,11 +35,12 @@ def expected(robot: Robot, name: str, q: np.ndarray, rates: np.ndarray) -> np.nd
         case "gravity":
             return rigid_body.gravity(robot, q)
         case "mass_matrix":
-            return rigid_body.mass_matrix(robot, q) @ probe(robot.nv)
+            return np.asarray(rigid_body.mass_matrix(robot, q) @ probe(robot.nv))
         case "regressor":
-            return rigid_body.regressor(robot, q, dq, ddq) @ probe(len(robot.theta))
+            return np.asarray(rigid_body.regressor(robot, q, dq, ddq) @ probe(len(robot.theta)))
         case "base_regressor":
-            return base_regressor(robot, q, dq, ddq) @ probe(len(robot.base_parameters.strong))
+            Y = base_regressor(robot, q, dq, ddq)
+            return np.asarray(Y @ probe(Y.shape[-1]))
         case "forward_dynamics":
             return rigid_body.forward_dynamics(robot, q, dq, tau)
         case _:
@@ -66,7 +67,7 @@ def computed_torque(
     if drive.dry is None or drive.simple:
         zone = np.full(len(drive.viscous), TRANSITION)
         drive = drive.with_dry(FrictionDirection(zone, np.zeros_like(zone)))
-    return load + drive.torque(dq_d, command, q=q, load=load)
+    return np.asarray(load + drive.torque(dq_d, command, q=q, load=load))
 
 
 def self_test(code: RobotCode) -> str:
@@ -87,7 +88,8 @@ def self_test(code: RobotCode) -> str:
     used = "\n".join(checks)
     text = _FILE.replace("@tables@", "\n".join(t for t in tables if _name(t) in used))
     text = text.replace("@checks@", used).replace("@states@", str(STATES))
-    for key, value in (("@tolerance@", TOLERANCE[code.single]), ("@kp@", GAINS[0]), ("@kd@", GAINS[1])):
+    numbers = {"@tolerance@": TOLERANCE[code.single], "@kp@": GAINS[0], "@kd@": GAINS[1]}
+    for key, value in numbers.items():
         text = text.replace(key, repr(value))
     return text.replace("@name@", name).replace("@NAME@", name.upper())
 

@@ -263,10 +263,10 @@ class SymbolicRobot:
         out[at] = out.get(at, self.graph.zero) + entry
 
     def _seen_from_parent(
-        self, i: int, mass: Expression, moment: Vector, tensor: Matrix
+        self, node: int, mass: Expression, moment: Vector, tensor: Matrix
     ) -> tuple[Expression, Vector, Matrix]:
         """R Ī Rᵀ + (2 r·h + m r²) 1 − h rᵀ − r hᵀ − m r rᵀ, with h the moment before the shift."""
-        place = self.placements[i]
+        place = self.placements[node]
         r, h = place.shift, place.to_parent(moment)
         half = tuple(place.to_parent(column) for column in transpose(tensor))
         columns = transpose((half[0], half[1], half[2]))  # R Ī, by columns of (R Ī)ᵀ
@@ -278,8 +278,8 @@ class SymbolicRobot:
         for a in range(3):
             row = []
             for b in range(3):
-                k, l = max(a, b), min(a, b)
-                entry = turned[k][l] - (moved[k] * r[l] + r[k] * h[l])
+                i, j = max(a, b), min(a, b)
+                entry = turned[i][j] - (moved[i] * r[j] + r[i] * h[j])
                 row.append(entry + middle if a == b else entry)
             rows.append((row[0], row[1], row[2]))
         return mass, moved, (rows[0], rows[1], rows[2])

@@ -111,7 +111,8 @@ def placement(
         case JointKind.REVOLUTE:
             return _turned(graph, fixed, axis, q[0] * affine[0] + affine[1], shift)
         case JointKind.PRISMATIC:
-            along = scale(vector(graph, without_rounding(fixed @ axis)), q[0] * affine[0] + affine[1])
+            slide = q[0] * affine[0] + affine[1]
+            along = scale(vector(graph, without_rounding(fixed @ axis)), slide)
             return Placement(tree, None, add(shift, along))
         case JointKind.PLANAR:
             u, w = (vector(graph, without_rounding(fixed @ row)) for row in plane_axes(axis))

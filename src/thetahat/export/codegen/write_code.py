@@ -31,9 +31,7 @@ class CodegenSettings:
 
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
-            raise UsageError(
-                f"--precision is {self.precision!r}; choose {' or '.join(PRECISIONS)}"
-            )
+            raise UsageError(f"--precision is {self.precision!r}; choose {' or '.join(PRECISIONS)}")
 
 
 def read_robot(source: str, settings: CodegenSettings) -> Robot:
