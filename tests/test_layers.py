@@ -61,6 +61,10 @@ UPWARD = {  # the only imports of a later stage, each inside a function, with it
         "thetahat.model.robot",
         "thetahat.identification.identifiability.base_parameters",
     ): "`robot.base_parameters` is part of the public interface",
+    (
+        "thetahat.model.robot",
+        "thetahat.export.codegen.compiled_robot",
+    ): "`robot.compiled()` is part of the public interface",
 }
 DYNAMIC = {  # the only modules that import by a computed name
     "thetahat.cli.study": "a study is loaded by its name",

@@ -81,6 +81,10 @@ def test_randomize(thetahat: Thetahat, log: Path, tmp_path: Path) -> None:
     assert list(validator("ranges").iter_errors({**done.data, "level": 95}))
 
 
+def test_codegen(thetahat: Thetahat, tmp_path: Path) -> None:
+    require("codegen", thetahat("codegen", "arm4", "--out", tmp_path / "c", "--json").data)
+
+
 def test_identify_with_motors(thetahat: Thetahat, log: Path, tmp_path: Path) -> None:
     (tmp_path / "map.csv").write_text("a,b,c,d\n1,0,0,0\n0,1,0,0\n0,0,1,0.5\n0,0,0,1\n")
     require(

@@ -18,6 +18,7 @@ from thetahat.model.drive import TERMS, Drive
 from thetahat.model.tree import JointKind, Node, Tree
 
 if TYPE_CHECKING:
+    from thetahat.export.codegen.compiled_robot import CompiledRobot
     from thetahat.identification.identifiability.base_parameters import BaseParameters
 
 STANDARD_GRAVITY = (0.0, 0.0, -9.81)  # [m/s²], the value URDF tools assume
@@ -288,6 +289,17 @@ class Robot:
     def without_drive(self) -> Robot:
         """Return the robot without friction, offset and rotor inertia."""
         return replace(self, drive=Drive.none(self.nv))
+
+    # -- compiled ----------------------------------------------------------------------------------
+
+    def compiled(self) -> CompiledRobot:
+        """Return the robot's dynamics in C for one sample per call, built with the system's
+        compiler and kept for the next time; without a compiler, a warning and Numba's.
+        """
+        # A later stage, as `base_parameters` below.
+        from thetahat.export.codegen.compiled_robot import compile_robot
+
+        return compile_robot(self)
 
     # -- what can be identified --------------------------------------------------------------------
 
