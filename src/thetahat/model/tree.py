@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from thetahat.model.ground import Ground
 from thetahat.model.spatial import skew
 
 
@@ -97,6 +98,7 @@ class Joint:
     stiffness: float = 0.0  # of a spring [N·m/rad or N/m], one-DOF joints only
     rest: float = 0.0  # q at which that spring is at rest [rad or m]
     sensor: str | None = None  # link whose wrench it measures: it never moves (wrench_sensors.py)
+    ground: Ground | None = None  # of a floating base: how the world acts on the robot
 
 
 @dataclass(frozen=True, eq=False)

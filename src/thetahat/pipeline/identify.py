@@ -56,6 +56,7 @@ from thetahat.identification.tuning.tune import Tuned, TuningOptions, tune, tune
 from thetahat.identification.uncertainty.gain_error import with_gain_error
 from thetahat.identification.uncertainty.posterior import RobotSamples
 from thetahat.identification.verdict import Verdict
+from thetahat.model.floating_base import base_dofs, ground_of
 from thetahat.model.robot import Robot
 from thetahat.pipeline.dataset import Dataset, LogInput, load_robot, read_dataset
 from thetahat.pipeline.identification import Identification
@@ -107,7 +108,7 @@ def identify(
             " th.solve(information, estimator)"
         )
     settings = settings or IdentifySettings()
-    loaded = load_robot(robot, settings.gravity)
+    loaded = load_robot(robot, settings.gravity, floating_base=settings.floating_base)
     names = [*(log_names(logs) or ()), *(log_names(test) or ())]
     options = EngineOptions(workers, store=None if store is None else Path(store))
     with open_engine(options, logs=names) as engine:
@@ -151,7 +152,7 @@ def identify_into(
         inputs.append(Path(settings.actuation))
     targets.check([*inputs, *logs, *(test or ())])
     progress.stage("loading the robot")
-    loaded = load_robot(file, settings.gravity)
+    loaded = load_robot(file, settings.gravity, floating_base=settings.floating_base)
     with open_engine(engine_options, progress, [*logs, *(test or ())]) as engine:
         progress.stage("reading the log")
         dataset = read_dataset(loaded, logs, test, settings, engine)
@@ -336,6 +337,8 @@ def _solve(
         seen = view(fold.information.without_instruments, dofs=dataset.joints.dofs, rotors=rotors)
         tuned = replace(tuned, robot=decision.applied(tuned.robot), reasons=decision.reasons)
     usable = int(seen.rows.max())
+    if ground_of(tuned.robot) is not None:  # each of the base's six rows tells of all bodies
+        usable = int(fold.information.rows[list(base_dofs(tuned.robot))].sum())
     if usable < len(seen.base):
         raise NotIdentifiable(
             f"the log has {usable} usable samples to fit {len(seen.base)} parameters; record"
