@@ -39,9 +39,7 @@ def contact_links(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(match[1] for match in found if match and "." not in match[1])
 
 
-def ground_columns(
-    robot: Robot, names: Sequence[str], file: str
-) -> Iterator[tuple[str, int, str]]:
+def ground_columns(robot: Robot, names: Sequence[str], file: str) -> Iterator[tuple[str, int, str]]:
     """Return (kind, position, column) of wrenches and contact flags."""
     ground = ground_of(robot)
     if ground is None:
@@ -74,7 +72,11 @@ def require_base(robot: Robot, have: set[tuple[str, int]], file: str) -> None:
 
 
 def world_torques(
-    robot: Robot, q: np.ndarray, columns: dict[int, int], column: Callable[[int], np.ndarray], *,
+    robot: Robot,
+    q: np.ndarray,
+    columns: dict[int, int],
+    column: Callable[[int], np.ndarray],
+    *,
     world: bool,
 ) -> np.ndarray:
     """Return Σ Jᵀ·w of the measured wrenches, (rows, nv). columns: of a table by position."""

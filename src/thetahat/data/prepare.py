@@ -380,7 +380,6 @@ class _Filter:
                 reason[count[high] > count[low], joint] = code
         return reason
 
-
     def contacts(self, codes: np.ndarray, rows: int) -> np.ndarray | None:
         """Return which feet are down, (rows, feet), in a window with its halo: those that touch the
         ground anywhere the filter reaches; None where no flags are logged.

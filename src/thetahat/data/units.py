@@ -210,8 +210,7 @@ class Converter:
                 factors = {
                     self.factor(k, at)
                     for k, at in place
-                    if k == "wrench"
-                    or (k == "tau" and self._coordinate(k, at)[0].startswith(head))
+                    if k == "wrench" or (k == "tau" and self._coordinate(k, at)[0].startswith(head))
                 }
             else:
                 factors = {

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from thetahat.data.contact_rows import without_contact_forces
 from thetahat.data.friction_direction import batches_with_friction_direction
 from thetahat.data.samples import Samples
 from thetahat.dynamics import rigid_body
@@ -270,6 +271,7 @@ class _Log:
         """The samples with w·e in place of their torques, counted on the way."""
         for part in self._pieces():
             e = part.tau - self._predicted(part, x_base)
+            e = without_contact_forces(self.information.robot, part, e)
             tally.add(np.abs(e), part.valid & self.used)
             yield replace(
                 part,
