@@ -65,14 +65,10 @@ def with_ground(
         moving_link(robot, name, f"wrench.{name}")
     for name in touching:
         moving_link(robot, name, f"contact.{name}")
-        if name in measured:
-            raise UsageError(
-                f"link {name!r} has both wrench.{name} and contact.{name}; a measured force needs"
-                " no flag, so leave one out"
-            )
     feet = tuple(
         Foot(name, kind == "flat" or (kind == "auto" and joints_above(robot, name) >= LEG))
         for name in touching
+        if name not in measured  # a force that is measured need not be eliminated
     )
     return replace_ground(robot, Ground(measured, feet))
 
