@@ -22,11 +22,12 @@ def link_jacobian(robot: Robot, q: np.ndarray, link: str) -> np.ndarray:
     return np.concatenate([to_link @ angular, to_link @ moved], axis=-2)
 
 
-def link_rotation(robot: Robot, q: np.ndarray, link: str) -> np.ndarray:
-    """Compute the rotation of a link's axes in the world, (…, 3, 3)."""
+def link_place(robot: Robot, q: np.ndarray, link: str) -> tuple[np.ndarray, np.ndarray]:
+    """Compute the rotation of a link's axes in the world, (…, 3, 3), and its origin, (…, 3) [m]."""
     place = moving_link(robot, link, link)
-    R, _ = rigid_body.body_frames(robot, q)
-    return np.asarray(R[..., place.body, :, :] @ place.rotation)
+    R, p = rigid_body.body_frames(robot, q)
+    R, p = R[..., place.body, :, :], p[..., place.body, :]
+    return np.asarray(R @ place.rotation), np.asarray(p + R @ place.translation)
 
 
 def generalised_forces(
@@ -39,7 +40,7 @@ def generalised_forces(
     for link, wrench in wrenches.items():
         force, couple = wrench[..., :3], wrench[..., 3:]
         if world:
-            to_link = np.swapaxes(link_rotation(robot, q, link), -1, -2)
+            to_link = np.swapaxes(link_place(robot, q, link)[0], -1, -2)
             force, couple = ((to_link @ each[..., None])[..., 0] for each in (force, couple))
         J = link_jacobian(robot, q, link)
         out += np.einsum("...iv,...i->...v", J, np.concatenate([couple, force], axis=-1))

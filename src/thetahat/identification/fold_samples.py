@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from thetahat.data.contact_rows import without_contact_forces
+from thetahat.data.contact_rows import contacts_of
 from thetahat.data.regressor_form import Windows
 from thetahat.data.samples import Samples
 from thetahat.data.window_batches import WindowBatch
@@ -68,7 +68,7 @@ def fold_projected(
     """Return the same of rows without contact forces, which mix joints: every row has all columns.
 
     Rows are weighted by the deviations that the robot's ground states, so other deviations need a
-    new fold.
+    new fold. Of each row the part counts that is left: all of a sample count nv − rank J_c.
     """
     if samples.instruments is not None:
         raise UsageError(
@@ -76,27 +76,30 @@ def fold_projected(
             " wrenches of the feet"
         )
     nv, width, count = plan.robot.nv, len(plan.base) + 1, len(samples)
-    used = np.full(nv, count) if weights is None else np.count_nonzero(weights, axis=0)
-    factors = [np.zeros((width, width)) for _ in range(nv)]
+    used, factors = np.zeros(nv), [np.zeros((width, width)) for _ in range(nv)]
     workspace = batch.Workspace(plan.robot.tree)
     direction = samples.direction_of(plan.robot.drive)
     tile = max(1, min(PROJECTED_TILE, PROJECTED_ENTRIES // (nv * width)))
     with f.blas_threads().limit(limits=1, user_api="blas"):
         for first in range(0, count, tile):
             part = samples.subset(slice(first, first + tile))
-            state = batch.check_state(plan.robot, part.q, part.dq, part.ddq)
+            q, dq, ddq = batch.check_state(plan.robot, part.q, part.dq, part.ddq)
             own = np.empty((len(part), 0))
             turns = own if direction is None else direction[first : first + tile]
             tau = np.ascontiguousarray(part.tau)
-            rows = _all_columns(plan, workspace, FoldRows(*state, tau, np.empty((0, 0)), turns))
+            rows = _all_columns(plan, workspace, FoldRows(q, dq, ddq, tau, np.empty((0, 0)), turns))
             matrix = np.moveaxis(rows.reshape(nv, width, len(part)), 2, 0)
-            left = without_contact_forces(plan.robot, part, matrix)
+            projection = contacts_of(plan.robot, part)
+            assert projection is not None
+            left, shares = projection.apply(matrix), projection.shares
             if weights is not None:
                 left *= weights[first : first + tile, :, None]
+                shares = shares * (weights[first : first + tile] > 0.0)
+            used += shares.sum(axis=0)
             for v in range(nv):
                 stacked = np.asfortranarray(np.vstack([factors[v], left[:, v]]))
                 factors[v] = f.triangle(stacked)
-    return factors, used
+    return factors, np.rint(used).astype(np.int64)
 
 
 def instrument_direction(robot: Robot, samples: Samples) -> np.ndarray:

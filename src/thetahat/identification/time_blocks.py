@@ -61,14 +61,26 @@ def base_rows(plan: RowPlan, block: Block) -> np.ndarray:
         motion = _window_motion(plan.information.robot, block.rows, block.windows)
         return window_rows(plan.information.robot, places, motion)
     rows, robot = block.rows, plan.information.robot
-    motion = rows.q, rows.dq, rows.ddq, rows.direction
+    state = rows.q, rows.dq, rows.ddq, rows.direction
     if not eliminates_forces(robot):
-        return _rows_at(plan, motion, block.usable)
-    whole = _rows_at(plan, motion, np.ones_like(block.usable))
-    projection = contact_projection(robot, rows.q, rows.contact, rows.measured)
+        return _rows_at(plan, state, block.usable)
+    whole = _rows_at(plan, state, np.ones_like(block.usable))
+    known, down = rows.ground[:, : robot.nv], rows.ground[:, robot.nv :]
+    projection = contact_projection(robot, rows.q, down, known)
     by_sample = np.moveaxis(whole.reshape(robot.nv, -1, len(block)), 2, 0)
     left = projection.apply(by_sample) * block.usable[..., None]
     return np.ascontiguousarray(np.moveaxis(left, 0, 2).reshape(whole.shape))
+
+
+def row_counts(plan: RowPlan, block: Block) -> np.ndarray:
+    """Return how much each row counts, (n, nv): 1 where it is usable, and where contact forces are
+    eliminated what is left of it.
+    """
+    robot, usable = plan.information.robot, block.usable.astype(float)
+    if not eliminates_forces(robot):
+        return usable
+    known, down = block.rows.ground[:, : robot.nv], block.rows.ground[:, robot.nv :]
+    return np.asarray(usable * contact_projection(robot, block.rows.q, down, known).shares)
 
 
 def instrument_rows(plan: RowPlan, block: Block) -> np.ndarray:
@@ -146,8 +158,8 @@ class _Rows(NamedTuple):
     usable: np.ndarray  # (n, nv) bool: the torque was measured and may be used
     # (n, nq + 2·nv + motors) q, dq, ddq and direction of the instruments, or (n, 0) without any
     instruments: np.ndarray
-    contact: np.ndarray  # (n, feet) which feet are down, or (n, 0) where all forces are measured
-    measured: np.ndarray  # (n, nv) bool: the torque was measured, usable or not
+    # (n, nv + feet) bool: whether a torque was measured, usable or not, and which feet are down
+    ground: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,13 +201,13 @@ def block_of(samples: Samples, robot: Robot, usable: np.ndarray) -> Block:
     motion = _instrument_motion(samples, robot)
     tau = without_contact_forces(robot, samples, samples.tau)
     motions = samples.q, samples.dq, samples.ddq, tau, direction, usable, motion
-    return Block(_Rows(*motions, *_contacts(samples)), True, samples.period)
+    return Block(_Rows(*motions, _ground(samples)), True, samples.period)
 
 
-def _contacts(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
-    """Which feet are down, and which torques are measured."""
-    down = np.empty((len(samples), 0)) if samples.contact is None else samples.contact
-    return down, measured(samples)
+def _ground(samples: Samples) -> np.ndarray:
+    """Which torques are measured, then which feet are down, (n, nv + feet) bool."""
+    known = measured(samples)
+    return known if samples.contact is None else np.hstack([known, samples.contact])
 
 
 def _instrument_motion(samples: Samples, robot: Robot) -> np.ndarray:
@@ -311,7 +323,7 @@ def _filled(part: Samples, robot: Robot, rows: slice, steps: np.ndarray) -> _Row
     direction = np.empty((len(part), 0)) if direction is None else direction
     motion = _instrument_motion(part, robot)
     tau = without_contact_forces(robot, part, part.tau)
-    state = (part.q, part.dq, part.ddq, tau, direction, part.valid, motion, *_contacts(part))
+    state = (part.q, part.dq, part.ddq, tau, direction, part.valid, motion, _ground(part))
     taken = _Rows(*(a[rows] for a in state))
     if np.all(steps == 1):
         return taken

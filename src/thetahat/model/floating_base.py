@@ -86,6 +86,17 @@ def replace_ground(robot: Robot, ground: Ground | None) -> Robot:
     return replace(robot, tree=Tree((first, *robot.tree.nodes[1:])))
 
 
+def with_deviations(robot: Robot, deviations: dict[str, float]) -> Robot:
+    """Return the robot whose rows have these errors where contact forces are eliminated, by name of
+    the degree of freedom.
+    """
+    ground = ground_of(robot)
+    if ground is None:
+        return robot
+    stated = tuple((name, deviations[name]) for name in sorted(deviations))
+    return replace_ground(robot, replace(ground, deviations=stated))
+
+
 def without_ground(robot: Robot) -> Robot:
     """Return the robot alone."""
     return robot if ground_of(robot) is None else replace_ground(robot, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ from thetahat.data.memory_log import log_from_table
 from thetahat.data.reference_motion import ReferenceMotion
 from thetahat.data.samples import Samples
 from thetahat.data.samples_log import SamplesLog, samples_log
+from thetahat.data.types import Finding
+from thetahat.engine.local import LocalEngine
 from thetahat.engine.multi_log import Span
 from thetahat.engine.protocol import Engine
 from thetahat.errors import (
@@ -42,6 +44,7 @@ from thetahat.model.placeholder_inertia import placeholder_reason
 from thetahat.model.robot import Robot
 from thetahat.model.wrench_sensors import sensor_links, with_wrench_sensors
 from thetahat.pipeline import body_settings
+from thetahat.pipeline.ground_audit import check_ground
 from thetahat.pipeline.logged_sensors import log_names, with_logged_sensors
 from thetahat.pipeline.settings import IdentifySettings
 
@@ -59,6 +62,7 @@ class Dataset:
     log: Log
     test_log: Log | None
     settings: IdentifySettings
+    ground: tuple[Finding, ...] = ()  # about what a floating robot stands on
 
     @property
     def logs(self) -> list[Log]:
@@ -264,8 +268,9 @@ def read_dataset(
         logs, test = logs.split(1.0 - settings.held_out)
     robot = with_logged_sensors(robot, logs, settings)
     log = require_torque(read_logs(robot, logs, settings, engine), "identify from")
+    ground = _ground_findings(robot, log, logs, settings)
     if test is None:
-        return Dataset(robot, log, None, settings)
+        return Dataset(robot, log, None, settings, ground)
     test_log = read_logs(robot, test, settings, engine)
     fitted = {source.sha256: source.path for source in log.sources}
     for source in test_log.sources:
@@ -280,7 +285,22 @@ def read_dataset(
             "the test log and the fitted one do not measure the same joints"
             f" ({known(only)} in one alone); give logs with the same columns"
         )
-    return Dataset(robot, log, require_torque(test_log, "score on"), settings)
+    return Dataset(robot, log, require_torque(test_log, "score on"), settings, ground)
+
+
+def _ground_findings(
+    robot: Robot, log: Log, logs: LogInput, settings: IdentifySettings
+) -> tuple[Finding, ...]:
+    """Return what seems wrong about the ground of a floating robot."""
+    if ground_of(robot) is None or isinstance(logs, Log | Samples):
+        return ()
+    frame = "link" if settings.wrench_frame == "world" else "world"
+
+    def other_frame() -> Log | None:
+        return read_logs(robot, logs, replace(settings, wrench_frame=frame), LocalEngine())
+
+    file = Path(log.sources[0].path).name if log_names(logs) else "the table"
+    return check_ground(robot, log, file, frame=frame, other_frame=other_frame)
 
 
 def read_logs(robot: Robot, logs: LogInput, settings: IdentifySettings, engine: Engine) -> Log:

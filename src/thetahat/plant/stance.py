@@ -14,9 +14,9 @@ import numpy as np
 
 from thetahat.dynamics import rigid_body
 from thetahat.dynamics.configuration import integrate
-from thetahat.dynamics.link_forces import link_jacobian, link_rotation
+from thetahat.dynamics.link_forces import link_jacobian, link_place
 from thetahat.errors import UsageError, known
-from thetahat.model.floating_base import base_dofs, ground_of, moving_link
+from thetahat.model.floating_base import base_dofs, ground_of
 from thetahat.model.ground import Foot
 from thetahat.model.robot import Robot
 
@@ -46,7 +46,7 @@ def stand(robot: Robot) -> np.ndarray:
         raise UsageError(f"robot {robot.name!r} has no feet to stand on; name them with --feet")
     rng = np.random.default_rng(0)
     straight = _clipped(robot, np.array(robot.neutral))
-    feet = [_foot_pose(robot, straight, foot) for foot in ground.feet]
+    feet = [link_place(robot, straight, foot.link) for foot in ground.feet]
     drop = -min(float(p[2]) for _, p in feet)
     level = np.eye(3)
     for crouch in CROUCH:
@@ -62,7 +62,7 @@ def stand(robot: Robot) -> np.ndarray:
             ]
             q, error = feet_in_place(robot, bent[None], targets)
             if error < NEAR and _inside(robot, q[0]):
-                return q[0]
+                return np.asarray(q[0])
     raise UsageError(
         f"no posture was found in which {known([foot.link for foot in ground.feet])} of"
         f" {robot.name!r} stand on level ground with bent legs; check the links and joint limits"
@@ -92,10 +92,10 @@ def sway(
     moved = size * reach * _waves(rng, t, robot.nv)
     q = integrate(robot, np.repeat(posture[None], len(t), axis=0), moved)
     q[:, 7:] = _clipped(robot, q)[:, 7:]
-    targets = [_foot_pose(robot, posture, foot) for foot in ground.feet]
-    targets = [
-        (R if foot.flat else None, p) for foot, (R, p) in zip(ground.feet, targets, strict=True)
-    ]
+    targets: list[tuple[np.ndarray | None, np.ndarray]] = []
+    for foot in ground.feet:
+        R, p = link_place(robot, posture, foot.link)
+        targets.append((R if foot.flat else None, p))
     q, error = feet_in_place(robot, q, targets)
     if error > 1e-4:
         raise UsageError(
@@ -163,19 +163,11 @@ def _contact_jacobian(robot: Robot, q: np.ndarray, feet: tuple[Foot, ...]) -> np
     )
 
 
-def _foot_pose(robot: Robot, q: np.ndarray, foot: Foot) -> tuple[np.ndarray, np.ndarray]:
-    """Rotation and position of a foot's link in the world."""
-    place = moving_link(robot, foot.link, foot.link)
-    R, p = rigid_body.body_frames(robot, q)
-    at = p[..., place.body, :] + R[..., place.body, :, :] @ place.translation
-    return link_rotation(robot, q, foot.link), at
-
-
 def _foot_error(
     robot: Robot, q: np.ndarray, foot: Foot, rotation: np.ndarray | None, position: np.ndarray
 ) -> np.ndarray:
     """Twist in the link's axes that takes a foot to its place, (n, 3 or 6)."""
-    R, p = _foot_pose(robot, q, foot)
+    R, p = link_place(robot, q, foot.link)
     back = np.swapaxes(R, -1, -2)
     linear = (back @ (position - p)[..., None])[..., 0]
     if rotation is None:

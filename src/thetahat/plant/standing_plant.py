@@ -8,7 +8,6 @@ wrenches of the ground on its feet or flags of contact, each with errors.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from thetahat.dynamics import rigid_body
 from thetahat.errors import UsageError
 from thetahat.model.floating_base import ground_of, moving_link
 from thetahat.model.robot import Robot
-from thetahat.plant.mujoco_engine import build_model, load_mujoco, quaternion
+from thetahat.plant.mujoco_engine import SpecBody, build_model, load_mujoco, quaternion
 from thetahat.plant.stance import StandingMotion, feedforward
 
 STEP = 5e-4  # [s] of the physics, at most
@@ -100,12 +99,12 @@ class _World:
                 " which the standing plant does not take"
             )
 
-    def _furnish(self, spec: Any, bodies: list[Any]) -> None:
+    def _furnish(self, world: SpecBody, bodies: list[SpecBody]) -> None:
         """Add a floor, and a sphere or a sole under every foot."""
         kinds = self.mujoco.mjtGeom
         contact = {"friction": (1.0, 0.005, 1e-4), "solref": (0.01, 1.0)}
         dim = {"condim": 3, **contact}
-        spec.worldbody.add_geom(
+        world.add_geom(
             name="floor", type=kinds.mjGEOM_PLANE, size=(0, 0, 1), pos=(0, 0, -RADIUS), **dim
         )
         ground = ground_of(self.nominal)
