@@ -15,9 +15,18 @@ from functools import cached_property
 
 import numpy as np
 
+from thetahat.data.ground_columns import (
+    CONTACT,
+    WRENCH,
+    base_columns,
+    ground_columns,
+    require_base,
+    world_torques,
+)
 from thetahat.data.types import Channels
 from thetahat.dynamics import rigid_body
 from thetahat.errors import MalformedInput, UsageError, known
+from thetahat.model.floating_base import base_dofs, ground_of
 from thetahat.model.robot import Robot
 from thetahat.model.wrench_sensors import CHANNELS, sensor_joint, sensor_links
 
@@ -62,8 +71,8 @@ class ColumnMap:
         return (self.time, *(column for _, _, column in self.place))
 
     def has(self, kind: str) -> bool:
-        """Return whether the log has this kind of column."""
-        return any(k == kind for k, _, _ in self.place)
+        """Return whether the log has this kind of column; wrenches of the world are torques."""
+        return any(k == kind or (k == WRENCH and kind == "tau") for k, _, _ in self.place)
 
     def column_of(self, kind: str, position: int) -> str:
         """Return the name of the column at a position of q, dq, ddq or tau."""
@@ -84,9 +93,12 @@ class ColumnMap:
         def column(at: int) -> np.ndarray:
             return values[:, at] if scale[at] == 1.0 else scale[at] * values[:, at]
 
+        def places(kind: str) -> dict[int, int]:
+            return {at: i for i, (k, at, _) in enumerate(self.place, start=1) if k == kind}
+
         def filled(kind: str, default: np.ndarray) -> np.ndarray:
             array = np.empty((len(values), len(default)), order="F" if by_column else "C")
-            source = {at: i for i, (k, at, _) in enumerate(self.place, start=1) if k == kind}
+            source = places(kind)
             for at, value in enumerate(default):
                 array[:, at] = column(source[at]) if at in source else value
             return array
@@ -96,12 +108,17 @@ class ColumnMap:
         tau = filled("tau", zero) if self.has("tau") else None
         if tau is not None and self.conversion.world_wrenches:
             turn_wrenches(robot, q, tau)
+        if tau is not None and (wrenches := places(WRENCH)):
+            world = self.conversion.world_wrenches
+            tau += world_torques(robot, q, wrenches, column, world=world)
+        down = places(CONTACT)
         return {
             "t": np.ascontiguousarray(column(0)),
             "q": q,
             "dq": filled("dq", zero) if self.has("dq") else None,
             "ddq": filled("ddq", zero) if self.has("ddq") else None,
             "tau": tau,
+            "contact": filled(CONTACT, np.zeros(len(down))) if down else None,
         }
 
 
@@ -185,6 +202,7 @@ class Resolver:
         self._columns: dict[tuple[str, int], str] = {}
         # names of joints that the robot does not have, in order
         self._unknown: dict[str, None] = {}
+        self._base = base_columns(robot)
 
     def resolve(self) -> ColumnMap:
         """Return the map; raise an error that says what is missing."""
@@ -203,10 +221,13 @@ class Resolver:
                     self._put(kind, at, f"{kind}{number}")
         for name in self._names:
             self._by_name(name)
+        require_base(self._robot, set(self._columns), self._file)
         self._check_joints()
         for link in sensor_links(self._robot):
             for channel in CHANNELS:
                 self._put_wrench(link, channel)
+        for kind, at, column in ground_columns(self._robot, self._names, self._file):
+            self._put(kind, at, column)
         return self._map(time, run if run in self._names else None)
 
     # -- finding -----------------------------------------------------------------------------------
@@ -337,6 +358,9 @@ class Resolver:
 
     def _by_name(self, name: str) -> None:
         """Place a column by the default rules, unless its kind has a pattern."""
+        if name in self._base:
+            self._put(*self._base[name], name)
+            return
         match = _NUMBERED.fullmatch(name)
         if match:
             kind, number, suffix = match[1], int(match[2]), match[3] or ""
@@ -442,6 +466,9 @@ class Resolver:
             kind: {self._joint_of(kind, at) for k, at in self._columns if k == kind}
             for kind in KINDS
         }
+        # no motor drives a floating base: its torque is what the world exerts
+        driven = base_dofs(self._robot) if ground_of(self._robot) is not None else ()
+        torques = bool(have["tau"]) or any(kind == WRENCH for kind, _ in self._columns)
         incomplete = tuple(kind for kind in ("dq", "ddq") if have[kind] and have[kind] != measured)
         place = tuple(
             sorted(
@@ -464,7 +491,7 @@ class Resolver:
             silent=tuple(
                 at
                 for at in range(self._robot.nv)
-                if have["tau"] and ("tau", at) not in self._columns
+                if torques and ("tau", at) not in self._columns and at not in driven
             ),
         )
 
@@ -519,4 +546,4 @@ def _filled(pattern: str, joint: str, at: int, end: str = "") -> str:
 
 
 def _order(entry: tuple[str, int, str]) -> tuple[int, int]:
-    return KINDS.index(entry[0]), entry[1]
+    return (*KINDS, WRENCH, CONTACT).index(entry[0]), entry[1]

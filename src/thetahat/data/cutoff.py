@@ -200,7 +200,7 @@ class _SpectrumAccumulator:
 
     def push(self, block: Block) -> None:
         """Add the rows of a block; windows overlap by half, the last of a run ends with it."""
-        self.unmeasured &= np.isin(block.codes, UNMEASURED).all(axis=0)
+        self.unmeasured &= np.isin(block.codes[:, : len(self.unmeasured)], UNMEASURED).all(axis=0)
         held = block.x if self.held is None else np.concatenate([self.held, block.x])
         size, at = _window_rows(block.period), self.at
         while len(held) >= at + size:

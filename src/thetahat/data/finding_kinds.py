@@ -42,6 +42,7 @@ EFFECTS = {
     "short-run": REMOVED,
     "sign": SUSPECT,
     "signs": REMOVED,
+    "slip": SUSPECT,
     "spring": SUSPECT,
     "spring-fitted": CORRECTED,
     "stuck": REMOVED,
@@ -49,6 +50,7 @@ EFFECTS = {
     "unit-conversion": NOTE,
     "units": WRONG,
     "wrap": CORRECTED,
+    "wrench-scale": WRONG,
 }
 
 # what --keep takes, and the findings whose masks or refusals it lifts

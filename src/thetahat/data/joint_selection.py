@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
+from thetahat.data.contact_rows import project_torques
 from thetahat.data.log import Log
 from thetahat.data.resample import mean_period
 from thetahat.data.samples import MASKED, REASONS, STANDSTILL, USABLE, Samples
 from thetahat.errors import MalformedInput, NotIdentifiable, UsageError, known
-from thetahat.model.lock_joints import kept_positions
+from thetahat.model.lock_joints import kept_positions, lock
 from thetahat.model.robot import Robot
 
 RAW = 0.9  # of half the sampling rate: a low-pass there is as good as none
@@ -41,13 +43,19 @@ class JointSelection:
             reason = reason.copy()
             reason[:, np.setdiff1d(np.arange(len(v)), self.dofs)] = MASKED
         if not self.locked:
-            return replace(samples, reason=reason)
+            return project_torques(self.robot, replace(samples, reason=reason))
         reference = samples.instruments
         if reference is not None:
             moved = {name: getattr(reference, name)[:, v] for name in ("dq", "ddq", "tau")}
             reference = replace(reference, q=reference.q[:, q], reason=None, **moved)
         arrays = {name: getattr(samples, name)[:, v] for name in ("dq", "ddq", "tau")}
-        return replace(samples, q=samples.q[:, q], **arrays, reason=reason, instruments=reference)
+        out = replace(samples, q=samples.q[:, q], **arrays, reason=reason, instruments=reference)
+        return project_torques(self._unlocked, out)
+
+    @cached_property
+    def _unlocked(self) -> Robot:
+        """The robot with locked joints."""
+        return lock(self.robot, self.locked)
 
     def wanted(self, robot: Robot) -> list[int]:
         """Return the degrees of freedom whose torques count, of the robot with locked joints."""

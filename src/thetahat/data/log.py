@@ -144,6 +144,7 @@ def _joined(chunks: list[Chunk]) -> Chunk:
         tau=None if first.tau is None else stacked("tau"),
         run=first.run,
         row=first.row,
+        contact=None if first.contact is None else stacked("contact"),
     )
 
 

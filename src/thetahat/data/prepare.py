@@ -26,6 +26,7 @@ from thetahat.data.velocities import (
     velocities_and_accelerations,
 )
 from thetahat.errors import UsageError, known
+from thetahat.model.floating_base import base_dofs, ground_of
 from thetahat.model.robot import Robot
 
 BATCH = 65_536  # rows
@@ -360,6 +361,8 @@ class _Filter:
         rows = len(dq)
         still = np.abs(dq) < np.array(self.settings.min_speed)
         still[:, self.robot.tree.sensor_dofs] = False  # a sensor never moves, and always measures
+        if ground_of(self.robot) is not None:
+            still[:, base_dofs(self.robot)] = False  # nothing rubs on a floating base
         reason = np.where(still, np.uint8(STANDSTILL), np.uint8(0))
         reason[codes[self.past : self.past + rows] == OUTLIER] = OUTLIER
         place = np.arange(first, first + rows)
@@ -376,6 +379,17 @@ class _Filter:
                 count = np.concatenate([[0], np.cumsum(others[:, joint] == code)])
                 reason[count[high] > count[low], joint] = code
         return reason
+
+    def contacts(self, codes: np.ndarray, rows: int) -> np.ndarray | None:
+        """Return which feet are down, (rows, feet), in a window with its halo: those that touch the
+        ground anywhere the filter reaches; None where no flags are logged.
+        """
+        down = codes[:, self.robot.nv :]
+        if not down.shape[1]:
+            return None
+        count = np.cumsum(np.pad(down, ((1, 0), (0, 0))).astype(np.int64), axis=0)
+        low = np.arange(rows) + self.past - self.edge_past
+        return np.asarray(count[low + self.edge_past + self.edge_future + 1] > count[low])
 
 
 def _edges(kernels: Sequence[Kernel], part: float = EDGE_WEIGHT) -> tuple[int, int]:
@@ -425,7 +439,9 @@ def batches_of(
         total = block.first + len(block.x) if block.last else None
         for window in halo.push(block):
             motion = kernels.apply(window.x)
-            reason = kernels.reasons(motion.dq, window.codes, first=window.first, total=total)
+            codes = window.codes[:, : robot.nv]
+            reason = kernels.reasons(motion.dq, codes, first=window.first, total=total)
+            down = kernels.contacts(window.codes, window.count)
             keep = slice(-window.first % factor, None, factor)
             place = np.arange(window.first, window.first + window.count)[keep]
             if not len(place):
@@ -438,6 +454,7 @@ def batches_of(
                 t=block.start + block.period * place,
                 run=np.full(len(place), block.run),
                 reason=reason[keep],
+                contact=None if down is None else down[keep],
                 period=factor * block.period,
                 cutoff=settings.cutoff,
                 guard=(kernels.future + CARRIED) * block.period,

@@ -91,7 +91,7 @@ class Block:
     period: float  # [s]
     first: int  # position of the first row in the run
     x: np.ndarray  # (rows, channels)
-    codes: np.ndarray  # (rows, nv) reasons known before filtering
+    codes: np.ndarray  # (rows, nv + feet) reasons known before filtering, then feet that are down
     last: bool  # whether the run ends here
 
 
@@ -130,7 +130,7 @@ def uniform_blocks(
         before = x[-1, layout.q]
         despiker, resampler = state
         block = resampler.push(
-            *despiker.push(chunk.t, x, reasons.codes(chunk.row, len(chunk.t)), last=last), last=last
+            *despiker.push(chunk.t, x, reasons.codes(chunk), last=last), last=last
         )
         if last:
             state = None
@@ -225,8 +225,9 @@ class _RowReasons:
             if name in locked or name.rsplit(".", 1)[0] in locked
         ]
 
-    def codes(self, row: int, count: int) -> np.ndarray:
-        """Return codes (count, nv) of the rows from `row` on."""
+    def codes(self, chunk: Chunk) -> np.ndarray:
+        """Return codes (rows, nv + feet) of a chunk: reasons, and 1 where a foot is down."""
+        row, count = chunk.row, len(chunk.t)
         out = np.zeros((count, self.nv), dtype=np.uint8)
         for first, stop, joint, code in self.masks:
             if first >= row + count:
@@ -234,7 +235,9 @@ class _RowReasons:
             if stop > row:
                 out[max(first - row, 0) : stop - row, joint] = code
         out[:, self.locked] = LOCKED
-        return out
+        if chunk.contact is None:
+            return out
+        return np.concatenate([out, (chunk.contact > 0.5).astype(np.uint8)], axis=1)
 
 
 # -- spikes ----------------------------------------------------------------------------------------
@@ -298,7 +301,9 @@ class _Despiker:
         if hit is not None:
             motion = hit[:, : self.layout.tau.start].any(axis=1, keepdims=True)
             marked = hit[:, self.layout.tau] | motion  # motion affects all torques
-            codes = np.where(marked & (codes == 0), np.uint8(OUTLIER), codes)
+            reasons = codes[:, : marked.shape[1]]
+            reasons = np.where(marked & (reasons == 0), np.uint8(OUTLIER), reasons)
+            codes = np.concatenate([reasons, codes[:, marked.shape[1] :]], axis=1)
         ready = slice(self.done, stop)
         keep = max(stop - 2 * HALF - 1, 0)
         self.held, self.done = (t[keep:], x[keep:], codes[keep:]), stop - keep
@@ -393,7 +398,7 @@ class Window:
     first: int  # output row
     count: int  # of output rows
     x: np.ndarray  # (channels, past + count + future)
-    codes: np.ndarray  # (past + count + future, nv) reasons
+    codes: np.ndarray  # (past + count + future, nv + feet) reasons, then feet that are down
 
 
 class Halo:

@@ -38,7 +38,7 @@ USABLE, STANDSTILL, EDGE, OUTLIER, LOCKED, MASKED = (
 UNMEASURED = (LOCKED, REASONS.index("no torque column"), REASONS.index("dead torque"))
 
 _ARRAYS = ("q", "dq", "ddq", "tau")
-_OPTIONAL = ("t", "run", "reason", "direction")
+_OPTIONAL = ("t", "run", "reason", "direction", "contact")
 
 
 def reason_code(name: str) -> int:
@@ -70,6 +70,8 @@ class Samples:
     direction: np.ndarray | None = None
     dry: FrictionDirection | None = None  # the law it follows
     form: RegressorForm = TORQUE  # of the equation of motion that a fit makes of these rows
+    # (n, feet) which feet of a floating robot touch ground whose force is not measured
+    contact: np.ndarray | None = None
     # the same motion without this one's noise, row by row: as commanded, repeated or simulated
     instruments: Samples | None = None
 
@@ -118,6 +120,13 @@ class Samples:
                 raise UsageError(
                     f"direction has shape {np.shape(self.direction)}; give one row per sample, one"
                     " column per motor, and the law"
+                )
+        if self.contact is not None:
+            given["contact"] = _numbers("contact", self.contact, np.bool_, "one flag per foot")
+            if given["contact"].ndim != 2 or len(given["contact"]) != count:
+                raise UsageError(
+                    f"contact has shape {np.shape(self.contact)}; give one row per sample and one"
+                    " column per foot"
                 )
         if self.instruments is not None:
             _check_instruments(self.instruments, given["q"], given["dq"])
@@ -332,6 +341,7 @@ def concatenate(parts: Iterable[Samples], *, same_log: bool = False) -> Samples:
             ]
         )
     joined["run"] = _joined_runs(parts, same_log=same_log)
+    joined["contact"] = _stacked([part.contact for part in parts])
     laws = {part.dry.key if part.dry is not None else None for part in parts}
     if len(laws) == 1 and first.dry is not None:
         direction = _stacked([part.direction for part in parts])

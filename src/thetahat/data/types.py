@@ -78,6 +78,7 @@ class Chunk:
     tau: np.ndarray | None  # (n, nv) [N·m or N]
     run: int  # index of its run
     row: int  # its first row in the log, from 0 over all files
+    contact: np.ndarray | None = None  # (n, feet) 1 where a foot touches the ground
 
     def __len__(self) -> int:
         return len(self.t)
@@ -93,6 +94,7 @@ class Chunk:
             tau=None if self.tau is None else self.tau[rows],
             run=self.run,
             row=self.row + first,
+            contact=None if self.contact is None else self.contact[rows],
         )
 
 
@@ -104,6 +106,7 @@ class Channels(TypedDict):
     dq: np.ndarray | None  # (n, nv)
     ddq: np.ndarray | None  # (n, nv)
     tau: np.ndarray | None  # (n, nv)
+    contact: np.ndarray | None  # (n, feet)
 
 
 class LogLike(Protocol):

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from thetahat.errors import UsageError, known
+from thetahat.model.floating_base import ground_of
 from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind
 
@@ -121,7 +122,11 @@ class Converter:
     gains: Mapping[str, float] = field(default_factory=dict)  # of each joint's torque
 
     def factor(self, kind: str, position: int) -> float:
-        """Return the factor of a column to SI units. position: of q, dq, ddq or tau."""
+        """Return the factor of a column to SI units. position: of q, dq, ddq or tau, or of the
+        wrenches of the world and of contact flags.
+        """
+        if kind in ("wrench", "contact"):
+            return self._ground_factor(kind, position)
         joint, dimension = self._coordinate(kind, position)
         if joint.startswith("wrench.") and kind == "tau":
             kind, joint = "wrench", self._sensor(joint)
@@ -171,6 +176,15 @@ class Converter:
                     " be in it; leave it out, or name the columns with --columns"
                 )
 
+    def _ground_factor(self, kind: str, position: int) -> float:
+        """The factor of a wrench on a link of a floating robot; flags have none."""
+        ground = ground_of(self.robot)
+        if kind == "contact" or ground is None:
+            return 1.0
+        unit = self.units.get(f"wrench.{ground.measured[position // 6]}") or self.units.get(kind)
+        factor = None if unit is None else (unit.linear, unit.angular)[position % 6 >= 3]
+        return 1.0 if factor is None else factor
+
     def _sensor(self, joint: str) -> str:
         """The link whose wrench a sensor's joint measures."""
         node = self.robot.tree.nodes[self.robot.tree.index_of[joint]]
@@ -178,6 +192,8 @@ class Converter:
 
     def _check_wrench(self, key: str, link: str) -> None:
         links = {node.sensor for node in self.robot.tree.independent if node.sensor}
+        ground = ground_of(self.robot)
+        links |= set() if ground is None else set(ground.measured)
         if (link and link not in links) or not links:
             raise UsageError(
                 f"units has the key {key!r}, but the log has no columns {key}.fx … {key}.tz; leave"
@@ -194,7 +210,7 @@ class Converter:
                 factors = {
                     self.factor(k, at)
                     for k, at in place
-                    if k == "tau" and self._coordinate(k, at)[0].startswith(head)
+                    if k == "wrench" or (k == "tau" and self._coordinate(k, at)[0].startswith(head))
                 }
             else:
                 factors = {

@@ -128,9 +128,9 @@ class ShardLog:
             # its stamp for it
             t[0] = 0.0
         _unwrap(q, self.shard, piece, row)
-        return Chunk(
-            t, q, arrays["dq"], arrays["ddq"], arrays["tau"], run, each.first_row + row - each.low
-        )
+        first = each.first_row + row - each.low
+        rates = arrays["dq"], arrays["ddq"], arrays["tau"]
+        return Chunk(t, q, *rates, run, first, arrays["contact"])
 
 
 def samples(

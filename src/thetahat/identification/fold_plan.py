@@ -46,6 +46,7 @@ def column_places(
     place = np.full((robot.nv, columns.count), -1, dtype=np.int64)
     for v, used in enumerate(positions):
         place[v, base.independent[used]] = starts[v] + np.arange(len(used))
+    drive_from = columns.inertial
     drive = [
         DriveColumn(
             int(v),
@@ -53,7 +54,7 @@ def column_places(
             motors[int(c) % len(motors)],
             int(place[v, columns.inertial + c]),
         )
-        for v, c in np.argwhere(place[:, columns.inertial :] >= 0)
+        for v, c in np.argwhere((place >= 0)[:, drive_from:] & columns.touches[:, drive_from:])
     ]
     bodies = np.ascontiguousarray(place[robot.tree.arrays.dofs[:, V_INDEX], : columns.inertial])
     return ColumnPlaces(bodies, tuple(drive))
@@ -83,7 +84,7 @@ def fold_plan(robot: Robot) -> FoldPlan:
     # Without the weak directions: they depend on the rounding of the robot file, and beside them
     # the others would lose six digits.
     base = base_parameters(robot).strong
-    touched = Columns(robot).touches[:, base.independent]
+    touched = Columns(robot).fitted[:, base.independent]
     positions = tuple(np.flatnonzero(row) for row in touched)
     starts = np.concatenate([[0], np.cumsum([len(p) + 1 for p in positions])])
     return FoldPlan(robot, base, positions, starts, column_places(robot, base, positions, starts))

@@ -7,22 +7,28 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from thetahat.data.contact_rows import contacts_of
 from thetahat.data.regressor_form import Windows
 from thetahat.data.samples import Samples
 from thetahat.data.window_batches import WindowBatch
 from thetahat.dynamics import batch
+from thetahat.dynamics.contact_projection import eliminates_forces
+from thetahat.errors import UsageError
 from thetahat.identification import factor as f
 from thetahat.identification.fold_plan import FoldPlan, FoldRows, drive_and_torque, load_of
 from thetahat.identification.window_rows import WindowMotion, WindowPlaces, window_rows
 from thetahat.model.robot import Robot
 
 TILE = 4096  # samples whose drive columns are computed at once
+PROJECTED_TILE, PROJECTED_ENTRIES = 2048, 4_000_000  # of rows without contact forces, at once
 
 
 def fold_batch(
     plan: FoldPlan, samples: Samples, weights: np.ndarray | None, threads: int | None
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """Return the factors of one batch of samples, on threads, and how many rows each joint had."""
+    if eliminates_forces(plan.robot):
+        return fold_projected(plan, samples, weights)
     q, dq, ddq = batch.check_state(plan.robot, samples.q, samples.dq, samples.ddq)
     tau = np.ascontiguousarray(samples.tau, dtype=float)
     used = np.full(plan.robot.nv, len(q)) if weights is None else np.count_nonzero(weights, axis=0)
@@ -54,6 +60,46 @@ def fold_batch(
         return [
             f.merged(*same) for same in zip(*(parts[start] for start in sorted(parts)), strict=True)
         ], used
+
+
+def fold_projected(
+    plan: FoldPlan, samples: Samples, weights: np.ndarray | None
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """Return the same of rows without contact forces, which mix joints: every row has all columns.
+
+    Rows are weighted by the deviations that the robot's ground states, so other deviations need a
+    new fold. Of each row the part counts that is left: all of a sample count nv − rank J_c.
+    """
+    if samples.instruments is not None:
+        raise UsageError(
+            "instruments are for rows whose forces are all measured; leave them out, or measure the"
+            " wrenches of the feet"
+        )
+    nv, width, count = plan.robot.nv, len(plan.base) + 1, len(samples)
+    used, factors = np.zeros(nv), [np.zeros((width, width)) for _ in range(nv)]
+    workspace = batch.Workspace(plan.robot.tree)
+    direction = samples.direction_of(plan.robot.drive)
+    tile = max(1, min(PROJECTED_TILE, PROJECTED_ENTRIES // (nv * width)))
+    with f.blas_threads().limit(limits=1, user_api="blas"):
+        for first in range(0, count, tile):
+            part = samples.subset(slice(first, first + tile))
+            q, dq, ddq = batch.check_state(plan.robot, part.q, part.dq, part.ddq)
+            own = np.empty((len(part), 0))
+            turns = own if direction is None else direction[first : first + tile]
+            tau = np.ascontiguousarray(part.tau)
+            rows = _all_columns(plan, workspace, FoldRows(q, dq, ddq, tau, np.empty((0, 0)), turns))
+            matrix = np.moveaxis(rows.reshape(nv, width, len(part)), 2, 0)
+            projection = contacts_of(plan.robot, part)
+            assert projection is not None
+            left, shares = projection.apply(matrix), projection.shares
+            if weights is not None:
+                left *= weights[first : first + tile, :, None]
+                shares = shares * (weights[first : first + tile] > 0.0)
+            used += shares.sum(axis=0)
+            for v in range(nv):
+                stacked = np.asfortranarray(np.vstack([factors[v], left[:, v]]))
+                factors[v] = f.triangle(stacked)
+    return factors, np.rint(used).astype(np.int64)
 
 
 def instrument_direction(robot: Robot, samples: Samples) -> np.ndarray:

@@ -30,6 +30,7 @@ from thetahat.data.friction_direction import (
 )
 from thetahat.data.samples import Samples
 from thetahat.data.window_batches import WindowBatch, window_batches
+from thetahat.dynamics.contact_projection import eliminates_forces, row_deviations
 from thetahat.errors import MalformedInput, NotIdentifiable, StorageError, UsageError
 from thetahat.files import replacing
 from thetahat.identification import factor as f
@@ -38,6 +39,7 @@ from thetahat.identification.fold_samples import fold_batch, fold_windows
 from thetahat.identification.identifiability.base_parameters import BaseParameters
 from thetahat.identification.identifiability.unidentifiable import unidentifiable
 from thetahat.model.drive import Drive
+from thetahat.model.floating_base import ground_of
 from thetahat.model.robot import Robot
 
 SCHEMA = "thetahat/information/1"
@@ -296,10 +298,18 @@ def robot_key(robot: Robot) -> str:
                 drive.motors,
                 actuation,
                 *_laws(drive),
+                *_forces(robot),
             )
         ).encode()
     )
     return digest.hexdigest()
+
+
+def _forces(robot: Robot) -> tuple[object, ...]:
+    """Feet whose forces are eliminated, and by which weights; none where all are measured."""
+    if not eliminates_forces(robot):
+        return ()
+    return ("feet", ground_of(robot), tuple(row_deviations(robot)))
 
 
 def _laws(drive: Drive) -> tuple[object, ...]:
@@ -406,6 +416,11 @@ def _check_windows(robot: Robot, samples: Samples, weights: np.ndarray | None) -
         raise UsageError(
             f"weights are for the torque form; these samples have the {samples.form.name} form,"
             " whose rows are made of several samples: prepare them without it"
+        )
+    if eliminates_forces(robot):
+        raise UsageError(
+            f"contact forces are eliminated from torques; these samples have the"
+            f" {samples.form.name} form: prepare them without it"
         )
     if samples.instruments is not None:
         raise UsageError(

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from thetahat.dynamics import batch, rigid_body
+from thetahat.dynamics.contact_projection import eliminates_forces
 from thetahat.errors import UsageError
 from thetahat.model import parameters
 from thetahat.model.drive import Drive
@@ -121,6 +122,13 @@ class Columns:
                 B[:, list(self.drive.column_motors)], len(self.drive.identified)
             )
         return out
+
+    @cached_property
+    def fitted(self) -> np.ndarray:
+        """Which entries of a sample's fitted rows can differ from zero, (nv, count) bool: all of
+        them where contact forces are eliminated, which mixes the rows of joints.
+        """
+        return np.ones_like(self.touches) if eliminates_forces(self.robot) else self.touches
 
     @cached_property
     def of_position(self) -> np.ndarray:

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from thetahat.data.contact_rows import without_contact_forces
 from thetahat.data.filters import decimation_factor
 from thetahat.data.samples import Samples
 from thetahat.data.types import Finding, Run
@@ -71,10 +72,12 @@ class ResidualAudit:
         if thin.run is None or thin.t is None:
             return
         residual, friction = self._residual(thin)
+        residual = without_contact_forces(self._robot, thin, residual)
         columns = [
             np.stack([inverse_dynamics(unit, thin.q, thin.dq, thin.ddq) for unit in units], axis=-1)
             for units in self._units
         ]  # (n, nv, 4) each
+        columns = [without_contact_forces(self._robot, thin, each) for each in columns]
         cutoff = samples.cutoff or 0.5 / samples.period
         independent = min(1.0, 2.0 * cutoff * step * samples.period)
         for run in np.unique(thin.run):

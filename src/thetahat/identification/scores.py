@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from thetahat.data.contact_rows import project_torques, without_contact_forces
 from thetahat.data.friction_direction import (
     batches_with_friction_direction,
     with_friction_direction,
@@ -164,6 +165,7 @@ def validate(
         _check(robot, part)
         cutoffs.add(part.provenance.get("settings", {}).get("torque_cutoff") or part.cutoff)
         count += len(part)
+        part = project_torques(robot, part)
         for each, into in sums.values():
             into.add(part, predicted(each, part))
     cutoff = cutoffs.pop() if len(cutoffs) == 1 else None
@@ -177,7 +179,13 @@ def validate(
 
 
 def predicted(robot: Robot, samples: Samples) -> np.ndarray:
-    """Return the torques a robot predicts, (n, nv): rigid bodies and drive."""
+    """Return the torques a robot predicts, (n, nv): rigid bodies and drive, without contact forces
+    that are not measured.
+    """
+    return without_contact_forces(robot, samples, _predicted(robot, samples))
+
+
+def _predicted(robot: Robot, samples: Samples) -> np.ndarray:
     direction = samples.direction_of(robot.drive)
     if direction is None:
         return rigid_body.inverse_dynamics(robot, samples.q, samples.dq, samples.ddq)

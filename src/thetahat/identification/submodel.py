@@ -111,7 +111,7 @@ def seen_through(information: Information, robot: Robot, base: BaseParameters) -
     old, new = Columns(information.robot), Columns(robot)
     place = {pair: k for k, pair in enumerate(old.pairs)}
     columns = [place[new.pairs[k]] for k in base.independent]  # positions in the old x
-    touched = new.touches[:, base.independent]
+    touched = new.fitted[:, base.independent]
     positions, factors, beside = [], [], []
     for v, (held, R) in enumerate(zip(information.positions, information.factors, strict=True)):
         mine = np.flatnonzero(touched[v])

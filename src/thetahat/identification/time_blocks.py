@@ -15,11 +15,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from thetahat.data.contact_rows import measured, without_contact_forces
 from thetahat.data.friction_direction import batches_with_friction_direction
 from thetahat.data.regressor_form import Windows
 from thetahat.data.samples import Samples
 from thetahat.data.window_batches import window_batches
 from thetahat.dynamics import batch
+from thetahat.dynamics.contact_projection import contact_projection, eliminates_forces
 from thetahat.errors import UsageError
 from thetahat.identification.estimators.estimator import Source
 from thetahat.identification.fold_plan import ColumnPlaces, column_places, load_of
@@ -58,8 +60,27 @@ def base_rows(plan: RowPlan, block: Block) -> np.ndarray:
         places = WindowPlaces(plan.columns.places, plan.columns.drive, plan.starts, torque=False)
         motion = _window_motion(plan.information.robot, block.rows, block.windows)
         return window_rows(plan.information.robot, places, motion)
-    rows = block.rows
-    return _rows_at(plan, (rows.q, rows.dq, rows.ddq, rows.direction), block.usable)
+    rows, robot = block.rows, plan.information.robot
+    state = rows.q, rows.dq, rows.ddq, rows.direction
+    if not eliminates_forces(robot):
+        return _rows_at(plan, state, block.usable)
+    whole = _rows_at(plan, state, np.ones_like(block.usable))
+    known, down = rows.ground[:, : robot.nv], rows.ground[:, robot.nv :]
+    projection = contact_projection(robot, rows.q, down, known)
+    by_sample = np.moveaxis(whole.reshape(robot.nv, -1, len(block)), 2, 0)
+    left = projection.apply(by_sample) * block.usable[..., None]
+    return np.ascontiguousarray(np.moveaxis(left, 0, 2).reshape(whole.shape))
+
+
+def row_counts(plan: RowPlan, block: Block) -> np.ndarray:
+    """Return how much each row counts, (n, nv): 1 where it is usable, and where contact forces are
+    eliminated what is left of it.
+    """
+    robot, usable = plan.information.robot, block.usable.astype(float)
+    if not eliminates_forces(robot):
+        return usable
+    known, down = block.rows.ground[:, : robot.nv], block.rows.ground[:, robot.nv :]
+    return np.asarray(usable * contact_projection(robot, block.rows.q, down, known).shares)
 
 
 def instrument_rows(plan: RowPlan, block: Block) -> np.ndarray:
@@ -137,6 +158,8 @@ class _Rows(NamedTuple):
     usable: np.ndarray  # (n, nv) bool: the torque was measured and may be used
     # (n, nq + 2·nv + motors) q, dq, ddq and direction of the instruments, or (n, 0) without any
     instruments: np.ndarray
+    # (n, nv + feet) bool: whether a torque was measured, usable or not, and which feet are down
+    ground: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,8 +199,15 @@ def block_of(samples: Samples, robot: Robot, usable: np.ndarray) -> Block:
     direction = samples.direction_of(robot.drive)
     direction = np.empty((len(samples), 0)) if direction is None else direction
     motion = _instrument_motion(samples, robot)
-    state = _Rows(samples.q, samples.dq, samples.ddq, samples.tau, direction, usable, motion)
-    return Block(state, True, samples.period)
+    tau = without_contact_forces(robot, samples, samples.tau)
+    motions = samples.q, samples.dq, samples.ddq, tau, direction, usable, motion
+    return Block(_Rows(*motions, _ground(samples)), True, samples.period)
+
+
+def _ground(samples: Samples) -> np.ndarray:
+    """Which torques are measured, then which feet are down, (n, nv + feet) bool."""
+    known = measured(samples)
+    return known if samples.contact is None else np.hstack([known, samples.contact])
 
 
 def _instrument_motion(samples: Samples, robot: Robot) -> np.ndarray:
@@ -292,7 +322,8 @@ def _filled(part: Samples, robot: Robot, rows: slice, steps: np.ndarray) -> _Row
     direction = part.direction_of(robot.drive)
     direction = np.empty((len(part), 0)) if direction is None else direction
     motion = _instrument_motion(part, robot)
-    state = (part.q, part.dq, part.ddq, part.tau, direction, part.valid, motion)
+    tau = without_contact_forces(robot, part, part.tau)
+    state = (part.q, part.dq, part.ddq, tau, direction, part.valid, motion, _ground(part))
     taken = _Rows(*(a[rows] for a in state))
     if np.all(steps == 1):
         return taken

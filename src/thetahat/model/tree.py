@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from thetahat.model.ground import Ground
 from thetahat.model.spatial import skew
 
 
@@ -104,6 +105,7 @@ class Joint:
     armature: float = 0.0  # rotor inertia seen at the joint [kg·m² or kg]
     spring: Spring = field(default_factory=Spring)  # one-DOF joints only
     sensor: str | None = None  # link whose wrench it measures: it never moves (wrench_sensors.py)
+    ground: Ground | None = None  # of a floating base: how the world acts on the robot
 
 
 @dataclass(frozen=True, eq=False)

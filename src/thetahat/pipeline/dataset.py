@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ from thetahat.data.memory_log import log_from_table
 from thetahat.data.reference_motion import ReferenceMotion
 from thetahat.data.samples import Samples
 from thetahat.data.samples_log import SamplesLog, samples_log
+from thetahat.data.types import Finding
+from thetahat.engine.local import LocalEngine
 from thetahat.engine.multi_log import Span
 from thetahat.engine.protocol import Engine
 from thetahat.errors import (
@@ -32,15 +34,17 @@ from thetahat.errors import (
 from thetahat.identification.consistency.constraints import Bounds, Constraints, Tie
 from thetahat.identification.consistency.plausibility import Reference, with_plausible_bounds
 from thetahat.identification.parameter_columns import prior_vector
+from thetahat.model.floating_base import floating_joint, ground_of
 from thetahat.model.io.actuation_csv import with_map
 from thetahat.model.io.link_shapes import link_shapes
 from thetahat.model.io.load import load
 from thetahat.model.link_geometry import link_regions
-from thetahat.model.lock_joints import lock
+from thetahat.model.lock_joints import kept_positions, lock
 from thetahat.model.placeholder_inertia import placeholder_reason
 from thetahat.model.robot import Robot
 from thetahat.model.wrench_sensors import sensor_links, with_wrench_sensors
 from thetahat.pipeline import body_settings
+from thetahat.pipeline.ground_audit import check_ground
 from thetahat.pipeline.logged_sensors import log_names, with_logged_sensors
 from thetahat.pipeline.settings import IdentifySettings
 
@@ -58,6 +62,7 @@ class Dataset:
     log: Log
     test_log: Log | None
     settings: IdentifySettings
+    ground: tuple[Finding, ...] = ()  # about what a floating robot stands on
 
     @property
     def logs(self) -> list[Log]:
@@ -73,7 +78,18 @@ class Dataset:
     def joints(self) -> JointSelection:
         """The joints that the log measures, and those whose torques count."""
         dofs = selected_dofs(self.nominal, self.settings.joints)
+        if dofs is None and ground_of(self.nominal) is not None:
+            dofs = self._with_torque()
         return JointSelection(self.robot, tuple(self.log.locked), dofs)
+
+    def _with_torque(self) -> tuple[int, ...] | None:
+        """Degrees of freedom of a floating robot whose torques are logged, beside its base's, which
+        are always known; None: all.
+        """
+        silent = {mask.joint for mask in self.log.masks if mask.reason == "no torque column"}
+        _, kept = kept_positions(self.robot, self.log.locked)
+        dofs = tuple(at for at, v in enumerate(kept) if v not in silent)
+        return None if len(dofs) == len(kept) else dofs
 
     @cached_property
     def fitted(self) -> Robot:
@@ -185,7 +201,9 @@ def prior_robot(nominal: Robot, locked: Sequence[str], settings: IdentifySetting
     """Return the robot whose values are the prior, made physical where the method needs it."""
     robot, given = nominal, settings.prior
     if given is not None:
-        robot = with_wrench_sensors(load_robot(given, None), sensor_links(nominal))
+        floating = floating_joint(nominal) is not None
+        robot = load_robot(given, None, floating_base=floating)
+        robot = with_wrench_sensors(robot, sensor_links(nominal))
         robot = lock(robot, locked)
         if robot.joint_names != nominal.joint_names or robot.body_names != nominal.body_names:
             ours = set(nominal.joint_names + nominal.body_names)
@@ -214,13 +232,27 @@ def prior_robot(nominal: Robot, locked: Sequence[str], settings: IdentifySetting
 
 
 def load_robot(
-    robot: Robot | str | os.PathLike[str], gravity: tuple[float, float, float] | None
+    robot: Robot | str | os.PathLike[str],
+    gravity: tuple[float, float, float] | None,
+    *,
+    floating_base: bool = False,
 ) -> Robot:
     """Return the robot of a path, or the given one, with this gravity where one is given."""
     if isinstance(robot, Robot):
+        if floating_base and floating_joint(robot) is None:
+            raise UsageError(
+                f"robot {robot.name!r} has a fixed base; load it with"
+                " thetahat.load(path, floating_base=True)"
+            )
         return robot if gravity is None else robot.with_gravity(np.array(gravity))
     if isinstance(robot, str | os.PathLike):
-        return load(robots.find(os.fspath(robot)), gravity=gravity)
+        path = robots.find(os.fspath(robot))
+        loaded = load(path, gravity=gravity)
+        if not floating_base or floating_joint(loaded) is not None:  # the file may free it itself
+            return loaded
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RobotWarning)  # given before
+            return load(path, gravity=gravity, floating_base=True)
     raise UsageError(f"robot is {type(robot).__name__}; give a robot file or a Robot")
 
 
@@ -234,10 +266,11 @@ def read_dataset(
         )
     if isinstance(logs, Samples) and test is None and settings.held_out:
         logs, test = logs.split(1.0 - settings.held_out)
-    robot = with_logged_sensors(robot, logs, settings.reading)
+    robot = with_logged_sensors(robot, logs, settings)
     log = require_torque(read_logs(robot, logs, settings, engine), "identify from")
+    ground = _ground_findings(robot, log, logs, settings)
     if test is None:
-        return Dataset(robot, log, None, settings)
+        return Dataset(robot, log, None, settings, ground)
     test_log = read_logs(robot, test, settings, engine)
     fitted = {source.sha256: source.path for source in log.sources}
     for source in test_log.sources:
@@ -252,7 +285,22 @@ def read_dataset(
             "the test log and the fitted one do not measure the same joints"
             f" ({known(only)} in one alone); give logs with the same columns"
         )
-    return Dataset(robot, log, require_torque(test_log, "score on"), settings)
+    return Dataset(robot, log, require_torque(test_log, "score on"), settings, ground)
+
+
+def _ground_findings(
+    robot: Robot, log: Log, logs: LogInput, settings: IdentifySettings
+) -> tuple[Finding, ...]:
+    """Return what seems wrong about the ground of a floating robot."""
+    if ground_of(robot) is None or isinstance(logs, Log | Samples):
+        return ()
+    frame = "link" if settings.wrench_frame == "world" else "world"
+
+    def other_frame() -> Log | None:
+        return read_logs(robot, logs, replace(settings, wrench_frame=frame), LocalEngine())
+
+    file = Path(log.sources[0].path).name if log_names(logs) else "the table"
+    return check_ground(robot, log, file, frame=frame, other_frame=other_frame)
 
 
 def read_logs(robot: Robot, logs: LogInput, settings: IdentifySettings, engine: Engine) -> Log:

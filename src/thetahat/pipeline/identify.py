@@ -19,6 +19,7 @@ from thetahat.data.samples import Samples, concatenate
 from thetahat.data.samples_log import SamplesLog
 from thetahat.data.subsample import ROWS
 from thetahat.data.types import Finding
+from thetahat.dynamics.contact_projection import eliminates_forces
 from thetahat.engine.open_engine import EngineOptions, open_engine
 from thetahat.engine.protocol import Completion, Engine, Fold, NoProgress, Progress, Rows, Tuning
 from thetahat.errors import NotIdentifiable, UsageError
@@ -56,7 +57,9 @@ from thetahat.identification.tuning.tune import Tuned, TuningOptions, tune, tune
 from thetahat.identification.uncertainty.gain_error import with_gain_error
 from thetahat.identification.uncertainty.posterior import RobotSamples
 from thetahat.identification.verdict import Verdict
+from thetahat.model.floating_base import base_dofs, ground_of
 from thetahat.model.robot import Robot
+from thetahat.pipeline.contact_weights import fold_rows
 from thetahat.pipeline.dataset import Dataset, LogInput, load_robot, read_dataset
 from thetahat.pipeline.identification import Identification
 from thetahat.pipeline.instruments import instrumented
@@ -107,7 +110,7 @@ def identify(
             " th.solve(information, estimator)"
         )
     settings = settings or IdentifySettings()
-    loaded = load_robot(robot, settings.gravity)
+    loaded = load_robot(robot, settings.gravity, floating_base=settings.floating_base)
     names = [*(log_names(logs) or ()), *(log_names(test) or ())]
     options = EngineOptions(workers, store=None if store is None else Path(store))
     with open_engine(options, logs=names) as engine:
@@ -151,7 +154,7 @@ def identify_into(
         inputs.append(Path(settings.actuation))
     targets.check([*inputs, *logs, *(test or ())])
     progress.stage("loading the robot")
-    loaded = load_robot(file, settings.gravity)
+    loaded = load_robot(file, settings.gravity, floating_base=settings.floating_base)
     with open_engine(engine_options, progress, [*logs, *(test or ())]) as engine:
         progress.stage("reading the log")
         dataset = read_dataset(loaded, logs, test, settings, engine)
@@ -176,8 +179,7 @@ def run(dataset: Dataset, engine: Engine, progress: Progress | None = None) -> I
     """Identify from a dataset, and score on rows that the fit has not seen."""
     progress = progress or NoProgress()
     tuned = tune_dataset(dataset, engine, progress)
-    rows = Rows(dataset.log, tuned.settings, dataset.train_rows, dataset.joints)
-    fold = engine.fold(rows, tuned.robot)
+    dataset, tuned, rows, fold = fold_rows(dataset, engine, tuned)
     fold.counts.require_rows(dataset.nominal)
     progress.stage("solving")
     model, estimate = _solve(dataset, engine, tuned, rows, fold)
@@ -193,7 +195,7 @@ def run(dataset: Dataset, engine: Engine, progress: Progress | None = None) -> I
         share = 1.0 if tuned.statistics is None else tuned.statistics.share
         unmodelled += gain_differences(model.information, share)
     noise = () if model.instruments is None else model.instruments.findings
-    model = replace(model, unmodelled=(*noise, *unmodelled))
+    model = replace(model, unmodelled=(*dataset.ground, *noise, *unmodelled))
     scores = _score(dataset, engine, tuned.settings, model, watchers)
     used = replace(
         dataset,
@@ -336,6 +338,9 @@ def _solve(
         seen = view(fold.information.without_instruments, dofs=dataset.joints.dofs, rotors=rotors)
         tuned = replace(tuned, robot=decision.applied(tuned.robot), reasons=decision.reasons)
     usable = int(seen.rows.max())
+    if ground_of(tuned.robot) is not None:  # each of the base's six rows tells of all bodies
+        own = slice(None) if eliminates_forces(tuned.robot) else list(base_dofs(tuned.robot))
+        usable = int(fold.information.rows[own].sum())
     if usable < len(seen.base):
         raise NotIdentifiable(
             f"the log has {usable} usable samples to fit {len(seen.base)} parameters; record"

@@ -1,4 +1,6 @@
-"""The wrist sensors of a log: which links its columns name, and the robot that has them."""
+"""The force sensors and contacts of a log: which links its columns name, and the robot that has
+them.
+"""
 
 from __future__ import annotations
 
@@ -8,38 +10,76 @@ from dataclasses import replace
 
 from thetahat.data.columns import wrench_links
 from thetahat.data.formats.table import label
+from thetahat.data.ground_columns import contact_links
+from thetahat.data.log import Log
 from thetahat.data.reading import Reading, open_log_table
+from thetahat.data.samples import Samples
 from thetahat.engine.sources import items
 from thetahat.errors import MalformedInput, UsageError
+from thetahat.model.floating_base import floating_joint, with_ground
 from thetahat.model.robot import Robot
 from thetahat.model.wrench_sensors import sensor_below, with_wrench_sensors
 from thetahat.pipeline.settings import IdentifySettings
 
 
-def with_logged_sensors(robot: Robot, logs: object, reading: Reading) -> Robot:
-    """Return the robot with the sensors whose wrenches its logs have."""
-    file, links = logged_sensors(robot, logs, log_names(logs), reading)
+def with_logged_sensors(robot: Robot, logs: object, settings: IdentifySettings) -> Robot:
+    """Return the robot with the sensors whose wrenches its logs have; with a floating base, on the
+    ground whose wrenches and contacts they have.
+    """
+    file, columns = logged_columns(robot, logs, log_names(logs), settings.reading)
+    links = wrench_links(columns, file)
     try:
-        return with_wrench_sensors(robot, links)
+        if floating_joint(robot) is None:
+            return with_wrench_sensors(robot, links)
+        return _on_ground(robot, logs, links, contact_links(columns), settings)
     except UsageError as error:
         raise MalformedInput(f"{file}: {error}") from None
+
+
+def _on_ground(
+    robot: Robot,
+    logs: object,
+    links: tuple[str, ...],
+    touching: tuple[str, ...],
+    settings: IdentifySettings,
+) -> Robot:
+    if isinstance(logs, Log | Samples):
+        return robot  # they were made with what acts on it
+    if settings.contacts == "none":
+        return with_ground(robot, links, ())
+    if links or touching:
+        return with_ground(robot, links, touching, settings.contacts)
+    if not settings.floating_base:
+        return robot
+    raise UsageError(
+        "the base floats, and no column says what holds it up; log measured wrenches"
+        " wrench.<link>.fx … tz, or contact.<link> (1 where a link touches the ground), or pass"
+        " --contacts none if nothing touches the robot"
+    )
 
 
 def logged_sensors(
     robot: Robot, logs: object, names: list[str] | None, reading: Reading
 ) -> tuple[str, tuple[str, ...]]:
     """Return the first file, and the links whose wrenches it has."""
+    file, columns = logged_columns(robot, logs, names, reading)
+    return file, wrench_links(columns, file)
+
+
+def logged_columns(
+    robot: Robot, logs: object, names: list[str] | None, reading: Reading
+) -> tuple[str, tuple[str, ...]]:
+    """Return the first file, and the names of its columns."""
     columns = getattr(logs, "columns", None)
     if isinstance(logs, Mapping):
-        return "the table", wrench_links([str(each) for each in logs], "the table")
+        return "the table", tuple(map(str, logs))
     if names is None:
-        given = () if columns is None or callable(columns) else tuple(map(str, columns))
-        return "the table", wrench_links(given, "the table")
+        return "the table", () if columns is None or callable(columns) else tuple(map(str, columns))
     first = next(iter(items(names)), None)
     if first is None:
         return "", ()
     table = open_log_table(first.local(), robot.joint_names, reading)
-    return first.name, wrench_links(table.names, label(table.path))
+    return label(table.path), table.names
 
 
 def with_common_sensors(

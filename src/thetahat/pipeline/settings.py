@@ -25,6 +25,7 @@ METRICS = ("moments", "entropic", "euclidean")
 FRICTION = ("viscous", "coulomb", "offset")
 WEIGHTS = ("iterated", "joint")
 FORM_CHOICES = (*FORMS, "auto")
+CONTACTS = ("auto", "point", "flat", "none")
 
 
 def setting(
@@ -137,6 +138,19 @@ class IdentifySettings:
         "FRAME",
         shown=True,
     )
+    floating_base: bool = setting(
+        "The root link moves freely: the log has its pose base.x … base.qw, and wrench.<link>.* or"
+        " contact.<link> of what touches the ground.",
+        False,
+        flags="--floating-base",
+    )
+    contacts: str = setting(
+        "What ground whose force is not measured exerts on a link: point (a force), flat (force"
+        " and couple), auto (flat beyond six joints), or none: nothing touches the robot.",
+        CONTACTS[0],
+        "KIND",
+        shown=True,
+    )
     gains: str | os.PathLike[str] | Mapping[str, float] | None = setting(
         "drive.json with the gain of each joint's torque or current, as thetahat payload"
         " --known-mass writes it.",
@@ -211,6 +225,7 @@ class IdentifySettings:
         _among("method", self.method, METHODS, "methods: ")
         _among("form", self.form, FORM_CHOICES)
         _among("wrench_frame", self.wrench_frame, ("link", "world"))
+        _among("contacts", self.contacts, CONTACTS)
         if self.robust and self.form != FORM_CHOICES[0]:
             raise SettingError(
                 "robust",

@@ -14,8 +14,9 @@ them, q̈ = (GᵀDG + rotors)⁻¹(τ − Gᵀ bias).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -46,9 +47,20 @@ def load_mujoco() -> ModuleType:
     return module
 
 
-def build_model(robot: Robot) -> Any:
+class SpecBody(Protocol):
+    """The part of mjSpec's body that takes geometry."""
+
+    def add_geom(self, **fields: object) -> object:
+        """Add a shape."""
+
+
+def build_model(
+    robot: Robot, furnish: Callable[[SpecBody, list[SpecBody]], None] | None = None
+) -> Any:
     """An MjModel of the robot's rigid bodies, joints in the order of its nodes, all independent;
     rotors on its diagonal where they fit there.
+
+    furnish: adds geometry to the world and to bodies, one per node; nothing touches without.
     """
     mujoco = load_mujoco()
     spec = mujoco.MjSpec()
@@ -66,6 +78,8 @@ def build_model(robot: Robot) -> Any:
         body.ipos, body.iquat, body.inertia = _ASKEW
         body.add_joint(name=node.name, type=_joint_type(mujoco, node.kind), axis=node.axis)
         bodies.append(body)
+    if furnish is not None:
+        furnish(spec.worldbody, bodies)
     model = spec.compile()
     for name in _OFF:
         # a bit that this version has not, it need not

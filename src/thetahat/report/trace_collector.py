@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from thetahat.data.contact_rows import without_contact_forces
 from thetahat.data.samples import STANDSTILL, Samples
 from thetahat.dynamics import rigid_body
 from thetahat.errors import UsageError
@@ -116,6 +117,7 @@ class Collector:
         series = [samples.tau, predicted]
         if self.nominal is not None:
             series.append(rigid_body.inverse_dynamics(self.nominal, q, dq, ddq))
+        series = [without_contact_forces(self.model, samples, each) for each in series]
         self._parts[part].add(t, samples, np.stack(series, axis=1), friction, begins=begins)
         position = np.where(self._coordinates < 0, np.nan, q[:, self._coordinates])
         self._parts[part].add_motion(t, np.stack([position, dq, ddq]), begins=begins)

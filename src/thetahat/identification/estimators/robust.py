@@ -26,9 +26,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from thetahat.data.contact_rows import without_contact_forces
 from thetahat.data.friction_direction import batches_with_friction_direction
 from thetahat.data.samples import Samples
 from thetahat.dynamics import rigid_body
+from thetahat.dynamics.contact_projection import eliminates_forces
 from thetahat.errors import UsageError
 from thetahat.identification import submodel
 from thetahat.identification.estimate import Estimate, Reweighting
@@ -270,14 +272,16 @@ class _Log:
         """The samples with w·e in place of their torques, counted on the way."""
         for part in self._pieces():
             e = part.tau - self._predicted(part, x_base)
+            e = without_contact_forces(self.information.robot, part, e)
             tally.add(np.abs(e), part.valid & self.used)
             yield replace(
                 part,
                 tau=np.where(self.used & part.valid, np.clip(e, -tally.limit, tally.limit), 0.0),
             )
-        if tally.samples != self.information.samples or np.any(
-            tally.rows[self.used] != self.information.rows[self.used]
-        ):
+        differ = tally.rows[self.used] != self.information.rows[self.used]
+        if eliminates_forces(self.information.robot):
+            differ = np.zeros(1, dtype=bool)  # their rows count by parts
+        if tally.samples != self.information.samples or np.any(differ):
             raise UsageError(
                 f"the information was folded from {self.information.samples} samples with"
                 f" {int(np.sum(self.information.rows))} usable torques, and these are"

@@ -21,6 +21,7 @@ import numpy as np
 from scipy import fft
 
 from thetahat.dynamics import batch
+from thetahat.dynamics.contact_projection import eliminates_forces
 from thetahat.errors import UsageError
 from thetahat.identification import factor as f
 from thetahat.identification.estimate import Estimate
@@ -33,6 +34,7 @@ from thetahat.identification.time_blocks import (
     base_rows,
     blocks,
     instrument_rows,
+    row_counts,
     row_plan,
 )
 from thetahat.identification.uncertainty.flags import MODEL_ERROR, SLOW_NOISE
@@ -67,6 +69,7 @@ from thetahat.model.drive import TERMS
 LEVERAGE = 16
 HIDDEN = 1e-6  # of a parameter's variance: less than this is rounding in the gain of an estimate
 # of a parameter's variance from joints whose noise is not known: its interval is a lower bound
+ROUNDED = 0.02  # of rows that count by parts, which are whole in an information
 UNRESOLVED = 0.25
 # independent stretches of slow noise: with fewer, its variance is known to no better than 30 %
 STRETCHES = 25.0
@@ -448,9 +451,9 @@ def _lag_sums(
     omitted: dict[int, OmittedSums] = {}
     speeds = np.zeros(len(information.rows))
     longest = length = count = 0
-    period, used = None, np.zeros(len(information.rows), dtype=np.int64)
+    period, used = None, np.zeros(len(information.rows))
     for number, block in enumerate(blocks(samples, plan.information.robot, LAGS, reach=LAGS)):
-        rows = base_rows(plan, block)
+        rows, counts = base_rows(plan, block), row_counts(plan, block)
         fitted = rows
         if information.instrument_factors is not None and number < LEVERAGE:
             fitted = instrument_rows(plan, block)
@@ -462,12 +465,13 @@ def _lag_sums(
             fitted: np.ndarray = fitted,
             block: Block = block,
             number: int = number,
+            counts: np.ndarray = counts,
         ) -> None:
             v = part.joint
             mine, usable = rows[plan.starts[v] : plan.starts[v + 1]], block.usable[:, v]
             left = np.where(usable, block.tau[:, v], 0.0) - x_base[information.positions[v]] @ mine
             pairs[0].add(left[None], first=block.first)
-            pairs[1].add(usable[None].astype(float), first=block.first)
+            pairs[1].add(np.sqrt(counts[None, :, v]), first=block.first)
             if number < LEVERAGE:
                 z = part.columns.T @ fitted[plan.starts[v] : plan.starts[v + 1]]
                 pairs[2].add(z, first=block.first)
@@ -475,12 +479,15 @@ def _lag_sums(
                     omitted[v] = _omitted(omitted.get(v), speeds, block, v, (z, left))
 
         list(pool.map(add, parts, held))
-        used += np.count_nonzero(block.usable, axis=0)
+        used += counts.sum(axis=0)
         length = len(block) if block.first else length + len(block)
         longest, count, period = max(longest, length), count + 1, block.period
-    if not np.array_equal(used[information.rows > 0], information.rows[information.rows > 0]):
+    there = information.rows > 0
+    close = ROUNDED if eliminates_forces(information.robot) else 0.0
+    if np.any(np.abs(used - information.rows)[there] > close * information.rows[there]):
         raise UsageError(
-            f"the samples have {', '.join(map(str, used))} usable torques per joint, but the"
+            f"the samples have {', '.join(f'{n:.9g}' for n in used)} usable torques per joint,"
+            " but the"
             f" information was folded from {', '.join(map(str, information.rows))}; pass the"
             " samples it was folded from"
         )

@@ -1,0 +1,228 @@
+"""Standing and swaying with the feet in place: postures and motions of a floating robot.
+
+The base moves on sums of sines, and the legs follow so that every foot stays where it is (damped
+Gauss–Newton on all moments at once); joints that carry no foot move on sines of their own.
+Feedforward torques are those of a robot whose weight and motion the feet carry with the least
+forces.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from thetahat.dynamics import rigid_body
+from thetahat.dynamics.configuration import integrate
+from thetahat.dynamics.link_forces import link_jacobian, link_place
+from thetahat.errors import UsageError, known
+from thetahat.model.floating_base import base_dofs, ground_of
+from thetahat.model.ground import Foot
+from thetahat.model.robot import Robot
+
+STEPS, DAMPING = 60, 1e-6
+NEAR = 1e-6  # [m or rad] from where a foot should be
+CROUCH = (0.9, 0.94, 0.97, 0.85, 0.8, 0.75, 0.7)  # of the height with straight legs, tried in turn
+TRIES = 8  # starts of the legs
+MARGIN = 0.1  # of a joint's range that stays free on each side
+WAVES = 4  # sines per coordinate
+SLOWEST, FASTEST = 0.15, 1.2  # [Hz]
+
+
+@dataclass(frozen=True, eq=False)
+class StandingMotion:
+    """A motion with the feet in place, at even moments."""
+
+    t: np.ndarray  # (n,)
+    q: np.ndarray  # (n, nq)
+    dq: np.ndarray  # (n, nv)
+    ddq: np.ndarray  # (n, nv)
+
+
+def stand(robot: Robot) -> np.ndarray:
+    """Return a posture, (nq,), with all feet on the ground and bent legs, the base level."""
+    ground = ground_of(robot)
+    if ground is None or not ground.feet:
+        raise UsageError(f"robot {robot.name!r} has no feet to stand on; name them with --feet")
+    rng = np.random.default_rng(0)
+    straight = _clipped(robot, np.array(robot.neutral))
+    feet = [link_place(robot, straight, foot.link) for foot in ground.feet]
+    drop = -min(float(p[2]) for _, p in feet)
+    level = np.eye(3)
+    for crouch in CROUCH:
+        for _ in range(TRIES):
+            bent = straight.copy()
+            joints = robot.nq - 7
+            bent[7:] += 0.3 * rng.standard_normal(joints) * _leg_mask(robot)[6:]
+            bent = _clipped(robot, bent)
+            bent[2] = crouch * drop
+            targets = [
+                (level if foot.flat else None, np.array([p[0], p[1], 0.0]))
+                for foot, (_, p) in zip(ground.feet, feet, strict=True)
+            ]
+            q, error = feet_in_place(robot, bent[None], targets)
+            if error < NEAR and _inside(robot, q[0]):
+                return np.asarray(q[0])
+    raise UsageError(
+        f"no posture was found in which {known([foot.link for foot in ground.feet])} of"
+        f" {robot.name!r} stand on level ground with bent legs; check the links and joint limits"
+    )
+
+
+def sway(
+    robot: Robot,
+    posture: np.ndarray,
+    *,
+    duration: float,
+    rate: float,
+    size: float = 1.0,
+    seed: int = 0,
+) -> StandingMotion:
+    """Return a motion that begins and ends in a posture. size: 1 moves the base by some per cent
+    of its height and 0.1 rad.
+    """
+    ground = ground_of(robot)
+    assert ground is not None
+    rng = np.random.default_rng(seed)
+    t = np.arange(round(duration * rate) + 1) / rate
+    height = float(posture[2])
+    reach = np.zeros(robot.nv)
+    reach[:6] = 0.08, 0.1, 0.1, 0.04 * height, 0.04 * height, 0.03 * height
+    reach[6:] = np.where(_leg_mask(robot)[6:] > 0.0, 0.0, 0.35)
+    moved = size * reach * _waves(rng, t, robot.nv)
+    q = integrate(robot, np.repeat(posture[None], len(t), axis=0), moved)
+    q[:, 7:] = _clipped(robot, q)[:, 7:]
+    targets: list[tuple[np.ndarray | None, np.ndarray]] = []
+    for foot in ground.feet:
+        R, p = link_place(robot, posture, foot.link)
+        targets.append((R if foot.flat else None, p))
+    q, error = feet_in_place(robot, q, targets)
+    if error > 1e-4:
+        raise UsageError(
+            f"the legs of {robot.name!r} do not reach: a foot would move by {error:.2g} m; give a"
+            " smaller --sway"
+        )
+    from thetahat.data.velocities import velocities_and_accelerations
+
+    first = np.gradient(q, t, axis=0, edge_order=2)
+    second = np.gradient(first, t, axis=0, edge_order=2)
+    dq, ddq = velocities_and_accelerations(robot, q, first, second)
+    return StandingMotion(t, q, dq, ddq)
+
+
+def feedforward(robot: Robot, motion: StandingMotion) -> np.ndarray:
+    """Return joint torques, (n, nv), zero for the base, by which the feet carry a motion with the
+    least forces.
+    """
+    ground = ground_of(robot)
+    assert ground is not None
+    tau = rigid_body.inverse_dynamics(robot, motion.q, motion.dq, motion.ddq)
+    J = _contact_jacobian(robot, motion.q, ground.feet)
+    base = list(base_dofs(robot))
+    force = np.linalg.pinv(np.swapaxes(J[:, :, base], 1, 2)) @ tau[:, base, None]
+    out = tau - (np.swapaxes(J, 1, 2) @ force)[..., 0]
+    out[:, base] = 0.0
+    return np.asarray(out)
+
+
+def feet_in_place(
+    robot: Robot, q: np.ndarray, targets: list[tuple[np.ndarray | None, np.ndarray]]
+) -> tuple[np.ndarray, float]:
+    """Move the legs of configurations (n, nq) so that feet are at targets (rotation or None for a
+    point, position); return them and the largest error.
+    """
+    ground = ground_of(robot)
+    assert ground is not None
+    legs = np.flatnonzero(_leg_mask(robot))
+    q, worst = q.copy(), np.inf
+    for _ in range(STEPS):
+        J = _contact_jacobian(robot, q, ground.feet)[:, :, legs]
+        error = np.concatenate(
+            [
+                _foot_error(robot, q, foot, *target)
+                for foot, target in zip(ground.feet, targets, strict=True)
+            ],
+            axis=1,
+        )
+        worst = float(np.abs(error).max())
+        if worst < 1e-10:
+            break
+        normal = J @ np.swapaxes(J, 1, 2) + DAMPING * np.eye(J.shape[1])
+        step = (np.swapaxes(J, 1, 2) @ np.linalg.solve(normal, error[..., None]))[..., 0]
+        step *= np.minimum(1.0, 0.3 / np.maximum(np.abs(step).max(axis=1), 1e-12))[:, None]
+        moved = np.zeros((len(q), robot.nv))
+        moved[:, legs] = step
+        q = integrate(robot, q, moved)
+    return q, worst
+
+
+def _contact_jacobian(robot: Robot, q: np.ndarray, feet: tuple[Foot, ...]) -> np.ndarray:
+    parts = [link_jacobian(robot, q, foot.link) for foot in feet]
+    return np.concatenate(
+        [J if foot.flat else J[..., 3:, :] for J, foot in zip(parts, feet, strict=True)], axis=-2
+    )
+
+
+def _foot_error(
+    robot: Robot, q: np.ndarray, foot: Foot, rotation: np.ndarray | None, position: np.ndarray
+) -> np.ndarray:
+    """Twist in the link's axes that takes a foot to its place, (n, 3 or 6)."""
+    R, p = link_place(robot, q, foot.link)
+    back = np.swapaxes(R, -1, -2)
+    linear = (back @ (position - p)[..., None])[..., 0]
+    if rotation is None:
+        return np.asarray(linear)
+    turn = back @ rotation
+    axis = 0.5 * np.stack(
+        [
+            turn[..., 2, 1] - turn[..., 1, 2],
+            turn[..., 0, 2] - turn[..., 2, 0],
+            turn[..., 1, 0] - turn[..., 0, 1],
+        ],
+        axis=-1,
+    )
+    return np.concatenate([axis, linear], axis=-1)
+
+
+def _leg_mask(robot: Robot) -> np.ndarray:
+    """1 for joints that carry a foot, (nv,)."""
+    ground = ground_of(robot)
+    assert ground is not None
+    out = np.zeros(robot.nv)
+    for foot in ground.feet:
+        node = robot.tree.bodies[robot.body_index(foot.link)]
+        while node > 0:
+            out[robot.tree.v_index[robot.tree.nodes[node].name]] = 1.0
+            node = robot.tree.nodes[node].parent
+    return out
+
+
+def _clipped(robot: Robot, q: np.ndarray) -> np.ndarray:
+    """Configurations with joints inside their limits."""
+    q = q.copy()
+    for node in robot.tree.independent:
+        low, high = node.limits.lower, node.limits.upper
+        if node.kind.nq == 1 and np.isfinite(low) and np.isfinite(high) and high > low:
+            at, room = robot.tree.q_index[node.name], MARGIN * (high - low)
+            q[..., at] = np.clip(q[..., at], low + room, high - room)
+    return q
+
+
+def _inside(robot: Robot, q: np.ndarray) -> bool:
+    """Whether joints are inside their limits."""
+    return all(
+        node.limits.lower <= q[robot.tree.q_index[node.name]] <= node.limits.upper
+        for node in robot.tree.independent
+        if node.kind.nq == 1
+    )
+
+
+def _waves(rng: np.random.Generator, t: np.ndarray, count: int) -> np.ndarray:
+    """Sums of sines, (n, count), within ±1 or so, that begin and end gently at zero."""
+    f = np.exp(rng.uniform(np.log(SLOWEST), np.log(FASTEST), (count, WAVES)))
+    phase = rng.uniform(0.0, 2.0 * np.pi, (count, WAVES))
+    size = rng.uniform(0.3, 1.0, (count, WAVES)) * np.minimum(1.0, 0.4 / f)
+    size /= size.sum(axis=1, keepdims=True)
+    waves = np.sum(size * np.sin(2.0 * np.pi * t[:, None, None] * f + phase), axis=2)
+    ramp = np.clip(np.minimum(t, t[-1] - t) / min(2.0, 0.25 * t[-1]), 0.0, 1.0)
+    return np.asarray(waves * (ramp**3 * (10.0 - 15.0 * ramp + 6.0 * ramp**2))[:, None])
