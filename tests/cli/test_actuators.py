@@ -57,6 +57,14 @@ def test_without_kd_only_the_sum_is_reported(
     assert done.code == 0, done.err
     saved = json.loads((tmp_path / "actuators.json").read_text(encoding="utf-8"))
     assert saved["joints"] == done.data["joints"]
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    for title in ("Verdict", "Drives", "Open-loop error", "Held-out motion"):
+        assert f">{title}</h2>" in page
+    assert page.count("kd + viscous") == 1
+    assert "position [rad]" in page
+    horizons = done.data["horizons"]
+    assert [each["seconds"] for each in horizons] == [0.1, 0.5, 1.0, 2.0, 5.0]
+    assert all(each["rms"] < 0.1 * each["rms_nominal"] for each in horizons)
     for k, joint in enumerate(done.data["joints"]):
         assert joint["kd"] is None
         assert joint["viscous"] is None
