@@ -23,6 +23,7 @@ from thetahat.identification.actuators.drive_rollout import (
 
 HUBER = 3.0  # times a joint's own error, from which a residual counts linearly
 SMALLEST = 2e-4  # [rad or m] error of a joint that is not worth less
+SETTLING = 0.25  # [s] from the start of a segment, in which the error of its velocity decays
 NUMBERS_AT_ONCE = 10_000_000  # derivatives in memory
 MOST_STEPS = 15
 CONVERGED = 2e-4  # relative decrease of the cost below which a fit stops
@@ -62,7 +63,17 @@ class SimulationError:
         """Return q_sim − q of all rows, (rows, joints)."""
         simulated = self.rollout.positions(drives.values[None], self.segments)[0]
         error: np.ndarray = simulated - self.rollout.log.q[rows_of(self.segments)]
-        return np.where(np.isfinite(error), np.clip(error, -10.0, 10.0), 10.0)
+        error = np.where(np.isfinite(error), np.clip(error, -10.0, 10.0), 10.0)
+        error[self._settling(self.segments)] = 0.0
+        return error
+
+    def _settling(self, segments: Sequence[Segment]) -> np.ndarray:
+        """Rows of segments that do not count: the first velocity is only a smoothed one."""
+        t = self.rollout.log.t
+        parts = [
+            t[each.first : each.first + each.rows] < t[each.first] + SETTLING for each in segments
+        ]
+        return np.concatenate(parts)
 
     def normal_equations(
         self, drives: DriveParameters, scale: np.ndarray, block_rows: int
@@ -75,6 +86,7 @@ class SimulationError:
             simulated, slopes = self.rollout.sensitivities(drives, part)
             error = simulated - self.rollout.log.q[rows_of(part)]
             weights = 1.0 / scale**2 * huber_weight(error / scale)
+            weights[self._settling(part)] = 0.0
             bounds = _block_bounds(part, block_rows)
             gradients = np.zeros((len(bounds), count))
             for joint in range(error.shape[1]):
