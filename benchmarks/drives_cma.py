@@ -73,7 +73,6 @@ def compare(kind: str, seed: int) -> dict[str, object]:
     low, high = ((bound - start.x) / width for bound in start.bounds)
     options = {"bounds": [list(low), list(high)], "seed": 1 + seed, "verbose": -9}
     options |= {
-        "maxfevals": MOST,
         "tolfun": 0.0,
         "tolfunhist": 0.0,
         "tolx": 0.0,
