@@ -6,17 +6,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.planted_drives import PlantedDrives, planted, robot_of
 from data_paths import ROOT, SHARED
 from identify_cases import Done
-from planted_drives import PlantedDrives, planted
 
 import thetahat as th
-from thetahat.errors import MalformedInput, NotIdentifiable, UsageError
+from thetahat.errors import MalformedInput, UsageError
 from thetahat.identification.actuators.drive_log import DriveLog
 from thetahat.identification.actuators.drive_parameters import DriveParameters
 from thetahat.identification.actuators.drive_rollout import DriveRollout
@@ -27,7 +28,8 @@ mujoco = pytest.importorskip("mujoco", reason="the planted robots are moved by M
 
 @pytest.fixture(scope="module")
 def arm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, PlantedDrives]:
-    return planted(tmp_path_factory.mktemp("arm"), joints=2, seed=1)
+    robot = replace(robot_of("arm", 1, joints=2), seconds=18.0, rate=100.0)
+    return (*planted(tmp_path_factory.mktemp("arm"), robot, seed=1), robot.drives)
 
 
 def columns(log: Path) -> dict[str, np.ndarray]:
@@ -57,6 +59,14 @@ def test_without_kd_only_the_sum_is_reported(
     assert done.code == 0, done.err
     saved = json.loads((tmp_path / "actuators.json").read_text(encoding="utf-8"))
     assert saved["joints"] == done.data["joints"]
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    for title in ("Verdict", "Drives", "Open-loop error", "Held-out motion"):
+        assert f">{title}</h2>" in page
+    assert page.count("kd + viscous") == 1
+    assert "position [rad]" in page
+    horizons = done.data["horizons"]
+    assert [each["seconds"] for each in horizons] == [0.1, 0.5, 1.0, 2.0, 5.0]
+    assert all(each["rms"] < 0.1 * each["rms_nominal"] for each in horizons)
     for k, joint in enumerate(done.data["joints"]):
         assert joint["kd"] is None
         assert joint["viscous"] is None
@@ -94,27 +104,45 @@ def _still(data: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {name: each if name == "t" else 0.0 * each for name, each in data.items()}
 
 
+def _unknown_joint(data: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name.replace("joint", "elbow"): each for name, each in data.items()}
+
+
 BAD = [
-    (_no_command, MalformedInput, "cmd.<joint>"),
-    (_echo, MalformedInput, "cmd.joint1 equals q.joint1"),
-    (_slow, NotIdentifiable, "5 rows per second"),
-    (_still, NotIdentifiable, "no joint moves"),
+    (_no_command, 3, "cmd.<joint>"),
+    (_echo, 3, "cmd.joint1 equals q.joint1"),
+    (_slow, 5, "5 rows per second"),
+    (_still, 5, "no joint moves"),
+    (_unknown_joint, 3, "joint names differ"),
 ]
 
 
-@pytest.mark.parametrize(("change", "error", "text"), BAD, ids=lambda each: str(each)[:20])
+@pytest.mark.parametrize(("change", "code", "text"), BAD, ids=lambda each: str(each)[:20])
 def test_bad_logs_end_in_one_sentence(
     arm: tuple[Path, Path, PlantedDrives],
+    thetahat: Callable[..., Done],
     tmp_path: Path,
     change: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]],
-    error: type[Exception],
+    code: int,
     text: str,
 ) -> None:
     path = tmp_path / "bad.npz"
     np.savez(path, **change(columns(arm[1])))
-    with pytest.raises(error, match=text) as raised:
-        actuators(str(arm[0]), str(path))
-    assert "\n" not in str(raised.value)
+    done = thetahat("actuators", arm[0], path, "--out", tmp_path / "out")
+    assert done.code == code
+    assert text in done.err
+    assert len(done.err.strip().splitlines()) == 1
+    assert not (tmp_path / "out" / "actuators.json").exists()
+
+
+@pytest.mark.parametrize("gains", [("--kp", "0"), ("--kp", "joint0=-1"), ("--kd", "joint1=-0.1")])
+def test_gains_of_zero_end_in_one_sentence(
+    arm: tuple[Path, Path, PlantedDrives], thetahat: Callable[..., Done], gains: tuple[str, str]
+) -> None:
+    done = thetahat("actuators", arm[0], arm[1], *gains)
+    assert done.code == 2
+    assert f"{gains[0]} of joint" in done.err
+    assert len(done.err.strip().splitlines()) == 1
 
 
 @pytest.mark.parametrize("kp", [0.0, -1.0, float("nan")])

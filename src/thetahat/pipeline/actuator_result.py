@@ -14,6 +14,7 @@ from thetahat.files import as_text, make_folder, write_atomically
 from thetahat.identification import estimate_json
 from thetahat.identification.actuators.actuator_verdict import with_actuator_verdict
 from thetahat.identification.actuators.drive_log import DriveLog
+from thetahat.identification.actuators.drive_motion import DriveMotion
 from thetahat.identification.actuators.drive_parameters import (
     KP,
     NAMES,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from thetahat.data.log import Log
 
 SCHEMA = "thetahat/actuators/1"
-ANSWER = "actuators.json"
+ANSWER, PAGE = "actuators.json", "report.html"
 Z = 1.96  # of a 95 % interval
 # findings about what is used here: stamps and positions
 RELEVANT = (*("gap", "jitter", "locked-joints", "salvaged", "short-run", "stuck", "units", "wrap"),)
@@ -68,8 +69,8 @@ class ActuatorScores:
     test: np.ndarray | None
     nominal: np.ndarray | None  # by the robot's file, on the held-out runs
     command: np.ndarray | None  # of q − command
-    names: tuple[str, ...]  # of held-out runs
     rows: tuple[int, int]  # fitted, held out
+    motion: DriveMotion | None  # held out
 
     @staticmethod
     def of(
@@ -83,19 +84,15 @@ class ActuatorScores:
         """Simulate the logs with the fitted and the file's drives."""
         fitted = run_errors(DriveRollout(robot, train), drives.values)
         if test is None:
-            return ActuatorScores(fitted, None, None, None, (), (train.rows, 0))
-        rollout = DriveRollout(robot, test)
-        tracking = [
-            np.sqrt(np.mean((test.command - test.q)[a : a + n] ** 2, axis=0))
-            for _, a, n in test.runs
-        ]
+            return ActuatorScores(fitted, None, None, None, (train.rows, 0), None)
+        motion = DriveMotion.of(robot, test, drives.values, nominal.values)
         return ActuatorScores(
             fitted,
-            run_errors(rollout, drives.values),
-            run_errors(rollout, nominal.values),
-            np.array(tracking),
-            tuple(name for name, _, _ in test.runs),
+            motion.errors(motion.simulated),
+            motion.errors(motion.nominal),
+            motion.errors(motion.command),
             (train.rows, test.rows),
+            motion,
         )
 
     def mean(self, kind: str, joint: int | None = None) -> float | None:
@@ -144,6 +141,7 @@ class ActuatorIdentification:
             "rms_command": scores.mean("command"),
             "rms_train": scores.mean("train"),
             "runs": self._runs(),
+            "horizons": self._horizons(),
             "samples": scores.rows[0],
             "samples_test": scores.rows[1],
             "rows_per_sample": self.identified.uncertainty.rows_per_sample,
@@ -159,11 +157,20 @@ class ActuatorIdentification:
         return with_actuator_verdict(data)
 
     def _runs(self) -> list[Fields]:
-        if self.scores.test is None:
+        motion = self.scores.motion
+        if motion is None or self.scores.test is None:
             return []
         return [
             {"name": name, "rms": [float(value) for value in errors]}
-            for name, errors in zip(self.scores.names, self.scores.test, strict=True)
+            for (name, _, _), errors in zip(motion.log.runs, self.scores.test, strict=True)
+        ]
+
+    def _horizons(self) -> list[Fields]:
+        motion = self.scores.motion
+        return [
+            {"seconds": seconds, "rms": error, "rms_nominal": nominal}
+            for seconds, error, nominal in (() if motion is None else motion.horizons)
+            if np.isfinite(error) and np.isfinite(nominal)
         ]
 
     def _joint(self, at: int, name: str) -> Fields:
@@ -242,10 +249,26 @@ class ActuatorIdentification:
         folder = Path(folder)
         make_folder(folder)
         data = with_actuator_verdict({**self.data, "warnings": list(warnings or ())}, str(folder))
-        return (write_atomically(folder / ANSWER, as_text(data)),)
+        page = _page(self.robot.name, data, self.scores.motion)
+        return (
+            write_atomically(folder / ANSWER, as_text(data)),
+            write_atomically(folder / PAGE, page),
+        )
+
+    def report(self, path: str | os.PathLike[str]) -> Path:
+        """Write the report as one self-contained HTML page."""
+        page = _page(self.robot.name, self.data, self.scores.motion)
+        return write_atomically(Path(path), page)
 
     def __repr__(self) -> str:
         return f"<ActuatorIdentification of {self.robot.name}: {self.verdict.sentence}>"
+
+
+def _page(robot: str, data: Fields, motion: DriveMotion | None) -> str:
+    from thetahat.report.actuator_report import actuator_sections
+    from thetahat.report.page import render
+
+    return render("Actuators", actuator_sections(data, motion), subtitle=robot)
 
 
 def _numbers(values: np.ndarray) -> list[float | None] | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from thetahat.report.section import Cell, Column, Table
-from thetahat.report.text import Data
+from thetahat.report.text import Data, short, with_spread
 
+Z95 = 1.96  # standard deviations of a 95 % interval
 TERMS = (
     ("kp", "kp [N·m/rad]"),
     ("damping", "kd + viscous [N·m·s/rad]"),
@@ -13,22 +14,33 @@ TERMS = (
     ("delay", "delay [s]"),
     ("bias", "bias [rad]"),
 )
+EXTRA = (  # name, title, unit
+    ("offset", "constant torque", "N·m"),
+    ("stribeck", "Stribeck friction", "N·m"),
+    ("stribeck_speed", "Stribeck speed", "rad/s"),
+    ("load", "friction per load", "–"),
+    ("quadratic", "quadratic friction", "N·m·s²/rad²"),
+    ("backlash", "backlash", "rad"),
+    ("limit", "torque limit", "N·m"),
+)
 
 
 def drive_table(data: Data) -> Table:
     """Return the drives, a row for each joint; ± is half a 95 % interval."""
-    columns = [Column("joint")]
-    for _, title in TERMS:
-        columns += [Column(title), Column("±")]
-    rows: list[tuple[Cell, ...]] = []
-    for joint in data["joints"]:
-        cells: list[Cell] = [joint["name"]]
-        for name, _ in TERMS:
-            std = joint["std"][name]
-            cells += [joint[name], None if std is None else 1.96 * std]
-        rows.append(tuple(cells))
+    columns = [Column("joint"), *(Column(title, numeric=True) for _, title in TERMS)]
+    rows: list[tuple[Cell, ...]] = [
+        (joint["name"], *(_with_interval(joint, name) for name, _ in TERMS))
+        for joint in data["joints"]
+    ]
     note = "± is half a 95 % interval; empty: not known from this log."
     return Table(tuple(columns), tuple(rows), note=note)
+
+
+def _with_interval(joint: Data, name: str) -> str | None:
+    value, std = joint[name], joint["std"][name]
+    if value is None or std is not None:
+        return with_spread(value, None if std is None else Z95 * std)
+    return f"{short(value)} (given)" if name in joint["given"] else short(value)
 
 
 def error_table(data: Data) -> Table:
@@ -52,3 +64,40 @@ def error_table(data: Data) -> Table:
         tuple(rows),
         note="RMS of q − q_sim, held-out runs simulated from their first rows; mean over runs.",
     )
+
+
+def extra_table(data: Data) -> Table | None:
+    """Return the terms that only some joints have, where they earned their place."""
+    rows: list[tuple[Cell, ...]] = []
+    for joint in data["joints"]:
+        for name, title, unit in EXTRA:
+            std = joint["std"][name]
+            if joint[name] is not None and std is not None:
+                rows.append((joint["name"], title, joint[name], Z95 * std, unit))
+    if not rows:
+        return None
+    columns = (*map(Column, ("joint", "term", "value", "±")), Column("unit"))
+    note = "Terms are in the model where they explain the motion better than chance would."
+    return Table(columns, tuple(rows), note=note)
+
+
+def horizon_table(data: Data) -> Table:
+    """Return the error so long after a logged state."""
+    rows: list[tuple[Cell, ...]] = [
+        (each["seconds"], each["rms"], each["rms_nominal"]) for each in data["horizons"]
+    ]
+    columns = (
+        Column("horizon [s]"),
+        Column("identified", decimals=4),
+        Column("file's actuators", decimals=4),
+    )
+    note = "RMS of q − q_sim [rad] so long after a logged state, over starts and joints."
+    return Table(columns, tuple(rows), note=note)
+
+
+def run_table(data: Data) -> Table:
+    """Return the error of every held-out run and joint."""
+    columns = [Column("run")]
+    columns += [Column(joint["name"], decimals=4) for joint in data["joints"]]
+    rows: list[tuple[Cell, ...]] = [(run["name"], *run["rms"]) for run in data["runs"]]
+    return Table(tuple(columns), tuple(rows), caption="Every held-out run", folded=True)

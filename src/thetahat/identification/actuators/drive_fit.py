@@ -2,8 +2,7 @@
 
 The residual is q − q_sim of open-loop simulations of segments, weighted by each joint's own error
 and bounded in its influence (Huber), so that a joint that was held or hit something does not bend
-the others. Derivatives are finite differences, simulated side by side. Parameters of joints on
-different branches of a fixed base move nothing of each other, so they share a simulation.
+the others. Derivatives are carried along with the simulation (kernels/drive_sensitivity.py).
 """
 
 from __future__ import annotations
@@ -15,11 +14,17 @@ import numpy as np
 
 from thetahat.identification.actuators.drive_log import Segment
 from thetahat.identification.actuators.drive_parameters import BIAS, DriveParameters
-from thetahat.identification.actuators.drive_rollout import DriveRollout, rows_of
+from thetahat.identification.actuators.drive_rollout import (
+    DriveRollout,
+    branch_places,
+    columns_of,
+    rows_of,
+)
 
 HUBER = 3.0  # times a joint's own error, from which a residual counts linearly
 SMALLEST = 2e-4  # [rad or m] error of a joint that is not worth less
-ROWS_AT_ONCE = 2_000_000  # numbers of simulated positions in memory, per column of the result
+SETTLING = 0.25  # [s] from the start of a segment, in which the error of its velocity decays
+NUMBERS_AT_ONCE = 10_000_000  # derivatives in memory
 MOST_STEPS = 15
 CONVERGED = 2e-4  # relative decrease of the cost below which a fit stops
 DAMPING = 1e-3  # of Levenberg–Marquardt, at first
@@ -52,77 +57,56 @@ class SimulationError:
 
     def __init__(self, rollout: DriveRollout, segments: Sequence[Segment]) -> None:
         self.rollout, self.segments = rollout, list(segments)
-        self._branch = branches(rollout.robot.tree.arrays.topology[:, 0])
+        self._branch = branch_places(rollout.robot)[:, 0]
 
     def residual(self, drives: DriveParameters) -> np.ndarray:
         """Return q_sim − q of all rows, (rows, joints)."""
         simulated = self.rollout.positions(drives.values[None], self.segments)[0]
         error: np.ndarray = simulated - self.rollout.log.q[rows_of(self.segments)]
-        return np.where(np.isfinite(error), np.clip(error, -10.0, 10.0), 10.0)
+        error = np.where(np.isfinite(error), np.clip(error, -10.0, 10.0), 10.0)
+        error[self._settling(self.segments)] = 0.0
+        return error
+
+    def _settling(self, segments: Sequence[Segment]) -> np.ndarray:
+        """Rows of segments that do not count: the first velocity is only a smoothed one."""
+        t = self.rollout.log.t
+        parts = [
+            t[each.first : each.first + each.rows] < t[each.first] + SETTLING for each in segments
+        ]
+        return np.concatenate(parts)
 
     def normal_equations(
         self, drives: DriveParameters, scale: np.ndarray, block_rows: int
     ) -> NormalEquations:
-        """Return H and gradient at these drives, by finite differences."""
-        sets, colours = self._perturbed(drives)
-        count = len(colours)
+        """Return H and gradient at these drives."""
+        columns, moved = columns_of(drives, branch_places(self.rollout.robot))
+        count = len(columns)
         H, blocks = np.zeros((count, count)), []
-        for part in self._parts(len(sets)):
-            simulated = self.rollout.positions(sets, part)
-            error = simulated[0] - self.rollout.log.q[rows_of(part)]
-            moved = simulated[1:] - simulated[0]
+        for part in self._parts(moved.shape[1]):
+            simulated, slopes = self.rollout.sensitivities(drives, part)
+            error = simulated - self.rollout.log.q[rows_of(part)]
+            weights = 1.0 / scale**2 * huber_weight(error / scale)
+            weights[self._settling(part)] = 0.0
             bounds = _block_bounds(part, block_rows)
-            more_H, more_blocks = self._sums(
-                error, moved, colours, drives=drives, scale=scale, bounds=bounds
-            )
-            H += more_H
-            blocks.append(more_blocks)
+            gradients = np.zeros((len(bounds), count))
+            for joint in range(error.shape[1]):
+                mine = np.flatnonzero(self._branch[drives.entries[:, 0]] == self._branch[joint])
+                if not len(mine):
+                    continue
+                J = slopes[:, joint, columns[mine]] @ drives.slopes[np.ix_(mine, mine)]
+                J = np.nan_to_num(J, nan=0.0, posinf=0.0, neginf=0.0)
+                weighted = J * weights[:, joint, None]
+                H[np.ix_(mine, mine)] += J.T @ weighted
+                gradients[:, mine] += np.add.reduceat(
+                    weighted * error[:, joint, None], bounds, axis=0
+                )
+            blocks.append(gradients)
         gradients = np.concatenate(blocks)
         return NormalEquations(H, gradients.sum(axis=0), gradients)
 
-    def _sums(
-        self,
-        error: np.ndarray,
-        moved: np.ndarray,
-        colours: np.ndarray,
-        *,
-        drives: DriveParameters,
-        scale: np.ndarray,
-        bounds: np.ndarray,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return JᵀWJ, and JᵀWe of every block of rows."""
-        entries, steps = drives.entries, drives.steps
-        count = len(entries)
-        H, gradients = np.zeros((count, count)), np.zeros((len(bounds), count))
-        for joint in range(error.shape[1]):
-            mine = np.flatnonzero(self._branch[entries[:, 0]] == self._branch[joint])
-            if not len(mine):
-                continue
-            J = moved[colours[mine], :, joint].T / steps[mine]
-            r = error[:, joint] / scale[joint]
-            weight = huber_weight(r) / scale[joint] ** 2
-            weighted = J * weight[:, None]
-            H[np.ix_(mine, mine)] += J.T @ weighted
-            gradients[:, mine] += np.add.reduceat(weighted * error[:, joint, None], bounds, axis=0)
-        return H, gradients
-
-    def _perturbed(self, drives: DriveParameters) -> tuple[np.ndarray, np.ndarray]:
-        """Return parameter sets, the first without a change, and which set moves each free one."""
-        entries, x, steps = drives.entries, drives.x, drives.steps
-        used: dict[int, int] = {}
-        colours = np.zeros(len(entries), dtype=int)
-        for at, (joint, _) in enumerate(entries):
-            branch = int(self._branch[joint])
-            colours[at] = used.get(branch, 0)
-            used[branch] = colours[at] + 1
-        sets = [drives.values]
-        for colour in range(max(used.values(), default=0)):
-            sets.append(drives.moved(x + steps * (colours == colour)).values)
-        return np.array(sets), colours
-
-    def _parts(self, sets: int) -> list[list[Segment]]:
-        """Segments in groups that fit into memory."""
-        most = max(1, ROWS_AT_ONCE // sets)
+    def _parts(self, columns: int) -> list[list[Segment]]:
+        """Segments in groups whose derivatives fit into memory."""
+        most = max(1, NUMBERS_AT_ONCE // max(1, columns * self.rollout.log.joints))
         out: list[list[Segment]] = [[]]
         count = 0
         for each in self.segments:
@@ -197,14 +181,6 @@ def _step(
         active &= ~stuck
     largest = LONGEST * drives.steps
     return np.clip(step, -largest, largest)
-
-
-def branches(parents: np.ndarray) -> np.ndarray:
-    """Return which branch of the fixed base each node is on."""
-    out = np.zeros(len(parents), dtype=int)
-    for node, parent in enumerate(parents):
-        out[node] = node if parent < 0 else out[parent]
-    return out
 
 
 def _block_bounds(segments: Sequence[Segment], block_rows: int) -> np.ndarray:

@@ -9,7 +9,9 @@ import numpy as np
 
 from thetahat.dynamics import batch
 from thetahat.identification.actuators.drive_log import DriveLog, Segment
+from thetahat.identification.actuators.drive_parameters import DriveParameters
 from thetahat.model.robot import Robot
+from thetahat.model.tree import DOF_NODE, PARENT, V_INDEX
 
 SHORTEST_STEP, LONGEST_STEP = 1e-3, 5e-3  # [s]
 MOST_STEPS = 300_000  # of a whole log, from which on steps are longer than the shortest
@@ -55,6 +57,55 @@ class DriveRollout:
                 future.result(timeout=LONGEST_WAIT)
         return out.reshape(len(sets), rows, -1)
 
+    def sensitivities(
+        self, drives: DriveParameters, segments: Sequence[Segment]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return what the encoders would show, (rows, joints), and its derivatives.
+
+        The derivatives, (rows, joints, columns), are by the values of the free parameters: those of
+        `columns_of` a joint are by its parameters and those of its branch.
+        """
+        places, moved = branch_places(self.robot), columns_of(drives, branch_places(self.robot))[1]
+        starts = np.cumsum([0, *(each.rows for each in segments)])
+        order = np.argsort([-each.rows for each in segments])
+        jobs = np.array(
+            [(0, s.first, s.rows, s.run, at) for s, at in zip(segments, starts, strict=False)],
+            dtype=np.int64,
+        )[order]
+        rows, count = int(starts[-1]), min(batch.CORES, len(jobs))
+        out = np.empty((rows, self.log.joints))
+        slopes = np.empty((rows, self.log.joints, moved.shape[1]))
+
+        def simulate(part: np.ndarray) -> None:
+            tree, log = self.robot.tree, self.log
+            theta, gravity, _ = self.robot.kernel_values
+            w = batch.Workspace(tree)
+            batch.kernels().drive_sensitivity.simulate_sensitivities(
+                tree.rigid_arrays,
+                gravity,
+                theta,
+                np.ascontiguousarray(drives.values),
+                moved,
+                places,
+                part,
+                log.t,
+                log.command,
+                log.q,
+                self._speed,
+                self.substeps,
+                (w.nodes, w.directions, w.forces, w.torques),
+                out,
+                slopes,
+            )
+
+        with ThreadPoolExecutor(count) as pool:
+            futures = [
+                pool.submit(simulate, np.ascontiguousarray(jobs[k::count])) for k in range(count)
+            ]
+            for future in futures:
+                future.result(timeout=LONGEST_WAIT)
+        return out, slopes
+
     def _simulate(self, sets: np.ndarray, jobs: np.ndarray, out: np.ndarray) -> None:
         tree, log = self.robot.tree, self.log
         theta, gravity, _ = self.robot.kernel_values
@@ -74,6 +125,47 @@ class DriveRollout:
             scratch,
             out,
         )
+
+
+def branch_places(robot: Robot) -> np.ndarray:
+    """Return (joints, 2): which branch of the base each joint is on, and its place there.
+
+    Branches that a mimic joint ties together are one.
+    """
+    arrays = robot.tree.arrays
+    branch = np.zeros(len(arrays.topology), dtype=int)
+    for node, parent in enumerate(arrays.topology[:, PARENT]):
+        branch[node] = node if parent < 0 else branch[parent]
+    node_of: dict[int, int] = {}
+    for node, joint in arrays.dofs[:, [DOF_NODE, V_INDEX]]:
+        same = branch[node_of.setdefault(int(joint), int(node))]
+        branch[branch == branch[node]] = same
+    out = np.zeros((robot.nv, 2), dtype=np.int64)
+    used: dict[int, int] = {}
+    for joint in range(robot.nv):
+        mine = int(branch[node_of[joint]])
+        out[joint] = mine, used.get(mine, 0)
+        used[mine] = used.get(mine, 0) + 1
+    return out
+
+
+def columns_of(drives: DriveParameters, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the column of every free parameter, and (joints, columns) which parameter of a joint
+    a column moves, −1 for none.
+
+    Joints on different branches do not move one another, so their parameters share columns.
+    """
+    entries = drives.entries
+    used: dict[int, int] = {}
+    columns = np.zeros(len(entries), dtype=int)
+    for at, (joint, _) in enumerate(entries):
+        branch = int(places[joint, 0])
+        columns[at] = used.get(branch, 0)
+        used[branch] = columns[at] + 1
+    moved = np.full((len(places), max(used.values(), default=0)), -1, dtype=np.int64)
+    for (joint, parameter), column in zip(entries, columns, strict=True):
+        moved[joint, column] = parameter
+    return columns, moved
 
 
 def rows_of(segments: Sequence[Segment]) -> np.ndarray:

@@ -7,6 +7,8 @@ estimates are made, and the larger standard deviation counts:
     C_2 = (H + κP)⁻¹ (Σ_b g_b g_bᵀ) (H + κP)⁻¹ B/(B−1)   g_b: gradients of blocks of time
 
 P is the precision of the prior. C_2 also holds where the model is wrong, but needs many blocks.
+Simulators of the same equations differ, too, by their steps and by how they solve dry friction:
+what another one (MuJoCo, steps of 0.1 ms) was seen to differ by is added as independent errors.
 """
 
 from __future__ import annotations
@@ -21,10 +23,20 @@ from thetahat.identification.actuators.drive_fit import (
     SimulationError,
     correlation_rows,
 )
-from thetahat.identification.actuators.drive_parameters import NAMES, DriveParameters
+from thetahat.identification.actuators.drive_parameters import (
+    BIAS,
+    DELAY,
+    KP,
+    NAMES,
+    PER_KP,
+    DriveParameters,
+)
 
 BLOCK = 2.0  # times the rows that count as one, in a block
+SHORTEST_BLOCK = 1.0  # [s]
 FEWEST_BLOCKS = 12
+# Standard deviations between simulators, seen on five planted robots: relative, [s], [rad].
+RELATIVE, DELAYS, BIASES = 4e-3, 1e-4, 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,9 +74,24 @@ def drive_uncertainty(error: SimulationError, fit: DriveFit) -> DriveUncertainty
         return DriveUncertainty(drives, np.zeros((0, 0)), 1.0)
     rows = correlation_rows(error.residual(drives), error.segments)
     total = sum(each.rows for each in error.segments)
-    block = int(np.clip(BLOCK * rows, 1, max(1, total // FEWEST_BLOCKS)))
+    wanted = max(BLOCK * rows, SHORTEST_BLOCK / error.rollout.log.period)
+    block = int(np.clip(wanted, 1, max(1, total // FEWEST_BLOCKS)))
     equations = error.normal_equations(drives, fit.scale, block)
-    return DriveUncertainty(drives, _larger(equations, drives, rows), rows)
+    between = np.diag(_between_simulators(drives) ** 2)
+    return DriveUncertainty(drives, _larger(equations, drives, rows) + between, rows)
+
+
+def _between_simulators(drives: DriveParameters) -> np.ndarray:
+    """Return by how much simulators differ in what the fit sees."""
+    out = np.zeros(len(drives.entries))
+    for at, ((_, parameter), value) in enumerate(zip(drives.entries, drives.x, strict=True)):
+        if parameter == KP:
+            out[at] = RELATIVE
+        elif parameter in PER_KP:
+            out[at] = RELATIVE * abs(value)
+        else:
+            out[at] = {DELAY: DELAYS, BIAS: BIASES}.get(int(parameter), 0.0)
+    return out
 
 
 def _larger(equations: NormalEquations, drives: DriveParameters, rows: float) -> np.ndarray:

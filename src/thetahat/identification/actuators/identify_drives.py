@@ -53,7 +53,7 @@ def identify_drives(
 ) -> IdentifiedDrives:
     """Identify the drives that move in a log."""
     stage("fitting the drives: linear start")
-    start = _start(robot, log, known=known, file_kp=file_kp, moving=moving)
+    start = start_of(robot, log, known=known, file_kp=file_kp, moving=moving)
     rollout = DriveRollout(robot, log)
     segments = log.segments(SEGMENT)
     few = _screened(segments)
@@ -79,9 +79,10 @@ def identify_drives(
     return IdentifiedDrives(fit, uncertainty, moving, earned)
 
 
-def _start(
+def start_of(
     robot: Robot, log: DriveLog, *, known: KnownGains, file_kp: np.ndarray, moving: np.ndarray
 ) -> DriveParameters:
+    """Return where the fit begins: the linear start, with the parameters that it is to move."""
     linear = linear_start(robot, log, kp=known.kp, file_kp=file_kp)
     kd = np.nan_to_num(known.kd)
     drives = DriveParameters.of(log.joints).with_values(
