@@ -43,6 +43,7 @@ def kernels() -> SimpleNamespace:
         rnea,
         sample_check,
         slotine_li,
+        torque_rollout,
     )
 
     return SimpleNamespace(
@@ -58,6 +59,7 @@ def kernels() -> SimpleNamespace:
         rnea=rnea,
         sample_check=sample_check,
         slotine_li=slotine_li,
+        torque_rollout=torque_rollout,
     )
 
 
