@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from thetahat.pipeline.validate import LogScores
 
 SCHEMA = "thetahat/validation/1"
+Rollout = Annotated[
+    bool,
+    option("Simulate logged torques from logged states, too: error of the motion by horizon."),
+]
 
 
 @with_settings(
@@ -41,6 +45,7 @@ def validate(
         str | None,
         option("Robot file to compare with; default with --estimate: ROBOT.", metavar="ROBOT"),
     ] = None,
+    rollout: Rollout = False,
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
     settings: IdentifySettings,
@@ -67,7 +72,13 @@ def validate(
         if other is not None:
             nominal = with_drive_file(load(other, gravity=gravity))
         scores = score_logs(
-            loaded, list(logs), nominal, settings=settings, estimate=fit, progress=progress
+            loaded,
+            list(logs),
+            nominal,
+            settings=settings,
+            estimate=fit,
+            rollout=rollout,
+            progress=progress,
         )
     data = describe(scores, robot=loaded, estimate=source, warnings=warnings)
     stated = None if fit is None else fit.get("verdict")
@@ -115,6 +126,7 @@ def describe(
             }
             for j, name in enumerate(test.names)
         ],
+        "rollout": None if scores.rollout is None else scores.rollout.as_data(),
         "locked": list(log.locked),
         "findings": findings(log.findings, "test"),
         "warnings": list(warnings),

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from thetahat.cli.terminal import findings, show
 from thetahat.report.section import Text
+from thetahat.report.sections.rollout_section import rollout_table
 from thetahat.report.sections.torques import SCORES, table_of
 from thetahat.report.text import Data, low_pass
 from thetahat.report.verdict_section import verdict_lines
@@ -36,6 +37,7 @@ def draw(result: Data, *, seconds: float) -> None:
         [
             [*verdict_lines(result), Text(f"{result['robot']}, {result['samples']:,} samples.")],
             table_of(joints, COLUMNS, note=note),
+            rollout_table(result["rollout"]) if result["rollout"] else None,
             [*findings(result["findings"]), Text(low_pass(result["cutoff_reason"]))],
             Text(f"Scored in {seconds:.1f} s."),
         ]

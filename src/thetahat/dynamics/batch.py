@@ -44,6 +44,7 @@ def kernels() -> SimpleNamespace:
         rnea,
         sample_check,
         slotine_li,
+        torque_rollout,
     )
 
     return SimpleNamespace(
@@ -60,6 +61,7 @@ def kernels() -> SimpleNamespace:
         rnea=rnea,
         sample_check=sample_check,
         slotine_li=slotine_li,
+        torque_rollout=torque_rollout,
     )
 
 

@@ -24,6 +24,7 @@ from thetahat.identification.verdict_reason import (
     Reason,
     quantity,
 )
+from thetahat.identification.verdict_rollout import rollout_reasons
 
 GOOD, FAIR = 0.95, 0.8  # R² of every joint that is good; of the robot, below which it is not usable
 CLOSE = 0.99  # R² of a joint whose held-out error is small, however little noise there is
@@ -112,6 +113,7 @@ def judge(data: Data, out: str = "result") -> Verdict:
         _length_reasons,
         _excitation_reasons,
         _score_reasons,
+        rollout_reasons,
         body_reasons,
         interval_reasons,
         _solver_reasons,
@@ -131,7 +133,8 @@ def judge_scores(data: Data, estimate: Verdict | None = None) -> Verdict:
     estimate: the verdict of the estimate that is scored: what is not usable stays so.
     """
     commands = Commands.of(data, "result")
-    reasons = [*_score_reasons(data, commands), *finding_reasons(data, commands)]
+    rules = (_score_reasons, rollout_reasons, finding_reasons)
+    reasons = [reason for rule in rules for reason in rule(data, commands)]
     if estimate is not None and estimate.level != "good":
         effect = SUSPECT if estimate.usable else WRONG
         text = estimate.headline[:-1]

@@ -8,12 +8,17 @@ motion and are multiplied by its direction d,
     ∂d/∂q_m = (1 − d·sign(q̇_m))/travel             hysteresis over a distance [Dahl1976]
 
 `FrictionDirection` holds zone and travel of every motor; both zero is the sign.
+
+A term that acts along the motion is never negative per unit of its parameter, so that with a
+parameter from zero it takes power at every speed and under every load. Of the others, viscous and
+quadratic friction do the same, and direction-dependent viscous friction does as long as it is no
+larger than viscous friction.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -48,6 +53,7 @@ STANDARD_TERMS = {
 }
 
 
+LOAD_UNITS = ("N·m/(N·m)", "N/N")
 # -- further shapes --------------------------------------------------------------------------------
 
 
@@ -68,18 +74,69 @@ def stribeck(speed: np.ndarray | float) -> DriveTerm:
 
 def by_load(share: np.ndarray | float = 1.0) -> DriveTerm:
     """Load-dependent friction d·|load| of gears. share: 1 for a motor that has it, else 0."""
+    return _of_load("load", lambda dq, load: np.abs(load), share, LOAD_UNITS)
+
+
+def by_load_driving(share: np.ndarray | float = 1.0) -> DriveTerm:
+    """Load-dependent friction of a motor that drives its load, d·|load| where load and speed have
+    one sign: gears lose more one way than the other.
+    """
+    return _of_load("load_driving", lambda dq, load: _along(load, dq), share, LOAD_UNITS)
+
+
+def by_load_driven(share: np.ndarray | float = 1.0) -> DriveTerm:
+    """Load-dependent friction of a motor that its load drives, d·|load| where load and speed have
+    opposite signs.
+    """
+    return _of_load("load_driven", lambda dq, load: _along(load, -dq), share, LOAD_UNITS)
+
+
+def by_load_squared(share: np.ndarray | float = 1.0) -> DriveTerm:
+    """Friction that grows with the square of the load, d·load².
+
+    A motor that its load drives jams where its torque times the parameter exceeds a quarter.
+    """
+    return _of_load("load_squared", lambda dq, load: load**2, share, ("1/(N·m)", "1/N"))
+
+
+def by_load_stribeck(speed: np.ndarray | float) -> DriveTerm:
+    """Load-dependent friction at low speed, d·|load|·exp(−(q̇/speed)²); speed 0: none."""
+    speed = np.atleast_1d(np.asarray(speed, dtype=float))
+    has = speed > 0.0
+    scale = np.where(has, speed, 1.0)
+
+    def shape(dq: np.ndarray, load: np.ndarray) -> np.ndarray:
+        friction: np.ndarray = np.where(has, np.abs(load) * np.exp(-((dq / scale) ** 2)), 0.0)
+        return friction
+
+    term = _of_load("load_stribeck", shape, 1.0, LOAD_UNITS)
+    return replace(term, settings=(("speed", tuple(speed.tolist())),))
+
+
+def _along(load: np.ndarray, dq: np.ndarray) -> np.ndarray:
+    """|load| where it points along the motion, else 0."""
+    out: np.ndarray = np.maximum(load * np.sign(dq), 0.0)
+    return out
+
+
+def _of_load(
+    term: str,
+    shape: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    share: np.ndarray | float,
+    units: tuple[str, str],
+) -> DriveTerm:
     share = np.atleast_1d(np.asarray(share, dtype=float))
 
     def column(dq: np.ndarray, ddq: np.ndarray, load: np.ndarray | None) -> np.ndarray:
         if load is None:
             raise UsageError("friction by load needs the load")
-        friction: np.ndarray = share * np.abs(load)
+        friction: np.ndarray = share * shape(dq, load)
         return friction
 
     return DriveTerm(
-        "load",
+        term,
         column,
-        ("N·m/(N·m)", "N/N"),
+        units,
         needs_load=True,
         along=True,
         settings=(("share", tuple(share.tolist())),),
@@ -142,6 +199,10 @@ def _of_position(
 KNOWN: dict[str, tuple[Callable[[Any], DriveTerm], str]] = {
     "stribeck": (stribeck, "speed"),
     "load": (by_load, "share"),
+    "load_driving": (by_load_driving, "share"),
+    "load_driven": (by_load_driven, "share"),
+    "load_squared": (by_load_squared, "share"),
+    "load_stribeck": (by_load_stribeck, "speed"),
     "one_sided": (one_sided, "share"),
     "quadratic": (quadratic, "share"),
     "spring": (spring, "share"),

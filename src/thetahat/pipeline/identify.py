@@ -39,6 +39,7 @@ from thetahat.identification.estimators.robust import Robust
 from thetahat.identification.gain_differences import gain_differences
 from thetahat.identification.information import Information
 from thetahat.identification.log_statistics import PER_CYCLE, LogStatistics
+from thetahat.identification.motion_rollout import TorqueWindows, torque_rollout
 from thetahat.identification.residual_audit import ResidualAudit
 from thetahat.identification.residual_structure import (
     Residuals,
@@ -188,7 +189,12 @@ def run(dataset: Dataset, engine: Engine, progress: Progress | None = None) -> I
     collector = None
     if dataset.settings.report:
         collector = Collector(model.identified, model.nominal, drawn=_drawn(model, estimate))
-    watchers = Watchers(collector, ResidualAudit(model.identified), dataset.test_log is None)
+    watchers = Watchers(
+        collector,
+        ResidualAudit(model.identified),
+        TorqueWindows(model.identified),
+        dataset.test_log is None,
+    )
     batches = engine.samples(rows, tuned.robot, "reading again")
     unmodelled = _unmodelled(dataset, model, estimate, watchers.watched(batches))
     if dataset.settings.gains is None and tuned.robot.drive.actuation is None:
@@ -222,10 +228,13 @@ def _drawn(model: Model, estimate: Estimate) -> RobotSamples | None:
 
 @dataclass(frozen=True)
 class Watchers:
-    """What looks at samples as they pass by: traces of the report, and the audit of residuals."""
+    """What looks at samples as they pass by: traces of the report, the audit of residuals, and
+    the rows from which motion is simulated.
+    """
 
     collector: Collector | None
     residuals: ResidualAudit
+    windows: TorqueWindows  # of held-out rows
     one_log: bool  # held-out rows are of the fitted log
 
     def watched(self, batches: Iterator[Samples]) -> Iterator[Samples]:
@@ -241,6 +250,7 @@ class Watchers:
         if self.collector is not None:
             self.collector.add(samples, "test")
         self.residuals.add(samples, "fit" if self.one_log else "test")
+        self.windows.add(samples)
 
 
 # -- stages ----------------------------------------------------------------------------------------
@@ -526,7 +536,9 @@ def _score(
     model: Model,
     watchers: Watchers,
 ) -> Scores:
-    """Score on held-out rows, behind the low-pass of the fit and with torques as logged."""
+    """Score on held-out rows, behind the low-pass of the fit and with torques as logged, and
+    simulate their motion.
+    """
     log, span = dataset.log, dataset.test_rows
     if dataset.test_log is not None:
         log, span = dataset.test_log, None
@@ -545,9 +557,13 @@ def _score(
 
     cutoff = dataset.settings.score_cutoff or settings.torque_cutoff or settings.cutoff
     test = score(cutoff, watched=True)
-    if test is None or isinstance(log, SamplesLog):
-        return Scores(test)
-    return Scores(test, score(highest_cutoff(log), watched=False))
+    if test is None:
+        return Scores()
+    raw = None
+    if not isinstance(log, SamplesLog):
+        raw = score(highest_cutoff(log), watched=False)
+    rollout = torque_rollout(model.identified, watchers.windows.stretches, model.nominal)
+    return Scores(test, raw, rollout)
 
 
 def settings_for(log: Log, settings: Settings) -> Settings:

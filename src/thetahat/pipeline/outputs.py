@@ -81,10 +81,12 @@ def as_data(result: Results) -> dict[str, Any]:
     findings += estimate_json.findings(audit.test_findings, "test")
     motion = joint_motion(model.information, result.counts.moving)
     joints = zip(data["joints"], motion, strict=True)
+    rollout = result.held_out.rollout
     return with_verdict(
         {
             **data,
             "joints": [{**joint, "motion": moved} for joint, moved in joints],
+            "rollout": None if rollout is None else rollout.as_data(),
             "seconds": _seconds(dataset),
             "locked": list(dataset.log.locked),
             "dropped": result.counts.dropped,

@@ -12,6 +12,7 @@ from thetahat.identification.consistency.plausibility import Plausibility
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.information import Information
 from thetahat.identification.residual_audit import ResidualFindings
+from thetahat.identification.rollout_errors import RolloutErrors
 from thetahat.identification.scores import Validation
 from thetahat.identification.tuning.tune import Tuned
 from thetahat.identification.uncertainty.instrument_choice import InstrumentChoice
@@ -36,10 +37,11 @@ class Model:
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """Scores on held-out data: torques behind the low-pass, and as logged."""
+    """Scores on held-out data: torques behind the low-pass and as logged, and simulated motion."""
 
     test: Validation | None = None
     raw: Validation | None = None
+    rollout: RolloutErrors | None = None
 
 
 @dataclass(frozen=True, eq=False)

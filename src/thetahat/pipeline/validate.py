@@ -20,7 +20,9 @@ from thetahat.engine.local import LocalEngine
 from thetahat.engine.protocol import NoProgress, Progress, Rows
 from thetahat.errors import UsageError
 from thetahat.identification import scores
+from thetahat.identification.motion_rollout import TorqueWindows, torque_rollout
 from thetahat.identification.read_estimate import apply_estimate
+from thetahat.identification.rollout_errors import RolloutErrors
 from thetahat.identification.scores import Validation
 from thetahat.model.lock_joints import lock
 from thetahat.model.robot import Robot
@@ -69,6 +71,7 @@ class LogScores:
     raw: Validation  # torques as logged
     log: Log
     settings: Settings
+    rollout: RolloutErrors | None = None  # simulated motion, where it was asked for
 
 
 def score_logs(
@@ -78,11 +81,13 @@ def score_logs(
     *,
     settings: IdentifySettings,
     estimate: dict[str, Any] | None = None,
+    rollout: bool = False,
     progress: Progress | None = None,
 ) -> LogScores:
     """Score a robot, with the values of an estimate where one is given, on logs.
 
-    estimate: data of an estimate.json; logs are then filtered as they were for its fit.
+    estimate: data of an estimate.json; logs are then filtered as they were for its fit. rollout:
+    simulate the motion, too.
     """
     progress = progress or NoProgress()
     engine = LocalEngine(progress)
@@ -115,11 +120,18 @@ def score_logs(
     def rows(torque_cutoff: float | None) -> Rows:
         return Rows(log, filtering.scored(torque_cutoff), None, joints)
 
-    counter = TorqueCounter(model.nv, joints.dofs)
-    test = engine.score(rows(score_cutoff), model, nominal=nominal, watch=counter.add)
+    counter, windows = TorqueCounter(model.nv, joints.dofs), TorqueWindows(model)
+
+    def watch(samples: Samples) -> None:
+        counter.add(samples)
+        if rollout:
+            windows.add(samples)
+
+    test = engine.score(rows(score_cutoff), model, nominal=nominal, watch=watch)
     counter.result().require_rows(model)
     raw = engine.score(rows(highest), model, nominal=nominal)
-    return LogScores(test, raw, log, filtering)
+    simulated = torque_rollout(model, windows.stretches, nominal) if rollout else None
+    return LogScores(test, raw, log, filtering, simulated)
 
 
 def _scored_model(robot: Robot, log: Log, estimate: dict[str, Any] | None) -> Robot:

@@ -2,11 +2,15 @@
 torques that hold at zero.
 
     τ = B f,   q̇_m = Bᵀq̇
-    f = viscous·q̇_m + sign(q̇_m)·(coulomb + stribeck·exp(−(q̇_m/speed)²)) + offset
+    f = viscous·q̇_m + sign(q̇_m)·(coulomb + stribeck·exp(−(q̇_m/speed)²) + by load) + offset
 
 The sign is not read off the speed but handed in: a motor slides one way or the other, or holds.
 While it slides the formula is smooth, so that an integrator of high order keeps its order; while it
 holds, f is whatever keeps it still within [f(0−), f(0+)].
+
+Friction by load reads the torque that moves the rigid bodies, which depends on friction in its
+turn: load = τ − B f − rotors·q̈ − springs. The stepper solves that by iteration; a motor must lose less
+than its load.
 """
 
 from __future__ import annotations
@@ -52,19 +56,23 @@ class Friction:
         )
         self.stribeck, self.speed = stribeck, speed
         known = stribeck is not None
-        self._extra = [
+        extra = [
             (shape, np.array(value))
             for shape, value in drive.extra
             if np.any(value)
             and not shape.of_position  # springs are the engine's: physics_engine.py
             and not (known and shape.term == STRIBECK)
         ]
+        self._extra = [term for term in extra if not term[0].needs_load]
+        self._by_load = [term for term in extra if term[0].needs_load]
+        self.by_load = bool(self._by_load)  # whether friction reads the load
+        self._drive, self._rotors = drive, drive.joint_armature()
         self._check()
-        still = np.zeros(len(self.names))
-        up, down = self.torque(still, still + 1.0), self.torque(still, still - 1.0)
-        # f that holds a motor still
-        self.low, self.high = np.minimum(up, down), np.maximum(up, down)
-        self.dry = up > down  # motors that can hold at all
+        # f that holds a motor still, without load
+        self.low, self.high = self.holding()
+        self.dry = self.high > self.low  # motors that can hold at all
+        for _, value in self._by_load:
+            self.dry = self.dry | (value > 0.0)
         self.any_dry = bool(np.any(self.dry))
         self.none = not (self.any_dry or np.any(self.viscous) or np.any(self.offset) or self._extra)
 
@@ -81,22 +89,52 @@ class Friction:
                     " has no place in a plant: give ≥ 0"
                 )
         one = np.ones(len(self.names))
-        for shape, _ in self._extra:
-            if shape.needs_load or not np.array_equal(
-                shape.column(one, one, None), shape.column(one, 0.0 * one, None)
-            ):
+        for shape, value in (*self._extra, *self._by_load):
+            if not np.array_equal(shape.column(one, one, one), shape.column(one, 0.0 * one, one)):
                 raise UsageError(
-                    f"drive term {shape.term!r} depends on load or acceleration; plants take"
-                    " friction that depends on speed alone"
+                    f"drive term {shape.term!r} depends on acceleration; plants take friction that"
+                    " depends on speed and load alone"
                 )
+            if shape.along and np.any(value < 0.0):
+                k = int(np.argmin(value))
+                raise UsageError(
+                    f"{shape.term} friction of {self.names[k]!r} is {value[k]:.4g}; friction that"
+                    " drives has no place in a plant: give ≥ 0"
+                )
+        lost = np.zeros(len(self.names))
+        for shape, value in self._by_load:
+            lost += value if shape.term != "load_squared" else 0.0
+        if np.any(lost >= 1.0):
+            k = int(np.argmax(lost))
+            raise UsageError(
+                f"friction by load of {self.names[k]!r} takes {lost[k]:.3g} of its load; give less"
+                " than 1, or nothing would move"
+            )
 
     def motor_speed(self, dq: np.ndarray) -> np.ndarray:
         """q̇_m = Bᵀq̇."""
         return dq if self.B is None else dq @ self.B
 
-    def torque(self, speed: np.ndarray, sign: np.ndarray) -> np.ndarray:
+    def holding(self, load: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """The range of f that holds a motor still, (motors,) each, under a load at the motors."""
+        still = np.zeros(len(self.names))
+        up, down = self.torque(still, still + 1.0, load), self.torque(still, still - 1.0, load)
+        return np.minimum(up, down), np.maximum(up, down)
+
+    def load(self, q: np.ndarray, tau: np.ndarray, taken: np.ndarray, a: np.ndarray) -> np.ndarray:
+        """The torque at the motors that moves the rigid bodies, (motors,), of what friction takes
+        from the joints and the acceleration.
+        """
+        left = tau - taken - self._rotors @ a
+        if self._drive.has_springs:
+            left = left - self._drive.spring_torque(q)
+        return left if self.B is None else np.linalg.pinv(self.B) @ left
+
+    def torque(
+        self, speed: np.ndarray, sign: np.ndarray, load: np.ndarray | None = None
+    ) -> np.ndarray:
         """f, (motors,), of motors that slide the way `sign` says (0: a motor that holds, and is
-        left out).
+        left out), without friction by load where no load is given.
         """
         if self.stribeck is None:
             f: np.ndarray = self.viscous * speed + self.coulomb * sign + self.offset
@@ -106,15 +144,19 @@ class Friction:
                 + (self.coulomb + self.stribeck * np.exp(-((speed / self.speed) ** 2))) * sign
                 + self.offset
             )
-        if self._extra:
+        if self._extra or (self._by_load and load is not None):
             at = np.where(speed * sign > BARELY, speed, np.where(sign == 0.0, speed, sign * BARELY))
             for shape, value in self._extra:
                 f = f + value * shape.column(at, 0.0 * at, None) * (sign if shape.along else 1.0)
+            for shape, value in self._by_load if load is not None else ():
+                f = f + value * shape.column(at, 0.0 * at, load) * sign
         return f
 
-    def joint_torque(self, dq: np.ndarray, sign: np.ndarray) -> np.ndarray:
+    def joint_torque(
+        self, dq: np.ndarray, sign: np.ndarray, load: np.ndarray | None = None
+    ) -> np.ndarray:
         """B·f, (nv,)."""
-        f = self.torque(self.motor_speed(dq), sign)
+        f = self.torque(self.motor_speed(dq), sign, load)
         return f if self.B is None else self.B @ f
 
     def steepness(self) -> np.ndarray:

@@ -36,6 +36,9 @@ AT_ZERO = 1e-12  # of the speed at the beginning of the step: a motor that slow 
 MAX_EVENTS = 50
 # of a step: a motor that comes back to zero so soon after it broke away holds until the step's end
 SHORTEST_PIECE = 1e-4
+MAX_LOADS = 60  # evaluations of the load that friction by load reads
+SAME_LOAD = 1e-12  # of the load: its iteration has ended
+LEAST_SHARE = 0.05  # of a change of the load that is taken, at least
 MAX_CUTS = 60  # evaluations of false position
 
 
@@ -51,6 +54,7 @@ class Stepper:
         n = engine.robot.nv
         self._k = [np.empty(n) for _ in range(4)]
         self._rates = None if all_single_dof(engine.robot) else CoordinateRates(engine.robot)
+        self._load = np.zeros(len(friction.names))  # at the motors, as last evaluated
         self._known: np.ndarray | None = None  # the torque that k₁ and the signs were computed for
         self._longest = self._step_limit()
 
@@ -108,13 +112,44 @@ class Stepper:
         if friction.none:
             self.engine.acceleration(q, dq, tau, out)
             return
-        self.engine.acceleration(q, dq, tau - friction.joint_torque(dq, self.sign), out)
+        taken = self._slide(q, dq, tau, out)
+        if friction.by_load:
+            self._solve_load(q, dq, tau, taken, out)
+
+    def _solve_load(
+        self, q: np.ndarray, dq: np.ndarray, tau: np.ndarray, taken: np.ndarray, out: np.ndarray
+    ) -> None:
+        """Bring the load that friction reads to the one that it leaves, motor by motor, by
+        secants (Aitken).
+        """
+        share, before = np.ones(len(self._load)), np.zeros(len(self._load))
+        for k in range(MAX_LOADS):
+            change = self.friction.load(q, tau, taken, out) - self._load
+            if np.all(np.abs(change) <= SAME_LOAD * (1.0 + np.abs(self._load))):
+                return
+            if k:
+                steps = before - change
+                slope = np.where(steps != 0.0, before / np.where(steps != 0.0, steps, 1.0), 1.0)
+                share = np.clip(share * slope, LEAST_SHARE, 1.0)
+            self._load = self._load + share * change
+            before = change
+            taken = self._slide(q, dq, tau, out)
+
+    def _slide(self, q: np.ndarray, dq: np.ndarray, tau: np.ndarray, out: np.ndarray) -> np.ndarray:
+        """Fill `out` with q̈ under the load of the last evaluation; what friction takes."""
+        friction = self.friction
+        taken = friction.joint_torque(dq, self.sign, self._load if friction.by_load else None)
+        self.engine.acceleration(q, dq, tau - taken, out)
         held = self._held
         if len(held):
             X, force = self._holding(q, held, out)
             out -= X @ force
             if friction.B is None:
                 out[held] = 0.0
+            if friction.by_load:
+                motors = np.eye(len(out)) if friction.B is None else friction.B
+                taken = taken + motors[:, held] @ force
+        return taken
 
     def _who_holds(self) -> np.ndarray:
         return np.flatnonzero(self.friction.dry & (self.sign == 0.0))
@@ -137,18 +172,23 @@ class Stepper:
         """Let go the motors that cannot hold, the one furthest beyond its limit first."""
         friction, a = self.friction, self._k[0]
         while len(held := self._held):
+            low, high = friction.low, friction.high
+            if friction.by_load:
+                self._stage(self.q, self.dq, tau, a)  # finds the load
+                low, high = friction.holding(self._load)
+            known = self._load if friction.by_load else None
             self.engine.acceleration(
-                self.q, self.dq, tau - friction.joint_torque(self.dq, self.sign), a
+                self.q, self.dq, tau - friction.joint_torque(self.dq, self.sign, known), a
             )
             # f of a motor at zero without its sign is its offset, which the torque above holds
             # already
             beside = friction.torque(np.zeros(len(self.sign)), np.zeros(len(self.sign)))[held]
             needed = self._holding(self.q, held, a)[1] + beside
-            beyond = np.maximum(needed - friction.high[held], friction.low[held] - needed)
+            beyond = np.maximum(needed - high[held], low[held] - needed)
             worst = int(np.argmax(beyond))
             if not beyond[worst] > 0.0:
                 return
-            self.sign[held[worst]] = 1.0 if needed[worst] > friction.high[held[worst]] else -1.0
+            self.sign[held[worst]] = 1.0 if needed[worst] > high[held[worst]] else -1.0
             self._held = self._who_holds()
 
     # -- steps -------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from thetahat.report.sections.choices import choices
 from thetahat.report.sections.correlation_section import correlations
 from thetahat.report.sections.motion_section import motion
 from thetahat.report.sections.plausibility_section import Regions, plausibility
+from thetahat.report.sections.rollout_section import rollout
 from thetahat.report.sections.use import use
 from thetahat.report.text import Data, low_pass, short
 from thetahat.report.traces import Traces
@@ -68,6 +69,7 @@ def sections(
         torques.torque(estimate, traces),
         torques.scatter(estimate, traces),
         torques.residuals(estimate, traces),
+        rollout(estimate),
         motion(estimate, robot, traces),
         bodies.parameters(estimate),
         plausibility(estimate, robot, identified, regions=regions),

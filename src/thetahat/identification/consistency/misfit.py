@@ -44,8 +44,9 @@ from thetahat.model.robot import Robot
 METRICS = ("euclidean", "entropic", "moments")
 # of a "moments" prior's weight: that of its entropic part, which keeps bodies from being flat
 BARRIER = 0.01
+BY_LOAD = ("load", "load_driving", "load_driven", "load_squared", "load_stribeck")
 # what no drive has below zero; an offset has either sign
-NONNEGATIVE = "viscous", "coulomb", "armature", "stribeck", "load"
+NONNEGATIVE = ("viscous", "coulomb", "armature", "stribeck", *BY_LOAD)
 # principal second moments of a reference body, relative to their sum: a rod or a point would hold J
 # on a line for ever
 FLOOR = 1e-3
