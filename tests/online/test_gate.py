@@ -269,7 +269,7 @@ def motion(robot: th.Robot) -> Run:
 
 def papers_rule(one: OnlineIdentifier) -> bool:
     return (
-        one.gate.fill == one.gate.size and one.gate.r2_fit is not None and one.gate.r2_fit >= 0.95
+        one.gate.fill >= one.gate.size and one.gate.r2_fit is not None and one.gate.r2_fit >= 0.95
     )
 
 

@@ -51,7 +51,7 @@ def test_without_noise_and_guess_r2_is_one(robot: th.Robot, motion: Run, memory:
 
 
 def test_a_window_is_the_batch_of_its_samples(robot: th.Robot, motion: Run) -> None:
-    one = push_all(exactly(wrong(robot)), motion.noisy(), exact=True)
+    one = push_all(exactly(wrong(robot), window=50), motion.noisy(), exact=True)
     batch = th.solve(th.information(one.nominal, one.samples), th.LeastSquares())
     assert len(one.samples) == 50
     assert near(one.estimate.x_base, batch.x_base, SAME)
@@ -133,12 +133,12 @@ def test_the_guess_keeps_the_beginning_bounded_and_then_goes(robot: th.Robot, mo
     """
     nominal, guess = wrong(robot), wrong(robot, 0.5, 9)
     stream = motion.noisy()
-    early = push_all(exactly(nominal, guess), stream.part(0.0, 1.0), exact=True)
+    early = push_all(exactly(nominal, guess, rate=3.0), stream.part(0.0, 1.0), exact=True)
     expected = th.solve(early.information, th.Prior(guess, 0.5))
     assert near(early.estimate.x, expected.x, SAME)
     assert not near(early.estimate.x, th.solve(early.information, th.LeastSquares()).x, 1e-2)
     late = [
-        push_all(exactly(nominal, each), stream, exact=True)
+        push_all(exactly(nominal, each, rate=3.0), stream, exact=True)
         for each in (guess, wrong(robot, 0.5, 10), None)
     ]
     for one in late:
@@ -149,7 +149,9 @@ def test_the_guess_keeps_the_beginning_bounded_and_then_goes(robot: th.Robot, mo
 def test_a_blend_that_stays_is_the_papers(robot: th.Robot, motion: Run) -> None:
     guess = wrong(robot, 0.5, 9)
     one = push_all(
-        exactly(wrong(robot), guess, alpha=0.3, blend="always"), motion.part(0.0, 20.0), exact=True
+        exactly(wrong(robot), guess, rate=3.0, alpha=0.3, blend="always"),
+        motion.part(0.0, 20.0),
+        exact=True,
     )
     assert near(one.estimate.x, th.solve(one.information, th.Prior(guess, 0.3)).x, SAME)
     assert 0.99 < one.estimate.r2 < 1.0 - 1e-9  # right below one: the guess is wrong

@@ -41,8 +41,16 @@ class ControlOptions:
 
     duration: float = setting("Duration of the run.", 60.0, "S", shown=True)
     rate: float = setting("Rate of the control loop.", 1000.0, "HZ", shown=True)
-    updates: float = setting("Rate of identification updates.", 3.0, "HZ", shown=True)
-    window: int = setting("Buffer size, in samples.", 50, "N", shown=True)
+    updates: float | None = setting(
+        "Rate of identification updates, one sample each; default: 3 Hz, three samples each.",
+        None,
+        "HZ",
+    )
+    window: int | None = setting(
+        "Buffer size, in samples; default: what fills 16.7 s, of which 50 open the gate.",
+        None,
+        "N",
+    )
     threshold: float = setting("R² at which the gate opens.", 0.95, "R2", shown=True)
     friction: str = setting(
         "Friction terms to identify, or none.", ",".join(FRICTION), "TERMS", shown=True
@@ -53,8 +61,10 @@ class ControlOptions:
 
     def __post_init__(self) -> None:
         for name, unit in (("duration", "s"), ("rate", "Hz"), ("updates", "Hz")):
-            arguments.positive(f"--{name}", getattr(self, name), unit)
-        arguments.whole_number("--window", self.window, 1)
+            if getattr(self, name) is not None:
+                arguments.positive(f"--{name}", getattr(self, name), unit)
+        if self.window is not None:
+            arguments.whole_number("--window", self.window, 1)
         if not 0.0 <= self.threshold <= 1.0:
             raise UsageError(f"--threshold is {self.threshold}; give an R² from 0 to 1")
 

@@ -68,8 +68,16 @@ class PageOptions:
 class IdentifierOptions:
     """Options of the online identifier."""
 
-    rate: float = setting("Rate of identification updates.", 3.0, "HZ", shown=True)
-    window: int = setting("Buffer size, in samples.", 50, "N", shown=True)
+    rate: float | None = setting(
+        "Rate of identification updates, one sample each; default: 3 Hz, three samples each.",
+        None,
+        "HZ",
+    )
+    window: int | None = setting(
+        "Buffer size, in samples; default: what fills 16.7 s, of which 50 open the gate.",
+        None,
+        "N",
+    )
     threshold: float = setting("R² at which the gate opens.", 0.95, "R2", shown=True)
     cutoff: float = setting(
         "Cut-off of the causal low-pass on all channels.", 10.0, "HZ", shown=True
@@ -82,9 +90,11 @@ class IdentifierOptions:
     )
 
     def __post_init__(self) -> None:
-        arguments.positive("--rate", self.rate, "Hz")
+        if self.rate is not None:
+            arguments.positive("--rate", self.rate, "Hz")
         arguments.positive("--cutoff", self.cutoff, "Hz")
-        arguments.whole_number("--window", self.window, 1)
+        if self.window is not None:
+            arguments.whole_number("--window", self.window, 1)
         if not 0.0 <= self.threshold <= 1.0:
             raise UsageError(f"--threshold is {self.threshold}; give an R² from 0 to 1")
         friction_terms(self.friction)

@@ -36,15 +36,17 @@ class ControlSettings:
 
     rate: float = 1000.0  # [Hz] of the loop
     duration: float = 60.0  # [s]
-    updates: float = 3.0  # [Hz] of the identifier
-    window: int = 50
+    # [Hz] of the identifier's updates, and samples that fill its buffer; None: derived
+    updates: float | None = None
+    window: int | None = None
     threshold: float = 0.95
     friction: tuple[str, ...] = ("viscous", "coulomb", "offset")
     payload_link: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("rate", "duration", "updates"):
-            check_positive(name, getattr(self, name))
+            if getattr(self, name) is not None:
+                check_positive(name, getattr(self, name))
 
 
 @dataclass(frozen=True, eq=False)

@@ -126,7 +126,7 @@ class ModelSwitch:
         )
         self._safe: Controller = factory(nominal)  # made before it is needed
         self._robot, self._controller = nominal, self._safe
-        self._offset = np.zeros(nominal.nv)
+        self._set_offset(np.zeros(nominal.nv))
         self._t = np.nan
         self._lost_time = False
         self._last = np.zeros(nominal.nv)
@@ -166,10 +166,10 @@ class ModelSwitch:
         """
         return self._steps.largest
 
-    @property
-    def blending(self) -> bool:
-        """Whether a switch has not died out yet."""
-        return bool(self._offset.any())
+    def _set_offset(self, offset: np.ndarray) -> None:
+        """What is commanded beyond the torque of the model in charge, (nv,), from now on."""
+        self._offset = offset
+        self.blending = bool(offset.any())  # whether a switch has not died out yet
 
     @property
     def fault(self) -> str:
@@ -235,8 +235,9 @@ class ModelSwitch:
         moved so (friction that lets go, a switch), and a loop that stops looking then loses them.
         What no joint can do, the control law turns away itself.
         """
-        of_this = verdict is not self._unjudged and getattr(self._source, "stamp", t) == t
-        return of_this and not verdict.accepted and "not finite" in verdict.reason
+        if verdict.accepted or "not finite" not in verdict.reason:
+            return False
+        return verdict is not self._unjudged and getattr(self._source, "stamp", t) == t
 
     def turn_away(self, t: float, reason: str) -> np.ndarray:
         """The command of a cycle without a sample that can be used, (nv,): held, then faded."""
@@ -251,7 +252,7 @@ class ModelSwitch:
         if chosen is self._safe and self._controller is not self._safe:
             self._hand_over(self._safe)
             self._controller, self._robot = self._safe, self.nominal
-            self._offset = np.zeros(self.nominal.nv)
+            self._set_offset(np.zeros(self.nominal.nv))
             self._steps.restart(self._last, self._last, self.limits)
             self.fallbacks += 1
         law = self._controller
@@ -292,15 +293,15 @@ class ModelSwitch:
         return self._candidate
 
     def _go_on(self, cycle: _Cycle) -> np.ndarray:
-        own = cycle.torque(self._controller)
+        own = self._controller(cycle.t, cycle.q, cycle.dq, cycle.wanted)
         if self.fault:
             return own  # held, offset and all, or faded
-        if not self._offset.any():
+        if not self.blending:
             if self._steps.watching:
                 self._steps.add(own, own, self.limits)
             return own
         left = np.maximum(np.abs(self._offset) - self.slew * cycle.dt, 0.0)
-        self._offset = np.sign(self._offset) * left
+        self._set_offset(np.sign(self._offset) * left)
         tau = self._cut(own + self._offset)
         self._steps.add(tau, own, self.limits)
         _commanded(self._controller, tau)
@@ -325,7 +326,8 @@ class ModelSwitch:
         self._controller, self._robot = chosen, robot
         self._steps.switch(before, tau, self.limits)
         self._candidate, self._declined, self.declined = None, None, ""
-        self._offset, self.waiting, self._since = before - tau, "", np.nan
+        self._set_offset(before - tau)
+        self.waiting, self._since = "", np.nan
         self.switches += 1
         tau = self._cut(before)
         _commanded(chosen, tau)
@@ -375,10 +377,10 @@ class ModelSwitch:
         self.fallbacks += 1
         self._steps.restart(before if self._fallback == "slew" else tau, tau, self.limits)
         if self._fallback == "slew":
-            self._offset = before - tau
+            self._set_offset(before - tau)
             _commanded(self._safe, before)
             return self._cut(before)
-        self._offset = np.zeros_like(tau)
+        self._set_offset(np.zeros_like(tau))
         self.fallback_step = max(self.fallback_step, float(np.max(np.abs(tau - before))))
         return tau
 

@@ -30,12 +30,13 @@ Q_LAST, Q_MIDDLE, Q_SCALE, Q_STEP, Q_NOW, Q_WRAP, Q_TURNS, Q_LEAPED, Q_AVERAGE =
     NOISE,
     TRAVEL,
     SPEED,
+    SPEED_BEFORE,
     STEP_TAU,
     LEAPED_DQ,
     LEAPED_TAU,
     LEAST_SPEED,
     AVERAGE,
-) = range(15)
+) = range(16)
 SAME_Q, SAME_TAU = 0, 1
 # Rows of the state of the residual monitor, (…, nv).
 SLOW_SPEED, COULOMB, DRY, SCALE, SUMS = range(5)
@@ -288,11 +289,17 @@ def _average(step, young, sample, state):
         if i >= 0 and first > 0:
             if q[i] == Sq[Q_LAST, i]:
                 C[SAME_Q, v] += 1
-                rate = Sv[SPEED, v] if mode == DIFFERENTIATED else dq[v]
+                rate = dq[v]
+                if mode == DIFFERENTIATED:  # as it came over its last two counts
+                    rate = min(abs(Sv[SPEED, v]), abs(Sv[SPEED_BEFORE, v]))
+                    if Sv[SPEED, v] * Sv[SPEED_BEFORE, v] <= 0.0:
+                        rate = 0.0  # it turned, or trembles between two
                 Sv[TRAVEL, v] += h * rate if abs(rate) > CREEP else 0.0
             else:
                 Sq[Q_STEP, i] = min(Sq[Q_STEP, i], abs(q[i] - Sq[Q_LAST, i]))
-                Sv[SPEED, v] = abs(q[i] - Sq[Q_LAST, i]) / h
+                # since the count before: a slow joint stands between two
+                Sv[SPEED_BEFORE, v] = Sv[SPEED, v]
+                Sv[SPEED, v] = (q[i] - Sq[Q_LAST, i]) / (h * (C[SAME_Q, v] + 1))
                 C[SAME_Q, v], Sv[TRAVEL, v] = 0, 0.0
         if first > 0:
             C[SAME_TAU, v] = C[SAME_TAU, v] + 1 if tau[v] == Sv[LAST_TAU, v] else 0

@@ -111,8 +111,9 @@ class Step(NamedTuple):
 class Settings:
     """Settings of the online identifier of a log or of received joint states."""
 
-    rate: float = 3.0  # [Hz] of updates
-    window: int = 50
+    # [Hz] of updates, and samples that fill the buffer; None: derived
+    rate: float | None = None
+    window: int | None = None
     threshold: float = 0.95
     cutoff: float = 10.0  # [Hz]
     friction: tuple[str, ...] = ("viscous", "coulomb", "offset")

@@ -232,11 +232,13 @@ class GateRules:
 # -- checks ----------------------------------------------------------------------------------------
 
 
-def check(robot: Robot, rate: float, window: int) -> None:
+def check(robot: Robot, rate: float | None, window: int | None) -> None:
     """Refuse what makes no sense."""
     batch.require_movable(robot, "no motion shows its parameters")
-    check_positive("rate", rate, "the updates per second [Hz]")
-    check_count("window", window, "how many samples fill the buffer")
+    if rate is not None:
+        check_positive("rate", rate, "the updates per second [Hz]")
+    if window is not None:
+        check_count("window", window, "how many samples fill the buffer")
 
 
 # -- keywords of versions before 0.2 ---------------------------------------------------------------

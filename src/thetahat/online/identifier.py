@@ -3,8 +3,8 @@ right now (paper, §VI).
 
 A sample goes in per control cycle, and costs some ten microseconds. `rate` times a second (3 Hz)
 the filtered sample of that moment joins the memory, an estimate is made (learner.py), and the gate
-(gate.py) judges it. Between updates the residual monitor (residual_monitor.py) compares every
-sample with the model in use.
+(gate.py) judges it; others may join in between (buffer_plan.py). Between updates the residual
+monitor (residual_monitor.py) compares every sample with the model in use.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from thetahat.identification.estimate import Estimate
 from thetahat.identification.information import Information
 from thetahat.model.robot import Robot
 from thetahat.online.after_change import STATED, AfterChange
+from thetahat.online.buffer_plan import buffer_plan
 from thetahat.online.causal_filter import ONE_WAY, FilteredSample
 from thetahat.online.change import Finding, ModelDrift, Suspicion, extrapolated
 from thetahat.online.config import FilterConfig, GateRules, SolverConfig, check, moved_keywords
@@ -60,8 +61,10 @@ class OnlineIdentifier:
         robot: the nominal robot, with the drive terms to identify; what a controller falls back to.
         guess: Θ₀ of the paper's blend, a robot, θ or x; it need not be the nominal robot. None: no
             blend.
-        rate: [Hz] of updates; one sample each joins the memory.
-        window: samples that fill the buffer (paper: 50, which takes 16.7 s at 3 Hz).
+        rate: [Hz] of updates; one sample each joins the memory (paper: 3).
+        window: samples that fill the buffer (paper: 50, which takes 16.7 s at 3 Hz). Without rate
+            and window both follow from the robot and the filter (`buffer_plan`): updates at 3 Hz,
+            three samples each, of which 50 open the gate and 150 are kept.
         threshold: R² at which the gate opens.
         filter: `FilterConfig`: how samples are filtered.
         solver: `SolverConfig`: memory, estimator, and where programs are solved. A `Loop` with a
@@ -76,8 +79,8 @@ class OnlineIdentifier:
         self,
         robot: Robot,
         guess: Robot | np.ndarray | None = None,
-        rate: float = 3.0,
-        window: int = 50,
+        rate: float | None = None,
+        window: int | None = None,
         threshold: float = 0.95,
         *,
         filter: FilterConfig | None = None,
@@ -86,28 +89,33 @@ class OnlineIdentifier:
     ) -> None:
         check(robot, rate, window)
         filtering = FilterConfig() if filter is None else filter
-        self.rate, self.window, self.threshold = float(rate), int(window), threshold
-        self._nominal = robot
+        self._nominal, self.threshold = robot, threshold
         self.min_speed = filtering.speeds(robot)
         self._stream = Stream(robot, filtering, self.min_speed)
-        self._gate = Gate(
-            GateRules() if gate is None else gate, threshold, memory=self.window / self.rate
-        )
+        self.buffer = plan = buffer_plan(robot, rate, window, self._stream.filter.delay)
+        self.rate, self.window = plan.rate, plan.needed
+        self._gate = Gate(GateRules() if gate is None else gate, threshold, memory=plan.reach)
         self._judged = self._gate.rules.judged(robot)
         self._predictor, self._dry = Predictor(robot), has_dry_friction(robot)
         self._learner = Learner(
             self._predictor,
             SolverConfig() if solver is None else solver,
             guess,
-            size=self.window,
+            size=plan.size,
+            needed=plan.needed,
             least_r2=self._gate.closing,
             events=self.events,
             min_speed=self.min_speed,
         )
         self._surprises = Surprises(robot, self._gate.rules, self.min_speed)
+        self._torques = self._surprises.torques
         stated = set(self._gate.rules.expect) & {*STATED, "signals"}
         self._check_zeros = all_single_dof(robot) and not stated
-        self._held_out = HeldOut(robot, ticks=max(2, self.window // 2), per_tick=SCORES)
+        # scores from one sample of the buffer to the next
+        self._fit_every = -(-SCORES // plan.per_update)
+        self._held_out = HeldOut(
+            robot, ticks=max(2, round(0.5 * plan.reach * plan.rate)), per_tick=SCORES
+        )
         # without the friction that is identified: a robot may well have less than its file states
         rigid = self._learner.projection.x0.copy()
         rigid[self._predictor.columns.inertial :] = 0.0
@@ -116,9 +124,10 @@ class OnlineIdentifier:
         monitor = self._gate.rules.monitor
         self._payload_link = None if monitor is None else monitor.payload_link
         link = self._payload_link
-        self._drift = ModelDrift(robot.velocity_names, window / rate)
+        self._drift = ModelDrift(robot.velocity_names, plan.reach)
         self._detector = None if link is None else PayloadDetector(robot, link)
         self._next_tick = self._next_score = self._moved = -math.inf
+        self._scores = 0  # since the last update
         # since when samples are whole again (inf: no interruption); whether it was open before
         self._interrupted, self._was_open = math.inf, False
         self._in_use: _InUse | None = None
@@ -309,7 +318,9 @@ class OnlineIdentifier:
     def _exception(self, result: StreamResult) -> SampleVerdict:
         """A sample that settles the filter, was dropped, or started the filter anew."""
         if result is SETTLING:
-            if self._gate.state.open:
+            if self._interrupted < math.inf:
+                self._interrupted = self.clock
+            elif self._gate.state.open:
                 self._shut("the filter starts anew")
             return self._decide(True, "the filter settles")
         if result.status == "dropped":
@@ -364,8 +375,11 @@ class OnlineIdentifier:
 
     def _restarted(self, result: StreamResult) -> None:
         """After a gap, or a clock that was set back."""
-        self._shut(result.reason)
-        self._interrupted = math.inf
+        if result.kind == "gap" and not result.forget:
+            self._interrupt(result.reason)
+        else:
+            self._shut(result.reason)
+            self._interrupted = math.inf
         self._next_tick = self._next_score = -math.inf
         self._surprises.reset()
         if self._monitor is not None:
@@ -410,6 +424,7 @@ class OnlineIdentifier:
             self._moved = now
             if not stream.channels:
                 self._keep(now, self._usable(speed), due=due)
+        self._scores = 0 if due else self._scores + 1
         self._surprises.add(now, sample, kept=speed >= self.min_speed)
         if due:
             self._next_tick = _next_due(self._next_tick, now, period)
@@ -450,9 +465,13 @@ class OnlineIdentifier:
         if self._suspicion is not None:
             pass  # of which robot it is, is open
         elif due:
-            if self._learner.ahead is not None:
-                self._held_out.predict(self._learner.ahead)
+            ahead = self._learner.ahead
+            # a model from few samples says nothing about those after it
+            if ahead is not None and 2 * len(self._learner.memory) >= self.window:
+                self._held_out.predict(ahead)
             self._learner.add(sample, valid, now)
+        elif (self._scores + 1) % self._fit_every == 0 and self._scores + 1 < SCORES:
+            self._learner.remember(sample, valid)
         else:
             self._held_out.add(sample, valid)
         if payload is not None and now - payload.detected >= 5.0 * self.delay:
@@ -624,7 +643,9 @@ class OnlineIdentifier:
         """Take what was commanded until the last sample, (nv,) [N·m or N]: the gate compares it
         with the torque measured then (None: the one that was pushed).
         """
-        self._surprises.note_command(commanded, self._measured if measured is None else measured)
+        torques = self._torques
+        if torques.due:  # some cycles are enough
+            torques.add(commanded, self._measured if measured is None else measured)
 
     def _watch(self, in_use: _InUse, score: Score) -> None:
         """Monitor the model in use; its usual error is what it leaves on samples held out."""

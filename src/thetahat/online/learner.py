@@ -45,12 +45,14 @@ class Learner:
         theta0: Robot | np.ndarray | None,
         *,
         size: int,
+        needed: int,
         least_r2: float,
         events: Events,
         min_speed: np.ndarray,
     ) -> None:
         robot = predictor.robot
         self._predictor, self._events, self._least_r2 = predictor, events, least_r2
+        self._needed = needed
         self._config = config
         self.memory = create_memory(config.memory, robot, size)
         self.base = self.memory.stack.base
@@ -125,19 +127,28 @@ class Learner:
         goes with it.
         """
         memory = self.memory
-        memory.add(sample._replace(tau=self._predictor.fitted(*sample)), valid)
-        self.motion.add(sample.dq[0], valid)
+        self.remember(sample, valid)
         self.frozen = ~self.motion.told
         self._now = self.solver.now = now
         with f.blas_threads().limit(limits=1, user_api="blas"):
             fit = self._fit = solve(memory.triangle())
             self._estimate = None
-            early = self._blend is not None and not (memory.full and fit.rank == len(self.base))
+            early = self._blend is not None and not (self.enough and fit.rank == len(self.base))
             estimator = self._blend if early else self._estimator
             if estimator is None:
                 self._find_model(fit, None)
                 return
         self._submit(Task(self._config.prior_weight, estimator, memory.samples))
+
+    def remember(self, sample: FilteredSample, valid: np.ndarray) -> None:
+        """Remember a sample without an estimate."""
+        self.memory.add(sample._replace(tau=self._predictor.fitted(*sample)), valid)
+        self.motion.add(sample.dq[0], valid)
+
+    @property
+    def enough(self) -> bool:
+        """Whether there are as many samples as the gate asks for."""
+        return len(self.memory) >= self._needed
 
     def misfit_with(self, samples: FilteredSample, valid: np.ndarray, scale: np.ndarray) -> float:
         """By how much the least squared misfit of what is remembered grows if these samples are
@@ -177,7 +188,7 @@ class Learner:
         """Find the physical model with these base parameters (None: nearest to the data): in closed
         form if that is physical, else by a solver.
         """
-        if not (self.memory.full and (self.r2_fit or 0.0) >= self._least_r2):
+        if not (self.enough and (self.r2_fit or 0.0) >= self._least_r2):
             # the gate cannot open, so no model is needed
             x = fit.x if x_base is None else x_base
             self.ahead = self._predictor.from_base(self.base.independent, x)

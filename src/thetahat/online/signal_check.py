@@ -84,7 +84,7 @@ class TorqueCheck:
         self._names = names
         n = len(names)
         self._latest: tuple[np.ndarray, np.ndarray] | None = None
-        self._due = True  # whether the next cycle is to be compared
+        self.due = True  # whether the next cycle is to be compared
         self._t = np.nan
         self._weight, self._count = 0.0, 0
         self._mean = np.zeros((4, n))  # of commanded, measured, gravity, direction
@@ -94,14 +94,14 @@ class TorqueCheck:
 
     def add(self, commanded: np.ndarray, measured: np.ndarray) -> None:
         """A cycle: (nv,) each [N·m or N]."""
-        if self._due:
-            self._latest, self._due = (np.array(commanded), np.array(measured)), False
+        if self.due:
+            self._latest, self.due = (np.array(commanded), np.array(measured)), False
 
     def latest(self) -> np.ndarray | None:
         """(2, nv) commanded and measured in a cycle since the last call; None where there was
         none.
         """
-        latest, self._latest, self._due = self._latest, None, True
+        latest, self._latest, self.due = self._latest, None, True
         return None if latest is None else np.array(latest, dtype=float)
 
     def tick(self, t: float, torques: np.ndarray, gravity: np.ndarray, dq: np.ndarray) -> None:

@@ -42,9 +42,10 @@ class Surprises:
         if self._speeds is not None:
             self._speeds.reset()
 
-    def note_command(self, commanded: np.ndarray, measured: np.ndarray) -> None:
-        """A cycle's torques, (nv,) each [N·m or N]."""
-        self._torques.add(commanded, measured)
+    @property
+    def torques(self) -> TorqueCheck:
+        """Takes what was commanded and measured."""
+        return self._torques
 
     def add(self, t: float, sample: FilteredSample, *, kept: np.ndarray) -> None:
         """A filtered sample; kept: (nv,) bool, which joints move."""

@@ -19,6 +19,8 @@ from thetahat.identification.information import information
 from thetahat.model import parameters
 from thetahat.model.io.load import load
 from thetahat.model.robot import Robot
+from thetahat.online.buffer_plan import RATE as UPDATES
+from thetahat.online.buffer_plan import WINDOW
 from thetahat.online.config import FilterConfig, GateRules, Growing, SolverConfig
 from thetahat.online.identifier import OnlineIdentifier
 from thetahat.plant.perturb import perturb
@@ -45,6 +47,8 @@ def experiment(engine: str, *, seed: int = 0) -> Experiment:
     model = nominal.without_drive().with_drive(viscous=True, coulomb=True)
     identifier = OnlineIdentifier(
         model,
+        rate=UPDATES,
+        window=WINDOW,
         filter=FilterConfig(held_torque=True),
         solver=SolverConfig(memory=Growing()),
         gate=GateRules(monitor=None),

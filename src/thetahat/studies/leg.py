@@ -15,6 +15,8 @@ from thetahat.identification.information import information
 from thetahat.identification.parameter_columns import Columns
 from thetahat.model.io.load import load
 from thetahat.model.robot import Robot
+from thetahat.online.buffer_plan import RATE as UPDATES
+from thetahat.online.buffer_plan import WINDOW
 from thetahat.online.config import FilterConfig, GateRules, Growing, SolverConfig
 from thetahat.online.identifier import OnlineIdentifier
 from thetahat.plant.perturb import perturb
@@ -48,6 +50,8 @@ def experiment(engine: str, *, seed: int = 0, duration: float = DURATION) -> Exp
     identifier = OnlineIdentifier(
         model,
         _guess(nominal, model, seed),
+        rate=UPDATES,
+        window=WINDOW,
         filter=FilterConfig(held_torque=True),
         solver=SolverConfig(memory=Growing(), alpha=ALPHA, blend="always"),
         gate=GateRules(monitor=None),
