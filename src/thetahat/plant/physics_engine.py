@@ -19,6 +19,8 @@ from thetahat.model.drive import Drive
 from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind
 
+CLAMP_RATE = 40.0  # [rad/s] of clamped joints: they stand within 0.1 s
+
 
 def rotors_alone(robot: Robot) -> Robot:
     """The robot whose drive is its rotors' inertia and nothing else; a robot with a singular mass
@@ -63,6 +65,33 @@ class SprungEngine(Engine):
     ) -> np.ndarray:
         """Fill `out` with q̈."""
         return self._engine.acceleration(q, dq, tau - self._drive.spring_torque(q), out)
+
+    def mass_matrix(self, q: np.ndarray) -> np.ndarray:
+        """D(q) with the rotors."""
+        return self._engine.mass_matrix(q)
+
+
+class ClampedEngine(Engine):
+    """An engine some of whose joints are clamped: closed brakes, or something in their way.
+
+    They stop and stay near where they were, critically damped: Λ(ω²(q − q₀) + 2ωq̇) acts on them
+    beside the motors, with Λ the inertia that the clamped joints have in q₀ while others yield.
+    """
+
+    def __init__(self, engine: Engine, joints: np.ndarray, q: np.ndarray) -> None:
+        self.robot, self._engine = engine.robot, engine
+        self._joints, self._at = np.flatnonzero(joints), np.array(q, dtype=float)
+        yields = np.linalg.inv(engine.mass_matrix(self._at))
+        self._inertia = np.linalg.inv(yields[np.ix_(self._joints, self._joints)])
+
+    def acceleration(
+        self, q: np.ndarray, dq: np.ndarray, tau: np.ndarray, out: np.ndarray
+    ) -> np.ndarray:
+        """Fill `out` with q̈."""
+        own, left = self._joints, tau.copy()
+        pull = CLAMP_RATE**2 * (q[own] - self._at[own]) + 2.0 * CLAMP_RATE * dq[own]
+        left[own] -= self._inertia @ pull
+        return self._engine.acceleration(q, dq, left, out)
 
     def mass_matrix(self, q: np.ndarray) -> np.ndarray:
         """D(q) with the rotors."""
