@@ -22,7 +22,7 @@ from thetahat.errors import ThetahatError, known
 FIRST = 5.0  # [s] within which a sample must come
 AT_ONCE = 0.1  # [s] that `read` may take
 SAMPLES = 20  # looked at
-STAY = 100  # commands to stay
+STAY, STAY_TORQUE = 100, 10  # commands to stay; torques alone balance a robot for a moment
 STAYED = 0.1  # [rad or m] that a robot may drift meanwhile
 STILL = 0.05  # [rad/s or m/s] of a robot that is held
 
@@ -142,11 +142,11 @@ def _stays(connection: Connection) -> Iterator[str]:
     """Command it to stay where it is."""
     first = newest(connection, FIRST)
     at = first
-    for _ in range(STAY):
-        if at is None:
+    by_torque = connection.mode == "torque"
+    for _ in range(STAY_TORQUE if by_torque else STAY):
+        if first is None:
             break
-        command = at.q if first is None else first.q
-        connection.write(command if connection.mode == "position" else at.tau)
+        connection.write(first.tau if by_torque else first.q)
         if not connection.simulated:
             time.sleep(2e-3)
         at = connection.read() or at

@@ -22,9 +22,7 @@ from thetahat.model.robot import Robot
 from thetahat.plant.tracking import duration_of, reference
 
 EASE = 0.5  # [s] from rest to speed and back, where a path is entered or left on the way
-LONGEST_STEP = (
-    5.0  # periods that one cycle may advance the motion: time that was lost is not made up
-)
+LONGEST_STEP = 5.0  # periods that a cycle advances the motion at most: lost time stays lost
 RAMP, WARM_UP, MOTION = "ramp", "warm-up", "motion"
 
 

@@ -23,8 +23,9 @@ from thetahat.plant.tracking import Tracking
 
 PLANTED = 0.1  # spread of the planted bodies, see `perturb`
 SEED = 1717  # of the rehearsal, so that the same motion gets the same verdict
-RECOVERED = 0.05  # of a joint's torque, RMS along the motion, that may be left unexplained
+RECOVERED = 0.05  # of a joint's torque, RMS over other states, that may be left unexplained
 SCALE = 0.02  # of the strongest joint's torque, which every joint's error is measured against
+STATES = 500  # random ones, in the space and at the speeds of the motion
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,10 @@ class Rehearsal:
 
     @property
     def passed(self) -> bool:
-        """Whether the planted parameters were recovered."""
-        return self.verdict != "not usable" and self.error <= RECOVERED
+        """Whether the planted parameters were recovered: they predict torques of states that the
+        motion does not go through. The verdict also depends on the robot file.
+        """
+        return self.error <= RECOVERED
 
     def __str__(self) -> str:
         return (
@@ -74,8 +77,10 @@ def rehearse(
 def _compared(
     nominal: Robot, identified: Robot, truth: Robot, motion: Motion, verdict: str
 ) -> Rehearsal:
-    """Torques of the rigid bodies along the motion, against those of the planted ones."""
-    states = (motion.q[::10], motion.dq[::10], motion.ddq[::10])
+    """Torques of the rigid bodies in random states, against those of the planted ones."""
+    rng, shape = np.random.default_rng(SEED), (STATES, nominal.nv)
+    q = rng.uniform(motion.q.min(axis=0), motion.q.max(axis=0), shape)
+    states = (q, *(rng.normal(0.0, np.std(x, axis=0), shape) for x in (motion.dq, motion.ddq)))
     true, found, file = (
         rigid_body.inverse_dynamics(each, *states, rigid=True)
         for each in (truth, identified, nominal)

@@ -89,7 +89,8 @@ class Screen:
         if off[row, column] > JUMP:
             raise RefusedForSafety(
                 f"{what} is not played: the position of {names[column]} changes at t ="
-                f" {motion.t[row]:.3f} s by {off[row, column]:.3g} more than its velocity says; {ADVICE}"
+                f" {motion.t[row]:.3f} s by {off[row, column]:.3g} more than its velocity says;"
+                f" {ADVICE}"
             )
         for end, when in ((0, "begin"), (-1, "end")):
             j = int(np.argmax(np.abs(motion.dq[end])))

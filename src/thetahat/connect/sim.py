@@ -19,6 +19,7 @@ from thetahat.plant.realism import DriveModel, Payload, Realism
 from thetahat.plant.tracking import Tracking
 
 ENGINES = {"mujoco": MujocoPlant, "own": OwnPlant}
+OBSTACLE = 200.0  # [rad/s] of what blocks a joint: it hardly yields
 SERVO = 60.0  # [rad/s] of the drives that follow commanded positions
 FOLLOWED = 0.1  # of a step's speed that each commanded position adds to the speed to follow
 
@@ -183,7 +184,7 @@ class SimulatedRobot:
 
     def release(self) -> None:
         """Open the brakes; what is blocked stays so."""
-        self.plant.clamp(self._blocked)
+        self.plant.clamp(self._blocked, OBSTACLE)
 
     def _followed(self) -> np.ndarray:
         """The torque with which its drives follow the commanded position."""
@@ -204,7 +205,7 @@ class SimulatedRobot:
             return
         if not np.any(self._blocked):
             self._blocked = np.array([name == fault.joint for name in self.joints])
-            self.plant.clamp(self._blocked)
+            self.plant.clamp(self._blocked, OBSTACLE)
 
     def close(self) -> None:
         """Close the brakes, and end it."""

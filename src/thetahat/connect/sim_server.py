@@ -196,6 +196,8 @@ class _Server:
             return False
         self.silence = 0.0
         if self.tripped:
+            if not self.setup.clocked:
+                self.robot.advance()
             return True
         if self.held:
             self.robot.release()
@@ -222,6 +224,7 @@ class _Server:
         if not self.setup.clocked:
             for _ in range(round(SETTLE * self.setup.rate)):
                 self.robot.advance()
+                self.robot.read()  # sensors derive speeds from one sample to the next
 
     def _tell(self, sample: RobotState | None) -> None:
         if sample is None:

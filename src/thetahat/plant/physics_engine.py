@@ -19,8 +19,6 @@ from thetahat.model.drive import Drive
 from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind
 
-CLAMP_RATE = 40.0  # [rad/s] of clamped joints: they stand within 0.1 s
-
 
 def rotors_alone(robot: Robot) -> Robot:
     """The robot whose drive is its rotors' inertia and nothing else; a robot with a singular mass
@@ -78,8 +76,8 @@ class ClampedEngine(Engine):
     beside the motors, with Λ the inertia that the clamped joints have in q₀ while others yield.
     """
 
-    def __init__(self, engine: Engine, joints: np.ndarray, q: np.ndarray) -> None:
-        self.robot, self._engine = engine.robot, engine
+    def __init__(self, engine: Engine, joints: np.ndarray, q: np.ndarray, rate: float) -> None:
+        self.robot, self._engine, self._rate = engine.robot, engine, rate
         self._joints, self._at = np.flatnonzero(joints), np.array(q, dtype=float)
         yields = np.linalg.inv(engine.mass_matrix(self._at))
         self._inertia = np.linalg.inv(yields[np.ix_(self._joints, self._joints)])
@@ -88,8 +86,8 @@ class ClampedEngine(Engine):
         self, q: np.ndarray, dq: np.ndarray, tau: np.ndarray, out: np.ndarray
     ) -> np.ndarray:
         """Fill `out` with q̈."""
-        own, left = self._joints, tau.copy()
-        pull = CLAMP_RATE**2 * (q[own] - self._at[own]) + 2.0 * CLAMP_RATE * dq[own]
+        own, left, rate = self._joints, tau.copy(), self._rate
+        pull = rate**2 * (q[own] - self._at[own]) + 2.0 * rate * dq[own]
         left[own] -= self._inertia @ pull
         return self._engine.acceleration(q, dq, left, out)
 

@@ -28,6 +28,7 @@ from thetahat.plant.stepper import Stepper
 
 # [rad/s or m/s]: no joint turns so fast; a simulation that gets there has lost its way
 RUNAWAY = 1e4
+BRAKE = 40.0  # [rad/s]: brakes stop a joint within 0.1 s
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +110,7 @@ class Plant(ABC):
         now = payload is not None and payload.time <= 0.0
         self._switch = payload.time if payload is not None and not now else np.inf
         self._bare = self._loaded if now else self._engine
-        self._clamped = np.zeros(self.nominal.nv, dtype=bool)
+        self._clamped = np.zeros(self.nominal.nv, dtype=bool), BRAKE
         self._stepper = Stepper(self._bare, self._friction, q, dq)
 
     def truth(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -176,7 +177,7 @@ class Plant(ABC):
         if self._switch <= self.t + 1e-12:
             self._switch = np.inf
             self._bare = self._loaded
-            self.clamp(self._clamped)
+            self.clamp(*self._clamped)
         self._move(end)
 
     def _move(self, end: float) -> None:
@@ -194,9 +195,11 @@ class Plant(ABC):
                 " higher rate or a slower motion"
             )
 
-    def clamp(self, joints: np.ndarray) -> None:
+    def clamp(self, joints: np.ndarray, rate: float = BRAKE) -> None:
         """Clamp joints, (nv,) bool, where they are from now on, and let go the others: brakes, or
         something in the way. No torque sensor sees it.
+
+        rate: [rad/s] at which they stop; above 300 steps of a millisecond are too long.
         """
         joints = np.array(joints, dtype=bool)
         if np.any(joints) and not all_single_dof(self.nominal):
@@ -204,9 +207,11 @@ class Plant(ABC):
                 f"robot {self.nominal.name!r} has joints of several degrees of freedom, which have"
                 " no brakes; clamp joints of robots that turn and slide alone"
             )
-        self._clamped = joints
-        bare, q = self._bare, self._stepper.q
-        self._stepper.replace_engine(ClampedEngine(bare, joints, q) if np.any(joints) else bare)
+        self._clamped = joints, rate
+        engine, q = self._bare, self._stepper.q
+        self._stepper.replace_engine(
+            ClampedEngine(engine, joints, q, rate) if np.any(joints) else engine
+        )
 
     def measure(self) -> Measurement:
         """Time and what the sensors say now; each call is a reading of its own."""
