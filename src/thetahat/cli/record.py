@@ -90,7 +90,7 @@ class SafetyOptions:
         "--max-acceleration",
     )
     torque: str | None = setting(
-        "Torque limit of the motion under the model, likewise; default: 80 % of the file's.",
+        "Torque limit of the motion under the model, likewise; overrides the file's.",
         None,
         "N·M",
         "--max-torque",
@@ -162,7 +162,13 @@ def record(
     ] = None,
     *,
     via: Annotated[
-        str, option("Connection: sim, or sim:SOCKET.", metavar="NAME", show_default=True)
+        str,
+        option(
+            "Connection: sim, sim:SOCKET, ros2, or ros2:STATES,KIND=TOPIC, where commands are"
+            " position, effort or trajectory.",
+            metavar="NAME",
+            show_default=True,
+        ),
     ] = "sim",
     out: Annotated[str, arguments.output("Log file to write: .csv, .parquet or .npz.", "LOG")],
     salvage: Annotated[
@@ -219,7 +225,8 @@ def record(
         else:
             require_new(target, resume=options.resume)
             played = None if motion_file is None else Motion.load(motion_file, nominal)
-            setup = _setup(nominal, simulated, options, plant, fault, watchdog)
+            start = _start(played, nominal, target, resume=options.resume)
+            setup = _setup(nominal, simulated, options, plant, fault, watchdog, start)
             clocked = real_time or played is None
             data = _recorded(
                 nominal,
@@ -256,18 +263,20 @@ def _setup(
     plant: str | None,
     fault: str | None,
     watchdog: float,
+    start: np.ndarray | None,
 ) -> SimulationSetup:
     """Return the simulated robot of --via sim."""
     from thetahat.connect.planted_faults import PlantedFault
-    from thetahat.connect.sim_server import SimulationSetup
+    from thetahat.connect.sim_server import Scene, SimulationSetup
 
+    broken = None if fault is None else PlantedFault.parse(fault, robot.joint_names)
     return SimulationSetup(
         robot,
         simulated.differences(),
         engine=arguments.plant(plant),
         rate=options.rate,
         watchdog=watchdog,
-        fault=None if fault is None else PlantedFault.parse(fault, robot.joint_names),
+        scene=Scene(start, broken),
     )
 
 
@@ -275,6 +284,17 @@ def _clocked(setup: SimulationSetup, clocked: bool) -> SimulationSetup:
     from dataclasses import replace
 
     return replace(setup, clocked=clocked)
+
+
+def _start(motion: Motion | None, robot: Robot, target: Path, *, resume: bool) -> np.ndarray | None:
+    """Where a simulated robot stands: at the motion's begin, or where its recording ended."""
+    import numpy as np
+
+    from thetahat.connect.recording_file import read_recording
+
+    if resume:
+        return np.asarray(read_recording(target, robot).q[-1])
+    return None if motion is None else np.asarray(motion.q[0])
 
 
 def _recorded(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from thetahat.connect.connection import Connection
+from thetahat.connect.ros2 import Ros2Address, Ros2Connection
 from thetahat.connect.sim_server import SimulationSetup
 from thetahat.errors import RefusedForSafety, UsageError, known
 
-VIA = ("sim",)
-ABOUT = "sim (a simulated robot), or sim:SOCKET (one that runs)"
+VIA = ("sim", "ros2")
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,8 @@ class Address:
         kind, _, place = text.partition(":")
         if kind not in VIA:
             raise UsageError(f"--via is {text!r}; connections: {known(VIA)}")
+        if kind == "ros2":
+            Ros2Address.parse(place)
         return Address(kind, place)
 
     @property
@@ -42,6 +44,8 @@ class Address:
 
     def open(self, setup: SimulationSetup) -> Connection:
         """Connect; setup: of a simulated robot that is started for it."""
+        if self.kind == "ros2":
+            return Ros2Connection(setup.robot.joint_names, Ros2Address.parse(self.place))
         from thetahat.connect.sim_process import SimulatedConnection, SimulatorProcess
 
         if self.place:

@@ -18,7 +18,6 @@ from thetahat.excite.stated_limits import PerJoint
 from thetahat.excite.trajectory import Motion, Trajectory
 from thetahat.model.robot import Robot
 
-TORQUE_SHARE = 0.8  # of the effort limits: the robot may be heavier than its file says
 BROKEN = 1.001  # share of a limit above which it is broken: files are rounded
 AT_REST = 0.01  # [rad/s or m/s] at both ends of a motion
 # [rad or m] that positions may differ in one step from what their velocities say
@@ -45,17 +44,14 @@ class Screen:
         clearance: float = CLEARANCE,
         boxes: Sequence[np.ndarray] = (),
     ) -> Screen:
-        """The limits of the robot file, of torques 80 %, with what you give in their place."""
-        efforts = {
-            name: TORQUE_SHARE * node.limits.effort
-            for name, node in zip(robot.joint_names, robot.tree.independent, strict=True)
-            if 0.0 < node.limits.effort < np.inf
-        }
+        """The limits of the robot file, with their usual margin, or what you give in their place:
+        those that `thetahat excite` designs for.
+        """
         limits = motion_limits(
             robot,
             velocity=velocity,
             acceleration=acceleration,
-            torque=(efforts or None) if torque is None else torque,
+            torque=torque,
             floor=floor,
             clearance=clearance,
         )

@@ -39,7 +39,15 @@ PATIENCE = 0.005  # [s] of one wait
 Watched = socket.socket | multiprocessing.connection.Connection
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """How a simulation begins, and what goes wrong."""
+
+    start: np.ndarray | None = None  # (nv,) [rad or m]; None: zero, as far as the ranges allow
+    fault: PlantedFault | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class SimulationSetup:
     """What a simulator process is made of."""
 
@@ -50,19 +58,19 @@ class SimulationSetup:
     mode: str = "position"
     clocked: bool = False  # whether time passes by itself, as it does in the world
     watchdog: float = WATCHDOG  # [s] without a command after which the brakes close
-    fault: PlantedFault | None = None
+    scene: Scene = field(default_factory=Scene)
 
     def simulated(self) -> SimulatedRobot:
-        """The robot, held in the middle of its joints' ranges nearest to zero."""
+        """The robot, held by its brakes."""
         made = SimulatedRobot.of(
             self.robot,
             self.differences,
             engine=self.engine,
             rate=self.rate,
             mode=self.mode,
-            fault=self.fault,
+            fault=self.scene.fault,
         )
-        made.start(parked(self.robot))
+        made.start(parked(self.robot) if self.scene.start is None else self.scene.start)
         made.hold()
         return made
 
