@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from plant_cases import load
 
-from thetahat.connect.connection import Connection
+from thetahat.connect.connection import Connection, RobotState
 from thetahat.connect.control_run import ControlRun, ControlSettings
 from thetahat.connect.sim import PlantedDifferences, SimulatedRobot
 from thetahat.control.controller import HOLD
-from thetahat.control.online_control import Measured
 from thetahat.errors import UsageError
 from thetahat.excite.trajectories import tick_tock
 
@@ -20,14 +19,14 @@ RATE = 500.0  # [Hz]
 class Silent:
     """A robot whose samples stop coming after some cycles; commands are kept."""
 
-    simulated = True
+    simulated, mode = True, "torque"
 
     def __init__(self, inner: SimulatedRobot, cycles: int) -> None:
         self.inner, self.cycles, self.reads = inner, cycles, 0
         self.joints, self.limits = inner.joints, np.full(4, 70.0)
         self.written: list[np.ndarray] = []
 
-    def read(self) -> Measured | None:
+    def read(self) -> RobotState | None:
         self.reads += 1
         sample = self.inner.read()
         return sample if self.reads <= self.cycles else None

@@ -23,6 +23,7 @@ from thetahat.cli.identify import identify
 from thetahat.cli.inspect import inspect
 from thetahat.cli.payload import payload
 from thetahat.cli.randomize import randomize
+from thetahat.cli.record import record
 from thetahat.cli.simulate import simulate
 from thetahat.cli.study import study
 from thetahat.cli.tool import tool
@@ -62,7 +63,7 @@ def _options(
 
 VERBS = (
     *(demo, inspect, identify, validate, payload, tool, actuators, export, randomize, codegen),
-    *(study, excite, simulate, control, fleet, history, diff),
+    *(study, excite, simulate, record, control, fleet, history, diff),
 )
 for function in VERBS:
     arguments.verb(app)(function)

@@ -216,3 +216,16 @@ def writeable_file(path: Path, option: str, *, keep: list[Path]) -> Path:
                 " file"
             )
     return path
+
+
+def floor(text: str) -> float | str | None:
+    """Return the height of the floor, "auto", or None."""
+    if text in ("none", "auto"):
+        return None if text == "none" else text
+    try:
+        height = float(text)
+    except ValueError:
+        height = math.nan
+    if not math.isfinite(height):
+        raise UsageError(f"--floor is {text!r}; give a height [m], none or auto")
+    return height

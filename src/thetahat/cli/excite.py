@@ -4,7 +4,6 @@ its limits, for a driver to play.
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -278,23 +277,10 @@ def _limits(robot: Robot, options: ExciteOptions) -> MotionLimits:
         jerk=per_joint(options.jerk, "--max-jerk"),
         torque=per_joint(options.torque, "--max-torque"),
         boxes=[*inside, *outside],
-        floor=_floor(options.floor),
+        floor=arguments.floor(options.floor),
         self_collision=options.self_collision,
         clearance=options.clearance,
     )
-
-
-def _floor(text: str) -> float | str | None:
-    """Return the height of the floor, "auto", or None."""
-    if text in ("none", "auto"):
-        return None if text == "none" else text
-    try:
-        height = float(text)
-    except ValueError:
-        height = math.nan
-    if not math.isfinite(height):
-        raise UsageError(f"--floor is {text!r}; give a height [m], none or auto")
-    return height
 
 
 def _noise(text: str | None, option: str, robot: Robot) -> float | list[float] | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from thetahat.connect.connection import Connection, require_joints
+from thetahat.connect.connection import Connection, require_joints, require_mode
 from thetahat.control.computed_torque import ComputedTorque
 from thetahat.control.controller import Reference
 from thetahat.control.journal import Journal
@@ -139,6 +139,7 @@ class ControlRun:
         journal: Journal | None = None,
     ) -> None:
         require_joints(connection, robot)
+        require_mode(connection, "torque")
         self.connection, self.settings = connection, settings
         self.nominal = robot.with_drive(**dict.fromkeys(settings.friction, True))
         place = "update" if connection.simulated else "process"
@@ -229,16 +230,20 @@ class ControlRun:
         self._progress = progress
         clock = VirtualClock() if self.connection.simulated else None
         self._report = Loop(self.settings.rate, clock=clock).run(
-            self.connection.read, self, self.connection.write, duration=self.settings.duration
+            self._measured, self, self.connection.write, duration=self.settings.duration
         )
         return self.result()
+
+    def _measured(self) -> Measured | None:
+        state = self.connection.read()
+        return None if state is None else Measured(state.t, state.q, state.dq, state.tau)
 
     def cycles(self) -> Iterator[ControlCycle]:
         """Go through the cycles of a simulated robot one by one, for a page that paces them."""
         missing = 0
         for k in range(self.count):
             now = Cycle(k, k / self.settings.rate, 0.0, False, missing)
-            sample = self.connection.read()
+            sample = self._measured()
             missing = missing + 1 if sample is None else 0
             tau = self.missed(now) if sample is None else self(now, sample)
             self.connection.write(tau)

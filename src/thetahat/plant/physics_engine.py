@@ -69,6 +69,33 @@ class SprungEngine(Engine):
         return self._engine.mass_matrix(q)
 
 
+class ClampedEngine(Engine):
+    """An engine some of whose joints are clamped: closed brakes, or something in their way.
+
+    They stop and stay near where they were, critically damped: Λ(ω²(q − q₀) + 2ωq̇) acts on them
+    beside the motors, with Λ the inertia that the clamped joints have in q₀ while others yield.
+    """
+
+    def __init__(self, engine: Engine, joints: np.ndarray, q: np.ndarray, rate: float) -> None:
+        self.robot, self._engine, self._rate = engine.robot, engine, rate
+        self._joints, self._at = np.flatnonzero(joints), np.array(q, dtype=float)
+        yields = np.linalg.inv(engine.mass_matrix(self._at))
+        self._inertia = np.linalg.inv(yields[np.ix_(self._joints, self._joints)])
+
+    def acceleration(
+        self, q: np.ndarray, dq: np.ndarray, tau: np.ndarray, out: np.ndarray
+    ) -> np.ndarray:
+        """Fill `out` with q̈."""
+        own, left, rate = self._joints, tau.copy(), self._rate
+        pull = rate**2 * (q[own] - self._at[own]) + 2.0 * rate * dq[own]
+        left[own] -= self._inertia @ pull
+        return self._engine.acceleration(q, dq, left, out)
+
+    def mass_matrix(self, q: np.ndarray) -> np.ndarray:
+        """D(q) with the rotors."""
+        return self._engine.mass_matrix(q)
+
+
 class OwnEngine(Engine):
     """Articulated bodies; with mimic joints, or rotors that tie joints together, a Cholesky factor
     of the mass matrix.

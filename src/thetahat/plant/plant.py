@@ -15,18 +15,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from thetahat.data.velocities import all_single_dof
 from thetahat.dynamics import batch
 from thetahat.errors import UsageError, check_positive
 from thetahat.model.robot import Robot
 from thetahat.plant.friction import Friction
 from thetahat.plant.mujoco_engine import MujocoEngine
-from thetahat.plant.physics_engine import Engine, OwnEngine, SprungEngine
+from thetahat.plant.physics_engine import ClampedEngine, Engine, OwnEngine, SprungEngine
 from thetahat.plant.realism import Realism, require_body, spread
 from thetahat.plant.sensors import Sensors, streams
 from thetahat.plant.stepper import Stepper
 
 # [rad/s or m/s]: no joint turns so fast; a simulation that gets there has lost its way
 RUNAWAY = 1e4
+BRAKE = 40.0  # [rad/s]: brakes stop a joint within 0.1 s
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +109,9 @@ class Plant(ABC):
         payload = self.realism.payload
         now = payload is not None and payload.time <= 0.0
         self._switch = payload.time if payload is not None and not now else np.inf
-        self._stepper = Stepper(self._loaded if now else self._engine, self._friction, q, dq)
+        self._bare = self._loaded if now else self._engine
+        self._clamped = np.zeros(self.nominal.nv, dtype=bool), BRAKE
+        self._stepper = Stepper(self._bare, self._friction, q, dq)
 
     def truth(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """True q, dq, and from this moment on ddq and actuator torques; arrays of the plant's own,
@@ -172,7 +176,8 @@ class Plant(ABC):
             self._move(self._switch)
         if self._switch <= self.t + 1e-12:
             self._switch = np.inf
-            self._stepper.replace_engine(self._loaded)
+            self._bare = self._loaded
+            self.clamp(*self._clamped)
         self._move(end)
 
     def _move(self, end: float) -> None:
@@ -189,6 +194,24 @@ class Plant(ABC):
                 f" {self.nominal.velocity_names[k]!r} moves at {dq[k]:.3g}; use lower gains, a"
                 " higher rate or a slower motion"
             )
+
+    def clamp(self, joints: np.ndarray, rate: float = BRAKE) -> None:
+        """Clamp joints, (nv,) bool, where they are from now on, and let go the others: brakes, or
+        something in the way. No torque sensor sees it.
+
+        rate: [rad/s] at which they stop; above 300 steps of a millisecond are too long.
+        """
+        joints = np.array(joints, dtype=bool)
+        if np.any(joints) and not all_single_dof(self.nominal):
+            raise UsageError(
+                f"robot {self.nominal.name!r} has joints of several degrees of freedom, which have"
+                " no brakes; clamp joints of robots that turn and slide alone"
+            )
+        self._clamped = joints, rate
+        engine, q = self._bare, self._stepper.q
+        self._stepper.replace_engine(
+            ClampedEngine(engine, joints, q, rate) if np.any(joints) else engine
+        )
 
     def measure(self) -> Measurement:
         """Time and what the sensors say now; each call is a reading of its own."""
