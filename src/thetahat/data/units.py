@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from thetahat.errors import UsageError, known
 from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind
+from thetahat.model.wrench_sensors import sensed_link, sensor_links
 
 KINDS = ("t", "q", "dq", "ddq", "tau", "cmd", "wrench")
 TURN = 2.0 * math.pi
@@ -123,8 +124,9 @@ class Converter:
     def factor(self, kind: str, position: int) -> float:
         """Return the factor of a column to SI units. position: of q, dq, ddq or tau."""
         joint, dimension = self._coordinate(kind, position)
-        if joint.startswith("wrench.") and kind == "tau":
-            kind, joint = "wrench", self._sensor(joint)
+        link = sensed_link(joint) if kind == "tau" else None
+        if link is not None:
+            kind, joint = "wrench", link
         unit = self.units.get(f"{kind}.{joint}") or self.units.get(kind)
         factor = None
         if unit is not None and dimension:
@@ -171,13 +173,8 @@ class Converter:
                     " be in it; leave it out, or name the columns with --columns"
                 )
 
-    def _sensor(self, joint: str) -> str:
-        """The link whose wrench a sensor's joint measures."""
-        node = self.robot.tree.nodes[self.robot.tree.index_of[joint]]
-        return node.sensor or ""
-
     def _check_wrench(self, key: str, link: str) -> None:
-        links = {node.sensor for node in self.robot.tree.independent if node.sensor}
+        links = sensor_links(self.robot)
         if (link and link not in links) or not links:
             raise UsageError(
                 f"units has the key {key!r}, but the log has no columns {key}.fx … {key}.tz; leave"

@@ -234,7 +234,7 @@ def read_dataset(
         )
     if isinstance(logs, Samples) and test is None and settings.held_out:
         logs, test = logs.split(1.0 - settings.held_out)
-    robot = with_logged_sensors(robot, logs, settings.reading)
+    robot = with_logged_sensors(robot, logs, settings)
     log = require_torque(read_logs(robot, logs, settings, engine), "identify from")
     if test is None:
         return Dataset(robot, log, None, settings)

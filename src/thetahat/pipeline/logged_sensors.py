@@ -12,13 +12,23 @@ from thetahat.data.reading import Reading, open_log_table
 from thetahat.engine.sources import items
 from thetahat.errors import MalformedInput, UsageError
 from thetahat.model.robot import Robot
-from thetahat.model.wrench_sensors import sensor_below, with_wrench_sensors
+from thetahat.model.wrench_sensors import PREFIX, sensor_below, with_wrench_sensors
 from thetahat.pipeline.settings import IdentifySettings
 
 
-def with_logged_sensors(robot: Robot, logs: object, reading: Reading) -> Robot:
-    """Return the robot with the sensors whose wrenches its logs have."""
-    file, links = logged_sensors(robot, logs, log_names(logs), reading)
+def with_logged_sensors(robot: Robot, logs: object, settings: IdentifySettings) -> Robot:
+    """Return the robot with the sensors whose wrenches its logs have, where they are to be
+    fitted.
+    """
+    chosen = settings.joints
+    if chosen and not any(name.startswith(PREFIX) for name in chosen):
+        return robot
+    file, links = logged_sensors(robot, logs, log_names(logs), settings.reading)
+    if links and settings.actuation is not None:
+        raise UsageError(
+            f"--actuation and the columns wrench.{links[0]}.* of {file} cannot be fitted together;"
+            " leave the sensor out with --joints and the joints' names"
+        )
     try:
         return with_wrench_sensors(robot, links)
     except UsageError as error:
