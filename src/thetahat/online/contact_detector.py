@@ -225,7 +225,7 @@ def _variance(F: np.ndarray, squares: np.ndarray) -> np.ndarray:
 def block_maxima(values: np.ndarray, size: int) -> np.ndarray:
     """Return maxima over whole blocks of rows, (blocks, nv)."""
     count = len(values) // size
-    return np.asarray(values[: count * size].reshape(count, size, -1).max(axis=1))
+    return np.asarray(values[: count * size].reshape(count, size, values.shape[1]).max(axis=1))
 
 
 def tail(maxima: np.ndarray, chance: float) -> np.ndarray:
