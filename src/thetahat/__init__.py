@@ -57,6 +57,10 @@ MOVED = {  # names that were here before 0.2, by the module that has them
 def __getattr__(name: str) -> object:
     if name in __all__:
         return _load(name)
+    if name == "ExternalTorque":  # beside the listed names, which are few
+        from thetahat.online.external_torque import ExternalTorque
+
+        return ExternalTorque
     if name in RENAMED:
         raise AttributeError(f"th.{name} is gone; {RENAMED[name]}")
     if name in MOVED:

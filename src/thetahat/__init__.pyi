@@ -1,3 +1,5 @@
+import thetahat.online.external_torque as _external_torque
+
 from .control.computed_torque import ComputedTorque as ComputedTorque
 from .data.log import read_log as read_log
 from .data.prepare import prepare as prepare
@@ -45,3 +47,4 @@ from .plant.realism import Realism as Realism
 from .plant.simulate import simulate as simulate
 
 __version__: str
+ExternalTorque = _external_torque.ExternalTorque

@@ -200,8 +200,9 @@ def draw_motion(data: Data) -> None:
     ]
     bias = [*data["force_bias"], *data["torque_bias"]]
     bias_std = [*data["force_bias_std"], *data["torque_bias_std"]]
-    channels = tuple(zip(CHANNELS, bias, bias_std, data["rms"], strict=True))
-    note = "N and N·m; RMS of what is left in the fitted rows."
+    drifts = [row["range"] if row["significant"] else None for row in data["drift"]]
+    channels = tuple(zip(CHANNELS, bias, bias_std, data["rms"], drifts, strict=True))
+    note = "N and N·m; RMS of what is left in the fitted rows; drift of the bias over the log."
     show(
         [
             verdict_lines(data),
@@ -210,7 +211,11 @@ def draw_motion(data: Data) -> None:
                 tuple(rows),
             ),
             Table(
-                (Column("channel"), Column("bias", decimals=4), Column("std"), Column("RMS")),
+                (
+                    Column("channel"),
+                    Column("bias", decimals=4),
+                    *map(Column, ("std", "RMS", "drift")),
+                ),
                 channels,
                 note=note,
             ),

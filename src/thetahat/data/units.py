@@ -10,6 +10,7 @@ from thetahat.errors import UsageError, known
 from thetahat.model.floating_base import ground_of
 from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind
+from thetahat.model.wrench_sensors import sensed_link, sensor_links
 
 KINDS = ("t", "q", "dq", "ddq", "tau", "cmd", "wrench")
 TURN = 2.0 * math.pi
@@ -128,8 +129,9 @@ class Converter:
         if kind in ("wrench", "contact"):
             return self._ground_factor(kind, position)
         joint, dimension = self._coordinate(kind, position)
-        if joint.startswith("wrench.") and kind == "tau":
-            kind, joint = "wrench", self._sensor(joint)
+        link = sensed_link(joint) if kind == "tau" else None
+        if link is not None:
+            kind, joint = "wrench", link
         unit = self.units.get(f"{kind}.{joint}") or self.units.get(kind)
         factor = None
         if unit is not None and dimension:
@@ -185,13 +187,8 @@ class Converter:
         factor = None if unit is None else (unit.linear, unit.angular)[position % 6 >= 3]
         return 1.0 if factor is None else factor
 
-    def _sensor(self, joint: str) -> str:
-        """The link whose wrench a sensor's joint measures."""
-        node = self.robot.tree.nodes[self.robot.tree.index_of[joint]]
-        return node.sensor or ""
-
     def _check_wrench(self, key: str, link: str) -> None:
-        links = {node.sensor for node in self.robot.tree.independent if node.sensor}
+        links = set(sensor_links(self.robot))
         ground = ground_of(self.robot)
         links |= set() if ground is None else set(ground.measured)
         if (link and link not in links) or not links:

@@ -27,6 +27,7 @@ from thetahat.export.simulator_model import (
 )
 from thetahat.identification.parameter_columns import Columns
 from thetahat.identification.posterior_file import NAME, read_posterior
+from thetahat.identification.read_estimate import stated_sensors
 from thetahat.model import parameters
 from thetahat.model.robot import Robot
 
@@ -182,6 +183,11 @@ def draw_unit(model: SimulatorModel, count: int, *, seed: int) -> UnitDraws:
     if model.schema == ACTUATORS:
         return _of_actuators(model, count, seed=seed)
     path = model.file.parent / NAME
+    if sensors := stated_sensors(model.data):
+        raise UsageError(
+            f"{model.file} was identified with a wrist sensor on {known(sensors)}, and robots are"
+            " drawn from joint torques alone; identify again with --joints and the joints' names"
+        )
     if not path.is_file():
         method = str(model.data.get("method"))
         raise UsageError(

@@ -11,13 +11,19 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from thetahat.errors import MalformedInput, StorageError, known
+from thetahat.errors import MalformedInput, StorageError, UsageError, known
 from thetahat.identification.estimate_json import SCHEMA
-from thetahat.identification.verdict_reason import Fields
+from thetahat.identification.verdict_reason import Data, Fields
 from thetahat.model.drive import TERMS, Drive
 from thetahat.model.friction_terms import FrictionDirection, term_from_settings
 from thetahat.model.lock_joints import lock
 from thetahat.model.robot import Robot
+from thetahat.model.wrench_sensors import (
+    sensed_link,
+    sensor_links,
+    with_wrench_sensors,
+    without_wrench_sensors,
+)
 
 LARGEST = 64 * 2**20  # bytes; a humanoid's has less than one megabyte
 
@@ -52,8 +58,27 @@ def read_estimate(path: str | os.PathLike[str]) -> dict[str, Any]:
 def apply_estimate(data: dict[str, Any], robot: Robot, *, where: str = "the estimate") -> Robot:
     """Return the robot with the values of an estimate.
 
-    Joints that its log did not measure are locked, as they were for the fit.
+    Joints that its log did not measure are locked, as they were for the fit. Wrist sensors of the
+    log are left out, unless the robot has them.
     """
+    links = stated_sensors(data)
+    if not links or sensor_links(robot):
+        return _with_values(data, robot, where)
+    try:
+        measured = with_wrench_sensors(robot.without_drive(), links)
+    except UsageError as error:
+        raise MalformedInput(f"{where} is of another robot: {error}") from None
+    return without_wrench_sensors(_with_values(data, measured, where))
+
+
+def stated_sensors(data: Data) -> tuple[str, ...]:
+    """Return the links whose wrenches an estimate was identified with."""
+    rows = data.get("joints")
+    names = [str(row.get("name")) for row in rows if isinstance(row, dict)] if rows else []
+    return tuple(dict.fromkeys(link for name in names if (link := sensed_link(name))))
+
+
+def _with_values(data: dict[str, Any], robot: Robot, where: str) -> Robot:
     try:
         locked = list(data["locked"])
         links = list(data["links"])

@@ -25,11 +25,18 @@ from thetahat.model.robot import Link, Robot
 from thetahat.model.tree import Joint, JointKind, Node, Tree
 
 CHANNELS = ("fx", "fy", "fz", "tx", "ty", "tz")
+PREFIX = "wrench."
 
 
 def sensor_joint(link: str, channel: str) -> str:
     """Return the name of a sensor's joint, which is that of its column in a log."""
-    return f"wrench.{link}.{channel}"
+    return f"{PREFIX}{link}.{channel}"
+
+
+def sensed_link(joint: str) -> str | None:
+    """Return the link whose wrench a joint of this name measures; None: it is no sensor's."""
+    head, _, channel = joint.rpartition(".")
+    return head[len(PREFIX) :] if head.startswith(PREFIX) and channel in CHANNELS else None
 
 
 def sensor_links(robot: Robot) -> tuple[str, ...]:

@@ -18,18 +18,27 @@ from thetahat.engine.sources import items
 from thetahat.errors import MalformedInput, UsageError
 from thetahat.model.floating_base import floating_joint, with_ground
 from thetahat.model.robot import Robot
-from thetahat.model.wrench_sensors import sensor_below, with_wrench_sensors
+from thetahat.model.wrench_sensors import PREFIX, sensor_below, with_wrench_sensors
 from thetahat.pipeline.settings import IdentifySettings
 
 
 def with_logged_sensors(robot: Robot, logs: object, settings: IdentifySettings) -> Robot:
-    """Return the robot with the sensors whose wrenches its logs have; with a floating base, on the
-    ground whose wrenches and contacts they have.
+    """Return the robot with the sensors whose wrenches its logs have, where they are to be fitted;
+    with a floating base, on the ground whose wrenches and contacts they have.
     """
+    floating = floating_joint(robot) is not None
+    chosen = settings.joints
+    if chosen and not floating and not any(name.startswith(PREFIX) for name in chosen):
+        return robot
     file, columns = logged_columns(robot, logs, log_names(logs), settings.reading)
     links = wrench_links(columns, file)
+    if links and settings.actuation is not None and not floating:
+        raise UsageError(
+            f"--actuation and the columns wrench.{links[0]}.* of {file} cannot be fitted together;"
+            " leave the sensor out with --joints and the joints' names"
+        )
     try:
-        if floating_joint(robot) is None:
+        if not floating:
             return with_wrench_sensors(robot, links)
         return _on_ground(robot, logs, links, contact_links(columns), settings)
     except UsageError as error:

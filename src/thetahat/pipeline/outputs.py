@@ -20,7 +20,7 @@ from thetahat.identification import estimate_json, posterior_file
 from thetahat.identification.excitation import joint_motion
 from thetahat.identification.verdict import Verdict, with_verdict
 from thetahat.model.io.save import save
-from thetahat.model.wrench_sensors import without_wrench_sensors
+from thetahat.model.wrench_sensors import sensor_links, without_wrench_sensors
 from thetahat.report.identification_report import sections, titles
 from thetahat.report.page import render
 
@@ -230,7 +230,7 @@ def write(
 def _write_posterior(result: Results, targets: Targets) -> list[Path]:
     """Write the law that `thetahat randomize` draws robots from, where the estimate has one."""
     path, law = targets.folder / posterior_file.NAME, result.estimate.law
-    if law is None:
+    if law is None or sensor_links(law.robot):  # bodies cut at a sensor are not the file's
         path.unlink(missing_ok=True)  # an earlier result's
         return []
     return [posterior_file.write_posterior(law, path)]

@@ -36,7 +36,12 @@ from thetahat.identification.payload.payload_runs import (
     payload_of,
     scale_error,
 )
-from thetahat.identification.read_estimate import base_covariance, fitted_robot, read_estimate
+from thetahat.identification.read_estimate import (
+    base_covariance,
+    fitted_robot,
+    read_estimate,
+    stated_sensors,
+)
 from thetahat.identification.submodel import view
 from thetahat.identification.uncertainty.autocorrelation import whitened_noise
 from thetahat.identification.verdict_reason import Fields
@@ -203,6 +208,11 @@ class _Reader:
             return _Bare(given.robot, None, (), run)
         where = f"--estimate {os.fspath(given)}"
         data = read_estimate(given)
+        if stated_sensors(data):
+            raise MalformedInput(
+                f"{where} was identified with a wrist sensor, which feels the payload by itself;"
+                " give the log without the payload with --without LOG"
+            )
         robot = fitted_robot(data, self.robot, where=where)
         base = view(_empty(robot)).base
         covariance = base_covariance(data, base.names, where=where)

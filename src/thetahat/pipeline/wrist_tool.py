@@ -7,7 +7,7 @@ torques, which a log may lack, take no part.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,10 +22,17 @@ from thetahat.identification import factor as f
 from thetahat.identification.estimators.joint_weights import Weights, weigh
 from thetahat.identification.estimators.least_squares import LeastSquares
 from thetahat.identification.information import Information
+from thetahat.identification.payload.bias_drift import WalkBasis, channel_noise
 from thetahat.identification.payload.payload_body import fit_payload, typical_mass
 from thetahat.identification.payload.payload_evidence import QUIETEST, coloured, eliminated
 from thetahat.identification.payload.payload_place import payload_place
 from thetahat.identification.payload.payload_result import UPPER, Payload
+from thetahat.identification.payload.wrist_sensor_answer import (
+    drift_data,
+    drift_lengths,
+    drift_reasons,
+)
+from thetahat.identification.scores import predicted
 from thetahat.identification.solve import solve
 from thetahat.identification.submodel import view
 from thetahat.identification.uncertainty.autocorrelation import whitened_noise
@@ -42,6 +49,10 @@ SCHEMA = "thetahat/tool/1"
 SURE, VAGUE = 0.02, 0.1  # standard deviation of the mass relative to it: good; not usable
 CENTRED = 0.02  # [m] standard deviation of the centre of mass that is no measurement
 HELD = 0.1  # [m] size of a tool
+LEAST_BLOCK = 0.5  # [s] whose mean says where a bias is
+LEAST_BLOCKS, MOST_BLOCKS = 8, 200
+GRAVITY = 9.81  # [m/s²] by which a tool's weight is compared with drifts
+RESOLUTION = 1e-6  # of a reading
 Z = 1.96
 
 
@@ -54,6 +65,7 @@ class WristTool:
     bias: np.ndarray  # (6,) [N, N·m] fx … tz
     bias_std: np.ndarray  # (6,)
     rms: np.ndarray  # (6,) of what is left of the fitted rows
+    drift: np.ndarray  # (blocks, 6) of the biases from their means; zero in channels without one
     log: Log
     samples: int
 
@@ -88,7 +100,12 @@ class WristTool:
         if turning:
             text = f"the motion does not tell {known(turning)}: accelerate about more axes"
             out.append(Reason(CORRECTED, text))
-        return out
+        return [*out, *self._drift_reasons()]
+
+    def _drift_reasons(self) -> list[Reason]:
+        weight = abs(self.payload.mass) * GRAVITY
+        lengths = drift_lengths(self.payload.com)
+        return drift_reasons(np.ptp(self.drift, axis=0), weight * lengths)
 
     @property
     def data(self) -> Fields:
@@ -113,6 +130,7 @@ class WristTool:
             "torque_bias_std": _numbers(self.bias_std[3:]),
             "rms": _numbers(self.rms),
             "rms_rows": "fitted",
+            "drift": drift_data(self.drift, np.any(self.drift, axis=0)),
             "samples": self.samples,
             "findings": [finding.message for finding in self.log.findings],
             "verdict": self.verdict.as_data(),
@@ -168,12 +186,14 @@ def wrist_tool(
     places = [kept.index(name) for name in at]
     channels = [fitted.velocity_names.index(sensor_joint(link, each)) for each in CHANNELS]
     left = seen.residual_norms(estimate.x_base)[channels]
+    identified = fold.information.robot.with_parameters(estimate)
     return WristTool(
         link=link,
         payload=body,
         bias=estimate.x_base[places],
         bias_std=np.sqrt(np.diag(estimate.covariance))[places],
         rms=left / np.sqrt(np.maximum(seen.rows[channels], 1)),
+        drift=_drift(identified, samples(), channels),
         log=log,
         samples=seen.samples,
     )
@@ -205,6 +225,33 @@ def _body(seen: Information, link: str, samples: Callable[[], Iterator[Samples]]
     ten = run.rows @ (seen.base.map[:, place.span] @ place.to_body)
     evidence = eliminated(shared, ten, run.right, runs=(run,))
     return fit_payload(evidence, place, typical=typical_mass(seen.robot), size=HELD)
+
+
+def _drift(robot: Robot, batches: Iterable[Samples], channels: list[int]) -> np.ndarray:
+    """The random walk of each channel's bias, (blocks, 6), where its residuals show one."""
+    expected, left, time = [], [], []
+    for batch in batches:
+        torque = predicted(robot, batch)[:, channels]
+        expected.append(torque)
+        left.append(batch.tau[:, channels] - torque)
+        time.append(np.arange(len(batch)) if batch.t is None else batch.t)
+    t = np.concatenate(time)
+    span = max(float(t[-1] - t[0]), 1e-12)
+    count = int(min(span / LEAST_BLOCK, MOST_BLOCKS, len(t)))
+    if count < LEAST_BLOCKS:
+        return np.zeros((1, 6))
+    parts = np.array_split(np.arange(len(t)), count)
+    means = [
+        np.array([np.concatenate(x)[part].mean(axis=0) for part in parts]) for x in (expected, left)
+    ]
+    basis = WalkBasis(np.array([t[part].mean() for part in parts]))
+    out = np.zeros((count, 6))
+    for k in range(6):
+        columns = np.column_stack([means[0][:, k], np.ones(count)])
+        floor = RESOLUTION * float(np.abs(means[0][:, k]).max()) + 1e-12
+        noise = channel_noise(columns, means[1][:, k], basis, floor=floor)
+        out[:, k] = noise.drift(means[1][:, k], basis) if noise.drifts else 0.0
+    return out
 
 
 def _numbers(values: np.ndarray) -> list[float | None]:

@@ -36,15 +36,7 @@ def describe(fit: SensorFit) -> Fields:
     """Return the answer, schema thetahat/tool/1; rms is at poses that were not fitted."""
     std, held = fit.std, held_out_rms(fit.poses, fit.gravity)
     rms = np.where(np.isfinite(held), held, np.sqrt(np.mean(fit.residual**2, axis=0)))
-    drifts = [
-        {
-            "channel": name,
-            "range": _number(np.ptp(drift)),
-            "end": _number(drift[-1]),
-            "significant": noise.drifts,
-        }
-        for name, drift, noise in zip(CHANNELS, fit.drift.T, fit.noise, strict=True)
-    ]
+    drifts = drift_data(fit.drift, np.array([noise.drifts for noise in fit.noise]))
     return {
         "schema": SCHEMA,
         "mass": _number(fit.mass),
@@ -99,20 +91,44 @@ def _mass_reasons(fit: SensorFit) -> list[Reason]:
 
 def _drift_reasons(fit: SensorFit) -> list[Reason]:
     weight = abs(fit.mass) * float(np.linalg.norm(fit.gravity))
-    arm = max(float(np.linalg.norm(fit.centre)), ARM)
-    scales = np.array([weight] * 3 + [weight * arm] * 3)
+    drifts = np.array([noise.drifts for noise in fit.noise])
+    return drift_reasons(np.ptp(fit.drift, axis=0) * drifts, weight * drift_lengths(fit.centre))
+
+
+def drift_lengths(centre: np.ndarray) -> np.ndarray:
+    """Return (6,) by which the tool's weight is multiplied to compare a channel's drift with it: 1,
+    and for torques the lever arm [m].
+    """
+    arm = max(float(np.linalg.norm(centre)), ARM)
+    return np.array([1.0] * 3 + [arm] * 3)
+
+
+def drift_reasons(ranges: np.ndarray, scales: np.ndarray) -> list[Reason]:
+    """Name the drifts (6,) [N, N·m] that matter beside the tool's load (6,), the largest first."""
     reasons = []
-    for k in np.argsort(-np.ptp(fit.drift, axis=0) / scales):
-        size = float(np.ptp(fit.drift[:, k]))
-        if not fit.noise[k].drifts or size < NAMED * scales[k]:
+    for k in np.argsort(-ranges / scales):
+        if ranges[k] < NAMED * scales[k]:
             continue
-        unit = "N" if k < 3 else "N·m"
         text = (
-            f"the bias of {CHANNELS[k]} drifts by {quantity(size, unit)} over the log; this"
+            f"the bias of {CHANNELS[k]} drifts by"
+            f" {quantity(float(ranges[k]), 'N' if k < 3 else 'N·m')} over the log; this"
             " is accounted for, but zero the sensor shortly before use"
         )
-        reasons.append(Reason(SUSPECT if size > LARGE * scales[k] else CORRECTED, text))
+        reasons.append(Reason(SUSPECT if ranges[k] > LARGE * scales[k] else CORRECTED, text))
     return reasons
+
+
+def drift_data(drift: np.ndarray, significant: np.ndarray) -> list[Fields]:
+    """Return the drift (n, 6) of each channel as plain data."""
+    return [
+        {
+            "channel": name,
+            "range": _number(np.ptp(drift[:, k])),
+            "end": _number(drift[-1, k]),
+            "significant": bool(significant[k]),
+        }
+        for k, name in enumerate(CHANNELS)
+    ]
 
 
 def _axis_reasons(fit: SensorFit) -> list[Reason]:
