@@ -76,7 +76,7 @@ def actuators(
             progress=progress,
         )
         files = () if out is None else result.save(out, warnings=warnings)
-    data = {**result.data, "warnings": list(warnings)}
+    data = result.answer(list(warnings), out or "result")
     if json:
         emit(as_text(data))
     else:

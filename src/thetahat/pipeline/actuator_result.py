@@ -240,6 +240,10 @@ class ActuatorIdentification:
         test = self.source.test_logs[0] if self.source.test_logs else None
         return provenance(self.robot, self.source.logs[0], test, settings)
 
+    def answer(self, warnings: list[str] | None, folder: str = "result") -> Fields:
+        """Return the data with these warnings, and next steps that name this folder."""
+        return with_actuator_verdict({**self.data, "warnings": list(warnings or ())}, folder)
+
     # -- files -------------------------------------------------------------------------------------
 
     def save(
@@ -248,7 +252,7 @@ class ActuatorIdentification:
         """Write actuators.json and report.html."""
         folder = Path(folder)
         make_folder(folder)
-        data = with_actuator_verdict({**self.data, "warnings": list(warnings or ())}, str(folder))
+        data = self.answer(warnings, str(folder))
         page = _page(self.robot.name, data, self.scores.motion)
         return (
             write_atomically(folder / ANSWER, as_text(data)),

@@ -67,7 +67,7 @@ def error_table(data: Data) -> Table:
 
 
 def extra_table(data: Data) -> Table | None:
-    """Return the terms that only some joints have, where they earned their place."""
+    """Return constant torques, and the terms that only some joints have."""
     rows: list[tuple[Cell, ...]] = []
     for joint in data["joints"]:
         for name, title, unit in EXTRA:
@@ -77,7 +77,7 @@ def extra_table(data: Data) -> Table | None:
     if not rows:
         return None
     columns = (*map(Column, ("joint", "term", "value", "±")), Column("unit"))
-    note = "Terms are in the model where they explain the motion better than chance would."
+    note = "Other terms than a constant are there where they explain more motion than chance would."
     return Table(columns, tuple(rows), note=note)
 
 

@@ -48,7 +48,8 @@ class DriveMotion:
     @property
     def command(self) -> np.ndarray:
         """The commanded positions of the runs, (rows, joints)."""
-        return self.log.command[rows_of(self.log.segments(None))]
+        command: np.ndarray = self.log.command[rows_of(self.log.segments(None))]
+        return command
 
 
 def _horizons(

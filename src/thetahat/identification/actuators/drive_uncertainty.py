@@ -26,9 +26,11 @@ from thetahat.identification.actuators.drive_fit import (
 from thetahat.identification.actuators.drive_parameters import (
     BIAS,
     DELAY,
+    KD,
     KP,
     NAMES,
     PER_KP,
+    VISCOUS,
     DriveParameters,
 )
 
@@ -84,9 +86,12 @@ def drive_uncertainty(error: SimulationError, fit: DriveFit) -> DriveUncertainty
 def _between_simulators(drives: DriveParameters) -> np.ndarray:
     """Return by how much simulators differ in what the fit sees."""
     out = np.zeros(len(drives.entries))
-    for at, ((_, parameter), value) in enumerate(zip(drives.entries, drives.x, strict=True)):
+    for at, ((joint, parameter), value) in enumerate(zip(drives.entries, drives.x, strict=True)):
+        kp, kd = drives.values[joint, [KP, KD]]
         if parameter == KP:
             out[at] = RELATIVE
+        elif parameter == VISCOUS:  # kd + viscous is what a simulation shows
+            out[at] = RELATIVE * abs(value + kd / kp)
         elif parameter in PER_KP:
             out[at] = RELATIVE * abs(value)
         else:
