@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from floating_robots import FEET, floating, standing, standing_log
 
 import thetahat as th
-from support.floating import FEET, floating, standing, standing_log
 from thetahat.data.memory_log import log_from_table
 from thetahat.data.units import ScaledUnits
 from thetahat.dynamics.link_forces import generalised_forces, link_place

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pinocchio as pin
 import pytest
+from data_paths import example_robot
+from floating_robots import FEET, floating, jacobian, random_samples
 
 import thetahat as th
 from oracles import pinocchio_bridge
-from support.data_paths import example_robot
-from support.floating import FEET, floating, jacobian, random_samples
 from thetahat.dynamics.configuration import random_configuration
 from thetahat.dynamics.contact_projection import contact_projection
 from thetahat.dynamics.link_forces import generalised_forces, link_jacobian

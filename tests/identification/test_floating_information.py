@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from floating_robots import FEET, floating, random_samples
 
 import thetahat as th
-from support.floating import FEET, floating, random_samples
 from thetahat.errors import UsageError
 from thetahat.identification.information import Information
 from thetahat.identification.scores import validate

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from data_paths import ROOT, example_robot, shared_file
+from floating_robots import standing, standing_log
 from typer.testing import CliRunner
 
 import thetahat as th
-from support.data_paths import ROOT, example_robot, shared_file
-from support.floating import standing, standing_log
 from thetahat.cli.app import app
 from thetahat.dynamics import rigid_body
 from thetahat.engine.local import LocalEngine

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from data_paths import EXAMPLES, NO_EXAMPLES, example_robot, shared_file
 
 import thetahat as th
-from support.data_paths import EXAMPLES, NO_EXAMPLES, example_robot, shared_file
 from thetahat.dynamics import rigid_body
 from thetahat.dynamics.configuration import random_configuration
 from thetahat.model.floating_base import ground_of, with_ground
