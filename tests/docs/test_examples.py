@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from data_paths import ROOT
+from data_paths import ROOT, shared_file
 
 import thetahat as th
 from thetahat import robots
@@ -43,7 +43,8 @@ def said(name: str) -> str:
     [
         pytest.param(path.name, marks=() if path in NUMBERED[:1] else pytest.mark.slow)
         for path in NUMBERED
-        if path.name not in ("03_make_a_log.py", "13_bridge.py")  # which take arguments
+        if path.name
+        not in ("03_make_a_log.py", "13_bridge.py", "14_gait_log.py")  # which take arguments
     ],
 )
 def test_an_example_runs_from_a_shell(name: str) -> None:
@@ -212,3 +213,15 @@ def test_bridge_says_what_it_needs() -> None:
     )
     assert done.returncode == 1
     assert "thetahat watch listen arm7" in done.stderr
+
+
+def test_a_walking_trial_becomes_a_log_of_a_floating_base(tmp_path: Path) -> None:
+    log = tmp_path / "gait.csv"
+    subprocess.run(
+        [sys.executable, EXAMPLES / "14_gait_log.py", shared_file("logs", "gait"), log],
+        check=True,
+        capture_output=True,
+        timeout=LIMIT,
+    )
+    names = log.read_text(encoding="utf-8").splitlines()[0].split(",")
+    assert {"t", "base.x", "base.qw", "q.knee_angle_r", "wrench.calcn_l.tz"} <= set(names)

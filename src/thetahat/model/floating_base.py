@@ -76,13 +76,14 @@ def with_ground(
 def ground_of(robot: Robot) -> Ground | None:
     """Return how the world acts on a floating robot; None where nothing is known of it."""
     node = floating_joint(robot)
-    return None if node is None else node.joint.ground
+    return None if node is None else node.joint.forces.ground
 
 
 def replace_ground(robot: Robot, ground: Ground | None) -> Robot:
     """Return the floating robot on another ground."""
     first = robot.tree.nodes[0]
-    first = replace(first, joint=replace(first.joint, ground=ground))
+    forces = replace(first.joint.forces, ground=ground)
+    first = replace(first, joint=replace(first.joint, forces=forces))
     return replace(robot, tree=Tree((first, *robot.tree.nodes[1:])))
 
 

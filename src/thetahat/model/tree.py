@@ -94,6 +94,14 @@ class Spring:
 
 
 @dataclass(frozen=True)
+class Forces:
+    """Forces that a joint tells of beside its own."""
+
+    sensor: str | None = None  # link whose wrench it measures: it never moves (wrench_sensors.py)
+    ground: Ground | None = None  # of a floating base: how the world acts on the robot
+
+
+@dataclass(frozen=True)
 class Joint:
     """Limits, mimic relation and drive values that a file states of a joint."""
 
@@ -104,8 +112,7 @@ class Joint:
     friction: float = 0.0  # Coulomb friction [N·m or N]
     armature: float = 0.0  # rotor inertia seen at the joint [kg·m² or kg]
     spring: Spring = field(default_factory=Spring)  # one-DOF joints only
-    sensor: str | None = None  # link whose wrench it measures: it never moves (wrench_sensors.py)
-    ground: Ground | None = None  # of a floating base: how the world acts on the robot
+    forces: Forces = field(default_factory=Forces)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +141,7 @@ class Node:
     @property
     def sensor(self) -> str | None:
         """The link whose wrench this joint measures; None: it moves."""
-        return self.joint.sensor
+        return self.joint.forces.sensor
 
 
 # Columns of the integer arrays handed to the kernels.

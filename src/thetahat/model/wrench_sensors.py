@@ -22,7 +22,7 @@ from thetahat.model import parameters
 from thetahat.model.drive import TERMS, Drive
 from thetahat.model.lock_joints import lock
 from thetahat.model.robot import Link, Robot
-from thetahat.model.tree import Joint, JointKind, Node, Tree
+from thetahat.model.tree import Forces, Joint, JointKind, Node, Tree
 
 CHANNELS = ("fx", "fy", "fz", "tx", "ty", "tz")
 PREFIX = "wrench."
@@ -198,7 +198,7 @@ def _nodes(
                         translation=p if k == 0 else np.zeros(3),
                         axis=np.eye(3)[k % 3],
                         body=link.name if channel == CHANNELS[-1] else None,
-                        joint=Joint(sensor=link.name),
+                        joint=Joint(forces=Forces(sensor=link.name)),
                     )
                 )
                 origin.append(None)

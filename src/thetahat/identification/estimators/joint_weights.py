@@ -7,15 +7,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from thetahat.dynamics.contact_projection import row_deviations
 from thetahat.errors import UsageError
 from thetahat.identification import factor as f
 from thetahat.identification.information import Information
+from thetahat.model.floating_base import ground_of
 
 KINDS = (None, "joint", "iterated")
 # of a joint's RMS torque: noise below it is rounding, and weights of its inverse would be chance
 EXACT = 1e-10
 # of re-weighting; relative change of the noise at which it ends: weights need no more digits
 ROUNDS, SETTLED = 30, 1e-3
+ENOUGH = 3  # rows per parameter of one degree of freedom, to tell its noise from the others'
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,12 +64,33 @@ def weigh(information: Information, kind: str | None) -> Weights:
         if information.instrument_factors is not None:  # whose factor knows but a part of the rows
             left = float(np.linalg.norm(information.residual_norms(solution.x)))
         return Weights(None, max(left**2 / freedom, floor**2) or 1.0, noise)
+    if (pooled := _pooled(information)) is not None:
+        return Weights(1.0 / pooled, 1.0, pooled)
     for _ in range(ROUNDS if kind == "iterated" else 0):
         fit = _fit(information.stacked(1.0 / noise), full=solution.rank == len(information.base))
         before, noise = noise, noise_per_joint(information, *fit, 1.0 / noise)
         if np.all(np.abs(noise - before) <= SETTLED * before):
             break
     return Weights(1.0 / noise, 1.0, noise)
+
+
+def _pooled(information: Information) -> np.ndarray | None:
+    """σ_j of a floating robot's rows in fixed proportions, where its log is too short to tell them
+    apart; None: it is not.
+
+    Every row of a base has all parameters, so with few samples one of the six could be fitted
+    exactly, its weight would grow without bound, and the others would not count.
+    """
+    rows, parameters = information.rows, len(information.base)
+    if ground_of(information.robot) is None or rows.max(initial=0) >= ENOUGH * parameters:
+        return None
+    deviations = row_deviations(information.robot)
+    solution = f.solve(information.stacked(1.0 / deviations))
+    left = float(np.sum((information.residual_norms(solution.x) / deviations) ** 2))
+    freedom = max(int(rows.sum()) - solution.rank, 1)
+    level = np.sqrt(left / freedom)
+    floor = EXACT * float(np.linalg.norm(information.torque_norms() / deviations))
+    return np.asarray(deviations * (max(level, floor / np.sqrt(max(int(rows.sum()), 1))) or 1.0))
 
 
 def _fit(factor: np.ndarray, *, full: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -1,0 +1,98 @@
+"""Information of floating robots whose ground forces are not measured."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from floating_robots import FEET, floating, random_samples
+
+import thetahat as th
+from thetahat.errors import UsageError
+from thetahat.identification.information import Information
+from thetahat.identification.scores import validate
+from thetahat.model.floating_base import with_deviations, with_ground
+
+RECOVERED = 1e-8  # of the largest base parameter
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("solo12", 150),
+        ("go2", 150),
+        pytest.param("g1", 250, marks=pytest.mark.slow),
+        pytest.param("valkyrie", 380, marks=pytest.mark.slow),
+    ],
+)
+def test_truth_is_recovered_without_ground_forces(name: str, count: int) -> None:
+    robot = with_ground(floating(name), (), FEET[name])
+    information = th.information(robot, random_samples(robot, count, seed=1))
+    truth = information.base.map @ robot.theta
+    assert information.rank == len(information.base)
+    assert np.max(np.abs(information.solution.x - truth)) < RECOVERED * np.max(np.abs(truth))
+
+
+def test_all_ten_of_the_whole_body_show_with_a_floating_base() -> None:
+    robot = floating("solo12")
+    names = " ".join(th.base_parameters(robot).names)
+    whole = th.base_parameters(robot).map
+    mass = np.zeros(len(robot.theta))
+    mass[9::10] = 1.0
+    # the total mass is a combination of what shows
+    left = mass - np.linalg.lstsq(whole.T, mass, rcond=None)[0] @ whole
+    assert np.max(np.abs(left)) < 1e-9
+    assert "m_" in names
+
+
+def test_parts_merge_into_the_whole(tmp_path: object) -> None:
+    robot = with_ground(floating("solo12"), (), FEET["solo12"])
+    samples = random_samples(robot, 120)
+    whole = th.information(robot, samples)
+    parts = [th.information(robot, samples.subset(rows)) for rows in (slice(0, 50), slice(50, 120))]
+    merged = parts[0] + parts[1]
+    for a, b in zip(whole.factors, merged.factors, strict=True):
+        np.testing.assert_allclose(a.T @ a, b.T @ b, atol=1e-9 * np.max(np.abs(a)) ** 2)
+    streamed = th.information(
+        robot, iter([samples.subset(slice(0, 70)), samples.subset(slice(70, 120))])
+    )
+    np.testing.assert_allclose(streamed.solution.x, whole.solution.x, atol=1e-9)
+    # of each sample's rows as many count as forces leave
+    assert samples.contact is not None
+    expected = 120 * robot.nv - 3 * np.count_nonzero(samples.contact)
+    assert abs(int(whole.rows.sum()) - expected) <= robot.nv
+
+
+def test_informations_of_other_weights_do_not_merge() -> None:
+    robot = with_ground(floating("solo12"), (), FEET["solo12"])
+    samples = random_samples(robot, 20)
+    other = with_deviations(robot, {"FL_KFE": 2.0})
+    with pytest.raises(UsageError, match="different robots"):
+        th.information(robot, samples) + th.information(other, samples)
+
+
+def test_information_is_saved_and_read(tmp_path: object) -> None:
+    robot = with_ground(floating("solo12"), (), FEET["solo12"])
+    information = th.information(robot, random_samples(robot, 20))
+    path = f"{tmp_path}/info.npz"
+    information.save(path)
+    again = Information.load(path, robot)
+    assert all(
+        np.array_equal(a, b) for a, b in zip(again.factors, information.factors, strict=True)
+    )
+
+
+def test_samples_must_say_which_feet_are_down() -> None:
+    from dataclasses import replace
+
+    robot = with_ground(floating("solo12"), (), FEET["solo12"])
+    samples = replace(random_samples(robot, 20), contact=None)
+    with pytest.raises(UsageError, match="which are down"):
+        th.information(robot, samples)
+
+
+def test_scores_are_of_what_ground_forces_leave() -> None:
+    robot = with_ground(floating("solo12"), (), FEET["solo12"])
+    samples = random_samples(robot, 40)
+    truth = validate(robot, samples)
+    assert truth.r2.min() > 1.0 - 1e-9
+    assert validate(robot.with_parameters(1.2 * robot.theta), samples).r2.max() < 0.99
