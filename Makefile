@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow coverage golden bench real trust worlds false-alarms streams planted payloads intervals instruments scale docs reference lint lint-types lint-snippets format clean
+.PHONY: help demo test test-slow coverage golden bench real trust worlds false-alarms streams planted payloads ros2 intervals instruments scale docs reference lint lint-types lint-snippets format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ planted: $(VENV)/.dev ## payloads, collisions and drift planted in the stream of
 
 payloads: $(VENV)/.worlds ## payloads and drive gains of three simulated arms: errors, and whether intervals hold (ARGS="--runs 10 --tune")
 	$(BIN)/python -m benchmarks.payloads $(ARGS)
+
+ros2: $(VENV)/.dev ## joint states over DDS on loopback: how many arrive, how late (ARGS="--seconds 10")
+	$(BIN)/python -m benchmarks.ros2_loopback $(ARGS)
 
 intervals: $(VENV)/.dev ## whether 95 % intervals hold: simulated logs identified with defaults (ARGS="--runs 200 --write")
 	$(BIN)/python -m benchmarks.coverage $(ARGS)

@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from thetahat.connect.recording_file import (
     remove_journal,
     write_recording,
 )
-from thetahat.connect.safety_monitor import SafetyLimits, SafetyMonitor
+from thetahat.connect.safety_monitor import SafetyLimits, SafetyMonitor, played_efforts
 from thetahat.connect.screening import Screen
 from thetahat.control.computed_torque import ComputedTorque
 from thetahat.control.loop import Cycle, Loop
@@ -218,7 +218,10 @@ class RecordRun:
             return self._watched(loop, file, progress)
         robot = self.robot
         law = ComputedTorque(robot) if self.connection.mode == "torque" else None
-        monitor = SafetyMonitor(robot, self.settings.safety, rate)
+        safety = self.settings.safety
+        if safety.torque is None and self.motion is not None:
+            safety = replace(safety, torque=played_efforts(robot, self.motion))
+        monitor = SafetyMonitor(robot, safety, rate)
         play = Playback(robot, self.connection, parts, monitor, rate=rate, record=file.add, law=law)
         total = round(play.total * rate)
         self._pending = sample

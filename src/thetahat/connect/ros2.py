@@ -93,7 +93,7 @@ class Domain:
                 self._settings = Settings(number, LOOPBACK)
             except DDSException:  # this process has it already
                 self._settings = None
-        self.participant = DomainParticipant(number)
+        self.participant: Any = DomainParticipant(number)
 
     def reader(self, topic: str, message: type, depth: int) -> Any:
         """Hear a topic by best effort."""
@@ -126,6 +126,10 @@ class Domain:
         return DataWriter(
             self.participant, Topic(self.participant, wire_name(topic), message), qos=qos
         )
+
+    def leave(self) -> None:
+        """End the participant."""
+        self.participant = None
 
     def publications(self, seconds: float) -> dict[str, str]:
         """Type names by topic of all that is published, looked at for so long."""
@@ -340,3 +344,4 @@ class Ros2Connection:
         if not self._closed:
             self._closed = True
             self._readers, self._writer = [], None
+            self._domain.leave()
