@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -269,19 +268,22 @@ def stopped_by_signals(
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    kept: dict[int, Any] = {}
+    kept = {
+        number: signal.getsignal(number)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+    }
 
     def end(number: int, frame: object) -> None:
         stop(OPERATOR)
-        signal.signal(number, kept[number])
+        signal.signal(number, kept[signal.Signals(number)])
 
     def pause(number: int, frame: object) -> None:
         if toggle_pause is not None:
             toggle_pause()
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        kept[number] = signal.signal(number, end)
-    kept[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, pause)
+        signal.signal(number, end)
+    signal.signal(signal.SIGUSR1, pause)
     try:
         yield
     finally:
