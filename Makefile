@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow coverage golden bench real trust worlds false-alarms streams planted payloads drives intervals instruments scale docs reference lint lint-types lint-snippets format clean
+.PHONY: help demo test test-slow coverage golden bench real trust worlds false-alarms streams planted payloads drives intervals instruments scale docs reference lint lint-types lint-snippets format clean ros2
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ payloads: $(VENV)/.worlds ## payloads and drive gains of three simulated arms: e
 
 drives: $(VENV)/.dev ## drives of 50 simulated robots from commanded positions: errors, and whether intervals hold (ARGS="--kinds hobby --count 3", --cma)
 	$(BIN)/python -m benchmarks.drives $(ARGS)
+
+ros2: $(VENV)/.dev ## joint states over DDS on loopback: how many arrive, how late (ARGS="--seconds 10")
+	$(BIN)/python -m benchmarks.ros2_loopback $(ARGS)
 
 intervals: $(VENV)/.dev ## whether 95 % intervals hold: simulated logs identified with defaults (ARGS="--runs 200 --write")
 	$(BIN)/python -m benchmarks.coverage $(ARGS)

@@ -5,7 +5,7 @@ robot and records it.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,6 +34,26 @@ if TYPE_CHECKING:
     from thetahat.model.robot import Robot
 
 SCHEMA = "thetahat/record/1"
+MotionFile = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="MOTION",
+        help="Motion file, as written by `thetahat excite`; without one the robot is watched.",
+        show_default=False,
+    ),
+]
+Via = Annotated[
+    str,
+    option(
+        "Connection: sim, sim:SOCKET, ros2, or ros2:STATES,KIND=TOPIC, where commands are"
+        " position, effort or trajectory.",
+        metavar="NAME",
+        show_default=True,
+    ),
+]
+Salvage = Annotated[
+    bool, option("Write what an interrupted recording holds to LOG; nothing moves.", "--salvage")
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,58 +166,67 @@ class SafetyOptions:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class SimulatorOptions:
+    """Options of `thetahat record --via sim`: how the simulated robot runs, and what breaks."""
+
+    fault: str | None = setting(
+        "Fault of the simulated robot: blocked, frozen or hot with a joint, or silent.",
+        None,
+        "KIND:JOINT@S",
+    )
+    real_time: bool = setting(
+        "Let the simulated robot run by the clock.", False, flags="--real-time"
+    )
+    watchdog: float = setting(
+        "Time without a command after which the simulated robot closes its brakes.",
+        0.05,
+        "S",
+        shown=True,
+    )
+
+    def __post_init__(self) -> None:
+        arguments.positive("--watchdog", self.watchdog, "s")
+
+    def setup(
+        self, robot: Robot, simulated: SimulatedOptions, engine: str, rate: float
+    ) -> SimulationSetup:
+        """Return the simulated robot of --via sim."""
+        from thetahat.connect.planted_faults import PlantedFault
+        from thetahat.connect.sim_server import Scene, SimulationSetup
+
+        fault = None
+        if self.fault is not None:
+            fault = PlantedFault.parse(self.fault, robot.joint_names)
+        return SimulationSetup(
+            robot,
+            simulated.differences(),
+            engine=engine,
+            rate=rate,
+            clocked=self.real_time,
+            watchdog=self.watchdog,
+            scene=Scene(fault=fault),
+        )
+
+
 @with_options(SimulatedOptions, "simulated")
+@with_options(SimulatorOptions, "simulator")
 @with_options(SafetyOptions, "safety")
 @with_options(RecordOptions)
 @with_settings("gravity")
 def record(
     robot: arguments.Robot,
-    motion: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[MOTION]",
-            help="Motion file, as written by `thetahat excite`; without one the robot is watched.",
-            show_default=False,
-        ),
-    ] = None,
+    motion: MotionFile = None,
     *,
-    via: Annotated[
-        str,
-        option(
-            "Connection: sim, sim:SOCKET, ros2, or ros2:STATES,KIND=TOPIC, where commands are"
-            " position, effort or trajectory.",
-            metavar="NAME",
-            show_default=True,
-        ),
-    ] = "sim",
+    via: Via = "sim",
     out: Annotated[str, arguments.output("Log file to write: .csv, .parquet or .npz.", "LOG")],
-    salvage: Annotated[
-        bool,
-        option("Write what an interrupted recording holds to LOG; nothing moves.", "--salvage"),
-    ] = False,
+    salvage: Salvage = False,
     plant: arguments.Plant = None,
-    fault: Annotated[
-        str | None,
-        option(
-            "Fault of the simulated robot: blocked, frozen or hot with a joint, or silent.",
-            metavar="KIND:JOINT@S",
-        ),
-    ] = None,
-    real_time: Annotated[
-        bool, option("Let the simulated robot run by the clock.", "--real-time")
-    ] = False,
-    watchdog: Annotated[
-        float,
-        option(
-            "Time without a command after which the simulated robot closes its brakes.",
-            metavar="S",
-            show_default=True,
-        ),
-    ] = 0.05,
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
     options: RecordOptions,
     safety: SafetyOptions,
+    simulator: SimulatorOptions,
     simulated: SimulatedOptions,
     settings: IdentifySettings,
 ) -> None:
@@ -212,7 +241,6 @@ def record(
     if motion is None and options.seconds is None and not salvage:
         raise UsageError("neither MOTION nor --seconds is given; give one to play, or how long")
     address.require_allowed(motion=motion is not None, allowed=options.allow_motion)
-    arguments.positive("--watchdog", watchdog, "s")
     with collect_warnings(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
         progress.stage("loading the robot")
         from thetahat.connect.record_run import require_new
@@ -225,19 +253,9 @@ def record(
         else:
             require_new(target, resume=options.resume)
             played = None if motion_file is None else Motion.load(motion_file, nominal)
-            start = _start(played, nominal, target, resume=options.resume)
-            setup = _setup(nominal, simulated, options, plant, fault, watchdog, start)
-            clocked = real_time or played is None
-            data = _recorded(
-                nominal,
-                played,
-                _clocked(setup, clocked),
-                address,
-                options,
-                safety,
-                target,
-                progress,
-            )
+            setup = simulator.setup(nominal, simulated, arguments.plant(plant), options.rate)
+            setup = placed(setup, played, target, resume=options.resume)
+            data = _recorded(nominal, played, setup, address, options, safety, target, progress)
         data["warnings"] = list(warnings)
     emit(as_text(data) if json else _text(data, time.monotonic() - began))
     if not data["complete"]:
@@ -256,45 +274,18 @@ def _end(data: Fields, target: Path) -> None:
     raise RefusedForSafety(sentence)
 
 
-def _setup(
-    robot: Robot,
-    simulated: SimulatedOptions,
-    options: RecordOptions,
-    plant: str | None,
-    fault: str | None,
-    watchdog: float,
-    start: np.ndarray | None,
+def placed(
+    setup: SimulationSetup, motion: Motion | None, target: Path, *, resume: bool
 ) -> SimulationSetup:
-    """Return the simulated robot of --via sim."""
-    from thetahat.connect.planted_faults import PlantedFault
-    from thetahat.connect.sim_server import Scene, SimulationSetup
-
-    broken = None if fault is None else PlantedFault.parse(fault, robot.joint_names)
-    return SimulationSetup(
-        robot,
-        simulated.differences(),
-        engine=arguments.plant(plant),
-        rate=options.rate,
-        watchdog=watchdog,
-        scene=Scene(start, broken),
-    )
-
-
-def _clocked(setup: SimulationSetup, clocked: bool) -> SimulationSetup:
-    from dataclasses import replace
-
-    return replace(setup, clocked=clocked)
-
-
-def _start(motion: Motion | None, robot: Robot, target: Path, *, resume: bool) -> np.ndarray | None:
-    """Where a simulated robot stands: at the motion's begin, or where its recording ended."""
-    import numpy as np
-
+    """Put a simulated robot where the motion begins, or where its recording ended; one that is only
+    watched runs by the clock.
+    """
     from thetahat.connect.recording_file import read_recording
 
-    if resume:
-        return np.asarray(read_recording(target, robot).q[-1])
-    return None if motion is None else np.asarray(motion.q[0])
+    if motion is None:
+        return replace(setup, clocked=True)
+    start = read_recording(target, setup.robot).q[-1] if resume else motion.q[0]
+    return replace(setup, scene=replace(setup.scene, start=start))
 
 
 def _recorded(

@@ -8,9 +8,8 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -33,7 +32,7 @@ from thetahat.connect.recording_file import (
     remove_journal,
     write_recording,
 )
-from thetahat.connect.safety_monitor import SafetyLimits, SafetyMonitor
+from thetahat.connect.safety_monitor import SafetyLimits, SafetyMonitor, played_efforts
 from thetahat.connect.screening import Screen
 from thetahat.control.computed_torque import ComputedTorque
 from thetahat.control.loop import Cycle, Loop
@@ -218,7 +217,10 @@ class RecordRun:
             return self._watched(loop, file, progress)
         robot = self.robot
         law = ComputedTorque(robot) if self.connection.mode == "torque" else None
-        monitor = SafetyMonitor(robot, self.settings.safety, rate)
+        safety = self.settings.safety
+        if safety.torque is None and self.motion is not None:
+            safety = replace(safety, torque=played_efforts(robot, self.motion))
+        monitor = SafetyMonitor(robot, safety, rate)
         play = Playback(robot, self.connection, parts, monitor, rate=rate, record=file.add, law=law)
         total = round(play.total * rate)
         self._pending = sample
@@ -266,19 +268,22 @@ def stopped_by_signals(
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    kept: dict[int, Any] = {}
+    kept = {
+        number: signal.getsignal(number)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+    }
 
     def end(number: int, frame: object) -> None:
         stop(OPERATOR)
-        signal.signal(number, kept[number])
+        signal.signal(number, kept[signal.Signals(number)])
 
     def pause(number: int, frame: object) -> None:
         if toggle_pause is not None:
             toggle_pause()
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        kept[number] = signal.signal(number, end)
-    kept[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, pause)
+        signal.signal(number, end)
+    signal.signal(signal.SIGUSR1, pause)
     try:
         yield
     finally:

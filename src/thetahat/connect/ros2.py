@@ -13,12 +13,19 @@ import os
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from thetahat.connect.connection import RobotState, checked_command
 from thetahat.errors import MissingExtra, RefusedForSafety, UsageError, known
+
+if TYPE_CHECKING:
+    from cyclonedds.domain import DomainParticipant
+    from cyclonedds.pub import DataWriter
+    from cyclonedds.sub import DataReader
+
+    from thetahat.connect.ros2_messages import DynamicJointState, JointState
 
 KINDS = {"position": "position", "effort": "torque", "trajectory": "position"}  # and their mode
 STATES = "/joint_states"
@@ -93,9 +100,9 @@ class Domain:
                 self._settings = Settings(number, LOOPBACK)
             except DDSException:  # this process has it already
                 self._settings = None
-        self.participant = DomainParticipant(number)
+        self.participant: DomainParticipant | None = DomainParticipant(number)
 
-    def reader(self, topic: str, message: type, depth: int) -> Any:
+    def reader(self, topic: str, message: type, depth: int) -> DataReader:
         """Hear a topic by best effort."""
         from cyclonedds.qos import Policy, Qos
         from cyclonedds.sub import DataReader
@@ -111,7 +118,7 @@ class Domain:
             self.participant, Topic(self.participant, wire_name(topic), message), qos=qos
         )
 
-    def writer(self, topic: str, message: type) -> Any:
+    def writer(self, topic: str, message: type) -> DataWriter:
         """Speak on a topic, reliably."""
         from cyclonedds.pub import DataWriter
         from cyclonedds.qos import Policy, Qos
@@ -126,6 +133,10 @@ class Domain:
         return DataWriter(
             self.participant, Topic(self.participant, wire_name(topic), message), qos=qos
         )
+
+    def leave(self) -> None:
+        """End the participant."""
+        self.participant = None
 
     def publications(self, seconds: float) -> dict[str, str]:
         """Type names by topic of all that is published, looked at for so long."""
@@ -248,7 +259,7 @@ class Ros2Connection:
                     return state
         return None
 
-    def _decoded(self, message: Any) -> RobotState | None:
+    def _decoded(self, message: JointState | DynamicJointState) -> RobotState | None:
         """A message as a sample; None where it cannot be believed, or is old."""
         channels = self._channels(message)
         if channels is None:
@@ -268,7 +279,7 @@ class Ros2Connection:
         return state
 
     def _channels(
-        self, message: Any
+        self, message: JointState | DynamicJointState
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None] | None:
         """Positions, velocities, efforts and temperatures in the order of `joints`."""
         if isinstance(message, self._messages.JointState):
@@ -328,10 +339,11 @@ class Ros2Connection:
             point = messages.JointTrajectoryPoint(
                 positions=values, time_from_start=messages.Duration(0, round(AHEAD * 1e9))
             )
-            message: Any = messages.JointTrajectory(joint_names=list(self.joints), points=[point])
+            self._writer.write(
+                messages.JointTrajectory(joint_names=list(self.joints), points=[point])
+            )
         else:
-            message = messages.Float64MultiArray(data=values)
-        self._writer.write(message)
+            self._writer.write(messages.Float64MultiArray(data=values))
 
     def close(self) -> None:
         """Let go. The robot holds the last commanded position; where efforts are commanded, its
@@ -340,3 +352,4 @@ class Ros2Connection:
         if not self._closed:
             self._closed = True
             self._readers, self._writer = [], None
+            self._domain.leave()

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from thetahat.connect.connection import RobotState
-from thetahat.control.torque_limits import torque_limits
+from thetahat.dynamics import rigid_body
 from thetahat.errors import check_positive
+from thetahat.excite.trajectory import Motion
 from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind
 
@@ -23,6 +24,9 @@ FASTER = 1.2  # times the speed limit
 BEYOND = 0.02  # [rad or m] outside the position limits
 MAX_ERROR, MAX_ERROR_SLIDE = 0.15, 0.05  # [rad], [m] from the wanted position
 HOTTEST = 70.0  # [°C]
+# of the model's torque along the motion, where no effort is stated: a robot may be heavier than its
+# file; share of the strongest joint's, for friction
+TIMES_MODEL, LEAST_SHARE = 2.0, 0.1
 
 
 @dataclass(frozen=True)
@@ -31,12 +35,29 @@ class SafetyLimits:
 
     max_error: float | None = None  # [rad or m] from the wanted position; None: 0.15 rad, 0.05 m
     max_temperature: float = HOTTEST  # [°C]
-    torque: np.ndarray | None = None  # (n,) [N·m or N]; None: the file's, or the model's own bound
+    torque: np.ndarray | None = None  # (n,) [N·m or N]; None: the file's
 
     def __post_init__(self) -> None:
         check_positive("max_temperature", self.max_temperature)
         if self.max_error is not None:
             check_positive("max_error", self.max_error)
+
+
+def stated_efforts(robot: Robot) -> np.ndarray:
+    """(n,) [N·m or N] of the robot's file, infinite where it states none, or zero."""
+    efforts = np.array([node.limits.effort for node in robot.tree.independent], dtype=float)
+    return np.where(efforts > 0.0, efforts, np.inf)
+
+
+def played_efforts(robot: Robot, motion: Motion) -> np.ndarray:
+    """(n,) [N·m or N] that a motion may take: the file's efforts; where it states none, twice the
+    model's largest along the motion, and a tenth of the strongest joint's at least.
+    """
+    tau = rigid_body.inverse_dynamics(robot, motion.q, motion.dq, motion.ddq)
+    largest = np.max(np.abs(tau), axis=0)
+    model = TIMES_MODEL * np.maximum(largest, LEAST_SHARE * float(np.max(largest)))
+    stated = stated_efforts(robot)
+    return np.where(np.isfinite(stated), stated, model)
 
 
 class SafetyMonitor:
@@ -49,8 +70,7 @@ class SafetyMonitor:
         self._upper = np.array([node.limits.upper for node in nodes]) + BEYOND
         speeds = np.array([node.limits.velocity for node in nodes], dtype=float)
         self._speed = FASTER * np.where(speeds > 0.0, speeds, np.inf)
-        torque = torque_limits(robot, True).values if limits.torque is None else limits.torque
-        self._torque = np.full(robot.nv, np.inf) if torque is None else torque
+        self._torque = stated_efforts(robot) if limits.torque is None else limits.torque
         usual = [
             MAX_ERROR if node.kind is JointKind.REVOLUTE else MAX_ERROR_SLIDE for node in nodes
         ]

@@ -4,6 +4,7 @@ moves.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from thetahat.excite.stated_limits import PerJoint
 from thetahat.excite.trajectory import Motion, Trajectory
 from thetahat.model.robot import Robot
 
+ROOMY = 0.8  # of a torque limit: above it little is left for a robot heavier than its file
 BROKEN = 1.001  # share of a limit above which it is broken: files are rounded
 AT_REST = 0.01  # [rad/s or m/s] at both ends of a motion
 # [rad or m] that positions may differ in one step from what their velocities say
@@ -72,6 +74,14 @@ class Screen:
         broken += self._boxes(sampled)
         if broken:
             raise RefusedForSafety(f"{what} is not played: {'; '.join(broken)}; {ADVICE}")
+        for margin in margins:
+            if margin.kind == "torque" and margin.used > ROOMY:
+                warnings.warn(
+                    f"{what} leaves little room: {margin}; a robot that is heavier than its file"
+                    " may reach the limit, which ends the motion: `thetahat excite --margin 0.7`"
+                    " leaves more",
+                    stacklevel=2,
+                )
         return margins
 
     def _check_course(self, motion: Motion, what: str) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from thetahat.connect.connection import RobotState, checked_command
 from thetahat.connect.planted_faults import WARM, PlantedFault
-from thetahat.control.torque_limits import torque_limits
+from thetahat.connect.safety_monitor import stated_efforts
 from thetahat.data.velocities import all_single_dof
 from thetahat.dynamics import rigid_body
 from thetahat.errors import UsageError, check_positive
@@ -79,7 +79,7 @@ class SimulatedRobot:
         self._blocked = np.zeros(plant.nominal.nv, dtype=bool)
         self._frozen: np.ndarray | None = None  # position that its encoder keeps telling
         self._servo = Tracking(plant.robot, SERVO) if mode == "position" else None
-        self._efforts = torque_limits(plant.nominal, True).values if mode == "position" else None
+        self._efforts = stated_efforts(plant.nominal)  # that drives of their own keep
         self._goal: tuple[np.ndarray, np.ndarray] | None = None  # position and speed followed
         self._sample: RobotState | None = None  # newest
         self._told = -1.0  # [s] stamp of the last one that was read
@@ -197,7 +197,7 @@ class SimulatedRobot:
         self._goal = wanted, speed
         still = np.zeros(len(wanted))
         tau = self._servo(measured.t, measured.q, measured.dq, (wanted, speed, still))
-        return tau if self._efforts is None else np.clip(tau, -self._efforts, self._efforts)
+        return np.asarray(np.clip(tau, -self._efforts, self._efforts))
 
     def _plant_fault(self) -> None:
         fault = self._fault

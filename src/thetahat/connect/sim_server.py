@@ -1,5 +1,6 @@
 """The simulated robot's own process: it obeys one client at a time over a local socket, and closes
 its brakes where no command comes for the time of its watchdog, whatever became of the client.
+Where time passes by commands alone, it stands still meanwhile, and brakes close after 2 s.
 
 Messages (one packet each, doubles in the machine's order):
 
@@ -32,6 +33,9 @@ from thetahat.model.robot import Robot
 
 READ, WRITE, HOLD, STATE, NOTHING, ERROR = (bytes([k]) for k in range(6))
 WATCHDOG = 0.05  # [s]
+# [s] by the machine's clock, where the robot's time stands still between commands, so that its
+# watchdog would wait for ever
+STANDSTILL = 2.0
 SETTLE = 0.5  # [s] that brakes get to stop the robot
 LARGEST = 1 << 16  # bytes of a message
 LINGER = 60.0  # [s] at most without a client, where nobody owns the process
@@ -57,8 +61,13 @@ class SimulationSetup:
     rate: float = 1000.0  # [Hz]
     mode: str = "position"
     clocked: bool = False  # whether time passes by itself, as it does in the world
-    watchdog: float = WATCHDOG  # [s] without a command after which the brakes close
+    watchdog: float = WATCHDOG  # [s] of the robot's time without a command: the brakes close
     scene: Scene = field(default_factory=Scene)
+
+    @property
+    def patience(self) -> float:
+        """[s] by the machine's clock without a command, after which the brakes close."""
+        return self.watchdog if self.clocked else max(self.watchdog, STANDSTILL)
 
     def simulated(self) -> SimulatedRobot:
         """The robot, held by its brakes."""
@@ -139,8 +148,8 @@ class _Server:
             if self.client is not None and self.client in ready:
                 self._obey()
             else:  # a machine too busy to run this process is no client's silence
-                self.silence += min(time.monotonic() - began, 2.0 * PATIENCE)
-            if not self.held and self.silence > self.setup.watchdog:
+                self.silence += min(time.monotonic() - began, 0.2 * self.setup.patience)
+            if not self.held and self.silence > self.setup.patience:
                 self.tripped = True
                 self._hold()
             if self.setup.clocked and time.monotonic() >= self.next:
@@ -165,7 +174,7 @@ class _Server:
             "mode": setup.mode,
             "rate": setup.rate,
             "clocked": setup.clocked,
-            "watchdog": setup.watchdog,
+            "watchdog": setup.patience,
         }
         self._send(json.dumps(hello).encode())
 
